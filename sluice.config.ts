@@ -1,0 +1,25 @@
+import { defineConfig } from './src/config/compile.ts'
+
+/**
+ * The one file to edit. `npx sluice check` says what is wrong with it; `npm start` picks up changes as you save.
+ * Every rule that matches a request is decided in the same trip, and if one refuses, none of them is charged.
+ */
+export default defineConfig({
+  // Where admitted requests go. `npm start` puts its demo origin here unless you give it --origin.
+  origin: 'https://api.example.com',
+
+  // What an API key can have as its plan. The first is the default.
+  plans: ['free', 'pro'],
+
+  rules: [
+    // The consumer, whoever holds the API key …
+    { name: 'consumer-second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },
+    { name: 'consumer-minute', by: 'consumer', algorithm: 'fixed-window', limit: 120, period: '1m' },
+    { name: 'consumer-hour', by: 'consumer', algorithm: 'fixed-window', limit: 240, period: '1h' },
+
+    // … and again the address that the request comes from.
+    { name: 'address-second', by: 'address', algorithm: 'gcra', limit: 10, period: '1s' },
+    { name: 'address-minute', by: 'address', algorithm: 'fixed-window', limit: 120, period: '1m' },
+    { name: 'address-hour', by: 'address', algorithm: 'fixed-window', limit: 240, period: '1h' },
+  ],
+})

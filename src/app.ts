@@ -1,0 +1,71 @@
+/** The gateway in the order a request meets it. This file wires; it decides nothing. */
+import { Hono } from 'hono'
+import type { Config } from './config/compile.ts'
+import { annotate } from './gateway/annotate.ts'
+import { answerPreflight, exposeToScripts, isPreflight } from './gateway/cors.ts'
+import { deny } from './gateway/deny.ts'
+import { healthCheck } from './gateway/health.ts'
+import { identify, question } from './gateway/identify.ts'
+import { match } from './gateway/match.ts'
+import { isReserved } from './gateway/path.ts'
+import { problem } from './gateway/problem.ts'
+import { proxy } from './gateway/proxy.ts'
+import { settle } from './gateway/settle.ts'
+import { decide } from './limiter/decide.ts'
+import { evaluate } from './limiter/evaluate.ts'
+import type { Store } from './store/store.ts'
+
+export function createApp(config: Config, store: Store): Hono {
+  const app = new Hono()
+  const health = healthCheck(store)
+
+  app.get('/_sluice/health', health)
+
+  // Nothing under /_sluice/ ever reaches the origin, however it is spelled.
+  app.use('*', async (c, next) => (isReserved(new URL(c.req.url).pathname) ? notFound() : next()))
+
+  app.use('*', async (c, next) => {
+    const request = c.req.raw
+    if (!isPreflight(request)) return next()
+    if (config.cors) return answerPreflight(request, config.cors)
+    return proxy(request, config, { requestId: crypto.randomUUID() })
+  })
+
+  app.all('*', async c => {
+    const request = c.req.raw
+    const requestId = crypto.randomUUID()
+
+    const rules = match(config.rules, request)
+    const caller = await identify(request, rules)
+    const decision = caller.refusal ?? decide(await evaluate(store, question(caller, rules, config.plans)))
+
+    const isAllowed = decision.kind === 'allowed'
+    const response = isAllowed
+      ? await proxy(request, config, { caller, decision, requestId })
+      : deny(decision)
+
+    annotate(response, decision, requestId)
+    exposeToScripts(request, response, config.cors, { isOwn: !isAllowed })
+    settle(decision, requestId)
+    return response
+  })
+
+  app.onError(error => {
+    console.error(JSON.stringify({ level: 'error', event: 'exception', error: error.stack ?? error.name }))
+    return problem({
+      status: 500,
+      title: 'Internal Server Error',
+      detail: 'The gateway failed to handle this request. Its log says why.',
+    })
+  })
+
+  return app
+}
+
+function notFound(): Response {
+  return problem({
+    status: 404,
+    title: 'Not Found',
+    detail: 'The gateway has nothing at this path. GET /_sluice/health says how it is.',
+  })
+}

@@ -1,0 +1,36 @@
+/** What differs from deployment to deployment and does not belong in a file: secrets, and the origin's address. */
+import type { Config } from './compile.ts'
+import { ConfigError, type Mistake } from './config-error.ts'
+import { isOriginUrl } from './schema.ts'
+
+export interface Environment {
+  /** https://….upstash.io, or the address of a REST bridge. */
+  UPSTASH_REDIS_REST_URL?: string
+  UPSTASH_REDIS_REST_TOKEN?: string
+  /** Takes the place of `origin` in the config. */
+  ORIGIN_URL?: string
+}
+
+/** @throws ConfigError naming what is missing or wrong; never the token's value */
+export function withEnvironment(config: Config, env: Environment): Config & { url: string; token: string } {
+  const mistakes: Mistake[] = []
+  const { UPSTASH_REDIS_REST_URL: url = '', UPSTASH_REDIS_REST_TOKEN: token = '', ORIGIN_URL } = env
+  if (!/^https?:$/.test(URL.canParse(url) ? new URL(url).protocol : '')) {
+    const what = url ? `'${url}' is no http or https URL` : 'is missing'
+    mistakes.push({
+      path: 'UPSTASH_REDIS_REST_URL',
+      message: `${what}. Run: npx wrangler secret put UPSTASH_REDIS_REST_URL`,
+    })
+  }
+  if (!token.trim()) {
+    mistakes.push({
+      path: 'UPSTASH_REDIS_REST_TOKEN',
+      message: 'is missing. Run: npx wrangler secret put UPSTASH_REDIS_REST_TOKEN',
+    })
+  }
+  if (ORIGIN_URL && !isOriginUrl(ORIGIN_URL)) {
+    mistakes.push({ path: 'ORIGIN_URL', message: `'${ORIGIN_URL}' is no URL of an origin.` })
+  }
+  if (mistakes.length > 0) throw new ConfigError(mistakes)
+  return { ...config, origin: ORIGIN_URL || config.origin, url: url.trim(), token: token.trim() }
+}

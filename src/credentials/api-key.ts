@@ -1,0 +1,77 @@
+/**
+ * API keys: `slk_<consumer>_<secret><crc>`. The consumer stands in the open, so that the key says where its record
+ * is without a look-up; the secret is 30 random base62 characters (178 bits); the last six are a CRC-32 of all
+ * before them, so that garbage and typos are refused without a trip. The checksum proves nothing else. Only the
+ * SHA-256 of a key is ever stored, which is right for a random secret of this size: no salt, no slow hash.
+ */
+
+const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+const SECRET_LENGTH = 30
+const CHECKSUM_LENGTH = 6
+
+/** What every key begins with; also what secret scanners look for. */
+export const API_KEY_PREFIX = 'slk_'
+
+const CONSUMER = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/
+const API_KEY = /^slk_([A-Za-z0-9][A-Za-z0-9._-]{0,63})_[0-9A-Za-z]{36}$/
+
+/** 1 to 64 letters, digits, `.`, `_` and `-`, beginning with a letter or digit: safe in keys and headers. */
+export function isConsumerName(text: string): boolean {
+  return CONSUMER.test(text)
+}
+
+/** A new key for a consumer. It cannot be had again: store its digest, show it once. */
+export function mintApiKey(consumer: string): string {
+  if (!isConsumerName(consumer)) throw new TypeError(`'${consumer}' is no consumer name`)
+  const body = `${API_KEY_PREFIX}${consumer}_${randomBase62(SECRET_LENGTH)}`
+  return body + checksum(body)
+}
+
+/** Whose key this claims to be, or undefined when it is no key of ours (form or checksum). Not a proof of anything. */
+export function consumerOfApiKey(key: string): string | undefined {
+  const consumer = API_KEY.exec(key)?.[1]
+  if (!consumer) return undefined
+  const body = key.slice(0, -CHECKSUM_LENGTH)
+  return checksum(body) === key.slice(-CHECKSUM_LENGTH) ? consumer : undefined
+}
+
+/** SHA-256 in hexadecimal, the only form in which a key is stored. */
+export async function digestApiKey(key: string): Promise<string> {
+  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(key))
+  return Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, '0')).join('')
+}
+
+/** The record that a key's digest leads to; main.lua reads its plan. */
+export function credentialRecord({ plan, createdAt }: { plan: string; createdAt: Date }): string {
+  return `plan=${plan} created=${createdAt.toISOString()}`
+}
+
+function randomBase62(length: number): string {
+  let text = ''
+  while (text.length < length) {
+    // 248 = 4 × 62: bytes above are thrown away, so that every character is equally likely.
+    const bytes = crypto.getRandomValues(new Uint8Array(length)).filter(byte => byte < 248)
+    text += Array.from(bytes, byte => BASE62[byte % 62]).join('')
+  }
+  return text.slice(0, length)
+}
+
+function checksum(text: string): string {
+  let rest = crc32(text)
+  let digits = ''
+  for (let i = 0; i < CHECKSUM_LENGTH; i++) {
+    digits = BASE62[rest % 62] + digits
+    rest = Math.floor(rest / 62)
+  }
+  return digits
+}
+
+/** CRC-32 as in ISO 3309 and zlib, over ASCII text. */
+function crc32(text: string): number {
+  let crc = 0xffffffff
+  for (let i = 0; i < text.length; i++) {
+    crc ^= text.charCodeAt(i)
+    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0)
+  }
+  return ~crc >>> 0
+}

@@ -1,0 +1,62 @@
+/**
+ * Says on every reply where the caller stands: RateLimit-Policy and RateLimit of
+ * draft-ietf-httpapi-ratelimit-headers-11 (structured fields, RFC 9651), the request id, and whether limits were
+ * evaluated at all. An origin's own fields are kept, and ours put behind them.
+ */
+import { type Item, type List, parseList, serializeList } from 'structured-headers'
+import type { Rule } from '../config/compile.ts'
+import type { Decision } from '../limiter/decide.ts'
+import type { Verdict } from '../limiter/wire.ts'
+import { retryAfterSeconds } from './deny.ts'
+
+export function annotate(response: Response, decision: Decision, requestId: string): void {
+  const { headers } = response
+  headers.set('x-request-id', requestId)
+  if (decision.kind === 'unauthenticated') return
+  merge(headers, 'ratelimit-policy', decision.verdicts.map(policy))
+  merge(headers, 'ratelimit', decision.verdicts.map(standing))
+  if (decision.kind === 'allowed' && decision.degraded)
+    headers.set('sluice-degraded', decision.degraded.cause)
+}
+
+/** `"minute";q=120;w=60`, with the burst beside it where it is not the limit. */
+function policy({ rule }: Verdict): Item {
+  const parameters = new Map([
+    ['q', rule.limit],
+    ['w', Math.ceil(rule.period / 1e6)],
+  ])
+  if (rule.quota.burst !== rule.limit) parameters.set('sluice-burst', rule.quota.burst)
+  return [rule.name, parameters]
+}
+
+/**
+ * `"minute";r=118;t=42`: r units are left until t seconds have passed. For a rule that refused, t is when it
+ * would admit this request, so that Retry-After never points earlier than t; else it is when all is back.
+ */
+function standing({ rule, allowed, remaining, resetAfter, retryAfter }: Verdict): Item {
+  const seconds = allowed
+    ? Math.ceil(resetAfter / 1e6)
+    : (retryAfterSeconds(retryAfter) ?? windowSeconds(rule))
+  return [
+    rule.name,
+    new Map([
+      ['r', remaining],
+      ['t', seconds],
+    ]),
+  ]
+}
+
+const windowSeconds = (rule: Rule) => Math.ceil(rule.period / 1e6)
+
+function merge(headers: Headers, name: string, own: List): void {
+  if (own.length > 0) headers.set(name, serializeList([...readList(headers.get(name)), ...own]))
+}
+
+/** A field that does not parse says nothing to anyone (RFC 9651, section 4.2), and would take ours with it. */
+function readList(field: string | null): List {
+  try {
+    return field ? parseList(field) : []
+  } catch {
+    return []
+  }
+}

@@ -1,0 +1,36 @@
+/** GET /_sluice/health: is the Worker live, and is the store there? */
+import { GatewayError } from '../errors.ts'
+import type { Store } from '../store/store.ts'
+
+export interface Health {
+  live: true
+  ready: boolean
+  store: { ok: boolean; latencyMs: number; error?: string }
+}
+
+/** How long an answer is given again, so that nobody can make the store busy by asking. */
+const FRESH_MS = 1000
+
+/** Remembers its last answer: plain data, so it may outlive the request that asked. */
+export function healthCheck(store: Store): () => Promise<Response> {
+  let last: { at: number; health: Health } | undefined
+  return async () => {
+    if (!last || Date.now() - last.at > FRESH_MS) last = { health: await examine(store), at: Date.now() }
+    const { health } = last
+    return Response.json(health, {
+      status: health.ready ? 200 : 503,
+      headers: { 'cache-control': 'no-store' },
+    })
+  }
+}
+
+async function examine(store: Store): Promise<Health> {
+  const startedAt = Date.now()
+  try {
+    await store.ping()
+    return { live: true, ready: true, store: { ok: true, latencyMs: Date.now() - startedAt } }
+  } catch (error) {
+    const code = error instanceof GatewayError ? error.code : 'ERR_INTERNAL'
+    return { live: true, ready: false, store: { ok: false, latencyMs: Date.now() - startedAt, error: code } }
+  }
+}

@@ -1,0 +1,124 @@
+/**
+ * Hands an admitted request to the origin and its answer back: bodies streamed both ways and never read, redirects
+ * passed on and not followed (following would carry credentials to other hosts).
+ */
+import type { Config } from '../config/compile.ts'
+import type { Allowed } from '../limiter/decide.ts'
+import { clientAddress } from './address.ts'
+import type { Caller } from './identify.ts'
+import { problem } from './problem.ts'
+
+/** RFC 9110, section 7.6.1, and what was hop-by-hop before it. */
+const HOP_BY_HOP = [
+  ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection'],
+  ...['te', 'trailer', 'transfer-encoding', 'upgrade'],
+]
+
+/** What the origin believes because the gateway says it; whatever a client says there is taken out. */
+const SAID_BY_GATEWAY =
+  /^(x-consumer-.*|x-forwarded-.*|forwarded|x-real-ip|x-client-ip|x-request-id|sluice-.*)$/
+
+type ProxyConfig = Pick<Config, 'origin' | 'originDeadlineMs' | 'forwardCredential'>
+
+/** Whom the request is passed on for. Without a caller (a CORS preflight) nothing is said about one. */
+export interface OnBehalfOf {
+  caller?: Caller
+  decision?: Allowed
+  requestId: string
+}
+
+/** @returns the origin's response, or 502 when it cannot be reached, 504 when it does not answer in time */
+export async function proxy(request: Request, config: ProxyConfig, behalf: OnBehalfOf): Promise<Response> {
+  const deadline = new AbortController()
+  const timer = setTimeout(() => deadline.abort(), config.originDeadlineMs)
+  try {
+    const init = {
+      method: request.method,
+      headers: forwardedHeaders(request, config, behalf),
+      body: request.body,
+      redirect: 'manual',
+      signal: deadline.signal,
+      // Node asks for it where a body is a stream; Workers know no other way.
+      duplex: 'half',
+    } satisfies RequestInit & { duplex: 'half' }
+    return returned(await fetch(targetUrl(request.url, config.origin), init))
+  } catch {
+    return deadline.signal.aborted ? gatewayTimeout(config.originDeadlineMs) : badGateway()
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** The origin's URL for a request: its path is put behind the origin's own. */
+export function targetUrl(requestUrl: string, origin: string): string {
+  if (origin === 'route') return requestUrl
+  const { pathname, search } = new URL(requestUrl)
+  const target = new URL(origin)
+  target.pathname = target.pathname.replace(/\/$/, '') + pathname
+  target.search = search
+  return target.href
+}
+
+function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehalfOf): Headers {
+  const { caller, decision, requestId } = behalf
+  const headers = withoutHopByHop(request.headers)
+  for (const name of [...headers.keys()]) if (SAID_BY_GATEWAY.test(name)) headers.delete(name)
+
+  // An upgrade is the one hop-by-hop matter that is passed on: it opens a WebSocket to the origin.
+  if (request.headers.get('upgrade')?.toLowerCase() === 'websocket') headers.set('upgrade', 'websocket')
+
+  const url = new URL(request.url)
+  const address = clientAddress(request)
+  if (address) headers.set('x-forwarded-for', address)
+  headers.set('x-forwarded-proto', url.protocol.replace(':', ''))
+  headers.set('x-forwarded-host', request.headers.get('host') ?? url.host)
+  headers.delete('host')
+  headers.set('x-request-id', requestId)
+
+  if (caller?.credential) {
+    if (!config.forwardCredential) headers.delete(caller.credential.header)
+    // Only what the store vouched for: while degraded, nobody knows whose key it is.
+    if (decision?.plan) {
+      headers.set('x-consumer-id', caller.credential.consumer)
+      headers.set('x-consumer-plan', decision.plan)
+    }
+  }
+  if (decision?.degraded) headers.set('sluice-degraded', decision.degraded.cause)
+  return headers
+}
+
+/** The origin's response with headers that can be changed. */
+function returned(response: Response): Response {
+  // A WebSocket handshake is handed over as it is.
+  if (response.status === 101) return new Response(null, response)
+  return new Response(response.body, {
+    status: response.status,
+    statusText: response.statusText,
+    headers: withoutHopByHop(response.headers),
+  })
+}
+
+function withoutHopByHop(headers: Headers): Headers {
+  const kept = new Headers(headers)
+  const named = (headers.get('connection') ?? '').split(',').map(name => name.trim())
+  for (const name of [...HOP_BY_HOP, ...named]) if (isHeaderName(name)) kept.delete(name)
+  return kept
+}
+
+const isHeaderName = (name: string) => /^[!#$%&'*+.^_`|~0-9a-z-]+$/i.test(name)
+
+function badGateway(): Response {
+  return problem({
+    status: 502,
+    title: 'Bad Gateway',
+    detail: 'The service behind this gateway cannot be reached. Try again later.',
+  })
+}
+
+function gatewayTimeout(deadlineMs: number): Response {
+  return problem({
+    status: 504,
+    title: 'Gateway Timeout',
+    detail: `The service behind this gateway did not answer within ${deadlineMs / 1e3} s. Try again later.`,
+  })
+}

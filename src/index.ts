@@ -1,0 +1,44 @@
+/** The Worker's entry: reads the environment, builds the app once per isolate, exports fetch. Nothing else. */
+import type { Hono } from 'hono'
+import userConfig from '../sluice.config.ts'
+import { createApp } from './app.ts'
+import { compileConfig } from './config/compile.ts'
+import { type Environment, withEnvironment } from './config/environment.ts'
+import { problem } from './gateway/problem.ts'
+import { upstashStore } from './store/upstash.ts'
+
+// At start-up, so that a mistake stops a deployment and not a request.
+const config = compileConfig(userConfig)
+
+let app: Hono | undefined
+
+export default {
+  fetch(request, env, ctx) {
+    try {
+      app ??= build(env)
+    } catch (error) {
+      console.error((error as Error).message)
+      return misconfigured()
+    }
+    return app.fetch(request, env, ctx)
+  },
+} satisfies ExportedHandler<Environment>
+
+function build(env: Environment): Hono {
+  const { url, token, ...settings } = withEnvironment(config, env)
+  const store = upstashStore({
+    url,
+    token,
+    deadlineMs: config.storeDeadlineMs,
+    keyLocking: config.keyLocking,
+  })
+  return createApp(settings, store)
+}
+
+function misconfigured(): Response {
+  return problem({
+    status: 503,
+    title: 'Service Unavailable',
+    detail: 'The gateway is not configured: its log says which setting is missing.',
+  })
+}

@@ -1,0 +1,62 @@
+/**
+ * The only await on the store: one decision, one trip. Also the only place where a failure of the store becomes
+ * an outcome; nothing above it sees a store error.
+ */
+import { GatewayError } from '../errors.ts'
+import type { Store } from '../store/store.ts'
+import { decode, type Evaluation, encode, type Outcome } from './wire.ts'
+
+/** Why a decision could not be made; goes into a header and a log line. */
+export type DegradedCause =
+  | 'store-timeout'
+  | 'store-unreachable'
+  | 'store-refused'
+  | 'store-reply-invalid'
+  | 'internal'
+
+export interface Degraded {
+  status: 'degraded'
+  cause: DegradedCause
+  /** For the log, never for the caller. Holds no key, identity or credential. */
+  detail: string
+}
+
+export async function evaluate(store: Store, evaluation: Evaluation): Promise<Outcome | Degraded> {
+  // Nothing to count and nobody to authenticate: decided without a trip.
+  if (evaluation.rules.length === 0 && !evaluation.credentialKey) {
+    return { status: 'admitted', plan: '', verdicts: [] }
+  }
+  try {
+    const { keys, args } = encode(evaluation)
+    return decode(await store.run(keys, args), evaluation)
+  } catch (error) {
+    return degradedBy(error)
+  }
+}
+
+function degradedBy(error: unknown): Degraded {
+  // Messages of foreign errors may quote keys and tokens: only ours are passed on.
+  if (!(error instanceof GatewayError)) {
+    return {
+      status: 'degraded',
+      cause: 'internal',
+      detail: error instanceof Error ? error.name : typeof error,
+    }
+  }
+  return { status: 'degraded', cause: causeOf(error), detail: error.message }
+}
+
+function causeOf(error: GatewayError): DegradedCause {
+  switch (error.code) {
+    case 'ERR_STORE_TIMEOUT':
+      return 'store-timeout'
+    case 'ERR_STORE_UNREACHABLE':
+      return 'store-unreachable'
+    case 'ERR_STORE_REFUSED':
+      return 'store-refused'
+    case 'ERR_STORE_REPLY_INVALID':
+      return 'store-reply-invalid'
+    case 'ERR_CONFIG_INVALID':
+      return 'internal'
+  }
+}

@@ -1,0 +1,59 @@
+/**
+ * The decision of main.lua over plain memory, with the TypeScript models. It is the script's specification in
+ * the parity tests, and replays traffic without a store. Lua twin: src/lua/main.lua, same steps in the same order.
+ */
+import type { State } from '../algorithms/algorithm.ts'
+import { algorithms } from '../algorithms/index.ts'
+import type { Evaluation, Outcome } from './wire.ts'
+
+export class Model {
+  /** What the store would hold: rule records by state key and tag. */
+  readonly #states = new Map<string, Map<string, State>>()
+  /** Plans by key of the credential's record. */
+  readonly #credentials = new Map<string, string>()
+
+  addCredential(key: string, plan: string): void {
+    this.#credentials.set(key, plan)
+  }
+
+  evaluate({ rules, credentialKey, plans, now }: Evaluation & { now: number }): Outcome {
+    // Who calls? A plan that the config does not know counts as the default plan.
+    let plan = ''
+    if (credentialKey) {
+      const recorded = this.#credentials.get(credentialKey)
+      if (recorded === undefined) return { status: 'unknown-credential', plan: '', verdicts: [] }
+      plan = plans.includes(recorded) ? recorded : plans[0]!
+    }
+
+    // Check all.
+    const applying = rules.filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
+    const checked = applying.map(({ rule, key }) => {
+      const records = this.#records(key)
+      const check = algorithms[rule.algorithm].check(rule.quota, records.get(rule.tag), now)
+      return { rule, records, check }
+    })
+    const admitted = checked.every(({ check }) => check.retryAfter === 0)
+
+    // Commit all, or nothing.
+    if (admitted) {
+      for (const { rule, records, check } of checked) {
+        if (rule.quota.cost > 0) records.set(rule.tag, check.next!)
+      }
+    }
+
+    // Report each rule as it stands now.
+    const verdicts = checked.map(({ rule, records, check: { retryAfter } }) => ({
+      rule,
+      allowed: retryAfter === 0,
+      ...algorithms[rule.algorithm].peek(rule.quota, records.get(rule.tag), now),
+      retryAfter,
+    }))
+    return { status: admitted ? 'admitted' : 'refused', plan, verdicts }
+  }
+
+  #records(key: string): Map<string, State> {
+    const records = this.#states.get(key) ?? new Map<string, State>()
+    this.#states.set(key, records)
+    return records
+  }
+}

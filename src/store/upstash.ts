@@ -1,0 +1,83 @@
+/**
+ * Redis over HTTP, by the real @upstash/redis client: the Upstash service, or the REST bridge in front of any
+ * Redis. One delivery per call: a script that spends is never sent again because an answer was not seen.
+ */
+import { errors, Redis } from '@upstash/redis/cloudflare'
+import { GatewayError } from '../errors.ts'
+import { KEY_LOCKING_SCRIPT, PLAIN_SCRIPT } from '../lua/bundle.generated.ts'
+import type { Store } from './store.ts'
+
+export interface UpstashOptions {
+  url: string
+  token: string
+  /** For the whole of one call, a second delivery after NOSCRIPT included. */
+  deadlineMs: number
+  keyLocking: boolean
+}
+
+export function upstashStore({ url, token, deadlineMs, keyLocking }: UpstashOptions): Store {
+  const script = keyLocking ? KEY_LOCKING_SCRIPT : PLAIN_SCRIPT
+
+  /** A client costs about a microsecond; with one a call, nothing of one request is kept for another. */
+  function connect(): Redis {
+    const deadline = AbortSignal.timeout(deadlineMs)
+    return new Redis({
+      url,
+      token,
+      // retries: 0 and not `retry: false`, which still sends twice.
+      retry: { retries: 0 },
+      // A function: with a bare signal, an aborted call resolves with a made-up reply.
+      signal: () => deadline,
+      enableAutoPipelining: false,
+      automaticDeserialization: false,
+      responseEncoding: false,
+      readYourWrites: false,
+      enableTelemetry: false,
+    })
+  }
+
+  return {
+    async run(keys, args) {
+      const redis = connect()
+      try {
+        return await redis.evalsha(script.sha1, [...keys], [...args])
+      } catch (error) {
+        // The script was not run, so sending it cannot spend twice.
+        if (!isNoScript(error)) throw storeError(error)
+      }
+      try {
+        return await redis.eval(script.source, [...keys], [...args])
+      } catch (error) {
+        throw storeError(error)
+      }
+    },
+
+    async ping() {
+      try {
+        await connect().ping()
+      } catch (error) {
+        throw storeError(error)
+      }
+    },
+  }
+}
+
+function isNoScript(error: unknown): boolean {
+  return error instanceof errors.UpstashError && error.message.startsWith('NOSCRIPT')
+}
+
+/** Messages of the client quote the whole command, keys included: none of their text is passed on. */
+function storeError(error: unknown): GatewayError {
+  if (error instanceof errors.UpstashError) {
+    const kind = /^[A-Z]{2,20}/.exec(error.message)?.[0] ?? 'an error'
+    return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.`)
+  }
+  if (error instanceof errors.UpstashJSONParseError) {
+    return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is no JSON.")
+  }
+  const name = error instanceof Error ? error.name : ''
+  if (name === 'TimeoutError' || name === 'AbortError') {
+    return new GatewayError('ERR_STORE_TIMEOUT', 'The store did not answer within the deadline.')
+  }
+  return new GatewayError('ERR_STORE_UNREACHABLE', 'The store could not be reached.')
+}

@@ -1,0 +1,48 @@
+/** Arguments that several commands take, checked where they are read. */
+import { InvalidArgumentError } from 'commander'
+import { isOriginUrl } from '../../config/schema.ts'
+
+export function port(text: string): number {
+  const number = Number(text)
+  if (!/^\d{1,5}$/.test(text) || number > 65535) {
+    throw new InvalidArgumentError('A port is a number from 0 (any free one) to 65535.')
+  }
+  return number
+}
+
+export function originUrl(text: string): string {
+  if (!isOriginUrl(text)) throw new InvalidArgumentError('An origin is a URL such as https://api.example.com.')
+  return text
+}
+
+export function redisUrl(text: string): string {
+  if (!/^(rediss?|unix):\/\/./.test(text) || !URL.canParse(text)) {
+    throw new InvalidArgumentError('Write redis://host:port, rediss://host:port or unix:///path/to/socket.')
+  }
+  return text
+}
+
+export function redisChoice(text: string): string {
+  return text === 'auto' || text === 'embedded' ? text : redisUrl(text)
+}
+
+export function seconds(text: string): number {
+  const number = Number(text)
+  if (!(number > 0 && number <= 600)) throw new InvalidArgumentError('Write seconds, from 0.001 to 600.')
+  return number
+}
+
+/** The REST store that a command talks to, from its flags or from the environment. */
+export function restStore(flags: { url?: string; token?: string }): { url: string; token: string } {
+  const { UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN } = process.env
+  const url = flags.url ?? UPSTASH_REDIS_REST_URL
+  const token = flags.token ?? UPSTASH_REDIS_REST_TOKEN
+  if (!url || !token) {
+    throw new Error(
+      'Which store? Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN, or give --url and --token. ' +
+        '`npm start` prints those of the local one.',
+    )
+  }
+  if (!/^https?:\/\//.test(url) || !URL.canParse(url)) throw new Error(`'${url}' is no http or https URL of a store.`)
+  return { url, token }
+}

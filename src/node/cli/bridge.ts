@@ -1,0 +1,41 @@
+/** `npx sluice bridge`: the REST bridge alone, for those who host their own Redis. */
+import { Command } from 'commander'
+import { type BridgeOptions, startBridge } from '../rest-bridge/bridge.ts'
+import { port, redisUrl, seconds } from './arguments.ts'
+
+interface Flags {
+  redis?: string
+  token?: string
+  port: number
+  host: string
+  deadline: number
+}
+
+export function bridgeCommand(): Command {
+  return new Command('bridge')
+    .description("Serve Upstash's REST protocol in front of a Redis or Valkey.")
+    .option('--redis <url>', 'redis://…, rediss://… or unix://… (default: $REDIS_URL)', redisUrl)
+    .option('--token <token>', 'that callers must present (default: $SLUICE_BRIDGE_TOKEN)')
+    .option('--port <port>', 'to listen on', port, 8079)
+    .option('--host <address>', 'to listen on; 0.0.0.0 for every interface', '127.0.0.1')
+    .option('--deadline <seconds>', 'for one command', seconds, 2)
+    .action(bridge)
+}
+
+async function bridge(flags: Flags): Promise<void> {
+  const redis = flags.redis ?? process.env.REDIS_URL
+  const token = flags.token ?? process.env.SLUICE_BRIDGE_TOKEN
+  if (!redis) throw new Error('Which Redis? Give --redis redis://host:port, or set REDIS_URL.')
+  if (!token) throw new Error('Give --token, or set SLUICE_BRIDGE_TOKEN: whoever has it can read and write all data.')
+
+  const options: BridgeOptions = { redisUrl: redisUrl(redis), token, port: flags.port, host: flags.host }
+  const running = await startBridge({ ...options, deadlineMs: flags.deadline * 1000 }).catch(error => {
+    if (error.code === 'EADDRINUSE') {
+      throw new Error(`Port ${flags.port} is taken. Free it, or choose another with --port.`)
+    }
+    if (error.code) throw error
+    throw new Error(`Redis did not answer at ${new URL(redis).host || redis}. Is it running, and is the URL right?`)
+  })
+  console.log(`The bridge is ready on ${running.url}`)
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => running.close())
+}

@@ -1,0 +1,44 @@
+/** API keys in the store, through the same REST protocol and client as the gateway. */
+import { Redis } from '@upstash/redis'
+import { credentialRecord, digestApiKey } from '../../credentials/api-key.ts'
+import { credentialKey } from '../../store/keys.ts'
+
+interface Rest {
+  url: string
+  token: string
+}
+
+export interface NewKey {
+  consumer: string
+  plan: string
+  /** How long it is good for; absent: until it is removed. */
+  seconds?: number
+}
+
+/** @throws when the store cannot be reached or refuses; the message holds no key and no token */
+export async function storeKey(rest: Rest, apiKey: string, { consumer, plan, seconds }: NewKey): Promise<void> {
+  const key = credentialKey(consumer, await digestApiKey(apiKey))
+  const record = credentialRecord({ plan, createdAt: new Date() })
+  await asking(rest, redis => redis.set(key, record, seconds ? { ex: seconds } : undefined))
+}
+
+export async function removeKey(rest: Rest, consumer: string, digest: string): Promise<void> {
+  await asking(rest, redis => redis.del(credentialKey(consumer, digest)))
+}
+
+async function asking<T>({ url, token }: Rest, ask: (redis: Redis) => Promise<T>): Promise<T> {
+  const redis = new Redis({
+    url,
+    token,
+    retry: { retries: 0 },
+    signal: () => AbortSignal.timeout(5000),
+    enableTelemetry: false,
+  })
+  try {
+    return await ask(redis)
+  } catch (error) {
+    // The client's messages quote the whole command.
+    const said = error instanceof Error ? error.message.split(', command was:')[0] : ''
+    throw new Error(`The store at ${new URL(url).host} did not take it: ${said || 'no answer'}`)
+  }
+}

@@ -1,0 +1,134 @@
+/** `npm start`: the gateway and all it needs, on this machine. */
+import { Command } from 'commander'
+import { digestApiKey, mintApiKey } from '../../credentials/api-key.ts'
+import { type Stack, startStack } from '../start/stack.ts'
+import type { WorkerMessage } from '../start/worker-messages.ts'
+import { originUrl, port, redisChoice } from './arguments.ts'
+import { removeKey, storeKey } from './key-store.ts'
+import { loadConfig } from './load-config.ts'
+
+const DEMO_CONSUMER = 'demo'
+/** A demo key that a killed process leaves in a lasting store must not live for ever. */
+const DEMO_KEY_SECONDS = 86400
+
+interface Flags {
+  redis: string
+  origin?: string
+  port: number
+  bridgePort: number
+  originPort: number
+}
+
+export function startCommand(): Command {
+  return new Command('start')
+    .description('Run the gateway here, with a Redis, the REST bridge and a demo origin.')
+    .option('--redis <which>', 'auto, embedded, redis://… or unix://… (default: $REDIS_URL, else auto)', redisChoice)
+    .option('--origin <url>', 'where admitted requests go (default: a demo origin that echoes)', originUrl)
+    .option('--port <port>', 'of the gateway', port, 8787)
+    .option('--bridge-port <port>', 'of the REST bridge', port, 8079)
+    .option('--origin-port <port>', 'of the demo origin', port, 8788)
+    .addHelpText(
+      'after',
+      '\nWith UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN set, that store is used and no bridge is started.',
+    )
+    .action(start)
+}
+
+async function start(flags: Flags): Promise<void> {
+  const config = await loadConfig()
+  const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token, REDIS_URL } = process.env
+  // A Redis that is named on the command line is meant, whatever the environment says.
+  const rest = url && token && !flags.redis ? { url, token } : undefined
+
+  const stop = new AbortController()
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => stop.abort())
+
+  const stack = await startStack({
+    redis: flags.redis ?? redisChoice(REDIS_URL || 'auto'),
+    ports: { gateway: flags.port, bridge: flags.bridgePort, origin: flags.originPort },
+    watch: true,
+    onMessage: report,
+    ...(rest && { rest }),
+    ...(flags.origin && { origin: flags.origin }),
+  })
+  console.log(`Redis    ${stack.redis}`)
+  if (!rest) console.log(`Bridge   ${stack.rest.url}`)
+  console.log(`Origin   ${stack.origin}${flags.origin ? '' : ' (demo: echoes what it receives)'}`)
+
+  const key = mintApiKey(DEMO_CONSUMER)
+  try {
+    await storeKey(stack.rest, key, { consumer: DEMO_CONSUMER, plan: config.plans[0]!, seconds: DEMO_KEY_SECONDS })
+    if (await servesUntil(stack, stop.signal)) {
+      greet(stack, key, Boolean(rest))
+      await aborted(stop.signal)
+    }
+  } finally {
+    // The store may be gone by now; the key expires by itself.
+    await removeKey(stack.rest, DEMO_CONSUMER, await digestApiKey(key)).catch(() => {})
+    await stack.close()
+  }
+}
+
+/** True once a request would succeed: the gateway's store answers, and so does the origin. */
+async function servesUntil({ url, origin }: Stack, signal: AbortSignal): Promise<boolean> {
+  let told = ''
+  while (!signal.aborted) {
+    const missing = (await answers(`${url}/_sluice/health`, ok => ok)) ? '' : 'the store'
+    const waitingFor = missing || ((await answers(origin, () => true)) ? '' : `the origin at ${origin}`)
+    if (!waitingFor) return true
+    if (waitingFor !== told) console.log(`Waiting for ${waitingFor} …`)
+    told = waitingFor
+    await new Promise(resolve => setTimeout(resolve, 250))
+  }
+  return false
+}
+
+async function answers(url: string, isGood: (ok: boolean) => boolean): Promise<boolean> {
+  try {
+    const response = await fetch(url, { redirect: 'manual', signal: AbortSignal.timeout(5000) })
+    await response.body?.cancel()
+    return isGood(response.ok)
+  } catch {
+    return false
+  }
+}
+
+function greet({ url, rest }: Stack, key: string, isLasting: boolean): void {
+  const store = isLasting
+    ? ''
+    : `UPSTASH_REDIS_REST_URL=${rest.url} \\\n    UPSTASH_REDIS_REST_TOKEN=${rest.token} \\\n    `
+  console.log(`Demo key: ${key}
+
+One request:
+    curl -i ${url}/hello -H 'Authorization: Bearer ${key}'
+More than 10 in a second:
+    for i in $(seq 15); do curl -s -o /dev/null -w '%{http_code} ' ${url}/ -H 'X-API-Key: ${key}'; done; echo
+A key of your own:
+    ${store}npx sluice keys create --consumer acme --plan free
+
+Sluice is ready on ${url}`)
+}
+
+function report(message: WorkerMessage): void {
+  switch (message.type) {
+    case 'log':
+      console.log(message.message)
+      break
+    case 'reloaded':
+      console.log('Reloaded.')
+      break
+    case 'rejected':
+      console.error(`${message.message}\nThe gateway goes on as it was.`)
+      break
+    case 'ready':
+    case 'failed':
+      break
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise(resolve => {
+    if (signal.aborted) resolve()
+    signal.addEventListener('abort', () => resolve(), { once: true })
+  })
+}

@@ -1,0 +1,32 @@
+/**
+ * Commands that the bridge does not pass on. All callers share one connection, so nothing may change its state or
+ * make it wait, and nothing may take the server itself away.
+ */
+
+const REFUSED = new Set([
+  // The state of the shared connection; transactions come as /multi-exec.
+  ...['AUTH', 'HELLO', 'RESET', 'QUIT', 'SELECT', 'CLIENT', 'ASKING', 'READONLY', 'READWRITE'],
+  ...['MULTI', 'EXEC', 'DISCARD', 'WATCH', 'UNWATCH'],
+  ...['SUBSCRIBE', 'PSUBSCRIBE', 'SSUBSCRIBE', 'UNSUBSCRIBE', 'PUNSUBSCRIBE', 'SUNSUBSCRIBE', 'MONITOR'],
+  ...['SYNC', 'PSYNC', 'REPLCONF'],
+  // Waiting: everybody behind it would wait too.
+  ...['BLPOP', 'BRPOP', 'BRPOPLPUSH', 'BLMOVE', 'BLMPOP', 'BZPOPMIN', 'BZPOPMAX', 'BZMPOP', 'WAIT', 'WAITAOF'],
+  // The server.
+  ...['CONFIG', 'SHUTDOWN', 'DEBUG', 'ACL', 'MODULE', 'CLUSTER', 'REPLICAOF', 'SLAVEOF', 'FAILOVER'],
+  ...['MIGRATE', 'SAVE', 'BGSAVE', 'BGREWRITEAOF', 'SWAPDB', 'LATENCY', 'SLOWLOG'],
+])
+
+const REFUSED_SUBCOMMANDS = new Set(['SCRIPT KILL', 'SCRIPT DEBUG', 'FUNCTION KILL'])
+
+const CAN_BLOCK = new Set(['XREAD', 'XREADGROUP'])
+
+/** Why a command is refused, as the error that the caller gets; undefined when it may pass. */
+export function refusalOf(command: readonly (string | Buffer)[]): string | undefined {
+  const words = command.map(word => word.toString().toUpperCase())
+  const [name = '', subcommand = ''] = words
+  const isRefused =
+    REFUSED.has(name) ||
+    REFUSED_SUBCOMMANDS.has(`${name} ${subcommand}`) ||
+    (CAN_BLOCK.has(name) && words.includes('BLOCK'))
+  return isRefused ? `ERR Command is not available over HTTP: '${name.toLowerCase()}'` : undefined
+}

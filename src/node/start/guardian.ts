@@ -1,0 +1,72 @@
+/**
+ * Sees to it that nothing is left behind, however the process ends that started it. A guardian is a process of its
+ * own, told which process groups and directories are in its care; when its input closes, because the owner is done
+ * or because the owner was killed, it ends the groups, removes the directories and exits.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { rmSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+
+type Charge = { group: number } | { directory: string }
+
+export interface Guardian {
+  /** A process group: spawn the child with `detached: true` and give its pid. */
+  guard(charge: Charge): void
+  /** Ends and removes all that is guarded; resolves when it is gone. */
+  dismiss(): Promise<void>
+}
+
+const FILE = fileURLToPath(import.meta.url)
+
+/** How long a process may take over its own end before it is killed. */
+const GRACE_MS = 1500
+
+export function startGuardian(): Guardian {
+  // A group of its own, so that Ctrl-C in the terminal reaches the owner and not the guardian.
+  const child: ChildProcess = spawn(process.execPath, [FILE], {
+    detached: true,
+    stdio: ['pipe', 'ignore', 'inherit'],
+  })
+  const exited = once(child, 'exit')
+  child.unref()
+  child.stdin!.on('error', () => {})
+  return {
+    guard: charge => void child.stdin!.write(`${JSON.stringify(charge)}\n`),
+    async dismiss() {
+      child.ref()
+      child.stdin!.end()
+      await exited
+    },
+  }
+}
+
+async function keepWatch(): Promise<void> {
+  const charges: Charge[] = []
+  for await (const line of createInterface({ input: process.stdin })) charges.push(JSON.parse(line))
+
+  const groups = charges.flatMap(charge => ('group' in charge ? [charge.group] : []))
+  for (const group of groups) signal(group, 'SIGTERM')
+  const killAt = Date.now() + GRACE_MS
+  while (groups.some(isAlive) && Date.now() < killAt) await new Promise(resolve => setTimeout(resolve, 20))
+  for (const group of groups) signal(group, 'SIGKILL')
+  for (const charge of charges) {
+    if ('directory' in charge) rmSync(charge.directory, { recursive: true, force: true, maxRetries: 5 })
+  }
+}
+
+function signal(group: number, name: NodeJS.Signals | 0): boolean {
+  try {
+    return process.kill(-group, name)
+  } catch {
+    return false
+  }
+}
+
+const isAlive = (group: number) => signal(group, 0)
+
+if (process.argv[1] === FILE) {
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => {})
+  await keepWatch()
+}

@@ -1,0 +1,121 @@
+/** Which Redis the local stack runs on: the one that is named, else a real server found here, else the embedded one. */
+import { execFile, spawn } from 'node:child_process'
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { createRedisServer } from 'js-redis-server'
+import { createClient } from 'redis'
+import type { Guardian } from './guardian.ts'
+
+export interface LocalRedis {
+  /** For the bridge: `redis://…` or `unix:///…` */
+  url: string
+  /** For people: what was taken, and why. */
+  description: string
+  close(): Promise<void>
+}
+
+/** Programs that speak Redis' protocol, the one to be preferred first. */
+const SERVERS = ['valkey-server', 'redis-server'] as const
+
+export interface ServerProgram {
+  name: (typeof SERVERS)[number]
+  /** `7.0.15` */
+  version: string
+}
+
+export interface RedisContext {
+  guardian: Guardian
+  /** A private directory of this run. */
+  directory: string
+}
+
+/** @param choice `auto`, `embedded`, or a URL (`redis://`, `rediss://`, `unix://`) */
+export async function takeRedis(choice: string, context: RedisContext): Promise<LocalRedis> {
+  if (/^(rediss?|unix):\/\//.test(choice)) {
+    return { url: choice, description: `Redis at ${withoutSecrets(choice)}, as asked`, close: async () => {} }
+  }
+  if (choice === 'embedded') return await embeddedRedis('as asked')
+  const program = await findServer()
+  if (!program) return await embeddedRedis('no valkey-server or redis-server is on the PATH')
+  return await privateServer(program, context)
+}
+
+/** The real server that is installed here, if any. */
+export async function findServer(names: readonly (typeof SERVERS)[number][] = SERVERS): Promise<ServerProgram | undefined> {
+  for (const name of names) {
+    try {
+      const { stdout } = await promisify(execFile)(name, ['--version'])
+      return { name, version: /v=(\S+)/.exec(stdout)?.[1] ?? 'of unknown version' }
+    } catch {
+      // Not on the PATH: the next one.
+    }
+  }
+  return undefined
+}
+
+/** A TypeScript Redis with Redis' own Lua in WebAssembly, in this process, on a free port of this machine. */
+export async function embeddedRedis(why: string): Promise<LocalRedis> {
+  const server = await createRedisServer({ port: 0 })
+  return {
+    url: `redis://127.0.0.1:${server.port}`,
+    description: `the embedded Redis (${why}); its data ends with it`,
+    close: () => server.close(),
+  }
+}
+
+/** A server of its own, on a unix socket that only this user can open, without files. */
+export async function privateServer(program: ServerProgram, { guardian, directory }: RedisContext): Promise<LocalRedis> {
+  // Short: the path of a unix socket has about 100 bytes.
+  const socket = join(directory, 's')
+  mkdirSync(directory, { recursive: true, mode: 0o700 })
+  const settings = {
+    port: '0',
+    unixsocket: socket,
+    unixsocketperm: '700',
+    save: '',
+    appendonly: 'no',
+    dir: directory,
+    daemonize: 'no',
+  }
+  const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value])
+  const child = spawn(program.name, args, { detached: true, stdio: 'ignore' })
+  if (child.pid) guardian.guard({ group: child.pid })
+  guardian.guard({ directory })
+  const exited = new Promise<void>(resolve => child.once('exit', () => resolve()))
+
+  const url = `unix://${socket}`
+  await answers(socket)
+  return {
+    url,
+    description: `${program.name} ${program.version}, found on the PATH, on a private socket; its data ends with it`,
+    async close() {
+      child.kill('SIGTERM')
+      await exited
+    },
+  }
+}
+
+async function answers(socket: string): Promise<void> {
+  const until = Date.now() + 5000
+  for (;;) {
+    const client = createClient({ socket: { path: socket, tls: false, reconnectStrategy: false } })
+    client.on('error', () => {})
+    try {
+      await client.connect()
+      await client.ping()
+      return
+    } catch (error) {
+      if (Date.now() > until) throw new Error(`The Redis server started here does not answer: ${error}`)
+      await new Promise(resolve => setTimeout(resolve, 15))
+    } finally {
+      if (client.isOpen) client.destroy()
+    }
+  }
+}
+
+function withoutSecrets(url: string): string {
+  const parsed = new URL(url)
+  if (parsed.password) parsed.password = '***'
+  return parsed.href
+}

@@ -1,0 +1,132 @@
+/**
+ * The whole of Sluice on one machine: a Redis, the REST bridge in front of it, a demo origin, and the Worker in
+ * workerd. `npm start` and the end-to-end tests both run this.
+ */
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type Bridge, startBridge } from '../rest-bridge/bridge.ts'
+import { type DemoOrigin, startDemoOrigin } from './demo-origin.ts'
+import { type Guardian, startGuardian } from './guardian.ts'
+import { type LocalRedis, takeRedis } from './redis.ts'
+import { type RunningWorker, startWorker } from './worker.ts'
+import type { WorkerMessage } from './worker-messages.ts'
+
+export interface StackOptions {
+  /** `auto`, `embedded` or a URL; not used when `rest` is given. */
+  redis: string
+  /** An Upstash database, or a bridge that runs already: no Redis and no bridge are started. */
+  rest?: { url: string; token: string }
+  /** Where the gateway sends what it admits; absent: the demo origin is started. */
+  origin?: string
+  /** 0: any free one. */
+  ports: { gateway: number; bridge: number; origin: number }
+  watch: boolean
+  /** In the place of sluice.config.ts (tests). */
+  configFile?: string
+  onMessage?: (message: WorkerMessage) => void
+}
+
+export interface Stack {
+  url: string
+  origin: string
+  rest: { url: string; token: string }
+  /** For people: which Redis it runs on, and why. */
+  redis: string
+  /** Ends everything that was started and removes its files. */
+  close(): Promise<void>
+}
+
+/** A port is taken: `flag` moves it. */
+export class PortTaken extends Error {
+  constructor(port: number, use: string, flag: string) {
+    super(`Port ${port} for the ${use} is taken. Free it, or choose another with ${flag}.`)
+  }
+}
+
+/** @throws PortTaken, or what keeps a part from starting; nothing is left running then */
+export async function startStack(options: StackOptions): Promise<Stack> {
+  const guardian = startGuardian()
+  const parts: { close(): Promise<void> }[] = [{ close: () => guardian.dismiss() }]
+  const close = async () => {
+    for (const part of parts.splice(0).reverse()) await part.close()
+  }
+  const started = <T extends { close(): Promise<void> }>(part: T): T => {
+    parts.push(part)
+    return part
+  }
+  try {
+    return await startParts(options, guardian, started, close)
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+async function startParts(
+  options: StackOptions,
+  guardian: Guardian,
+  started: <T extends { close(): Promise<void> }>(part: T) => T,
+  close: () => Promise<void>,
+): Promise<Stack> {
+  const { ports } = options
+  const directory = mkdtempSync(join(tmpdir(), 'sluice-'))
+  guardian.guard({ directory })
+
+  let rest = options.rest
+  let redis = rest ? `${new URL(rest.url).host}, over HTTP, as asked` : ''
+  if (!rest) {
+    const local: LocalRedis = started(await takeRedis(options.redis, { guardian, directory: join(directory, 'r') }))
+    const token = randomBytes(24).toString('base64url')
+    const bridge: Bridge = started(
+      await listening(
+        () => startBridge({ redisUrl: local.url, token, port: ports.bridge }),
+        ports.bridge,
+        'REST bridge',
+        '--bridge-port',
+      ),
+    )
+    rest = { url: bridge.url, token }
+    redis = local.description
+  }
+
+  let origin = options.origin
+  if (!origin) {
+    const demo: DemoOrigin = started(
+      await listening(() => startDemoOrigin(ports.origin), ports.origin, 'demo origin', '--origin-port'),
+    )
+    origin = demo.url
+  }
+
+  await mustBeFree(ports.gateway)
+  const worker: RunningWorker = started(
+    await startWorker({
+      guardian,
+      directory: join(directory, 'w'),
+      host: '127.0.0.1',
+      port: ports.gateway,
+      watch: options.watch,
+      bindings: { UPSTASH_REDIS_REST_URL: rest.url, UPSTASH_REDIS_REST_TOKEN: rest.token, ORIGIN_URL: origin },
+      ...(options.configFile && { configFile: options.configFile }),
+      ...(options.onMessage && { onMessage: options.onMessage }),
+    }),
+  )
+  return { url: worker.url, origin, rest, redis, close }
+}
+
+async function listening<T>(start: () => Promise<T>, port: number, use: string, flag: string): Promise<T> {
+  try {
+    return await start()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') throw new PortTaken(port, use, flag)
+    throw error
+  }
+}
+
+/** workerd says nothing of use about a port that is taken, so it is tried first. */
+async function mustBeFree(port: number): Promise<void> {
+  if (port === 0) return
+  const probe = await listening(() => startDemoOrigin(port), port, 'gateway', '--port')
+  await probe.close()
+}

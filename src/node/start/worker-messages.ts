@@ -1,0 +1,22 @@
+/** What the process that runs the Worker is told, and what it tells. */
+
+export interface WorkerSettings {
+  host: string
+  port: number
+  /** Bindings of the Worker: secrets and variables. */
+  bindings: Record<string, string>
+  /** Build anew and reload when a source file changes. */
+  watch: boolean
+  /** The file to take the place of sluice.config.ts (tests). */
+  configFile?: string
+}
+
+export type WorkerMessage =
+  | { type: 'ready'; url: string }
+  | { type: 'reloaded' }
+  /** The sources or the config cannot be used; the Worker goes on as it was. */
+  | { type: 'rejected'; message: string }
+  /** The Worker cannot be started. */
+  | { type: 'failed'; message: string }
+  /** A line the Worker logged. */
+  | { type: 'log'; level: string; message: string }

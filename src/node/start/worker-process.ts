@@ -1,0 +1,120 @@
+/**
+ * Runs the Worker in workerd, as it is deployed: the same entry, bundled by the same bundler with the same
+ * conditions, under the compatibility date of wrangler.toml. A process of its own, in a group of its own, so that
+ * workerd goes with it.
+ */
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { type BuildOptions, type BuildResult, context, type Plugin } from 'esbuild'
+import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
+import { compileConfig } from '../../config/compile.ts'
+import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
+
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
+const CONFIG_FILE = resolve(ROOT, 'sluice.config.ts')
+
+const settings: WorkerSettings = JSON.parse(process.env.SLUICE_WORKER_SETTINGS ?? '{}')
+const configFile = settings.configFile ?? CONFIG_FILE
+
+let miniflare: Miniflare | undefined
+let builds = 0
+
+process.on('disconnect', stop)
+process.on('SIGTERM', stop)
+// The terminal sends Ctrl-C to the owner alone, which then ends this process in its own order.
+process.on('SIGINT', () => {})
+
+function buildOptions(): BuildOptions {
+  return {
+    absWorkingDir: ROOT,
+    entryPoints: ['src/index.ts'],
+    bundle: true,
+    write: false,
+    format: 'esm',
+    target: 'esnext',
+    conditions: ['workerd', 'worker', 'browser'],
+    external: ['node:*', 'cloudflare:*'],
+    logLevel: 'silent',
+    plugins: [useConfigFile, { name: 'run', setup: build => build.onEnd(run) }],
+  }
+}
+
+/** Lets tests run the Worker with a config of their own. */
+const useConfigFile: Plugin = {
+  name: 'config-file',
+  setup(build) {
+    build.onResolve({ filter: /\/sluice\.config\.ts$/ }, () => ({ path: configFile }))
+  },
+}
+
+const builder = await context(buildOptions())
+if (settings.watch) await builder.watch()
+else await builder.rebuild().catch(() => {})
+
+async function run(result: BuildResult): Promise<void> {
+  const [error] = result.errors
+  if (error) {
+    const place = error.location ? `${error.location.file}:${error.location.line}: ` : ''
+    return reject(`${place}${error.text}`)
+  }
+  try {
+    await checkConfig()
+    await load(result.outputFiles![0]!.text)
+  } catch (error) {
+    reject(error instanceof Error ? error.message : String(error))
+  }
+}
+
+/** Here rather than in workerd, where a config that throws would end a Worker that serves. */
+async function checkConfig(): Promise<void> {
+  builds += 1
+  const module = await import(`${pathToFileURL(configFile).href}?build=${builds}`)
+  compileConfig(module.default)
+}
+
+async function load(script: string): Promise<void> {
+  const options = convertV4MiniflareOptions({
+    name: 'sluice',
+    modules: true,
+    script,
+    ...compatibility(),
+    bindings: settings.bindings,
+    host: settings.host,
+    port: settings.port,
+    // Request.cf would be fetched from the network.
+    cf: false,
+    log: new Log(LogLevel.NONE),
+    handleStructuredLogs: ({ level, message }) => say({ type: 'log', level, message }),
+  })
+  if (miniflare) {
+    await miniflare.setOptions(options)
+    say({ type: 'reloaded' })
+    return
+  }
+  miniflare = new Miniflare(options)
+  const url = await miniflare.ready
+  say({ type: 'ready', url: url.origin })
+}
+
+/** Read from wrangler.toml, so that what runs here is what is deployed. */
+function compatibility(): { compatibilityDate: string; compatibilityFlags: string[] } {
+  const toml = readFileSync(resolve(ROOT, 'wrangler.toml'), 'utf8')
+  const date = /^compatibility_date\s*=\s*"([^"]+)"/m.exec(toml)?.[1]
+  if (!date) throw new Error('wrangler.toml: compatibility_date is missing.')
+  const flags = /^compatibility_flags\s*=\s*\[([^\]]*)\]/m.exec(toml)?.[1] ?? ''
+  return { compatibilityDate: date, compatibilityFlags: [...flags.matchAll(/"([^"]+)"/g)].map(([, flag]) => flag!) }
+}
+
+function reject(message: string): void {
+  say(miniflare ? { type: 'rejected', message } : { type: 'failed', message })
+}
+
+function say(message: WorkerMessage): void {
+  if (process.connected) process.send!(message)
+}
+
+async function stop(): Promise<void> {
+  await Promise.allSettled([builder.dispose(), miniflare?.dispose()])
+  process.exit(0)
+}

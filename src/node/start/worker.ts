@@ -1,0 +1,55 @@
+/** Starts the process that runs the Worker, and waits until it serves. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import type { Guardian } from './guardian.ts'
+import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
+
+const PROCESS = fileURLToPath(new URL('worker-process.ts', import.meta.url))
+
+export interface RunningWorker {
+  url: string
+  close(): Promise<void>
+}
+
+export interface WorkerOptions extends WorkerSettings {
+  guardian: Guardian
+  /** A private directory of this run, for workerd's temporary files. */
+  directory: string
+  onMessage?: (message: WorkerMessage) => void
+}
+
+/** @throws with the config's mistakes, or whatever else keeps the Worker from starting */
+export async function startWorker(options: WorkerOptions): Promise<RunningWorker> {
+  const { guardian, directory, onMessage, ...settings } = options
+  mkdirSync(directory, { recursive: true, mode: 0o700 })
+  const child = spawn(process.execPath, ['--no-warnings', PROCESS], {
+    detached: true,
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    env: { ...process.env, TMPDIR: directory, SLUICE_WORKER_SETTINGS: JSON.stringify(settings satisfies WorkerSettings) },
+  })
+  if (child.pid) guardian.guard({ group: child.pid })
+  guardian.guard({ directory })
+  const exited = once(child, 'exit')
+
+  const url = await new Promise<string>((resolve, reject) => {
+    child.on('message', (message: WorkerMessage) => {
+      if (message.type === 'ready') resolve(message.url)
+      else if (message.type === 'failed') reject(new Error(message.message))
+      else onMessage?.(message)
+    })
+    child.once('exit', code => reject(new Error(`The process of the Worker ended with code ${code}.`)))
+  }).catch(error => {
+    child.kill('SIGKILL')
+    throw error
+  })
+
+  return {
+    url,
+    async close() {
+      if (child.connected) child.disconnect()
+      await exited
+    },
+  }
+}

@@ -11,12 +11,12 @@ import { retryAfterSeconds } from './deny.ts'
 
 export function annotate(response: Response, decision: Decision, requestId: string): void {
   const { headers } = response
-  headers.set('x-request-id', requestId)
+  headers.set('X-Request-Id', requestId)
   if (decision.kind === 'unauthenticated') return
-  merge(headers, 'ratelimit-policy', decision.verdicts.map(policy))
-  merge(headers, 'ratelimit', decision.verdicts.map(standing))
+  merge(headers, 'RateLimit-Policy', decision.verdicts.map(policy))
+  merge(headers, 'RateLimit', decision.verdicts.map(standing))
   if (decision.kind === 'allowed' && decision.degraded)
-    headers.set('sluice-degraded', decision.degraded.cause)
+    headers.set('Sluice-Degraded', decision.degraded.cause)
 }
 
 /** `"minute";q=120;w=60`, with the burst beside it where it is not the limit. */

@@ -12,7 +12,7 @@ export function deny(decision: Denied | Unauthenticated): Response {
 function quotaExceeded({ violated, retryAfter }: Denied): Response {
   const names = violated.map(({ rule }) => rule.name)
   const [first] = violated
-  const limits = violated.map(({ rule }) => `${rule.limit} per ${period(rule.period)}`)
+  const limits = violated.map(({ rule }) => `${rule.name} (${rule.limit} per ${period(rule.period)})`)
   const seconds = retryAfterSeconds(retryAfter)
   const advice =
     seconds === undefined
@@ -22,7 +22,7 @@ function quotaExceeded({ violated, retryAfter }: Denied): Response {
     status: 429,
     title: 'Quota Exceeded',
     type: QUOTA_EXCEEDED,
-    detail: `The limit of ${limits.join(' and ')} (${names.join(', ')}) is reached. ${advice}`,
+    detail: `Limit reached: ${limits.join(', ')}. ${advice}`,
     extra: { 'violated-policies': names },
     headers: seconds === undefined ? {} : { 'retry-after': String(seconds) },
   })

@@ -36,8 +36,10 @@ export class Model {
 
     // Commit all, or nothing.
     if (admitted) {
-      for (const { rule, records, check } of checked) {
-        if (rule.quota.cost > 0) records.set(rule.tag, check.next!)
+      const spending = checked.filter(({ rule }) => rule.quota.cost > 0)
+      for (const { rule, records, check } of spending) records.set(rule.tag, check.next!)
+      for (const { records } of spending) {
+        for (const [tag, [idleAt]] of records) if (idleAt <= now) records.delete(tag)
       }
     }
 

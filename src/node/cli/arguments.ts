@@ -11,7 +11,8 @@ export function port(text: string): number {
 }
 
 export function originUrl(text: string): string {
-  if (!isOriginUrl(text)) throw new InvalidArgumentError('An origin is a URL such as https://api.example.com.')
+  if (!isOriginUrl(text))
+    throw new InvalidArgumentError('An origin is a URL such as https://api.example.com.')
   return text
 }
 
@@ -43,6 +44,7 @@ export function restStore(flags: { url?: string; token?: string }): { url: strin
         '`npm start` prints those of the local one.',
     )
   }
-  if (!/^https?:\/\//.test(url) || !URL.canParse(url)) throw new Error(`'${url}' is no http or https URL of a store.`)
+  if (!/^https?:\/\//.test(url) || !URL.canParse(url))
+    throw new Error(`'${url}' is no http or https URL of a store.`)
   return { url, token }
 }

@@ -26,7 +26,8 @@ async function bridge(flags: Flags): Promise<void> {
   const redis = flags.redis ?? process.env.REDIS_URL
   const token = flags.token ?? process.env.SLUICE_BRIDGE_TOKEN
   if (!redis) throw new Error('Which Redis? Give --redis redis://host:port, or set REDIS_URL.')
-  if (!token) throw new Error('Give --token, or set SLUICE_BRIDGE_TOKEN: whoever has it can read and write all data.')
+  if (!token)
+    throw new Error('Give --token, or set SLUICE_BRIDGE_TOKEN: whoever has it can read and write all data.')
 
   const options: BridgeOptions = { redisUrl: redisUrl(redis), token, port: flags.port, host: flags.host }
   const running = await startBridge({ ...options, deadlineMs: flags.deadline * 1000 }).catch(error => {
@@ -34,7 +35,9 @@ async function bridge(flags: Flags): Promise<void> {
       throw new Error(`Port ${flags.port} is taken. Free it, or choose another with --port.`)
     }
     if (error.code) throw error
-    throw new Error(`Redis did not answer at ${new URL(redis).host || redis}. Is it running, and is the URL right?`)
+    throw new Error(
+      `Redis did not answer at ${new URL(redis).host || redis}. Is it running, and is the URL right?`,
+    )
   })
   console.log(`The bridge is ready on ${running.url}`)
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => running.close())

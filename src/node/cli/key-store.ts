@@ -16,7 +16,11 @@ export interface NewKey {
 }
 
 /** @throws when the store cannot be reached or refuses; the message holds no key and no token */
-export async function storeKey(rest: Rest, apiKey: string, { consumer, plan, seconds }: NewKey): Promise<void> {
+export async function storeKey(
+  rest: Rest,
+  apiKey: string,
+  { consumer, plan, seconds }: NewKey,
+): Promise<void> {
   const key = credentialKey(consumer, await digestApiKey(apiKey))
   const record = credentialRecord({ plan, createdAt: new Date() })
   await asking(rest, redis => redis.set(key, record, seconds ? { ex: seconds } : undefined))

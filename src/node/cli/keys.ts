@@ -13,15 +13,17 @@ interface CreateFlags {
 }
 
 export function keysCommand(): Command {
-  return new Command('keys').description('API keys.').addCommand(
-    new Command('create')
-      .description('Make a key for a consumer. It is shown this once; the store keeps its SHA-256.')
-      .requiredOption('--consumer <name>', 'whose key it is: letters, digits, . _ -')
-      .option('--plan <name>', 'one of the plans in sluice.config.ts (default: the first)')
-      .option('--url <url>', 'of the store (default: $UPSTASH_REDIS_REST_URL)')
-      .option('--token <token>', 'of the store (default: $UPSTASH_REDIS_REST_TOKEN)')
-      .action(create),
-  )
+  return new Command('keys')
+    .description('API keys.')
+    .addCommand(
+      new Command('create')
+        .description('Make a key for a consumer. It is shown this once; the store keeps its SHA-256.')
+        .requiredOption('--consumer <name>', 'whose key it is: letters, digits, . _ -')
+        .option('--plan <name>', 'one of the plans in sluice.config.ts (default: the first)')
+        .option('--url <url>', 'of the store (default: $UPSTASH_REDIS_REST_URL)')
+        .option('--token <token>', 'of the store (default: $UPSTASH_REDIS_REST_TOKEN)')
+        .action(create),
+    )
 }
 
 async function create({ consumer, plan, ...flags }: CreateFlags): Promise<void> {

@@ -22,7 +22,11 @@ interface Flags {
 export function startCommand(): Command {
   return new Command('start')
     .description('Run the gateway here, with a Redis, the REST bridge and a demo origin.')
-    .option('--redis <which>', 'auto, embedded, redis://… or unix://… (default: $REDIS_URL, else auto)', redisChoice)
+    .option(
+      '--redis <which>',
+      'auto, embedded, redis://… or unix://… (default: $REDIS_URL, else auto)',
+      redisChoice,
+    )
     .option('--origin <url>', 'where admitted requests go (default: a demo origin that echoes)', originUrl)
     .option('--port <port>', 'of the gateway', port, 8787)
     .option('--bridge-port <port>', 'of the REST bridge', port, 8079)
@@ -57,7 +61,11 @@ async function start(flags: Flags): Promise<void> {
 
   const key = mintApiKey(DEMO_CONSUMER)
   try {
-    await storeKey(stack.rest, key, { consumer: DEMO_CONSUMER, plan: config.plans[0]!, seconds: DEMO_KEY_SECONDS })
+    await storeKey(stack.rest, key, {
+      consumer: DEMO_CONSUMER,
+      plan: config.plans[0]!,
+      seconds: DEMO_KEY_SECONDS,
+    })
     if (await servesUntil(stack, stop.signal)) {
       greet(stack, key, Boolean(rest))
       await aborted(stop.signal)

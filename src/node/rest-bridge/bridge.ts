@@ -55,7 +55,8 @@ const METHODS = new Set(['GET', 'POST', 'PUT', 'HEAD'])
 /** @throws when Redis does not answer, or the port is taken (code EADDRINUSE) */
 export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const { redisUrl, token, port, host = '127.0.0.1', deadlineMs = 2000, maxRequestBytes = 10e6 } = options
-  if (!token) throw new TypeError('The bridge needs a token: without one anybody who reaches it owns the data.')
+  if (!token)
+    throw new TypeError('The bridge needs a token: without one anybody who reaches it owns the data.')
 
   const redis = await connectRedis(redisUrl, deadlineMs)
   const scripts = new ScriptAliases()

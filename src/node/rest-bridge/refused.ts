@@ -10,7 +10,18 @@ const REFUSED = new Set([
   ...['SUBSCRIBE', 'PSUBSCRIBE', 'SSUBSCRIBE', 'UNSUBSCRIBE', 'PUNSUBSCRIBE', 'SUNSUBSCRIBE', 'MONITOR'],
   ...['SYNC', 'PSYNC', 'REPLCONF'],
   // Waiting: everybody behind it would wait too.
-  ...['BLPOP', 'BRPOP', 'BRPOPLPUSH', 'BLMOVE', 'BLMPOP', 'BZPOPMIN', 'BZPOPMAX', 'BZMPOP', 'WAIT', 'WAITAOF'],
+  ...[
+    'BLPOP',
+    'BRPOP',
+    'BRPOPLPUSH',
+    'BLMOVE',
+    'BLMPOP',
+    'BZPOPMIN',
+    'BZPOPMAX',
+    'BZMPOP',
+    'WAIT',
+    'WAITAOF',
+  ],
   // The server.
   ...['CONFIG', 'SHUTDOWN', 'DEBUG', 'ACL', 'MODULE', 'CLUSTER', 'REPLICAOF', 'SLAVEOF', 'FAILOVER'],
   ...['MIGRATE', 'SAVE', 'BGSAVE', 'BGREWRITEAOF', 'SWAPDB', 'LATENCY', 'SLOWLOG'],

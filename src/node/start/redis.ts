@@ -1,9 +1,10 @@
 /** Which Redis the local stack runs on: the one that is named, else a real server found here, else the embedded one. */
 import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { createRedisServer } from 'js-redis-server'
+import { createRedisCommandExecutor, RedisServerState, Resp2Server } from 'js-redis-server/core'
 import { createClient } from 'redis'
 import type { Guardian } from './guardian.ts'
 
@@ -35,14 +36,16 @@ export async function takeRedis(choice: string, context: RedisContext): Promise<
   if (/^(rediss?|unix):\/\//.test(choice)) {
     return { url: choice, description: `Redis at ${withoutSecrets(choice)}, as asked`, close: async () => {} }
   }
-  if (choice === 'embedded') return await embeddedRedis('as asked')
+  if (choice === 'embedded') return await embeddedRedis('as asked', context)
   const program = await findServer()
-  if (!program) return await embeddedRedis('no valkey-server or redis-server is on the PATH')
+  if (!program) return await embeddedRedis('no valkey-server or redis-server is on the PATH', context)
   return await privateServer(program, context)
 }
 
 /** The real server that is installed here, if any. */
-export async function findServer(names: readonly (typeof SERVERS)[number][] = SERVERS): Promise<ServerProgram | undefined> {
+export async function findServer(
+  names: readonly (typeof SERVERS)[number][] = SERVERS,
+): Promise<ServerProgram | undefined> {
   for (const name of names) {
     try {
       const { stdout } = await promisify(execFile)(name, ['--version'])
@@ -54,21 +57,26 @@ export async function findServer(names: readonly (typeof SERVERS)[number][] = SE
   return undefined
 }
 
-/** A TypeScript Redis with Redis' own Lua in WebAssembly, in this process, on a free port of this machine. */
-export async function embeddedRedis(why: string): Promise<LocalRedis> {
-  const server = await createRedisServer({ port: 0 })
+/** A TypeScript Redis with Redis' own Lua in WebAssembly, in this process, on a private unix socket. */
+export async function embeddedRedis(why: string, { guardian, directory }: RedisContext): Promise<LocalRedis> {
+  const socket = privateSocket(directory)
+  guardian.guard({ directory })
+  const server = new Resp2Server({ server: new RedisServerState(), executor: createRedisCommandExecutor() })
+  // Its own listen() takes a port and opens it on every interface of the machine.
+  await once(server.server.listen(socket), 'listening')
   return {
-    url: `redis://127.0.0.1:${server.port}`,
+    url: `unix://${socket}`,
     description: `the embedded Redis (${why}); its data ends with it`,
     close: () => server.close(),
   }
 }
 
 /** A server of its own, on a unix socket that only this user can open, without files. */
-export async function privateServer(program: ServerProgram, { guardian, directory }: RedisContext): Promise<LocalRedis> {
-  // Short: the path of a unix socket has about 100 bytes.
-  const socket = join(directory, 's')
-  mkdirSync(directory, { recursive: true, mode: 0o700 })
+export async function privateServer(
+  program: ServerProgram,
+  { guardian, directory }: RedisContext,
+): Promise<LocalRedis> {
+  const socket = privateSocket(directory)
   const settings = {
     port: '0',
     unixsocket: socket,
@@ -94,6 +102,12 @@ export async function privateServer(program: ServerProgram, { guardian, director
       await exited
     },
   }
+}
+
+/** Only this user can reach into the directory. The name is short: a socket's path has room for about 100 bytes. */
+function privateSocket(directory: string): string {
+  mkdirSync(directory, { recursive: true, mode: 0o700 })
+  return join(directory, 's')
 }
 
 async function answers(socket: string): Promise<void> {

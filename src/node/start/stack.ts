@@ -77,7 +77,9 @@ async function startParts(
   let rest = options.rest
   let redis = rest ? `${new URL(rest.url).host}, over HTTP, as asked` : ''
   if (!rest) {
-    const local: LocalRedis = started(await takeRedis(options.redis, { guardian, directory: join(directory, 'r') }))
+    const local: LocalRedis = started(
+      await takeRedis(options.redis, { guardian, directory: join(directory, 'r') }),
+    )
     const token = randomBytes(24).toString('base64url')
     const bridge: Bridge = started(
       await listening(
@@ -107,7 +109,11 @@ async function startParts(
       host: '127.0.0.1',
       port: ports.gateway,
       watch: options.watch,
-      bindings: { UPSTASH_REDIS_REST_URL: rest.url, UPSTASH_REDIS_REST_TOKEN: rest.token, ORIGIN_URL: origin },
+      bindings: {
+        UPSTASH_REDIS_REST_URL: rest.url,
+        UPSTASH_REDIS_REST_TOKEN: rest.token,
+        ORIGIN_URL: origin,
+      },
       ...(options.configFile && { configFile: options.configFile }),
       ...(options.onMessage && { onMessage: options.onMessage }),
     }),

@@ -103,7 +103,10 @@ function compatibility(): { compatibilityDate: string; compatibilityFlags: strin
   const date = /^compatibility_date\s*=\s*"([^"]+)"/m.exec(toml)?.[1]
   if (!date) throw new Error('wrangler.toml: compatibility_date is missing.')
   const flags = /^compatibility_flags\s*=\s*\[([^\]]*)\]/m.exec(toml)?.[1] ?? ''
-  return { compatibilityDate: date, compatibilityFlags: [...flags.matchAll(/"([^"]+)"/g)].map(([, flag]) => flag!) }
+  return {
+    compatibilityDate: date,
+    compatibilityFlags: [...flags.matchAll(/"([^"]+)"/g)].map(([, flag]) => flag!),
+  }
 }
 
 function reject(message: string): void {

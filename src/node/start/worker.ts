@@ -27,7 +27,11 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
   const child = spawn(process.execPath, ['--no-warnings', PROCESS], {
     detached: true,
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    env: { ...process.env, TMPDIR: directory, SLUICE_WORKER_SETTINGS: JSON.stringify(settings satisfies WorkerSettings) },
+    env: {
+      ...process.env,
+      TMPDIR: directory,
+      SLUICE_WORKER_SETTINGS: JSON.stringify(settings satisfies WorkerSettings),
+    },
   })
   if (child.pid) guardian.guard({ group: child.pid })
   guardian.guard({ directory })

@@ -1,0 +1,100 @@
+/** The two ways to make a decision: the TypeScript model, and the script inside a Redis. Tests run on both. */
+import { afterAll, beforeAll, describe } from 'vitest'
+import { type Config, compileConfig, type Rule } from '../../src/config/compile.ts'
+import type { ConfigInput, RuleInput } from '../../src/config/schema.ts'
+import { Model } from '../../src/limiter/model.ts'
+import { decode, type Evaluation, encode, type Outcome } from '../../src/limiter/wire.ts'
+import { PLAIN_SCRIPT } from '../../src/lua/bundle.generated.ts'
+import type { Command, RedisConnection, Reply } from '../../src/node/rest-bridge/redis-connection.ts'
+import { describeOnRedis, type TestRedis } from './redis.ts'
+
+export type TimedEvaluation = Evaluation & { now: number }
+
+export interface Engine {
+  evaluate(evaluation: TimedEvaluation): Promise<Outcome>
+  addCredential(key: string, plan: string): Promise<void>
+  /** The whole content of the store, byte for byte; always empty for the model. */
+  snapshot(): Promise<Record<string, string>>
+}
+
+export class ModelEngine implements Engine {
+  readonly #model = new Model()
+  evaluate = async (evaluation: TimedEvaluation) => this.#model.evaluate(evaluation)
+  addCredential = async (key: string, plan: string) => this.#model.addCredential(key, plan)
+  snapshot = async () => ({})
+}
+
+export class RedisEngine implements Engine {
+  readonly #connection: RedisConnection
+
+  constructor(connection: RedisConnection) {
+    this.#connection = connection
+  }
+
+  async evaluate(evaluation: TimedEvaluation): Promise<Outcome> {
+    const { keys, args } = encode(evaluation)
+    return decode(await this.run(keys, args), evaluation)
+  }
+
+  async addCredential(key: string, plan: string): Promise<void> {
+    await this.#connection.send(['SET', key, `plan=${plan} created=2026-01-01T00:00:00.000Z`])
+  }
+
+  async snapshot(): Promise<Record<string, string>> {
+    const keys = ((await this.#connection.send(['KEYS', '*'])) as Buffer[]).map(String).sort()
+    const dumps = await Promise.all(keys.map(key => this.#connection.send(['DUMP', key])))
+    return Object.fromEntries(keys.map((key, i) => [key, (dumps[i] as Buffer).toString('hex')]))
+  }
+
+  async run(keys: readonly string[], args: readonly string[]): Promise<unknown> {
+    const rest = [String(keys.length), ...keys, ...args]
+    try {
+      return textOf(await this.#connection.send(['EVALSHA', PLAIN_SCRIPT.sha1, ...rest]))
+    } catch (error) {
+      if (!String(error).includes('NOSCRIPT')) throw error
+      return textOf(await this.#connection.send(['EVAL', PLAIN_SCRIPT.source, ...rest]))
+    }
+  }
+
+  send(command: Command): Promise<Reply> {
+    return this.#connection.send(command)
+  }
+}
+
+/** One suite, on the model and on every Redis there is. `fresh` gives an engine without state. */
+export function describeOnEngines(name: string, suite: (fresh: () => Promise<Engine>) => void): void {
+  describe(`${name}, on the model`, () => suite(async () => new ModelEngine()))
+  describeOnRedisEngine(name, suite)
+}
+
+export function describeOnRedisEngine(
+  name: string,
+  suite: (fresh: () => Promise<RedisEngine>) => void,
+): void {
+  describeOnRedis(name, start => {
+    let redis: TestRedis
+    beforeAll(async () => {
+      redis = await start()
+    })
+    afterAll(() => redis?.close())
+    suite(async () => {
+      await redis.connection.send(['FLUSHALL'])
+      return new RedisEngine(redis.connection)
+    })
+  })
+}
+
+/** Rules as they come out of a config. */
+export function rulesOf(...rules: RuleInput[]): readonly Rule[] {
+  return configOf({ rules }).rules
+}
+
+export function configOf(config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>): Config {
+  return compileConfig({ origin: 'http://origin.test', ...config })
+}
+
+/** Replies as the REST protocol gives them: text for Buffers. */
+function textOf(reply: Reply): unknown {
+  if (Array.isArray(reply)) return reply.map(textOf)
+  return Buffer.isBuffer(reply) ? reply.toString() : reply
+}

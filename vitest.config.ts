@@ -1,0 +1,40 @@
+import { cloudflareTest } from '@cloudflare/vitest-plugin'
+import { defineConfig } from 'vitest/config'
+
+export default defineConfig({
+  test: {
+    // The summary of a replay is printed by its test and meant to be read.
+    silent: false,
+    projects: [
+      {
+        test: {
+          name: 'node',
+          include: ['test/**/*.test.ts'],
+          exclude: ['test/worker/**'],
+          testTimeout: 30_000,
+          hookTimeout: 30_000,
+        },
+      },
+      {
+        plugins: [
+          cloudflareTest(({ inject }) => ({
+            wrangler: { configPath: './wrangler.toml' },
+            miniflare: {
+              bindings: {
+                UPSTASH_REDIS_REST_URL: inject('restUrl'),
+                UPSTASH_REDIS_REST_TOKEN: inject('restToken'),
+                ORIGIN_URL: inject('originUrl'),
+              },
+            },
+          })),
+        ],
+        test: {
+          name: 'workerd',
+          include: ['test/worker/**/*.test.ts'],
+          globalSetup: ['test/support/worker-setup.ts'],
+          testTimeout: 30_000,
+        },
+      },
+    ],
+  },
+})

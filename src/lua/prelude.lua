@@ -6,7 +6,7 @@
 --
 --     ;<tag>:<idle_at>[:<n>];<tag>:<idle_at>[:<n>];
 --
--- One record a rule. The tag says whose record it is (rule name, algorithm and
+-- One record a rule. The tag, four letters or digits, says whose record it is (rule name, algorithm and
 -- period, hashed: config/compile.ts), so a rule never reads another's numbers.
 -- idle_at is the instant from which the record reads as an idle caller's; what
 -- n means is the algorithm's own business. A record that cannot be read (a
@@ -33,20 +33,23 @@ end
 -- gives no records.
 local function read_state(value)
   local records = {}
-  for tag, idle_at, n in gmatch(value or '', ';(%w+):(%d+):?(%d*)%f[;]') do
+  for tag, idle_at, n in gmatch(value or '', ';(%w%w%w%w):(%d+):?(%d*)%f[;]') do
     records[tag] = { tonumber(idle_at), tonumber(n) or 0 }
   end
   return records
 end
 
+-- No record of ours reaches further ahead than this.
+local HORIZON = 2 ^ 52
+
 -- The string to store, and the instant from which all of it reads as idle.
 -- Records that read as idle are left out: this is how rules that were removed
--- from the config disappear.
+-- from the config disappear. So are impossible ones.
 local function write_state(records, now)
   local text, last = '', now
   for tag, record in pairs(records) do
     local idle_at, n = record[1], record[2]
-    if idle_at > now then
+    if idle_at > now and idle_at - now < HORIZON then
       text = text .. ';' .. tag .. ':' .. integer(idle_at)
       if n > 0 then
         text = text .. ':' .. integer(n)

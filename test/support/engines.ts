@@ -42,8 +42,15 @@ export class RedisEngine implements Engine {
 
   async snapshot(): Promise<Record<string, string>> {
     const keys = ((await this.#connection.send(['KEYS', '*'])) as Buffer[]).map(String).sort()
-    const dumps = await Promise.all(keys.map(key => this.#connection.send(['DUMP', key])))
-    return Object.fromEntries(keys.map((key, i) => [key, (dumps[i] as Buffer).toString('hex')]))
+    const contents = await Promise.all(keys.map(key => this.#contentOf(key)))
+    return Object.fromEntries(keys.map((key, i) => [key, contents[i]!]))
+  }
+
+  /** Value and expiry. The embedded Redis has no DUMP; ours are all strings. */
+  async #contentOf(key: string): Promise<string> {
+    const expiry = await this.#connection.send(['PEXPIRETIME', key])
+    const value = await this.#connection.send(['DUMP', key]).catch(() => this.#connection.send(['GET', key]))
+    return `${(value as Buffer).toString('hex')} until ${expiry}`
   }
 
   async run(keys: readonly string[], args: readonly string[]): Promise<unknown> {

@@ -49,10 +49,10 @@ export function parseJson(body: Buffer): unknown {
   }
 }
 
-/** With base64 every string is encoded but for a bare OK; inside an array there is no exception. */
+/** With base64 every string is encoded but for the status OK; inside an array there is no exception. */
 export function bodyOf(reply: Reply, base64: boolean): Body {
   if (reply instanceof Error) return { error: reply.message }
-  if (String(reply) === 'OK') return { result: 'OK' }
+  if (reply === 'OK') return { result: 'OK' }
   return { result: encode(reply, base64) }
 }
 

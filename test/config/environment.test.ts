@@ -1,0 +1,32 @@
+import { describe, expect, it } from 'vitest'
+import { withEnvironment } from '../../src/config/environment.ts'
+import { configOf } from '../support/engines.ts'
+
+const config = configOf({ rules: [{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }] })
+const ENV = { UPSTASH_REDIS_REST_URL: 'https://eu1.upstash.io', UPSTASH_REDIS_REST_TOKEN: 'secret-token' }
+
+describe('the environment', () => {
+  it('brings the store, and an origin over that of the config', () => {
+    const settings = withEnvironment(config, { ...ENV, ORIGIN_URL: 'https://staging.example.com' })
+    expect(settings).toMatchObject({
+      url: ENV.UPSTASH_REDIS_REST_URL,
+      token: 'secret-token',
+      origin: 'https://staging.example.com',
+    })
+    expect(withEnvironment(config, ENV).origin).toBe('http://origin.test')
+  })
+
+  it.each([
+    [{}, ['UPSTASH_REDIS_REST_URL: is missing', 'UPSTASH_REDIS_REST_TOKEN: is missing']],
+    [
+      { ...ENV, UPSTASH_REDIS_REST_URL: 'redis://x' },
+      ["UPSTASH_REDIS_REST_URL: 'redis://x' is no http or https URL"],
+    ],
+    [{ ...ENV, UPSTASH_REDIS_REST_TOKEN: ' ' }, ['UPSTASH_REDIS_REST_TOKEN: is missing']],
+    [{ ...ENV, ORIGIN_URL: 'nowhere' }, ["ORIGIN_URL: 'nowhere' is no URL of an origin"]],
+  ])('with a mistake (%#) is refused by name, and no token is quoted', (env, messages) => {
+    const refused = () => withEnvironment(config, env)
+    for (const message of messages) expect(refused).toThrow(message)
+    expect(refused).not.toThrow('secret-token')
+  })
+})

@@ -68,12 +68,13 @@ function isNoScript(error: unknown): boolean {
 
 /** Messages of the client quote the whole command, keys included: none of their text is passed on. */
 function storeError(error: unknown): GatewayError {
+  // Before UpstashError, which it extends.
+  if (error instanceof errors.UpstashJSONParseError) {
+    return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is no JSON.")
+  }
   if (error instanceof errors.UpstashError) {
     const kind = /^[A-Z]{2,20}/.exec(error.message)?.[0] ?? 'an error'
     return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.`)
-  }
-  if (error instanceof errors.UpstashJSONParseError) {
-    return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is no JSON.")
   }
   const name = error instanceof Error ? error.name : ''
   if (name === 'TimeoutError' || name === 'AbortError') {

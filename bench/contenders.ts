@@ -1,0 +1,82 @@
+/** The three that are compared, each as a function of the caller: Sluice, six calls of a peer, and a bare PING. */
+import { Ratelimit } from '@upstash/ratelimit'
+import { Redis } from '@upstash/redis'
+import { compileConfig } from '../src/config/compile.ts'
+import { identify, question } from '../src/gateway/identify.ts'
+import { match } from '../src/gateway/match.ts'
+import { decide } from '../src/limiter/decide.ts'
+import { evaluate } from '../src/limiter/evaluate.ts'
+import { upstashStore } from '../src/store/upstash.ts'
+import { classicRules, type Scale, scaled, WINDOWS } from './rules.ts'
+import type { Caller, Rest } from './test-bed.ts'
+
+/** @returns whether the caller may pass; `mixed` when some limits were spent and others refused */
+export type Contender = (caller: Caller) => Promise<'allowed' | 'refused' | 'mixed'>
+
+/** The steps of src/app.ts up to the decision, key digest included, by its own client and script. */
+export function sluice(rest: Rest, scale: Scale): Contender {
+  const config = compileConfig({
+    origin: 'https://api.example.com',
+    plans: ['free', 'pro'],
+    rules: classicRules(scale),
+  })
+  const { storeDeadlineMs: deadlineMs, keyLocking } = config
+  const store = upstashStore({ ...rest, deadlineMs, keyLocking })
+
+  return async ({ request }) => {
+    const rules = match(config.rules, request)
+    const caller = await identify(request, rules)
+    const decision = caller.refusal ?? decide(await evaluate(store, question(caller, rules, config.plans)))
+    if (decision.kind === 'denied') return 'refused'
+    // A request that passes because nothing was counted would make any limiter look fast.
+    if (decision.kind !== 'allowed' || decision.degraded || decision.verdicts.length !== 6) {
+      throw new Error(`Sluice did not evaluate six limits: ${JSON.stringify(decision)}`)
+    }
+    return 'allowed'
+  }
+}
+
+interface SixCallsOptions {
+  /** One after another as in its documentation, or all at once. */
+  order: 'in turn' | 'at once'
+  /** Its memory of refused identifiers, on by default. */
+  cache?: boolean
+}
+
+/** Six sliding windows of @upstash/ratelimit, with its own and its client's defaults. It checks no API key. */
+export function sixCalls(rest: Rest, scale: Scale, { order, cache = true }: SixCallsOptions): Contender {
+  const redis = new Redis(rest)
+  const limiters = WINDOWS.map(
+    ({ period, limit }) =>
+      new Ratelimit({
+        redis,
+        limiter: Ratelimit.slidingWindow(scaled(limit, scale), period),
+        prefix: `rl:${period}`,
+        ...(cache ? {} : { ephemeralCache: false }),
+      }),
+  )
+
+  return async ({ consumer, address }) => {
+    const calls = [consumer, address].flatMap(id => limiters.map(limiter => () => limiter.limit(id)))
+    const answers =
+      order === 'at once' ? await Promise.all(calls.map(call => call())) : await inTurn(calls)
+    if (answers.some(({ reason }) => reason === 'timeout')) throw new Error('@upstash/ratelimit timed out')
+    const passed = answers.filter(({ success }) => success).length
+    return passed === calls.length ? 'allowed' : passed === 0 ? 'refused' : 'mixed'
+  }
+}
+
+/** A PING by the client that Sluice uses, with its settings. */
+export function ping(rest: Rest): Contender {
+  const store = upstashStore({ ...rest, deadlineMs: 5000, keyLocking: true })
+  return async () => {
+    await store.ping()
+    return 'allowed'
+  }
+}
+
+async function inTurn<T>(calls: readonly (() => Promise<T>)[]): Promise<T[]> {
+  const answers: T[] = []
+  for (const call of calls) answers.push(await call())
+  return answers
+}

@@ -1,0 +1,28 @@
+/** A process with all that is far from the client: the REST bridge, near and 20 ms away, and the demo origin. */
+import { startBridge } from '../src/node/rest-bridge/bridge.ts'
+import { startDemoOrigin } from '../src/node/start/demo-origin.ts'
+import { childSettings, sayReady } from './child.ts'
+import { startDelayProxy } from './delay-proxy.ts'
+
+export interface FarSideSettings {
+  redisUrl: string
+  token: string
+}
+
+export interface FarSide {
+  near: string
+  /** The same bridge with 10 ms each way. */
+  far: string
+  origin: string
+}
+
+const { redisUrl, token } = childSettings<FarSideSettings>()
+const bridge = await startBridge({ redisUrl, token, port: 0 })
+const delayedPort = await startDelayProxy(bridge.port, 10)
+const origin = await startDemoOrigin(0)
+
+sayReady({
+  near: bridge.url,
+  far: `http://127.0.0.1:${delayedPort}`,
+  origin: origin.url,
+} satisfies FarSide)

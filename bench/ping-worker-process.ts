@@ -1,0 +1,39 @@
+/** Runs ping-worker.ts in workerd, built and set up as src/node/start/worker-process.ts does it with the Worker. */
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { build } from 'esbuild'
+import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
+import { childSettings, sayReady } from './child.ts'
+
+const pathOf = (name: string) => fileURLToPath(new URL(name, import.meta.url))
+
+const { outputFiles } = await build({
+  entryPoints: [pathOf('ping-worker.ts')],
+  bundle: true,
+  write: false,
+  format: 'esm',
+  target: 'esnext',
+  conditions: ['workerd', 'worker', 'browser'],
+  external: ['node:*', 'cloudflare:*'],
+  logLevel: 'silent',
+})
+const [, compatibilityDate] = /^compatibility_date\s*=\s*"([^"]+)"/m.exec(
+  readFileSync(pathOf('../wrangler.toml'), 'utf8'),
+)!
+
+const miniflare = new Miniflare(
+  convertV4MiniflareOptions({
+    name: 'ping',
+    modules: true,
+    script: outputFiles[0]!.text,
+    compatibilityDate: compatibilityDate!,
+    bindings: childSettings<Record<string, string>>(),
+    host: '127.0.0.1',
+    port: 0,
+    cf: false,
+    log: new Log(LogLevel.NONE),
+    handleStructuredLogs: () => {},
+  }),
+)
+const url = await miniflare.ready
+sayReady({ url: url.origin }, () => miniflare.dispose())

@@ -1,0 +1,26 @@
+/**
+ * The least that a gateway can do which asks its store about each request: one PING, by the very client that Sluice
+ * uses, and then the same hand-over to the same origin. What Sluice takes on top of it is the price of its decision.
+ */
+import { proxy } from '../src/gateway/proxy.ts'
+import { upstashStore } from '../src/store/upstash.ts'
+
+interface Environment {
+  UPSTASH_REDIS_REST_URL: string
+  UPSTASH_REDIS_REST_TOKEN: string
+  ORIGIN_URL: string
+}
+
+export default {
+  async fetch(request: Request, env: Environment): Promise<Response> {
+    const store = upstashStore({
+      url: env.UPSTASH_REDIS_REST_URL,
+      token: env.UPSTASH_REDIS_REST_TOKEN,
+      deadlineMs: 250,
+      keyLocking: true,
+    })
+    await store.ping()
+    const config = { origin: env.ORIGIN_URL, originDeadlineMs: 30_000, forwardCredential: false }
+    return proxy(request, config, { requestId: crypto.randomUUID() })
+  },
+}

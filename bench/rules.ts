@@ -1,0 +1,35 @@
+/**
+ * The classic decision: 10 a second, 120 a minute and 240 an hour, for the consumer and again for the client
+ * address. Six limits, the rules of sluice.config.ts.
+ */
+import type { RuleInput } from '../src/config/schema.ts'
+
+export const WINDOWS = [
+  { name: 'second', period: '1s', limit: 10 },
+  { name: 'minute', period: '1m', limit: 120 },
+  { name: 'hour', period: '1h', limit: 240 },
+] as const
+
+/** How large the numbers are; the shape of the rules is the same in all three. */
+export type Scale = 'as configured' | 'admits all' | 'refuses all'
+
+export function scaled(limit: number, scale: Scale): number {
+  switch (scale) {
+    case 'as configured':
+      return limit
+    case 'admits all':
+      return limit * 1000
+    // One request passes; what follows within the same second is refused by every limit, on either side.
+    case 'refuses all':
+      return 1
+  }
+}
+
+export function classicRules(scale: Scale): RuleInput[] {
+  return (['consumer', 'address'] as const).flatMap(by =>
+    WINDOWS.map(({ name, period, limit }): RuleInput => {
+      const rule = { name: `${by}-${name}`, by, period, limit: scaled(limit, scale) }
+      return name === 'second' ? { ...rule, algorithm: 'gcra' } : { ...rule, algorithm: 'fixed-window' }
+    }),
+  )
+}

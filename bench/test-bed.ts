@@ -1,0 +1,93 @@
+/** What all measurements share: a real Redis of their own, the far side, and a way to ask Redis directly. */
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { mintApiKey } from '../src/credentials/api-key.ts'
+import { storeKey } from '../src/node/cli/key-store.ts'
+import { connectRedis, type RedisConnection } from '../src/node/rest-bridge/redis-connection.ts'
+import { type Guardian, startGuardian } from '../src/node/start/guardian.ts'
+import { findServer, privateServer } from '../src/node/start/redis.ts'
+import { startChild } from './child.ts'
+import type { FarSide, FarSideSettings } from './far-side.ts'
+
+export interface Rest {
+  url: string
+  token: string
+}
+
+export interface TestBed {
+  /** `7.0.15` */
+  redisVersion: string
+  /** Past the bridge, so that it is in no count of the bridge's. */
+  redis: RedisConnection
+  near: Rest
+  far: Rest
+  origin: string
+  guardian: Guardian
+  directory: string
+  close(): Promise<void>
+}
+
+/** @throws when there is no redis-server: the embedded one has no command statistics and another speed */
+export async function startTestBed(): Promise<TestBed> {
+  const program = await findServer(['redis-server'])
+  if (!program) {
+    throw new Error(
+      'The benchmark needs a real redis-server on the PATH. Install one: apt-get install redis-server',
+    )
+  }
+  const guardian = startGuardian()
+  const directory = mkdtempSync(join(tmpdir(), 'sluice-bench-'))
+  guardian.guard({ directory })
+  const closers: (() => Promise<void>)[] = [() => guardian.dismiss()]
+  const close = async () => {
+    for (const closer of closers.splice(0).reverse()) await closer()
+  }
+  try {
+    const server = await privateServer(program, { guardian, directory: join(directory, 'r') })
+    closers.push(server.close)
+    const token = 'token-of-the-benchmark'
+    const settings: FarSideSettings = { redisUrl: server.url, token }
+    const farSide = await startChild<FarSide>('far-side.ts', settings, { guardian, directory })
+    closers.push(farSide.close)
+    const redis = await connectRedis(server.url, 5000)
+    closers.push(async () => redis.close())
+    const { near, far, origin } = farSide.ready
+    return {
+      redisVersion: program.version,
+      redis,
+      near: { url: near, token },
+      far: { url: far, token },
+      origin,
+      guardian,
+      directory,
+      close,
+    }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+export interface Caller {
+  consumer: string
+  address: string
+  request: Request
+}
+
+let callersMade = 0
+
+/** Callers that nobody has seen yet, with API keys that are good. */
+export async function newCallers(count: number, { near }: TestBed): Promise<Caller[]> {
+  return await Promise.all(
+    Array.from({ length: count }, async () => {
+      callersMade += 1
+      const consumer = `consumer-${String(callersMade).padStart(5, '0')}`
+      const address = `198.18.${callersMade >> 8}.${callersMade & 255}`
+      const apiKey = mintApiKey(consumer)
+      await storeKey(near, apiKey, { consumer, plan: 'free' })
+      const headers = { 'x-api-key': apiKey, 'cf-connecting-ip': address }
+      return { consumer, address, request: new Request('https://api.example.com/hello', { headers }) }
+    }),
+  )
+}

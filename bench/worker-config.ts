@@ -1,0 +1,9 @@
+/** Takes the place of sluice.config.ts while the Worker is measured: the same rules, with room for every request. */
+import { defineConfig } from '../src/config/compile.ts'
+import { classicRules } from './rules.ts'
+
+export default defineConfig({
+  origin: 'https://api.example.com',
+  plans: ['free', 'pro'],
+  rules: classicRules('admits all'),
+})

@@ -1,0 +1,369 @@
+/** What a caller sees: who is let in, what the reply says, what reaches the origin. */
+
+import { parseList } from 'structured-headers'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { RuleInput } from '../../src/config/schema.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { startGateway, type TestGateway } from '../support/gateway.ts'
+
+let gateway: TestGateway
+beforeAll(async () => {
+  gateway = await startGateway()
+})
+afterAll(() => gateway?.close())
+beforeEach(async () => {
+  await gateway.redis.connection.send(['FLUSHDB'])
+  gateway.origin.received.length = 0
+  gateway.store.count()
+})
+
+/** Long periods, so that no test hangs on how fast it runs. */
+const TWO: RuleInput = { name: 'two', by: 'consumer', algorithm: 'fixed-window', limit: 2, period: '300d' }
+const PUBLIC: RuleInput = {
+  name: 'public',
+  by: 'address',
+  algorithm: 'gcra',
+  limit: 3,
+  period: '300d',
+  anonymous: true,
+  match: { path: '/public/*' },
+}
+
+describe('a credential', () => {
+  it('is taken as a bearer token or as X-API-Key, and is not handed on', async () => {
+    const app = gateway.app({ rules: [TWO] })
+    const key = await gateway.key('acme')
+    expect((await app('/a', { headers: { authorization: `bearer ${key}` } })).status).toBe(200)
+    expect((await app('/b', { headers: { 'x-api-key': key, authorization: 'Basic b3JpZ2lu' } })).status).toBe(
+      200,
+    )
+    const [bearer, apiKey] = gateway.origin.received.map(({ headers }) => headers)
+    expect(bearer).toMatchObject({ 'x-consumer-id': 'acme', 'x-consumer-plan': 'free' })
+    expect(bearer).not.toHaveProperty('authorization')
+    // What is the origin's own affair stays.
+    expect(apiKey).toMatchObject({ 'x-consumer-id': 'acme', authorization: 'Basic b3JpZ2lu' })
+    expect(apiKey).not.toHaveProperty('x-api-key')
+  })
+
+  it('is handed on when the config says so', async () => {
+    const app = gateway.app({ rules: [TWO], credentials: { forward: true } })
+    const key = await gateway.key('acme')
+    await app('/', { key })
+    expect(gateway.origin.received[0]!.headers.authorization).toBe(`Bearer ${key}`)
+  })
+
+  it('that is missing gets a 401 that says how to send one', async () => {
+    const response = await gateway.app({ rules: [TWO] })('/')
+    expect(response.status).toBe(401)
+    expect(response.headers.get('www-authenticate')).toBe('Bearer realm="sluice"')
+    expect(response.headers.get('content-type')).toBe('application/problem+json')
+    expect(response.headers.get('cache-control')).toBe('no-store')
+    expect(await response.json()).toEqual({
+      type: 'about:blank',
+      title: 'Unauthorized',
+      status: 401,
+      detail: 'Send an API key, as Authorization: Bearer <key> or as X-API-Key: <key>.',
+    })
+  })
+
+  it('that is garbled and one that is unknown get the same 401, and nothing is spent', async () => {
+    const app = gateway.app({ rules: [TWO, { ...TWO, name: 'address', by: 'address' }] })
+    const answers = []
+    for (const key of ['slk_acme_x', 'nonsense', mintApiKey('acme')]) {
+      const response = await app('/', { key, address: '192.0.2.1' })
+      expect(response.headers.get('www-authenticate')).toBe('Bearer realm="sluice", error="invalid_token"')
+      answers.push([response.status, await response.text()])
+    }
+    expect(new Set(answers.map(String)).size).toBe(1)
+    expect(answers[0]![0]).toBe(401)
+    expect(await gateway.redis.connection.send(['DBSIZE'])).toBe(0)
+    expect(gateway.origin.received).toEqual([])
+  })
+
+  it('that is removed stops working with the next request', async () => {
+    const app = gateway.app({ rules: [TWO] })
+    const key = await gateway.key('acme')
+    expect((await app('/', { key })).status).toBe(200)
+    await gateway.redis.connection.send(['FLUSHDB'])
+    expect((await app('/', { key })).status).toBe(401)
+  })
+
+  it.each(['{acme}', 'acme:x', 'acme}', 'a*', '../x', 'a b', 'ä', '%7Bacme%7D'])(
+    'cannot name a consumer %j',
+    async name => {
+      const response = await gateway.app({ rules: [TWO] })('/', {
+        headers: { 'x-api-key': encodeURI(`slk_${name}_${'x'.repeat(36)}`) },
+      })
+      expect(response.status).toBe(401)
+      expect(gateway.store.count()).toBe(0)
+    },
+  )
+})
+
+describe('an anonymous caller', () => {
+  it('is let in where a rule says so, counted by address', async () => {
+    const app = gateway.app({ rules: [TWO, PUBLIC] })
+    const statuses = []
+    for (let i = 0; i < 4; i++) statuses.push((await app('/public/a', { address: '192.0.2.7' })).status)
+    expect(statuses).toEqual([200, 200, 200, 429])
+    expect((await app('/public/a', { address: '192.0.2.8' })).status).toBe(200)
+    expect((await app('/private', { address: '192.0.2.8' })).status).toBe(401)
+  })
+
+  it('is counted with all of a /64, and as IPv4 when mapped', async () => {
+    const app = gateway.app({ rules: [PUBLIC] })
+    const remaining = async (address: string) => {
+      const [item] = parseList((await app('/public/', { address })).headers.get('ratelimit')!)
+      return item![1].get('r')
+    }
+    expect(await remaining('2001:db8:1:2::1')).toBe(2)
+    expect(await remaining('2001:DB8:1:2:ffff:ffff:ffff:ffff')).toBe(1)
+    expect(await remaining('2001:db8:1:3::1')).toBe(2)
+    expect(await remaining('::ffff:192.0.2.9')).toBe(2)
+    expect(await remaining('192.0.2.9')).toBe(1)
+    expect(await remaining('not an address')).toBe(2)
+    expect(await remaining('{ip:x}')).toBe(1)
+  })
+
+  it('with a bad key of ours is not anonymous', async () => {
+    const app = gateway.app({ rules: [PUBLIC] })
+    expect((await app('/public/', { key: 'slk_acme_oops' })).status).toBe(401)
+    expect((await app('/public/', { headers: { 'x-api-key': 'oops' } })).status).toBe(401)
+  })
+
+  it("with the origin's own token is, and the token is handed on", async () => {
+    const app = gateway.app({ rules: [PUBLIC] })
+    expect((await app('/public/', { key: 'eyJhbGciOi.x.y' })).status).toBe(200)
+    expect(gateway.origin.received[0]!.headers.authorization).toBe('Bearer eyJhbGciOi.x.y')
+    expect(gateway.origin.received[0]!.headers).not.toHaveProperty('x-consumer-id')
+  })
+})
+
+describe('an admitted request', () => {
+  it('says where the caller stands under each rule', async () => {
+    const app = gateway.app({
+      rules: [TWO, { name: 'spread', by: 'address', algorithm: 'gcra', limit: 2, period: '300d', burst: 5 }],
+    })
+    const { headers } = await app('/', { key: await gateway.key('acme') })
+    expect(headers.get('ratelimit-policy')).toBe(
+      '"two";q=2;w=25920000, "spread";q=2;w=25920000;sluice-burst=5',
+    )
+    const [two, spread] = parseList(headers.get('ratelimit')!)
+    expect([two![0], two![1].get('r'), spread![0], spread![1].get('r')]).toEqual(['two', 1, 'spread', 4])
+    expect(spread![1].get('t')).toBe(12960000)
+    expect(headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/)
+    expect(headers.has('retry-after')).toBe(false)
+    expect(headers.has('sluice-degraded')).toBe(false)
+  })
+
+  it("keeps the origin's own fields and puts ours behind them", async () => {
+    const app = gateway.app({ rules: [{ ...TWO, limit: 9 }] })
+    const key = await gateway.key('acme')
+    const limited = await app('/limited', { key })
+    expect(limited.headers.get('ratelimit-policy')).toBe('"origin";q=5;w=10, "two";q=9;w=25920000')
+    expect(limited.headers.get('ratelimit')).toMatch(/^"origin";r=4;t=9, "two";r=8;t=\d+$/)
+    // A field that no parser reads would take ours with it.
+    expect((await app('/garbled', { key })).headers.get('ratelimit')).toMatch(/^"two";r=7;t=\d+$/)
+  })
+
+  it('tells the origin who calls, whatever the caller claims', async () => {
+    const app = gateway.app({ rules: [TWO] })
+    const forged = {
+      'x-consumer-id': 'admin',
+      'x-consumer-plan': 'pro',
+      'x-consumer-anything': 'x',
+      'x-forwarded-for': '10.0.0.1',
+      'x-forwarded-user': 'root',
+      forwarded: 'for=10.0.0.1',
+      'x-real-ip': '10.0.0.1',
+      'x-request-id': 'mine',
+      'sluice-degraded': 'no',
+    }
+    const response = await app('/path?q=1&q=2', {
+      key: await gateway.key('acme'),
+      address: '192.0.2.1',
+      headers: forged,
+    })
+    const [{ headers, url }] = gateway.origin.received as [(typeof gateway.origin.received)[0]]
+    expect(url).toBe('/path?q=1&q=2')
+    const kept = Object.fromEntries(
+      Object.entries(headers).filter(([name]) => /^(x-|forwarded|sluice)/.test(name)),
+    )
+    expect(kept).toEqual({
+      'x-consumer-id': 'acme',
+      'x-consumer-plan': 'free',
+      'x-forwarded-for': '192.0.2.1',
+      'x-forwarded-host': 'gateway.test',
+      'x-forwarded-proto': 'http',
+      'x-request-id': response.headers.get('x-request-id'),
+    })
+  })
+})
+
+describe('a refused request', () => {
+  it('is a 429 that names the limit and says when to come again', async () => {
+    const app = gateway.app({ rules: [TWO, { ...TWO, name: 'wide', limit: 9 }] })
+    const key = await gateway.key('acme')
+    for (let i = 0; i < 2; i++) await app('/', { key })
+    const response = await app('/', { key })
+    expect(response.status).toBe(429)
+    const retryAfter = Number(response.headers.get('retry-after'))
+    expect(retryAfter).toBeGreaterThan(0)
+    expect(response.headers.get('content-type')).toBe('application/problem+json')
+    expect(response.headers.get('cache-control')).toBe('no-store')
+    expect(response.headers.get('ratelimit')).toBe(`"two";r=0;t=${retryAfter}, "wide";r=7;t=${retryAfter}`)
+    expect(await response.json()).toEqual({
+      type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
+      title: 'Quota Exceeded',
+      status: 429,
+      detail: `Limit reached: two (2 per 300 days). Nothing was charged; try again in ${retryAfter} s.`,
+      'violated-policies': ['two'],
+    })
+    expect(gateway.origin.received).toHaveLength(2)
+  })
+
+  it('never says Retry-After: 0, and never less than the wait', async () => {
+    const app = gateway.app({
+      rules: [{ name: 'ms', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1500ms' }],
+    })
+    const key = await gateway.key('acme')
+    const responses = await Promise.all(Array.from({ length: 4 }, () => app('/', { key })))
+    const refused = responses.filter(({ status }) => status === 429)
+    expect(refused).toHaveLength(3)
+    for (const { headers } of refused) expect(['1', '2']).toContain(headers.get('retry-after'))
+  })
+})
+
+describe('rules', () => {
+  it('are for the method, host, path and plan they match', async () => {
+    const app = gateway.app({
+      plans: ['free', 'pro'],
+      rules: [
+        { ...TWO, name: 'all', limit: 100 },
+        { ...TWO, name: 'writes', match: { methods: ['POST', 'PUT'] } },
+        { ...TWO, name: 'reports', match: { path: '/reports/*' } },
+        { ...TWO, name: 'host', match: { host: 'api.*' } },
+        { ...TWO, name: 'pro', match: { plans: ['pro'] } },
+      ],
+    })
+    const free = await gateway.key('acme')
+    const pro = await gateway.key('acme', 'pro')
+    const policies = async (path: string, init: object) => {
+      const { headers } = await app(path, init)
+      return parseList(headers.get('ratelimit-policy')!).map(([name]) => name)
+    }
+    expect(await policies('/', { key: free })).toEqual(['all'])
+    expect(await policies('/', { key: free, method: 'POST' })).toEqual(['all', 'writes'])
+    expect(await policies('/reports/x', { key: free })).toEqual(['all', 'reports'])
+    expect(await policies('/', { key: pro })).toEqual(['all', 'pro'])
+  })
+
+  it.each([
+    '/reports/x',
+    '//reports/x',
+    '/./reports/x',
+    '/a/../reports/x',
+    '/%72eports/x',
+    '/reports%2fx',
+    '/%2572eports/x',
+    '/x/..%2freports/x',
+  ])('are not got around by spelling a path as %s', async path => {
+    const app = gateway.app({ rules: [{ ...TWO, match: { path: '/reports/*' } }] })
+    const { headers } = await app(path, { key: await gateway.key('acme') })
+    expect(headers.get('ratelimit-policy')).toContain('two')
+  })
+})
+
+describe("the gateway's own paths", () => {
+  it.each([
+    '/_sluice',
+    '/_sluice/',
+    '/_sluice/x',
+    '//_sluice/x',
+    '/_SLUICE/x',
+    '/%5fsluice/x',
+    '/a/../_sluice/x',
+    '/_sluice%2fx',
+    '/%255fsluice/health',
+    '/_sluice\\x',
+  ])('%s never reaches the origin', async path => {
+    const app = gateway.app({ rules: [TWO, { ...PUBLIC, match: {} }] })
+    for (const method of ['GET', 'POST', 'OPTIONS']) {
+      const headers = { origin: 'https://a.example', 'access-control-request-method': 'GET' }
+      expect((await app(path, { method, headers })).status).toBe(404)
+    }
+    expect(gateway.origin.received).toEqual([])
+  })
+
+  it('answer whether the store is there, and ask it once a second at most', async () => {
+    const app = gateway.app({ rules: [TWO] })
+    gateway.store.count()
+    const response = await app('/_sluice/health')
+    expect(response.status).toBe(200)
+    expect(await response.json()).toEqual({
+      live: true,
+      ready: true,
+      store: { ok: true, latencyMs: expect.any(Number) },
+    })
+    await Promise.all([app('/_sluice/health'), app('/_sluice/health')])
+    expect(gateway.store.count()).toBe(1)
+  })
+})
+
+describe('a browser', () => {
+  const ORIGIN = 'https://app.example'
+  const preflight = {
+    method: 'OPTIONS',
+    headers: {
+      origin: ORIGIN,
+      'access-control-request-method': 'POST',
+      'access-control-request-headers': 'x-api-key',
+    },
+  }
+
+  it('has its preflights answered by the origin, neither authenticated nor counted', async () => {
+    const app = gateway.app({ rules: [TWO] })
+    for (let i = 0; i < 5; i++) expect((await app('/cors', preflight)).status).toBe(200)
+    expect(gateway.origin.received.map(({ method }) => method)).toEqual(Array(5).fill('OPTIONS'))
+    expect(await gateway.redis.connection.send(['DBSIZE'])).toBe(0)
+  })
+
+  it('has them answered here when the config has cors', async () => {
+    const app = gateway.app({ rules: [TWO], cors: { origins: [ORIGIN], maxAge: '1h' } })
+    const response = await app('/', preflight)
+    expect(response.status).toBe(204)
+    expect(Object.fromEntries(response.headers)).toMatchObject({
+      'access-control-allow-origin': ORIGIN,
+      'access-control-allow-methods': 'POST',
+      'access-control-allow-headers': 'x-api-key',
+      'access-control-max-age': '3600',
+    })
+    const stranger = await app('/', {
+      ...preflight,
+      headers: { ...preflight.headers, origin: 'https://evil.example' },
+    })
+    expect(stranger.headers.has('access-control-allow-origin')).toBe(false)
+    expect(gateway.origin.received).toEqual([])
+  })
+
+  it('may read the limits, also of a refusal', async () => {
+    const app = gateway.app({ rules: [TWO] })
+    const key = await gateway.key('acme')
+    const ask = (path: string, init = {}) => app(path, { key, headers: { origin: ORIGIN }, ...init })
+    const allowed = await ask('/cors')
+    expect(allowed.headers.get('access-control-expose-headers')).toContain(
+      'RateLimit, RateLimit-Policy, Retry-After',
+    )
+    // An origin that lets no script read its replies is not overruled.
+    expect((await ask('/plain')).headers.has('access-control-allow-origin')).toBe(false)
+    const refused = await ask('/cors')
+    expect(refused.status).toBe(429)
+    expect(refused.headers.get('access-control-allow-origin')).toBe('*')
+    expect(refused.headers.get('access-control-expose-headers')).toContain('Retry-After')
+  })
+
+  it('that sends OPTIONS without asking for CORS is a caller like any other', async () => {
+    const app = gateway.app({ rules: [TWO] })
+    expect((await app('/', { method: 'OPTIONS' })).status).toBe(401)
+  })
+})

@@ -1,0 +1,137 @@
+/** A store that fails never fails the caller: the request passes, marked, and the log says why without a secret. */
+import type { ServerResponse } from 'node:http'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { createApp } from '../../src/app.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { upstashStore } from '../../src/store/upstash.ts'
+import { configOf } from '../support/engines.ts'
+import { startGateway, type TestGateway } from '../support/gateway.ts'
+
+const DEADLINE_MS = 150
+
+let gateway: TestGateway
+beforeAll(async () => {
+  gateway = await startGateway()
+})
+afterAll(() => gateway?.close())
+afterEach(() => {
+  gateway.store.fault = undefined
+  vi.restoreAllMocks()
+})
+
+const say = (status: number, body: string) => (_: unknown, response: ServerResponse) =>
+  void response.writeHead(status, { 'content-type': 'application/json' }).end(body)
+
+const FAULTS = {
+  hangs: [() => {}, 'store-timeout'],
+  'sends headers and then hangs': [
+    (_: unknown, response: ServerResponse) => void response.writeHead(200).write('{'),
+    'store-timeout',
+  ],
+  'closes the connection': [
+    (_: unknown, response: ServerResponse) => void response.destroy(),
+    'store-unreachable',
+  ],
+  'answers 401': [say(401, '{"error":"WRONGPASS invalid or missing auth token"}'), 'store-refused'],
+  'answers 503': [say(503, '{"error":"ERR Redis cannot be reached"}'), 'store-refused'],
+  'answers that it is loading': [
+    say(400, '{"error":"LOADING Redis is loading the dataset in memory"}'),
+    'store-refused',
+  ],
+  'has never heard of any script': [say(400, '{"error":"NOSCRIPT No matching script"}'), 'store-refused'],
+  'answers with a web page': [say(502, '<html>Bad Gateway</html>'), 'store-reply-invalid'],
+  'answers with half a reply': [say(200, '{"result":[1,'), 'store-reply-invalid'],
+  'answers with no list': [say(200, '{"result":"OK"}'), 'store-reply-invalid'],
+  'answers null': [say(200, '{"result":null}'), 'store-reply-invalid'],
+  'answers with too few fields': [say(200, '{"result":[1,"free",1,2]}'), 'store-reply-invalid'],
+  'answers with text for a number': [say(200, '{"result":[1,"free",1,"2",3,0]}'), 'store-reply-invalid'],
+  'answers with a fraction': [say(200, '{"result":[1,"free",1,2.5,3,0]}'), 'store-reply-invalid'],
+  'answers with an unknown status': [say(200, '{"result":[7,"free",1,2,3,0]}'), 'store-reply-invalid'],
+} as const
+
+describe('a store that', () => {
+  const config = configOf({
+    rules: [{ name: 'one', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1d' }],
+  })
+  const ask = (key: string) => {
+    const store = upstashStore({
+      url: gateway.store.url,
+      token: 'secret-token',
+      deadlineMs: DEADLINE_MS,
+      keyLocking: true,
+    })
+    const app = createApp({ ...config, origin: gateway.origin.url }, store)
+    return app.request('http://gateway.test/x', { headers: { 'x-api-key': key } })
+  }
+
+  it.each(Object.entries(FAULTS))('%s lets the request pass, marked', async (_, [fault, cause]) => {
+    gateway.store.fault = fault
+    gateway.origin.received.length = 0
+    const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const key = mintApiKey('acme')
+
+    const response = await ask(key)
+    expect(response.status).toBe(200)
+    expect(response.headers.get('sluice-degraded')).toBe(cause)
+    expect(response.headers.has('ratelimit')).toBe(false)
+
+    // Nobody vouches for the caller, and the origin is told so.
+    const { headers } = gateway.origin.received[0]!
+    expect(headers['sluice-degraded']).toBe(cause)
+    expect(headers).not.toHaveProperty('x-consumer-id')
+    expect(headers).not.toHaveProperty('x-api-key')
+
+    const lines = warn.mock.calls.map(([line]) => String(line))
+    expect(lines).toHaveLength(1)
+    expect(JSON.parse(lines[0]!)).toMatchObject({
+      event: 'degraded',
+      cause,
+      request_id: response.headers.get('x-request-id'),
+    })
+    for (const secret of [key, key.slice(-36), 'secret-token', 'sluice:{', 'acme'])
+      expect(lines[0]).not.toContain(secret)
+  })
+
+  it('hangs costs the deadline, and not more for a script it does not know', async () => {
+    vi.spyOn(console, 'warn').mockImplementation(() => {})
+    let calls = 0
+    gateway.store.fault = (request, response) => {
+      calls += 1
+      // The first delivery is answered late with NOSCRIPT, the second never.
+      if (calls === 1) setTimeout(() => say(400, '{"error":"NOSCRIPT"}')(request, response), DEADLINE_MS / 2)
+    }
+    const asked = performance.now()
+    expect((await ask(mintApiKey('acme'))).headers.get('sluice-degraded')).toBe('store-timeout')
+    expect(calls).toBe(2)
+    // Far below two deadlines and far above noise would be a flaky bound; far below for ever is the point.
+    expect(performance.now() - asked).toBeLessThan(DEADLINE_MS * 20)
+  })
+
+  it('fails is asked once: a call that may have spent is never repeated', async () => {
+    vi.spyOn(console, 'warn').mockImplementation(() => {})
+    for (const fault of [FAULTS['closes the connection'][0], FAULTS['answers 503'][0], FAULTS.hangs[0]]) {
+      gateway.store.fault = fault
+      gateway.store.count()
+      await ask(mintApiKey('acme'))
+      expect(gateway.store.count()).toBe(1)
+    }
+  })
+
+  it('is gone is reported by the health check', async () => {
+    gateway.store.fault = say(503, '{"error":"ERR Redis cannot be reached"}')
+    const response = await gateway.app({
+      rules: [{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }],
+    })('/_sluice/health')
+    expect(response.status).toBe(503)
+    expect(await response.json()).toEqual({
+      live: true,
+      ready: false,
+      store: { ok: false, latencyMs: expect.any(Number), error: 'ERR_STORE_REFUSED' },
+    })
+  })
+
+  it('does not keep out a caller without a credential any less', async () => {
+    gateway.store.fault = () => {}
+    expect((await ask('garbage')).status).toBe(401)
+  })
+})

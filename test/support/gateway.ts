@@ -1,0 +1,65 @@
+/** The app on Node, over the real client, the bridge and a Redis: everything but workerd. */
+import { createApp } from '../../src/app.ts'
+import { type Config, compileConfig } from '../../src/config/compile.ts'
+import type { ConfigInput } from '../../src/config/schema.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { storeKey } from '../../src/node/cli/key-store.ts'
+import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { upstashStore } from '../../src/store/upstash.ts'
+import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
+import { startOrigin, type TestOrigin } from './origin.ts'
+import { type RedisKind, startRedis, type TestRedis } from './redis.ts'
+
+const TOKEN = 'a token for tests'
+
+export interface TestGateway {
+  redis: TestRedis
+  origin: TestOrigin
+  /** Counts the HTTP requests to the store. */
+  store: CountingProxy
+  /** A new app, as a new isolate would have it. */
+  app(config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>): App
+  /** A key that is in the store. */
+  key(consumer: string, plan?: string): Promise<string>
+  close(): Promise<void>
+}
+
+export type App = (path: string, init?: RequestInit & { key?: string; address?: string }) => Promise<Response>
+
+export async function startGateway(kind: RedisKind = 'embedded'): Promise<TestGateway> {
+  const redis = await startRedis(kind)
+  const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0 })
+  const store = await startCountingProxy(bridge.url)
+  const origin = await startOrigin()
+  return {
+    redis,
+    origin,
+    store,
+    app(input) {
+      const config = compileConfig({ origin: origin.url, ...input })
+      const app = createApp(config, storeOf(config, store.url))
+      return async (path, { key, address, ...init } = {}) => {
+        const headers = new Headers(init.headers)
+        if (key) headers.set('authorization', `Bearer ${key}`)
+        if (address) headers.set('cf-connecting-ip', address)
+        return await app.request(`http://gateway.test${path}`, { ...init, headers })
+      }
+    },
+    async key(consumer, plan = 'free') {
+      const key = mintApiKey(consumer)
+      await storeKey({ url: bridge.url, token: TOKEN }, key, { consumer, plan })
+      return key
+    },
+    async close() {
+      await origin.close()
+      await store.close()
+      await bridge.close()
+      await redis.close()
+    },
+  }
+}
+
+function storeOf(config: Config, url: string) {
+  // Longer than in production: these machines are busy, and no test here is about the deadline.
+  return upstashStore({ url, token: TOKEN, deadlineMs: 5000, keyLocking: config.keyLocking })
+}

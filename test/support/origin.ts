@@ -1,0 +1,92 @@
+/** An origin with a path for each thing that origins do. */
+import { createHash } from 'node:crypto'
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { gzipSync } from 'node:zlib'
+
+export interface Received {
+  method: string
+  url: string
+  headers: IncomingHttpHeaders
+  bodyBytes: number
+  bodySha256: string
+}
+
+export interface TestOrigin {
+  url: string
+  /** Requests that arrived, oldest first. */
+  received: Received[]
+  close(): Promise<void>
+}
+
+type Route = (request: IncomingMessage, response: ServerResponse) => void
+
+export const GZIPPED = 'compressed by the origin '.repeat(100)
+
+const ROUTES: Record<string, Route> = {
+  '/redirect': (_, response) => response.writeHead(302, { location: 'https://elsewhere.example/' }).end(),
+  '/gzip': (_, response) => {
+    response
+      .writeHead(200, { 'content-encoding': 'gzip', 'content-type': 'text/plain' })
+      .end(gzipSync(GZIPPED))
+  },
+  '/empty': (_, response) => response.writeHead(204).end(),
+  '/cookies': (_, response) =>
+    response.writeHead(200, { 'set-cookie': ['a=1', 'b=2; Path=/'] }).end('cookies'),
+  '/limited': (_, response) => {
+    response
+      .writeHead(200, { 'ratelimit-policy': '"origin";q=5;w=10', ratelimit: '"origin";r=4;t=9' })
+      .end('limited')
+  },
+  '/garbled': (_, response) => response.writeHead(200, { ratelimit: 'limit=5, remaining=4' }).end('garbled'),
+  '/hop': (_, response) => {
+    response
+      .writeHead(200, { connection: 'x-internal', 'x-internal': 'secret', 'x-public': 'yes' })
+      .end('hop')
+  },
+  '/cors': (_, response) => response.writeHead(200, { 'access-control-allow-origin': '*' }).end('cors'),
+  '/error': (_, response) =>
+    response.writeHead(500, { 'content-type': 'text/plain' }).end('the origin broke'),
+  '/hang': () => {},
+  '/drop': request => request.socket.destroy(),
+  // The first part at once, the second when the client asked for it: shows that nothing waits for the whole.
+  '/stream': (_, response) => {
+    response.writeHead(200, { 'content-type': 'text/plain' })
+    response.write('first ')
+    later.push(() => response.end('second'))
+  },
+  '/stream/go-on': (_, response) => {
+    for (const go of later.splice(0)) go()
+    response.end('ok')
+  },
+}
+
+const later: (() => void)[] = []
+
+export async function startOrigin(): Promise<TestOrigin> {
+  const received: Received[] = []
+  const server = createServer(async (request, response) => {
+    const hash = createHash('sha256')
+    let bodyBytes = 0
+    for await (const chunk of request as AsyncIterable<Buffer>) {
+      bodyBytes += chunk.length
+      hash.update(chunk)
+    }
+    const { method = '', url = '', headers } = request
+    const entry = { method, url, headers, bodyBytes, bodySha256: hash.digest('hex') }
+    received.push(entry)
+    const route = ROUTES[new URL(`http://origin${url}`).pathname]
+    if (route) return route(request, response)
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(entry))
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    received,
+    close: () =>
+      new Promise(resolve => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}

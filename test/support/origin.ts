@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { gzipSync } from 'node:zlib'
 
 export interface Received {
@@ -79,6 +80,16 @@ export async function startOrigin(): Promise<TestOrigin> {
     if (route) return route(request, response)
     response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(entry))
   })
+  // A WebSocket handshake (RFC 6455, section 4.2.2), and then silence.
+  const upgraded = new Set<Duplex>()
+  server.on('upgrade', (request, socket) => {
+    upgraded.add(socket)
+    const nonce = `${request.headers['sec-websocket-key']}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`
+    const accept = createHash('sha1').update(nonce).digest('base64')
+    socket.write(
+      `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`,
+    )
+  })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
@@ -87,6 +98,7 @@ export async function startOrigin(): Promise<TestOrigin> {
       new Promise(resolve => {
         server.close(() => resolve())
         server.closeAllConnections()
+        for (const socket of upgraded) socket.destroy()
       }),
   }
 }

@@ -117,7 +117,11 @@ function say(message: WorkerMessage): void {
   if (process.connected) process.send!(message)
 }
 
+/** How long requests in flight may hold up the end; workerd is in this process' group, and goes with it. */
+const STOP_MS = 1000
+
 async function stop(): Promise<void> {
+  setTimeout(() => process.exit(0), STOP_MS)
   await Promise.allSettled([builder.dispose(), miniflare?.dispose()])
   process.exit(0)
 }

@@ -1,0 +1,176 @@
+/**
+ * The whole path with real parts: a caller's socket, the Worker in workerd, the real client, the bridge, a Redis,
+ * and an origin's socket. What only workerd and sockets show is tested here.
+ */
+import { createHash, randomBytes } from 'node:crypto'
+import { request } from 'node:http'
+import { connect } from 'node:net'
+import { gunzipSync } from 'node:zlib'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { storeKey } from '../../src/node/cli/key-store.ts'
+import { type Stack, startStack } from '../../src/node/start/stack.ts'
+import { GZIPPED, startOrigin, type TestOrigin } from '../support/origin.ts'
+
+let origin: TestOrigin
+let stack: Stack
+let key: string
+
+beforeAll(async () => {
+  origin = await startOrigin()
+  stack = await startStack({
+    redis: 'auto',
+    origin: origin.url,
+    ports: { gateway: 0, bridge: 0, origin: 0 },
+    watch: false,
+    configFile: new URL('../support/e2e.config.ts', import.meta.url).pathname,
+  })
+})
+afterAll(async () => {
+  await stack?.close()
+  await origin?.close()
+})
+beforeEach(async () => {
+  key = mintApiKey('acme')
+  await storeKey(stack.rest, key, { consumer: 'acme', plan: 'pro' })
+  origin.received.length = 0
+})
+
+const ask = (path: string, init: RequestInit = {}) =>
+  fetch(stack.url + path, { redirect: 'manual', ...init, headers: { 'x-api-key': key, ...init.headers } })
+
+describe('the running gateway', () => {
+  it('authenticates, counts and forwards', async () => {
+    const response = await ask('/hello?name=world')
+    expect(response.status).toBe(200)
+    expect(response.headers.get('ratelimit')).toMatch(/^"consumer";r=\d+;t=\d+$/)
+    expect(origin.received[0]).toMatchObject({
+      method: 'GET',
+      url: '/hello?name=world',
+      headers: { 'x-consumer-id': 'acme', 'x-consumer-plan': 'pro', host: new URL(origin.url).host },
+    })
+  })
+
+  it('refuses what is over the limit, on either plan of the same consumer', async () => {
+    const statuses = []
+    for (let i = 0; i < 3; i++) statuses.push((await ask('/few')).status)
+    expect(statuses).toEqual([200, 200, 429])
+    expect((await fetch(`${stack.url}/few`)).status).toBe(401)
+  })
+
+  it('counts 40 requests at once exactly', async () => {
+    const other = mintApiKey('crowd')
+    await storeKey(stack.rest, other, { consumer: 'crowd', plan: 'free' })
+    const statuses = await Promise.all(
+      Array.from({ length: 40 }, async () => (await ask('/few', { headers: { 'x-api-key': other } })).status),
+    )
+    expect(statuses.filter(status => status === 200)).toHaveLength(2)
+    expect(statuses.filter(status => status === 429)).toHaveLength(38)
+  })
+
+  it('is healthy', async () => {
+    const response = await fetch(`${stack.url}/_sluice/health`)
+    expect([response.status, await response.json()]).toEqual([200, expect.objectContaining({ ready: true })])
+  })
+})
+
+describe('the proxy', () => {
+  it.each(['POST', 'PUT', 'PATCH', 'DELETE'])(
+    'streams the body of a %s to the origin, byte for byte',
+    async method => {
+      const body = randomBytes(1_500_000)
+      expect((await ask('/upload', { method, body })).status).toBe(200)
+      const bodySha256 = createHash('sha256').update(body).digest('hex')
+      expect(origin.received[0]).toMatchObject({ method, bodyBytes: body.length, bodySha256 })
+    },
+  )
+
+  it('hands on a response as it comes, without waiting for its end', async () => {
+    // Uncompressed: the local stand-in for the edge compresses as a whole, the Worker does not touch the body.
+    const response = await ask('/stream', { headers: { 'accept-encoding': 'identity' } })
+    const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader()
+    expect((await reader.read()).value).toBe('first ')
+    // Only now is the origin told to go on: had the gateway waited for the end, nothing would have come.
+    await fetch(`${origin.url}/stream/go-on`)
+    expect((await reader.read()).value).toBe('second')
+  })
+
+  it('passes redirects on and follows none', async () => {
+    const response = await ask('/redirect')
+    expect([response.status, response.headers.get('location')]).toEqual([302, 'https://elsewhere.example/'])
+  })
+
+  it('leaves status, cookies, empty bodies and errors of the origin as they are', async () => {
+    expect((await ask('/empty')).status).toBe(204)
+    expect((await ask('/cookies')).headers.getSetCookie()).toEqual(['a=1', 'b=2; Path=/'])
+    const error = await ask('/error')
+    expect([error.status, await error.text()]).toEqual([500, 'the origin broke'])
+    const head = await ask('/hello', { method: 'HEAD' })
+    expect([head.status, await head.text()]).toEqual([200, ''])
+  })
+
+  it('leaves a compressed body compressed', async () => {
+    const { headers, body } = await raw('/gzip', { 'accept-encoding': 'gzip' })
+    expect(headers['content-encoding']).toBe('gzip')
+    expect(gunzipSync(body).toString()).toBe(GZIPPED)
+    // And fetch, which undoes it, reads what the origin meant.
+    expect(await (await ask('/gzip')).text()).toBe(GZIPPED)
+  })
+
+  it('drops hop-by-hop headers, and those that Connection names, both ways', async () => {
+    const { headers } = await raw('/hop', {
+      connection: 'close, x-secret-hop',
+      'x-secret-hop': '1',
+      'proxy-authorization': 'Basic x',
+      te: 'trailers',
+      'keep-alive': 'timeout=5',
+      'x-kept': '1',
+    })
+    const [received] = origin.received
+    expect(received!.headers).toMatchObject({ 'x-kept': '1' })
+    for (const name of ['x-secret-hop', 'proxy-authorization', 'te', 'keep-alive']) {
+      expect(received!.headers).not.toHaveProperty(name)
+    }
+    expect(headers).toMatchObject({ 'x-public': 'yes' })
+    expect(headers).not.toHaveProperty('x-internal')
+  })
+
+  it('opens a WebSocket to the origin', async () => {
+    const key13 = 'dGhlIHNhbXBsZSBub25jZQ=='
+    const { hostname, port } = new URL(stack.url)
+    const socket = connect(Number(port), hostname)
+    socket.write(
+      `GET /socket HTTP/1.1\r\nHost: ${hostname}\r\nX-API-Key: ${key}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +
+        `Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${key13}\r\n\r\n`,
+    )
+    const reply = await new Promise<string>(resolve => socket.once('data', data => resolve(String(data))))
+    socket.destroy()
+    expect(reply).toMatch(/^HTTP\/1\.1 101 /)
+  })
+
+  it('answers 504 when the origin is slow and 502 when it breaks off, as problem details', async () => {
+    const slow = await ask('/hang')
+    expect([slow.status, slow.headers.get('content-type')]).toEqual([504, 'application/problem+json'])
+    expect(await slow.json()).toMatchObject({ status: 504, title: 'Gateway Timeout' })
+    const broken = await ask('/drop')
+    expect([broken.status, await broken.json()]).toEqual([
+      502,
+      expect.objectContaining({ title: 'Bad Gateway' }),
+    ])
+    // What was admitted was counted, and says so.
+    expect(broken.headers.get('ratelimit')).toMatch(/^"consumer"/)
+  })
+})
+
+/** By node:http, which sends headers that fetch forbids and leaves bodies as they are. */
+function raw(path: string, headers: Record<string, string>) {
+  return new Promise<{ headers: Record<string, unknown>; body: Buffer }>((resolve, reject) => {
+    request(stack.url + path, { headers: { 'x-api-key': key, ...headers } }, response => {
+      const chunks: Buffer[] = []
+      response.on('data', chunk => chunks.push(chunk))
+      response.on('end', () => resolve({ headers: response.headers, body: Buffer.concat(chunks) }))
+    })
+      .on('error', reject)
+      .end()
+  })
+}

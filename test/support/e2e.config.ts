@@ -1,0 +1,30 @@
+/** The config that the end-to-end tests run the Worker with. Long periods: no test hangs on how fast it runs. */
+import { defineConfig } from '../../src/config/compile.ts'
+
+export default defineConfig({
+  origin: 'https://origin.invalid',
+  originDeadline: '1s',
+  plans: ['free', 'pro'],
+  // These machines are busy; the deadline has tests of its own.
+  store: { deadline: '5s' },
+  rules: [
+    { name: 'consumer', by: 'consumer', algorithm: 'gcra', limit: 200, period: '300d' },
+    {
+      name: 'few',
+      by: 'consumer',
+      algorithm: 'fixed-window',
+      limit: 2,
+      period: '300d',
+      match: { path: '/few' },
+    },
+    {
+      name: 'log',
+      by: 'address',
+      algorithm: 'gcra',
+      limit: 5,
+      period: '300d',
+      anonymous: true,
+      match: { path: '/log/*' },
+    },
+  ],
+})

@@ -1,44 +1,21 @@
-/** What the Worker's tests inside workerd need outside of it: a store, an origin and a key. */
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+/** Starts what the Worker's tests need, and tells them where it is. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import type { ProvidedContext } from 'vitest'
 import type { TestProject } from 'vitest/node'
-import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { storeKey } from '../../src/node/cli/key-store.ts'
-import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { startDemoOrigin } from '../../src/node/start/demo-origin.ts'
-import { startGuardian } from '../../src/node/start/guardian.ts'
-import { embeddedRedis } from '../../src/node/start/redis.ts'
-
-declare module 'vitest' {
-  interface ProvidedContext {
-    restUrl: string
-    restToken: string
-    originUrl: string
-    apiKey: string
-  }
-}
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const guardian = startGuardian()
-  const redis = await embeddedRedis('for tests', {
-    guardian,
-    directory: mkdtempSync(join(tmpdir(), 'sluice-')),
-  })
-  const token = 'a token for tests'
-  const bridge = await startBridge({ redisUrl: redis.url, token, port: 0 })
-  const origin = await startDemoOrigin(0)
-  const apiKey = mintApiKey('acme')
-  await storeKey({ url: bridge.url, token }, apiKey, { consumer: 'acme', plan: 'pro' })
-
-  project.provide('restUrl', bridge.url)
-  project.provide('restToken', token)
-  project.provide('originUrl', origin.url)
-  project.provide('apiKey', apiKey)
+  const services = fileURLToPath(new URL('worker-services.ts', import.meta.url))
+  const child = spawn(process.execPath, [services], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+  const exited = once(child, 'exit')
+  const [message] = await Promise.race([once(child, 'message'), exited.then(() => [])])
+  if (!message) throw new Error("The services of the Worker's tests did not start.")
+  for (const [name, value] of Object.entries(message as ProvidedContext)) {
+    project.provide(name as keyof ProvidedContext, value)
+  }
   return async () => {
-    await origin.close()
-    await bridge.close()
-    await redis.close()
-    await guardian.dismiss()
+    child.disconnect()
+    await exited
   }
 }

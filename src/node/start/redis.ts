@@ -5,7 +5,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { createRedisCommandExecutor, RedisServerState, Resp2Server } from 'js-redis-server/core'
-import { createClient } from 'redis'
+import { createClient, type RedisClientType } from 'redis'
 import type { Guardian } from './guardian.ts'
 
 export interface LocalRedis {
@@ -64,6 +64,10 @@ export async function embeddedRedis(why: string, { guardian, directory }: RedisC
   const server = new Resp2Server({ server: new RedisServerState(), executor: createRedisCommandExecutor() })
   // Its own listen() takes a port and opens it on every interface of the machine.
   await once(server.server.listen(socket), 'listening')
+  await withClient(socket, async client => {
+    // Loads its Lua, which takes longer than the gateway would wait for the first decision.
+    await client.eval('return 1')
+  })
   return {
     url: `unix://${socket}`,
     description: `the embedded Redis (${why}); its data ends with it`,
@@ -113,18 +117,26 @@ function privateSocket(directory: string): string {
 async function answers(socket: string): Promise<void> {
   const until = Date.now() + 5000
   for (;;) {
-    const client = createClient({ socket: { path: socket, tls: false, reconnectStrategy: false } })
-    client.on('error', () => {})
     try {
-      await client.connect()
-      await client.ping()
+      await withClient(socket, async client => {
+        await client.ping()
+      })
       return
     } catch (error) {
       if (Date.now() > until) throw new Error(`The Redis server started here does not answer: ${error}`)
       await new Promise(resolve => setTimeout(resolve, 15))
-    } finally {
-      if (client.isOpen) client.destroy()
     }
+  }
+}
+
+async function withClient(socket: string, work: (client: RedisClientType) => Promise<void>): Promise<void> {
+  const client = createClient({ RESP: 2, socket: { path: socket, tls: false, reconnectStrategy: false } })
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    await work(client as unknown as RedisClientType)
+  } finally {
+    if (client.isOpen) client.destroy()
   }
 }
 

@@ -1,0 +1,11 @@
+/** What worker-setup.ts provides to the tests inside workerd. */
+import 'vitest'
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    restUrl: string
+    restToken: string
+    originUrl: string
+    apiKey: string
+  }
+}

@@ -1,0 +1,31 @@
+/**
+ * What the Worker's tests inside workerd need outside of it: a store, an origin and a key. A process of its own:
+ * the one that runs those tests resolves packages as a Worker does, and Redis' Lua would be loaded as in a browser.
+ */
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { ProvidedContext } from 'vitest'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { storeKey } from '../../src/node/cli/key-store.ts'
+import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { startDemoOrigin } from '../../src/node/start/demo-origin.ts'
+import { startGuardian } from '../../src/node/start/guardian.ts'
+import { embeddedRedis } from '../../src/node/start/redis.ts'
+
+const guardian = startGuardian()
+const redis = await embeddedRedis('for tests', {
+  guardian,
+  directory: mkdtempSync(join(tmpdir(), 'sluice-')),
+})
+const restToken = 'a token for tests'
+const bridge = await startBridge({ redisUrl: redis.url, token: restToken, port: 0 })
+const origin = await startDemoOrigin(0)
+const apiKey = mintApiKey('acme')
+await storeKey({ url: bridge.url, token: restToken }, apiKey, { consumer: 'acme', plan: 'pro' })
+process.send!({ restUrl: bridge.url, restToken, originUrl: origin.url, apiKey } satisfies ProvidedContext)
+
+process.on('disconnect', async () => {
+  await guardian.dismiss()
+  process.exit(0)
+})

@@ -1,0 +1,99 @@
+/** The Worker's own entry inside workerd, with the config that comes with the project. */
+import { exports } from 'cloudflare:workers'
+import { parseList } from 'structured-headers'
+import { afterEach, describe, expect, inject, it, vi } from 'vitest'
+
+const fetchWorker = (path: string, init?: RequestInit) =>
+  exports.default.fetch(`https://api.example.com${path}`, init)
+const key = inject('apiKey')
+
+afterEach(() => vi.restoreAllMocks())
+
+describe('the Worker', () => {
+  it('decides six limits for a good key, and forwards', async () => {
+    const response = await decided('/hello', { headers: { authorization: `Bearer ${key}` } })
+    expect(response.status).toBe(200)
+    const policies = parseList(response.headers.get('ratelimit-policy')!).map(([name]) => name)
+    expect(policies).toEqual([
+      ...['consumer-second', 'consumer-minute', 'consumer-hour'],
+      ...['address-second', 'address-minute', 'address-hour'],
+    ])
+    const { headers } = await response.json<{ headers: Record<string, string> }>()
+    expect(headers).toMatchObject({
+      'x-consumer-id': 'acme',
+      'x-consumer-plan': 'pro',
+      'x-forwarded-proto': 'https',
+    })
+    expect(headers).not.toHaveProperty('authorization')
+  })
+
+  it('hands a request body on', async () => {
+    const body = new Uint8Array(40_000)
+    const response = await decided('/upload', { method: 'POST', body, headers: { 'x-api-key': key } })
+    expect(await response.json()).toMatchObject({ method: 'POST', path: '/upload', body_bytes: 40_000 })
+  })
+
+  it('refuses the eleventh request at once with a 429', async () => {
+    const burst = await Promise.all(
+      Array.from({ length: 30 }, async () => {
+        const response = await decided('/', { headers: { 'x-api-key': key } })
+        await response.body?.cancel()
+        return response
+      }),
+    )
+    const refused = burst.filter(({ status }) => status === 429)
+    expect(refused.length).toBeGreaterThan(0)
+    expect(refused[0]!.headers.get('retry-after')).toBe('1')
+    expect(refused[0]!.headers.get('content-type')).toBe('application/problem+json')
+  })
+
+  it('knows no caller without a key', async () => {
+    expect((await fetchWorker('/')).status).toBe(401)
+  })
+
+  it('reports its health', async () => {
+    const response = await fetchWorker('/_sluice/health')
+    expect([response.status, await response.json()]).toEqual([
+      200,
+      expect.objectContaining({ live: true, ready: true }),
+    ])
+  })
+
+  it('lets requests pass, marked, while the store is gone', async () => {
+    vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const real = globalThis.fetch
+    vi.spyOn(globalThis, 'fetch').mockImplementation(async (input, init) => {
+      if (String(input).startsWith(inject('restUrl'))) throw new TypeError('Network connection lost.')
+      return real(input, init)
+    })
+    const response = await fetchWorker('/', { headers: { 'x-api-key': key } })
+    expect([response.status, response.headers.get('sluice-degraded')]).toEqual([200, 'store-unreachable'])
+    await response.body?.cancel()
+  })
+
+  it('gives the store no longer than its deadline', async () => {
+    vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const real = globalThis.fetch
+    vi.spyOn(globalThis, 'fetch').mockImplementation((input, init) => {
+      if (!String(input).startsWith(inject('restUrl'))) return real(input, init)
+      return new Promise((_, reject) =>
+        init!.signal!.addEventListener('abort', () => reject(init!.signal!.reason)),
+      )
+    })
+    const response = await fetchWorker('/', { headers: { 'x-api-key': key } })
+    expect([response.status, response.headers.get('sluice-degraded')]).toEqual([200, 'store-timeout'])
+    await response.body?.cancel()
+  })
+})
+
+/**
+ * Asks again when the machine was too busy for the deadline of a decision, which then was none. A request that is
+ * let through so is marked, and is the subject of tests of its own.
+ */
+async function decided(path: string, init: RequestInit): Promise<Response> {
+  for (let i = 0; ; i++) {
+    const response = await fetchWorker(path, init)
+    if (i === 20 || !response.headers.has('sluice-degraded')) return response
+    await response.body?.cancel()
+  }
+}

@@ -58,7 +58,11 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   if (!token)
     throw new TypeError('The bridge needs a token: without one anybody who reaches it owns the data.')
 
-  const redis = await connectRedis(redisUrl, deadlineMs)
+  const redis = await connectRedis(redisUrl, deadlineMs).catch(error => {
+    if (!(error instanceof RedisUnavailable)) throw error
+    const { host, pathname } = new URL(redisUrl)
+    throw new Error(`Redis did not answer at ${host || pathname}. Is it running, and is its URL right?`)
+  })
   const scripts = new ScriptAliases()
   const server = createServer(async (request, response) => {
     const answer = await answerTo(request, { redis, scripts, tokenHash: sha256(token), maxRequestBytes })

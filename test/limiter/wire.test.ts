@@ -1,0 +1,124 @@
+/** This side of the contract of the one call; what main.lua makes of it is tested on every Redis. */
+import { describe, expect, it } from 'vitest'
+import { decide } from '../../src/limiter/decide.ts'
+import { evaluate } from '../../src/limiter/evaluate.ts'
+import { decode, encode } from '../../src/limiter/wire.ts'
+import { configOf, rulesOf } from '../support/engines.ts'
+
+const [second, hour] = rulesOf(
+  { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },
+  { name: 'hour', by: 'address', algorithm: 'fixed-window', limit: 100, period: '1h', cost: 5 },
+)
+const rules = [
+  { rule: second!, key: 'C' },
+  { rule: hour!, key: 'A' },
+]
+
+describe('a question to the store', () => {
+  it('declares every key once, the credential first', () => {
+    const evaluation = { rules: [...rules, rules[0]!], plans: ['free', 'pro'], credentialKey: 'K' }
+    const { keys, args } = encode(evaluation)
+    expect(keys).toEqual(['K', 'C', 'A'])
+    expect(args).toEqual([
+      ...['', ' free pro '],
+      ...['2', second!.tag, 'gcra', '1', '100000', '10', '1', ''],
+      ...['3', hour!.tag, 'fixed-window', '100', '3600000000', '100', '5', ''],
+      ...['2', second!.tag, 'gcra', '1', '100000', '10', '1', ''],
+    ])
+  })
+
+  it('carries the plans a rule is for, each whole', () => {
+    const { rules: ofPlans } = configOf({
+      plans: ['pro', 'pro-max'],
+      rules: [
+        {
+          name: 'a',
+          by: 'consumer',
+          algorithm: 'gcra',
+          limit: 1,
+          period: '1s',
+          match: { plans: ['pro-max'] },
+        },
+      ],
+    })
+    const { args } = encode({ rules: [{ rule: ofPlans[0]!, key: 'C' }], plans: ['pro', 'pro-max'], now: 17 })
+    expect([args[0], args[1], args.at(-1)]).toEqual(['17', '', ' pro-max '])
+  })
+})
+
+describe('an answer of the store', () => {
+  const evaluation = { rules, plans: ['free'] }
+
+  it('is read rule by rule, without those that do not apply', () => {
+    const reply = [0, 'free', 1, 9, 100000, 0, -1, 0, 0, 0]
+    expect(decode(reply, evaluation)).toEqual({
+      status: 'refused',
+      plan: 'free',
+      verdicts: [{ rule: second, allowed: true, remaining: 9, resetAfter: 100000, retryAfter: 0 }],
+    })
+    expect(decode([-1, ''], evaluation).status).toBe('unknown-credential')
+  })
+
+  it.each([
+    [null],
+    ['OK'],
+    [{}],
+    [[]],
+    [[1]],
+    [[1, 2]],
+    [['1', 'free', ...Array(8).fill(0)]],
+    [[1, 'free', 1, 2, 3]],
+    [[1, 'free', ...Array(7).fill(0), '0']],
+    [[1, 'free', ...Array(7).fill(0), 0.5]],
+    [[1, 'free', ...Array(7).fill(0), null]],
+    [[1, 'free', ...Array(7).fill(0), 2 ** 60]],
+    [[2, 'free', ...Array(8).fill(0)]],
+  ])('that main.lua cannot have said is refused: %j', reply => {
+    expect(() => decode(reply, evaluation)).toThrow(
+      expect.objectContaining({ code: 'ERR_STORE_REPLY_INVALID' }),
+    )
+  })
+})
+
+describe('a decision', () => {
+  const verdict = (retryAfter: number) => ({
+    rule: second!,
+    allowed: retryAfter === 0,
+    remaining: 0,
+    resetAfter: 0,
+    retryAfter,
+  })
+
+  it('waits for the slowest of the rules that refused', () => {
+    const decision = decide({ status: 'refused', plan: '', verdicts: [0, 5, 9, 7].map(verdict) })
+    expect(decision).toMatchObject({ kind: 'denied', retryAfter: 9 })
+    expect(decision.kind === 'denied' && decision.violated).toHaveLength(3)
+  })
+
+  it('waits for ever when one of them never admits it', () => {
+    expect(decide({ status: 'refused', plan: '', verdicts: [5, -1].map(verdict) })).toMatchObject({
+      retryAfter: -1,
+    })
+  })
+
+  it('asks nobody when there is nothing to ask', async () => {
+    const store = {
+      run: () => Promise.reject(new Error('asked')),
+      ping: () => Promise.reject(new Error('asked')),
+    }
+    expect(await evaluate(store, { rules: [], plans: ['free'] })).toEqual({
+      status: 'admitted',
+      plan: '',
+      verdicts: [],
+    })
+  })
+
+  it('that a bug prevents is let through, and the log gets no foreign text', async () => {
+    const store = { run: () => Promise.reject(new TypeError('secret')), ping: () => Promise.resolve() }
+    expect(await evaluate(store, { rules, plans: ['free'] })).toEqual({
+      status: 'degraded',
+      cause: 'internal',
+      detail: 'TypeError',
+    })
+  })
+})

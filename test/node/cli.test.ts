@@ -1,0 +1,211 @@
+/** The command line as a user runs it, in processes of its own. */
+import { execFile, spawn } from 'node:child_process'
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { consumerOfApiKey, digestApiKey } from '../../src/credentials/api-key.ts'
+import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { startRedis } from '../support/redis.ts'
+
+const SLUICE = fileURLToPath(new URL('../../src/node/cli/sluice.ts', import.meta.url))
+
+interface Result {
+  code: number
+  stdout: string
+  stderr: string
+}
+
+/** Every temporary file of the run goes here, so that one sees what is left behind. */
+let directory: string
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'sl-'))
+})
+afterEach(() => rmSync(directory, { recursive: true, force: true }))
+
+const environment = (extra: NodeJS.ProcessEnv = {}) => {
+  const { UPSTASH_REDIS_REST_URL: _, UPSTASH_REDIS_REST_TOKEN: __, REDIS_URL: ___, ...rest } = process.env
+  return { ...rest, TMPDIR: directory, NODE_NO_WARNINGS: '1', ...extra }
+}
+
+function sluice(args: string[], env?: NodeJS.ProcessEnv): Promise<Result> {
+  return new Promise(resolve => {
+    execFile(process.execPath, [SLUICE, ...args], { env: environment(env) }, (error, stdout, stderr) => {
+      resolve({ code: error ? Number(error.code) : 0, stdout, stderr })
+    })
+  })
+}
+
+describe('sluice check', () => {
+  it("says what the project's config says", async () => {
+    const { code, stdout } = await sluice(['check'])
+    expect(code).toBe(0)
+    expect(stdout).toContain('The config is right: 6 rules')
+    expect(stdout).toContain('consumer-second  10 per 1 s by consumer, gcra')
+  })
+
+  it('names every mistake and fails', async () => {
+    const file = join(directory, 'sluice.config.ts')
+    writeFileSync(file, `export default { origin: 'x', rules: [{ name: 'A', limit: 0 }] }\n`)
+    const { code, stderr } = await sluice(['check', file])
+    expect(code).toBe(1)
+    expect(stderr).toContain("origin: 'x' is no origin.")
+    expect(stderr).toContain("rules[0].algorithm: is missing. Use 'gcra' or 'fixed-window'.")
+  })
+})
+
+describe('sluice keys create', () => {
+  it('stores the digest of a key that it shows once, alone on standard output', async () => {
+    const redis = await startRedis('embedded')
+    const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0 })
+    try {
+      const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
+      const { code, stdout, stderr } = await sluice(
+        ['keys', 'create', '--consumer', 'acme', '--plan', 'pro'],
+        env,
+      )
+      expect([code, stderr]).toEqual([0, 'A key for acme on plan pro. It cannot be shown again:\n'])
+      const key = stdout.trim()
+      expect(consumerOfApiKey(key)).toBe('acme')
+      const name = `sluice:{c:acme}:key:${await digestApiKey(key)}`
+      expect(String(await redis.connection.send(['GET', name]))).toMatch(/^plan=pro created=/)
+      const stored =
+        String(await redis.connection.send(['KEYS', '*'])) +
+        String(await redis.connection.send(['GET', name]))
+      expect(stored).not.toContain(key.slice(-36))
+    } finally {
+      await bridge.close()
+      await redis.close()
+    }
+  })
+
+  it.each([
+    [['--consumer', 'acme'], /Which store\? Set UPSTASH_REDIS_REST_URL/],
+    [
+      ['--consumer', 'a{b', '--url', 'http://127.0.0.1:1', '--token', 't'],
+      /--consumer: 'a\{b' is no consumer name/,
+    ],
+    [
+      ['--consumer', 'a', '--plan', 'gold', '--url', 'http://127.0.0.1:1', '--token', 't'],
+      /--plan: 'gold' is not in sluice\.config\.ts\. Its plans are free, pro/,
+    ],
+    [
+      ['--consumer', 'a', '--url', 'http://127.0.0.1:1', '--token', 'very-secret'],
+      /The store at 127\.0\.0\.1:1 did not take it/,
+    ],
+    [['--consumer', 'a', '--url', 'nowhere', '--token', 't'], /'nowhere' is no http or https URL/],
+    [[], /required option '--consumer <name>' not specified/],
+  ])('%j fails with a message that helps', async (args, message) => {
+    const { code, stdout, stderr } = await sluice(['keys', 'create', ...args])
+    expect([code, stdout]).toEqual([1, ''])
+    expect(stderr).toMatch(message)
+    expect(stderr).not.toContain('very-secret')
+    expect(stderr).not.toMatch(/^\s+at /m)
+  })
+})
+
+describe('sluice bridge', () => {
+  it.each([
+    [[], /Which Redis\?/],
+    [['--redis', 'redis://127.0.0.1:6379'], /Give --token/],
+    [['--redis', 'localhost', '--token', 't'], /redis:\/\/host:port/],
+    [['--redis', 'redis://127.0.0.1:1', '--token', 't'], /Redis did not answer at 127\.0\.0\.1:1/],
+    [['--redis', 'redis://127.0.0.1:1', '--token', 't', '--port', '99999'], /A port is a number from 0/],
+  ])('%j fails with a message that helps', async (args, message) => {
+    const { code, stderr } = await sluice(['bridge', ...args], { SLUICE_BRIDGE_TOKEN: '' })
+    expect(code).toBe(1)
+    expect(stderr).toMatch(message)
+  })
+})
+
+describe('sluice start', () => {
+  const PORTS = ['--port', '0', '--bridge-port', '0', '--origin-port', '0']
+
+  async function started(args: string[] = []) {
+    const child = spawn(process.execPath, [SLUICE, 'start', ...PORTS, ...args], {
+      env: environment(),
+      stdio: 'pipe',
+    })
+    let output = ''
+    child.stdout.on('data', data => {
+      output += data
+    })
+    child.stderr.on('data', data => {
+      output += data
+    })
+    await expect.poll(() => output, { timeout: 25_000, interval: 20 }).toContain('Sluice is ready on http')
+    const [, key = ''] = /Demo key: (\S+)/.exec(output) ?? []
+    const [, url = ''] = /ready on (\S+)/.exec(output) ?? []
+    return {
+      child,
+      key,
+      url,
+      output: () => output,
+      exited: new Promise<number | null>(resolve => child.once('exit', resolve)),
+    }
+  }
+
+  it('serves as soon as it says that it is ready, and leaves nothing behind on SIGTERM', async () => {
+    const { child, key, url, output, exited } = await started(['--redis', 'embedded'])
+    expect(output()).toContain('the embedded Redis (as asked)')
+    const response = await fetch(`${url}/hello`, { headers: { authorization: `Bearer ${key}` } })
+    expect([response.status, response.headers.has('sluice-degraded')]).toEqual([200, false])
+    expect(await response.json()).toMatchObject({ path: '/hello', headers: { 'x-consumer-id': 'demo' } })
+    expect(readdirSync(directory)).not.toEqual([])
+    child.kill('SIGTERM')
+    expect(await exited).toBe(0)
+    expect(readdirSync(directory)).toEqual([])
+    await expect(fetch(url)).rejects.toThrow()
+  })
+
+  it('leaves nothing behind when it is killed', async () => {
+    const { child, url, exited } = await started()
+    child.kill('SIGKILL')
+    await exited
+    await expect.poll(() => readdirSync(directory), { timeout: 10_000 }).toEqual([])
+    await expect
+      .poll(
+        () =>
+          fetch(url).then(
+            () => 'serves',
+            () => 'gone',
+          ),
+        { timeout: 10_000 },
+      )
+      .toBe('gone')
+  })
+
+  it('names a port that is taken and the flag that moves it', async () => {
+    const squatter = createServer().listen(0, '127.0.0.1')
+    await new Promise(resolve => squatter.once('listening', resolve))
+    const { port } = squatter.address() as { port: number }
+    for (const [flag, use] of [
+      ['--port', 'gateway'],
+      ['--bridge-port', 'REST bridge'],
+      ['--origin-port', 'demo origin'],
+    ] as const) {
+      const { code, stderr } = await sluice(['start', '--redis', 'embedded', ...PORTS, flag, String(port)])
+      expect([code, stderr]).toEqual([
+        1,
+        `Port ${port} for the ${use} is taken. Free it, or choose another with ${flag}.\n`,
+      ])
+    }
+    squatter.close()
+    expect(existsSync(directory) && readdirSync(directory)).toEqual([])
+  })
+
+  it.each([
+    [['--redis', 'memory'], /redis:\/\/host:port/],
+    [['--redis', 'redis://127.0.0.1:1'], /Redis did not answer at 127\.0\.0\.1:1\. Is it running/],
+    [['--origin', 'example.com'], /An origin is a URL such as https:\/\/api\.example\.com/],
+    [['--port', 'http'], /A port is a number/],
+  ])('%j fails with a message that helps', async (args, message) => {
+    const { code, stderr } = await sluice(['start', ...PORTS, ...args])
+    expect(code).toBe(1)
+    expect(stderr).toMatch(message)
+    expect(stderr).not.toMatch(/^\s+at /m)
+    expect(readdirSync(directory)).toEqual([])
+  })
+})

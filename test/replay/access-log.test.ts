@@ -1,0 +1,94 @@
+/** Real traffic through the engine with its own timestamps as the clock, and through the running gateway. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { addressIdentity } from '../../src/gateway/address.ts'
+import { Model } from '../../src/limiter/model.ts'
+import { type Stack, startStack } from '../../src/node/start/stack.ts'
+import { addressStateKey } from '../../src/store/keys.ts'
+import { readAccessLog } from '../support/access-log.ts'
+import e2eConfig from '../support/e2e.config.ts'
+import { configOf, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
+import { evaluationOf } from '../support/traffic.ts'
+
+const { title, requests } = readAccessLog()
+
+const RULES = rulesOf(
+  { name: 'second', by: 'address', algorithm: 'gcra', limit: 2, period: '1s', burst: 6 },
+  { name: 'minute', by: 'address', algorithm: 'fixed-window', limit: 12, period: '1m' },
+  { name: 'hour', by: 'address', algorithm: 'gcra', limit: 8, period: '1h', burst: 15 },
+)
+
+const countedAt = (address: string) =>
+  RULES.map(rule => ({ rule, key: addressStateKey(addressIdentity(address)) }))
+
+describeOnRedisEngine(`the ${requests.length} requests of ${title}`, fresh => {
+  it('are decided as the model foretells, one by one', async context => {
+    const redis = await fresh()
+    const model = new Model()
+    const counts = { admitted: 0, refused: 0 }
+    const refusedBy: Record<string, number> = { second: 0, minute: 0, hour: 0 }
+    const refusedAddresses = new Set<string>()
+    for (const [i, { address, at }] of requests.entries()) {
+      const evaluation = evaluationOf(countedAt(address), at)
+      const expected = model.evaluate(evaluation)
+      expect(await redis.evaluate(evaluation), `request ${i}`).toEqual(expected)
+      if (expected.status === 'unknown-credential') throw new Error('there is no credential here')
+      counts[expected.status] += 1
+      if (expected.status === 'refused') refusedAddresses.add(address)
+      for (const { rule, allowed } of expected.verdicts) if (!allowed) refusedBy[rule.name]! += 1
+    }
+    const addresses = new Set(requests.map(({ address }) => address)).size
+    console.log(
+      `${context.task.suite?.name}: ${addresses} addresses, ${counts.admitted} admitted, ${counts.refused} refused ` +
+        `of ${refusedAddresses.size} addresses (second ${refusedBy.second}, minute ${refusedBy.minute}, hour ${refusedBy.hour})`,
+    )
+    expect(counts.admitted + counts.refused).toBe(10_000)
+    if (title === 'a real log') {
+      expect({ ...counts, ...refusedBy, addresses }).toEqual(REAL_SUMMARY)
+    } else {
+      expect(counts.refused).toBeGreaterThan(100)
+    }
+  }, 60_000)
+})
+
+/** Also what a brute-force count with exact fractions gave; it changes only when an algorithm does. */
+const REAL_SUMMARY = { admitted: 8246, refused: 1754, second: 302, minute: 1173, hour: 331, addresses: 1753 }
+
+describe(`600 requests of ${title}, through the running gateway`, () => {
+  let stack: Stack
+  beforeAll(async () => {
+    stack = await startStack({
+      redis: 'auto',
+      ports: { gateway: 0, bridge: 0, origin: 0 },
+      watch: false,
+      configFile: new URL('../support/e2e.config.ts', import.meta.url).pathname,
+    })
+  })
+  afterAll(() => stack?.close())
+
+  it('are answered as the model foretells', async () => {
+    // Limits of months: what is admitted hangs on the order of an address' requests only, not on how fast we send.
+    const [rule] = configOf(e2eConfig).rules.filter(({ name }) => name === 'log')
+    const model = new Model()
+    const byAddress = Map.groupBy(requests.slice(0, 600), ({ address }) => address)
+    const outcomes = await Promise.all(
+      [...byAddress].map(async ([address, logged]) => {
+        const statuses: number[] = []
+        const expected: number[] = []
+        for (const { path } of logged) {
+          const url = `${stack.url}/log${path.startsWith('/') ? path : '/'}`
+          const response = await fetch(url, { headers: { 'cf-connecting-ip': address } })
+          await response.body?.cancel()
+          statuses.push(response.status)
+          const counted = [{ rule: rule!, key: addressStateKey(addressIdentity(address)) }]
+          const { status } = model.evaluate(evaluationOf(counted, Date.now() * 1e3))
+          expected.push(status === 'admitted' ? 200 : 429)
+        }
+        return { address, statuses, expected }
+      }),
+    )
+    for (const { address, statuses, expected } of outcomes) expect(statuses, address).toEqual(expected)
+    const all = outcomes.flatMap(({ statuses }) => statuses)
+    expect(all).toHaveLength(600)
+    expect(all.filter(status => status === 429).length).toBeGreaterThan(50)
+  })
+})

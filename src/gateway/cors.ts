@@ -7,8 +7,10 @@ import type { Config } from '../config/compile.ts'
 
 const READABLE = 'RateLimit, RateLimit-Policy, Retry-After, Sluice-Degraded, X-Request-Id'
 
-export function isPreflight({ method, headers }: Request): boolean {
-  return method === 'OPTIONS' && headers.has('origin') && headers.has('access-control-request-method')
+/** As browsers send it (Fetch Standard, CORS-preflight fetch): what has a body is a request like any other. */
+export function isPreflight({ method, headers, body }: Request): boolean {
+  const asksForCors = headers.has('origin') && headers.has('access-control-request-method')
+  return method === 'OPTIONS' && asksForCors && !body
 }
 
 export function answerPreflight(request: Request, cors: NonNullable<Config['cors']>): Response {

@@ -20,29 +20,24 @@ export interface Caller {
     consumer: string
     /** Key of the credential's record in the store. */
     key: string
-    /** The request header that carried it. */
-    header: CredentialHeader
   }
 }
-
-export type CredentialHeader = 'authorization' | 'x-api-key'
 
 /** @param rules those that match the request: they say whether it may come without a credential */
 export async function identify(request: Request, rules: readonly Rule[]): Promise<Caller> {
   const address = addressIdentity(clientAddress(request))
   const presented = presentedKey(request.headers)
-
-  // A key of ours that is broken is never taken for no key, nor is anything in a header that is only for keys.
-  const isMeantForUs = presented?.header === 'x-api-key' || presented?.text.startsWith(API_KEY_PREFIX)
-  if (!presented || !isMeantForUs) {
+  if (!presented?.isOurs) {
     if (rules.some(rule => rule.anonymous)) return { address }
     return { address, refusal: { kind: 'unauthenticated', reason: presented ? 'malformed' : 'missing' } }
   }
 
   const consumer = consumerOfApiKey(presented.text)
   if (!consumer) return { address, refusal: { kind: 'unauthenticated', reason: 'malformed' } }
-  const key = credentialKey(consumer, await digestApiKey(presented.text))
-  return { address, credential: { consumer, key, header: presented.header } }
+  return {
+    address,
+    credential: { consumer, key: credentialKey(consumer, await digestApiKey(presented.text)) },
+  }
 }
 
 /** What the store is asked: is the credential good, and may this caller pass under the rules that can count it? */
@@ -68,10 +63,19 @@ function stateKey(rule: Rule, { address, credential }: Caller): string | undefin
   }
 }
 
-/** `X-API-Key` is only for keys; a bearer token may be one of ours or the origin's own affair. */
-function presentedKey(headers: Headers): { text: string; header: CredentialHeader } | undefined {
+/**
+ * `X-API-Key` is only for our keys; a bearer token may be one of them, or the origin's own affair. A key of ours that
+ * is broken is still ours: it is never taken for no key.
+ */
+function presentedKey(headers: Headers): { text: string; isOurs: boolean } | undefined {
   const apiKey = headers.get('x-api-key')
-  if (apiKey !== null) return { text: apiKey.trim(), header: 'x-api-key' }
-  const bearer = /^Bearer +(\S+) *$/i.exec(headers.get('authorization') ?? '')?.[1]
-  return bearer ? { text: bearer, header: 'authorization' } : undefined
+  if (apiKey !== null) return { text: apiKey.trim(), isOurs: true }
+  const bearer = /^Bearer +(.+)$/i.exec(headers.get('authorization') ?? '')?.[1]?.trim()
+  return bearer ? { text: bearer, isOurs: bearer.startsWith(API_KEY_PREFIX) } : undefined
+}
+
+/** Takes every key of ours out, also one that was not looked at because another header came first. */
+export function removeCredentials(headers: Headers): void {
+  headers.delete('x-api-key')
+  if (headers.get('authorization')?.includes(API_KEY_PREFIX)) headers.delete('authorization')
 }

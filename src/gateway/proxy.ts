@@ -5,7 +5,7 @@
 import type { Config } from '../config/compile.ts'
 import type { Allowed } from '../limiter/decide.ts'
 import { clientAddress } from './address.ts'
-import type { Caller } from './identify.ts'
+import { type Caller, removeCredentials } from './identify.ts'
 import { problem } from './problem.ts'
 
 /** RFC 9110, section 7.6.1, and what was hop-by-hop before it. */
@@ -75,13 +75,11 @@ function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehal
   headers.delete('host')
   headers.set('x-request-id', requestId)
 
-  if (caller?.credential) {
-    if (!config.forwardCredential) headers.delete(caller.credential.header)
-    // Only what the store vouched for: while degraded, nobody knows whose key it is.
-    if (decision?.plan) {
-      headers.set('x-consumer-id', caller.credential.consumer)
-      headers.set('x-consumer-plan', decision.plan)
-    }
+  if (!config.forwardCredential) removeCredentials(headers)
+  // Only what the store vouched for: while degraded, nobody knows whose key it is.
+  if (caller?.credential && decision?.plan) {
+    headers.set('x-consumer-id', caller.credential.consumer)
+    headers.set('x-consumer-plan', decision.plan)
   }
   if (decision?.degraded) headers.set('sluice-degraded', decision.degraded.cause)
   return headers

@@ -52,6 +52,22 @@ describe('a credential', () => {
     expect(gateway.origin.received[0]!.headers.authorization).toBe(`Bearer ${key}`)
   })
 
+  it('is not handed on from a header that was not looked at, nor with a preflight', async () => {
+    const app = gateway.app({ rules: [TWO, PUBLIC] })
+    const [key, other] = [await gateway.key('acme'), await gateway.key('other')]
+    await app('/', { headers: { 'x-api-key': key, authorization: `Bearer ${other}` } })
+    const preflight = { origin: 'https://app.example', 'access-control-request-method': 'GET' }
+    await app('/', { method: 'OPTIONS', key, headers: { ...preflight, 'x-api-key': key } })
+    const twice = new Headers({ authorization: `Bearer ${key}` })
+    twice.append('authorization', `Bearer ${other}`)
+    expect((await app('/public/', { headers: twice })).status).toBe(401)
+    expect(gateway.origin.received).toHaveLength(2)
+    for (const { headers } of gateway.origin.received) {
+      expect(headers).not.toHaveProperty('authorization')
+      expect(headers).not.toHaveProperty('x-api-key')
+    }
+  })
+
   it('that is missing gets a 401 that says how to send one', async () => {
     const response = await gateway.app({ rules: [TWO] })('/')
     expect(response.status).toBe(401)
@@ -362,8 +378,9 @@ describe('a browser', () => {
     expect(refused.headers.get('access-control-expose-headers')).toContain('Retry-After')
   })
 
-  it('that sends OPTIONS without asking for CORS is a caller like any other', async () => {
+  it('that sends OPTIONS without asking for CORS, or with a body, is a caller like any other', async () => {
     const app = gateway.app({ rules: [TWO] })
     expect((await app('/', { method: 'OPTIONS' })).status).toBe(401)
+    expect((await app('/', { ...preflight, body: 'x' })).status).toBe(401)
   })
 })

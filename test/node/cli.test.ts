@@ -123,9 +123,9 @@ describe('sluice bridge', () => {
 describe('sluice start', () => {
   const PORTS = ['--port', '0', '--bridge-port', '0', '--origin-port', '0']
 
-  async function started(args: string[] = []) {
+  async function started(args: string[] = [], env?: NodeJS.ProcessEnv) {
     const child = spawn(process.execPath, [SLUICE, 'start', ...PORTS, ...args], {
-      env: environment(),
+      env: environment(env),
       stdio: 'pipe',
     })
     let output = ''
@@ -160,8 +160,9 @@ describe('sluice start', () => {
     await expect(fetch(url)).rejects.toThrow()
   })
 
-  it('leaves nothing behind when it is killed', async () => {
-    const { child, url, exited } = await started()
+  it('takes the embedded Redis when no other is on the PATH, and leaves nothing behind when it is killed', async () => {
+    const { child, url, output, exited } = await started([], { PATH: '/nowhere' })
+    expect(output()).toContain('the embedded Redis (no valkey-server or redis-server is on the PATH)')
     child.kill('SIGKILL')
     await exited
     await expect.poll(() => readdirSync(directory), { timeout: 10_000 }).toEqual([])
@@ -175,6 +176,31 @@ describe('sluice start', () => {
         { timeout: 10_000 },
       )
       .toBe('gone')
+  })
+
+  it('takes the Redis of REDIS_URL, and its demo key with it when it goes', async () => {
+    const redis = await startRedis('embedded')
+    const { child, output, exited } = await started([], { REDIS_URL: redis.url })
+    expect(output()).toContain(`Redis at ${redis.url}, as asked`)
+    expect(await redis.connection.send(['DBSIZE'])).toBe(1)
+    child.kill('SIGINT')
+    expect(await exited).toBe(0)
+    expect(await redis.connection.send(['DBSIZE'])).toBe(0)
+    await redis.close()
+  })
+
+  it('takes the store of UPSTASH_REDIS_REST_URL, and starts no bridge', async () => {
+    const redis = await startRedis('embedded')
+    const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0 })
+    const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
+    const { child, key, url, output, exited } = await started([], env)
+    expect(output()).toContain(`Redis    ${new URL(bridge.url).host}, over HTTP, as asked`)
+    expect(output()).not.toContain('Bridge')
+    expect((await fetch(url, { headers: { 'x-api-key': key } })).status).toBe(200)
+    child.kill('SIGTERM')
+    expect(await exited).toBe(0)
+    await bridge.close()
+    await redis.close()
   })
 
   it('names a port that is taken and the flag that moves it', async () => {

@@ -1,27 +1,24 @@
 /** The three that are compared, each as a function of the caller: Sluice, six calls of a peer, and a bare PING. */
 import { Ratelimit } from '@upstash/ratelimit'
-import { Redis } from '@upstash/redis'
 import { compileConfig } from '../src/config/compile.ts'
 import { identify, question } from '../src/gateway/identify.ts'
 import { match } from '../src/gateway/match.ts'
 import { decide } from '../src/limiter/decide.ts'
 import { evaluate } from '../src/limiter/evaluate.ts'
-import { upstashStore } from '../src/store/upstash.ts'
 import { classicRules, type Scale, scaled, WINDOWS } from './rules.ts'
-import type { Caller, Rest } from './test-bed.ts'
+import type { Caller } from './test-bed.ts'
+import type { Transport } from './transport.ts'
 
 /** @returns whether the caller may pass; `mixed` when some limits were spent and others refused */
 export type Contender = (caller: Caller) => Promise<'allowed' | 'refused' | 'mixed'>
 
-/** The steps of src/app.ts up to the decision, key digest included, by its own client and script. */
-export function sluice(rest: Rest, scale: Scale): Contender {
+/** The steps of src/app.ts up to the decision, key digest included, by its own script. */
+export function sluice({ store }: Transport, scale: Scale): Contender {
   const config = compileConfig({
     origin: 'https://api.example.com',
     plans: ['free', 'pro'],
     rules: classicRules(scale),
   })
-  const { storeDeadlineMs: deadlineMs, keyLocking } = config
-  const store = upstashStore({ ...rest, deadlineMs, keyLocking })
 
   return async ({ request }) => {
     const rules = match(config.rules, request)
@@ -44,8 +41,11 @@ interface SixCallsOptions {
 }
 
 /** Six sliding windows of @upstash/ratelimit, with its own and its client's defaults. It checks no API key. */
-export function sixCalls(rest: Rest, scale: Scale, { order, cache = true }: SixCallsOptions): Contender {
-  const redis = new Redis(rest)
+export function sixCalls(
+  { redis }: Transport,
+  scale: Scale,
+  { order, cache = true }: SixCallsOptions,
+): Contender {
   const limiters = WINDOWS.map(
     ({ period, limit }) =>
       new Ratelimit({
@@ -58,8 +58,7 @@ export function sixCalls(rest: Rest, scale: Scale, { order, cache = true }: SixC
 
   return async ({ consumer, address }) => {
     const calls = [consumer, address].flatMap(id => limiters.map(limiter => () => limiter.limit(id)))
-    const answers =
-      order === 'at once' ? await Promise.all(calls.map(call => call())) : await inTurn(calls)
+    const answers = order === 'at once' ? await Promise.all(calls.map(call => call())) : await inTurn(calls)
     if (answers.some(({ reason }) => reason === 'timeout')) throw new Error('@upstash/ratelimit timed out')
     const passed = answers.filter(({ success }) => success).length
     return passed === calls.length ? 'allowed' : passed === 0 ? 'refused' : 'mixed'
@@ -67,11 +66,22 @@ export function sixCalls(rest: Rest, scale: Scale, { order, cache = true }: SixC
 }
 
 /** A PING by the client that Sluice uses, with its settings. */
-export function ping(rest: Rest): Contender {
-  const store = upstashStore({ ...rest, deadlineMs: 5000, keyLocking: true })
+export function ping({ store }: Transport): Contender {
   return async () => {
     await store.ping()
     return 'allowed'
+  }
+}
+
+/** One decision about each of them. @throws when one is not what it should be */
+export async function eachOnce(
+  contender: Contender,
+  callers: readonly Caller[],
+  expected: 'allowed' | 'refused',
+): Promise<void> {
+  for (const caller of callers) {
+    const answer = await contender(caller)
+    if (answer !== expected) throw new Error(`A request that should be ${expected} was ${answer}.`)
   }
 }
 

@@ -2,8 +2,9 @@
  * Stands between client and bridge as a long way would: each piece of a TCP stream arrives so much later, in either
  * direction and in order. Connections themselves are opened at once, so only what is sent over one is delayed.
  */
-import { connect, createServer, type Socket } from 'node:net'
+
 import type { AddressInfo } from 'node:net'
+import { connect, createServer, type Socket } from 'node:net'
 
 /** @returns the port of the proxy; it serves until this process ends */
 export async function startDelayProxy(targetPort: number, eachWayMs: number): Promise<number> {

@@ -37,7 +37,21 @@ export function quantile(values: readonly number[], share: number): number {
 
 export const median = (values: readonly number[]) => quantile(values, 0.5)
 
-/** Waits until a wall-clock second has just begun, so that what follows stays within one window of a second. */
-export async function startOfSecond(): Promise<void> {
-  await new Promise(resolve => setTimeout(resolve, 1010 - (Date.now() % 1000)))
+/** Runs `count` times with so many runs in flight at any moment. */
+export async function inFlight(
+  most: number,
+  count: number,
+  run: (i: number) => Promise<unknown>,
+): Promise<void> {
+  let started = 0
+  const worker = async () => {
+    while (started < count) await run(started++)
+  }
+  await Promise.all(Array.from({ length: most }, worker))
+}
+
+/** Waits, where need be, so that what takes this long stays within one second of the wall clock. */
+export async function roomInSecond(milliseconds: number): Promise<void> {
+  const gone = Date.now() % 1000
+  if (gone + milliseconds > 1000) await new Promise(resolve => setTimeout(resolve, 1010 - gone))
 }

@@ -5,9 +5,9 @@
 import type { RuleInput } from '../src/config/schema.ts'
 
 export const WINDOWS = [
-  { name: 'second', period: '1s', limit: 10 },
-  { name: 'minute', period: '1m', limit: 120 },
-  { name: 'hour', period: '1h', limit: 240 },
+  { name: 'second', period: '1s', milliseconds: 1e3, limit: 10 },
+  { name: 'minute', period: '1m', milliseconds: 60e3, limit: 120 },
+  { name: 'hour', period: '1h', milliseconds: 3600e3, limit: 240 },
 ] as const
 
 /** How large the numbers are; the shape of the rules is the same in all three. */

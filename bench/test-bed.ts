@@ -28,14 +28,16 @@ export interface TestBed {
   close(): Promise<void>
 }
 
-/** @throws when there is no redis-server: the embedded one has no command statistics and another speed */
+export class NoRedis extends Error {
+  constructor() {
+    super('The benchmark needs a real redis-server on the PATH. Install one: apt-get install redis-server')
+  }
+}
+
+/** @throws NoRedis: the embedded one has no command statistics and another speed */
 export async function startTestBed(): Promise<TestBed> {
   const program = await findServer(['redis-server'])
-  if (!program) {
-    throw new Error(
-      'The benchmark needs a real redis-server on the PATH. Install one: apt-get install redis-server',
-    )
-  }
+  if (!program) throw new NoRedis()
   const guardian = startGuardian()
   const directory = mkdtempSync(join(tmpdir(), 'sluice-bench-'))
   guardian.guard({ directory })

@@ -3,8 +3,8 @@
  * beside it, with the same names in the same order; test/algorithms holds the two together. The model is the
  * specification that the script is tested against.
  *
- * An algorithm is two pure functions over one rule's state: no I/O, no clock (`now` is passed in), no writes.
- * Times are integers in microseconds, amounts are integers, and everything stays below 2^52.
+ * An algorithm is one pure function over one rule's state: no I/O, no clock (`now` is passed in), no writes. Times
+ * are integers in microseconds, amounts are integers, and everything stays below 2^52.
  */
 
 /** The numbers of one rule, ready to be evaluated. */
@@ -20,30 +20,28 @@ export interface Quota {
 }
 
 /**
- * One rule's record: [idleAt, n]. `idleAt` is the instant (µs) from which the record reads as an idle caller's,
- * so a record past it may be dropped; what n means is the algorithm's own business.
+ * One rule's record. `idleAt` is the instant (µs) from which the record reads as an idle caller's, so one that is
+ * past may be dropped; what n means is the algorithm's own business. Both start at 0.
  */
 export type State = readonly [idleAt: number, n: number]
+
+export const IDLE: State = [0, 0]
+
+/** May this cost pass, what is left, and what would the state be then? Changes nothing. */
+export type Algorithm = (rule: Quota, state: State, now: number) => Check
 
 export interface Check {
   /** 0: admitted now. Above 0: admitted after so many µs, if nobody spends meanwhile. -1: can never be admitted. */
   retryAfter: number
-  /** The state once the cost is admitted; absent when it is refused. */
-  next?: State
-}
-
-export interface Peek {
-  /** Units that could be spent now. */
+  /** Units that can be spent now, before this cost. */
   remaining: number
-  /** µs until the whole budget is back, if nobody spends meanwhile; 0 when it is whole. */
+  /** µs until the whole budget is back as things stand, before this cost; 0 when it is whole. */
   resetAfter: number
-}
-
-export interface Algorithm {
-  /** May this cost pass, and what would the state be then? Changes nothing. */
-  check(rule: Quota, state: State | undefined, now: number): Check
-  /** What is left? */
-  peek(rule: Quota, state: State | undefined, now: number): Peek
+  /**
+   * The state once the cost is admitted; absent when it is refused. Then `remaining - cost` is left, and all is
+   * back at its `idleAt`.
+   */
+  next?: State
 }
 
 /** ceil(a / b) for integers; exact where a / b is below 2^52. */

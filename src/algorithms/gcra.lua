@@ -5,46 +5,28 @@
 -- counted in ticks of 1 / limit microseconds: a unit of cost takes `period`
 -- ticks, and a microsecond gives back `limit` of them.
 --
--- State: { idle_at, n }. The theoretical arrival time (TAT), the instant at
--- which the backlog will have drained, is n ticks before idle_at.
-
--- How much is still to drain, in ticks.
-local function gcra_backlog(rule, state, now)
-  if not state then
-    return 0
-  end
-  local idle_at, n = state[1], state[2]
+-- State: the theoretical arrival time (TAT), the instant at which the backlog
+-- will have drained, is n ticks before idle_at.
+algorithms['gcra'] = function(limit, period, burst, cost, idle_at, n, now)
+  local burst_tolerance = burst * period
   -- n of another scale was written before the limit changed.
-  local backlog = (idle_at - now) * rule.limit - (n < rule.limit and n or 0)
+  local backlog = (idle_at - now) * limit - (n < limit and n or 0)
   -- A little more than the burst is a clock set back (a failover) or a burst
   -- that was lowered, and drains. Twice the burst is no state of this rule.
-  if backlog > 2 * rule.burst * rule.period then
-    return 0
+  if backlog < 0 or backlog > 2 * burst_tolerance then
+    backlog = 0
   end
-  return max(0, backlog)
+  local remaining = backlog < burst_tolerance and floor((burst_tolerance - backlog) / period) or 0
+  local reset_after = ceil_div(backlog, limit)
+
+  if cost > burst then
+    return -1, remaining, reset_after
+  end
+  -- A peek is never refused, even where the burst has since been lowered.
+  local new_backlog = backlog + cost * period
+  if cost > 0 and new_backlog > burst_tolerance then
+    return ceil_div(new_backlog - burst_tolerance, limit), remaining, reset_after
+  end
+  local drained_in = ceil_div(new_backlog, limit)
+  return 0, remaining, reset_after, now + drained_in, drained_in * limit - new_backlog
 end
-
-algorithms['gcra'] = {
-  -- How long this cost has to wait (0: not at all, -1: it can never be
-  -- admitted), and the state once it is admitted. Writes nothing.
-  check = function(rule, state, now)
-    local burst_tolerance = rule.burst * rule.period
-    if rule.cost > rule.burst then
-      return -1, nil
-    end
-    local backlog = gcra_backlog(rule, state, now) + rule.cost * rule.period
-    -- A peek is never refused, even where the burst has since been lowered.
-    if rule.cost > 0 and backlog > burst_tolerance then
-      return ceil_div(backlog - burst_tolerance, rule.limit), nil
-    end
-    local drained_in = ceil_div(backlog, rule.limit)
-    return 0, { now + drained_in, drained_in * rule.limit - backlog }
-  end,
-
-  -- What is left, and after how long all of it will be back.
-  peek = function(rule, state, now)
-    local backlog = gcra_backlog(rule, state, now)
-    local left = rule.burst * rule.period - backlog
-    return max(0, floor(left / rule.period)), ceil_div(backlog, rule.limit)
-  end,
-}

@@ -26,7 +26,7 @@ export interface Rule {
   period: number
   /** The numbers the algorithm works with. */
   quota: Quota
-  /** Names the rule's record in the state of an identity: four base62 letters. */
+  /** Names the rule's record in the state of an identity: three base62 letters. */
   tag: string
   match: Match
   /** Lets callers without a credential in, where it matches. */
@@ -177,5 +177,5 @@ function tagOf(name: string, algorithm: string, period: number): string {
   for (const character of `${name} ${algorithm} ${period}`) {
     hash = Math.imul(hash ^ character.charCodeAt(0), 0x01000193) >>> 0
   }
-  return Array.from({ length: 4 }, (_, i) => BASE62[Math.floor(hash / 62 ** i) % 62]).join('')
+  return Array.from({ length: 3 }, (_, i) => BASE62[Math.floor(hash / 62 ** i) % 62]).join('')
 }

@@ -2,7 +2,7 @@
  * The decision of main.lua over plain memory, with the TypeScript models. It is the script's specification in
  * the parity tests, and replays traffic without a store. Lua twin: src/lua/main.lua, same steps in the same order.
  */
-import type { State } from '../algorithms/algorithm.ts'
+import { IDLE, type State } from '../algorithms/algorithm.ts'
 import { algorithms } from '../algorithms/index.ts'
 import type { Evaluation, Outcome } from './wire.ts'
 
@@ -29,27 +29,30 @@ export class Model {
     const applying = rules.filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
     const checked = applying.map(({ rule, key }) => {
       const records = this.#records(key)
-      const check = algorithms[rule.algorithm].check(rule.quota, records.get(rule.tag), now)
+      const check = algorithms[rule.algorithm](rule.quota, records.get(rule.tag) ?? IDLE, now)
       return { rule, records, check }
     })
     const admitted = checked.every(({ check }) => check.retryAfter === 0)
+    const spending = admitted ? checked.filter(({ rule }) => rule.quota.cost > 0) : []
 
     // Commit all, or nothing.
-    if (admitted) {
-      const spending = checked.filter(({ rule }) => rule.quota.cost > 0)
-      for (const { rule, records, check } of spending) records.set(rule.tag, check.next!)
-      for (const { records } of spending) {
-        for (const [tag, [idleAt]] of records) if (idleAt <= now) records.delete(tag)
-      }
+    for (const { rule, records, check } of spending) records.set(rule.tag, check.next!)
+    for (const { records } of spending) {
+      for (const [tag, [idleAt]] of records) if (idleAt <= now) records.delete(tag)
     }
 
-    // Report each rule as it stands now.
-    const verdicts = checked.map(({ rule, records, check: { retryAfter } }) => ({
-      rule,
-      allowed: retryAfter === 0,
-      ...algorithms[rule.algorithm].peek(rule.quota, records.get(rule.tag), now),
-      retryAfter,
-    }))
+    // Report how things stand now.
+    const verdicts = checked.map(({ rule, check: { retryAfter, remaining, resetAfter, next } }) => {
+      const { cost } = rule.quota
+      const isSpent = admitted && cost > 0
+      return {
+        rule,
+        allowed: retryAfter === 0,
+        remaining: isSpent ? remaining - cost : remaining,
+        resetAfter: isSpent ? next![0] - now : resetAfter,
+        retryAfter,
+      }
+    })
     return { status: admitted ? 'admitted' : 'refused', plan, verdicts }
   }
 

@@ -2,60 +2,65 @@
 -- microseconds, all amounts are integers; each stays below 2^52 (the config
 -- check sees to it), where the double arithmetic of Lua 5.1 is exact.
 --
--- STATE. All counters of one identity live in one string:
+-- STATE. All counters of one identity live in one string of records, one record
+-- a rule, RECORD bytes each, most significant byte first:
 --
---     ;<tag>:<idle_at>[:<n>];<tag>:<idle_at>[:<n>];
+--     3  tag       whose record it is: rule name, algorithm and period, hashed
+--                  (config/compile.ts), so that no rule reads another's numbers
+--     7  idle_at   the instant from which it reads as an idle caller's
+--     4  n         what this means is the algorithm's own business
 --
--- One record a rule. The tag, four letters or digits, says whose record it is (rule name, algorithm and
--- period, hashed: config/compile.ts), so a rule never reads another's numbers.
--- idle_at is the instant from which the record reads as an idle caller's; what
--- n means is the algorithm's own business. A record that cannot be read (a
--- truncated or foreign value) is an idle caller's too, and the next commit
--- writes it anew.
+-- Bytes and not text: three rules take 42 bytes, which Redis keeps in one
+-- allocation with the object, and reading them is a third of the time. A value
+-- that is no whole number of records (truncated, foreign) is an idle caller's,
+-- and the next commit writes it anew.
 
-local floor, max = math.floor, math.max
-local find, format, gmatch, match = string.find, string.format, string.gmatch, string.match
+local redis, unpack = redis, unpack
+local floor = math.floor
+local byte, char, find, format, match, sub =
+  string.byte, string.char, string.find, string.format, string.match, string.sub
 
 local algorithms = {}
+
+local RECORD = 14
+
+-- No record of ours reaches further ahead than this.
+local HORIZON = 2 ^ 52
 
 -- ceil(a / b) for integers; exact where a / b is below 2^52.
 local function ceil_div(a, b)
   return -floor(-a / b)
 end
 
--- Numbers go to Redis as text of our own making: tostring and the conversion
--- inside redis.call keep 14 digits, and a microsecond of today has 16.
-local function integer(n)
-  return format('%.0f', n)
+-- Where the record with this tag begins in a state, or nil. The bytes of a tag
+-- can stand inside a record by chance, but not where a record begins.
+local function locate(state, tag)
+  if #state % RECORD ~= 0 then
+    return nil
+  end
+  local at = find(state, tag, 1, true)
+  while at and at % RECORD ~= 1 do
+    at = find(state, tag, at + 1, true)
+  end
+  return at
 end
 
--- The records of one state string, by tag: { idle_at, n }. Nil or foreign text
--- gives no records.
-local function read_state(value)
-  local records = {}
-  for tag, idle_at, n in gmatch(value or '', ';(%w%w%w%w):(%d+):?(%d*)%f[;]') do
-    records[tag] = { tonumber(idle_at), tonumber(n) or 0 }
-  end
-  return records
+-- idle_at and n of the record that begins at `at`.
+local function read_record(state, at)
+  local a, b, c, d, e, f, g, h, i, j, k = byte(state, at + 3, at + 13)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
+    ((h * 256 + i) * 256 + j) * 256 + k
 end
 
--- No record of ours reaches further ahead than this.
-local HORIZON = 2 ^ 52
-
--- The string to store, and the instant from which all of it reads as idle.
--- Records that read as idle are left out: this is how rules that were removed
--- from the config disappear. So are impossible ones.
-local function write_state(records, now)
-  local text, last = '', now
-  for tag, record in pairs(records) do
-    local idle_at, n = record[1], record[2]
-    if idle_at > now and idle_at - now < HORIZON then
-      text = text .. ';' .. tag .. ':' .. integer(idle_at)
-      if n > 0 then
-        text = text .. ':' .. integer(n)
-      end
-      last = max(last, idle_at)
-    end
-  end
-  return text .. ';', last
+-- The bytes of a record after its tag.
+local function write_record(idle_at, n)
+  local abcd = floor(idle_at / 16777216)
+  local efg = idle_at - abcd * 16777216
+  local abc, ab, a = floor(abcd / 256), floor(abcd / 65536), floor(abcd / 16777216)
+  local ef, e = floor(efg / 256), floor(efg / 65536)
+  local hij, hi, h = floor(n / 256), floor(n / 65536), floor(n / 16777216)
+  return char(
+    a, ab - a * 256, abc - ab * 256, abcd - abc * 256, e, ef - e * 256, efg - ef * 256,
+    h, hi - h * 256, hij - hi * 256, n - hij * 256
+  )
 end

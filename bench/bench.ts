@@ -1,0 +1,65 @@
+/**
+ * `npm run bench`: Sluice's classic decision (an API key and six limits) side by side with six calls of
+ * @upstash/ratelimit and with a bare PING, on one Redis through one bridge. Writes bench/results.md.
+ */
+import { writeFileSync } from 'node:fs'
+import { billedCommands } from './measurements/billed-commands.ts'
+import { bundleSize } from './measurements/bundle-size.ts'
+import { httpRequests } from './measurements/http-requests.ts'
+import { latency } from './measurements/latency.ts'
+import { memory } from './measurements/memory.ts'
+import { serverTime } from './measurements/server-time.ts'
+import { workerLatency } from './measurements/worker-latency.ts'
+import { type Findings, reportOf, tableOf } from './report.ts'
+import { NoRedis, startTestBed } from './test-bed.ts'
+
+const RESULTS = new URL('results.md', import.meta.url)
+
+const MEASUREMENTS = {
+  'HTTP requests': httpRequests,
+  'billed commands': billedCommands,
+  'Redis server time': serverTime,
+  latency,
+  'latency through workerd': workerLatency,
+  memory,
+  'bundle size': bundleSize,
+}
+
+const METHOD = [
+  'One decision of Sluice: check an API key, and 10 a second (gcra), 120 a minute and 240 an hour (fixed-window) ' +
+    'for its consumer and again for the client address. Six calls: the same numbers as six sliding windows of ' +
+    '@upstash/ratelimit, which check no key and are not all-or-nothing. The algorithms are not the same: a fixed ' +
+    'window promises less than a sliding one.',
+  'Both go through the real @upstash/redis client and the same REST bridge to the same redis-server. "In turn": ' +
+    'one call after the other. "At once": Promise.all, which that client sends as one pipelined HTTP request.',
+  'Measured while every limit admits (the numbers × 1000), or while every limit refuses (all of them 1, and spent ' +
+    'in the same second). The memory that @upstash/ratelimit keeps of refusals is off where calls that reach ' +
+    'Redis are measured; with it a client that was refused once asks nobody until the window ends.',
+  'Commands and server time are from INFO commandstats; server time is of EVALSHA with all it calls. "Redis idle in ' +
+    'between": one decision at a time through the bridge. "Redis busy": the commands of 64 decisions, written down as ' +
+    'they were made, sent straight to Redis again and again without waiting in between.',
+  'Client, bridge with demo origin, Redis and each Worker are processes of their own on the one machine, on ' +
+    'loopback only. 20 ms away: a TCP proxy holds each piece for 10 ms each way; connections are open before.',
+  'Contenders take turns in rounds, in the opposite order every other round. A p50 is the median of the medians ' +
+    'of the rounds, a p99 is over the samples of all rounds together, warm. Ratios are of the values shown, before rounding.',
+  'Through workerd, PING is a Worker that sends one PING with the same client and then hands the request to the same ' +
+    'origin with the same code; both are a whole request, origin included.',
+  'The six-calls side of memory is after each window was used twice, so that its current and previous keys exist.',
+]
+
+const bed = await startTestBed().catch(error => {
+  if (!(error instanceof NoRedis)) throw error
+  console.error(error.message)
+  process.exit(1)
+})
+try {
+  const findings: Findings[] = []
+  for (const [name, measure] of Object.entries(MEASUREMENTS)) {
+    console.error(`${name} …`)
+    findings.push(await measure(bed))
+  }
+  writeFileSync(RESULTS, reportOf(findings, { method: METHOD, redisVersion: bed.redisVersion }))
+  console.log(tableOf(findings))
+} finally {
+  await bed.close()
+}

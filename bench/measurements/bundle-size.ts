@@ -1,0 +1,51 @@
+/** The size of what `wrangler deploy` would upload, from its dry run; gzip, as Cloudflare's limits count it. */
+import { execFile } from 'node:child_process'
+import { copyFileSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { gzipSync } from 'node:zlib'
+import type { Findings } from '../report.ts'
+import type { TestBed } from '../test-bed.ts'
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+const MOST_KB = 60
+
+export async function bundleSize(bed: TestBed): Promise<Findings> {
+  const bytes = await dryRun(bed)
+  return {
+    rows: [
+      {
+        what: 'Worker bundle as deployed, gzip',
+        sluice: `${(bytes / 1e3).toFixed(1)} kB`,
+        comparison: '-',
+        target: { text: `≤ ${MOST_KB} kB`, isReached: bytes <= MOST_KB * 1e3 },
+      },
+    ],
+  }
+}
+
+/** Works on a copy of wrangler.toml in a directory of its own, as wrangler writes beside what it is started in. */
+async function dryRun({ directory }: TestBed): Promise<number> {
+  const cwd = join(directory, 'b')
+  mkdirSync(cwd)
+  copyFileSync(join(ROOT, 'wrangler.toml'), join(cwd, 'wrangler.toml'))
+  const wrangler = join(ROOT, 'node_modules/wrangler/bin/wrangler.js')
+  const outdir = join(cwd, 'out')
+  const args = ['deploy', join(ROOT, 'src/index.ts'), '--env=', '--dry-run', '--outdir', outdir]
+  await promisify(execFile)(process.execPath, [wrangler, ...args], {
+    cwd,
+    env: {
+      ...process.env,
+      HOME: cwd,
+      XDG_CONFIG_HOME: cwd,
+      TMPDIR: cwd,
+      // Nothing is asked of or told to anybody outside this machine.
+      WRANGLER_HIDE_BANNER: 'true',
+      WRANGLER_SEND_METRICS: 'false',
+      WRANGLER_WRITE_LOGS: 'false',
+    },
+  })
+  const scripts = readdirSync(outdir).filter(file => /\.(js|mjs|wasm)$/.test(file))
+  return scripts.reduce((sum, file) => sum + gzipSync(readFileSync(join(outdir, file))).length, 0)
+}

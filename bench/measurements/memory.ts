@@ -1,0 +1,76 @@
+/** Bytes that Redis holds for one caller with a window of a second, a minute and an hour. */
+import { Ratelimit } from '@upstash/ratelimit'
+import { consumerStateKey } from '../../src/store/keys.ts'
+import { sluice } from '../contenders.ts'
+import type { Findings } from '../report.ts'
+import { WINDOWS } from '../rules.ts'
+import { newCallers, type TestBed } from '../test-bed.ts'
+import { throughBridge } from '../transport.ts'
+
+const REQUESTS = 3
+
+export async function memory(bed: TestBed): Promise<Findings> {
+  const [caller] = await newCallers(1, bed)
+  const { consumer } = caller!
+
+  const decide = sluice(throughBridge(bed.near), 'as configured')
+  for (let i = 0; i < REQUESTS; i++) await decide(caller!)
+  const key = consumerStateKey(consumer)
+  const own = await bytesOf(bed, key)
+  const text = String(await bed.redis.send(['GET', key]))
+  const records = text.split(';').length - 2
+  if (records !== WINDOWS.length) throw new Error(`The state holds ${records} records: ${text}`)
+
+  const peerKeys = await slidingWindowKeys(bed, consumer)
+  const sizes = await Promise.all(peerKeys.map(name => bytesOf(bed, name)))
+  const peers = sizes.reduce((sum, size) => sum + size, 0)
+  const lengths = peerKeys.map(name => name.length)
+  const ratio = own / peers
+  return {
+    rows: [
+      {
+        what: 'bytes in Redis per caller with three windows',
+        sluice: `${own} B in 1 key`,
+        comparison: `three sliding windows: ${peers} B in ${sizes.length} keys`,
+        ratio,
+        target: { text: '≤ 0.3×', isReached: ratio <= 0.3 },
+      },
+    ],
+    notes: [
+      `Memory is by MEMORY USAGE, of keys ${key.length} characters long (Sluice, with a state of ${text.length} ` +
+        `characters) and ${Math.min(...lengths)} to ${Math.max(...lengths)} characters long (@upstash/ratelimit). ` +
+        `It leaves out what Redis keeps of expiries, once per key.`,
+    ],
+  }
+}
+
+/**
+ * The keys of three sliding windows, each used in the window before this one and in this one. The library asks the
+ * clock of its own process, so that clock is set back for the first of the two.
+ */
+async function slidingWindowKeys({ near, redis }: TestBed, consumer: string): Promise<string[]> {
+  const realNow = Date.now
+  try {
+    for (const { period, limit, milliseconds } of WINDOWS) {
+      const limiter = new Ratelimit({
+        redis: throughBridge(near).redis,
+        limiter: Ratelimit.slidingWindow(limit, period),
+        prefix: `rl:${period}`,
+      })
+      for (const back of [milliseconds, 0]) {
+        const now = realNow() - back
+        Date.now = () => now
+        for (let i = 0; i < REQUESTS; i++) await limiter.limit(consumer)
+      }
+    }
+  } finally {
+    Date.now = realNow
+  }
+  const keys = ((await redis.send(['KEYS', `rl:*:${consumer}:*`])) as Buffer[]).map(String)
+  if (keys.length !== 2 * WINDOWS.length) throw new Error(`Expected two keys a window: ${keys.join(' ')}`)
+  return keys
+}
+
+async function bytesOf({ redis }: TestBed, key: string): Promise<number> {
+  return Number(await redis.send(['MEMORY', 'USAGE', key]))
+}

@@ -1,0 +1,90 @@
+/**
+ * A whole request through workerd: client → Worker → bridge → Redis, and then → origin and back. Against it the
+ * least that could be in its place (ping-worker.ts): the same path, the same client, the same hand-over, with a PING
+ * for the decision. So the ratio is what authentication, six limits, routing and headers add, and nothing else.
+ */
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { storeKey } from '../../src/node/cli/key-store.ts'
+import { startWorker } from '../../src/node/start/worker.ts'
+import { startChild } from '../child.ts'
+import { inFlight, inRounds, median, quantile, times } from '../measure.ts'
+import type { Findings, RawTable, Row } from '../report.ts'
+import type { Rest, TestBed } from '../test-bed.ts'
+
+const CONFIG_FILE = fileURLToPath(new URL('../worker-config.ts', import.meta.url))
+const WARM_UP = 1500
+const CONSUMER = 'consumer-of-worker'
+
+const DISTANCES = [
+  { what: '0 ms away', place: 'near', rounds: 12, requests: 200, target: 1.25 },
+  { what: '20 ms away', place: 'far', rounds: 6, requests: 40, target: 1.25 },
+] as const
+
+export async function workerLatency(bed: TestBed): Promise<Findings> {
+  const rows: Row[] = []
+  const raw: RawTable[] = []
+  const apiKey = mintApiKey(CONSUMER)
+  await storeKey(bed.near, apiKey, { consumer: CONSUMER, plan: 'free' })
+
+  for (const { what, place, rounds, requests, target } of DISTANCES) {
+    const samples = await throughWorkerd(bed, bed[place], apiKey, { rounds, requests })
+    const p50 = (name: keyof typeof samples) => median(samples[name].map(median))
+    const both = (name: keyof typeof samples) =>
+      `${p50(name).toFixed(2)} / ${quantile(samples[name].flat(), 0.99).toFixed(2)} ms`
+    const ratio = p50('Sluice') / p50('PING')
+    rows.push({
+      what: `request p50 / p99 through workerd, bridge ${what}, proxied`,
+      sluice: both('Sluice'),
+      comparison: `PING: ${both('PING')}`,
+      ratio,
+      target: { text: `≤ ${target}×`, isReached: ratio <= target },
+    })
+    raw.push({
+      title: `Through workerd, bridge ${what}, ms, median of each round`,
+      columns: { PING: samples.PING.map(median), Sluice: samples.Sluice.map(median) },
+      digits: 3,
+    })
+  }
+  return { rows, raw }
+}
+
+async function throughWorkerd(
+  bed: TestBed,
+  { url, token }: Rest,
+  apiKey: string,
+  { rounds, requests }: { rounds: number; requests: number },
+): Promise<Record<'PING' | 'Sluice', number[][]>> {
+  const { guardian, directory } = bed
+  const bindings = { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token, ORIGIN_URL: bed.origin }
+  const sluice = await startWorker({
+    guardian,
+    directory: join(directory, 'w'),
+    host: '127.0.0.1',
+    port: 0,
+    watch: false,
+    bindings,
+    configFile: CONFIG_FILE,
+  })
+  const ping = await startChild<{ url: string }>('ping-worker-process.ts', bindings, bed)
+  try {
+    const visit = (worker: string) => async () => {
+      const response = await fetch(`${worker}/hello`, { headers: { 'x-api-key': apiKey } })
+      await response.text()
+      if (response.status !== 200 || response.headers.has('sluice-degraded')) {
+        throw new Error(`A request through workerd failed: ${response.status}`)
+      }
+    }
+    const visits = { PING: visit(ping.ready.url), Sluice: visit(sluice.url) }
+    await inFlight(10, WARM_UP, visits.PING)
+    await inFlight(10, WARM_UP, visits.Sluice)
+    return await inRounds(rounds, {
+      PING: () => times(requests, visits.PING),
+      Sluice: () => times(requests, visits.Sluice),
+    })
+  } finally {
+    await ping.close()
+    await sluice.close()
+  }
+}

@@ -1,0 +1,109 @@
+/** What was found, as Markdown for bench/results.md and for the terminal. */
+import { readFileSync } from 'node:fs'
+import { cpus, totalmem } from 'node:os'
+
+/** One line of the table. */
+export interface Row {
+  what: string
+  sluice: string
+  comparison: string
+  /** Sluice to comparison; below 1 is less of it. */
+  ratio?: number
+  target?: { text: string; isReached: boolean }
+}
+
+/** Values of each round, by contender. */
+export interface RawTable {
+  title: string
+  columns: Record<string, readonly number[]>
+  digits: number
+}
+
+export interface Findings {
+  rows: readonly Row[]
+  raw?: readonly RawTable[]
+  /** Sentences that only the measurement can say. */
+  notes?: readonly string[]
+}
+
+export function tableOf(findings: readonly Findings[]): string {
+  return markdownTable(
+    ['what', 'Sluice', 'comparison', 'ratio', 'target', 'reached'],
+    findings
+      .flatMap(({ rows }) => rows)
+      .map(({ what, sluice, comparison, ratio, target }) => [
+        what,
+        sluice,
+        comparison,
+        ratio === undefined ? '-' : `${ratio.toFixed(2)}×`,
+        target?.text ?? '-',
+        target ? (target.isReached ? 'yes' : 'no') : '-',
+      ]),
+  )
+}
+
+export function reportOf(
+  findings: readonly Findings[],
+  { method, redisVersion }: { method: readonly string[]; redisVersion: string },
+): string {
+  const notes = [...method, ...findings.flatMap(({ notes = [] }) => notes)]
+  const raw = findings.flatMap(({ raw = [] }) => raw)
+  return [
+    '# Benchmark',
+    '',
+    'Made by `npm run bench`.',
+    '',
+    tableOf(findings),
+    '',
+    '## Machine and versions',
+    '',
+    ...machine().map(line => `- ${line}`),
+    `- ${versions(redisVersion)}`,
+    `- ${new Date().toISOString().slice(0, 10)}`,
+    '',
+    '## Method',
+    '',
+    ...notes.map(note => `- ${note}`),
+    '',
+    '## Raw values',
+    '',
+    raw.map(rawTable).join('\n\n'),
+    '',
+  ].join('\n')
+}
+
+function rawTable({ title, columns, digits }: RawTable): string {
+  const rounds = Math.max(...Object.values(columns).map(values => values.length))
+  return [
+    `${title}:`,
+    '',
+    markdownTable(
+      ['', ...Array.from({ length: rounds }, (_, i) => String(i + 1))],
+      Object.entries(columns).map(([name, values]) => [name, ...values.map(value => value.toFixed(digits))]),
+    ),
+  ].join('\n')
+}
+
+function markdownTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const widths = head.map((_, i) => Math.max(3, ...[head, ...rows].map(row => row[i]?.length ?? 0)))
+  const line = (cells: readonly string[]) =>
+    `| ${cells.map((cell, i) => cell.padEnd(widths[i]!)).join(' | ')} |`
+  return [line(head), line(widths.map(width => '-'.repeat(width))), ...rows.map(line)].join('\n')
+}
+
+function machine(): string[] {
+  const [cpu] = cpus()
+  const gigabytes = (totalmem() / 2 ** 30).toFixed(0)
+  return [`${cpu?.model.trim()}, ${cpus().length} cores, ${gigabytes} GB of memory`]
+}
+
+function versions(redisVersion: string): string {
+  const packages = ['@upstash/ratelimit', '@upstash/redis', 'redis', 'hono', 'wrangler', 'workerd']
+  const named = packages.map(name => `${name} ${versionOf(name)}`)
+  return `Node ${process.versions.node}, redis-server ${redisVersion}, ${named.join(', ')}`
+}
+
+function versionOf(name: string): string {
+  const file = new URL(`../node_modules/${name}/package.json`, import.meta.url)
+  return JSON.parse(readFileSync(file, 'utf8')).version
+}

@@ -1,0 +1,56 @@
+/** The ways to Redis that the contenders are measured over; each transport comes with clients of its own. */
+import { Redis } from '@upstash/redis'
+import { PLAIN_SCRIPT } from '../src/lua/bundle.generated.ts'
+import type { Command, RedisConnection, Reply } from '../src/node/rest-bridge/redis-connection.ts'
+import { ScriptAliases } from '../src/node/rest-bridge/scripts.ts'
+import type { Store } from '../src/store/store.ts'
+import { upstashStore } from '../src/store/upstash.ts'
+import type { Rest } from './test-bed.ts'
+
+export interface Transport {
+  /** Sluice's. */
+  store: Store
+  /** What @upstash/ratelimit is given. */
+  redis: Redis
+}
+
+/** As in production: each by the real @upstash/redis client, Sluice's as Sluice sets it up and the other with defaults. */
+export function throughBridge(rest: Rest): Transport {
+  return { store: upstashStore({ ...rest, deadlineMs: 250, keyLocking: true }), redis: new Redis(rest) }
+}
+
+/**
+ * The same scripts, keys and arguments without HTTP, to keep Redis busier than a client and a bridge can.
+ * @param sent gets every command, as Redis is given it
+ */
+export function straightTo(connection: RedisConnection, sent: Command[]): Transport {
+  const aliases = new ScriptAliases()
+  const send = async (...words: unknown[]) => {
+    const command = aliases.translate(words.map(String))
+    sent.push(command)
+    return textOf(await connection.send(command))
+  }
+  const evalsha = (sha: string, keys: readonly string[], args: readonly unknown[]) =>
+    send('EVALSHA', sha, keys.length, ...keys, ...args)
+  const evaluate = (source: string, keys: readonly string[], args: readonly unknown[]) =>
+    send('EVAL', source, keys.length, ...keys, ...args)
+
+  const store: Store = {
+    async run(keys, args) {
+      try {
+        return await evalsha(PLAIN_SCRIPT.sha1, keys, args)
+      } catch (error) {
+        if (!String(error).includes('NOSCRIPT')) throw error
+        return await evaluate(PLAIN_SCRIPT.source, keys, args)
+      }
+    },
+    ping: async () => void (await send('PING')),
+  }
+  // All that a limiter without analytics and deny list asks of its client.
+  return { store, redis: { evalsha, eval: evaluate } as unknown as Redis }
+}
+
+function textOf(reply: Reply): unknown {
+  if (Array.isArray(reply)) return reply.map(textOf)
+  return Buffer.isBuffer(reply) ? reply.toString() : reply
+}

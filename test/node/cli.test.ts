@@ -1,5 +1,5 @@
 /** The command line as a user runs it, in processes of its own. */
-import { execFile, spawn } from 'node:child_process'
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -121,6 +121,12 @@ describe('sluice bridge', () => {
 })
 
 describe('sluice start', () => {
+  // Whatever a failing test left running.
+  const running: ChildProcess[] = []
+  afterEach(() => {
+    for (const child of running.splice(0)) child.kill('SIGKILL')
+  })
+
   const PORTS = ['--port', '0', '--bridge-port', '0', '--origin-port', '0']
 
   async function started(args: string[] = [], env?: NodeJS.ProcessEnv) {
@@ -128,6 +134,7 @@ describe('sluice start', () => {
       env: environment(env),
       stdio: 'pipe',
     })
+    running.push(child)
     let output = ''
     child.stdout.on('data', data => {
       output += data
@@ -176,6 +183,30 @@ describe('sluice start', () => {
         { timeout: 10_000 },
       )
       .toBe('gone')
+  })
+
+  it('ends when npm, which started it, is killed', async () => {
+    const npm = spawn('npm', ['start', '--', ...PORTS, '--redis', 'embedded'], {
+      env: environment(),
+      stdio: 'pipe',
+    })
+    running.push(npm)
+    let output = ''
+    npm.stdout.on('data', data => {
+      output += data
+    })
+    await expect.poll(() => output, { timeout: 25_000, interval: 20 }).toContain('Sluice is ready on http')
+    const [, url = ''] = /ready on (\S+)/.exec(output) ?? []
+    npm.kill('SIGKILL')
+    const isGone = () =>
+      fetch(url).then(
+        () => false,
+        () => true,
+      )
+    await expect.poll(isGone, { timeout: 10_000 }).toBe(true)
+    // npm has a cache of its own there.
+    const ours = () => readdirSync(directory).filter(name => name.startsWith('sluice-'))
+    await expect.poll(ours, { timeout: 10_000 }).toEqual([])
   })
 
   it('takes the Redis of REDIS_URL, and its demo key with it when it goes', async () => {

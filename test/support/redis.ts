@@ -36,7 +36,7 @@ export const hasRealRedis = program !== undefined
 
 export async function startRedis(kind: RedisKind): Promise<TestRedis> {
   const guardian = startGuardian()
-  const context = { guardian, directory: join(mkdtempSync(join(tmpdir(), 'sluice-')), 'r') }
+  const context = { guardian, directory: mkdtempSync(join(tmpdir(), 'sluice-')) }
   const redis =
     kind === 'real' ? await privateServer(program!, context) : await embeddedRedis('for tests', context)
   const connection = await connectRedis(redis.url, 5000)

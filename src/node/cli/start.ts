@@ -6,6 +6,7 @@ import type { WorkerMessage } from '../start/worker-messages.ts'
 import { originUrl, port, redisChoice } from './arguments.ts'
 import { removeKey, storeKey } from './key-store.ts'
 import { loadConfig } from './load-config.ts'
+import { whenNpmIsGone } from './npm-parent.ts'
 
 const DEMO_CONSUMER = 'demo'
 /** A demo key that a killed process leaves in a lasting store must not live for ever. */
@@ -46,6 +47,7 @@ async function start(flags: Flags): Promise<void> {
 
   const stop = new AbortController()
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => stop.abort())
+  void whenNpmIsGone(() => stop.abort())
 
   const stack = await startStack({
     redis: flags.redis ?? redisChoice(REDIS_URL || 'auto'),

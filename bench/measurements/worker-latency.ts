@@ -6,7 +6,7 @@
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { storeKey } from '../../src/node/cli/key-store.ts'
+import { storeKey } from '../../src/node/cli/rest-store.ts'
 import { startWorker } from '../../src/node/start/worker.ts'
 import { startChild } from '../child.ts'
 import { inFlight, inRounds, median, quantile, times } from '../measure.ts'

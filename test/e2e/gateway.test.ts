@@ -8,7 +8,7 @@ import { connect } from 'node:net'
 import { gunzipSync } from 'node:zlib'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { storeKey } from '../../src/node/cli/key-store.ts'
+import { storeKey } from '../../src/node/cli/rest-store.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
 import { GZIPPED, startOrigin, type TestOrigin } from '../support/origin.ts'
 

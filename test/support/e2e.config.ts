@@ -3,7 +3,7 @@ import { defineConfig } from '../../src/config/compile.ts'
 
 export default defineConfig({
   origin: 'https://origin.invalid',
-  originDeadline: '1s',
+  originDeadline: '3s',
   plans: ['free', 'pro'],
   // These machines are busy; the deadline has tests of its own.
   store: { deadline: '5s' },

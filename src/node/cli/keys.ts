@@ -2,8 +2,8 @@
 import { Command } from 'commander'
 import { isConsumerName, mintApiKey } from '../../credentials/api-key.ts'
 import { restStore } from './arguments.ts'
-import { storeKey } from './key-store.ts'
 import { loadConfig } from './load-config.ts'
+import { storeKey } from './rest-store.ts'
 
 interface CreateFlags {
   consumer: string

@@ -4,9 +4,9 @@ import { digestApiKey, mintApiKey } from '../../credentials/api-key.ts'
 import { type Stack, startStack } from '../start/stack.ts'
 import type { WorkerMessage } from '../start/worker-messages.ts'
 import { originUrl, port, redisChoice } from './arguments.ts'
-import { removeKey, storeKey } from './key-store.ts'
 import { loadConfig } from './load-config.ts'
 import { whenNpmIsGone } from './npm-parent.ts'
+import { loadScript, removeKey, storeKey } from './rest-store.ts'
 
 const DEMO_CONSUMER = 'demo'
 /** A demo key that a killed process leaves in a lasting store must not live for ever. */
@@ -63,6 +63,7 @@ async function start(flags: Flags): Promise<void> {
 
   const key = mintApiKey(DEMO_CONSUMER)
   try {
+    await loadScript(stack.rest, config)
     await storeKey(stack.rest, key, {
       consumer: DEMO_CONSUMER,
       plan: config.plans[0]!,

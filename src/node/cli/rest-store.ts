@@ -1,6 +1,7 @@
-/** API keys in the store, through the same REST protocol and client as the gateway. */
+/** What the command line puts into the store, through the same REST protocol and client as the gateway. */
 import { Redis } from '@upstash/redis'
 import { credentialRecord, digestApiKey } from '../../credentials/api-key.ts'
+import { KEY_LOCKING_SCRIPT, PLAIN_SCRIPT } from '../../lua/bundle.generated.ts'
 import { credentialKey } from '../../store/keys.ts'
 
 interface Rest {
@@ -28,6 +29,12 @@ export async function storeKey(
 
 export async function removeKey(rest: Rest, consumer: string, digest: string): Promise<void> {
   await asking(rest, redis => redis.del(credentialKey(consumer, digest)))
+}
+
+/** So that not even the first decision has to send the script. */
+export async function loadScript(rest: Rest, { keyLocking }: { keyLocking: boolean }): Promise<void> {
+  const { source } = keyLocking ? KEY_LOCKING_SCRIPT : PLAIN_SCRIPT
+  await asking(rest, redis => redis.scriptLoad(source))
 }
 
 async function asking<T>({ url, token }: Rest, ask: (redis: Redis) => Promise<T>): Promise<T> {

@@ -1,5 +1,5 @@
 /** An origin that answers with what it received, so that one sees what the gateway forwards. */
-import { createServer } from 'node:http'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
 export interface DemoOrigin {
@@ -9,19 +9,11 @@ export interface DemoOrigin {
 
 /** @throws with code EADDRINUSE when the port is taken */
 export async function startDemoOrigin(port: number): Promise<DemoOrigin> {
-  const server = createServer(async (request, response) => {
-    let bodyBytes = 0
-    for await (const chunk of request as AsyncIterable<Buffer>) bodyBytes += chunk.length
-    const { pathname, searchParams } = new URL(`http://origin${request.url}`)
-    const received = {
-      method: request.method,
-      path: pathname,
-      query: Object.fromEntries(searchParams),
-      headers: request.headers,
-      body_bytes: bodyBytes,
-    }
-    response.writeHead(200, { 'content-type': 'application/json' })
-    response.end(`${JSON.stringify(received, null, 2)}\n`)
+  const server = createServer((request, response) => {
+    echo(request, response).catch(() => {
+      // The client went away in the middle of its request.
+      response.destroy()
+    })
   })
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
@@ -35,4 +27,19 @@ export async function startDemoOrigin(port: number): Promise<DemoOrigin> {
         server.closeAllConnections()
       }),
   }
+}
+
+async function echo(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  let bodyBytes = 0
+  for await (const chunk of request as AsyncIterable<Buffer>) bodyBytes += chunk.length
+  const { pathname, searchParams } = new URL(`http://origin${request.url}`)
+  const received = {
+    method: request.method,
+    path: pathname,
+    query: Object.fromEntries(searchParams),
+    headers: request.headers,
+    body_bytes: bodyBytes,
+  }
+  response.writeHead(200, { 'content-type': 'application/json' })
+  response.end(`${JSON.stringify(received, null, 2)}\n`)
 }

@@ -21,6 +21,7 @@ export default {
     })
     await store.ping()
     const config = { origin: env.ORIGIN_URL, originDeadlineMs: 30_000, forwardCredential: false }
-    return proxy(request, config, { requestId: crypto.randomUUID() })
+    const { response } = await proxy(request, config, { requestId: crypto.randomUUID() })
+    return response
   },
 }

@@ -28,7 +28,8 @@ export function createApp(config: Config, store: Store): Hono {
     const request = c.req.raw
     if (!isPreflight(request)) return next()
     if (config.cors) return answerPreflight(request, config.cors)
-    return proxy(request, config, { requestId: crypto.randomUUID() })
+    const { response } = await proxy(request, config, { requestId: crypto.randomUUID() })
+    return response
   })
 
   app.all('*', async c => {
@@ -39,13 +40,13 @@ export function createApp(config: Config, store: Store): Hono {
     const caller = await identify(request, rules)
     const decision = caller.refusal ?? decide(await evaluate(store, question(caller, rules, config.plans)))
 
-    const isAllowed = decision.kind === 'allowed'
-    const response = isAllowed
-      ? await proxy(request, config, { caller, decision, requestId })
-      : deny(decision)
+    const { response, isOwn } =
+      decision.kind === 'allowed'
+        ? await proxy(request, config, { caller, decision, requestId })
+        : { response: deny(decision), isOwn: true }
 
     annotate(response, decision, requestId)
-    exposeToScripts(request, response, config.cors, { isOwn: !isAllowed })
+    exposeToScripts(request, response, config.cors, { isOwn })
     settle(decision, requestId)
     return response
   })

@@ -9,10 +9,9 @@
 -- will have drained, is n ticks before idle_at.
 algorithms['gcra'] = function(limit, period, burst, cost, idle_at, n, now)
   local burst_tolerance = burst * period
-  -- n of another scale was written before the limit changed.
-  local backlog = (idle_at - now) * limit - (n < limit and n or 0)
-  -- A little more than the burst is a clock set back (a failover) or a burst
-  -- that was lowered, and drains. Twice the burst is no state of this rule.
+  local backlog = (idle_at - now) * limit - n
+  -- A little more than the burst is a clock set back (a failover), and drains.
+  -- Twice the burst is no state of this rule.
   if backlog < 0 or backlog > 2 * burst_tolerance then
     backlog = 0
   end
@@ -22,7 +21,7 @@ algorithms['gcra'] = function(limit, period, burst, cost, idle_at, n, now)
   if cost > burst then
     return -1, remaining, reset_after
   end
-  -- A peek is never refused, even where the burst has since been lowered.
+  -- A peek is never refused, even while more than the burst is to drain.
   local new_backlog = backlog + cost * period
   if cost > 0 and new_backlog > burst_tolerance then
     return ceil_div(new_backlog - burst_tolerance, limit), remaining, reset_after

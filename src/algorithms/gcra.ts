@@ -13,16 +13,14 @@ import { type Algorithm, ceilDiv } from './algorithm.ts'
 
 export const gcra: Algorithm = ({ limit, period, burst, cost }, [idleAt, n], now) => {
   const burstTolerance = burst * period
-  // n of another scale was written before the limit changed.
-  let backlog = (idleAt - now) * limit - (n < limit ? n : 0)
-  // A little more than the burst is a clock set back (a failover) or a burst that was lowered, and drains.
-  // Twice the burst is no state of this rule.
+  let backlog = (idleAt - now) * limit - n
+  // A little more than the burst is a clock set back (a failover), and drains. Twice the burst is no state of this rule.
   if (backlog < 0 || backlog > 2 * burstTolerance) backlog = 0
   const remaining = backlog < burstTolerance ? Math.floor((burstTolerance - backlog) / period) : 0
   const resetAfter = ceilDiv(backlog, limit)
 
   if (cost > burst) return { retryAfter: -1, remaining, resetAfter }
-  // A peek is never refused, even where the burst has since been lowered.
+  // A peek is never refused, even while more than the burst is to drain.
   const newBacklog = backlog + cost * period
   if (cost > 0 && newBacklog > burstTolerance) {
     return { retryAfter: ceilDiv(newBacklog - burstTolerance, limit), remaining, resetAfter }

@@ -96,7 +96,7 @@ function compileRule(rule: RuleInput): Rule {
     limit,
     period,
     quota: { limit: limit / divisor, period: period / divisor, burst, cost },
-    tag: tagOf(rule.name, rule.algorithm, period),
+    tag: tagOf([rule.name, rule.algorithm, period, ...(rule.algorithm === 'gcra' ? [limit, burst] : [])]),
     match: compileMatch(rule.match ?? {}),
     anonymous,
   }
@@ -106,7 +106,11 @@ function compileMatch({ methods, host, path, plans }: MatchInput): Match {
   return {
     ...(methods && { methods: new Set(methods) }),
     ...((host || path) && {
-      url: new URLPattern({ ...(host && { hostname: host }), ...(path && { pathname: path }) }),
+      // Many origins take /Login for /login: a limit must not hang on the case.
+      url: new URLPattern(
+        { ...(host && { hostname: host }), ...(path && { pathname: path }) },
+        { ignoreCase: true },
+      ),
     }),
     ...(plans && { plans }),
   }
@@ -168,13 +172,15 @@ function greatestCommonDivisor(a: number, b: number): number {
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 
 /**
- * State belongs to a rule's name, algorithm and period: with another of these it would mean something else, so
- * the rule starts afresh. Limit, burst and cost may change under it. (FNV-1a, 32 bits: a name for a record, not
- * a secret; two rules of one config with the same tag are refused.)
+ * State belongs to a rule's name, algorithm and period, and under gcra, which keeps a time and no count, also to its
+ * limit and burst: with other numbers it would mean something else, so the rule starts afresh. Two configs that are
+ * live at once (a gradual deployment) so never read each other's. The limit of a fixed window may change under its
+ * count. (FNV-1a, cut to three letters: a name for a record, not a secret; two rules of one config with the same tag
+ * are refused.)
  */
-function tagOf(name: string, algorithm: string, period: number): string {
+function tagOf(parts: readonly (string | number)[]): string {
   let hash = 0x811c9dc5
-  for (const character of `${name} ${algorithm} ${period}`) {
+  for (const character of parts.join(' ')) {
     hash = Math.imul(hash ^ character.charCodeAt(0), 0x01000193) >>> 0
   }
   return Array.from({ length: 3 }, (_, i) => BASE62[Math.floor(hash / 62 ** i) % 62]).join('')

@@ -8,6 +8,10 @@ export type Duration = `${number}${keyof typeof MICROSECONDS}`
 export function parseDuration(text: string): number | undefined {
   const [, amount, unit] = /^(\d{1,15}(?:\.\d{1,6})?)(ms|s|m|h|d)$/.exec(text) ?? []
   if (!amount || !unit) return undefined
-  const microseconds = Number(amount) * MICROSECONDS[unit as keyof typeof MICROSECONDS]
-  return Number.isSafeInteger(microseconds) && microseconds % 1e3 === 0 ? microseconds : undefined
+  const exact = Number(amount) * MICROSECONDS[unit as keyof typeof MICROSECONDS]
+  // 1.001 * 1e6 is 1000999.9999999999
+  const microseconds = Math.round(exact / 1e3) * 1e3
+  return Number.isSafeInteger(microseconds) && Math.abs(microseconds - exact) < 0.01
+    ? microseconds
+    : undefined
 }

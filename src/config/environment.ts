@@ -16,7 +16,8 @@ export function withEnvironment(config: Config, env: Environment): Config & { ur
   const mistakes: Mistake[] = []
   const { UPSTASH_REDIS_REST_URL: url = '', UPSTASH_REDIS_REST_TOKEN: token = '', ORIGIN_URL } = env
   if (!/^https?:$/.test(URL.canParse(url) ? new URL(url).protocol : '')) {
-    const what = url ? `'${url}' is no http or https URL` : 'is missing'
+    // Never the value: what is pasted here by mistake is a redis:// URL with its password.
+    const what = url ? 'is no http or https URL' : 'is missing'
     mistakes.push({
       path: 'UPSTASH_REDIS_REST_URL',
       message: `${what}. Run: npx wrangler secret put UPSTASH_REDIS_REST_URL`,
@@ -29,7 +30,7 @@ export function withEnvironment(config: Config, env: Environment): Config & { ur
     })
   }
   if (ORIGIN_URL && !isOriginUrl(ORIGIN_URL)) {
-    mistakes.push({ path: 'ORIGIN_URL', message: `'${ORIGIN_URL}' is no URL of an origin.` })
+    mistakes.push({ path: 'ORIGIN_URL', message: 'is no http or https URL without query or credentials.' })
   }
   if (mistakes.length > 0) throw new ConfigError(mistakes)
   return { ...config, origin: ORIGIN_URL || config.origin, url: url.trim(), token: token.trim() }

@@ -21,10 +21,9 @@ export function annotate(response: Response, decision: Decision, requestId: stri
 
 /** `"minute";q=120;w=60`, with the burst beside it where it is not the limit. */
 function policy({ rule }: Verdict): Item {
-  const parameters = new Map([
-    ['q', rule.limit],
-    ['w', Math.ceil(rule.period / 1e6)],
-  ])
+  const parameters = new Map([['q', rule.limit]])
+  // Whole seconds only: a shorter window cannot be said, and a longer one would be untrue.
+  if (rule.period >= 1e6) parameters.set('w', windowSeconds(rule))
   if (rule.quota.burst !== rule.limit) parameters.set('sluice-burst', rule.quota.burst)
   return [rule.name, parameters]
 }
@@ -48,15 +47,18 @@ function standing({ rule, allowed, remaining, resetAfter, retryAfter }: Verdict)
 
 const windowSeconds = (rule: Rule) => Math.ceil(rule.period / 1e6)
 
+/** An origin's field that does not parse (older drafts, say) stays too; clients that read it go on reading it. */
 function merge(headers: Headers, name: string, own: List): void {
-  if (own.length > 0) headers.set(name, serializeList([...readList(headers.get(name)), ...own]))
+  if (own.length === 0) return
+  const others = readList(headers.get(name))
+  if (others) headers.set(name, serializeList([...others, ...own]))
+  else headers.append(name, serializeList(own))
 }
 
-/** A field that does not parse says nothing to anyone (RFC 9651, section 4.2), and would take ours with it. */
-function readList(field: string | null): List {
+function readList(field: string | null): List | undefined {
   try {
     return field ? parseList(field) : []
   } catch {
-    return []
+    return undefined
   }
 }

@@ -7,10 +7,15 @@ import type { Config } from '../config/compile.ts'
 
 const READABLE = 'RateLimit, RateLimit-Policy, Retry-After, Sluice-Degraded, X-Request-Id'
 
-/** As browsers send it (Fetch Standard, CORS-preflight fetch): what has a body is a request like any other. */
+/**
+ * As browsers send it (Fetch Standard, CORS-preflight fetch): without body, cookie or credential. Anything else that
+ * says OPTIONS is a request like any other.
+ */
 export function isPreflight({ method, headers, body }: Request): boolean {
-  const asksForCors = headers.has('origin') && headers.has('access-control-request-method')
-  return method === 'OPTIONS' && asksForCors && !body
+  const asksForCors =
+    method === 'OPTIONS' && headers.has('origin') && headers.has('access-control-request-method')
+  const isBare = !['cookie', 'authorization', 'x-api-key'].some(name => headers.has(name))
+  return asksForCors && isBare && (!body || headers.get('content-length') === '0')
 }
 
 export function answerPreflight(request: Request, cors: NonNullable<Config['cors']>): Response {

@@ -15,7 +15,11 @@ const FRESH_MS = 1000
 export function healthCheck(store: Store): () => Promise<Response> {
   let last: { at: number; health: Health } | undefined
   return async () => {
-    if (!last || Date.now() - last.at > FRESH_MS) last = { health: await examine(store), at: Date.now() }
+    if (!last || Date.now() - last.at > FRESH_MS) {
+      // Who comes meanwhile gets the answer before; the first time, there is none to give.
+      if (last) last.at = Date.now()
+      last = { health: await examine(store), at: Date.now() }
+    }
     const { health } = last
     return Response.json(health, {
       status: health.ready ? 200 : 503,

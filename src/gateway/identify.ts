@@ -70,12 +70,15 @@ function stateKey(rule: Rule, { address, credential }: Caller): string | undefin
 function presentedKey(headers: Headers): { text: string; isOurs: boolean } | undefined {
   const apiKey = headers.get('x-api-key')
   if (apiKey !== null) return { text: apiKey.trim(), isOurs: true }
-  const bearer = /^Bearer +(.+)$/i.exec(headers.get('authorization') ?? '')?.[1]?.trim()
+  const bearer = /^Bearer\s+(.+)$/i.exec(headers.get('authorization') ?? '')?.[1]?.trim()
   return bearer ? { text: bearer, isOurs: bearer.startsWith(API_KEY_PREFIX) } : undefined
 }
+
+/** At the beginning of a word, so that an origin's own token that holds these letters is left alone. */
+const OUR_KEY = new RegExp(`(^|[\\s,"])${API_KEY_PREFIX}`)
 
 /** Takes every key of ours out, also one that was not looked at because another header came first. */
 export function removeCredentials(headers: Headers): void {
   headers.delete('x-api-key')
-  if (headers.get('authorization')?.includes(API_KEY_PREFIX)) headers.delete('authorization')
+  if (OUR_KEY.test(headers.get('authorization') ?? '')) headers.delete('authorization')
 }

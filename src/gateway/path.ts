@@ -3,18 +3,12 @@
 const RESERVED = '/_sluice'
 
 /**
- * Percent-encodings resolved (also those of encodings, as some origins do), backslashes turned, slashes folded,
- * dot segments resolved. Text that does not decode is taken as it stands.
+ * Percent-encodings resolved (also those of encodings, as some origins do), backslashes turned, slashes folded, dot
+ * segments resolved.
  */
 export function canonicalPath(pathname: string): string {
   let path = pathname
-  for (let i = 0; i < 3 && path.includes('%'); i++) {
-    try {
-      path = decodeURIComponent(path)
-    } catch {
-      break
-    }
-  }
+  for (let i = 0; i < 3 && path.includes('%'); i++) path = path.replace(/(?:%[0-9a-f]{2})+/gi, decoded)
   const segments: string[] = []
   for (const segment of path.replaceAll('\\', '/').split('/')) {
     if (segment === '..') segments.pop()
@@ -22,6 +16,15 @@ export function canonicalPath(pathname: string): string {
   }
   const trailing = path.endsWith('/') && segments.length > 0 ? '/' : ''
   return `/${segments.join('/')}${trailing}`
+}
+
+/** Bytes that are no UTF-8 stay encoded; the ASCII among them does not hide behind them. */
+function decoded(run: string): string {
+  try {
+    return decodeURIComponent(run)
+  } catch {
+    return run.replace(/%[0-7][0-9a-f]/gi, decodeURIComponent)
+  }
 }
 
 /** Is this one of the gateway's own paths, in any spelling? Those never reach the origin. */

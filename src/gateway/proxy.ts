@@ -27,23 +27,33 @@ export interface OnBehalfOf {
   requestId: string
 }
 
+export interface Proxied {
+  response: Response
+  /** Made by the gateway, because the origin gave none. */
+  isOwn: boolean
+}
+
 /** @returns the origin's response, or 502 when it cannot be reached, 504 when it does not answer in time */
-export async function proxy(request: Request, config: ProxyConfig, behalf: OnBehalfOf): Promise<Response> {
+export async function proxy(request: Request, config: ProxyConfig, behalf: OnBehalfOf): Promise<Proxied> {
   const deadline = new AbortController()
   const timer = setTimeout(() => deadline.abort(), config.originDeadlineMs)
   try {
-    const init = {
-      method: request.method,
+    // Made of the request itself, which carries a body that a GET may have too.
+    const forwarded = new Request(new Request(targetUrl(request.url, config.origin), request), {
       headers: forwardedHeaders(request, config, behalf),
-      body: request.body,
       redirect: 'manual',
       signal: deadline.signal,
-      // Node asks for it where a body is a stream; Workers know no other way.
-      duplex: 'half',
-    } satisfies RequestInit & { duplex: 'half' }
-    return returned(await fetch(targetUrl(request.url, config.origin), init))
-  } catch {
-    return deadline.signal.aborted ? gatewayTimeout(config.originDeadlineMs) : badGateway()
+    })
+    return { response: returned(await fetch(forwarded)), isOwn: false }
+  } catch (error) {
+    const name = error instanceof Error ? error.name : typeof error
+    console.error(
+      JSON.stringify({ level: 'error', event: 'origin', error: name, request_id: behalf.requestId }),
+    )
+    return {
+      response: deadline.signal.aborted ? gatewayTimeout(config.originDeadlineMs) : badGateway(),
+      isOwn: true,
+    }
   } finally {
     clearTimeout(timer)
   }
@@ -62,7 +72,10 @@ export function targetUrl(requestUrl: string, origin: string): string {
 function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehalfOf): Headers {
   const { caller, decision, requestId } = behalf
   const headers = withoutHopByHop(request.headers)
-  for (const name of [...headers.keys()]) if (SAID_BY_GATEWAY.test(name)) headers.delete(name)
+  for (const name of [...headers.keys()]) {
+    // Many servers take X_Consumer_Id for X-Consumer-Id.
+    if (SAID_BY_GATEWAY.test(name.replaceAll('_', '-'))) headers.delete(name)
+  }
 
   // An upgrade is the one hop-by-hop matter that is passed on: it opens a WebSocket to the origin.
   if (request.headers.get('upgrade')?.toLowerCase() === 'websocket') headers.set('upgrade', 'websocket')
@@ -89,10 +102,12 @@ function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehal
 function returned(response: Response): Response {
   // A WebSocket handshake is handed over as it is.
   if (response.status === 101) return new Response(null, response)
+  const headers = withoutHopByHop(response.headers)
+  headers.delete('sluice-degraded')
   return new Response(response.body, {
     status: response.status,
     statusText: response.statusText,
-    headers: withoutHopByHop(response.headers),
+    headers,
   })
 }
 

@@ -77,8 +77,9 @@ export function decode(reply: unknown, { rules }: Evaluation): Outcome {
 
   if (fields.length !== rules.length * FIELDS)
     throw invalid(`${fields.length} fields for ${rules.length} rules`)
-  if (!fields.every(Number.isSafeInteger)) throw invalid('a field that is no integer')
+  if (!fields.every(isField)) throw invalid('a field that is no integer in range')
   const numbers = fields as number[]
+  if (numbers.some((n, i) => i % FIELDS === 1 && n > MAX_REMAINING)) throw invalid('more left than any limit')
   const verdicts = rules.flatMap(({ rule }, i): Verdict[] => {
     const [allowed, remaining, resetAfter, retryAfter] = numbers.slice(i * FIELDS, (i + 1) * FIELDS)
     return allowed === -1
@@ -93,7 +94,17 @@ export function decode(reply: unknown, { rules }: Evaluation): Outcome {
           },
         ]
   })
+  if ((status === 'admitted') !== verdicts.every(({ allowed }) => allowed))
+    throw invalid('a status against its rules')
   return { status, plan, verdicts }
+}
+
+/** No time or amount of ours is larger; the config check sees to it. */
+const MAX_FIELD = 2 ** 52
+const MAX_REMAINING = 1e9
+
+function isField(field: unknown): boolean {
+  return Number.isInteger(field) && (field as number) >= -1 && (field as number) <= MAX_FIELD
 }
 
 function invalid(what: string): GatewayError {

@@ -73,12 +73,19 @@ function storeError(error: unknown): GatewayError {
     return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is no JSON.")
   }
   if (error instanceof errors.UpstashError) {
+    // The bridge's own words for a Redis that is gone or slow; the client does not tell the HTTP status.
+    if (error.message.startsWith('ERR Redis cannot be reached')) return unreachable()
+    if (error.message.startsWith('ERR Redis did not answer in time')) return timedOut()
     const kind = /^[A-Z]{2,20}/.exec(error.message)?.[0] ?? 'an error'
     return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.`)
   }
   const name = error instanceof Error ? error.name : ''
   if (name === 'TimeoutError' || name === 'AbortError') {
-    return new GatewayError('ERR_STORE_TIMEOUT', 'The store did not answer within the deadline.')
+    return timedOut()
   }
-  return new GatewayError('ERR_STORE_UNREACHABLE', 'The store could not be reached.')
+  return unreachable()
 }
+
+const timedOut = () => new GatewayError('ERR_STORE_TIMEOUT', 'The store did not answer within the deadline.')
+
+const unreachable = () => new GatewayError('ERR_STORE_UNREACHABLE', 'The store could not be reached.')

@@ -236,6 +236,8 @@ describe('durations', () => {
     ['1h', 3600e6],
     ['1d', 86400e6],
     ['1.5s', 1.5e6],
+    ['1.001s', 1_001_000],
+    ['1.1m', 66e6],
   ])('%s', (text, microseconds) => expect(parseDuration(text)).toBe(microseconds))
 
   it.each(['', '1', 's', '1 s', '1S', '-1s', '1e3s', '0.0001s', '١s', '1s ', '999999999999999d'])(

@@ -19,11 +19,11 @@ describe('the environment', () => {
   it.each([
     [{}, ['UPSTASH_REDIS_REST_URL: is missing', 'UPSTASH_REDIS_REST_TOKEN: is missing']],
     [
-      { ...ENV, UPSTASH_REDIS_REST_URL: 'redis://x' },
-      ["UPSTASH_REDIS_REST_URL: 'redis://x' is no http or https URL"],
+      { ...ENV, UPSTASH_REDIS_REST_URL: 'redis://x:secret-token@y' },
+      ['UPSTASH_REDIS_REST_URL: is no http or https URL'],
     ],
     [{ ...ENV, UPSTASH_REDIS_REST_TOKEN: ' ' }, ['UPSTASH_REDIS_REST_TOKEN: is missing']],
-    [{ ...ENV, ORIGIN_URL: 'nowhere' }, ["ORIGIN_URL: 'nowhere' is no URL of an origin"]],
+    [{ ...ENV, ORIGIN_URL: 'nowhere' }, ['ORIGIN_URL: is no http or https URL']],
   ])('with a mistake (%#) is refused by name, and no token is quoted', (env, messages) => {
     const refused = () => withEnvironment(config, env)
     for (const message of messages) expect(refused).toThrow(message)

@@ -85,6 +85,26 @@ describe('the proxy', () => {
     },
   )
 
+  it.each([
+    ['content-length', '0', ''],
+    ['content-length', '2', '{}'],
+  ])('forwards a GET with %s: %s', async (name, value, body) => {
+    const status = await new Promise((resolve, reject) => {
+      request(
+        `${stack.url}/search`,
+        { method: 'GET', headers: { 'x-api-key': key, [name]: value } },
+        response => {
+          response.resume()
+          resolve(response.statusCode)
+        },
+      )
+        .on('error', reject)
+        .end(body)
+    })
+    expect(status).toBe(200)
+    expect(origin.received[0]).toMatchObject({ method: 'GET', bodyBytes: body.length })
+  })
+
   it('hands on a response as it comes, without waiting for its end', async () => {
     // Uncompressed: the local stand-in for the edge compresses as a whole, the Worker does not touch the body.
     const response = await ask('/stream', { headers: { 'accept-encoding': 'identity' } })

@@ -57,6 +57,7 @@ describe('a credential', () => {
     const [key, other] = [await gateway.key('acme'), await gateway.key('other')]
     await app('/', { headers: { 'x-api-key': key, authorization: `Bearer ${other}` } })
     const preflight = { origin: 'https://app.example', 'access-control-request-method': 'GET' }
+    // With a credential it is no preflight, but a request like any other.
     await app('/', { method: 'OPTIONS', key, headers: { ...preflight, 'x-api-key': key } })
     const twice = new Headers({ authorization: `Bearer ${key}` })
     twice.append('authorization', `Bearer ${other}`)
@@ -178,8 +179,10 @@ describe('an admitted request', () => {
     const limited = await app('/limited', { key })
     expect(limited.headers.get('ratelimit-policy')).toBe('"origin";q=5;w=10, "two";q=9;w=25920000')
     expect(limited.headers.get('ratelimit')).toMatch(/^"origin";r=4;t=9, "two";r=8;t=\d+$/)
-    // A field that no parser reads would take ours with it.
-    expect((await app('/garbled', { key })).headers.get('ratelimit')).toMatch(/^"two";r=7;t=\d+$/)
+    // One that does not parse, as of an older draft, is not taken away.
+    expect((await app('/garbled', { key })).headers.get('ratelimit')).toMatch(
+      /^limit=5, remaining=4, "two";r=7;t=\d+$/,
+    )
   })
 
   it('tells the origin who calls, whatever the caller claims', async () => {
@@ -213,6 +216,30 @@ describe('an admitted request', () => {
       'x-forwarded-proto': 'http',
       'x-request-id': response.headers.get('x-request-id'),
     })
+  })
+})
+
+describe('what a client claims', () => {
+  it('about who it is never reaches the origin, in no spelling and without a key either', async () => {
+    const app = gateway.app({ rules: [PUBLIC] })
+    const headers = {
+      'x-consumer-id': 'admin',
+      x_consumer_id: 'admin',
+      'X_Forwarded-For': '10.0.0.1',
+      'x-real-ip': '1.1.1.1',
+    }
+    expect((await app('/public/', { address: '192.0.2.1', headers })).status).toBe(200)
+    const received = gateway.origin.received[0]!.headers
+    for (const name of ['x-consumer-id', 'x_consumer_id', 'x_forwarded-for', 'x-real-ip']) {
+      expect(received).not.toHaveProperty(name)
+    }
+    expect(received['x-forwarded-for']).toBe('192.0.2.1')
+  })
+
+  it("leaves an origin's own token alone that holds the letters of our prefix", async () => {
+    const app = gateway.app({ rules: [PUBLIC] })
+    await app('/public/', { key: 'eyJh.aslk_b.c' })
+    expect(gateway.origin.received[0]!.headers.authorization).toBe('Bearer eyJh.aslk_b.c')
   })
 })
 
@@ -290,6 +317,44 @@ describe('rules', () => {
   })
 })
 
+describe('a path that can be read in two ways', () => {
+  const AMBIGUOUS = [
+    '/admin/7%2f..%2f..%2f..%2fpublic%2fx',
+    '/admin/x%5c..%5c..%5cpublic%5cy',
+    '/public/%2e%2e%2fadmin',
+    '/public/..%2fadmin%ff',
+  ]
+
+  it.each(AMBIGUOUS)('lets nobody in without a key: %s', async path => {
+    const app = gateway.app({ rules: [TWO, PUBLIC] })
+    expect((await app(path)).status).toBe(401)
+    expect(gateway.origin.received).toEqual([])
+  })
+
+  it.each(['/reports/7%2f..%2f..%2fother', '/%72eports/x%ff', '/Reports/x', '/reports/x/'])(
+    'is limited by what matches either: %s',
+    async path => {
+      const app = gateway.app({
+        rules: [
+          { ...TWO, match: { methods: ['GET'], path: '/reports/:id' } },
+          { ...TWO, name: 'all' },
+        ],
+      })
+      const key = await gateway.key('acme')
+      for (const method of ['GET', 'HEAD']) {
+        expect((await app(path, { key, method })).headers.get('ratelimit-policy'), method).toContain('"two"')
+      }
+    },
+  )
+
+  it('is limited by host', async () => {
+    const app = gateway.app({ rules: [{ ...TWO, match: { host: 'gateway.*' } }] })
+    expect((await app('/', { key: await gateway.key('acme') })).headers.get('ratelimit-policy')).toContain(
+      '"two"',
+    )
+  })
+})
+
 describe("the gateway's own paths", () => {
   it.each([
     '/_sluice',
@@ -302,6 +367,7 @@ describe("the gateway's own paths", () => {
     '/_sluice%2fx',
     '/%255fsluice/health',
     '/_sluice\\x',
+    '/%5fsluice/health%ff',
   ])('%s never reaches the origin', async path => {
     const app = gateway.app({ rules: [TWO, { ...PUBLIC, match: {} }] })
     for (const method of ['GET', 'POST', 'OPTIONS']) {
@@ -378,9 +444,23 @@ describe('a browser', () => {
     expect(refused.headers.get('access-control-expose-headers')).toContain('Retry-After')
   })
 
+  it('may read a reply only as the config has it', async () => {
+    const app = gateway.app({ rules: [TWO], cors: { origins: [ORIGIN] } })
+    const key = await gateway.key('acme')
+    const read = async (origin: string) =>
+      (await app('/cors', { key, headers: { origin } })).headers.get('access-control-allow-origin')
+    expect(await read(ORIGIN)).toBe(ORIGIN)
+    expect(await read('https://evil.example')).toBeNull()
+  })
+
   it('that sends OPTIONS without asking for CORS, or with a body, is a caller like any other', async () => {
     const app = gateway.app({ rules: [TWO] })
     expect((await app('/', { method: 'OPTIONS' })).status).toBe(401)
     expect((await app('/', { ...preflight, body: 'x' })).status).toBe(401)
+    // Nor do the headers alone make a preflight.
+    expect((await app('/', { headers: preflight.headers })).status).toBe(401)
+    expect((await app('/', { ...preflight, headers: { ...preflight.headers, cookie: 'a=b' } })).status).toBe(
+      401,
+    )
   })
 })

@@ -33,7 +33,7 @@ const FAULTS = {
     'store-unreachable',
   ],
   'answers 401': [say(401, '{"error":"WRONGPASS invalid or missing auth token"}'), 'store-refused'],
-  'answers 503': [say(503, '{"error":"ERR Redis cannot be reached"}'), 'store-refused'],
+  'answers 503': [say(503, '{"error":"ERR Redis cannot be reached"}'), 'store-unreachable'],
   'answers that it is loading': [
     say(400, '{"error":"LOADING Redis is loading the dataset in memory"}'),
     'store-refused',
@@ -46,6 +46,12 @@ const FAULTS = {
   'answers with too few fields': [say(200, '{"result":[1,"free",1,2]}'), 'store-reply-invalid'],
   'answers with text for a number': [say(200, '{"result":[1,"free",1,"2",3,0]}'), 'store-reply-invalid'],
   'answers with a fraction': [say(200, '{"result":[1,"free",1,2.5,3,0]}'), 'store-reply-invalid'],
+  'refuses though no rule does': [say(200, '{"result":[0,"free",1,0,0,0]}'), 'store-reply-invalid'],
+  'admits though a rule refuses': [say(200, '{"result":[1,"free",0,0,0,5]}'), 'store-reply-invalid'],
+  'answers with a number that no header can carry': [
+    say(200, '{"result":[1,"free",1,9007199254740991,0,0]}'),
+    'store-reply-invalid',
+  ],
   'answers with an unknown status': [say(200, '{"result":[7,"free",1,2,3,0]}'), 'store-reply-invalid'],
 } as const
 
@@ -126,7 +132,7 @@ describe('a store that', () => {
     expect(await response.json()).toEqual({
       live: true,
       ready: false,
-      store: { ok: false, latencyMs: expect.any(Number), error: 'ERR_STORE_REFUSED' },
+      store: { ok: false, latencyMs: expect.any(Number), error: 'ERR_STORE_UNREACHABLE' },
     })
   })
 

@@ -174,6 +174,17 @@ describeOnEngines('a decision', fresh => {
     expect(await remaining({ period: '1d' })).toBe(2)
     expect(await remaining({ algorithm: 'gcra' })).toBe(2)
     expect(await remaining({ name: 'b' })).toBe(2)
+
+    // gcra keeps a time, which other numbers would misread: two configs that are live at once do not undo each other.
+    const wide = rulesOf({ ...rule, algorithm: 'gcra', limit: 100 })
+    const narrow = rulesOf({ ...rule, algorithm: 'gcra', limit: 10 })
+    let admitted = 0
+    for (let i = 0; i < 300; i++) {
+      for (const rules of [wide, narrow]) {
+        if ((await engine.evaluate(evaluationOf(counted(rules), NOON))).status === 'admitted') admitted += 1
+      }
+    }
+    expect(admitted).toBe(110)
   })
 
   it("takes the plan from the credential, and applies that plan's rules only", async () => {

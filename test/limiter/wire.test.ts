@@ -50,11 +50,11 @@ describe('an answer of the store', () => {
   const evaluation = { rules, plans: ['free'] }
 
   it('is read rule by rule, without those that do not apply', () => {
-    const reply = [0, 'free', 1, 9, 100000, 0, -1, 0, 0, 0]
+    const reply = [0, 'free', 0, 0, 100000, 5, -1, 0, 0, 0]
     expect(decode(reply, evaluation)).toEqual({
       status: 'refused',
       plan: 'free',
-      verdicts: [{ rule: second, allowed: true, remaining: 9, resetAfter: 100000, retryAfter: 0 }],
+      verdicts: [{ rule: second, allowed: false, remaining: 0, resetAfter: 100000, retryAfter: 5 }],
     })
     expect(decode([-1, ''], evaluation).status).toBe('unknown-credential')
   })

@@ -45,6 +45,7 @@ export function restStore(flags: { url?: string; token?: string }): { url: strin
     )
   }
   if (!/^https?:\/\//.test(url) || !URL.canParse(url))
-    throw new Error(`'${url}' is no http or https URL of a store.`)
+    // Never the value: what is pasted here by mistake is a redis:// URL with its password.
+    throw new Error('The URL of the store is no http or https URL. Take the one of its REST API.')
   return { url, token }
 }

@@ -34,10 +34,7 @@ async function bridge(flags: Flags): Promise<void> {
     if (error.code === 'EADDRINUSE') {
       throw new Error(`Port ${flags.port} is taken. Free it, or choose another with --port.`)
     }
-    if (error.code) throw error
-    throw new Error(
-      `Redis did not answer at ${new URL(redis).host || redis}. Is it running, and is the URL right?`,
-    )
+    throw error
   })
   console.log(`The bridge is ready on ${running.url}`)
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => running.close())

@@ -1,6 +1,7 @@
 /** `npx sluice keys …`: API keys. */
 import { Command } from 'commander'
-import { isConsumerName, mintApiKey } from '../../credentials/api-key.ts'
+import { digestApiKey, isConsumerName, mintApiKey } from '../../credentials/api-key.ts'
+import { credentialKey } from '../../store/keys.ts'
 import { restStore } from './arguments.ts'
 import { loadConfig } from './load-config.ts'
 import { storeKey } from './rest-store.ts'
@@ -41,6 +42,9 @@ async function create({ consumer, plan, ...flags }: CreateFlags): Promise<void> 
   const key = mintApiKey(consumer)
   await storeKey(restStore(flags), key, { consumer, plan: chosen })
   // The key alone on standard output, so that it can be piped into a secret store.
-  console.error(`A key for ${consumer} on plan ${chosen}. It cannot be shown again:`)
+  const record = credentialKey(consumer, await digestApiKey(key))
+  console.error(
+    `A key for ${consumer} on plan ${chosen}. It cannot be shown again. To revoke it: DEL ${record}`,
+  )
   console.log(key)
 }

@@ -1,11 +1,11 @@
 /** Reads sluice.config.ts the way the Worker does at its start. */
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { type Config, compileConfig } from '../../config/compile.ts'
 
 const CONFIG_FILE = new URL('../../../sluice.config.ts', import.meta.url)
 
 /** @throws ConfigError with every mistake; Error when the file cannot be read */
 export async function loadConfig(file: string = fileURLToPath(CONFIG_FILE)): Promise<Config> {
-  const module = await import(file)
+  const module = await import(pathToFileURL(file).href)
   return compileConfig(module.default)
 }

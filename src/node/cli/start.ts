@@ -3,7 +3,7 @@ import { Command } from 'commander'
 import { digestApiKey, mintApiKey } from '../../credentials/api-key.ts'
 import { type Stack, startStack } from '../start/stack.ts'
 import type { WorkerMessage } from '../start/worker-messages.ts'
-import { originUrl, port, redisChoice } from './arguments.ts'
+import { originUrl, port, redisChoice, restStore } from './arguments.ts'
 import { loadConfig } from './load-config.ts'
 import { whenNpmIsGone } from './npm-parent.ts'
 import { loadScript, removeKey, storeKey } from './rest-store.ts'
@@ -43,14 +43,14 @@ async function start(flags: Flags): Promise<void> {
   const config = await loadConfig()
   const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token, REDIS_URL } = process.env
   // A Redis that is named on the command line is meant, whatever the environment says.
-  const rest = url && token && !flags.redis ? { url, token } : undefined
+  const rest = url && token && !flags.redis ? restStore({ url, token }) : undefined
 
   const stop = new AbortController()
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => stop.abort())
   void whenNpmIsGone(() => stop.abort())
 
   const stack = await startStack({
-    redis: flags.redis ?? redisChoice(REDIS_URL || 'auto'),
+    redis: flags.redis ?? redisFrom(REDIS_URL),
     ports: { gateway: flags.port, bridge: flags.bridgePort, origin: flags.originPort },
     watch: true,
     onMessage: report,
@@ -70,13 +70,21 @@ async function start(flags: Flags): Promise<void> {
       seconds: DEMO_KEY_SECONDS,
     })
     if (await servesUntil(stack, stop.signal)) {
-      greet(stack, key, Boolean(rest))
+      greet(stack, key, config.plans[0]!, Boolean(rest))
       await aborted(stop.signal)
     }
   } finally {
     // The store may be gone by now; the key expires by itself.
     await removeKey(stack.rest, DEMO_CONSUMER, await digestApiKey(key)).catch(() => {})
     await stack.close()
+  }
+}
+
+function redisFrom(variable: string | undefined): string {
+  try {
+    return redisChoice(variable || 'auto')
+  } catch (error) {
+    throw new Error(`REDIS_URL: ${(error as Error).message}`)
   }
 }
 
@@ -104,7 +112,7 @@ async function answers(url: string, isGood: (ok: boolean) => boolean): Promise<b
   }
 }
 
-function greet({ url, rest }: Stack, key: string, isLasting: boolean): void {
+function greet({ url, rest }: Stack, key: string, plan: string, isLasting: boolean): void {
   const store = isLasting
     ? ''
     : `UPSTASH_REDIS_REST_URL=${rest.url} \\\n    UPSTASH_REDIS_REST_TOKEN=${rest.token} \\\n    `
@@ -112,10 +120,10 @@ function greet({ url, rest }: Stack, key: string, isLasting: boolean): void {
 
 One request:
     curl -i ${url}/hello -H 'Authorization: Bearer ${key}'
-More than 10 in a second:
+Fifteen at once:
     for i in $(seq 15); do curl -s -o /dev/null -w '%{http_code} ' ${url}/ -H 'X-API-Key: ${key}'; done; echo
 A key of your own:
-    ${store}npx sluice keys create --consumer acme --plan free
+    ${store}npx sluice keys create --consumer acme --plan ${plan}
 
 Sluice is ready on ${url}`)
 }
@@ -130,6 +138,11 @@ function report(message: WorkerMessage): void {
       break
     case 'rejected':
       console.error(`${message.message}\nThe gateway goes on as it was.`)
+      break
+    case 'stopped':
+      console.error(
+        `${message.message}\nThe Worker stopped with this change, and comes back with the next one that starts.`,
+      )
       break
     case 'ready':
     case 'failed':

@@ -45,7 +45,11 @@ export async function connectRedis(url: string, deadlineMs: number): Promise<Red
   // node-redis reports each broken connection here and would throw without a listener; callers get their own error.
   client.on('error', () => {})
 
-  await within(client.connect(), deadlineMs).catch(error => {
+  // A connection is no answer yet: Redis may ask for a password.
+  await within(
+    client.connect().then(() => client.ping()),
+    deadlineMs,
+  ).catch(error => {
     client.destroy()
     throw error
   })

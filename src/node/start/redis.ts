@@ -16,6 +16,9 @@ export interface LocalRedis {
   close(): Promise<void>
 }
 
+/** How long a server may take over its own end. */
+const STOP_MS = 1000
+
 /** Programs that speak Redis' protocol, the one to be preferred first. */
 const SERVERS = ['valkey-server', 'redis-server'] as const
 
@@ -103,7 +106,8 @@ export async function privateServer(
     description: `${program.name} ${program.version}, found on the PATH, on a private socket; its data ends with it`,
     async close() {
       child.kill('SIGTERM')
-      await exited
+      // One that is frozen does not hear it; the guardian kills what is left.
+      await Promise.race([exited, new Promise(resolve => setTimeout(resolve, STOP_MS).unref())])
     },
   }
 }

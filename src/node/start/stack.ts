@@ -75,7 +75,7 @@ async function startParts(
   guardian.guard({ directory })
 
   let rest = options.rest
-  let redis = rest ? `${new URL(rest.url).host}, over HTTP, as asked` : ''
+  let redis = rest ? `${new URL(rest.url).host}, over HTTP, because UPSTASH_REDIS_REST_URL is set` : ''
   if (!rest) {
     const local: LocalRedis = started(
       await takeRedis(options.redis, { guardian, directory: join(directory, 'r') }),

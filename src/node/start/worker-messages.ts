@@ -16,6 +16,8 @@ export type WorkerMessage =
   | { type: 'reloaded' }
   /** The sources or the config cannot be used; the Worker goes on as it was. */
   | { type: 'rejected'; message: string }
+  /** The Worker was stopped by a change that does not start; it comes back with the next one that does. */
+  | { type: 'stopped'; message: string }
   /** The Worker cannot be started. */
   | { type: 'failed'; message: string }
   /** A line the Worker logged. */

@@ -19,6 +19,7 @@ const configFile = settings.configFile ?? CONFIG_FILE
 
 let miniflare: Miniflare | undefined
 let builds = 0
+let hasServed = false
 
 process.on('disconnect', stop)
 process.on('SIGTERM', stop)
@@ -60,11 +61,18 @@ async function run(result: BuildResult): Promise<void> {
   }
   try {
     await checkConfig()
+  } catch (error) {
+    return reject(messageOf(error))
+  }
+  try {
     await load(result.outputFiles![0]!.text)
   } catch (error) {
-    reject(error instanceof Error ? error.message : String(error))
+    const message = messageOf(error)
+    say(hasServed ? { type: 'stopped', message } : { type: 'failed', message })
   }
 }
+
+const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
 
 /** Here rather than in workerd, where a config that throws would end a Worker that serves. */
 async function checkConfig(): Promise<void> {
@@ -94,6 +102,7 @@ async function load(script: string): Promise<void> {
   }
   miniflare = new Miniflare(options)
   const url = await miniflare.ready
+  hasServed = true
   say({ type: 'ready', url: url.origin })
 }
 
@@ -110,7 +119,7 @@ function compatibility(): { compatibilityDate: string; compatibilityFlags: strin
 }
 
 function reject(message: string): void {
-  say(miniflare ? { type: 'rejected', message } : { type: 'failed', message })
+  say(hasServed ? { type: 'rejected', message } : { type: 'failed', message })
 }
 
 function say(message: WorkerMessage): void {

@@ -8,6 +8,9 @@ import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
 
 const PROCESS = fileURLToPath(new URL('worker-process.ts', import.meta.url))
 
+/** A little longer than the process itself allows what is in flight. */
+const STOP_MS = 2000
+
 export interface RunningWorker {
   url: string
   close(): Promise<void>
@@ -53,7 +56,8 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
     url,
     async close() {
       if (child.connected) child.disconnect()
-      await exited
+      // The guardian kills what is left.
+      await Promise.race([exited, new Promise(resolve => setTimeout(resolve, STOP_MS).unref())])
     },
   }
 }

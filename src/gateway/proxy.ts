@@ -42,6 +42,9 @@ export async function proxy(request: Request, config: ProxyConfig, behalf: OnBeh
     const forwarded = new Request(new Request(targetUrl(request.url, config.origin), request), {
       headers: forwardedHeaders(request, config, behalf),
       redirect: 'manual',
+      // One consumer's reply must not come to another out of the zone's cache, which the key is no part of. The
+      // origin sees this as Cache-Control: no-cache, unless the caller sent its own.
+      ...(behalf.caller?.credential && { cache: 'no-store' }),
       signal: deadline.signal,
     })
     return { response: returned(await fetch(forwarded)), isOwn: false }

@@ -51,6 +51,23 @@ describe('the running gateway', () => {
     })
   })
 
+  it('adds to the headers of a request what it says it adds, and nothing else', async () => {
+    await raw('/plain', {})
+    const { headers } = origin.received[0]!
+    const added = [
+      'x-consumer-id',
+      'x-consumer-plan',
+      'x-forwarded-for',
+      'x-forwarded-host',
+      'x-forwarded-proto',
+      'x-request-id',
+      'cache-control',
+      'pragma',
+    ]
+    // The first three are workerd's own.
+    expect(Object.keys(headers).sort()).toEqual(['accept-encoding', 'cf-worker', 'host', ...added].sort())
+  })
+
   it('refuses what is over the limit, on either plan of the same consumer', async () => {
     const statuses = []
     for (let i = 0; i < 3; i++) statuses.push((await ask('/few')).status)

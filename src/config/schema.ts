@@ -158,12 +158,15 @@ function urlPattern(part: 'pathname' | 'hostname', example: string) {
 const match = settings(
   {
     methods: v.optional(
-      v.array(
-        v.pipe(
-          v.string('is no method.'),
-          v.regex(/^[A-Z]+$/, "is no method. Write it in capitals, as in 'GET'."),
+      v.pipe(
+        v.array(
+          v.pipe(
+            v.string('is no method.'),
+            v.regex(/^[A-Z]+$/, "is no method. Write it in capitals, as in 'GET'."),
+          ),
+          "is no list. Write it as in ['GET', 'POST'].",
         ),
-        "is no list. Write it as in ['GET', 'HEAD'].",
+        v.minLength(1, 'is empty: the rule would match nothing. Name a method, or leave it out.'),
       ),
     ),
     host: v.optional(urlPattern('hostname', 'api.example.com')),
@@ -173,7 +176,12 @@ const match = settings(
         v.startsWith('/', "does not start with '/'. Write it as in '/reports/*'."),
       ),
     ),
-    plans: v.optional(v.array(name('plan name'), "is no list. Write it as in ['pro'].")),
+    plans: v.optional(
+      v.pipe(
+        v.array(name('plan name'), "is no list. Write it as in ['pro']."),
+        v.minLength(1, 'is empty: the rule would match nothing. Name a plan, or leave it out.'),
+      ),
+    ),
   },
   "is no object. Write it as in { path: '/reports/*' }.",
 )
@@ -198,6 +206,14 @@ const rule = v.variant(
     settings({ ...ruleBase, algorithm: v.literal('fixed-window') }, RULE),
   ],
   issue => (issue.expected === 'Object' ? RULE : "is no algorithm. Use 'gcra' or 'fixed-window'."),
+)
+
+const WEB_ORIGIN = "is no origin of a web page. Write it as in 'https://app.example.com', without a path."
+
+/** As browsers send it: scheme, host and port, nothing behind. */
+const webOrigin = v.pipe(
+  v.string(WEB_ORIGIN),
+  v.check(input => URL.canParse(input) && new URL(input).origin === input, WEB_ORIGIN),
 )
 
 const origin = v.pipe(
@@ -243,7 +259,7 @@ export const configSchema = settings(
       settings(
         {
           origins: v.union(
-            [v.literal('*'), v.array(text('is no origin.'))],
+            [v.literal('*'), v.array(webOrigin)],
             "is no list of origins. Write '*' or ['https://app.example.com'].",
           ),
           headers: v.optional(v.array(text('is no header name.'), 'is no list of header names.')),

@@ -192,6 +192,18 @@ describe('a mistake', () => {
       ["rules[0].match.methods[0]: 'get' is no method. Write it in capitals, as in 'GET'."],
     ],
     [
+      'an empty list of methods',
+      withRule({ match: { methods: [] } }),
+      ['rules[0].match.methods: [] is empty: the rule would match nothing. Name a method, or leave it out.'],
+    ],
+    [
+      'an origin of a web page with a path',
+      { ...CONFIG, cors: { origins: ['https://app.example/'] } },
+      [
+        "cors.origins[0]: 'https://app.example/' is no origin of a web page. Write it as in 'https://app.example.com', without a path.",
+      ],
+    ],
+    [
       'a deadline out of range',
       { ...CONFIG, store: { deadline: '2m' } },
       ["store.deadline: '2m' is out of range. It can be from '1ms' to '60s'."],

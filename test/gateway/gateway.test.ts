@@ -265,6 +265,19 @@ describe('a refused request', () => {
     expect(gateway.origin.received).toHaveLength(2)
   })
 
+  it('names every limit that refused, and no other', async () => {
+    const app = gateway.app({
+      rules: [
+        { ...TWO, limit: 1 },
+        { ...TWO, name: 'wide', limit: 9 },
+        { ...TWO, name: 'one', limit: 1 },
+      ],
+    })
+    const key = await gateway.key('acme')
+    await app('/', { key })
+    expect(await (await app('/', { key })).json()).toMatchObject({ 'violated-policies': ['two', 'one'] })
+  })
+
   it('never says Retry-After: 0, and never less than the wait', async () => {
     const app = gateway.app({
       rules: [{ name: 'ms', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1500ms' }],

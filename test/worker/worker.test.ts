@@ -33,7 +33,8 @@ describe('the Worker', () => {
     expect(await response.json()).toMatchObject({ method: 'POST', path: '/upload', body_bytes: 40_000 })
   })
 
-  it('refuses the eleventh request at once with a 429', async () => {
+  it('admits ten at once and what comes back meanwhile, and refuses the rest with a 429', async () => {
+    const startedAt = Date.now()
     const burst = await Promise.all(
       Array.from({ length: 30 }, async () => {
         const response = await decided('/', { headers: { 'x-api-key': key } })
@@ -41,10 +42,13 @@ describe('the Worker', () => {
         return response
       }),
     )
+    const cameBack = Math.ceil((Date.now() - startedAt) / 100)
     const refused = burst.filter(({ status }) => status === 429)
-    expect(refused.length).toBeGreaterThan(0)
-    expect(refused[0]!.headers.get('retry-after')).toBe('1')
-    expect(refused[0]!.headers.get('content-type')).toBe('application/problem+json')
+    expect(burst.length - refused.length).toBeLessThanOrEqual(10 + cameBack)
+    for (const { headers } of refused) {
+      expect(headers.get('retry-after')).toBe('1')
+      expect(headers.get('content-type')).toBe('application/problem+json')
+    }
   })
 
   it('knows no caller without a key', async () => {

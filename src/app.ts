@@ -5,6 +5,7 @@ import { annotate } from './gateway/annotate.ts'
 import { answerPreflight, exposeToScripts, isPreflight } from './gateway/cors.ts'
 import { deny } from './gateway/deny.ts'
 import { healthCheck } from './gateway/health.ts'
+import { hold } from './gateway/hold.ts'
 import { identify, question } from './gateway/identify.ts'
 import { match } from './gateway/match.ts'
 import { isReserved } from './gateway/path.ts'
@@ -40,6 +41,7 @@ export function createApp(config: Config, store: Store): Hono {
     const caller = await identify(request, rules)
     const decision = caller.refusal ?? decide(await evaluate(store, question(caller, rules, config.plans)))
 
+    if (decision.kind === 'allowed') await hold(decision.delay)
     const { response, isOwn } =
       decision.kind === 'allowed'
         ? await proxy(request, config, { caller, decision, requestId })

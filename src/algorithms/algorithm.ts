@@ -9,26 +9,38 @@
 
 /** The numbers of one rule, ready to be evaluated. */
 export interface Quota {
-  /** Units per period. For `gcra`, limit and period may be reduced to lowest terms: only their ratio counts. */
+  /** Units per period. Where only the ratio to the period counts, both may be reduced to lowest terms. */
   limit: number
   /** Microseconds. */
   period: number
-  /** Units at once (`gcra`); equal to the limit where an algorithm has no burst of its own. */
+  /** Units at once (`gcra`, `token-bucket`), or in the queue (`leaky-bucket`); elsewhere equal to the limit. */
   burst: number
-  /** Units this request takes; 0 peeks. */
+  /** Units this request takes; 0 peeks, below 0 gives back. */
   cost: number
+  /** `sliding-window`: the previous window's weight falls in steps of this many microseconds. */
+  step?: number
+  /** `fixed-window` of the calendar: four ends of windows in a row, the second of them the next to come. */
+  ends?: readonly number[]
 }
 
 /**
  * One rule's record. `idleAt` is the instant (µs) from which the record reads as an idle caller's, so one that is
- * past may be dropped; what n means is the algorithm's own business. Both start at 0.
+ * past may be dropped; what n means is the algorithm's own business. Both start at 0. `sliding-log` keeps a log beside.
  */
-export type State = readonly [idleAt: number, n: number]
+export type State = readonly [idleAt: number, n: number, log?: readonly LogEntry[]]
+
+/** When something was admitted (µs), and all units ever admitted by then, modulo 2^32. */
+export type LogEntry = readonly [time: number, total: number]
 
 export const IDLE: State = [0, 0]
 
-/** May this cost pass, what is left, and what would the state be then? Changes nothing. */
-export type Algorithm = (rule: Quota, state: State, now: number) => Check
+/**
+ * May this cost pass, what is left, and how would things stand then? Changes nothing.
+ *
+ * @param spentAt when what is given back was spent (µs). Then no more is given back than is surely still missing, so
+ *   that what is admitted stays within the guarantee; without it all of it is, up to the full budget
+ */
+export type Algorithm = (rule: Quota, state: State, now: number, spentAt?: number) => Check
 
 export interface Check {
   /** 0: admitted now. Above 0: admitted after so many µs, if nobody spends meanwhile. -1: can never be admitted. */
@@ -37,15 +49,25 @@ export interface Check {
   remaining: number
   /** µs until the whole budget is back as things stand, before this cost; 0 when it is whole. */
   resetAfter: number
-  /**
-   * The state once the cost is admitted; absent when it is refused. Then `remaining - cost` is left, and all is
-   * back at its `idleAt`.
-   */
-  next?: State
+  /** How things stand once the cost is spent or given back; absent when it is refused or there is none. */
+  spent?: Spent
+}
+
+export interface Spent {
+  remaining: number
+  resetAfter: number
+  state: State
+  /** µs until the request may depart (`leaky-bucket`). */
+  delay?: number
 }
 
 /** ceil(a / b) for integers; exact where a / b is below 2^52. */
 export function ceilDiv(a: number, b: number): number {
   // + 0 turns the -0 of a = 0 into 0.
   return -Math.floor(-a / b) + 0
+}
+
+/** The first whole millisecond that is not before: a record keeps its idleAt in milliseconds. */
+export function ceilToMs(microseconds: number): number {
+  return ceilDiv(microseconds, 1000) * 1000
 }

@@ -1,26 +1,62 @@
--- Fixed window, aligned to the epoch. Model: fixed-window.ts, kept line for line.
+-- Fixed window, aligned to the epoch or to a calendar. Model: fixed-window.ts,
+-- kept line for line.
 --
 -- At most `limit` in each window of `period`; across a boundary up to twice the
--- limit can pass within one period, which is the nature of the algorithm.
+-- limit can pass within one period, which is the nature of the algorithm. The
+-- ends of calendar windows are given: four in a row around the caller's idea of
+-- now, of which the clock of this server picks.
 --
 -- State: idle_at is the end of the window, n what has been spent in it.
-algorithms['fixed-window'] = function(limit, period, burst, cost, idle_at, n, now)
-  local window_end, count = (floor(now / period) + 1) * period, 0
-  -- A window that starts in the future is kept when it is the next one: the
-  -- clock was set back (a failover) over a boundary, and opening the old window
-  -- again would admit its limit twice.
-  if idle_at == window_end or idle_at == window_end + period then
-    window_end, count = idle_at, n
+algorithms['fixed-window'] = function(limit, period, ends, cost, idle_at, n, now, spent_at)
+  local window_start, window_end, next_end
+  if ends == '' then
+    window_start = floor(now / period) * period
+    window_end, next_end = window_start + period, window_start + 2 * period
+  else
+    local first, second, third, fourth = match(ends, '^(%d+) (%d+) (%d+) (%d+)$')
+    window_start, window_end, next_end = 0, first + 0, second + 0
+    if now >= window_end then
+      window_start, window_end, next_end = window_end, next_end, third + 0
+    end
+    if now >= window_end then
+      window_start, window_end, next_end = window_end, next_end, fourth + 0
+    end
+    -- Further than that the caller's clock is not from the truth.
+    if now >= window_end then
+      window_start, window_end = now, next_end > now and next_end or now + period
+      next_end = window_end + period
+    end
+  end
+  local count = 0
+  if idle_at == window_end then
+    count = n
+  elseif idle_at == next_end then
+    -- A window that starts in the future is kept when it is the next one: the
+    -- clock was set back (a failover) over a boundary, and opening the old
+    -- window again would admit its limit twice.
+    window_start, window_end, count = window_end, next_end, n
   end
   local remaining = count < limit and limit - count or 0
   local reset_after = count > 0 and window_end - now or 0
 
+  -- A peek is never refused, even where the limit has since been lowered.
+  if cost == 0 then
+    return 0, remaining, reset_after
+  end
   if cost > limit then
     return -1, remaining, reset_after
   end
-  -- A peek is never refused, even where the limit has since been lowered.
   if cost > 0 and count + cost > limit then
     return window_end - now, remaining, reset_after
   end
-  return 0, remaining, reset_after, window_end, count + cost
+  -- What was spent in an earlier window is not given back to this one.
+  if cost < 0 and spent_at and spent_at < window_start then
+    cost = 0
+  end
+
+  count = count + cost
+  count = count > 0 and count or 0
+  return 0, remaining, reset_after,
+    count < limit and limit - count or 0,
+    count > 0 and window_end - now or 0, window_end, count
 end

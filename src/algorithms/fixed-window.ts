@@ -1,27 +1,53 @@
 /**
- * Fixed window, aligned to the epoch. Lua twin: fixed-window.lua, kept line for line.
+ * Fixed window, aligned to the epoch or to a calendar. Lua twin: fixed-window.lua, kept line for line.
  *
  * At most `limit` in each window of `period`; across a boundary up to twice the limit can pass within one period,
- * which is the nature of the algorithm.
+ * which is the nature of the algorithm. The ends of calendar windows are given (calendar.ts): four in a row around
+ * the caller's idea of now, of which the clock of the store picks.
  *
  * State: idleAt is the end of the window, n what has been spent in it.
  */
 import type { Algorithm } from './algorithm.ts'
 
-export const fixedWindow: Algorithm = ({ limit, period, cost }, [idleAt, n], now) => {
-  let windowEnd = (Math.floor(now / period) + 1) * period
+export const fixedWindow: Algorithm = ({ limit, period, ends, cost: asked }, [idleAt, n], now, spentAt) => {
+  let cost = asked
+  let windowStart = Math.floor(now / period) * period
+  let [windowEnd, nextEnd] = [windowStart + period, windowStart + 2 * period]
+  if (ends) {
+    const [first, second, third, fourth] = ends as [number, number, number, number]
+    windowStart = 0
+    ;[windowEnd, nextEnd] = [first, second]
+    if (now >= windowEnd) [windowStart, windowEnd, nextEnd] = [windowEnd, nextEnd, third]
+    if (now >= windowEnd) [windowStart, windowEnd, nextEnd] = [windowEnd, nextEnd, fourth]
+    // Further than that the caller's clock is not from the truth.
+    if (now >= windowEnd) {
+      ;[windowStart, windowEnd] = [now, nextEnd > now ? nextEnd : now + period]
+      nextEnd = windowEnd + period
+    }
+  }
   let count = 0
-  // A window that starts in the future is kept when it is the next one: the clock was set back (a failover) over a
-  // boundary, and opening the old window again would admit its limit twice.
-  if (idleAt === windowEnd || idleAt === windowEnd + period) {
-    windowEnd = idleAt
+  if (idleAt === windowEnd) {
     count = n
+  } else if (idleAt === nextEnd) {
+    // A window that starts in the future is kept when it is the next one: the clock was set back (a failover) over a
+    // boundary, and opening the old window again would admit its limit twice.
+    ;[windowStart, windowEnd, count] = [windowEnd, nextEnd, n]
   }
   const remaining = count < limit ? limit - count : 0
   const resetAfter = count > 0 ? windowEnd - now : 0
 
-  if (cost > limit) return { retryAfter: -1, remaining, resetAfter }
   // A peek is never refused, even where the limit has since been lowered.
+  if (cost === 0) return { retryAfter: 0, remaining, resetAfter }
+  if (cost > limit) return { retryAfter: -1, remaining, resetAfter }
   if (cost > 0 && count + cost > limit) return { retryAfter: windowEnd - now, remaining, resetAfter }
-  return { retryAfter: 0, remaining, resetAfter, next: [windowEnd, count + cost] }
+  // What was spent in an earlier window is not given back to this one.
+  if (cost < 0 && spentAt !== undefined && spentAt < windowStart) cost = 0
+
+  count = Math.max(0, count + cost)
+  const spent = {
+    remaining: count < limit ? limit - count : 0,
+    resetAfter: count > 0 ? windowEnd - now : 0,
+    state: [windowEnd, count],
+  } as const
+  return { retryAfter: 0, remaining, resetAfter, spent }
 }

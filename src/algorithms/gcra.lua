@@ -7,7 +7,7 @@
 --
 -- State: the theoretical arrival time (TAT), the instant at which the backlog
 -- will have drained, is n ticks before idle_at.
-algorithms['gcra'] = function(limit, period, burst, cost, idle_at, n, now)
+algorithms['gcra'] = function(limit, period, burst, cost, idle_at, n, now, spent_at)
   local burst_tolerance = burst * period
   local backlog = (idle_at - now) * limit - n
   -- A little more than the burst is a clock set back (a failover), and drains.
@@ -18,14 +18,28 @@ algorithms['gcra'] = function(limit, period, burst, cost, idle_at, n, now)
   local remaining = backlog < burst_tolerance and floor((burst_tolerance - backlog) / period) or 0
   local reset_after = ceil_div(backlog, limit)
 
-  if cost > burst then
+  -- A peek is never refused, even while more than the burst is to drain.
+  if cost == 0 then
+    return 0, remaining, reset_after
+  end
+  if cost > burst + 0 then
     return -1, remaining, reset_after
   end
-  -- A peek is never refused, even while more than the burst is to drain.
-  local new_backlog = backlog + cost * period
-  if cost > 0 and new_backlog > burst_tolerance then
-    return ceil_div(new_backlog - burst_tolerance, limit), remaining, reset_after
+  local increment = cost * period
+  if cost > 0 and backlog + increment > burst_tolerance then
+    return ceil_div(backlog + increment - burst_tolerance, limit), remaining, reset_after
   end
-  local drained_in = ceil_div(new_backlog, limit)
-  return 0, remaining, reset_after, now + drained_in, drained_in * limit - new_backlog
+  -- What has drained since it was spent is not given back: it may have been this.
+  if cost < 0 and spent_at then
+    increment = increment + (now - spent_at) * limit
+    increment = increment < 0 and increment or 0
+  end
+
+  backlog = backlog + increment
+  backlog = backlog > 0 and backlog or 0
+  local drained_in = ceil_div(backlog, limit)
+  idle_at = ceil_to_ms(now + drained_in)
+  return 0, remaining, reset_after,
+    backlog < burst_tolerance and floor((burst_tolerance - backlog) / period) or 0,
+    drained_in, idle_at, (idle_at - now) * limit - backlog
 end

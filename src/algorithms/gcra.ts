@@ -9,9 +9,9 @@
  * State: the theoretical arrival time (TAT), the instant at which the backlog will have drained, is n ticks before
  * idleAt.
  */
-import { type Algorithm, ceilDiv } from './algorithm.ts'
+import { type Algorithm, ceilDiv, ceilToMs } from './algorithm.ts'
 
-export const gcra: Algorithm = ({ limit, period, burst, cost }, [idleAt, n], now) => {
+export const gcra: Algorithm = ({ limit, period, burst, cost }, [idleAt, n], now, spentAt) => {
   const burstTolerance = burst * period
   let backlog = (idleAt - now) * limit - n
   // A little more than the burst is a clock set back (a failover), and drains. Twice the burst is no state of this rule.
@@ -19,12 +19,23 @@ export const gcra: Algorithm = ({ limit, period, burst, cost }, [idleAt, n], now
   const remaining = backlog < burstTolerance ? Math.floor((burstTolerance - backlog) / period) : 0
   const resetAfter = ceilDiv(backlog, limit)
 
-  if (cost > burst) return { retryAfter: -1, remaining, resetAfter }
   // A peek is never refused, even while more than the burst is to drain.
-  const newBacklog = backlog + cost * period
-  if (cost > 0 && newBacklog > burstTolerance) {
-    return { retryAfter: ceilDiv(newBacklog - burstTolerance, limit), remaining, resetAfter }
+  if (cost === 0) return { retryAfter: 0, remaining, resetAfter }
+  if (cost > burst) return { retryAfter: -1, remaining, resetAfter }
+  let increment = cost * period
+  if (cost > 0 && backlog + increment > burstTolerance) {
+    return { retryAfter: ceilDiv(backlog + increment - burstTolerance, limit), remaining, resetAfter }
   }
-  const drainedIn = ceilDiv(newBacklog, limit)
-  return { retryAfter: 0, remaining, resetAfter, next: [now + drainedIn, drainedIn * limit - newBacklog] }
+  // What has drained since it was spent is not given back: it may have been this.
+  if (cost < 0 && spentAt !== undefined) increment = Math.min(0, increment + (now - spentAt) * limit)
+
+  backlog = Math.max(0, backlog + increment)
+  const drainedIn = ceilDiv(backlog, limit)
+  const newIdleAt = ceilToMs(now + drainedIn)
+  const spent = {
+    remaining: backlog < burstTolerance ? Math.floor((burstTolerance - backlog) / period) : 0,
+    resetAfter: drainedIn,
+    state: [newIdleAt, (newIdleAt - now) * limit - backlog],
+  } as const
+  return { retryAfter: 0, remaining, resetAfter, spent }
 }

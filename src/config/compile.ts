@@ -3,49 +3,32 @@
  * everything that can be worked out once worked out. Pure; the result is never changed.
  */
 import * as v from 'valibot'
-import type { Quota } from '../algorithms/algorithm.ts'
-import type { AlgorithmName } from '../algorithms/index.ts'
+import {
+  compileGatewayRule,
+  compileLimitRule,
+  type GatewayRule,
+  type LimitRule,
+  longestDelay,
+  MAX_HOLD,
+  mistakesOfNumbers,
+  type Rule,
+} from './compile-rule.ts'
 import { ConfigError, type Mistake, mistakeOf } from './config-error.ts'
 import { parseDuration } from './duration.ts'
-import {
-  type ConfigInput,
-  type CorsInput,
-  configSchema,
-  MAX_TICKS,
-  type MatchInput,
-  type RuleInput,
-} from './schema.ts'
+import type { LimitRuleInput, RuleInput } from './rule-schema.ts'
+import { type ConfigInput, type CorsInput, configSchema } from './schema.ts'
 
-export interface Rule {
-  name: string
-  by: 'consumer' | 'address'
-  algorithm: AlgorithmName
-  /** As written: units per period, for headers and messages. */
-  limit: number
-  /** As written, in microseconds. */
-  period: number
-  /** The numbers the algorithm works with. */
-  quota: Quota
-  /** Names the rule's record in the state of an identity: three base62 letters. */
-  tag: string
-  match: Match
-  /** Lets callers without a credential in, where it matches. */
-  anonymous: boolean
-}
-
-export interface Match {
-  /** Undefined: any. */
-  methods?: ReadonlySet<string>
-  url?: URLPattern
-  plans?: readonly string[]
-}
+export type { GatewayRule, LimitRule, Rule }
 
 export interface Config {
   origin: string
   originDeadlineMs: number
   /** The first is the default. */
   plans: readonly string[]
-  rules: readonly Rule[]
+  /** Without those that are off. */
+  rules: readonly GatewayRule[]
+  /** Rule sets that are asked by name. */
+  limits: ReadonlyMap<string, readonly LimitRule[]>
   forwardCredential: boolean
   storeDeadlineMs: number
   keyLocking: boolean
@@ -67,15 +50,25 @@ export function compileConfig(input: unknown): Config {
   const config: ConfigInput = parsed.output
 
   const plans = config.plans ?? ['free']
-  const rules = config.rules.map(compileRule)
-  const mistakes = config.rules.flatMap((rule, i) => mistakesOf(rule, i, config, rules))
+  const rules = config.rules.map(compileGatewayRule)
+  const limits = Object.entries(config.limits ?? {}).map(
+    ([name, set]) => [name, set, set.map(compileLimitRule)] as const,
+  )
+  const mistakes = [
+    ...mistakesOfSet(config.rules, rules, 'rules'),
+    ...config.rules.flatMap((rule, i) => mistakesAtGateway(rule, rules[i]!, `rules[${i}]`, plans)),
+    ...limits.flatMap(([name, set, compiled]) => mistakesOfSet(set, compiled, `limits.${name}`)),
+  ]
   if (mistakes.length > 0) throw new ConfigError(mistakes)
 
   return {
     origin: config.origin,
     originDeadlineMs: milliseconds(config.originDeadline ?? '30s'),
     plans,
-    rules,
+    rules: rules.filter((_, i) => config.rules[i]!.mode !== 'off'),
+    limits: new Map(
+      limits.map(([name, set, compiled]) => [name, compiled.filter((_, i) => set[i]!.mode !== 'off')]),
+    ),
     forwardCredential: config.credentials?.forward ?? false,
     storeDeadlineMs: milliseconds(config.store?.deadline ?? '250ms'),
     keyLocking: config.store?.keyLocking ?? true,
@@ -83,68 +76,70 @@ export function compileConfig(input: unknown): Config {
   }
 }
 
-function compileRule(rule: RuleInput): Rule {
-  const period = parseDuration(rule.period)!
-  const { limit, cost = 1, anonymous = false } = rule
-  const burst = rule.algorithm === 'gcra' ? (rule.burst ?? limit) : limit
-  // Only the ratio counts for gcra, and in lowest terms it needs the fewest ticks.
-  const divisor = rule.algorithm === 'gcra' ? greatestCommonDivisor(limit, period) : 1
-  return {
-    name: rule.name,
-    by: rule.by,
-    algorithm: rule.algorithm,
-    limit,
-    period,
-    quota: { limit: limit / divisor, period: period / divisor, burst, cost },
-    tag: tagOf([rule.name, rule.algorithm, period, ...(rule.algorithm === 'gcra' ? [limit, burst] : [])]),
-    match: compileMatch(rule.match ?? {}),
-    anonymous,
-  }
-}
-
-function compileMatch({ methods, host, path, plans }: MatchInput): Match {
-  return {
-    ...(methods && { methods: new Set(methods) }),
-    ...((host || path) && {
-      // Many origins take /Login for /login: a limit must not hang on the case.
-      url: new URLPattern(
-        { ...(host && { hostname: host }), ...(path && { pathname: path }) },
-        { ignoreCase: true },
-      ),
-    }),
-    ...(plans && { plans }),
-  }
-}
-
 function compileCors({ origins, headers, maxAge }: CorsInput): NonNullable<Config['cors']> {
   return { origins, ...(headers && { headers }), maxAgeSeconds: milliseconds(maxAge ?? '10m') / 1e3 }
 }
 
-/** What the schema cannot see: how the parts fit together. */
-function mistakesOf(rule: RuleInput, i: number, config: ConfigInput, compiled: readonly Rule[]): Mistake[] {
+/** What the schema cannot see in rules that are decided together: how they fit each other. */
+function mistakesOfSet(
+  set: readonly (RuleInput | LimitRuleInput)[],
+  compiled: readonly Rule[],
+  path: string,
+): Mistake[] {
+  return set.flatMap((rule, i) => {
+    const mistakes: Mistake[] = []
+    const report = (key: string, message: string) => mistakes.push({ path: `${path}[${i}].${key}`, message })
+    for (const [key, message] of mistakesOfNumbers(rule)) report(key, message)
+
+    const twin = set.findIndex(other => other.name === rule.name)
+    if (twin < i) {
+      report('name', `'${rule.name}' is taken by ${path}[${twin}]. Give each rule a name of its own.`)
+    } else if (compiled.findIndex(other => other.tag === compiled[i]!.tag) < i) {
+      report('name', `'${rule.name}' hashes to the same tag as an earlier rule. Choose another name.`)
+    }
+
+    const { candidateFor, mode, enforce } = rule
+    if (enforce !== undefined && (mode === 'shadow' || candidateFor !== undefined)) {
+      report('enforce', `${enforce} means nothing for a shadow. Leave it out, or enforce the rule.`)
+    }
+    if (candidateFor !== undefined) {
+      const replaced = set.find(other => other.name === candidateFor)
+      if (mode === 'enforce') {
+        report(
+          'mode',
+          `'enforce' cannot go with candidateFor: a candidate is a shadow. Leave one of them out.`,
+        )
+      }
+      if (!replaced || replaced === rule || replaced.candidateFor !== undefined || replaced.mode === 'off') {
+        report(
+          'candidateFor',
+          `'${candidateFor}' is no other live rule of ${path}. Name the rule to replace.`,
+        )
+      }
+    }
+    return mistakes
+  })
+}
+
+/** What the schema cannot see in one rule of the gateway. */
+function mistakesAtGateway(
+  rule: RuleInput,
+  compiled: GatewayRule,
+  path: string,
+  plans: readonly string[],
+): Mistake[] {
   const mistakes: Mistake[] = []
-  const report = (key: string, message: string) => mistakes.push({ path: `rules[${i}].${key}`, message })
-  const { quota, tag } = compiled[i]!
-
-  const twin = config.rules.findIndex(other => other.name === rule.name)
-  if (twin < i) {
-    report('name', `'${rule.name}' is taken by rules[${twin}]. Give each rule a name of its own.`)
-  } else if (compiled.findIndex(other => other.tag === tag) < i) {
-    report('name', `'${rule.name}' hashes to the same tag as an earlier rule. Choose another name.`)
+  const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
+  const { cost, burst } = compiled.quota
+  if (cost > burst) {
+    report('cost', `${cost} can never be admitted: it is above the ${mostOf(rule)} of ${burst}. Lower it.`)
   }
-
-  const most = rule.algorithm === 'gcra' ? 'burst' : 'limit'
-  if (quota.cost > quota.burst) {
+  const delay = longestDelay(compiled)
+  if (delay > MAX_HOLD) {
+    const most = Math.floor((MAX_HOLD * compiled.limit) / compiled.period)
     report(
-      'cost',
-      `${quota.cost} can never be admitted: it is above the ${most} of ${quota.burst}. Lower it.`,
-    )
-  }
-  if (rule.algorithm === 'gcra' && quota.burst * quota.period > MAX_TICKS) {
-    report(
-      'limit',
-      `${rule.limit} per '${rule.period}' with a burst of ${quota.burst} needs more than 2^51 steps to space ` +
-        `exactly. Lower the burst, or choose a limit that divides the period in microseconds (${period(rule)}).`,
+      'queue',
+      `${burst - 1} could hold a request for ${Math.ceil(delay / 1e6)} s. At this rate ${most} can wait for 60 s.`,
     )
   }
   if (rule.anonymous && rule.by !== 'address') {
@@ -154,34 +149,23 @@ function mistakesOf(rule: RuleInput, i: number, config: ConfigInput, compiled: r
     report('anonymous', 'true cannot go with match.plans: a caller without a credential has no plan.')
   }
   for (const plan of rule.match?.plans ?? []) {
-    const plans = config.plans ?? ['free']
     if (plans.includes(plan)) continue
     report('match.plans', `'${plan}' is not in plans (${plans.join(', ')}). Add it there.`)
   }
   return mistakes
 }
 
-const period = (rule: RuleInput) => parseDuration(rule.period)!
+/** What bounds the cost of one request. */
+function mostOf({ algorithm }: RuleInput): string {
+  switch (algorithm) {
+    case 'gcra':
+    case 'token-bucket':
+      return 'burst'
+    case 'leaky-bucket':
+      return 'queue and the one that departs,'
+    default:
+      return 'limit'
+  }
+}
 
 const milliseconds = (text: string) => parseDuration(text)! / 1e3
-
-function greatestCommonDivisor(a: number, b: number): number {
-  return b === 0 ? a : greatestCommonDivisor(b, a % b)
-}
-
-const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-
-/**
- * State belongs to a rule's name, algorithm and period, and under gcra, which keeps a time and no count, also to its
- * limit and burst: with other numbers it would mean something else, so the rule starts afresh. Two configs that are
- * live at once (a gradual deployment) so never read each other's. The limit of a fixed window may change under its
- * count. (FNV-1a, cut to three letters: a name for a record, not a secret; two rules of one config with the same tag
- * are refused.)
- */
-function tagOf(parts: readonly (string | number)[]): string {
-  let hash = 0x811c9dc5
-  for (const character of parts.join(' ')) {
-    hash = Math.imul(hash ^ character.charCodeAt(0), 0x01000193) >>> 0
-  }
-  return Array.from({ length: 3 }, (_, i) => BASE62[Math.floor(hash / 62 ** i) % 62]).join('')
-}

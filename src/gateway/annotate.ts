@@ -3,9 +3,9 @@
  * draft-ietf-httpapi-ratelimit-headers-11 (structured fields, RFC 9651), the request id, and whether limits were
  * evaluated at all. An origin's own fields are kept, and ours put behind them.
  */
-import { type Item, type List, parseList, serializeList } from 'structured-headers'
+import { type BareItem, type Item, type List, parseList, serializeList } from 'structured-headers'
 import type { Rule } from '../config/compile.ts'
-import type { Decision } from '../limiter/decide.ts'
+import { type Decision, enforced } from '../limiter/decide.ts'
 import type { Verdict } from '../limiter/wire.ts'
 import { retryAfterSeconds } from './deny.ts'
 
@@ -13,17 +13,21 @@ export function annotate(response: Response, decision: Decision, requestId: stri
   const { headers } = response
   headers.set('X-Request-Id', requestId)
   if (decision.kind === 'unauthenticated') return
-  merge(headers, 'RateLimit-Policy', decision.verdicts.map(policy))
-  merge(headers, 'RateLimit', decision.verdicts.map(standing))
+  // Shadows are nobody's business but the operator's.
+  const verdicts = enforced(decision.verdicts)
+  merge(headers, 'RateLimit-Policy', verdicts.map(policy))
+  merge(headers, 'RateLimit', verdicts.map(standing))
   if (decision.kind === 'allowed' && decision.degraded)
     headers.set('Sluice-Degraded', decision.degraded.cause)
 }
 
 /** `"minute";q=120;w=60`, with the burst beside it where it is not the limit. */
 function policy({ rule }: Verdict): Item {
-  const parameters = new Map([['q', rule.limit]])
-  // Whole seconds only: a shorter window cannot be said, and a longer one would be untrue.
-  if (rule.period >= 1e6) parameters.set('w', windowSeconds(rule))
+  const parameters = new Map<string, BareItem>([['q', rule.limit]])
+  // Whole seconds only: a shorter window cannot be said, and a longer one would be untrue. Nor do days of a calendar
+  // have a length.
+  if (rule.calendar) parameters.set('sluice-window', rule.calendar.period)
+  else if (rule.period >= 1e6) parameters.set('w', windowSeconds(rule))
   if (rule.quota.burst !== rule.limit) parameters.set('sluice-burst', rule.quota.burst)
   return [rule.name, parameters]
 }

@@ -1,4 +1,5 @@
 /** What a caller reads who is not let through. Rich inside, vague outside: it never tells a bad key from an unknown one. */
+import type { Rule } from '../config/compile.ts'
 import type { Denied, Unauthenticated } from '../limiter/decide.ts'
 import { problem } from './problem.ts'
 
@@ -12,7 +13,7 @@ export function deny(decision: Denied | Unauthenticated): Response {
 function quotaExceeded({ violated, retryAfter }: Denied): Response {
   const names = violated.map(({ rule }) => rule.name)
   const [first] = violated
-  const limits = violated.map(({ rule }) => `${rule.name} (${rule.limit} per ${period(rule.period)})`)
+  const limits = violated.map(({ rule }) => `${rule.name} (${rule.limit} per ${period(rule)})`)
   const seconds = retryAfterSeconds(retryAfter)
   const advice =
     seconds === undefined
@@ -57,8 +58,9 @@ const UNITS = [
   ['second', 1e6],
 ] as const
 
-/** 1e6 → `second`, 9e8 → `15 minutes`, 250e3 → `250 ms` */
-function period(microseconds: number): string {
+/** 1e6 → `second`, 9e8 → `15 minutes`, 250e3 → `250 ms`; of a calendar `month` */
+function period({ calendar, period: microseconds }: Rule): string {
+  if (calendar) return calendar.period
   const [name, unit] = UNITS.find(([, unit]) => microseconds % unit === 0) ?? ['ms', 1e3]
   const count = microseconds / unit
   if (name === 'ms') return `${count} ms`

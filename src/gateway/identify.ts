@@ -2,10 +2,11 @@
  * Who calls: the credential as presented and the address. No I/O: whether the credential is good is found out in
  * the same trip that counts the request.
  */
-import type { Rule } from '../config/compile.ts'
+import type { GatewayRule } from '../config/compile.ts'
 import { API_KEY_PREFIX, consumerOfApiKey, digestApiKey } from '../credentials/api-key.ts'
+import { type CountedRule, count } from '../limiter/count.ts'
 import type { Unauthenticated } from '../limiter/decide.ts'
-import type { CountedRule, Evaluation } from '../limiter/wire.ts'
+import type { Evaluation } from '../limiter/wire.ts'
 import { addressStateKey, consumerStateKey, credentialKey } from '../store/keys.ts'
 import { addressIdentity, clientAddress } from './address.ts'
 
@@ -24,7 +25,7 @@ export interface Caller {
 }
 
 /** @param rules those that match the request: they say whether it may come without a credential */
-export async function identify(request: Request, rules: readonly Rule[]): Promise<Caller> {
+export async function identify(request: Request, rules: readonly GatewayRule[]): Promise<Caller> {
   const address = addressIdentity(clientAddress(request))
   const presented = presentedKey(request.headers)
   if (!presented?.isOurs) {
@@ -41,20 +42,24 @@ export async function identify(request: Request, rules: readonly Rule[]): Promis
 }
 
 /** What the store is asked: is the credential good, and may this caller pass under the rules that can count it? */
-export function question(caller: Caller, rules: readonly Rule[], plans: readonly string[]): Evaluation {
+export function question(
+  caller: Caller,
+  rules: readonly GatewayRule[],
+  plans: readonly string[],
+): Evaluation {
   const credentialKey = caller.credential?.key
   return { rules: countFor(caller, rules), plans, ...(credentialKey && { credentialKey }) }
 }
 
-function countFor(caller: Caller, rules: readonly Rule[]): CountedRule[] {
+function countFor(caller: Caller, rules: readonly GatewayRule[]): CountedRule[] {
   return rules.flatMap(rule => {
     const key = stateKey(rule, caller)
     const isForPlansOnly = rule.match.plans !== undefined
-    return key && (caller.credential || !isForPlansOnly) ? [{ rule, key }] : []
+    return key && (caller.credential || !isForPlansOnly) ? [count(rule, key)] : []
   })
 }
 
-function stateKey(rule: Rule, { address, credential }: Caller): string | undefined {
+function stateKey(rule: GatewayRule, { address, credential }: Caller): string | undefined {
   switch (rule.by) {
     case 'address':
       return addressStateKey(address)

@@ -1,12 +1,13 @@
 /** Which rules are about this request: method, host and path. Whose plan it is, only the store knows. Pure. */
-import type { Match, Rule } from '../config/compile.ts'
+import type { GatewayRule } from '../config/compile.ts'
+import type { Match } from '../config/compile-rule.ts'
 import { canonicalPath } from './path.ts'
 
 /**
  * What the origin will make of a path that can be read in two ways is not known here. So a rule limits in whichever
  * way it matches, and lets anonymous callers in only where it matches in every way.
  */
-export function match(rules: readonly Rule[], request: Request): Rule[] {
+export function match(rules: readonly GatewayRule[], request: Request): GatewayRule[] {
   const { hostname, pathname } = new URL(request.url)
   const resolved = canonicalPath(pathname)
   const readings = [pathname, resolved, resolved.replace(/(.)\/$/, '$1')].map(path => ({

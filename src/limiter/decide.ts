@@ -8,7 +8,10 @@ export interface Allowed {
   kind: 'allowed'
   /** What the store vouches for; absent for anonymous callers and while degraded. */
   plan?: string
+  /** Of every rule that applies, shadows included. */
   verdicts: readonly Verdict[]
+  /** µs to hold the request before it goes on to the origin. */
+  delay: number
   /** Set when the request passes only because the limits could not be evaluated. */
   degraded?: { cause: DegradedCause; detail: string }
 }
@@ -16,7 +19,7 @@ export interface Allowed {
 export interface Denied {
   kind: 'denied'
   verdicts: readonly Verdict[]
-  /** The verdicts that refused; at least one. */
+  /** The enforced verdicts that refused; at least one. */
   violated: readonly Verdict[]
   /** µs after which all of them would admit this cost, if nobody spends meanwhile; -1 never. */
   retryAfter: number
@@ -33,17 +36,23 @@ export function decide(outcome: Outcome | Degraded): Decision {
       return { kind: 'unauthenticated', reason: 'unknown' }
     case 'degraded': {
       const { cause, detail } = outcome
-      return { kind: 'allowed', verdicts: [], degraded: { cause, detail } }
+      return { kind: 'allowed', verdicts: [], delay: 0, degraded: { cause, detail } }
     }
     case 'admitted': {
       const { plan, verdicts } = outcome
-      return { kind: 'allowed', verdicts, ...(plan && { plan }) }
+      const delay = Math.max(0, ...enforced(verdicts).map(verdict => verdict.delay))
+      return { kind: 'allowed', verdicts, delay, ...(plan && { plan }) }
     }
     case 'refused': {
       const { verdicts } = outcome
-      const violated = verdicts.filter(verdict => !verdict.allowed)
+      const violated = enforced(verdicts).filter(verdict => !verdict.allowed)
       const waits = violated.map(verdict => verdict.retryAfter)
       return { kind: 'denied', verdicts, violated, retryAfter: waits.includes(-1) ? -1 : Math.max(...waits) }
     }
   }
+}
+
+/** Verdicts that count. */
+export function enforced(verdicts: readonly Verdict[]): readonly Verdict[] {
+  return verdicts.filter(({ mode }) => mode === 'enforce')
 }

@@ -24,7 +24,7 @@ export interface Degraded {
 export async function evaluate(store: Store, evaluation: Evaluation): Promise<Outcome | Degraded> {
   // Nothing to count and nobody to authenticate: decided without a trip.
   if (evaluation.rules.length === 0 && !evaluation.credentialKey) {
-    return { status: 'admitted', plan: '', verdicts: [] }
+    return { status: 'admitted', plan: '', at: 0, verdicts: [] }
   }
   try {
     const { keys, args } = encode(evaluation)

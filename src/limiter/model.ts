@@ -4,7 +4,7 @@
  */
 import { IDLE, type State } from '../algorithms/algorithm.ts'
 import { algorithms } from '../algorithms/index.ts'
-import type { Evaluation, Outcome } from './wire.ts'
+import { type Evaluation, type Outcome, withAgreement } from './wire.ts'
 
 export class Model {
   /** What the store would hold: rule records by state key and tag. */
@@ -16,44 +16,40 @@ export class Model {
     this.#credentials.set(key, plan)
   }
 
-  evaluate({ rules, credentialKey, plans, now }: Evaluation & { now: number }): Outcome {
+  evaluate({ rules, credentialKey, plans, now, spentAt }: Evaluation & { now: number }): Outcome {
     // Who calls? A plan that the config does not know counts as the default plan.
     let plan = ''
     if (credentialKey) {
       const recorded = this.#credentials.get(credentialKey)
-      if (recorded === undefined) return { status: 'unknown-credential', plan: '', verdicts: [] }
+      if (recorded === undefined) return { status: 'unknown-credential', plan: '', at: now, verdicts: [] }
       plan = plans.includes(recorded) ? recorded : plans[0]!
     }
 
     // Check all.
     const applying = rules.filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
-    const checked = applying.map(({ rule, key }) => {
+    const checked = applying.map(({ rule, key, cost, mode, ends }) => {
       const records = this.#records(key)
-      const check = algorithms[rule.algorithm](rule.quota, records.get(rule.tag) ?? IDLE, now)
-      return { rule, records, check }
+      const quota = { ...rule.quota, cost, ...(ends && { ends }) }
+      const check = algorithms[rule.algorithm](quota, records.get(rule.tag) ?? IDLE, now, spentAt)
+      return { rule, mode, records, check }
     })
-    const admitted = checked.every(({ check }) => check.retryAfter === 0)
-    const spending = admitted ? checked.filter(({ rule }) => rule.quota.cost > 0) : []
+    const admitted = checked.every(({ check, mode }) => check.retryAfter === 0 || mode === 'shadow')
 
     // Commit all, or nothing.
-    for (const { rule, records, check } of spending) records.set(rule.tag, check.next!)
+    const spending = admitted ? checked.filter(({ check }) => check.spent) : []
+    for (const { rule, records, check } of spending) records.set(rule.tag, check.spent!.state)
     for (const { records } of spending) {
       for (const [tag, [idleAt]] of records) if (idleAt <= now) records.delete(tag)
     }
 
     // Report how things stand now.
-    const verdicts = checked.map(({ rule, check: { retryAfter, remaining, resetAfter, next } }) => {
-      const { cost } = rule.quota
-      const isSpent = admitted && cost > 0
-      return {
-        rule,
-        allowed: retryAfter === 0,
-        remaining: isSpent ? remaining - cost : remaining,
-        resetAfter: isSpent ? next![0] - now : resetAfter,
-        retryAfter,
-      }
+    const verdicts = checked.map(({ rule, mode, check }) => {
+      const { retryAfter } = check
+      const { remaining, resetAfter } = (admitted && check.spent) || check
+      const delay = (admitted && check.spent?.delay) || 0
+      return { rule, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay }
     })
-    return { status: admitted ? 'admitted' : 'refused', plan, verdicts }
+    return { status: admitted ? 'admitted' : 'refused', plan, at: now, verdicts: withAgreement(verdicts) }
   }
 
   #records(key: string): Map<string, State> {

@@ -3,33 +3,72 @@
 -- check sees to it), where the double arithmetic of Lua 5.1 is exact.
 --
 -- STATE. All counters of one identity live in one string of records, one record
--- a rule, RECORD bytes each, most significant byte first:
+-- a rule, RECORD bytes each, most significant bit first:
 --
---     3  tag       whose record it is: rule name, algorithm and period, hashed
---                  (config/compile.ts), so that no rule reads another's numbers
---     7  idle_at   the instant from which it reads as an idle caller's
---     4  n         what this means is the algorithm's own business
+--     3 bytes  tag       whose record it is: rule name, algorithm and whatever
+--                        else its numbers hang on, hashed (config/compile.ts),
+--                        so that no rule reads another's numbers
+--     42 bits  idle_at   the instant from which it reads as an idle caller's, in
+--                        whole milliseconds before the end of the year 2109.
+--                        Told backwards, so that text that somebody else has
+--                        put there lies too far ahead to be a record of ours
+--     46 bits  n         what this means is the algorithm's own business
 --
 -- Bytes and not text: three rules take 42 bytes, which Redis keeps in one
 -- allocation with the object, and reading them is a third of the time. A value
 -- that is no whole number of records (truncated, foreign) is an idle caller's,
 -- and the next commit writes it anew.
 
-local redis, unpack = redis, unpack
+local redis, unpack, ARGV, KEYS = redis, unpack, ARGV, KEYS
 local floor = math.floor
-local byte, char, find, format, match, sub =
-  string.byte, string.char, string.find, string.format, string.match, string.sub
+local byte, char, find, format, gmatch, match, rep, sub =
+  string.byte, string.char, string.find, string.format, string.gmatch, string.match, string.rep, string.sub
 
-local algorithms = {}
+local RECORD, RECORD_LAYOUT, LAST_MS = 14, '>I4I4I3', 2 ^ 42 - 1
 
-local RECORD = 14
-
--- No record of ours reaches further ahead than this.
-local HORIZON = 2 ^ 52
+-- Three integers to bytes and back, by the struct library of Redis: a third of
+-- the time of the same in Lua, which stands in where a server has no such
+-- library. Of four bytes at most each, which is what it can on every machine.
+local pack_integers, unpack_integers
+local struct = rawget(_G, 'struct')
+if struct then
+  pack_integers, unpack_integers = struct.pack, struct.unpack
+else
+  pack_integers = function(layout, ...)
+    local values, bytes, i = { ... }, '', 0
+    for width in gmatch(layout, '%d') do
+      i = i + 1
+      local value, digits = values[i], ''
+      for _ = 1, width do
+        digits = char(value % 256) .. digits
+        value = floor(value / 256)
+      end
+      bytes = bytes .. digits
+    end
+    return bytes
+  end
+  unpack_integers = function(layout, text, at)
+    local values = {}
+    for width in gmatch(layout, '%d') do
+      local value = 0
+      for _ = 1, width do
+        value = value * 256 + byte(text, at)
+        at = at + 1
+      end
+      values[#values + 1] = value
+    end
+    return unpack(values)
+  end
+end
 
 -- ceil(a / b) for integers; exact where a / b is below 2^52.
 local function ceil_div(a, b)
   return -floor(-a / b)
+end
+
+-- The first whole millisecond that is not before.
+local function ceil_to_ms(microseconds)
+  return -floor(-microseconds / 1000) * 1000
 end
 
 -- Where the record with this tag begins in a state, or nil. The bytes of a tag
@@ -45,22 +84,26 @@ local function locate(state, tag)
   return at
 end
 
--- idle_at and n of the record that begins at `at`.
+-- idle_at (in microseconds again) and n of the record that begins at `at`.
 local function read_record(state, at)
-  local a, b, c, d, e, f, g, h, i, j, k = byte(state, at + 3, at + 13)
-  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g,
-    ((h * 256 + i) * 256 + j) * 256 + k
+  local a, b, c = unpack_integers(RECORD_LAYOUT, state, at + 3)
+  local b_high = floor(b / 4194304)
+  return (LAST_MS - a * 1024 - b_high) * 1000, (b - b_high * 4194304) * 16777216 + c
 end
 
--- The bytes of a record after its tag.
+-- The bytes of a record after its tag. idle_at is a whole number of milliseconds.
 local function write_record(idle_at, n)
-  local abcd = floor(idle_at / 16777216)
-  local efg = idle_at - abcd * 16777216
-  local abc, ab, a = floor(abcd / 256), floor(abcd / 65536), floor(abcd / 16777216)
-  local ef, e = floor(efg / 256), floor(efg / 65536)
-  local hij, hi, h = floor(n / 256), floor(n / 65536), floor(n / 16777216)
-  return char(
-    a, ab - a * 256, abc - ab * 256, abcd - abc * 256, e, ef - e * 256, efg - ef * 256,
-    h, hi - h * 256, hij - hi * 256, n - hij * 256
-  )
+  local ms_left = LAST_MS - idle_at / 1000
+  local a, n_high = floor(ms_left / 1024), floor(n / 16777216)
+  return pack_integers(RECORD_LAYOUT, a, (ms_left - a * 1024) * 4194304 + n_high, n - n_high * 16777216)
+end
+
+-- ARGV has HEAD values, then FRAME values a rule (main.lua), the third of which
+-- is the algorithm. Making a function takes time, so the bundle makes only those
+-- that are asked for: it puts each algorithm's file under `if asked['its name']`.
+local HEAD, FRAME = 3, 9
+
+local algorithms, asked = {}, {}
+for i = HEAD + 3, #ARGV, FRAME do
+  asked[ARGV[i]] = true
 end

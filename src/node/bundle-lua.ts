@@ -15,10 +15,14 @@ const KEY_LOCKING = '#!lua flags=allow-key-locking'
 /** The text of bundle.generated.ts, made from the Lua files as they are now. */
 export function bundleLua(): string {
   const algorithms = readdirSync(new URL('algorithms/', SRC)).filter(file => file.endsWith('.lua'))
-  const files = ['lua/prelude.lua', ...algorithms.sort().map(file => `algorithms/${file}`), 'lua/main.lua']
-  const body = files
-    .map(file => `-- ${file}\n` + readFileSync(new URL(file, SRC), 'utf8').replaceAll('\r\n', '\n'))
-    .join('\n')
+  const body = [
+    sourceOf('lua/prelude.lua'),
+    ...algorithms.sort().map(file => {
+      const name = file.replace('.lua', '')
+      return `if asked['${name}'] then\n${sourceOf(`algorithms/${file}`)}end\n`
+    }),
+    sourceOf('lua/main.lua'),
+  ].join('\n')
   // The plain build keeps the place of the first line empty: lines count the same in both.
   return [
     '// Made by `npm run bundle-lua` from the .lua files. Do not edit.',
@@ -38,6 +42,10 @@ export function bundleLua(): string {
     '}',
     '',
   ].join('\n')
+}
+
+function sourceOf(file: string): string {
+  return `-- ${file}\n${readFileSync(new URL(file, SRC), 'utf8').replaceAll('\r\n', '\n')}`
 }
 
 function sha1(text: string): string {

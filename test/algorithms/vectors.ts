@@ -1,6 +1,6 @@
 /**
- * What each algorithm says, as tables: at (s), cost → allowed, remaining, reset_after (s), retry_after (s).
- * Every row goes on from the state that the rows before it left.
+ * What each algorithm says, as tables: at (s), cost → allowed, remaining, reset_after (s), retry_after (s), delay (s).
+ * Every row goes on from the state that the rows before it left. A cost below 0 gives back.
  */
 import type { RuleInput } from '../../src/config/schema.ts'
 
@@ -23,6 +23,7 @@ export type Row = readonly [
   remaining: number,
   resetAfter: number,
   retryAfter: number,
+  delay?: number,
 ]
 
 export const vectors: Record<string, readonly VectorTable[]> = {
@@ -93,6 +94,16 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       ],
     },
     {
+      title: 'given back: up to the burst, and no more',
+      rule: { algorithm: 'gcra', limit: 5, period: '5s' },
+      rows: [
+        [0, 5, true, 0, 5, 0],
+        [1, -2, true, 3, 2, 0],
+        [1, -1000, true, 5, 0, 0],
+        [1, 5, true, 0, 5, 0],
+      ],
+    },
+    {
       title: 'a clock set back: what was admitted still counts, and drains',
       rule: { algorithm: 'gcra', limit: 2, period: '2s' },
       rows: [
@@ -125,6 +136,45 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       ],
     },
     {
+      title: 'given back, in this window only and up to the limit',
+      rule: { algorithm: 'fixed-window', limit: 3, period: '10s' },
+      rows: [
+        [100, 3, true, 0, 10, 0],
+        [101, -1, true, 1, 9, 0],
+        [102, -1000, true, 3, 0, 0],
+        [103, 3, true, 0, 7, 0],
+        [110, -3, true, 3, 0, 0],
+        [110, 3, true, 0, 10, 0],
+      ],
+    },
+    {
+      // START is 2023-11-14T22:13:20Z, 23:13:20 in Berlin.
+      title: '2 per day in Berlin',
+      rule: { algorithm: 'fixed-window', limit: 2, period: 'day', timeZone: 'Europe/Berlin' },
+      rows: [
+        [0, 2, true, 0, 2800, 0],
+        [0, 1, false, 0, 2800, 2800],
+        [2799.999999, 1, false, 0, 0.000001, 0.000001],
+        [2800, 1, true, 1, 86400, 0],
+        // The clock is set back over midnight: the new day goes on.
+        [2799, 2, false, 1, 86401, 86401],
+      ],
+    },
+    {
+      title: '1 per month in UTC, until the first of December',
+      rule: { algorithm: 'fixed-window', limit: 1, period: 'month' },
+      rows: [
+        [0, 1, true, 0, 16 * 86400 + 6400, 0],
+        [16 * 86400 + 6400, 1, true, 0, 31 * 86400, 0],
+      ],
+    },
+    {
+      title: '1 per week, from Monday, also where the clocks change: a Sunday of 25 hours',
+      // 2024-10-27T00:00 in Berlin
+      rule: { algorithm: 'fixed-window', limit: 1, period: 'week', timeZone: 'Europe/Berlin' },
+      rows: [[29_980_000, 1, true, 0, 25 * 3600, 0]],
+    },
+    {
       title: 'a clock set back over a boundary opens no window twice',
       rule: { algorithm: 'fixed-window', limit: 2, period: '10s' },
       rows: [
@@ -134,6 +184,208 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [110, 1, true, 1, 10, 0],
         // Set back by more than a window, it reads as idle instead of refusing for ever.
         [20, 1, true, 1, 10, 0],
+      ],
+    },
+  ],
+  'token-bucket': [
+    {
+      title: '5 tokens, refilled at 5 per 5 s',
+      rule: { algorithm: 'token-bucket', limit: 5, period: '5s' },
+      rows: [
+        // More than the bucket holds can never be had.
+        [0, 6, false, 5, 0, -1],
+        [0, 4, true, 1, 4, 0],
+        // Cost 0 peeks.
+        [0, 0, true, 1, 4, 0],
+        // Two more tokens are there after two seconds, not sooner.
+        [0, 3, false, 1, 4, 2],
+        [1.999999, 3, false, 2, 2.000001, 0.000001],
+        [2, 3, true, 0, 5, 0],
+        // A peek at an empty bucket is admitted too.
+        [2, 0, true, 0, 5, 0],
+        // Refill is continuous: half a token counts towards the next.
+        [3.5, 2, false, 1, 3.5, 0.5],
+        // Full again, and no fuller.
+        [100, 0, true, 5, 0, 0],
+        [100, 5, true, 0, 5, 0],
+      ],
+    },
+    {
+      title: 'a large bucket with a slow refill: 100 tokens, 1 per second',
+      rule: { algorithm: 'token-bucket', limit: 1, period: '1s', burst: 100 },
+      rows: [
+        [0, 100, true, 0, 100, 0],
+        [0, 1, false, 0, 100, 1],
+        [10, 10, true, 0, 100, 0],
+        [10, 50, false, 0, 100, 50],
+      ],
+    },
+    {
+      title: 'tokens given back: up to a full bucket, and no fuller',
+      rule: { algorithm: 'token-bucket', limit: 5, period: '5s' },
+      rows: [
+        [0, 3, true, 2, 3, 0],
+        [0, -1, true, 3, 2, 0],
+        [0, -1000, true, 5, 0, 0],
+        [0, 5, true, 0, 5, 0],
+      ],
+    },
+  ],
+  'leaky-bucket': [
+    {
+      title: 'departures at 2 per second, 3 may wait',
+      rule: { algorithm: 'leaky-bucket', limit: 2, period: '1s', queue: 3 },
+      rows: [
+        // More than the bucket holds can never be admitted.
+        [0, 5, false, 4, 0, -1],
+        // The first departs at once, each further one half a second later.
+        [0, 1, true, 3, 0.5, 0, 0],
+        [0, 1, true, 2, 1, 0, 0.5],
+        [0, 2, true, 0, 2, 0, 1],
+        // Full, until the first has left its place.
+        [0, 1, false, 0, 2, 0.5],
+        [0.499999, 1, false, 0, 1.500001, 0.000001],
+        [0.5, 1, true, 0, 2, 0, 1.5],
+        // A peek takes no place.
+        [0.5, 0, true, 0, 2, 0],
+        // What arrives between two departures waits for the next.
+        [2.25, 1, true, 2, 0.75, 0, 0.25],
+        // An empty bucket holds nobody.
+        [10, 1, true, 3, 0.5, 0, 0],
+      ],
+    },
+    {
+      title: 'no queue: evenly spaced or refused',
+      rule: { algorithm: 'leaky-bucket', limit: 10, period: '1s', queue: 0 },
+      rows: [
+        [0, 1, true, 0, 0.1, 0, 0],
+        [0.05, 1, false, 0, 0.05, 0.05],
+        [0.1, 1, true, 0, 0.1, 0, 0],
+      ],
+    },
+    {
+      title: '3 per second: departures do not drift',
+      rule: { algorithm: 'leaky-bucket', limit: 3, period: '1s', queue: 9 },
+      rows: [
+        [0, 1, true, 9, 0.333334, 0, 0],
+        [0, 1, true, 8, 0.666667, 0, 0.333334],
+        [0, 1, true, 7, 1, 0, 0.666667],
+        [0, 1, true, 6, 1.333334, 0, 1],
+      ],
+    },
+  ],
+  'sliding-window': [
+    {
+      title: '10 per 10 s',
+      rule: { algorithm: 'sliding-window', limit: 10, period: '10s' },
+      rows: [
+        [100, 11, false, 10, 0, -1],
+        [104, 8, true, 2, 16, 0],
+        // 8 count until the window ends at 110, then less by the tenth of a second: 3 fit when 7 are left of them.
+        [104, 3, false, 2, 16, 7.25],
+        [111.249999, 3, false, 2, 8.750001, 0.000001],
+        [111.25, 3, true, 0, 18.75, 0],
+        // In the middle of the window half of the 8 count: 4 + 3.
+        [115, 3, true, 0, 15, 0],
+        [115, 1, false, 0, 15, 1.25],
+        // A peek is admitted even then.
+        [115, 0, true, 0, 15, 0],
+        // 10 at once: not before those 6 have passed, a whole window later.
+        [115, 10, false, 0, 15, 15],
+        [129.999999, 10, false, 9, 0.000001, 0.000001],
+        [130, 10, true, 0, 20, 0],
+      ],
+    },
+    {
+      title: 'the time to wait is exact also where this window alone is too full',
+      rule: { algorithm: 'sliding-window', limit: 4, period: '4s' },
+      rows: [
+        [1, 4, true, 0, 7, 0],
+        // 1 fits when a quarter of the 4 has slid out of the last 4 s: at 5 s.
+        [1, 1, false, 0, 7, 4],
+        [4.999999, 1, false, 0, 3.000001, 0.000001],
+        [5, 1, true, 0, 7, 0],
+      ],
+    },
+    {
+      title: 'a clock set back over a boundary opens no window twice',
+      rule: { algorithm: 'sliding-window', limit: 2, period: '10s' },
+      rows: [
+        [99, 2, true, 0, 11, 0],
+        [105, 1, true, 0, 15, 0],
+        // The window of the store's past clock is over: what came after it still counts in full.
+        [99.5, 1, false, 0, 20.5, 10.5],
+        [110, 1, true, 0, 20, 0],
+        // Set back by more than a window, it reads as idle instead of refusing for ever.
+        [20, 1, true, 1, 20, 0],
+      ],
+    },
+    {
+      title: 'given back where it was spent: to this window first',
+      rule: { algorithm: 'sliding-window', limit: 10, period: '10s' },
+      rows: [
+        [100, 6, true, 4, 20, 0],
+        [110, 4, true, 0, 20, 0],
+        [110, -5, true, 5, 10, 0],
+        [110, -1000, true, 10, 0, 0],
+      ],
+    },
+  ],
+  'sliding-log': [
+    {
+      title: '3 per 10 s, exactly',
+      rule: { algorithm: 'sliding-log', limit: 3, period: '10s' },
+      rows: [
+        [0, 4, false, 3, 0, -1],
+        [0, 1, true, 2, 10, 0],
+        [4, 1, true, 1, 10, 0],
+        [6, 1, true, 0, 10, 0],
+        // Each leaves the last 10 s at its own time.
+        [6, 1, false, 0, 10, 4],
+        [6, 2, false, 0, 10, 8],
+        [6, 3, false, 0, 10, 10],
+        [6, 0, true, 0, 10, 0],
+        [9.999999, 1, false, 0, 6.000001, 0.000001],
+        [10, 1, true, 0, 10, 0],
+        [14, 1, true, 0, 10, 0],
+        [23.999999, 3, false, 2, 0.000001, 0.000001],
+        [24, 3, true, 0, 10, 0],
+      ],
+    },
+    {
+      title: 'requests of several units leave whole',
+      rule: { algorithm: 'sliding-log', limit: 10, period: '10s' },
+      rows: [
+        [0, 4, true, 6, 10, 0],
+        [0, 2, true, 4, 10, 0],
+        [5, 4, true, 0, 10, 0],
+        [5, 1, false, 0, 10, 5],
+        [5, 6, false, 0, 10, 5],
+        [5, 7, false, 0, 10, 10],
+        [10, 6, true, 0, 10, 0],
+      ],
+    },
+    {
+      title: 'a clock set back: what was admitted still counts, from its own time',
+      rule: { algorithm: 'sliding-log', limit: 2, period: '10s' },
+      rows: [
+        [100, 1, true, 1, 10, 0],
+        [95, 1, true, 0, 15, 0],
+        [95, 1, false, 0, 15, 15],
+        [110, 2, true, 0, 10, 0],
+        // Set back by more than a period, it reads as idle instead of refusing for ever.
+        [50, 1, true, 1, 10, 0],
+      ],
+    },
+    {
+      title: 'given back: the newest first',
+      rule: { algorithm: 'sliding-log', limit: 5, period: '10s' },
+      rows: [
+        [0, 2, true, 3, 10, 0],
+        [5, 3, true, 0, 10, 0],
+        [6, -4, true, 4, 4, 0],
+        [6, -1000, true, 5, 0, 0],
+        [6, 5, true, 0, 10, 0],
       ],
     },
   ],

@@ -66,7 +66,10 @@ describe('a good config', () => {
 describe('a mistake', () => {
   const DURATION =
     "is no duration. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'."
-  const RULE_SETTINGS = 'The settings are name, by, limit, period, cost, match, anonymous, algorithm'
+  const SETTINGS = 'The settings are name, by, cost, match, anonymous, algorithm, limit, period'
+  const MODES = 'mode, enforce, candidateFor.'
+  const ALGORITHMS =
+    "'gcra', 'token-bucket', 'leaky-bucket', 'fixed-window', 'sliding-window' or 'sliding-log'"
 
   it.each([
     ['no config', undefined, ['config: is missing. Write export default defineConfig({ … }).']],
@@ -124,22 +127,22 @@ describe('a mistake', () => {
     [
       'a rule without an algorithm',
       { ...CONFIG, rules: [without('algorithm')] },
-      ["rules[0].algorithm: is missing. Use 'gcra' or 'fixed-window'."],
+      [`rules[0].algorithm: is missing. Use ${ALGORITHMS}.`],
     ],
     [
       'an unknown algorithm',
       withRule({ algorithm: 'magic' }),
-      ["rules[0].algorithm: 'magic' is no algorithm. Use 'gcra' or 'fixed-window'."],
+      [`rules[0].algorithm: 'magic' is no algorithm. Use ${ALGORITHMS}.`],
     ],
     [
       'a misspelt setting',
       withRule({ brust: 3 }),
-      [`rules[0].brust: is not a setting here. ${RULE_SETTINGS}, burst.`],
+      [`rules[0].brust: is not a setting here. ${SETTINGS}, burst, ${MODES}`],
     ],
     [
       'a burst of a fixed window',
       withRule({ algorithm: 'fixed-window', burst: 3 }),
-      [`rules[0].burst: is not a setting here. ${RULE_SETTINGS}.`],
+      [`rules[0].burst: is not a setting here. ${SETTINGS}, timeZone, ${MODES}`],
     ],
     [
       'nothing to count by',
@@ -207,6 +210,118 @@ describe('a mistake', () => {
       'a deadline out of range',
       { ...CONFIG, store: { deadline: '2m' } },
       ["store.deadline: '2m' is out of range. It can be from '1ms' to '60s'."],
+    ],
+    [
+      'a period of a calendar for another algorithm',
+      withRule({ period: 'day' }),
+      [`rules[0].period: 'day' ${DURATION}`],
+    ],
+    [
+      'a calendar that does not exist',
+      withRule({ algorithm: 'fixed-window', period: 'fortnight' }),
+      [
+        "rules[0].period: 'fortnight' is no period. Write a duration in quotes, as in '1s' or '1h', or 'day', 'week' or 'month' of the calendar.",
+      ],
+    ],
+    [
+      'a time zone that does not exist',
+      withRule({ algorithm: 'fixed-window', period: 'day', timeZone: 'Europe/Atlantis' }),
+      ["rules[0].timeZone: 'Europe/Atlantis' is no time zone. Write an IANA name, as in 'Europe/Berlin'."],
+    ],
+    [
+      'a time zone of an hour',
+      withRule({ algorithm: 'fixed-window', period: '1h', timeZone: 'Europe/Berlin' }),
+      [
+        "rules[0].timeZone: 'Europe/Berlin' needs a calendar period: 'day', 'week' or 'month'. Use one, or leave it out.",
+      ],
+    ],
+    [
+      'a sliding window of more than its record can count',
+      withRule({ algorithm: 'sliding-window', limit: 8_388_608 }),
+      [
+        'rules[0].limit: 8388608 is no amount. Write a whole number from 1 to 8388607: sliding-window keeps two counts in one record.',
+      ],
+    ],
+    [
+      'a sliding window of more steps than can be told apart',
+      withRule({ algorithm: 'sliding-window', limit: 8_000_000, period: '31622399.999s' }),
+      [
+        "rules[0].limit: 8000000 per '31622399.999s' needs more than 2^51 steps to slide. Lower the limit, or choose a period of whole seconds.",
+      ],
+    ],
+    [
+      'a log of more than can be read at each decision',
+      withRule({ algorithm: 'sliding-log', limit: 100_001 }),
+      [
+        'rules[0].limit: 100001 is no amount. Write a whole number from 1 to 100000: sliding-log reads its whole log at each decision.',
+      ],
+    ],
+    [
+      'a burst that takes years to come back',
+      withRule({ limit: 1, period: '366d', burst: 3 }),
+      ['rules[0].burst: 3 takes 1098 days to come back. Lower it: at most 732 days.'],
+    ],
+    [
+      'a queue that holds a request for longer than clients wait',
+      withRule({ algorithm: 'leaky-bucket', limit: 2, queue: 200 }),
+      ['rules[0].queue: 200 could hold a request for 100 s. At this rate 120 can wait for 60 s.'],
+    ],
+    [
+      'a cost above what a queue holds',
+      withRule({ algorithm: 'leaky-bucket', queue: 3, cost: 5 }),
+      [
+        'rules[0].cost: 5 can never be admitted: it is above the queue and the one that departs, of 4. Lower it.',
+      ],
+    ],
+    [
+      'an unknown mode',
+      withRule({ mode: 'dry-run' }),
+      ["rules[0].mode: 'dry-run' is no mode. Use 'enforce', 'shadow' or 'off'."],
+    ],
+    [
+      'a share in percent',
+      withRule({ enforce: 10 }),
+      ['rules[0].enforce: 10 is no share. Write a number from 0 to 1.'],
+    ],
+    [
+      'a share of a shadow',
+      withRule({ mode: 'shadow', enforce: 0.5 }),
+      ['rules[0].enforce: 0.5 means nothing for a shadow. Leave it out, or enforce the rule.'],
+    ],
+    [
+      'a candidate for nothing',
+      withRule({ candidateFor: 'b' }),
+      ["rules[0].candidateFor: 'b' is no other live rule of rules. Name the rule to replace."],
+    ],
+    [
+      'a candidate that is enforced',
+      { ...CONFIG, rules: [RULE, { ...RULE, name: 'b', candidateFor: 'a', mode: 'enforce' }] },
+      [
+        "rules[1].mode: 'enforce' cannot go with candidateFor: a candidate is a shadow. Leave one of them out.",
+      ],
+    ],
+    [
+      'a limit by name without rules',
+      { ...CONFIG, limits: { zendesk: [] } },
+      ['limits.zendesk: [] is empty. Write at least one rule.'],
+    ],
+    [
+      'a limit by name that is counted like requests',
+      { ...CONFIG, limits: { zendesk: [{ ...RULE, by: 'consumer' }] } },
+      ["limits.zendesk[0].by: 'consumer' is no list. Write it as in ['account']."],
+    ],
+    [
+      'two rules of one name in a limit',
+      {
+        ...CONFIG,
+        limits: {
+          zendesk: [
+            { ...RULE, by: ['account'] },
+            { ...RULE, by: ['user'] },
+          ],
+        },
+      },
+      ["limits.zendesk[1].name: 'a' is taken by limits.zendesk[0]. Give each rule a name of its own."],
     ],
     [
       'a rule that is text',

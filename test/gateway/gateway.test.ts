@@ -159,14 +159,14 @@ describe('an anonymous caller', () => {
 describe('an admitted request', () => {
   it('says where the caller stands under each rule', async () => {
     const app = gateway.app({
-      rules: [TWO, { name: 'spread', by: 'address', algorithm: 'gcra', limit: 2, period: '300d', burst: 5 }],
+      rules: [TWO, { name: 'spread', by: 'address', algorithm: 'gcra', limit: 2, period: '300d', burst: 4 }],
     })
     const { headers } = await app('/', { key: await gateway.key('acme') })
     expect(headers.get('ratelimit-policy')).toBe(
-      '"two";q=2;w=25920000, "spread";q=2;w=25920000;sluice-burst=5',
+      '"two";q=2;w=25920000, "spread";q=2;w=25920000;sluice-burst=4',
     )
     const [two, spread] = parseList(headers.get('ratelimit')!)
-    expect([two![0], two![1].get('r'), spread![0], spread![1].get('r')]).toEqual(['two', 1, 'spread', 4])
+    expect([two![0], two![1].get('r'), spread![0], spread![1].get('r')]).toEqual(['two', 1, 'spread', 3])
     expect(spread![1].get('t')).toBe(12960000)
     expect(headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/)
     expect(headers.has('retry-after')).toBe(false)

@@ -17,7 +17,7 @@ describeOnRedisEngine('parity', fresh => {
     for (let i = 0; i < REQUESTS; i++) {
       if (random.chance(0.01)) rules = randomRules(random)
       now += randomStep(random)
-      const evaluation = evaluationOf(randomCount(random, rules), now)
+      const evaluation = evaluationOf(randomCount(random, rules, now), now)
       const [expected, actual] = await Promise.all([model.evaluate(evaluation), redis.evaluate(evaluation)])
       expect(actual, `request ${i}, SEED=${SEED}`).toEqual(expected)
       if (expected.status === 'refused') refused += 1

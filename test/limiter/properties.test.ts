@@ -1,6 +1,7 @@
 /** What is promised of every decision, whatever the rules and the traffic. */
 import { expect, it } from 'vitest'
-import type { CountedRule, Outcome } from '../../src/limiter/wire.ts'
+import { type CountedRule, count } from '../../src/limiter/count.ts'
+import type { Outcome } from '../../src/limiter/wire.ts'
 import { consumerStateKey, credentialKey } from '../../src/store/keys.ts'
 import {
   configOf,
@@ -15,7 +16,7 @@ import { evaluationOf, NOON, randomCount, randomRules, randomStep } from '../sup
 const STATE = consumerStateKey('acme')
 
 const counted = (rules: ReturnType<typeof rulesOf>, key = STATE): CountedRule[] =>
-  rules.map(rule => ({ rule, key }))
+  rules.map(rule => count(rule, key))
 
 describeOnRedisEngine('a refused request', fresh => {
   it(`changes no byte in Redis, whatever else was asked (SEED=${SEED})`, async () => {
@@ -28,7 +29,7 @@ describeOnRedisEngine('a refused request', fresh => {
       if (random.chance(0.03)) rules = randomRules(random)
       now += randomStep(random)
       const before = await redis.snapshot()
-      const { status } = await redis.evaluate(evaluationOf(randomCount(random, rules), now))
+      const { status } = await redis.evaluate(evaluationOf(randomCount(random, rules, now), now))
       if (status !== 'refused') continue
       refusals += 1
       expect(await redis.snapshot(), `request ${i}, SEED=${SEED}`).toEqual(before)
@@ -41,7 +42,7 @@ describeOnRedisEngine('a refused request', fresh => {
     const rules = counted(rulesOf({ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 5, period: '1s' }))
     const key = credentialKey('acme', 'ff')
     const outcome = await redis.evaluate({ ...evaluationOf(rules, NOON), credentialKey: key })
-    expect(outcome).toEqual({ status: 'unknown-credential', plan: '', verdicts: [] })
+    expect(outcome).toEqual({ status: 'unknown-credential', plan: '', at: NOON, verdicts: [] })
     expect(await redis.snapshot()).toEqual({})
   })
 
@@ -70,7 +71,7 @@ describeOnEngines('a decision', fresh => {
       let now = NOON + random.int(0, 3600e6)
       for (let i = 0; i < 25; i++) {
         now += random.int(0, 20_000)
-        const evaluation = evaluationOf(randomCount(random, rules, 1), now)
+        const evaluation = evaluationOf(randomCount(random, rules, now, 1), now)
         const wait = waitOf(await engine.evaluate(evaluation))
         if (wait === 0) continue
         if (wait < 0) {
@@ -145,13 +146,13 @@ describeOnEngines('a decision', fresh => {
   it('does not depend on the order of its rules', async () => {
     const random = randomFrom(SEED)
     const engine = await fresh()
-    const ofOthers = (asked: CountedRule[]) =>
-      asked.map(({ rule, key }) => ({ rule, key: key.replace('caller', 'other') }))
     const rules = randomRules(random)
     let now = NOON
+    const ofOthers = (asked: CountedRule[]) =>
+      asked.map(({ rule, key, cost }) => count(rule, key.replace('caller', 'other'), cost, now / 1e3))
     for (let i = 0; i < 100; i++) {
       now += randomStep(random)
-      const asked = randomCount(random, rules)
+      const asked = randomCount(random, rules, now)
       const one = await engine.evaluate(evaluationOf(asked, now))
       const other = await engine.evaluate(evaluationOf(ofOthers(asked).toReversed(), now))
       expect(other.verdicts.toReversed()).toEqual(one.verdicts)

@@ -1,7 +1,7 @@
 /** What stands in Redis: the layout of a state, how long it lives, and what is made of one that is no state. */
 import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
-import type { CountedRule } from '../../src/limiter/wire.ts'
+import { type CountedRule, count } from '../../src/limiter/count.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { describeOnRedisEngine, type RedisEngine, rulesOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
@@ -9,18 +9,21 @@ import { evaluationOf, NOON } from '../support/traffic.ts'
 
 const STATE = consumerStateKey('acme')
 
-const counted = (rules: readonly Rule[]): CountedRule[] => rules.map(rule => ({ rule, key: STATE }))
+const counted = (rules: readonly Rule[]): CountedRule[] => rules.map(rule => count(rule, STATE))
 
 const gcra = (name: string, limit = 2, period: '1s' | '1h' = '1s') =>
   rulesOf({ name, by: 'consumer', algorithm: 'gcra', limit, period })[0]!
 
-/** The same layout as in src/lua/prelude.lua: 3 bytes tag, 7 bytes idle_at, 4 bytes n. */
+/** The same layout as in src/lua/prelude.lua: 3 bytes tag, 42 bits idle_at in ms before 2109, 46 bits n. */
 async function recordsOf(redis: RedisEngine): Promise<Record<string, [number, number]>> {
   const state = ((await redis.send(['GET', STATE])) as Buffer | null) ?? Buffer.alloc(0)
   const records: Record<string, [number, number]> = {}
   for (let at = 0; at < state.length; at += 14) {
-    const idleAt = state.readUIntBE(at + 3, 1) * 2 ** 48 + state.readUIntBE(at + 4, 6)
-    records[state.toString('latin1', at, at + 3)] = [idleAt, state.readUInt32BE(at + 10)]
+    const bits = BigInt(`0x${state.toString('hex', at + 3, at + 14)}`)
+    records[state.toString('latin1', at, at + 3)] = [
+      (2 ** 42 - 1 - Number(bits >> 46n)) * 1000,
+      Number(bits & (2n ** 46n - 1n)),
+    ]
   }
   return records
 }
@@ -28,9 +31,8 @@ async function recordsOf(redis: RedisEngine): Promise<Record<string, [number, nu
 function record(tag: string, idleAt: number, n: number): Buffer {
   const bytes = Buffer.alloc(14)
   bytes.write(tag, 'latin1')
-  bytes.writeUInt8(Math.floor(idleAt / 2 ** 48), 3)
-  bytes.writeUIntBE(idleAt % 2 ** 48, 4, 6)
-  bytes.writeUInt32BE(n, 10)
+  const bits = (BigInt(2 ** 42 - 1 - Math.floor(idleAt / 1000)) << 46n) + BigInt(n)
+  bytes.write(bits.toString(16).padStart(22, '0'), 3, 'hex')
   return bytes
 }
 
@@ -62,15 +64,15 @@ describeOnRedisEngine('the state in Redis', fresh => {
     const rules = rulesOf(
       { name: 'many', by: 'consumer', algorithm: 'fixed-window', limit: 1e9, period: '366d', cost: 1e9 },
       { name: 'fast', by: 'consumer', algorithm: 'gcra', limit: 999_999_937, period: '1s', cost: 1 },
-      { name: 'slow', by: 'consumer', algorithm: 'gcra', limit: 1, period: '366d', burst: 71, cost: 71 },
+      { name: 'slow', by: 'consumer', algorithm: 'gcra', limit: 1, period: '366d', burst: 2, cost: 2 },
     )
     const { verdicts } = await decide(redis, rules)
     expect(verdicts.map(({ remaining }) => remaining)).toEqual([0, 999_999_936, 0])
     const records = await recordsOf(redis)
     expect(records[rules[0]!.tag]![1]).toBe(1e9)
-    expect(records[rules[1]!.tag]).toEqual([NOON + 1, 999_999_937 - 1e6])
-    expect(records[rules[2]!.tag]![0]).toBe(NOON + 71 * 366 * 86400e6)
-    expect((await decide(redis, [rules[2]!], NOON + 1)).verdicts[0]!.retryAfter).toBe(71 * 366 * 86400e6 - 1)
+    expect(records[rules[1]!.tag]).toEqual([NOON + 1000, 999_999_937 * 1000 - 1e6])
+    expect(records[rules[2]!.tag]![0]).toBe(NOON + 2 * 366 * 86400e6)
+    expect((await decide(redis, [rules[2]!], NOON + 1)).verdicts[0]!.retryAfter).toBe(2 * 366 * 86400e6 - 1)
   })
 
   it('keeps the records of rules that a request does not ask about', async () => {

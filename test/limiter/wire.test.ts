@@ -1,5 +1,6 @@
 /** This side of the contract of the one call; what main.lua makes of it is tested on every Redis. */
 import { describe, expect, it } from 'vitest'
+import { count } from '../../src/limiter/count.ts'
 import { decide } from '../../src/limiter/decide.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'
 import { decode, encode } from '../../src/limiter/wire.ts'
@@ -9,10 +10,7 @@ const [second, hour] = rulesOf(
   { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },
   { name: 'hour', by: 'address', algorithm: 'fixed-window', limit: 100, period: '1h', cost: 5 },
 )
-const rules = [
-  { rule: second!, key: 'C' },
-  { rule: hour!, key: 'A' },
-]
+const rules = [count(second!, 'C'), count(hour!, 'A')]
 
 describe('a question to the store', () => {
   it('declares every key once, the credential first', () => {
@@ -20,10 +18,10 @@ describe('a question to the store', () => {
     const { keys, args } = encode(evaluation)
     expect(keys).toEqual(['K', 'C', 'A'])
     expect(args).toEqual([
-      ...['', ' free pro '],
-      ...['2', second!.tag, 'gcra', '1', '100000', '10', '1', ''],
-      ...['3', hour!.tag, 'fixed-window', '100', '3600000000', '100', '5', ''],
-      ...['2', second!.tag, 'gcra', '1', '100000', '10', '1', ''],
+      ...['', ' free pro ', ''],
+      ...['2', second!.tag, 'gcra', '1', '100000', '10', '1', '', '1'],
+      ...['3', hour!.tag, 'fixed-window', '100', '3600000000', '', '5', '', '1'],
+      ...['2', second!.tag, 'gcra', '1', '100000', '10', '1', '', '1'],
     ])
   })
 
@@ -41,8 +39,8 @@ describe('a question to the store', () => {
         },
       ],
     })
-    const { args } = encode({ rules: [{ rule: ofPlans[0]!, key: 'C' }], plans: ['pro', 'pro-max'], now: 17 })
-    expect([args[0], args[1], args.at(-1)]).toEqual(['17', '', ' pro-max '])
+    const { args } = encode({ rules: [count(ofPlans[0]!, 'C')], plans: ['pro', 'pro-max'], now: 17 })
+    expect([args[0], args[1], args.at(-2)]).toEqual(['17', '', ' pro-max '])
   })
 })
 
@@ -50,13 +48,19 @@ describe('an answer of the store', () => {
   const evaluation = { rules, plans: ['free'] }
 
   it('is read rule by rule, without those that do not apply', () => {
-    const reply = [0, 'free', 0, 0, 100000, 5, -1, 0, 0, 0]
+    const reply = [0, 'free', 17, 0, 0, 100000, 5, -1, 0, 0, 0]
     expect(decode(reply, evaluation)).toEqual({
       status: 'refused',
       plan: 'free',
-      verdicts: [{ rule: second, allowed: false, remaining: 0, resetAfter: 100000, retryAfter: 5 }],
+      at: 17,
+      verdicts: [
+        {
+          ...{ rule: second, mode: 'enforce', allowed: false },
+          ...{ remaining: 0, resetAfter: 100000, retryAfter: 5, delay: 0 },
+        },
+      ],
     })
-    expect(decode([-1, ''], evaluation).status).toBe('unknown-credential')
+    expect(decode([-1, '', 17], evaluation).status).toBe('unknown-credential')
   })
 
   it.each([
@@ -66,13 +70,16 @@ describe('an answer of the store', () => {
     [[]],
     [[1]],
     [[1, 2]],
-    [['1', 'free', ...Array(8).fill(0)]],
-    [[1, 'free', 1, 2, 3]],
-    [[1, 'free', ...Array(7).fill(0), '0']],
-    [[1, 'free', ...Array(7).fill(0), 0.5]],
-    [[1, 'free', ...Array(7).fill(0), null]],
-    [[1, 'free', ...Array(7).fill(0), 2 ** 60]],
-    [[2, 'free', ...Array(8).fill(0)]],
+    [[1, 'free']],
+    [[1, 'free', '17', ...Array(8).fill(1)]],
+    [['1', 'free', 17, ...Array(8).fill(1)]],
+    [[1, 'free', 17, 1, 2, 3]],
+    [[1, 'free', 17, ...Array(7).fill(1), '0']],
+    [[1, 'free', 17, ...Array(7).fill(1), 0.5]],
+    [[1, 'free', 17, ...Array(7).fill(1), null]],
+    [[1, 'free', 17, ...Array(7).fill(1), 2 ** 60]],
+    [[2, 'free', 17, ...Array(8).fill(1)]],
+    [[0, 'free', 17, ...Array(8).fill(1)]],
   ])('that main.lua cannot have said is refused: %j', reply => {
     expect(() => decode(reply, evaluation)).toThrow(
       expect.objectContaining({ code: 'ERR_STORE_REPLY_INVALID' }),
@@ -83,20 +90,22 @@ describe('an answer of the store', () => {
 describe('a decision', () => {
   const verdict = (retryAfter: number) => ({
     rule: second!,
+    mode: 'enforce' as const,
     allowed: retryAfter === 0,
     remaining: 0,
     resetAfter: 0,
     retryAfter,
+    delay: 0,
   })
 
   it('waits for the slowest of the rules that refused', () => {
-    const decision = decide({ status: 'refused', plan: '', verdicts: [0, 5, 9, 7].map(verdict) })
+    const decision = decide({ status: 'refused', plan: '', at: 0, verdicts: [0, 5, 9, 7].map(verdict) })
     expect(decision).toMatchObject({ kind: 'denied', retryAfter: 9 })
     expect(decision.kind === 'denied' && decision.violated).toHaveLength(3)
   })
 
   it('waits for ever when one of them never admits it', () => {
-    expect(decide({ status: 'refused', plan: '', verdicts: [5, -1].map(verdict) })).toMatchObject({
+    expect(decide({ status: 'refused', plan: '', at: 0, verdicts: [5, -1].map(verdict) })).toMatchObject({
       retryAfter: -1,
     })
   })
@@ -109,6 +118,7 @@ describe('a decision', () => {
     expect(await evaluate(store, { rules: [], plans: ['free'] })).toEqual({
       status: 'admitted',
       plan: '',
+      at: 0,
       verdicts: [],
     })
   })

@@ -52,7 +52,7 @@ describe('sluice check', () => {
     const { code, stderr } = await sluice(['check', file])
     expect(code).toBe(1)
     expect(stderr).toContain("origin: 'x' is no origin.")
-    expect(stderr).toContain("rules[0].algorithm: is missing. Use 'gcra' or 'fixed-window'.")
+    expect(stderr).toContain("rules[0].algorithm: is missing. Use 'gcra', 'token-bucket', ")
   })
 })
 

@@ -1,6 +1,7 @@
 /** Real traffic through the engine with its own timestamps as the clock, and through the running gateway. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { addressIdentity } from '../../src/gateway/address.ts'
+import { count } from '../../src/limiter/count.ts'
 import { Model } from '../../src/limiter/model.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
 import { addressStateKey } from '../../src/store/keys.ts'
@@ -18,7 +19,7 @@ const RULES = rulesOf(
 )
 
 const countedAt = (address: string) =>
-  RULES.map(rule => ({ rule, key: addressStateKey(addressIdentity(address)) }))
+  RULES.map(rule => count(rule, addressStateKey(addressIdentity(address))))
 
 describeOnRedisEngine(`the ${requests.length} requests of ${title}`, fresh => {
   it('are decided as the model foretells, one by one', async context => {
@@ -79,7 +80,7 @@ describe(`600 requests of ${title}, through the running gateway`, () => {
           const response = await fetch(url, { headers: { 'cf-connecting-ip': address } })
           await response.body?.cancel()
           statuses.push(response.status)
-          const counted = [{ rule: rule!, key: addressStateKey(addressIdentity(address)) }]
+          const counted = [count(rule!, addressStateKey(addressIdentity(address)))]
           const { status } = model.evaluate(evaluationOf(counted, Date.now() * 1e3))
           expected.push(status === 'admitted' ? 200 : 429)
         }

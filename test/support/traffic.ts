@@ -1,7 +1,8 @@
 /** Made-up traffic over made-up rule sets, for what must hold whatever comes. */
+import { type AlgorithmName, algorithms } from '../../src/algorithms/index.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import type { RuleInput } from '../../src/config/schema.ts'
-import type { CountedRule } from '../../src/limiter/wire.ts'
+import type { NumbersInput } from '../../src/config/rule-schema.ts'
+import { type CountedRule, count } from '../../src/limiter/count.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import type { TimedEvaluation } from './engines.ts'
 import { rulesOf } from './engines.ts'
@@ -12,27 +13,44 @@ export const NOON = Date.UTC(2026, 10, 20, 12) * 1e3
 
 const PERIODS = ['1ms', '7ms', '100ms', '1s', '3s', '1m', '1h'] as const
 
-/** One to six rules of either algorithm. The same name may come with other numbers in another set. */
+/** One to six rules of any algorithm. The same name may come with other numbers in another set. */
 export function randomRules(random: Random, most = 6): readonly Rule[] {
-  const count = random.int(1, most)
-  const rules = Array.from({ length: count }, (_, i): RuleInput => {
-    const limit = random.int(1, 12)
-    const base = { name: `rule-${i}`, by: 'consumer' as const, limit, period: random.pick(PERIODS) }
-    if (random.chance(0.5)) return { ...base, algorithm: 'fixed-window' }
-    return { ...base, algorithm: 'gcra', burst: random.int(1, 12) }
-  })
-  return rulesOf(...rules.map(rule => ({ ...rule, cost: 1 })))
+  const names = Array.from({ length: random.int(1, most) }, (_, i) => `rule-${i}`)
+  return rulesOf(...names.map(name => ({ ...randomNumbers(random), name, by: 'consumer' as const })))
 }
 
+function randomNumbers(random: Random): NumbersInput {
+  const numbers = { limit: random.int(1, 12), period: random.pick(PERIODS) }
+  const algorithm = random.pick(ALGORITHMS)
+  switch (algorithm) {
+    case 'gcra':
+    case 'token-bucket':
+      return { ...numbers, algorithm, burst: random.int(1, 12) }
+    case 'leaky-bucket':
+      // A queue that could hold a request for more than a minute is refused.
+      return { ...numbers, period: random.pick(PERIODS.slice(0, 5)), algorithm, queue: random.int(0, 11) }
+    case 'fixed-window':
+      return random.chance(0.2)
+        ? { ...numbers, algorithm, period: 'day', timeZone: 'Asia/Kathmandu' }
+        : { ...numbers, algorithm }
+    default:
+      return { ...numbers, algorithm }
+  }
+}
+
+const ALGORITHMS = Object.keys(algorithms) as AlgorithmName[]
+
 /** Each rule counted for one of a few identities, at one of a few costs. */
-export function randomCount(random: Random, rules: readonly Rule[], identities = 3): CountedRule[] {
-  return rules.map(rule => ({
-    rule: {
-      ...rule,
-      quota: { ...rule.quota, cost: random.chance(0.01) ? 14 : random.pick([0, 1, 1, 1, 1, 2]) },
-    },
-    key: consumerStateKey(`caller-${random.int(1, identities)}`),
-  }))
+export function randomCount(
+  random: Random,
+  rules: readonly Rule[],
+  now: number,
+  identities = 3,
+): CountedRule[] {
+  return rules.map(rule => {
+    const cost = random.chance(0.01) ? 14 : random.pick([0, 1, 1, 1, 1, 2])
+    return count(rule, consumerStateKey(`caller-${random.int(1, identities)}`), cost, now / 1e3)
+  })
 }
 
 /** Mostly small steps, some pauses, and now and then a clock that is set back. */

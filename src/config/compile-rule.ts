@@ -1,0 +1,207 @@
+/** One rule, from what the user wrote to the numbers an algorithm works with; and what is wrong with it. Pure. */
+import type { Quota } from '../algorithms/algorithm.ts'
+import { CALENDAR_PERIODS, type CalendarPeriod, NOMINAL_PERIOD } from '../algorithms/calendar.ts'
+import type { AlgorithmName } from '../algorithms/index.ts'
+import { parseDuration } from './duration.ts'
+import type { LimitRuleInput, MatchInput, NumbersInput, RuleInput } from './rule-schema.ts'
+
+export interface Rule {
+  name: string
+  algorithm: AlgorithmName
+  /** As written: units per period, for headers and messages. */
+  limit: number
+  /** As written, in microseconds; of a calendar period what it lasts, give or take. */
+  period: number
+  /** Set where windows are those of a calendar. */
+  calendar?: { period: CalendarPeriod; timeZone: string }
+  /** The numbers the algorithm works with. */
+  quota: Quota
+  /** Names the rule's record in the state of an identity: three base62 letters. */
+  tag: string
+  mode: 'enforce' | 'shadow'
+  /** The share of callers for whom it is enforced, 0 to 1; for the others it is a shadow. */
+  enforcedShare: number
+  /** The rule it would replace. */
+  candidateFor?: string
+  match: Match
+}
+
+/** A rule for requests that pass through the gateway. */
+export interface GatewayRule extends Rule {
+  by: 'consumer' | 'address'
+  /** Lets callers without a credential in, where it matches. */
+  anonymous: boolean
+}
+
+/** A rule of a limit that is asked by name. */
+export interface LimitRule extends Rule {
+  /** Parts of the identity that are counted apart; empty: everybody together. */
+  by: readonly string[]
+}
+
+export interface Match {
+  /** Undefined: any. */
+  methods?: ReadonlySet<string>
+  url?: URLPattern
+  plans?: readonly string[]
+}
+
+/** The largest count × scale that stays exact in double arithmetic with room for the sums made with it. */
+export const MAX_TICKS = 2 ** 51
+
+/** What takes longer to come back than this (µs) is no rate; and src/lua/main.lua would take it for foreign text. */
+export const MAX_REFILL = 2 * 366 * 86400e6
+
+/** The gateway holds nobody longer than clients and platforms wait. */
+export const MAX_HOLD = 60e6
+
+export function compileGatewayRule(input: RuleInput): GatewayRule {
+  const { cost = 1, anonymous = false } = input
+  return { ...compileRule(input, cost), by: input.by, match: compileMatch(input.match ?? {}), anonymous }
+}
+
+export function compileLimitRule(input: LimitRuleInput): LimitRule {
+  return { ...compileRule(input, 1), by: input.by ?? [] }
+}
+
+function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
+  const { name, algorithm, limit, candidateFor, mode = candidateFor ? 'shadow' : 'enforce' } = input
+  const calendar = calendarOf(input)
+  const period = calendar ? NOMINAL_PERIOD[calendar.period] : parseDuration(input.period)!
+  return {
+    name,
+    algorithm,
+    limit,
+    period,
+    ...(calendar && { calendar }),
+    quota: { ...quotaOf(input, period), cost },
+    tag: tagOf([
+      ...[name, algorithm],
+      ...(calendar ? [calendar.period, calendar.timeZone] : [period]),
+      ...(keepsTime(input) ? [limit, burstOf(input)] : []),
+    ]),
+    mode: mode === 'enforce' ? 'enforce' : 'shadow',
+    enforcedShare: input.enforce ?? 1,
+    ...(candidateFor !== undefined && { candidateFor }),
+    match: {},
+  }
+}
+
+type KeepingTime = Extract<NumbersInput, { algorithm: 'gcra' | 'token-bucket' | 'leaky-bucket' }>
+
+/** Algorithms whose state is a time that only the numbers it was made with can read. */
+function keepsTime(input: NumbersInput): input is KeepingTime {
+  return ['gcra', 'token-bucket', 'leaky-bucket'].includes(input.algorithm)
+}
+
+/** Units at once, or in the bucket: those that wait and the one that departs. */
+function burstOf(input: KeepingTime): number {
+  return input.algorithm === 'leaky-bucket' ? (input.queue ?? input.limit) + 1 : (input.burst ?? input.limit)
+}
+
+function calendarOf(input: NumbersInput): Rule['calendar'] {
+  const { period } = input
+  if (input.algorithm !== 'fixed-window' || !isCalendarPeriod(period)) return undefined
+  return { period, timeZone: input.timeZone ?? 'UTC' }
+}
+
+function isCalendarPeriod(period: string): period is CalendarPeriod {
+  return (CALENDAR_PERIODS as readonly string[]).includes(period)
+}
+
+function quotaOf(input: NumbersInput, period: number): Omit<Quota, 'cost'> {
+  const { limit } = input
+  if (keepsTime(input)) {
+    // Only the ratio counts, and in lowest terms it needs the fewest ticks.
+    const divisor = greatestCommonDivisor(limit, period)
+    return { limit: limit / divisor, period: period / divisor, burst: burstOf(input) }
+  }
+  if (input.algorithm === 'sliding-window') {
+    return { limit, period, burst: limit, step: stepOf(limit, period) ?? period }
+  }
+  return { limit, period, burst: limit }
+}
+
+/** The finest step (µs) by which a window can slide and its products stay exact. */
+function stepOf(limit: number, period: number): number | undefined {
+  const steps = [1, 10, 100, 1e3, 1e4, 1e5, 1e6]
+  return steps.find(step => period % step === 0 && limit * (period / step) <= MAX_TICKS)
+}
+
+function compileMatch({ methods, host, path, plans }: MatchInput): Match {
+  return {
+    ...(methods && { methods: new Set(methods) }),
+    ...((host || path) && {
+      // Many origins take /Login for /login: a limit must not hang on the case.
+      url: new URLPattern(
+        { ...(host && { hostname: host }), ...(path && { pathname: path }) },
+        { ignoreCase: true },
+      ),
+    }),
+    ...(plans && { plans }),
+  }
+}
+
+/** What is wrong with the numbers of a rule: the key it is said of, and the message. */
+export function mistakesOfNumbers(input: NumbersInput): [key: string, message: string][] {
+  const { limit } = input
+  if (input.algorithm === 'fixed-window') {
+    return input.timeZone !== undefined && !isCalendarPeriod(input.period)
+      ? [
+          [
+            'timeZone',
+            `'${input.timeZone}' needs a calendar period: 'day', 'week' or 'month'. Use one, or leave it out.`,
+          ],
+        ]
+      : []
+  }
+  const period = parseDuration(input.period)!
+  if (input.algorithm === 'sliding-window' && !stepOf(limit, period)) {
+    const advice = 'Lower the limit, or choose a period of whole seconds.'
+    return [['limit', `${limit} per '${input.period}' needs more than 2^51 steps to slide. ${advice}`]]
+  }
+  if (!keepsTime(input)) return []
+  const burst = burstOf(input)
+  const key = input.algorithm === 'leaky-bucket' ? 'queue' : 'burst'
+  const units = input.algorithm === 'leaky-bucket' ? burst - 1 : burst
+  if ((burst * period) / limit > MAX_REFILL) {
+    const days = Math.ceil((burst * period) / limit / 86400e6)
+    return [
+      [key, `${units} takes ${days} days to come back. Lower it: at most ${MAX_REFILL / 86400e6} days.`],
+    ]
+  }
+  if (burst * quotaOf(input, period).period <= MAX_TICKS) return []
+  return [
+    [
+      'limit',
+      `${limit} per '${input.period}' with a ${key} of ${units} needs more than 2^51 steps to space exactly. ` +
+        `Lower the ${key}, or choose a limit that divides the period in microseconds (${period}).`,
+    ],
+  ]
+}
+
+/** How long a leaky bucket may hold a request (µs). */
+export function longestDelay({ algorithm, quota: { limit, period, burst } }: Rule): number {
+  return algorithm === 'leaky-bucket' ? ((burst - 1) * period) / limit : 0
+}
+
+function greatestCommonDivisor(a: number, b: number): number {
+  return b === 0 ? a : greatestCommonDivisor(b, a % b)
+}
+
+const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+
+/**
+ * State belongs to a rule's name, algorithm and period, and where it is a time and no count also to the limit and
+ * burst: with other numbers it would mean something else, so the rule starts afresh. Two configs that are live at once
+ * (a gradual deployment) so never read each other's. The limit of windows and logs may change under their counts.
+ * (FNV-1a, cut to three letters: a name for a record, not a secret; two rules of one config with the same tag are
+ * refused.)
+ */
+function tagOf(parts: readonly (string | number)[]): string {
+  let hash = 0x811c9dc5
+  for (const character of parts.join(' ')) {
+    hash = Math.imul(hash ^ character.charCodeAt(0), 0x01000193) >>> 0
+  }
+  return Array.from({ length: 3 }, (_, i) => BASE62[Math.floor(hash / 62 ** i) % 62]).join('')
+}

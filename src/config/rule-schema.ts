@@ -1,0 +1,225 @@
+/**
+ * The shape of a rule: what a user writes, and the schema that checks it. Messages are the second half of a sentence
+ * that config-error.ts begins with the path and the value.
+ */
+import * as v from 'valibot'
+import { CALENDAR_PERIODS, type CalendarPeriod } from '../algorithms/calendar.ts'
+import { MAX_LOG_LIMIT } from '../algorithms/sliding-log.ts'
+import { MAX_WINDOW_COUNT } from '../algorithms/sliding-window.ts'
+import type { Duration } from './duration.ts'
+import { duration, flag, name, settings, text, units, urlPattern } from './values.ts'
+
+/** The numbers of a rule: docs/algorithms.md says how to choose. */
+export type NumbersInput =
+  | {
+      /**
+       * `gcra`: evenly spaced with a burst; never more than burst + rate × time. `token-bucket`: a bucket of `burst`
+       * tokens with continuous refill. The two admit the same.
+       */
+      algorithm: 'gcra' | 'token-bucket'
+      /** How many units per period. */
+      limit: number
+      /** `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
+      period: Duration
+      /** Units at once after a pause (default: `limit`). 1 means strictly evenly spaced. */
+      burst?: number | undefined
+    }
+  | {
+      /** A queue: requests depart evenly, each held for its turn; one that finds the queue full is refused. */
+      algorithm: 'leaky-bucket'
+      limit: number
+      period: Duration
+      /** Units that may wait behind the one that departs (default: `limit`). 0: nobody waits. */
+      queue?: number | undefined
+    }
+  | {
+      /** At most `limit` in each window, aligned to the epoch (`'1h'`: on the hour, UTC) or to a calendar. */
+      algorithm: 'fixed-window'
+      limit: number
+      /** A duration, or `'day'`, `'week'` (from Monday), `'month'` of the calendar. */
+      period: Duration | CalendarPeriod
+      /** Of a calendar period (default `'UTC'`): an IANA name, as in `'Europe/Berlin'`. */
+      timeZone?: string | undefined
+    }
+  | {
+      /**
+       * `sliding-window`: two weighted counters, an approximation. `sliding-log`: exactly `limit` in any period, at
+       * about 13 bytes for each request that still counts.
+       */
+      algorithm: 'sliding-window' | 'sliding-log'
+      limit: number
+      period: Duration
+    }
+
+interface CommonInput {
+  /** Names the rule in headers, logs and state: lower case letters, digits, `-` and `_`. Unique. */
+  name: string
+  /**
+   * `enforce` (default), `shadow` (evaluated with a state of its own, never changes the outcome, reports what it
+   * would have done), or `off` (not evaluated).
+   */
+  mode?: 'enforce' | 'shadow' | 'off' | undefined
+  /**
+   * The share of callers for whom the rule is enforced, 0 to 1 (default 1); for the others it is a shadow. Who is in
+   * it hangs on the identity alone, and who was in it stays in it when the share grows.
+   */
+  enforce?: number | undefined
+  /** A shadow rule that is compared with the rule of this name, which it would replace. */
+  candidateFor?: string | undefined
+}
+
+/** A rule of the gateway. */
+export type RuleInput = NumbersInput &
+  CommonInput & {
+    /** Whose requests are counted together: the API key's consumer, or the client address (IPv6: its /64). */
+    by: 'consumer' | 'address'
+    /** Units one request takes (default 1). 0 reports what is left and takes nothing. */
+    cost?: number | undefined
+    /** Which requests the rule is for. Everything that is given must hold. Default: every request. */
+    match?: MatchInput | undefined
+    /**
+     * Callers without a credential are let in where at least one rule with `anonymous: true` matches; elsewhere
+     * they get a 401. Only rules `by: 'address'` can say so: it is all that is known of such a caller.
+     */
+    anonymous?: boolean | undefined
+  }
+
+/** A rule of a limit that is asked by name (`limits`). */
+export type LimitRuleInput = NumbersInput &
+  CommonInput & {
+    /** Parts of the identity that are counted apart, as in `['account']`. Default: everybody together. */
+    by?: string[] | undefined
+  }
+
+export interface MatchInput {
+  /** `['GET', 'HEAD']` */
+  methods?: string[] | undefined
+  /** A URLPattern for the host name: `'api.example.com'`, `'*.example.com'` */
+  host?: string | undefined
+  /** A URLPattern for the path: `'/reports/*'`, `'/users/:id'` */
+  path?: string | undefined
+  /** Plans, as listed in `plans`. */
+  plans?: string[] | undefined
+}
+
+const MAX_PERIOD = 366 * 86400e6
+
+const match = settings(
+  {
+    methods: v.optional(
+      v.pipe(
+        v.array(
+          v.pipe(
+            v.string('is no method.'),
+            v.regex(/^[A-Z]+$/, "is no method. Write it in capitals, as in 'GET'."),
+          ),
+          "is no list. Write it as in ['GET', 'POST'].",
+        ),
+        v.minLength(1, 'is empty: the rule would match nothing. Name a method, or leave it out.'),
+      ),
+    ),
+    host: v.optional(urlPattern('hostname', 'api.example.com')),
+    path: v.optional(
+      v.pipe(
+        urlPattern('pathname', '/reports/*'),
+        v.startsWith('/', "does not start with '/'. Write it as in '/reports/*'."),
+      ),
+    ),
+    plans: v.optional(
+      v.pipe(
+        v.array(name('plan name'), "is no list. Write it as in ['pro']."),
+        v.minLength(1, 'is empty: the rule would match nothing. Name a plan, or leave it out.'),
+      ),
+    ),
+  },
+  "is no object. Write it as in { path: '/reports/*' }.",
+)
+
+const modes = {
+  mode: v.optional(v.picklist(['enforce', 'shadow', 'off'], "is no mode. Use 'enforce', 'shadow' or 'off'.")),
+  enforce: v.optional(share()),
+  candidateFor: v.optional(name('rule name')),
+}
+
+const gatewayOnly = {
+  by: v.picklist(['consumer', 'address'], "is nothing to count by. Use 'consumer' or 'address'."),
+  cost: v.optional(units(0)),
+  match: v.optional(match),
+  anonymous: v.optional(flag),
+}
+
+const limitOnly = {
+  by: v.optional(
+    v.pipe(
+      v.array(name('part of an identity'), "is no list. Write it as in ['account']."),
+      v.minLength(1, 'is empty. Name a part of the identity, or leave it out to count everybody together.'),
+    ),
+  ),
+}
+
+const RULE =
+  "is no rule. Write { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }."
+const LIMIT_RULE = "is no rule. Write { name: 'second', algorithm: 'gcra', limit: 10, period: '1s' }."
+
+const period = duration(1e3, MAX_PERIOD, "from '1ms' to '366d'")
+
+/** One variant for each algorithm. */
+function ruleOf<const T extends v.ObjectEntries>(own: T, fix: string) {
+  const variant = <const A extends string, const N extends v.ObjectEntries>(algorithm: A, numbers: N) =>
+    settings({ name: name('rule name'), ...own, algorithm: v.literal(algorithm), ...numbers, ...modes }, fix)
+  const plain = { limit: units(1), period }
+  return v.variant(
+    'algorithm',
+    [
+      variant('gcra', { ...plain, burst: v.optional(units(1)) }),
+      variant('token-bucket', { ...plain, burst: v.optional(units(1)) }),
+      variant('leaky-bucket', { ...plain, queue: v.optional(units(0)) }),
+      variant('fixed-window', {
+        limit: units(1),
+        period: v.union([v.picklist(CALENDAR_PERIODS), period], periodOrCalendar),
+        timeZone: v.optional(timeZone()),
+      }),
+      variant('sliding-window', {
+        limit: units(1, MAX_WINDOW_COUNT, 'sliding-window keeps two counts in one record'),
+        period,
+      }),
+      variant('sliding-log', {
+        limit: units(1, MAX_LOG_LIMIT, 'sliding-log reads its whole log at each decision'),
+        period,
+      }),
+    ],
+    issue => (issue.expected === 'Object' ? fix : `is no algorithm. Use ${ALGORITHMS}.`),
+  )
+}
+
+const ALGORITHMS = "'gcra', 'token-bucket', 'leaky-bucket', 'fixed-window', 'sliding-window' or 'sliding-log'"
+
+export const rule = ruleOf(gatewayOnly, RULE)
+export const limitRule = ruleOf(limitOnly, LIMIT_RULE)
+
+function share() {
+  const fix = 'is no share. Write a number from 0 to 1.'
+  return v.pipe(v.number(fix), v.minValue(0, fix), v.maxValue(1, fix))
+}
+
+/** A duration that is wrong is explained as one; anything else is told both ways to write it. */
+function periodOrCalendar(issue: { input: unknown }): string {
+  const told = v.safeParse(period, issue.input).issues?.[0].message
+  return told?.startsWith('is out of range')
+    ? told
+    : "is no period. Write a duration in quotes, as in '1s' or '1h', or 'day', 'week' or 'month' of the calendar."
+}
+
+function timeZone() {
+  const fix = "is no time zone. Write an IANA name, as in 'Europe/Berlin'."
+  return v.pipe(
+    text(fix),
+    v.check(input => {
+      try {
+        return Boolean(new Intl.DateTimeFormat('en', { timeZone: input }))
+      } catch {
+        return false
+      }
+    }, fix),
+  )
+}

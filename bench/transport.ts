@@ -36,12 +36,13 @@ export function straightTo(connection: RedisConnection, sent: Command[]): Transp
     send('EVAL', source, keys.length, ...keys, ...args)
 
   const store: Store = {
-    async run(keys, args) {
+    async run(calls) {
+      const [{ keys, args } = { keys: [], args: [] }] = calls
       try {
-        return await evalsha(PLAIN_SCRIPT.sha1, keys, args)
+        return [await evalsha(PLAIN_SCRIPT.sha1, keys, args)]
       } catch (error) {
         if (!String(error).includes('NOSCRIPT')) throw error
-        return await evaluate(PLAIN_SCRIPT.source, keys, args)
+        return [await evaluate(PLAIN_SCRIPT.source, keys, args)]
       }
     },
     ping: async () => void (await send('PING')),

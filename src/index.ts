@@ -31,6 +31,7 @@ function build(env: Environment): Hono {
     token,
     deadlineMs: config.storeDeadlineMs,
     keyLocking: config.keyLocking,
+    cluster: config.cluster,
   })
   return createApp(settings, store)
 }

@@ -32,6 +32,8 @@ export interface Config {
   forwardCredential: boolean
   storeDeadlineMs: number
   keyLocking: boolean
+  /** Keys of several slots cannot go into one call. */
+  cluster: boolean
   cors?: { origins: '*' | readonly string[]; headers?: readonly string[]; maxAgeSeconds: number }
 }
 
@@ -56,7 +58,7 @@ export function compileConfig(input: unknown): Config {
   )
   const mistakes = [
     ...mistakesOfSet(config.rules, rules, 'rules'),
-    ...config.rules.flatMap((rule, i) => mistakesAtGateway(rule, rules[i]!, `rules[${i}]`, plans)),
+    ...config.rules.flatMap((rule, i) => mistakesAtGateway(rule, rules[i]!, `rules[${i}]`, config)),
     ...limits.flatMap(([name, set, compiled]) => mistakesOfSet(set, compiled, `limits.${name}`)),
   ]
   if (mistakes.length > 0) throw new ConfigError(mistakes)
@@ -72,6 +74,7 @@ export function compileConfig(input: unknown): Config {
     forwardCredential: config.credentials?.forward ?? false,
     storeDeadlineMs: milliseconds(config.store?.deadline ?? '250ms'),
     keyLocking: config.store?.keyLocking ?? true,
+    cluster: config.store?.cluster ?? false,
     ...(config.cors && { cors: compileCors(config.cors) }),
   }
 }
@@ -126,7 +129,7 @@ function mistakesAtGateway(
   rule: RuleInput,
   compiled: GatewayRule,
   path: string,
-  plans: readonly string[],
+  config: ConfigInput,
 ): Mistake[] {
   const mistakes: Mistake[] = []
   const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
@@ -148,7 +151,14 @@ function mistakesAtGateway(
   if (rule.anonymous && rule.match?.plans) {
     report('anonymous', 'true cannot go with match.plans: a caller without a credential has no plan.')
   }
+  if (config.store?.cluster && rule.by === 'address' && rule.match?.plans) {
+    report(
+      'match.plans',
+      `needs by: 'consumer' on a cluster: the slot of an address does not know whose plan it is.`,
+    )
+  }
   for (const plan of rule.match?.plans ?? []) {
+    const plans = config.plans ?? ['free']
     if (plans.includes(plan)) continue
     report('match.plans', `'${plan}' is not in plans (${plans.join(', ')}). Add it there.`)
   }

@@ -50,6 +50,11 @@ export interface ConfigInput {
          * lock on the whole database. The bridge of this project takes either; turn it off for other proxies.
          */
         keyLocking?: boolean | undefined
+        /**
+         * The store is a Redis Cluster (default false): the bridge of this project in front of one. A request that
+         * is counted in several slots is decided by each of them; docs/algorithms.md says what that means.
+         */
+        cluster?: boolean | undefined
       }
     | undefined
   /**
@@ -112,6 +117,7 @@ export const configSchema = settings(
         {
           deadline: v.optional(duration(1e3, 60e6, "from '1ms' to '60s'")),
           keyLocking: v.optional(flag),
+          cluster: v.optional(flag),
         },
         'is no object.',
       ),

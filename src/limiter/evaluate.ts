@@ -4,7 +4,8 @@
  */
 import { GatewayError } from '../errors.ts'
 import type { Store } from '../store/store.ts'
-import { decode, type Evaluation, encode, type Outcome } from './wire.ts'
+import { joinSlots, splitBySlot } from './slots.ts'
+import { ask, type Evaluation, type Outcome } from './wire.ts'
 
 /** Why a decision could not be made; goes into a header and a log line. */
 export type DegradedCause =
@@ -27,8 +28,9 @@ export async function evaluate(store: Store, evaluation: Evaluation): Promise<Ou
     return { status: 'admitted', plan: '', at: 0, verdicts: [] }
   }
   try {
-    const { keys, args } = encode(evaluation)
-    return decode(await store.run(keys, args), evaluation)
+    const parts = store.isCluster ? splitBySlot(evaluation) : [evaluation]
+    const outcomes = await ask(store, parts)
+    return parts.length === 1 ? outcomes[0]! : await joinSlots(store, evaluation, parts, outcomes)
   } catch (error) {
     return degradedBy(error)
   }

@@ -4,6 +4,7 @@
  */
 import type { Rule } from '../config/compile-rule.ts'
 import { GatewayError } from '../errors.ts'
+import type { Store } from '../store/store.ts'
 import type { CountedRule } from './count.ts'
 
 /** All that one decision is about. */
@@ -54,6 +55,16 @@ const STATUS = new Map<unknown, Outcome['status']>([
   [0, 'refused'],
   [-1, 'unknown-credential'],
 ])
+
+/**
+ * Asks the store about each evaluation, all in one HTTP request.
+ * @throws GatewayError as Store.run, and ERR_STORE_REPLY_INVALID
+ */
+export async function ask(store: Store, evaluations: readonly Evaluation[]): Promise<Outcome[]> {
+  const replies = await store.run(evaluations.map(encode))
+  if (replies.length !== evaluations.length) throw invalid(`${replies.length} answers`)
+  return evaluations.map((evaluation, i) => decode(replies[i], evaluation))
+}
 
 /** KEYS and ARGV for main.lua. */
 export function encode(evaluation: Evaluation): { keys: string[]; args: string[] } {

@@ -5,7 +5,7 @@
 import { errors, Redis } from '@upstash/redis/cloudflare'
 import { GatewayError } from '../errors.ts'
 import { KEY_LOCKING_SCRIPT, PLAIN_SCRIPT } from '../lua/bundle.generated.ts'
-import type { Store } from './store.ts'
+import type { ScriptCall, Store } from './store.ts'
 
 export interface UpstashOptions {
   url: string
@@ -13,9 +13,10 @@ export interface UpstashOptions {
   /** For the whole of one call, a second delivery after NOSCRIPT included. */
   deadlineMs: number
   keyLocking: boolean
+  cluster?: boolean
 }
 
-export function upstashStore({ url, token, deadlineMs, keyLocking }: UpstashOptions): Store {
+export function upstashStore({ url, token, deadlineMs, keyLocking, cluster }: UpstashOptions): Store {
   const script = keyLocking ? KEY_LOCKING_SCRIPT : PLAIN_SCRIPT
 
   /** A client costs about a microsecond; with one a call, nothing of one request is kept for another. */
@@ -36,17 +37,42 @@ export function upstashStore({ url, token, deadlineMs, keyLocking }: UpstashOpti
     })
   }
 
+  async function runOne(redis: Redis, { keys, args }: ScriptCall): Promise<unknown> {
+    try {
+      return await redis.evalsha(script.sha1, [...keys], [...args])
+    } catch (error) {
+      // The script was not run, so sending it cannot spend twice.
+      if (!isNoScript(error)) throw error
+    }
+    return await redis.eval(script.source, [...keys], [...args])
+  }
+
+  /** One pipeline; those that found no script are sent again with it, in a second one. */
+  async function runAll(redis: Redis, calls: readonly ScriptCall[]): Promise<unknown[]> {
+    const hashed = redis.pipeline()
+    for (const { keys, args } of calls) hashed.evalsha(script.sha1, [...keys], [...args])
+    const answers: Answer[] = await hashed.exec({ keepErrors: true })
+
+    const missing = [...answers.keys()].filter(i => answers[i]!.error?.startsWith('NOSCRIPT'))
+    if (missing.length > 0) {
+      const whole = redis.pipeline()
+      for (const i of missing) whole.eval(script.source, [...calls[i]!.keys], [...calls[i]!.args])
+      const late: Answer[] = await whole.exec({ keepErrors: true })
+      for (const [n, i] of missing.entries()) answers[i] = late[n]!
+    }
+    return answers.map(({ result, error }) => {
+      if (error !== undefined) throw new errors.UpstashError(error)
+      return result
+    })
+  }
+
   return {
-    async run(keys, args) {
+    isCluster: cluster ?? false,
+
+    async run(calls) {
       const redis = connect()
       try {
-        return await redis.evalsha(script.sha1, [...keys], [...args])
-      } catch (error) {
-        // The script was not run, so sending it cannot spend twice.
-        if (!isNoScript(error)) throw storeError(error)
-      }
-      try {
-        return await redis.eval(script.source, [...keys], [...args])
+        return calls.length === 1 ? [await runOne(redis, calls[0]!)] : await runAll(redis, calls)
       } catch (error) {
         throw storeError(error)
       }
@@ -60,6 +86,11 @@ export function upstashStore({ url, token, deadlineMs, keyLocking }: UpstashOpti
       }
     },
   }
+}
+
+interface Answer {
+  result?: unknown
+  error?: string
 }
 
 function isNoScript(error: unknown): boolean {

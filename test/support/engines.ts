@@ -6,7 +6,7 @@ import { Model } from '../../src/limiter/model.ts'
 import { decode, type Evaluation, encode, type Outcome } from '../../src/limiter/wire.ts'
 import { PLAIN_SCRIPT } from '../../src/lua/bundle.generated.ts'
 import type { Command, RedisConnection, Reply } from '../../src/node/rest-bridge/redis-connection.ts'
-import { describeOnRedis, type TestRedis } from './redis.ts'
+import { describeOnRedis, type RedisKind, type TestRedis } from './redis.ts'
 
 export type TimedEvaluation = Evaluation & { now: number }
 
@@ -76,9 +76,9 @@ export function describeOnEngines(name: string, suite: (fresh: () => Promise<Eng
 
 export function describeOnRedisEngine(
   name: string,
-  suite: (fresh: () => Promise<RedisEngine>) => void,
+  suite: (fresh: () => Promise<RedisEngine>, kind: RedisKind) => void,
 ): void {
-  describeOnRedis(name, start => {
+  describeOnRedis(name, (start, kind) => {
     let redis: TestRedis
     beforeAll(async () => {
       redis = await start()
@@ -87,7 +87,7 @@ export function describeOnRedisEngine(
     suite(async () => {
       await redis.connection.send(['FLUSHALL'])
       return new RedisEngine(redis.connection)
-    })
+    }, kind)
   })
 }
 

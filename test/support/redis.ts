@@ -26,10 +26,14 @@ if (!program && process.env.SLUICE_REQUIRE_REDIS) {
 export type RedisKind = 'embedded' | 'real'
 
 /** One suite, on every Redis there is. */
-export function describeOnRedis(name: string, suite: (start: () => Promise<TestRedis>) => void): void {
-  describe(`${name}, on the embedded Redis`, () => suite(() => startRedis('embedded')))
-  if (program) describe(`${name}, on Redis ${program.version}`, () => suite(() => startRedis('real')))
-  else describe.skip(`${name}, on a real Redis (none is installed)`, () => suite(() => startRedis('real')))
+export function describeOnRedis(
+  name: string,
+  suite: (start: () => Promise<TestRedis>, kind: RedisKind) => void,
+): void {
+  const suiteOn = (kind: RedisKind) => () => suite(() => startRedis(kind), kind)
+  describe(`${name}, on the embedded Redis`, suiteOn('embedded'))
+  if (program) describe(`${name}, on Redis ${program.version}`, suiteOn('real'))
+  else describe.skip(`${name}, on a real Redis (none is installed)`, suiteOn('real'))
 }
 
 export const hasRealRedis = program !== undefined

@@ -1,0 +1,68 @@
+/**
+ * One decision over several slots of a Redis Cluster, where no script can see them all. Each slot decides for its own
+ * keys, all or nothing, in one HTTP request; when one of them refuses, what the others have spent is given back with a
+ * second. A limit is never exceeded: between the two, others may be refused who would have been admitted.
+ */
+import type { Store } from '../store/store.ts'
+import { ask, type Evaluation, type Outcome, type Verdict, withAgreement } from './wire.ts'
+
+/** The part of a key that decides its slot: what stands in the first braces. */
+function slotOf(key: string): string {
+  return /\{(.+?)\}/.exec(key)?.[1] ?? key
+}
+
+/** One evaluation a slot. The credential goes with its own; the others know no plan. */
+export function splitBySlot(evaluation: Evaluation): Evaluation[] {
+  const { rules, credentialKey, ...rest } = evaluation
+  const bySlot = Map.groupBy(rules, ({ key }) => slotOf(key))
+  const home = credentialKey && slotOf(credentialKey)
+  if (home && !bySlot.has(home)) bySlot.set(home, [])
+  return [...bySlot].map(([slot, rules]) => ({
+    ...rest,
+    rules,
+    ...(slot === home && { credentialKey }),
+  }))
+}
+
+/** What the slots said, as one outcome; gives back what was spent when not all of them admit. */
+export async function joinSlots(
+  store: Store,
+  { rules }: Evaluation,
+  parts: readonly Evaluation[],
+  outcomes: readonly Outcome[],
+): Promise<Outcome> {
+  const status =
+    (['unknown-credential', 'refused'] as const).find(bad => outcomes.some(({ status }) => status === bad)) ??
+    'admitted'
+  const at = Math.max(...outcomes.map(outcome => outcome.at))
+  const plan = outcomes.map(outcome => outcome.plan).find(Boolean) ?? ''
+  let verdicts = outcomes.flatMap(outcome => outcome.verdicts)
+
+  if (status !== 'admitted') {
+    const unspent = parts.flatMap((part, i) => giveBack(part, outcomes[i]!))
+    const told = unspent.length > 0 ? await ask(store, unspent) : []
+    const corrected = new Map(told.flatMap(({ verdicts }) => verdicts).map(given => [given.rule.tag, given]))
+    verdicts = verdicts.map(verdict => withoutSpending(verdict, corrected.get(verdict.rule.tag)))
+  }
+  if (status === 'unknown-credential') return { status, plan: '', at, verdicts: [] }
+
+  const byTag = new Map(verdicts.map(verdict => [verdict.rule.tag, verdict]))
+  const inOrder = rules.flatMap(({ rule }) => byTag.get(rule.tag) ?? [])
+  return { status, plan, at, verdicts: withAgreement(inOrder) }
+}
+
+/** The refund of what a part has spent: nothing when it refused. */
+function giveBack(part: Evaluation, { status, at, verdicts }: Outcome): Evaluation[] {
+  if (status !== 'admitted') return []
+  const allowed = new Set(verdicts.filter(verdict => verdict.allowed).map(({ rule }) => rule))
+  const rules = part.rules
+    .filter(({ rule, cost }) => allowed.has(rule) && cost > 0)
+    // Its slot has already said whose plan it is for.
+    .map(counted => ({ ...counted, rule: { ...counted.rule, match: {} }, cost: -counted.cost }))
+  const now = part.now === undefined ? {} : { now: part.now }
+  return rules.length > 0 ? [{ rules, plans: part.plans, spentAt: at, ...now }] : []
+}
+
+function withoutSpending(verdict: Verdict, given: Verdict | undefined): Verdict {
+  return given ? { ...verdict, remaining: given.remaining, resetAfter: given.resetAfter, delay: 0 } : verdict
+}

@@ -1,0 +1,361 @@
+/** Limits that are asked by name: the library's face, over every Redis. */
+import { expect, it } from 'vitest'
+import { createLimiter, type LimitDecision, type Limiter } from '../../src/limiter/limiter.ts'
+import { limitStateKey } from '../../src/store/keys.ts'
+import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
+import { randomFrom, SEED } from '../support/random.ts'
+import { storeOf } from '../support/stores.ts'
+import { NOON } from '../support/traffic.ts'
+
+const { limits } = configOf({
+  rules: [{ name: 'any', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }],
+  limits: {
+    zendesk: [
+      { name: 'second', algorithm: 'sliding-log', limit: 10, period: '1s' },
+      { name: 'minute', algorithm: 'sliding-log', limit: 200, period: '1m' },
+      { name: 'account-day', by: ['account'], algorithm: 'fixed-window', limit: 5000, period: 'day' },
+    ],
+    mail: [{ name: 'pace', by: ['domain'], algorithm: 'leaky-bucket', limit: 2, period: '1s', queue: 4 }],
+    model: [
+      { name: 'requests', by: ['team', 'user'], algorithm: 'gcra', limit: 5, period: '1m' },
+      { name: 'tokens', by: ['team'], algorithm: 'token-bucket', limit: 1000, period: '1m' },
+      { name: 'trial', by: ['team'], algorithm: 'fixed-window', limit: 2, period: '1h', mode: 'shadow' },
+    ],
+    crawler: [
+      { name: 'second', algorithm: 'sliding-log', limit: 10, period: '1s' },
+      { name: 'minute', algorithm: 'sliding-log', limit: 200, period: '1m' },
+      { name: 'day', algorithm: 'fixed-window', limit: 5000, period: '1d' },
+    ],
+  },
+})
+
+/** A clock that stands still but for those who sleep; they are woken in the order of their time. */
+class VirtualClock {
+  time = NOON
+  readonly #sleepers: { at: number; wake: () => void }[] = []
+
+  now = () => this.time
+
+  sleep = (ms: number) =>
+    new Promise<void>(wake => {
+      this.#sleepers.push({ at: this.time + ms * 1e3, wake })
+    })
+
+  /** Wakes one sleeper after the other until all of the work is done. */
+  async runUntilDone(work: Promise<unknown>): Promise<void> {
+    let isDone = false
+    const ending = work.finally(() => {
+      isDone = true
+    })
+    while (!isDone) {
+      // Whoever is awake has to come to rest first: asleep, or done.
+      for (let turns = 0; turns < 3; turns++) await new Promise(resolve => setImmediate(resolve))
+      const next = this.#sleepers.sort((a, b) => a.at - b.at)[0]
+      if (!next || this.busy > 0) continue
+      this.#sleepers.shift()
+      this.time = Math.max(this.time, next.at)
+      next.wake()
+    }
+    await ending
+  }
+
+  /** How many calls to the store are under way. */
+  busy = 0
+}
+
+function limiterOn(
+  redis: RedisEngine,
+  clock = new VirtualClock(),
+): { limiter: Limiter; clock: VirtualClock } {
+  const store = storeOf(redis)
+  const counted = {
+    ...store,
+    run: async (calls: Parameters<typeof store.run>[0]) => {
+      clock.busy += 1
+      try {
+        return await store.run(calls)
+      } finally {
+        clock.busy -= 1
+      }
+    },
+  }
+  return { limiter: createLimiter({ limits }, counted, clock), clock }
+}
+
+const standing = ({ verdicts }: LimitDecision) =>
+  Object.fromEntries(verdicts.map(({ rule, remaining }) => [rule.name, remaining]))
+
+describeOnRedisEngine('a limit by name', fresh => {
+  it('decides all of its rules at once, for the identities that each is counted by', async () => {
+    const { limiter } = limiterOn(await fresh())
+    const first = await limiter.limit('zendesk', { account: 'a' })
+    expect(first).toMatchObject({ allowed: true, delayMs: 0, retryAfterMs: 0, at: NOON })
+    expect(standing(first)).toEqual({ second: 9, minute: 199, 'account-day': 4999 })
+    // What everybody shares is shared, what an account has is its own.
+    expect(standing(await limiter.limit('zendesk', { account: 'b' }, { cost: 9 }))).toEqual({
+      second: 0,
+      minute: 190,
+      'account-day': 4991,
+    })
+    const refused = await limiter.limit('zendesk', { account: 'b' })
+    expect(refused).toMatchObject({ allowed: false, retryAfterMs: 1000 })
+    expect(standing(refused)).toEqual({ second: 0, minute: 190, 'account-day': 4991 })
+  })
+
+  it('can be asked how things stand', async () => {
+    const { limiter } = limiterOn(await fresh())
+    await limiter.limit('zendesk', { account: 'a' }, { cost: 4 })
+    for (let i = 0; i < 3; i++) {
+      const { allowed, verdicts } = await limiter.peek('zendesk', { account: 'a' })
+      expect([allowed, verdicts.map(({ remaining }) => remaining)]).toEqual([true, [6, 196, 4996]])
+    }
+  })
+
+  it('counts a different cost under each rule where that is asked', async () => {
+    const { limiter } = limiterOn(await fresh())
+    const who = { team: 't', user: 7 }
+    const decision = await limiter.limit('model', who, { cost: { tokens: 400 } })
+    expect(standing(decision)).toEqual({ requests: 4, tokens: 600, trial: 1 })
+    const refused = await limiter.limit('model', who, { cost: { tokens: 601 } })
+    expect(refused).toMatchObject({ allowed: false, retryAfterMs: 60 })
+  })
+
+  it('gives back what a call did not need, and no more than it has spent', async () => {
+    const { limiter, clock } = limiterOn(await fresh())
+    const who = { team: 't', user: 7 }
+    const decision = await limiter.limit('model', who, { cost: { tokens: 400 } })
+    expect(standing(await limiter.refund(decision, { cost: { tokens: 100, requests: 0 } }))).toMatchObject({
+      requests: 4,
+      tokens: 700,
+    })
+    expect(standing(await limiter.refund(decision, { cost: { tokens: 9999 } }))).toMatchObject({
+      requests: 5,
+      tokens: 1000,
+    })
+    // What has come back by itself is not given back again.
+    const early = await limiter.limit('model', who, { cost: { tokens: 100 } })
+    clock.time += 3e6
+    await limiter.limit('model', who, { cost: { tokens: 50 } })
+    const { verdicts } = await limiter.refund(early)
+    expect(verdicts.find(({ rule }) => rule.name === 'tokens')!.remaining).toBe(950)
+  })
+
+  it('gives nothing back to a rule that has not spent: a shadow that would have refused', async () => {
+    const { limiter } = limiterOn(await fresh())
+    const who = { team: 't', user: 7 }
+    await limiter.limit('model', who)
+    await limiter.limit('model', who)
+    const third = await limiter.limit('model', who)
+    expect(third.verdicts.map(({ allowed, mode }) => [allowed, mode])).toEqual([
+      [true, 'enforce'],
+      [true, 'enforce'],
+      [false, 'shadow'],
+    ])
+    expect(third.allowed).toBe(true)
+    expect(standing(await limiter.refund(third))).toEqual({ requests: 3, tokens: 998 })
+    expect(standing(await limiter.peek('model', who))).toMatchObject({ trial: 0 })
+    // Nor after a refusal.
+    const refused = await limiter.limit('model', who, { cost: { tokens: 1001 } })
+    expect(refused).toMatchObject({ allowed: false, retryAfterMs: -1 })
+    await limiter.refund(refused)
+    expect(standing(await limiter.peek('model', who))).toMatchObject({ requests: 3, tokens: 998 })
+  })
+
+  it('resets one rule of one identity, or all of them, and nobody else', async () => {
+    const { limiter } = limiterOn(await fresh())
+    const [a, b] = [{ account: 'a' }, { account: 'b' }]
+    await limiter.limit('zendesk', a, { cost: 5 })
+    await limiter.limit('zendesk', b, { cost: 5 })
+    expect(standing(await limiter.reset('zendesk', a, { rule: 'account-day' }))).toEqual({
+      'account-day': 5000,
+    })
+    expect(standing(await limiter.peek('zendesk', a))).toEqual({
+      second: 0,
+      minute: 190,
+      'account-day': 5000,
+    })
+    expect(standing(await limiter.reset('zendesk', a))).toEqual({
+      second: 10,
+      minute: 200,
+      'account-day': 5000,
+    })
+    expect(standing(await limiter.peek('zendesk', b))).toEqual({
+      second: 10,
+      minute: 200,
+      'account-day': 4995,
+    })
+  })
+
+  it('tells a worker how long to wait for its turn', async () => {
+    const { limiter } = limiterOn(await fresh())
+    const delays: number[] = []
+    for (let i = 0; i < 5; i++) delays.push((await limiter.limit('mail', { domain: 'x' })).delayMs)
+    expect(delays).toEqual([0, 500, 1000, 1500, 2000])
+    expect(await limiter.limit('mail', { domain: 'x' })).toMatchObject({ allowed: false, retryAfterMs: 500 })
+    expect(await limiter.limit('mail', { domain: 'y' })).toMatchObject({ allowed: true, delayMs: 0 })
+  })
+
+  it('waits for a place and for its turn, or gives up in time', async () => {
+    const { limiter, clock } = limiterOn(await fresh())
+    const times: number[] = []
+    const work = Promise.all(
+      Array.from({ length: 8 }, async () => {
+        await limiter.acquire('mail', { domain: 'x' })
+        times.push((clock.time - NOON) / 1e3)
+      }),
+    )
+    await clock.runUntilDone(work)
+    expect(times).toEqual([0, 500, 1000, 1500, 2000, 2500, 3000, 3500])
+
+    // The bucket is empty at 4 s.
+    expect(clock.time - NOON).toBe(3.5e6)
+    const late = limiter.acquire('mail', { domain: 'x' }, { timeoutMs: 499 })
+    await clock.runUntilDone(late)
+    expect(await late).toMatchObject({ allowed: false, retryAfterMs: 500 })
+    const never = limiter.acquire('mail', { domain: 'x' }, { cost: 6 })
+    await clock.runUntilDone(never)
+    expect(await never).toMatchObject({ allowed: false, retryAfterMs: -1 })
+    // Giving up has kept no place.
+    expect((await limiter.limit('mail', { domain: 'x' })).delayMs).toBe(500)
+  })
+
+  it('spends in one request of one call, whatever the number of rules', async () => {
+    const store = storeOf(await fresh(), { isCluster: true })
+    const limiter = createLimiter({ limits }, store)
+    await limiter.limit('zendesk', { account: 'a' })
+    // The first found no script.
+    expect(store.requests).toEqual([1])
+  })
+
+  it.each([
+    [
+      'zendsk',
+      {},
+      {},
+      "There is no limit 'zendsk'. The limits of the config are: zendesk, mail, model, crawler.",
+    ],
+    ['zendesk', {}, {}, "The limit 'zendesk' counts by account: account is missing."],
+    [
+      'zendesk',
+      { account: 'a', acount: 'b' },
+      {},
+      "The limit 'zendesk' counts by account: acount is no part of it.",
+    ],
+    [
+      'crawler',
+      { account: 'a' },
+      {},
+      "The limit 'crawler' counts for everybody together: account is no part of it.",
+    ],
+    ['crawler', {}, { cost: -1 }, 'cost is -1: a cost is a whole number from 0 to 1000000000.'],
+    ['crawler', {}, { cost: 0.5 }, 'cost is 0.5: a cost is a whole number from 0 to 1000000000.'],
+    [
+      'crawler',
+      {},
+      { cost: { hour: 1 } },
+      "The limit 'crawler' has no rule 'hour'. Its rules are: second, minute, day.",
+    ],
+  ] as const)(
+    'that is asked wrongly (%s, %j, %j) says what is wrong',
+    async (name, identity, options, message) => {
+      const redis = await fresh()
+      const { limiter } = limiterOn(redis)
+      await expect(limiter.limit(name, identity, options)).rejects.toThrow(new TypeError(message))
+      expect(await redis.snapshot()).toEqual({})
+    },
+  )
+})
+
+describeOnRedisEngine('8 workers under 10 per second, 200 per minute and 5,000 per day', (fresh, kind) => {
+  it(`together never exceed any of them, and use at least 99 % of what is allowed (SEED=${SEED})`, async () => {
+    const random = randomFrom(SEED)
+    const { limiter, clock } = limiterOn(await fresh())
+    const calls: number[] = []
+    // Until noon of the day after the next: three aligned days. The embedded Redis would take half a minute for them.
+    const isWhole = kind === 'real'
+    const end = NOON + (isWhole ? 2 * 86400e6 : 210e6)
+    const worker = async () => {
+      for (;;) {
+        const left = (end - clock.time) / 1e3
+        if (left <= 0) return
+        const { allowed } = await limiter.acquire('crawler', {}, { timeoutMs: left })
+        if (!allowed) return
+        calls.push(clock.time)
+        // The call itself takes its time.
+        await clock.sleep(random.int(1, 400))
+      }
+    }
+    await clock.runUntilDone(Promise.all(Array.from({ length: 8 }, worker)))
+
+    calls.sort((a, b) => a - b)
+    for (const [limit, period] of [
+      [10, 1e6],
+      [200, 60e6],
+    ] as const) {
+      // The limit-th call before this one is a whole period ago.
+      const tooSoon = calls.filter((at, i) => i >= limit && at - calls[i - limit]! < period)
+      expect(tooSoon).toEqual([])
+    }
+    if (!isWhole) {
+      // Three minutes and a half: 200 at once, but for what 10 a second take, in each of four minutes.
+      expect(calls.length).toBe(800)
+      return
+    }
+    const perDay = Map.groupBy(calls, at => Math.floor(at / 86400e6))
+    expect([...perDay.values()].map(day => day.length)).toEqual([5000, 5000, 5000])
+
+    // While the day's quota lasts, the minutes are used to the full: 5,000 in 25 minutes.
+    const firstDay = [...perDay.values()][1]!
+    const minutes = (firstDay.at(-1)! - firstDay[0]!) / 60e6
+    expect(5000 / ((Math.floor(minutes) + 1) * 200)).toBeGreaterThanOrEqual(0.99)
+  }, 60_000)
+})
+
+describeOnRedisEngine('8 workers behind a leaky bucket', fresh => {
+  it('depart one by one, at exactly the allowed rate', async () => {
+    const { limiter, clock } = limiterOn(await fresh())
+    const departures: number[] = []
+    const worker = async () => {
+      for (let i = 0; i < 25; i++) {
+        await limiter.acquire('mail', { domain: 'x' })
+        departures.push(clock.time)
+      }
+    }
+    await clock.runUntilDone(Promise.all(Array.from({ length: 8 }, worker)))
+    expect(departures).toHaveLength(200)
+    const gaps = departures.slice(1).map((at, i) => at - departures[i]!)
+    expect(new Set(gaps)).toEqual(new Set([500_000]))
+  })
+})
+
+it('an identity can name no other, whatever is in it', async () => {
+  const values = [
+    'a',
+    'A',
+    'a,user=b',
+    'a%2Cuser=b',
+    'a}',
+    '{a',
+    ':',
+    '',
+    '#',
+    ' ',
+    'ä',
+    '\0',
+    '\ud800',
+    '\ud801',
+  ]
+  const long = ['x'.repeat(101), 'x'.repeat(102), 'ä'.repeat(50)]
+  const keys = await Promise.all([...values, ...long].map(value => limitStateKey('l', [['account', value]])))
+  expect(new Set(keys).size).toBe(keys.length)
+  for (const key of keys) {
+    expect(key).toMatch(/^sluice:\{l:l\}:state:account=[^{}:,=\s]*$/)
+    expect(key.length).toBeLessThan(200)
+  }
+  // Two parts are not one with a comma in it.
+  const two = await limitStateKey('l', [
+    ['account', 'a'],
+    ['user', 'b'],
+  ])
+  expect(keys).not.toContain(two)
+})

@@ -1,0 +1,162 @@
+/** Rules that are tried out before they count: shadows, shares of callers, candidates. */
+import { expect, it } from 'vitest'
+import type { Rule } from '../../src/config/compile.ts'
+import type { RuleInput } from '../../src/config/schema.ts'
+import { count } from '../../src/limiter/count.ts'
+import { decide } from '../../src/limiter/decide.ts'
+import { consumerStateKey } from '../../src/store/keys.ts'
+import { describeOnEngines, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
+import { type Random, randomFrom, SEED } from '../support/random.ts'
+import { evaluationOf, NOON, randomCount, randomRules, randomStep } from '../support/traffic.ts'
+
+const KEY = consumerStateKey('acme')
+
+const LIVE: RuleInput = { name: 'live', by: 'consumer', algorithm: 'fixed-window', limit: 3, period: '1h' }
+
+describeOnEngines('a shadow', fresh => {
+  it(`never changes the outcome, nor what the others say (SEED=${SEED})`, async () => {
+    const random = randomFrom(SEED)
+    const engine = await fresh()
+    let rules = randomRules(random, 3)
+    let shadows = shadowsOf(random)
+    let now = NOON
+    let wouldHaveDenied = 0
+    for (let i = 0; i < 400; i++) {
+      if (random.chance(0.03)) {
+        rules = randomRules(random, 3)
+        shadows = shadowsOf(random)
+      }
+      now += randomStep(random)
+      const asked = randomCount(random, rules, now, 2)
+      const tried = randomCount(random, shadows, now, 2)
+      // The same again for callers of their own, without the shadows.
+      const alone = asked.map(({ rule, key, cost }) =>
+        count(rule, key.replace('caller', 'alone'), cost, now / 1e3),
+      )
+      const expected = await engine.evaluate(evaluationOf(alone, now))
+      const both = random.chance(0.5) ? [...asked, ...tried] : [...tried, ...asked]
+      const actual = await engine.evaluate(evaluationOf(both, now))
+      const live = actual.verdicts.filter(({ mode }) => mode === 'enforce')
+      const shadow = actual.verdicts.filter(({ mode }) => mode === 'shadow')
+      expect([actual.status, live], `request ${i}, SEED=${SEED}`).toEqual([
+        expected.status,
+        expected.verdicts,
+      ])
+      expect(shadow).toHaveLength(tried.length)
+      if (actual.status === 'admitted' && shadow.some(({ allowed }) => !allowed)) wouldHaveDenied += 1
+    }
+    expect(wouldHaveDenied).toBeGreaterThan(20)
+  })
+
+  it('keeps a state as if it were live, spends only what is really admitted, and says what it would have done', async () => {
+    const engine = await fresh()
+    const rules = rulesOf(LIVE, { ...LIVE, name: 'tight', limit: 2, mode: 'shadow' })
+    const ask = async () => {
+      const outcome = await engine.evaluate(
+        evaluationOf(
+          rules.map(rule => count(rule, KEY)),
+          NOON,
+        ),
+      )
+      return [outcome.status, ...outcome.verdicts.map(({ allowed, remaining }) => [allowed, remaining])]
+    }
+    expect(await ask()).toEqual(['admitted', [true, 2], [true, 1]])
+    expect(await ask()).toEqual(['admitted', [true, 1], [true, 0]])
+    // Would have denied, and takes nothing more.
+    expect(await ask()).toEqual(['admitted', [true, 0], [false, 0]])
+    expect(await ask()).toEqual(['refused', [false, 0], [false, 0]])
+  })
+
+  it('holds nobody: the delay of a queue that is tried out is only told', async () => {
+    const engine = await fresh()
+    const rules = rulesOf({
+      ...{ name: 'queue', by: 'consumer', algorithm: 'leaky-bucket', limit: 1, period: '1s' },
+      mode: 'shadow',
+    } as RuleInput)
+    const ask = async () =>
+      await engine.evaluate(
+        evaluationOf(
+          rules.map(rule => count(rule, KEY)),
+          NOON,
+        ),
+      )
+    await ask()
+    const outcome = await ask()
+    expect(outcome.verdicts[0]!.delay).toBe(1e6)
+    expect(decide(outcome)).toMatchObject({ kind: 'allowed', delay: 0 })
+  })
+})
+
+describeOnRedisEngine('a refused request', fresh => {
+  it('spends nothing under a shadow either', async () => {
+    const redis = await fresh()
+    const [live, shadow] = rulesOf(
+      { ...LIVE, limit: 1 },
+      { ...LIVE, name: 'shadow', limit: 9, mode: 'shadow' },
+    )
+    const asked = evaluationOf([count(live!, KEY), count(shadow!, KEY)], NOON)
+    await redis.evaluate(asked)
+    const before = await redis.snapshot()
+    expect((await redis.evaluate(asked)).status).toBe('refused')
+    expect(await redis.snapshot()).toEqual(before)
+  })
+})
+
+describeOnEngines('a candidate', fresh => {
+  it('is a shadow that says whether it agrees with the rule it would replace', async () => {
+    const engine = await fresh()
+    const rules = rulesOf(LIVE, {
+      ...{ name: 'log', by: 'consumer', algorithm: 'sliding-log', limit: 2, period: '1h' },
+      candidateFor: 'live',
+    } as RuleInput)
+    const agreements: (boolean | undefined)[][] = []
+    for (let i = 0; i < 4; i++) {
+      const outcome = await engine.evaluate(
+        evaluationOf(
+          rules.map(rule => count(rule, KEY)),
+          NOON,
+        ),
+      )
+      agreements.push(outcome.verdicts.map(({ agrees }) => agrees))
+    }
+    // Both allow twice; then the log alone would have denied; then both deny.
+    expect(agreements).toEqual([
+      [undefined, true],
+      [undefined, true],
+      [undefined, false],
+      [undefined, true],
+    ])
+    // Where the live rule does not apply there is nothing to agree with.
+    const alone = await engine.evaluate(evaluationOf([count(rules[1]!, KEY)], NOON))
+    expect(alone.verdicts[0]).not.toHaveProperty('agrees')
+  })
+})
+
+/** Rules with names, and so states, of their own. */
+function shadowsOf(random: Random): Rule[] {
+  return randomRules(random, 3).map(rule => ({ ...rule, mode: 'shadow', tag: `~${rule.tag.slice(1)}` }))
+}
+
+it('a rule that is off is not asked', () => {
+  expect(rulesOf(LIVE, { ...LIVE, name: 'off', mode: 'off' }).map(({ name }) => name)).toEqual(['live'])
+})
+
+it('a share of callers is stable, grows by adding, and is not the same for every rule', () => {
+  const keys = Array.from({ length: 4000 }, (_, i) => consumerStateKey(`consumer-${i}`))
+  const within = (enforce: number, name = 'a') => {
+    const [rule] = rulesOf({ ...LIVE, name, enforce })
+    return new Set(keys.filter(key => count(rule!, key).mode === 'enforce'))
+  }
+  expect(within(0).size).toBe(0)
+  expect(within(1).size).toBe(4000)
+  for (const share of [0.01, 0.1, 0.5, 0.9]) {
+    // Four standard deviations.
+    expect(Math.abs(within(share).size - 4000 * share)).toBeLessThan(
+      4 * Math.sqrt(4000 * share * (1 - share)),
+    )
+  }
+  expect(within(0.1)).toEqual(within(0.1))
+  expect(within(0.1).isSubsetOf(within(0.2))).toBe(true)
+  const both = within(0.1).intersection(within(0.1, 'b'))
+  expect(both.size).toBeLessThan(100)
+})

@@ -1,0 +1,143 @@
+/** One decision over several slots of a cluster: what each may spend, and what is given back. */
+import { describe, expect, it } from 'vitest'
+import type { RuleInput } from '../../src/config/schema.ts'
+import { count } from '../../src/limiter/count.ts'
+import { evaluate } from '../../src/limiter/evaluate.ts'
+import { splitBySlot } from '../../src/limiter/slots.ts'
+import type { Evaluation, Outcome } from '../../src/limiter/wire.ts'
+import { addressStateKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
+import { describeOnRedisEngine, rulesOf } from '../support/engines.ts'
+import { randomFrom, SEED } from '../support/random.ts'
+import { storeOf } from '../support/stores.ts'
+import { NOON, randomRules, randomStep } from '../support/traffic.ts'
+
+const [CONSUMER, ADDRESS] = [consumerStateKey('acme'), addressStateKey('198.51.100.7')]
+const CREDENTIAL = credentialKey('acme', 'ff')
+
+const [wide, log, narrow] = rulesOf(
+  { name: 'wide', by: 'consumer', algorithm: 'token-bucket', limit: 5, period: '5s' },
+  { name: 'log', by: 'consumer', algorithm: 'sliding-log', limit: 4, period: '1h' },
+  { name: 'narrow', by: 'address', algorithm: 'fixed-window', limit: 2, period: '1h' },
+)
+
+const asked = (now: number, changes: Partial<Evaluation> = {}): Evaluation => ({
+  rules: [count(narrow!, ADDRESS), count(wide!, CONSUMER), count(log!, CONSUMER)],
+  credentialKey: CREDENTIAL,
+  plans: ['free'],
+  now,
+  ...changes,
+})
+
+describe('an evaluation', () => {
+  it('is split by slot, the credential with its own', () => {
+    const parts = splitBySlot(asked(NOON))
+    expect(
+      parts.map(({ rules, credentialKey }) => [rules.map(({ rule }) => rule.name), credentialKey]),
+    ).toEqual([
+      [['narrow'], undefined],
+      [['wide', 'log'], CREDENTIAL],
+    ])
+  })
+
+  it('asks the slot of the credential even if nothing is counted there', () => {
+    const parts = splitBySlot(asked(NOON, { rules: [count(narrow!, ADDRESS)] }))
+    expect(parts.map(({ rules, credentialKey }) => [rules.length, credentialKey])).toEqual([
+      [1, undefined],
+      [0, CREDENTIAL],
+    ])
+  })
+})
+
+describeOnRedisEngine('a decision over two slots', fresh => {
+  const prepared = async () => {
+    const redis = await fresh()
+    await redis.addCredential(CREDENTIAL, 'free')
+    return { redis, store: storeOf(redis, { isCluster: true }) }
+  }
+  const said = (outcome: Outcome) => [
+    outcome.status,
+    ...outcome.verdicts.map(({ rule, allowed, remaining }) => [rule.name, allowed, remaining]),
+  ]
+  const ask = async (store: ReturnType<typeof storeOf>, evaluation: Evaluation) => {
+    const outcome = await evaluate(store, evaluation)
+    if (outcome.status === 'degraded') throw new Error(outcome.detail)
+    return outcome
+  }
+
+  it('is one request of one call a slot, and the rules come back in their order', async () => {
+    const { store } = await prepared()
+    const outcome = await ask(store, asked(NOON))
+    expect(said(outcome)).toEqual(['admitted', ['narrow', true, 1], ['wide', true, 4], ['log', true, 3]])
+    expect(outcome.plan).toBe('free')
+    expect(store.requests).toEqual([2])
+  })
+
+  it('gives back what one slot has spent when the other refuses, and tells the truth about both', async () => {
+    const { store } = await prepared()
+    await ask(store, asked(NOON))
+    await ask(store, asked(NOON))
+    store.requests.length = 0
+    const third = await ask(store, asked(NOON))
+    expect(said(third)).toEqual(['refused', ['narrow', false, 0], ['wide', true, 3], ['log', true, 2]])
+    expect(store.requests).toEqual([2, 1])
+    // Nothing is missing: a peek says the same.
+    const peek = await ask(
+      store,
+      asked(NOON, { rules: asked(NOON).rules.map(rule => ({ ...rule, cost: 0 })) }),
+    )
+    expect(peek.verdicts.map(({ remaining }) => remaining)).toEqual([0, 3, 2])
+  })
+
+  it('gives back what was spent for a caller whose credential is unknown', async () => {
+    const { redis, store } = await prepared()
+    await redis.send(['DEL', CREDENTIAL])
+    const outcome = await ask(store, asked(NOON))
+    expect(outcome).toMatchObject({ status: 'unknown-credential', verdicts: [] })
+    const peek = await ask(store, {
+      rules: [{ ...count(narrow!, ADDRESS), cost: 0 }],
+      plans: ['free'],
+      now: NOON,
+    })
+    expect(peek.verdicts[0]!.remaining).toBe(2)
+  })
+
+  it('gives back under rules of a plan too', async () => {
+    const { redis, store } = await prepared()
+    const [ofPlan] = rulesOf({
+      ...{ name: 'plan', by: 'consumer', algorithm: 'fixed-window', limit: 9, period: '1h' },
+      match: { plans: ['free'] },
+    } as RuleInput)
+    const rules = [count(narrow!, ADDRESS), count(ofPlan!, CONSUMER)]
+    for (let i = 0; i < 3; i++) await ask(store, asked(NOON, { rules }))
+    const { verdicts } = await redis.evaluate({
+      ...{ rules: [count(ofPlan!, CONSUMER, 0)], plans: ['free'], credentialKey: CREDENTIAL, now: NOON },
+    })
+    expect(verdicts[0]!.remaining).toBe(7)
+  })
+
+  it(`says what one slot would have said (SEED=${SEED})`, async () => {
+    const random = randomFrom(SEED)
+    const { redis, store } = await prepared()
+    const alone = storeOf(redis)
+    let now = NOON
+    let refused = 0
+    for (let set = 0; set < 10; set++) {
+      const rules = randomRules(random, 5)
+      // No two runs share a key, and only one of the two lies in several slots.
+      const keyed = (slots: boolean) =>
+        rules.map((rule, i) => {
+          const name = `${set}-${i % 3}`
+          const key = slots ? consumerStateKey(name) : `sluice:{one}:state:${name}`
+          return count(rule, key, undefined, now / 1e3)
+        })
+      for (let i = 0; i < 20; i++) {
+        now += Math.abs(randomStep(random))
+        const expected = await ask(alone, { rules: keyed(false), plans: ['free'], now })
+        const actual = await ask(store, { rules: keyed(true), plans: ['free'], now })
+        expect(actual, `set ${set}, request ${i}, SEED=${SEED}`).toEqual(expected)
+        if (actual.status === 'refused') refused += 1
+      }
+    }
+    expect(refused).toBeGreaterThan(40)
+  })
+})

@@ -75,6 +75,33 @@ describe('the running gateway', () => {
     expect((await fetch(`${stack.url}/few`)).status).toBe(401)
   })
 
+  it('holds what queues in a leaky bucket, and forwards it in order, evenly', async () => {
+    const startedAt = performance.now()
+    const replies = await Promise.all(Array.from({ length: 8 }, () => ask('/queue')))
+    const admitted = replies
+      .filter(({ status }) => status === 200)
+      .map(({ headers }) => ({
+        id: headers.get('x-request-id'),
+        left: Number(/"queue";r=(\d+)/.exec(headers.get('ratelimit')!)![1]),
+      }))
+      .sort((a, b) => b.left - a.left)
+    expect(admitted.length).toBeGreaterThanOrEqual(5)
+    expect(replies.filter(({ status }) => status === 429)).toHaveLength(8 - admitted.length)
+    expect(origin.received.map(({ headers }) => headers['x-request-id'])).toEqual(
+      admitted.map(({ id }) => id),
+    )
+    // A tenth of a second after the one before, at the earliest: timers do not go off early.
+    for (const [i, { at }] of origin.received.entries()) expect(at - startedAt).toBeGreaterThan(i * 100 - 2)
+  })
+
+  it('is not changed by a rule that is tried out, and does not show it', async () => {
+    for (let i = 0; i < 3; i++) {
+      const { status, headers } = await ask('/tried-out')
+      expect(status).toBe(200)
+      expect(headers.get('ratelimit-policy')).toBe('"consumer";q=200;w=25920000')
+    }
+  })
+
   it('counts 40 requests at once exactly', async () => {
     const other = mintApiKey('crowd')
     await storeKey(stack.rest, other, { consumer: 'crowd', plan: 'free' })

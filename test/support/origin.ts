@@ -11,6 +11,8 @@ export interface Received {
   headers: IncomingHttpHeaders
   bodyBytes: number
   bodySha256: string
+  /** ms, by the clock of this process. */
+  at: number
 }
 
 export interface TestOrigin {
@@ -74,7 +76,8 @@ export async function startOrigin(): Promise<TestOrigin> {
       hash.update(chunk)
     }
     const { method = '', url = '', headers } = request
-    const entry = { method, url, headers, bodyBytes, bodySha256: hash.digest('hex') }
+    const bodySha256 = hash.digest('hex')
+    const entry = { method, url, headers, bodyBytes, bodySha256, at: performance.now() }
     received.push(entry)
     const route = ROUTES[new URL(`http://origin${url}`).pathname]
     if (route) return route(request, response)

@@ -123,7 +123,8 @@ function reject(message: string): void {
 }
 
 function say(message: WorkerMessage): void {
-  if (process.connected) process.send!(message)
+  // The parent may go away between the two: what is left to say then has no listener, and is no error.
+  if (process.connected) process.send!(message, () => {})
 }
 
 /** How long requests in flight may hold up the end; workerd is in this process' group, and goes with it. */

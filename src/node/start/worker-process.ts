@@ -124,7 +124,7 @@ function reject(message: string): void {
 
 function say(message: WorkerMessage): void {
   // The parent may go away between the two: what is left to say then has no listener, and is no error.
-  if (process.connected) process.send!(message, () => {})
+  if (process.connected) process.send!(message, undefined, undefined, () => {})
 }
 
 /** How long requests in flight may hold up the end; workerd is in this process' group, and goes with it. */

@@ -3,7 +3,10 @@ import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { KEY_LOCKING_SCRIPT, PLAIN_SCRIPT } from '../../src/lua/bundle.generated.ts'
 import { bundleLua } from '../../src/node/bundle-lua.ts'
+import { ModelEngine, RedisEngine } from '../support/engines.ts'
+import { randomFrom, SEED } from '../support/random.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+import { evaluationOf, NOON, randomCount, randomRules, randomStep } from '../support/traffic.ts'
 
 const sha1 = (text: string) => createHash('sha1').update(text).digest('hex')
 
@@ -31,6 +34,26 @@ describeOnRedis('the script', start => {
     redis = await start()
   })
   afterAll(() => redis?.close())
+
+  it(`says the same on a server without the struct library (SEED=${SEED})`, async () => {
+    const source = PLAIN_SCRIPT.source.replace("rawget(_G, 'struct')", 'nil')
+    expect(source).not.toBe(PLAIN_SCRIPT.source)
+    await redis.connection.send(['FLUSHALL'])
+    const bare = new RedisEngine(redis.connection, { source, sha1: sha1(source) })
+    const whole = new RedisEngine(redis.connection)
+    const model = new ModelEngine()
+    const random = randomFrom(SEED)
+    let rules = randomRules(random)
+    let now = NOON
+    for (let i = 0; i < 300; i++) {
+      if (random.chance(0.05)) rules = randomRules(random)
+      now += randomStep(random)
+      const evaluation = evaluationOf(randomCount(random, rules, now), now)
+      // By turns: what the one has written the other reads.
+      const actual = await (random.chance(0.5) ? bare : whole).evaluate(evaluation)
+      expect(actual, `request ${i}, SEED=${SEED}`).toEqual(await model.evaluate(evaluation))
+    }
+  })
 
   it('is known to Redis by its SHA-1', async () => {
     expect(String(await redis.connection.send(['SCRIPT', 'LOAD', PLAIN_SCRIPT.source]))).toBe(

@@ -26,9 +26,11 @@ export class ModelEngine implements Engine {
 
 export class RedisEngine implements Engine {
   readonly #connection: RedisConnection
+  readonly #script: { source: string; sha1: string }
 
-  constructor(connection: RedisConnection) {
+  constructor(connection: RedisConnection, script = PLAIN_SCRIPT) {
     this.#connection = connection
+    this.#script = script
   }
 
   async evaluate(evaluation: TimedEvaluation): Promise<Outcome> {
@@ -56,10 +58,10 @@ export class RedisEngine implements Engine {
   async run(keys: readonly string[], args: readonly string[]): Promise<unknown> {
     const rest = [String(keys.length), ...keys, ...args]
     try {
-      return textOf(await this.#connection.send(['EVALSHA', PLAIN_SCRIPT.sha1, ...rest]))
+      return textOf(await this.#connection.send(['EVALSHA', this.#script.sha1, ...rest]))
     } catch (error) {
       if (!String(error).includes('NOSCRIPT')) throw error
-      return textOf(await this.#connection.send(['EVAL', PLAIN_SCRIPT.source, ...rest]))
+      return textOf(await this.#connection.send(['EVAL', this.#script.source, ...rest]))
     }
   }
 

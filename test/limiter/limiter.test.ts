@@ -272,7 +272,7 @@ describeOnRedisEngine('8 workers under 10 per second, 200 per minute and 5,000 p
     const { limiter, clock } = limiterOn(await fresh())
     const calls: number[] = []
     // Until noon of the day after the next: three aligned days. The embedded Redis would take half a minute for them.
-    const isWhole = kind === 'real'
+    const isWhole = kind === 'redis-server'
     const end = NOON + (isWhole ? 2 * 86400e6 : 210e6)
     const worker = async () => {
       for (;;) {

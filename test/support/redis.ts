@@ -1,6 +1,7 @@
 /**
- * The Redis servers that the suites run on: the embedded one, and a real one. Without a real one its suites are
- * skipped under a name that says so; with SLUICE_REQUIRE_REDIS=1 its absence is an error.
+ * The Redis servers that the suites run on: the embedded one, and a real Redis and a real Valkey where they are
+ * installed. Without a real one its suites are skipped under a name that says so; with SLUICE_REQUIRE_REDIS=1 the
+ * absence of Redis is an error.
  */
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -8,7 +9,7 @@ import { join } from 'node:path'
 import { describe } from 'vitest'
 import { connectRedis, type RedisConnection } from '../../src/node/rest-bridge/redis-connection.ts'
 import { startGuardian } from '../../src/node/start/guardian.ts'
-import { embeddedRedis, findServer, privateServer } from '../../src/node/start/redis.ts'
+import { embeddedRedis, findServer, privateServer, type ServerProgram } from '../../src/node/start/redis.ts'
 
 export interface TestRedis {
   url: string
@@ -16,14 +17,18 @@ export interface TestRedis {
   close(): Promise<void>
 }
 
-const program = await findServer(['redis-server'])
-if (!program && process.env.SLUICE_REQUIRE_REDIS) {
+const found = await Promise.all([findServer(['redis-server']), findServer(['valkey-server'])])
+const servers = found.filter(program => program !== undefined)
+if (!servers.some(({ name }) => name === 'redis-server') && process.env.SLUICE_REQUIRE_REDIS) {
   throw new Error(
     'SLUICE_REQUIRE_REDIS is set, and no redis-server is on the PATH. Install one: apt-get install redis-server',
   )
 }
 
-export type RedisKind = 'embedded' | 'real'
+export type RedisKind = 'embedded' | ServerProgram['name']
+
+/** Every Redis there is here. */
+export const REDIS_KINDS: readonly RedisKind[] = ['embedded', ...servers.map(({ name }) => name)]
 
 /** One suite, on every Redis there is. */
 export function describeOnRedis(
@@ -32,17 +37,23 @@ export function describeOnRedis(
 ): void {
   const suiteOn = (kind: RedisKind) => () => suite(() => startRedis(kind), kind)
   describe(`${name}, on the embedded Redis`, suiteOn('embedded'))
-  if (program) describe(`${name}, on Redis ${program.version}`, suiteOn('real'))
-  else describe.skip(`${name}, on a real Redis (none is installed)`, suiteOn('real'))
+  for (const { name: kind, version } of servers) {
+    const product = kind === 'valkey-server' ? 'Valkey' : 'Redis'
+    describe(`${name}, on ${product} ${version}`, suiteOn(kind))
+  }
+  if (servers.length === 0)
+    describe.skip(`${name}, on a real Redis (none is installed)`, suiteOn('redis-server'))
 }
 
-export const hasRealRedis = program !== undefined
+export const hasRealRedis = servers.length > 0
 
 export async function startRedis(kind: RedisKind): Promise<TestRedis> {
   const guardian = startGuardian()
   const context = { guardian, directory: mkdtempSync(join(tmpdir(), 'sluice-')) }
   const redis =
-    kind === 'real' ? await privateServer(program!, context) : await embeddedRedis('for tests', context)
+    kind === 'embedded'
+      ? await embeddedRedis('for tests', context)
+      : await privateServer(servers.find(({ name }) => name === kind)!, context)
   const connection = await connectRedis(redis.url, 5000)
   return {
     url: redis.url,

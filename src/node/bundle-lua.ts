@@ -44,8 +44,10 @@ export function bundleLua(): string {
   ].join('\n')
 }
 
+/** The file under a line with its name. Of comments only the lines are left: they are half of what a Worker carries. */
 function sourceOf(file: string): string {
-  return `-- ${file}\n${readFileSync(new URL(file, SRC), 'utf8').replaceAll('\r\n', '\n')}`
+  const source = readFileSync(new URL(file, SRC), 'utf8').replaceAll('\r\n', '\n')
+  return `-- ${file}\n${source.replaceAll(/^ *--.*$/gm, '')}`
 }
 
 function sha1(text: string): string {

@@ -22,9 +22,13 @@ describe.skipIf(!hasRealRedis)(title, () => {
     const args = ['--port', '0', '--unixsocket', socket, '--save', '', '--dir', directory]
     server = spawn('redis-server', args, { stdio: 'ignore' })
   }
-  const ask = async (command: string[]) => {
+  const ask = async (command: string[] | string[][], path = '/') => {
     const headers = { authorization: `Bearer ${TOKEN}` }
-    const response = await fetch(bridge.url, { method: 'POST', headers, body: JSON.stringify(command) })
+    const response = await fetch(bridge.url + path, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify(command),
+    })
     return { status: response.status, body: (await response.json()) as { result?: unknown; error?: string } }
   }
   const answers = () =>
@@ -72,5 +76,21 @@ describe.skipIf(!hasRealRedis)(title, () => {
     await expect.poll(() => ask(['PING']).then(({ status }) => status), { timeout: 5000 }).toBe(503)
     startServer()
     await answers()
+  })
+
+  it('does not do later what it was asked while Redis was gone', async () => {
+    server.kill('SIGKILL')
+    await expect.poll(() => ask(['PING']).then(({ status }) => status), { timeout: 5000 }).toBe(503)
+    const late = ['SET', 'late', '1']
+    // Until the pauses between attempts to connect have grown longer than the deadline.
+    const until = performance.now() + 1500
+    while (performance.now() < until) {
+      expect((await ask(late)).status).toBe(503)
+      expect((await ask([late], '/pipeline')).status).toBe(503)
+      expect((await ask([late], '/multi-exec')).status).toBe(503)
+    }
+    startServer()
+    await answers()
+    expect((await ask(['EXISTS', 'late'])).body).toEqual({ result: 0 })
   })
 })

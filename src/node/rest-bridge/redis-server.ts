@@ -1,0 +1,131 @@
+/**
+ * One connection to one server, by node-redis: raw replies, reconnecting by itself. It has no deadline; that is for
+ * the connection made of it (redis-connection.ts).
+ */
+import { createClient, ErrorReply, MultiErrorReply, RESP_TYPES } from 'redis'
+
+export type Command = readonly (string | Buffer)[]
+/** RESP2 as node-redis gives it here: a status is a string, a bulk string a Buffer. */
+export type Reply = string | Buffer | number | null | Error | Reply[]
+
+/** Redis did not do it, and perhaps nobody knows whether: not an answer of Redis itself, which is an ErrorReply. */
+export class RedisUnavailable extends Error {
+  readonly reason: 'unreachable' | 'timeout'
+
+  constructor(reason: 'unreachable' | 'timeout') {
+    super(reason === 'timeout' ? 'ERR Redis did not answer in time' : 'ERR Redis cannot be reached')
+    this.reason = reason
+  }
+}
+
+export { ErrorReply }
+
+export class RedisServer {
+  /** As the server was addressed; empty for a socket. */
+  readonly host: string
+  /** Resolves when there is a connection for the first time, which may be never. */
+  readonly connected: Promise<unknown>
+  /** Resolves when the first attempt to connect has ended, well or not. */
+  readonly firstAttempt: Promise<void>
+  readonly #client: ReturnType<typeof createRawClient>
+  readonly #deadlineMs: number
+  #isConnecting = true
+
+  /** @param deadlineMs for connecting, and for what is under way when the server is left */
+  constructor(url: string, deadlineMs: number) {
+    this.#client = createRawClient(url, deadlineMs)
+    this.#deadlineMs = deadlineMs
+    this.host = new URL(url).hostname.replace(/^\[(.*)\]$/, '$1')
+    this.firstAttempt = new Promise(resolve => {
+      const ended = () => {
+        this.#isConnecting = false
+        resolve()
+      }
+      // node-redis reports each broken connection here and would throw without a listener; callers get their own
+      // error.
+      this.#client.on('error', ended).once('ready', ended)
+    })
+    this.connected = this.#client.connect()
+    this.connected.catch(() => {})
+  }
+
+  /** The first attempt is under way: no reason yet to say that the server is gone. */
+  get isConnecting(): boolean {
+    return this.#isConnecting
+  }
+
+  get isReady(): boolean {
+    return this.#client.isReady
+  }
+
+  /** @throws ErrorReply what Redis said; else the connection is gone, or breaks */
+  async send(command: Command): Promise<Reply> {
+    return (await this.#client.sendCommand([...command])) as Reply
+  }
+
+  /** MULTI … EXEC. @throws ErrorReply when all of it was discarded; else the connection is gone, or breaks */
+  async transaction(commands: readonly Command[]): Promise<Reply[]> {
+    // disableOfflineQueue is not for transactions: one would wait for the next attempt to connect, and run although
+    // its caller was told that it failed.
+    if (!this.#client.isReady) throw new RedisUnavailable('unreachable')
+    const multi = this.#client.multi()
+    for (const command of commands) multi.addCommand([...command])
+    try {
+      return (await multi.exec()) as unknown as Reply[]
+    } catch (error) {
+      // Redis runs the rest of a transaction past a failing command; so the replies are good.
+      if (error instanceof MultiErrorReply) return error.replies as Reply[]
+      throw error
+    }
+  }
+
+  /** Lets `next` pass where its slot is on the way to this node; `next` must send at once, and once. */
+  async asking<T>(next: () => Promise<T>): Promise<T> {
+    const [, result] = await Promise.all([this.send(['ASKING']), next()])
+    return result
+  }
+
+  /** Takes nothing more, and ends when what is under way is answered or late. */
+  leave(): void {
+    this.#client.close().catch(() => {})
+    setTimeout(() => this.destroy(), this.#deadlineMs).unref()
+  }
+
+  destroy(): void {
+    this.#client.destroy()
+  }
+}
+
+function createRawClient(url: string, connectTimeout: number) {
+  return createClient({
+    ...(url.startsWith('unix:') ? {} : { url }),
+    socket: {
+      ...(url.startsWith('unix:') && { path: new URL(url).pathname, tls: false }),
+      connectTimeout,
+      reconnectStrategy: retries => Math.min(20 * 2 ** retries, 500),
+    } as { reconnectStrategy: (retries: number) => number },
+    RESP: 2,
+    // Fail at once while there is no connection, instead of spending minutes later what was asked now.
+    disableOfflineQueue: true,
+    commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },
+  })
+}
+
+/**
+ * node-redis' own timeout does not fire for a command that is already on the wire.
+ * @throws ErrorReply and RedisUnavailable as they come; RedisUnavailable for every other failure, and when it is late
+ */
+export async function within<T>(work: Promise<T>, deadlineMs: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const deadline = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new RedisUnavailable('timeout')), deadlineMs)
+  })
+  try {
+    return await Promise.race([work, deadline])
+  } catch (error) {
+    if (error instanceof ErrorReply || error instanceof RedisUnavailable) throw error
+    throw new RedisUnavailable('unreachable')
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -129,19 +129,17 @@ async function single(command: Command, base64: boolean, context: Context): Prom
   return { status: 200, body: bodyOf(await send(command, context), base64) }
 }
 
-/** The commands go out together and each has its own answer; it is no transaction. */
+/**
+ * The commands go out together and each has its own answer; it is no transaction. Only when none was answered is
+ * Redis gone: it may go in between, and @upstash/redis sends what many callers asked as one pipeline.
+ */
 async function pipeline(commands: Command[], base64: boolean, context: Context): Promise<Answer> {
-  const replies = await Promise.all(
-    commands.map(async command => {
-      try {
-        return bodyOf(await send(command, context), base64)
-      } catch (error) {
-        if (error instanceof RedisUnavailable) throw error
-        return failure(error).body
-      }
-    }),
+  const answers = await Promise.all(
+    commands.map(command => single(command, base64, context).catch(error => failure(error))),
   )
-  return { status: 200, body: replies }
+  const failed = answers.find(({ status }) => status >= 503)
+  if (failed && answers.every(({ status }) => status >= 503)) return failed
+  return { status: 200, body: answers.map(({ body }) => body) }
 }
 
 async function transaction(commands: Command[], base64: boolean, context: Context): Promise<Answer> {

@@ -14,7 +14,11 @@ interface Flags {
 export function bridgeCommand(): Command {
   return new Command('bridge')
     .description("Serve Upstash's REST protocol in front of a Redis or Valkey.")
-    .option('--redis <url>', 'redis://…, rediss://… or unix://… (default: $REDIS_URL)', redisUrl)
+    .option(
+      '--redis <url>',
+      'redis://…, rediss://… or unix://…; of a cluster, any node (default: $REDIS_URL)',
+      redisUrl,
+    )
     .option('--token <token>', 'that callers must present (default: $SLUICE_BRIDGE_TOKEN)')
     .option('--port <port>', 'to listen on', port, 8079)
     .option('--host <address>', 'to listen on; 0.0.0.0 for every interface', '127.0.0.1')
@@ -36,6 +40,6 @@ async function bridge(flags: Flags): Promise<void> {
     }
     throw error
   })
-  console.log(`The bridge is ready on ${running.url}`)
+  console.log(`The bridge is ready on ${running.url}${running.isCluster ? ', in front of a cluster' : ''}`)
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => running.close())
 }

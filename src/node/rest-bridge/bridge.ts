@@ -1,7 +1,7 @@
 /**
- * The REST bridge: Upstash's HTTP protocol in front of any Redis or Valkey, for development, for tests, and in
- * production for those who host their own. It keeps the protocol's paths, status codes and error shapes, so that
- * @upstash/redis cannot tell the difference.
+ * The REST bridge: Upstash's HTTP protocol in front of any Redis or Valkey, or a cluster of them, for development,
+ * for tests, and in production for those who host their own. It keeps the protocol's paths, status codes and error
+ * shapes, so that @upstash/redis cannot tell the difference.
  *
  *     POST /            ["GET", "key"]                   → {"result": …}  or 400 {"error": …}
  *     GET  /get/key     the same in the path; a body is the last argument
@@ -26,7 +26,7 @@ import { refusalOf } from './refused.ts'
 import { ScriptAliases } from './scripts.ts'
 
 export interface BridgeOptions {
-  /** `redis://`, `rediss://` or `unix:///path/to/socket` */
+  /** `redis://`, `rediss://` or `unix:///path/to/socket`; of a cluster, that of any node */
   redisUrl: string
   token: string
   /** 0: any free one. */
@@ -42,6 +42,8 @@ export interface BridgeOptions {
 export interface Bridge {
   url: string
   port: number
+  /** Redis is a cluster. */
+  isCluster: boolean
   close(): Promise<void>
 }
 
@@ -79,6 +81,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   return {
     url: `http://${host.includes(':') ? `[${host}]` : host}:${taken}`,
     port: taken,
+    isCluster: redis.isCluster,
     async close() {
       const closed = new Promise(resolve => server.close(resolve))
       server.closeAllConnections()
@@ -131,7 +134,7 @@ async function single(command: Command, base64: boolean, context: Context): Prom
 
 /**
  * The commands go out together and each has its own answer; it is no transaction. Only when none was answered is
- * Redis gone: it may go in between, and @upstash/redis sends what many callers asked as one pipeline.
+ * Redis gone: a cluster may lack a node, and @upstash/redis sends what many callers asked as one pipeline.
  */
 async function pipeline(commands: Command[], base64: boolean, context: Context): Promise<Answer> {
   const answers = await Promise.all(

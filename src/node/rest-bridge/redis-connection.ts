@@ -1,4 +1,5 @@
-/** The connection that the bridge works on: to one Redis or Valkey, each command with a deadline. */
+/** The connection that the bridge works on: to one Redis or Valkey, or to a Redis Cluster, whichever is found there. */
+import { ClusterConnection } from './cluster-connection.ts'
 import {
   type Command,
   ErrorReply,
@@ -18,11 +19,15 @@ export interface RedisConnection {
   close(): void
 }
 
+export interface FoundRedis extends RedisConnection {
+  readonly isCluster: boolean
+}
+
 /**
- * @param url `redis://`, `rediss://` or `unix:///path/to/socket`
+ * @param url `redis://`, `rediss://` or `unix:///path/to/socket`; of a cluster, that of any node
  * @throws when Redis does not answer the first time
  */
-export async function connectRedis(url: string, deadlineMs: number): Promise<RedisConnection> {
+export async function connectRedis(url: string, deadlineMs: number): Promise<FoundRedis> {
   const server = new RedisServer(url, deadlineMs)
   try {
     // A connection is no answer yet: Redis may ask for a password.
@@ -30,13 +35,29 @@ export async function connectRedis(url: string, deadlineMs: number): Promise<Red
       server.connected.then(() => server.send(['PING'])),
       deadlineMs,
     )
+    // The nodes of a cluster know each other by host and port: nobody reaches one by its socket.
+    if (!url.startsWith('unix:') && (await isClusterNode(server, deadlineMs))) {
+      return await ClusterConnection.connect(server, url, deadlineMs)
+    }
   } catch (error) {
     server.destroy()
     throw error
   }
   return {
+    isCluster: false,
     send: command => within(server.send(command), deadlineMs),
     transaction: commands => within(server.transaction(commands), deadlineMs),
     close: () => server.destroy(),
+  }
+}
+
+/** CLUSTER INFO is an error elsewhere; INFO would say it too, and is forbidden to users without @dangerous. */
+async function isClusterNode(server: RedisServer, deadlineMs: number): Promise<boolean> {
+  try {
+    const info = await within(server.send(['CLUSTER', 'INFO']), deadlineMs)
+    return String(info).includes('cluster_state:')
+  } catch (error) {
+    if (error instanceof ErrorReply) return false
+    throw error
   }
 }

@@ -1,6 +1,6 @@
 /**
- * One connection to one server, by node-redis: raw replies, reconnecting by itself. It has no deadline; that is for
- * the connection made of it (redis-connection.ts).
+ * One connection to one server, by node-redis: raw replies, reconnecting by itself. It has no deadline and follows
+ * no redirection; both are for the connections made of it (redis-connection.ts, cluster-connection.ts).
  */
 import { createClient, ErrorReply, MultiErrorReply, RESP_TYPES } from 'redis'
 

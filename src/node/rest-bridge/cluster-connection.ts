@@ -1,0 +1,164 @@
+/**
+ * A Redis Cluster, used as one Redis: each command goes to the node that owns its key's slot, wherever that has moved
+ * to, and those about the whole cluster go to every master. What a cluster cannot do (keys of several slots in one
+ * command or transaction) is refused with Redis' own error; nothing is split. A node that is gone fails the commands
+ * for its slots, and no others.
+ */
+import { ClusterTopology } from './cluster-topology.ts'
+import { CommandKeys } from './command-keys.ts'
+import { slotOf } from './key-slot.ts'
+import { redirectionOf } from './redirection.ts'
+import type { FoundRedis } from './redis-connection.ts'
+import {
+  type Command,
+  ErrorReply,
+  type RedisServer,
+  RedisUnavailable,
+  type Reply,
+  within,
+} from './redis-server.ts'
+import { isScan, mergeOf } from './whole-cluster.ts'
+
+/** As many as other clients follow; a map that is in order needs one. */
+const MAX_REDIRECTIONS = 16
+const FIRST_PAUSE_MS = 10
+const LONGEST_PAUSE_MS = 100
+
+type Run<T> = (node: RedisServer) => Promise<T>
+
+export class ClusterConnection implements FoundRedis {
+  readonly isCluster = true
+  readonly #topology: ClusterTopology
+  readonly #keys: CommandKeys
+  readonly #deadlineMs: number
+
+  /**
+   * @param seed a connected node of it
+   * @param url the seed's, whose user, password and TLS are every node's
+   * @throws ErrorReply, RedisUnavailable when the seed does not say what the cluster looks like
+   */
+  static async connect(seed: RedisServer, url: string, deadlineMs: number): Promise<ClusterConnection> {
+    const topology = new ClusterTopology(seed, url, deadlineMs)
+    try {
+      await topology.refresh()
+      const keys = new CommandKeys(await within(seed.send(['COMMAND']), deadlineMs).catch(noneIfForbidden))
+      // The first commands need not wait; and a node that is gone is no reason to do without the others.
+      const attempts = topology.masters.map(({ firstAttempt }) => firstAttempt)
+      await within(Promise.all(attempts), deadlineMs).catch(() => {})
+      return new ClusterConnection(topology, keys, deadlineMs)
+    } catch (error) {
+      topology.close()
+      throw error
+    }
+  }
+
+  private constructor(topology: ClusterTopology, keys: CommandKeys, deadlineMs: number) {
+    this.#topology = topology
+    this.#keys = keys
+    this.#deadlineMs = deadlineMs
+  }
+
+  async send(command: Command): Promise<Reply> {
+    if (isScan(command)) throw refusal(command, 'a cursor belongs to one node')
+    const merge = mergeOf(command)
+    if (!merge) return await this.#atOwner(this.#slotFor(command), node => node.send(command))
+    return merge(await this.#atEveryMaster(node => node.send(command)))
+  }
+
+  async transaction(commands: readonly Command[]): Promise<Reply[]> {
+    for (const command of commands) {
+      if (mergeOf(command) || isScan(command)) throw refusal(command, 'a transaction runs on one node')
+    }
+    const slots = new Set(commands.map(command => this.#slotFor(command)).filter(slot => slot !== undefined))
+    if (slots.size > 1) throw new ErrorReply("CROSSSLOT Keys in request don't hash to the same slot")
+    const [slot] = slots
+    return await this.#atOwner(slot, node => node.transaction(commands))
+  }
+
+  close(): void {
+    this.#topology.close()
+  }
+
+  #slotFor(command: Command): number | undefined {
+    const key = this.#keys.firstKeyOf(command)
+    return key === undefined ? undefined : slotOf(key)
+  }
+
+  #atOwner<T>(slot: number | undefined, run: Run<T>): Promise<T> {
+    return this.#answered(this.#follow(slot, run))
+  }
+
+  /** Of a failure at one of them the others know nothing: they have done it. */
+  #atEveryMaster<T>(run: Run<T>): Promise<T[]> {
+    const giveUpAt = performance.now() + this.#deadlineMs
+    return this.#answered(
+      Promise.all(this.#topology.masters.map(master => whenConnected(master, giveUpAt, run))),
+    )
+  }
+
+  /** @throws ErrorReply, RedisUnavailable */
+  async #answered<T>(work: Promise<T>): Promise<T> {
+    try {
+      return await within(work, this.#deadlineMs)
+    } catch (error) {
+      if (error instanceof RedisUnavailable) this.#topology.refreshSoon()
+      throw error
+    }
+  }
+
+  /**
+   * Runs it where the slot is. A redirection says that nothing ran, so the next node may be asked; after any other
+   * failure nobody knows, and it is not sent again. Nor is anything begun for a caller who has stopped waiting.
+   */
+  async #follow<T>(slot: number | undefined, run: Run<T>): Promise<T> {
+    const giveUpAt = performance.now() + this.#deadlineMs
+    let node = this.#topology.nodeFor(slot)
+    let runThere = run
+    let redirections = 0
+    let pauseMs = FIRST_PAUSE_MS
+    for (;;) {
+      try {
+        return await whenConnected(node, giveUpAt, runThere)
+      } catch (error) {
+        const redirection = redirectionOf(error)
+        if (!redirection) throw error
+
+        if (redirection.kind === 'TRYAGAIN') {
+          // A slot is on its way, with some of the keys here and some there: until the others have followed.
+          if (performance.now() + pauseMs > giveUpAt) throw error
+          await new Promise(resolve => setTimeout(resolve, pauseMs))
+          pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)
+          node = this.#topology.nodeFor(slot)
+          runThere = run
+          continue
+        }
+        const next = await this.#topology.nodeAt(redirection.address, node)
+        if (!next) throw error
+        // The nodes do not agree whose slot it is.
+        if (++redirections > MAX_REDIRECTIONS) throw new RedisUnavailable('unreachable')
+        if (redirection.kind === 'MOVED') this.#topology.moved(redirection.slot, next)
+        runThere = redirection.kind === 'ASK' ? there => there.asking(() => run(there)) : run
+        node = next
+      }
+    }
+  }
+}
+
+/** Without an await when there is no need: commands that arrive together leave together, in their order. */
+async function whenConnected<T>(node: RedisServer, giveUpAt: number, run: Run<T>): Promise<T> {
+  if (node.isConnecting) await node.firstAttempt
+  if (performance.now() > giveUpAt) throw new RedisUnavailable('timeout')
+  return await run(node)
+}
+
+function refusal(command: Command, why: string): ErrorReply {
+  return new ErrorReply(
+    `ERR '${String(command[0]).toLowerCase()}' is not available on a Redis Cluster: ${why}`,
+  )
+}
+
+/** Without descriptions each command begins at any node, and is sent on. */
+function noneIfForbidden(error: unknown): Reply {
+  if (error instanceof ErrorReply) return []
+  throw error
+}

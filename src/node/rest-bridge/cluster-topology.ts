@@ -1,0 +1,147 @@
+/**
+ * Which node of a Redis Cluster owns which slot, with a connection to each of them.
+ *
+ * It is kept by CLUSTER SLOTS and by what the nodes say in passing (MOVED), and never waits for a node that is gone.
+ * createCluster of node-redis 6.3 does not serve here: it makes several commands of a DEL or MGET that spans slots,
+ * its connect() waits until every node is there, and it does not look for the successor of one it never reached.
+ */
+import { SLOTS } from './key-slot.ts'
+import { RedisServer, RedisUnavailable, type Reply, within } from './redis-server.ts'
+
+/** Between two looks at the map that nobody waits for: a lost node would have each failing command ask again. */
+const REFRESH_PAUSE_MS = 200
+
+export class ClusterTopology {
+  /** The node that the user named: how it begins, and the way back when all others have moved. */
+  readonly #seed: RedisServer
+  readonly #url: string
+  readonly #deadlineMs: number
+  /** By address, `host:port`. */
+  readonly #nodes = new Map<string, RedisServer>()
+  /** By slot; undefined where no node serves it. */
+  #owners: (RedisServer | undefined)[] = []
+  #masters: RedisServer[] = []
+  #refreshing: Promise<void> | undefined
+  #refreshedAt = 0
+  #refreshes = 0
+  #isClosed = false
+
+  constructor(seed: RedisServer, url: string, deadlineMs: number) {
+    this.#seed = seed
+    this.#url = url
+    this.#deadlineMs = deadlineMs
+  }
+
+  /** In the order of their slots. */
+  get masters(): readonly RedisServer[] {
+    return this.#masters.length > 0 ? this.#masters : [this.#seed]
+  }
+
+  /**
+   * Without a slot, or when nobody serves it: any node, which for a slot says so itself (CLUSTERDOWN). It is the
+   * same one while it answers, so that a script sent without keys is known where it is asked for again.
+   */
+  nodeFor(slot: number | undefined): RedisServer {
+    const owner = slot === undefined ? undefined : this.#owners[slot]
+    return owner ?? this.masters.find(({ isReady }) => isReady) ?? this.masters[0]!
+  }
+
+  /**
+   * The node that `teller` sends us to; undefined when it is none of the cluster's. A script can return any error,
+   * `MOVED 0 elsewhere:6379` too, and nobody else gets to see the password.
+   */
+  async nodeAt(address: string, teller: RedisServer): Promise<RedisServer | undefined> {
+    if (address.startsWith(':')) return await this.nodeAt(teller.host + address, teller)
+    const known = this.#nodes.get(address)
+    if (known) return known
+    const members = String(await teller.send(['CLUSTER', 'NODES'])).split('\n')
+    if (!members.some(member => addressesOf(member).includes(address))) return undefined
+    return this.#nodes.get(address) ?? this.#open(address)
+  }
+
+  /** One slot has moved. Others probably have too. */
+  moved(slot: number, owner: RedisServer): void {
+    if (this.#owners[slot] === owner) return
+    this.#owners[slot] = owner
+    this.refreshSoon()
+  }
+
+  /** Looks at the map again while nobody waits for it: after a node failed, another may have taken its slots. */
+  refreshSoon(): void {
+    if (performance.now() - this.#refreshedAt > REFRESH_PAUSE_MS) this.refresh().catch(() => {})
+  }
+
+  /** @throws RedisUnavailable when no node can be asked */
+  refresh(): Promise<void> {
+    this.#refreshing ??= this.#refresh().finally(() => {
+      this.#refreshing = undefined
+      this.#refreshedAt = performance.now()
+    })
+    return this.#refreshing
+  }
+
+  close(): void {
+    this.#isClosed = true
+    for (const node of [this.#seed, ...this.#nodes.values()]) node.destroy()
+  }
+
+  async #refresh(): Promise<void> {
+    const ready = this.#masters.filter(({ isReady }) => isReady)
+    // Another one each time: a node that is cut off from the others answers too, and is wrong.
+    const first = this.#refreshes++ % (ready.length || 1)
+    for (const node of [...ready.slice(first), ...ready.slice(0, first), this.#seed]) {
+      try {
+        const ranges = await within(node.send(['CLUSTER', 'SLOTS']), this.#deadlineMs)
+        // A node that was taken out of the cluster knows of none.
+        if (node !== this.#seed && (ranges as Reply[]).length === 0) continue
+        this.#adopt(ranges as SlotRange[], node.host)
+        return
+      } catch {
+        // The next one may answer.
+      }
+    }
+    throw new RedisUnavailable('unreachable')
+  }
+
+  #adopt(ranges: SlotRange[], askedHost: string): void {
+    const inUse = new Set<string>()
+    const owners = new Array<RedisServer | undefined>(SLOTS).fill(undefined)
+    for (const [from, to, [name, port]] of ranges) {
+      const host = String(name ?? '')
+      // A node that does not know its own address leaves it out: it is the one that was asked, or behind it.
+      const address = `${host && host !== '?' ? host : askedHost}:${port}`
+      inUse.add(address)
+      owners.fill(this.#nodes.get(address) ?? this.#open(address), from, to + 1)
+    }
+    for (const [address, node] of this.#nodes) {
+      if (inUse.has(address)) continue
+      this.#nodes.delete(address)
+      node.leave()
+    }
+    this.#owners = owners
+    this.#masters = [...new Set(owners)].filter(owner => owner !== undefined)
+  }
+
+  /** With the user, the password and the TLS of the URL that the user gave. */
+  #open(address: string): RedisServer {
+    // A command that is still being followed must not leave a connection behind.
+    if (this.#isClosed) throw new RedisUnavailable('unreachable')
+    const at = address.lastIndexOf(':')
+    const host = address.slice(0, at)
+    const url = new URL(this.#url)
+    url.hostname = host.includes(':') ? `[${host}]` : host
+    url.port = address.slice(at + 1)
+    const node = new RedisServer(url.href, this.#deadlineMs)
+    this.#nodes.set(address, node)
+    return node
+  }
+}
+
+type SlotRange = [from: number, to: number, master: [host: Buffer | null, port: number], ...replicas: Reply[]]
+
+/** `<id> 10.0.0.1:6379@16379,a.example <flags> …`: a node goes by its IP address or by its name. */
+function addressesOf(member: string): string[] {
+  const [endpoint = '', name] = (member.split(' ')[1] ?? '').split(',')
+  const address = endpoint.replace(/@\d+$/, '')
+  return name ? [address, `${name}${address.slice(address.lastIndexOf(':'))}`] : [address]
+}

@@ -1,0 +1,180 @@
+/** A private Redis Cluster of three masters, and the suites that run on it. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, mkdtempSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe } from 'vitest'
+import { SLOTS } from '../../src/node/rest-bridge/key-slot.ts'
+import { type Command, RedisServer, type Reply } from '../../src/node/rest-bridge/redis-server.ts'
+import { type Guardian, startGuardian } from '../../src/node/start/guardian.ts'
+import { hasRealRedis } from './redis.ts'
+
+/** It takes about 2 s; a hook has 30. */
+const AGREE_MS = 25_000
+
+/** One suite, on a cluster of its own. */
+export function describeOnCluster(name: string, suite: (start: () => Promise<TestCluster>) => void): void {
+  if (hasRealRedis) describe(`${name}, on a Redis Cluster`, () => suite(() => TestCluster.start()))
+  else
+    describe.skip(`${name}, on a Redis Cluster (no redis-server is installed)`, () =>
+      suite(TestCluster.start))
+}
+
+/** A node, asked directly: it redirects, and nobody follows. */
+export class TestNode {
+  readonly port: number
+  /** For the other nodes. */
+  readonly busPort: number
+  readonly #directory: string
+  readonly #guardian: Guardian
+  #process: ChildProcess | undefined
+  #connection: RedisServer | undefined
+
+  constructor(ports: [number, number], directory: string, guardian: Guardian) {
+    ;[this.port, this.busPort] = ports
+    this.#directory = join(directory, String(this.port))
+    this.#guardian = guardian
+    mkdirSync(this.#directory)
+  }
+
+  get url(): string {
+    return `redis://127.0.0.1:${this.port}`
+  }
+
+  /** What it was (its id, its slots) it is again after a stop. */
+  async start(): Promise<void> {
+    const settings = {
+      bind: '127.0.0.1',
+      port: this.port,
+      'cluster-enabled': 'yes',
+      'cluster-port': this.busPort,
+      'cluster-announce-ip': '127.0.0.1',
+      'cluster-node-timeout': 1500,
+      'cluster-require-full-coverage': 'no',
+      'repl-diskless-sync-delay': 0,
+      save: '',
+      appendonly: 'no',
+      dir: this.#directory,
+    }
+    const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)])
+    this.#process = spawn('redis-server', args, { detached: true, stdio: 'ignore' })
+    this.#guardian.guard({ group: this.#process.pid! })
+    this.#connection = new RedisServer(this.url, 5000)
+    const exited = once(this.#process, 'exit').then(() => {
+      throw new Error(`The node on port ${this.port} did not start. Is the port taken?`)
+    })
+    await Promise.race([this.#connection.connected, exited])
+    exited.catch(() => {})
+  }
+
+  async kill(): Promise<void> {
+    this.#connection?.destroy()
+    if (!this.#process || this.#process.signalCode || this.#process.exitCode !== null) return
+    const exited = once(this.#process, 'exit')
+    this.#process.kill('SIGKILL')
+    await exited
+  }
+
+  freeze(): void {
+    this.#process!.kill('SIGSTOP')
+  }
+
+  thaw(): void {
+    this.#process!.kill('SIGCONT')
+  }
+
+  ask(...command: Command): Promise<Reply> {
+    return this.#connection!.send(command)
+  }
+
+  async id(): Promise<string> {
+    return String(await this.ask('CLUSTER', 'MYID'))
+  }
+}
+
+export class TestCluster {
+  readonly #guardian = startGuardian()
+  readonly #directory = mkdtempSync(join(tmpdir(), 'sluice-'))
+  readonly nodes: TestNode[] = []
+
+  static async start(): Promise<TestCluster> {
+    const cluster = new TestCluster()
+    cluster.#guardian.guard({ directory: cluster.#directory })
+    await Promise.all([cluster.add(), cluster.add(), cluster.add()])
+    const [first, ...others] = cluster.nodes
+    await Promise.all(
+      cluster.nodes.map((node, i) => {
+        const [from, to] = [i, i + 1].map(part => Math.ceil((part * SLOTS) / 3))
+        return node.ask('CLUSTER', 'ADDSLOTSRANGE', String(from), String(to! - 1))
+      }),
+    )
+    for (const other of others) await cluster.#introduce(other, first!)
+    await cluster.agrees()
+    return cluster
+  }
+
+  get url(): string {
+    return this.nodes[0]!.url
+  }
+
+  /** One more node, which nobody knows yet. */
+  async add(): Promise<TestNode> {
+    const node = new TestNode(await freePorts(), this.#directory, this.#guardian)
+    this.nodes.push(node)
+    await node.start()
+    return node
+  }
+
+  /** One more member of the cluster, without slots. */
+  async join(): Promise<TestNode> {
+    const node = await this.add()
+    await this.#introduce(node, this.nodes[0]!)
+    await this.agrees()
+    return node
+  }
+
+  /** Every node knows every other, and that every slot is served. */
+  async agrees(): Promise<void> {
+    const wanted = [
+      'cluster_state:ok',
+      `cluster_slots_ok:${SLOTS}`,
+      `cluster_known_nodes:${this.nodes.length}`,
+    ]
+    const until = Date.now() + AGREE_MS
+    for (const node of this.nodes) {
+      for (;;) {
+        const info = String(await node.ask('CLUSTER', 'INFO')).split('\r\n')
+        if (wanted.every(line => info.includes(line))) break
+        if (Date.now() > until) throw new Error(`The cluster does not come about: ${info.join(', ')}`)
+        await new Promise(resolve => setTimeout(resolve, 20))
+      }
+    }
+  }
+
+  /** By the first node's map. */
+  async ownerOf(slot: number): Promise<TestNode> {
+    const ranges = (await this.nodes[0]!.ask('CLUSTER', 'SLOTS')) as [number, number, [Buffer, number]][]
+    const range = ranges.find(([from, to]) => from <= slot && slot <= to)
+    return this.nodes.find(({ port }) => port === range![2][1])!
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.nodes.map(node => node.kill()))
+    await this.#guardian.dismiss()
+  }
+
+  #introduce(node: TestNode, other: TestNode): Promise<Reply> {
+    return node.ask('CLUSTER', 'MEET', '127.0.0.1', String(other.port), String(other.busPort))
+  }
+}
+
+/** For clients, and for the other nodes. */
+async function freePorts(): Promise<[number, number]> {
+  const servers = [createServer(), createServer()]
+  for (const server of servers) await once(server.listen(0, '127.0.0.1'), 'listening')
+  const [port, busPort] = servers.map(server => (server.address() as AddressInfo).port)
+  await Promise.all(servers.map(server => once(server.close(), 'close')))
+  return [port!, busPort!]
+}

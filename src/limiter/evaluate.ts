@@ -29,8 +29,11 @@ export async function evaluate(store: Store, evaluation: Evaluation): Promise<Ou
   }
   try {
     const parts = store.isCluster ? splitBySlot(evaluation) : [evaluation]
-    const outcomes = await ask(store, parts)
-    return parts.length === 1 ? outcomes[0]! : await joinSlots(store, evaluation, parts, outcomes)
+    const answers = await ask(store, parts)
+    if (parts.length > 1) return await joinSlots(store, evaluation, parts, answers)
+    const [answer] = answers
+    if (answer instanceof GatewayError) throw answer
+    return answer!
   } catch (error) {
     return degradedBy(error)
   }

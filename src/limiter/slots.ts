@@ -3,6 +3,7 @@
  * keys, all or nothing, in one HTTP request; when one of them refuses, what the others have spent is given back with a
  * second. A limit is never exceeded: between the two, others may be refused who would have been admitted.
  */
+import { GatewayError } from '../errors.ts'
 import type { Store } from '../store/store.ts'
 import { ask, type Evaluation, type Outcome, type Verdict, withAgreement } from './wire.ts'
 
@@ -24,24 +25,29 @@ export function splitBySlot(evaluation: Evaluation): Evaluation[] {
   }))
 }
 
-/** What the slots said, as one outcome; gives back what was spent when not all of them admit. */
+/**
+ * What the slots said, as one outcome; gives back what was spent when not all of them admit.
+ * @throws GatewayError of a slot that has not answered, where no other refuses
+ */
 export async function joinSlots(
   store: Store,
   { rules }: Evaluation,
   parts: readonly Evaluation[],
-  outcomes: readonly Outcome[],
+  answers: readonly (Outcome | GatewayError)[],
 ): Promise<Outcome> {
+  const outcomes = answers.filter(isOutcome)
+  const failure = answers.find(answer => answer instanceof GatewayError)
   const status =
     (['unknown-credential', 'refused'] as const).find(bad => outcomes.some(({ status }) => status === bad)) ??
     'admitted'
+  if (failure && status === 'admitted') throw failure
   const at = Math.max(...outcomes.map(outcome => outcome.at))
   const plan = outcomes.map(outcome => outcome.plan).find(Boolean) ?? ''
   let verdicts = outcomes.flatMap(outcome => outcome.verdicts)
 
   if (status !== 'admitted') {
-    const unspent = parts.flatMap((part, i) => giveBack(part, outcomes[i]!))
-    const told = unspent.length > 0 ? await ask(store, unspent) : []
-    const corrected = new Map(told.flatMap(({ verdicts }) => verdicts).map(given => [given.rule.tag, given]))
+    const given = await giveBack(store, parts, answers)
+    const corrected = new Map(given.flatMap(({ verdicts }) => verdicts).map(each => [each.rule.tag, each]))
     verdicts = verdicts.map(verdict => withoutSpending(verdict, corrected.get(verdict.rule.tag)))
   }
   if (status === 'unknown-credential') return { status, plan: '', at, verdicts: [] }
@@ -51,9 +57,22 @@ export async function joinSlots(
   return { status, plan, at, verdicts: withAgreement(inOrder) }
 }
 
+/** @returns how things stand then; of a slot that cannot be reached nothing, and what it has spent stays spent */
+async function giveBack(
+  store: Store,
+  parts: readonly Evaluation[],
+  answers: readonly (Outcome | GatewayError)[],
+): Promise<Outcome[]> {
+  const refunds = parts.flatMap((part, i) => refundOf(part, answers[i]!))
+  if (refunds.length === 0) return []
+  const told: readonly (Outcome | GatewayError)[] = await ask(store, refunds).catch(() => [])
+  return told.filter(isOutcome)
+}
+
 /** The refund of what a part has spent: nothing when it refused. */
-function giveBack(part: Evaluation, { status, at, verdicts }: Outcome): Evaluation[] {
-  if (status !== 'admitted') return []
+function refundOf(part: Evaluation, answer: Outcome | GatewayError): Evaluation[] {
+  if (!isOutcome(answer) || answer.status !== 'admitted') return []
+  const { at, verdicts } = answer
   const allowed = new Set(verdicts.filter(verdict => verdict.allowed).map(({ rule }) => rule))
   const rules = part.rules
     .filter(({ rule, cost }) => allowed.has(rule) && cost > 0)
@@ -65,4 +84,8 @@ function giveBack(part: Evaluation, { status, at, verdicts }: Outcome): Evaluati
 
 function withoutSpending(verdict: Verdict, given: Verdict | undefined): Verdict {
   return given ? { ...verdict, remaining: given.remaining, resetAfter: given.resetAfter, delay: 0 } : verdict
+}
+
+function isOutcome(answer: Outcome | GatewayError): answer is Outcome {
+  return !(answer instanceof GatewayError)
 }

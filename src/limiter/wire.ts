@@ -58,12 +58,19 @@ const STATUS = new Map<unknown, Outcome['status']>([
 
 /**
  * Asks the store about each evaluation, all in one HTTP request.
+ * @returns what it says of each, or why it does not
  * @throws GatewayError as Store.run, and ERR_STORE_REPLY_INVALID
  */
-export async function ask(store: Store, evaluations: readonly Evaluation[]): Promise<Outcome[]> {
+export async function ask(
+  store: Store,
+  evaluations: readonly Evaluation[],
+): Promise<(Outcome | GatewayError)[]> {
   const replies = await store.run(evaluations.map(encode))
   if (replies.length !== evaluations.length) throw invalid(`${replies.length} answers`)
-  return evaluations.map((evaluation, i) => decode(replies[i], evaluation))
+  return evaluations.map((evaluation, i) => {
+    const reply = replies[i]
+    return reply instanceof GatewayError ? reply : decode(reply, evaluation)
+  })
 }
 
 /** KEYS and ARGV for main.lua. */

@@ -7,7 +7,8 @@ export interface Store {
   readonly isCluster?: boolean
   /**
    * Runs the decision script once for each call, all in one HTTP request.
-   * @returns the script's replies in order, not yet checked
+   * @returns the script's replies in order, not yet checked; where some calls failed and others did not (one slot of a
+   *   cluster is gone), a GatewayError in the place of the reply
    * @throws GatewayError ERR_STORE_TIMEOUT, _UNREACHABLE, _REFUSED or _REPLY_INVALID; their messages hold no keys
    */
   run(calls: readonly ScriptCall[]): Promise<unknown[]>

@@ -60,10 +60,9 @@ export function upstashStore({ url, token, deadlineMs, keyLocking, cluster }: Up
       const late: Answer[] = await whole.exec({ keepErrors: true })
       for (const [n, i] of missing.entries()) answers[i] = late[n]!
     }
-    return answers.map(({ result, error }) => {
-      if (error !== undefined) throw new errors.UpstashError(error)
-      return result
-    })
+    return answers.map(({ result, error }) =>
+      error === undefined ? result : storeError(new errors.UpstashError(error)),
+    )
   }
 
   return {

@@ -5,14 +5,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { hasRealRedis } from '../support/redis.ts'
+import { hasRedisServer } from '../support/redis.ts'
 
 const TOKEN = 'a token for tests'
 const DEADLINE_MS = 300
 
-const title = hasRealRedis ? 'the bridge' : 'the bridge (no real Redis is installed to freeze and kill)'
+const title = hasRedisServer ? 'the bridge' : 'the bridge (no real Redis is installed to freeze and kill)'
 
-describe.skipIf(!hasRealRedis)(title, () => {
+describe.skipIf(!hasRedisServer)(title, () => {
   let directory: string
   let socket: string
   let server: ReturnType<typeof spawn>

@@ -9,14 +9,14 @@ import { describe } from 'vitest'
 import { SLOTS } from '../../src/node/rest-bridge/key-slot.ts'
 import { type Command, RedisServer, type Reply } from '../../src/node/rest-bridge/redis-server.ts'
 import { type Guardian, startGuardian } from '../../src/node/start/guardian.ts'
-import { hasRealRedis } from './redis.ts'
+import { hasRedisServer } from './redis.ts'
 
 /** It takes about 2 s; a hook has 30. */
 const AGREE_MS = 25_000
 
 /** One suite, on a cluster of its own. */
 export function describeOnCluster(name: string, suite: (start: () => Promise<TestCluster>) => void): void {
-  if (hasRealRedis) describe(`${name}, on a Redis Cluster`, () => suite(() => TestCluster.start()))
+  if (hasRedisServer) describe(`${name}, on a Redis Cluster`, () => suite(() => TestCluster.start()))
   else
     describe.skip(`${name}, on a Redis Cluster (no redis-server is installed)`, () =>
       suite(TestCluster.start))

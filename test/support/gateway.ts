@@ -12,8 +12,8 @@ import { type RedisKind, startRedis, type TestRedis } from './redis.ts'
 
 const TOKEN = 'a token for tests'
 
-export interface TestGateway {
-  redis: TestRedis
+export interface TestGateway<T = TestRedis> {
+  redis: T
   origin: TestOrigin
   /** Counts the HTTP requests to the store. */
   store: CountingProxy
@@ -27,7 +27,13 @@ export interface TestGateway {
 export type App = (path: string, init?: RequestInit & { key?: string; address?: string }) => Promise<Response>
 
 export async function startGateway(kind: RedisKind = 'embedded'): Promise<TestGateway> {
-  const redis = await startRedis(kind)
+  return await startGatewayOn(await startRedis(kind))
+}
+
+/** @param redis a running Redis or Redis Cluster, which is closed with the gateway */
+export async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(
+  redis: T,
+): Promise<TestGateway<T>> {
   const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0 })
   const store = await startCountingProxy(bridge.url)
   const origin = await startOrigin()
@@ -61,5 +67,11 @@ export async function startGateway(kind: RedisKind = 'embedded'): Promise<TestGa
 
 function storeOf(config: Config, url: string) {
   // Longer than in production: these machines are busy, and no test here is about the deadline.
-  return upstashStore({ url, token: TOKEN, deadlineMs: 5000, keyLocking: config.keyLocking })
+  return upstashStore({
+    url,
+    token: TOKEN,
+    deadlineMs: 5000,
+    keyLocking: config.keyLocking,
+    cluster: config.cluster,
+  })
 }

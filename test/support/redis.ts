@@ -45,7 +45,7 @@ export function describeOnRedis(
     describe.skip(`${name}, on a real Redis (none is installed)`, suiteOn('redis-server'))
 }
 
-export const hasRealRedis = servers.length > 0
+export const hasRedisServer = REDIS_KINDS.includes('redis-server')
 
 export async function startRedis(kind: RedisKind): Promise<TestRedis> {
   const guardian = startGuardian()

@@ -1,0 +1,176 @@
+/** The gateway in front of a Redis Cluster: the app, the real client, the bridge, three nodes. */
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import type { RuleInput } from '../../src/config/schema.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { createLimiter } from '../../src/limiter/limiter.ts'
+import { ask } from '../../src/limiter/wire.ts'
+import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
+import { addressStateKey, consumerStateKey } from '../../src/store/keys.ts'
+import type { Store } from '../../src/store/store.ts'
+import { upstashStore } from '../../src/store/upstash.ts'
+import { describeOnCluster, type TestCluster } from '../support/cluster.ts'
+import { configOf, ModelEngine } from '../support/engines.ts'
+import { startGatewayOn, type TestGateway } from '../support/gateway.ts'
+import { randomFrom, SEED } from '../support/random.ts'
+import { evaluationOf, NOON, randomCount, randomRules, randomStep } from '../support/traffic.ts'
+
+const CONSUMER: RuleInput = {
+  name: 'consumer',
+  by: 'consumer',
+  algorithm: 'sliding-log',
+  limit: 5,
+  period: '300d',
+}
+const ADDRESS: RuleInput = {
+  name: 'address',
+  by: 'address',
+  algorithm: 'fixed-window',
+  limit: 12,
+  period: '300d',
+}
+
+/** In three slots of three nodes. */
+const consumers = ['acme', 'globex', 'initech', 'umbrella', 'hooli']
+
+describeOnCluster('the gateway', start => {
+  let cluster: TestCluster
+  let gateway: TestGateway<TestCluster>
+  beforeAll(async () => {
+    cluster = await start()
+    gateway = await startGatewayOn(cluster)
+  })
+  afterAll(() => gateway?.close())
+  beforeEach(() => void gateway.store.count())
+
+  const app = (rules: RuleInput[] = [CONSUMER, ADDRESS]) => gateway.app({ rules, store: { cluster: true } })
+  const storeAt = (cluster: boolean): Store =>
+    upstashStore({
+      ...{ url: gateway.store.url, token: 'a token for tests', deadlineMs: 5000 },
+      keyLocking: true,
+      cluster,
+    })
+
+  it(`runs the script: everything of one consumer lies in one slot, and every key is declared (SEED=${SEED})`, async () => {
+    const random = randomFrom(SEED)
+    const [store, model] = [storeAt(false), new ModelEngine()]
+    let rules = randomRules(random)
+    let now = NOON
+    const slots = new Set<number>()
+    for (let i = 0; i < 300; i++) {
+      if (random.chance(0.05)) rules = randomRules(random)
+      now += randomStep(random)
+      // All for one of a few callers: a key of another slot would be refused, and so would one that is not declared.
+      const evaluation = evaluationOf(randomCount(random, rules, now, 1), now)
+      const caller = consumerStateKey(random.pick(consumers))
+      const counted = evaluation.rules.map(rule => ({
+        ...rule,
+        key: caller,
+        ...(rule.logKey && { logKey: rule.logKey.replace(rule.key, caller) }),
+      }))
+      slots.add(slotOf(caller))
+      const [actual] = await ask(store, [{ ...evaluation, rules: counted }])
+      expect(actual, `request ${i}, SEED=${SEED}`).toEqual(
+        await model.evaluate({ ...evaluation, rules: counted }),
+      )
+    }
+    const owners = await Promise.all([...slots].map(slot => cluster.ownerOf(slot)))
+    expect(new Set(owners).size).toBe(3)
+  })
+
+  it('takes one request for a decision over two slots, and a second one to give back', async () => {
+    const key = await gateway.key('acme')
+    const address = '198.51.100.1'
+    const ask = app()
+    await ask('/', { key, address })
+    gateway.store.count()
+    const { status, headers } = await ask('/', { key, address })
+    expect([status, headers.get('ratelimit')]).toEqual([
+      200,
+      expect.stringMatching(/^"consumer";r=3;t=\d+, "address";r=10;t=\d+$/),
+    ])
+    expect(gateway.store.count()).toBe(1)
+    for (let i = 0; i < 3; i++) await ask('/', { key, address })
+    gateway.store.count()
+    const refused = await ask('/', { key, address })
+    expect([refused.status, refused.headers.get('ratelimit')]).toEqual([
+      429,
+      expect.stringMatching(/^"consumer";r=0;t=\d+, "address";r=7;t=\d+$/),
+    ])
+    expect(gateway.store.count()).toBe(2)
+    // The address has lost nothing to it.
+    const peek = await app([{ ...ADDRESS, cost: 0, anonymous: true }])('/', { address })
+    expect(peek.headers.get('ratelimit')).toMatch(/^"address";r=7;/)
+  })
+
+  it('charges nobody for a key that is unknown', async () => {
+    const address = '198.51.100.2'
+    const unknown = mintApiKey('globex')
+    for (let i = 0; i < 3; i++) expect((await app()('/', { key: unknown, address })).status).toBe(401)
+    const peek = await app([{ ...ADDRESS, cost: 0, anonymous: true }])('/', { address })
+    expect(peek.headers.get('ratelimit')).toMatch(/^"address";r=12;/)
+  })
+
+  it('never exceeds a limit under concurrency, and has the rest to give afterwards', async () => {
+    const keys = await Promise.all(consumers.map(consumer => gateway.key(consumer)))
+    const addresses = ['198.51.100.10', '198.51.100.11', '198.51.100.12']
+    const ask = app([
+      { ...CONSUMER, name: 'crowd' },
+      { ...ADDRESS, name: 'crowd-address' },
+    ])
+    const admitted: string[][] = []
+    const attempt = async (consumer: number, address: string) => {
+      const { status } = await ask('/', { key: keys[consumer]!, address })
+      if (status === 200) admitted.push([consumers[consumer]!, address])
+      else expect(status).toBe(429)
+    }
+    // 12 for each of five consumers, of which 5 may pass; 20 for each of three addresses, of which 12 may.
+    await Promise.all(Array.from({ length: 60 }, (_, i) => attempt(i % 5, addresses[i % 3]!)))
+    const most = (column: number) =>
+      Object.values(Object.groupBy(admitted, entry => entry[column]!)).map(all => all!.length)
+    expect(Math.max(...most(0))).toBeLessThanOrEqual(5)
+    expect(Math.max(...most(1))).toBeLessThanOrEqual(12)
+    // What was spent for a moment by those who were refused elsewhere is there again: all 25 of the consumers pass.
+    for (let i = 0; i < 60; i++) await attempt(i % 5, addresses[i % 3]!)
+    expect(most(0)).toEqual([5, 5, 5, 5, 5])
+    expect(Math.max(...most(1))).toBeLessThanOrEqual(12)
+  })
+
+  it('decides a limit by name in one slot, whoever is counted', async () => {
+    const { limits } = configOf({
+      rules: [CONSUMER],
+      limits: {
+        zendesk: [
+          { name: 'all', algorithm: 'sliding-log', limit: 20, period: '1h' },
+          { name: 'account', by: ['account'], algorithm: 'token-bucket', limit: 9, period: '1h' },
+        ],
+      },
+    })
+    const limiter = createLimiter({ limits }, storeAt(true))
+    await limiter.peek('zendesk', { account: 'x' })
+    gateway.store.count()
+    const decisions = await Promise.all(
+      Array.from({ length: 40 }, (_, i) => limiter.limit('zendesk', { account: `account-${i % 4}` })),
+    )
+    expect(decisions.filter(({ allowed }) => allowed)).toHaveLength(20)
+    expect(decisions.filter(({ degraded }) => degraded)).toEqual([])
+    expect(gateway.store.count()).toBe(40)
+  })
+
+  it('goes on refusing what one slot refuses while the node of the other is gone', async () => {
+    const ask = app()
+    const address = '198.51.100.20'
+    const owner = await cluster.ownerOf(slotOf(addressStateKey(address)))
+    const consumer = (
+      await Promise.all(
+        consumers.map(async name => [name, await cluster.ownerOf(slotOf(consumerStateKey(name)))] as const),
+      )
+    ).find(([, node]) => node !== owner)![0]
+    const key = await gateway.key(consumer)
+    for (let i = 0; i < 6; i++) await ask('/', { key, address })
+    await owner.kill()
+    expect((await ask('/', { key, address })).status).toBe(429)
+    // Nobody can say that it must not pass: it passes, marked.
+    const idle = await app([{ ...CONSUMER, name: 'fresh' }, ADDRESS])('/', { key, address })
+    expect([idle.status, idle.headers.get('sluice-degraded')]).toEqual([200, 'store-unreachable'])
+  })
+})

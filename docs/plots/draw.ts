@@ -1,0 +1,280 @@
+/**
+ * From answers to SVG, by ECharts without a browser. The same answers make the same bytes. Ink on an opaque light
+ * ground, so that a picture reads alike on a light and on a dark page; nothing is told by colour alone.
+ */
+import { BarChart, LineChart, ScatterChart } from 'echarts/charts'
+import { GridComponent, MarkLineComponent, TitleComponent } from 'echarts/components'
+import { type EChartsCoreOption, init, use } from 'echarts/core'
+import { SVGRenderer } from 'echarts/renderers'
+import { type Answer, END_SECONDS, LIMIT, PERIOD_SECONDS } from './scenario.ts'
+
+use([BarChart, LineChart, ScatterChart, GridComponent, MarkLineComponent, TitleComponent, SVGRenderer])
+
+const WIDTH = 840
+const [LEFT, RIGHT] = [64, 84]
+const GROUND = '#ffffff'
+const INK = '#24292f'
+const FAINT = '#8c959f'
+const ADMITTED = '#0969da'
+const REFUSED = '#bc4c00'
+const FONT = 'system-ui, sans-serif'
+
+export interface Picture {
+  title: string
+  answers: readonly Answer[]
+  /** Lines where its windows begin. */
+  hasWindows: boolean
+  /** Its admitted requests wait for their turn. */
+  isQueue: boolean
+}
+
+/** One algorithm: what is within the last period beside the limit, and what became of each arrival. */
+export function drawAnswers({ title, answers, hasWindows, isQueue }: Picture): string {
+  const admitted = answers.filter(({ allowed }) => allowed)
+  const refused = answers.filter(({ allowed }) => !allowed)
+  const summary = `${admitted.length} of ${answers.length} requests admitted`
+  const within = { top: 62, height: 120 }
+  const departures = isQueue ? { top: 196, height: 26 } : { top: 182, height: 0 }
+  const decided = { top: departures.top + departures.height + 16, height: 130 }
+  const grids = [within, ...(isQueue ? [departures] : []), decided]
+  const last = grids.length - 1
+
+  return render(title, decided.top + decided.height + 36, {
+    title: [
+      heading(title, hasWindows ? `${summary}; dotted: a window begins` : summary),
+      ...(isQueue ? [beside(departures.top, 'departures')] : []),
+    ],
+    grid: grids.map(grid => ({ ...grid, left: LEFT, right: RIGHT })),
+    xAxis: grids.map((_, i) => secondsAxis(i, i === last)),
+    yAxis: [
+      { ...amountAxis(0, `admitted in\nthe last ${PERIOD_SECONDS} s`), max: 21, interval: 5 },
+      ...(isQueue ? [{ gridIndex: 1, min: 0, max: 2, show: false }] : []),
+      {
+        ...amountAxis(last, 'refused   admitted'),
+        min: -20,
+        max: 12,
+        interval: 10,
+        axisLabel: { color: INK, formatter: (value: number) => String(Math.abs(value)) },
+      },
+    ],
+    series: [
+      {
+        ...line(withinPeriod(admitted), ADMITTED),
+        markLine: {
+          silent: true,
+          symbol: 'none',
+          data: [
+            {
+              yAxis: LIMIT,
+              lineStyle: { color: INK, type: 'dashed', width: 1.5 },
+              label: { ...label(`limit ${LIMIT}`, INK), position: 'end' },
+            },
+            ...(hasWindows ? windowLines() : []),
+          ],
+        },
+      },
+      ...(isQueue
+        ? [
+            {
+              type: 'scatter',
+              xAxisIndex: 1,
+              yAxisIndex: 1,
+              silent: true,
+              symbol: 'rect',
+              symbolSize: [2.5, 16],
+              itemStyle: { color: ADMITTED, opacity: 1 },
+              data: admitted.map(({ departure }) => [departure, 1]),
+            },
+          ]
+        : []),
+      bars(last, tally(admitted, 1), { color: ADMITTED, borderColor: ADMITTED }),
+      {
+        ...bars(last, tally(refused, -1), { color: GROUND, borderColor: REFUSED }),
+        ...(hasWindows && { markLine: { silent: true, symbol: 'none', data: windowLines() } }),
+      },
+    ],
+  })
+}
+
+export interface Line {
+  name: string
+  answers: readonly Answer[]
+}
+
+/** Of the lines in one picture, told apart by dashes and width too. */
+const STROKES = [
+  { color: '#bc4c00', width: 3, type: 'solid' },
+  { color: '#8250df', width: 2, type: 'solid' },
+  { color: '#1a7f37', width: 3, type: [9, 4] },
+  { color: '#0969da', width: 2, type: [3, 3] },
+  { color: '#24292f', width: 3, type: [12, 4, 3, 4] },
+]
+
+/** How many each has admitted by then. */
+export function drawTotals(title: string, lines: readonly Line[]): string {
+  return render(title, 388, {
+    title: heading(title, `${lines[0]!.answers.length} requests`),
+    grid: { top: 62, height: 292, left: LEFT, right: 176 },
+    xAxis: secondsAxis(0, true),
+    yAxis: { ...amountAxis(0, 'admitted so far'), max: 44, interval: 10 },
+    series: lines.map(({ name, answers }, i) => {
+      const { color, ...style } = STROKES[i % STROKES.length]!
+      const admitted = answers.filter(({ allowed }) => allowed)
+      return {
+        ...line(totals(admitted), color),
+        lineStyle: { color, ...style },
+        endLabel: label(name, color),
+        labelLayout: { moveOverlap: 'shiftY' },
+      }
+    }),
+  })
+}
+
+function render(name: string, height: number, option: EChartsCoreOption): string {
+  const chart = init(null, null, { renderer: 'svg', ssr: true, width: WIDTH, height })
+  chart.setOption({
+    animation: false,
+    backgroundColor: GROUND,
+    textStyle: { fontFamily: FONT },
+    ...option,
+  })
+  const svg = chart.renderToSVGString()
+  chart.dispose()
+  return cleaned(svg, name)
+}
+
+/** With a name for readers who do not see it, and without styles for a pointer, whose names depend on what came before. */
+function cleaned(svg: string, name: string): string {
+  return svg
+    .replaceAll(/ class="zr\d+-cls-\d+"| pointer-events="visible"/g, '')
+    .replaceAll(/<style >.*?<\/style>\n/gs, '')
+    .replaceAll(/\bzr\d+-/g, '')
+    .replace('>\n', `>\n<title>${name}</title>\n`)
+    .concat('\n')
+}
+
+function heading(text: string, subtext: string) {
+  return {
+    text,
+    subtext,
+    left: 12,
+    top: 8,
+    itemGap: 4,
+    textStyle: { color: INK, fontSize: 16, fontFamily: FONT },
+    subtextStyle: { color: INK, fontSize: 13, fontFamily: FONT },
+  }
+}
+
+/** Right of the panel that begins at `top`. */
+function beside(top: number, text: string) {
+  return {
+    text,
+    left: WIDTH - RIGHT + 3,
+    top,
+    padding: [5, 0],
+    textStyle: { color: INK, fontSize: 12, fontWeight: 'normal', fontFamily: FONT },
+  }
+}
+
+function secondsAxis(gridIndex: number, isLabelled: boolean) {
+  return {
+    gridIndex,
+    type: 'value',
+    min: 0,
+    max: END_SECONDS,
+    interval: 5,
+    silent: true,
+    // Otherwise an axis under bars begins half a bar earlier than the one above it.
+    containShape: false,
+    axisLine: { show: isLabelled, lineStyle: { color: INK } },
+    axisTick: { show: isLabelled },
+    axisLabel: { show: isLabelled, color: INK, fontSize: 12, formatter: '{value} s', showMaxLabel: false },
+    splitLine: { show: false },
+  }
+}
+
+function amountAxis(gridIndex: number, name: string) {
+  return {
+    gridIndex,
+    type: 'value',
+    min: 0,
+    name,
+    nameLocation: 'middle',
+    nameGap: 32,
+    silent: true,
+    nameTextStyle: { color: INK, fontSize: 12 },
+    axisLabel: { color: INK, fontSize: 12, showMaxLabel: false },
+    splitLine: { lineStyle: { color: '#d8dee4' }, showMaxLine: false },
+  }
+}
+
+function label(formatter: string, color: string) {
+  return { show: true, formatter, color, fontSize: 12, fontFamily: FONT }
+}
+
+function line(data: [number, number][], color: string) {
+  return {
+    type: 'line',
+    step: 'end',
+    silent: true,
+    symbol: 'none',
+    data,
+    lineStyle: { color, width: 2 },
+    itemStyle: { color },
+    emphasis: { disabled: true },
+  }
+}
+
+function bars(index: number, data: [number, number][], style: { color: string; borderColor: string }) {
+  return {
+    type: 'bar',
+    xAxisIndex: index,
+    yAxisIndex: index,
+    stack: 'arrivals',
+    barWidth: 5,
+    silent: true,
+    data,
+    itemStyle: { ...style, borderWidth: 1.2 },
+    emphasis: { disabled: true },
+  }
+}
+
+function windowLines() {
+  const windows = Math.floor(END_SECONDS / PERIOD_SECONDS)
+  const starts = Array.from({ length: windows }, (_, i) => (i + 1) * PERIOD_SECONDS)
+  return starts.map(xAxis => ({
+    xAxis,
+    lineStyle: { color: FAINT, type: [2, 3], width: 1.5 },
+    label: { show: false },
+  }))
+}
+
+/** Steps: at a time, how many were admitted in the period that ends then. */
+function withinPeriod(admitted: readonly Answer[]): [number, number][] {
+  const changes = admitted.flatMap(({ at }): [number, number][] => [
+    [at, 1],
+    [at + PERIOD_SECONDS, -1],
+  ])
+  return steps(changes)
+}
+
+function totals(admitted: readonly Answer[]): [number, number][] {
+  return steps(admitted.map(({ at }) => [at, 1]))
+}
+
+function steps(changes: [number, number][]): [number, number][] {
+  const points: [number, number][] = [[0, 0]]
+  for (const [at, by] of changes.toSorted(([a], [b]) => a - b)) {
+    const [time, level] = points.at(-1)!
+    if (time === at) points.pop()
+    if (at <= END_SECONDS) points.push([at, level + by])
+  }
+  return [...points, [END_SECONDS, points.at(-1)![1]]]
+}
+
+/** How many at each time, up or down. */
+function tally(answers: readonly Answer[], direction: 1 | -1): [number, number][] {
+  const counts = new Map<number, number>()
+  for (const { at } of answers) counts.set(at, (counts.get(at) ?? 0) + direction)
+  return [...counts]
+}

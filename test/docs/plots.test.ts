@@ -1,0 +1,19 @@
+/** The pictures of docs/algorithms.md: on the model, which test/algorithms and test/limiter hold to the script. */
+import { readdirSync, readFileSync } from 'node:fs'
+import { expect, it } from 'vitest'
+import { makePlots } from '../../docs/plots/make-plots.ts'
+import { ModelEngine } from '../support/engines.ts'
+
+const FOLDER = new URL('../../docs/plots/', import.meta.url)
+
+it('are what the algorithms say', async () => {
+  const plots = await makePlots(new ModelEngine().evaluate)
+  const files = readdirSync(FOLDER).filter(file => file.endsWith('.svg'))
+  expect(files.sort()).toEqual([...plots.keys()].sort())
+  for (const [file, svg] of plots) {
+    const isSame = readFileSync(new URL(file, FOLDER), 'utf8') === svg
+    expect(isSame, `${file} is another: npm run plots`).toBe(true)
+    expect(svg.length, file).toBeLessThan(60_000)
+    expect(svg, file).not.toMatch(/<script|<style|https?:(?!\/\/www\.w3\.org\/)/)
+  }
+})

@@ -1,0 +1,373 @@
+/** What docs/algorithms.md says: its configs are configs, its messages are the messages, and its examples come out. */
+import { readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { replay, shown } from '../../docs/plots/scenario.ts'
+import { type AlgorithmName, algorithms } from '../../src/algorithms/index.ts'
+import { compileConfig } from '../../src/config/compile.ts'
+import type { NumbersInput } from '../../src/config/rule-schema.ts'
+import type { RuleInput } from '../../src/config/schema.ts'
+import { count } from '../../src/limiter/count.ts'
+import { decide } from '../../src/limiter/decide.ts'
+import type { Verdict } from '../../src/limiter/wire.ts'
+import { consumerStateKey } from '../../src/store/keys.ts'
+import { describeOnEngines, type Engine, ModelEngine, rulesOf } from '../support/engines.ts'
+import { randomFrom, SEED } from '../support/random.ts'
+
+const PAGE = readFileSync(new URL('../../docs/algorithms.md', import.meta.url), 'utf8')
+
+/** A window of every period here begins. */
+const NOON = Date.UTC(2026, 10, 20, 12) * 1e3
+const ACME = consumerStateKey('acme')
+
+const NAMES = Object.keys(algorithms) as AlgorithmName[]
+const TEN = { limit: 10, period: '10s' } as const
+const PER_MINUTE = { limit: 120, period: '1m' } as const
+
+describe('the page', () => {
+  const blocks = [...PAGE.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code!)
+
+  it.each(blocks)('shows a config: %s', code => {
+    const config = new Function(`return { origin: 'https://api.example.com', ${code} }`)()
+    expect(compileConfig(config).rules.length).toBeGreaterThan(0)
+  })
+
+  it('shows what npx sluice check says', () => {
+    const wrong: NumbersInput[] = [
+      { algorithm: 'sliding-window', limit: 8_388_608, period: '1h' },
+      { algorithm: 'sliding-log', limit: 100_001, period: '1h' },
+      { algorithm: 'gcra', limit: 26_063, period: '1d' },
+      { algorithm: 'sliding-window', limit: 8_000_000, period: '8640000.001s' },
+      { algorithm: 'gcra', limit: 1, period: '1d', burst: 733 },
+      { algorithm: 'leaky-bucket', limit: 10, period: '1s', queue: 601 },
+      { algorithm: 'gcra', limit: 5, period: '1s', ...{ cost: 6 } },
+    ]
+    const shownThere = /```text\n(.*?)```/s.exec(PAGE)![1]!.trim().split('\n')
+    expect(wrong.map(numbers => messageOf(numbers))).toEqual(shownThere)
+  })
+
+  it('says how far numbers go', () => {
+    const right: NumbersInput[] = [
+      { algorithm: 'fixed-window', limit: 1e9, period: '366d' },
+      { algorithm: 'sliding-window', limit: 8_388_607, period: '366d' },
+      { algorithm: 'sliding-log', limit: 100_000, period: '366d' },
+      { algorithm: 'gcra', limit: 1e9, period: '1s' },
+      { algorithm: 'gcra', limit: 7, period: '1d' },
+      { algorithm: 'gcra', limit: 1_000_000, period: '1d' },
+      { algorithm: 'gcra', limit: 26_063, period: '1d', burst: 26_062 },
+      { algorithm: 'token-bucket', limit: 1, period: '1d', burst: 732 },
+      { algorithm: 'leaky-bucket', limit: 10, period: '1s', queue: 600 },
+      { algorithm: 'leaky-bucket', limit: 10, period: '1m' },
+    ]
+    for (const numbers of right) rulesOf(ruleOf(numbers))
+    expect(messageOf({ algorithm: 'leaky-bucket', limit: 10, period: '61s' })).toMatch(/^rules\[0\]\.queue/)
+    const [fine, coarse] = [PER_MINUTE, { limit: 1_000_000, period: '1h' } as const].map(numbers =>
+      rulesOf(ruleOf({ algorithm: 'sliding-window', ...numbers })),
+    )
+    expect([fine![0]!.quota.step, coarse![0]!.quota.step]).toEqual([1, 10])
+  })
+
+  it('counts what each picture shows', async () => {
+    const model = new ModelEngine()
+    for (const input of shown) {
+      const answers = await replay(input, model.evaluate)
+      const admitted = answers.filter(({ allowed }) => allowed).length
+      const own = 'burst' in input ? ' with burst 1' : 'queue' in input ? ' with a queue of 9' : ''
+      expect(PAGE).toContain(`![${input.algorithm}${own} admits ${admitted} of ${answers.length}`)
+    }
+  })
+})
+
+describe('what each guarantees', () => {
+  it(`sliding-window: limit × (1 + d / period) in any stretch d (SEED=${SEED})`, async () => {
+    const times = await greedily({ algorithm: 'sliding-window', ...TEN })
+    for (const [units, seconds] of stretches(times, 10)) {
+      expect(units).toBeLessThanOrEqual(10 * (1 + seconds / 10))
+    }
+  })
+
+  it(`sliding-log: the limit in any period (SEED=${SEED})`, async () => {
+    const times = await greedily({ algorithm: 'sliding-log', ...TEN })
+    for (const [units, seconds] of stretches(times, 9.999999))
+      expect(units, `${seconds}`).toBeLessThanOrEqual(10)
+  })
+
+  it(`gcra, token-bucket and leaky-bucket admit the same (SEED=${SEED})`, async () => {
+    const times = await greedily({ algorithm: 'gcra', ...TEN, burst: 7 })
+    expect(await greedily({ algorithm: 'token-bucket', ...TEN, burst: 7 })).toEqual(times)
+    expect(await greedily({ algorithm: 'leaky-bucket', ...TEN, queue: 6 })).toEqual(times)
+  })
+})
+
+describeOnEngines('the examples', fresh => {
+  describe('the worst case', () => {
+    it('of fixed-window: 240 in a second', async () => {
+      const ask = asking(await fresh(), { algorithm: 'fixed-window', ...PER_MINUTE })
+      expect(await spendAll(ask, 59.5)).toBe(120)
+      expect(await spendAll(ask, 60.4)).toBe(120)
+    })
+
+    it('of a week by the epoch: it ends on a Thursday', async () => {
+      const ask = asking(await fresh(), { algorithm: 'fixed-window', limit: 1, period: '7d' })
+      expect((await ask(0)).resetAfter).toBe(Date.UTC(2026, 10, 26) * 1e3 - NOON)
+    })
+
+    it('of sliding-window: 239 in less than a minute', async () => {
+      const ask = asking(await fresh(), { algorithm: 'sliding-window', ...PER_MINUTE })
+      expect(await spendAll(ask, 59.999)).toBe(120)
+      expect(await spendAll(ask, 60)).toBe(0)
+      expect(await spendAll(ask, 60.5)).toBe(1)
+      expect(await spendAll(ask, 119.5)).toBe(118)
+    })
+
+    it('of sliding-window: refused early, where sliding-log admits', async () => {
+      const ask = asking(await fresh(), { algorithm: 'sliding-window', ...TEN })
+      await ask(0.1, 10)
+      expect(await ask(10.2)).toMatchObject({ allowed: false, retryAfter: 0.8e6 })
+      const exactly = asking(await fresh(), { algorithm: 'sliding-log', ...TEN })
+      await exactly(0.1, 10)
+      expect(await exactly(10.1, 10)).toMatchObject({ allowed: true })
+    })
+
+    it('of sliding-log: the limit, to the microsecond', async () => {
+      const ask = asking(await fresh(), { algorithm: 'sliding-log', ...PER_MINUTE })
+      expect(await spendAll(ask, 59.5)).toBe(120)
+      expect(await spendAll(ask, 119.499999)).toBe(0)
+      expect(await spendAll(ask, 119.5)).toBe(120)
+    })
+
+    it.each([
+      ['token-bucket', 10, 19],
+      ['gcra', 10, 19],
+      ['token-bucket', 50, 59],
+      ['gcra', 50, 59],
+      ['gcra', 1, 10],
+    ] as const)('of %s with burst %i: %i in a second', async (algorithm, burst, most) => {
+      const ask = asking(await fresh(), { algorithm, limit: 10, period: '1s', burst })
+      let sum = 0
+      for (let i = 0; i < 10; i++) sum += await spendAll(ask, i / 10)
+      expect(sum).toBe(most)
+      expect((await ask(0.999999)).allowed).toBe(false)
+    })
+
+    it('of leaky-bucket: 21 at once, the last after 2 s', async () => {
+      const ask = asking(await fresh(), { algorithm: 'leaky-bucket', limit: 10, period: '1s', queue: 20 })
+      const verdicts = []
+      for (let i = 0; i < 22; i++) verdicts.push(await ask(0))
+      expect(verdicts[0]).toMatchObject({ allowed: true, delay: 0 })
+      expect(verdicts[20]).toMatchObject({ allowed: true, delay: 2e6 })
+      expect(verdicts[21]).toMatchObject({ allowed: false, retryAfter: 0.1e6 })
+    })
+  })
+
+  describe('cost', () => {
+    it.each(NAMES)('of a refund of everything makes %s whole', async algorithm => {
+      const ask = asking(await fresh(), { algorithm, ...TEN })
+      const whole = (await ask(0, 0)).remaining
+      await ask(1, 7)
+      expect(await ask(2, -(2 ** 52))).toMatchObject({ remaining: whole, resetAfter: 0 })
+      expect((await ask(2, 10)).allowed).toBe(true)
+    })
+
+    it('given back after 4 s: as the table says', async () => {
+      const given = async (algorithm: AlgorithmName, spentAt?: number) => {
+        const ask = asking(await fresh(), { algorithm, ...TEN })
+        await ask(1, 6)
+        await ask(4, 2)
+        const { remaining: before } = await ask(5, 0)
+        return (await ask(5, -4, spentAt)).remaining - before
+      }
+      for (const algorithm of NAMES) expect(await given(algorithm), algorithm).toBe(4)
+      for (const algorithm of ['token-bucket', 'gcra', 'leaky-bucket'] as const) {
+        expect(await given(algorithm, 1), algorithm).toBe(0)
+      }
+      expect(await given('sliding-log', 1)).toBe(4)
+      expect(await given('sliding-log', 4)).toBe(2)
+      expect(await given('sliding-log', 3)).toBe(0)
+      expect(await given('fixed-window', 1)).toBe(4)
+      expect(await given('fixed-window', -1)).toBe(0)
+      expect(await given('sliding-window', 1)).toBe(4)
+      expect(await given('sliding-window', -11)).toBe(0)
+    })
+
+    it('given back to leaky-bucket: the next departs beside one that waits', async () => {
+      const ask = asking(await fresh(), { algorithm: 'leaky-bucket', limit: 1, period: '1s' })
+      const waiting = [await ask(0), await ask(0), await ask(0)].map(({ delay }) => delay)
+      await ask(0.1, -1)
+      expect(waiting).toContain(0.1e6 + (await ask(0.1)).delay)
+    })
+  })
+
+  describe('numbers that change', () => {
+    it.each(['fixed-window', 'sliding-window', 'sliding-log'] as const)(
+      'leave what %s has spent',
+      async algorithm => {
+        const engine = await fresh()
+        await asking(engine, { algorithm, limit: 200, period: '1h' })(0, 100)
+        expect((await asking(engine, { algorithm, limit: 150, period: '1h' })(0, 0)).remaining).toBe(50)
+        expect((await asking(engine, { algorithm, limit: 80, period: '1h' })(0, 0)).remaining).toBe(0)
+      },
+    )
+
+    it.each(['gcra', 'token-bucket'] as const)('give the callers of %s a burst more', async algorithm => {
+      const engine = await fresh()
+      const before = await spendAll(asking(engine, { algorithm, limit: 10, period: '1s' }), 0)
+      const after = await spendAll(asking(engine, { algorithm, limit: 20, period: '1s' }), 0)
+      expect(before + after).toBe(30)
+    })
+
+    it('are not cost and mode', async () => {
+      const engine = await fresh()
+      const numbers = { algorithm: 'gcra', limit: 10, period: '1s' } as const
+      await asking(engine, { ...numbers, ...{ mode: 'shadow', cost: 4 } })(0, 4)
+      expect((await asking(engine, { ...numbers, ...{ enforce: 0.5, cost: 2 } })(0, 0)).remaining).toBe(6)
+    })
+  })
+
+  describe('a clock set back from 21 s to 19 s', () => {
+    it.each([
+      ['fixed-window', 11],
+      ['sliding-window', 12],
+      ['sliding-log', 12],
+      ['token-bucket', 3],
+      ['gcra', 3],
+    ] as const)('has %s wait %i s', async (algorithm, seconds) => {
+      const ask = asking(await fresh(), { algorithm, ...TEN })
+      await ask(21, 10)
+      expect(await ask(19)).toMatchObject({ allowed: false, retryAfter: seconds * 1e6 })
+    })
+
+    it.each(NAMES)('by far reads as idle to %s', async algorithm => {
+      const ask = asking(await fresh(), { algorithm, ...TEN })
+      await ask(41, 10)
+      expect((await ask(10, 10)).allowed).toBe(true)
+    })
+  })
+
+  describe('modes', () => {
+    const live = { name: 'minute', by: 'consumer', algorithm: 'fixed-window', ...PER_MINUTE } as const
+    const candidate = { ...live, name: 'next', algorithm: 'sliding-window', candidateFor: 'minute' } as const
+
+    it('let a shadow refuse alone, uncharged, and compare a candidate with the rule it would replace', async () => {
+      const engine = await fresh()
+      const ask = async (at: number, cost: number) => {
+        const rules = rulesOf(live, candidate).map(rule => count(rule, ACME, cost))
+        return engine.evaluate({ rules, plans: [], now: NOON + at * 1e6 })
+      }
+      const both = (verdicts: readonly Verdict[]) =>
+        verdicts.map(({ allowed, remaining }) => [allowed, remaining])
+      const first = await ask(59, 120)
+      expect(both(first.verdicts)).toEqual([
+        [true, 0],
+        [true, 0],
+      ])
+      expect(first.verdicts[1]!.agrees).toBe(true)
+      const second = await ask(75, 60)
+      expect(second.status).toBe('admitted')
+      expect(both(second.verdicts)).toEqual([
+        [true, 60],
+        [false, 30],
+      ])
+      expect(second.verdicts[1]!.agrees).toBe(false)
+      // The live rule refuses: nothing is charged to the shadow that would have admitted.
+      const third = await ask(119, 80)
+      expect(third.status).toBe('refused')
+      expect(both(third.verdicts)[1]).toEqual([true, 118])
+    })
+
+    it('enforce for a share of callers: the same ones, and those of a smaller share among them', () => {
+      const enforcedFor = (name: string, enforce: number) => {
+        const [rule] = rulesOf({ name, by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s', enforce })
+        const callers = Array.from({ length: 10_000 }, (_, i) => `caller-${i}`)
+        return new Set(callers.filter(caller => count(rule!, consumerStateKey(caller)).mode === 'enforce'))
+      }
+      const [tenth, half, other] = [enforcedFor('a', 0.1), enforcedFor('a', 0.5), enforcedFor('b', 0.1)]
+      expect(tenth.size / 10_000).toBeCloseTo(0.1, 1)
+      expect(half.size / 10_000).toBeCloseTo(0.5, 1)
+      expect(tenth.isSubsetOf(half)).toBe(true)
+      expect(tenth.intersection(other).size).toBeLessThan(tenth.size / 4)
+    })
+  })
+
+  describe('several rules', () => {
+    it('refuse with the longest time to wait, or never', async () => {
+      const engine = await fresh()
+      const rules = rulesOf(
+        { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },
+        { name: 'hour', by: 'consumer', algorithm: 'fixed-window', limit: 20, period: '1h' },
+      )
+      const ask = async (cost: number) =>
+        decide(
+          await engine.evaluate({ rules: rules.map(rule => count(rule, ACME, cost)), plans: [], now: NOON }),
+        )
+      await ask(10)
+      expect(await ask(10)).toMatchObject({ kind: 'denied', retryAfter: 1e6 })
+      expect(await ask(11)).toMatchObject({ kind: 'denied', retryAfter: -1 })
+    })
+  })
+})
+
+type Ask = (at: number, cost?: number, spentAt?: number) => Promise<Verdict>
+
+/** Asks about one rule and caller, at seconds after noon. */
+function asking(engine: Engine, numbers: NumbersInput): Ask {
+  const [rule] = rulesOf(ruleOf(numbers))
+  return async (at, cost = 1, spentAt) => {
+    const now = NOON + Math.round(at * 1e6)
+    const spent = spentAt === undefined ? {} : { spentAt: NOON + Math.round(spentAt * 1e6) }
+    const { verdicts } = await engine.evaluate({
+      rules: [count(rule!, ACME, cost)],
+      plans: [],
+      now,
+      ...spent,
+    })
+    return verdicts[0]!
+  }
+}
+
+/** All that can be spent at a time; one unit more is refused. */
+async function spendAll(ask: Ask, at: number): Promise<number> {
+  const { remaining } = await ask(at, 0)
+  if (remaining > 0) expect((await ask(at, remaining)).allowed).toBe(true)
+  expect((await ask(at)).allowed).toBe(false)
+  return remaining
+}
+
+/** When it admitted, of requests that come as they like: at once, just before a window ends, as soon as they may. */
+async function greedily(numbers: NumbersInput): Promise<number[]> {
+  const random = randomFrom(SEED)
+  const ask = asking(new ModelEngine(), numbers)
+  const times: number[] = []
+  let at = 0
+  for (let i = 0; i < 1000; i++) {
+    const { allowed, retryAfter } = await ask(at)
+    if (allowed) times.push(at)
+    const toNextWindow = 9.999999 - (at % 10)
+    const step = random.pick([0, 0, 0, 0, 0.5, 1.7, toNextWindow])
+    const waits = random.chance(0.5)
+    at = Math.round((at + (waits ? retryAfter / 1e6 : step)) * 1e6) / 1e6
+  }
+  return times
+}
+
+/** How many in how many seconds, between any two that are no further apart than so. */
+function stretches(times: readonly number[], longest: number): [number, number][] {
+  return times.flatMap((from, i) =>
+    times.flatMap((to, j): [number, number][] =>
+      j < i || to - from > longest ? [] : [[j - i + 1, Math.round((to - from) * 1e6) / 1e6]],
+    ),
+  )
+}
+
+function ruleOf(numbers: NumbersInput): RuleInput {
+  return { name: 'a', by: 'consumer', ...numbers }
+}
+
+/** The first mistake, as `npx sluice check` says it. */
+function messageOf(numbers: NumbersInput): string {
+  try {
+    rulesOf(ruleOf(numbers))
+    return 'no mistake'
+  } catch (error) {
+    return (error as Error).message.split('\n')[1]!.trim()
+  }
+}

@@ -28,10 +28,10 @@ algorithms['leaky-bucket'] = function(limit, period, burst, cost, idle_at, n, no
   if cost > 0 and content + volume > capacity then
     return ceil_div(content + volume - capacity, limit), remaining, reset_after
   end
-  -- What has leaked out since it was spent is not given back: it may have been this.
+  -- A place in the queue is not given back: those behind it have been told when
+  -- they depart, and a newcomer would depart together with the last of them.
   if cost < 0 and spent_at then
-    volume = volume + (now - spent_at) * limit
-    volume = volume < 0 and volume or 0
+    volume = 0
   end
 
   local delay = cost > 0 and reset_after or 0

@@ -25,8 +25,9 @@ export const leakyBucket: Algorithm = ({ limit, period, burst, cost }, [idleAt, 
   if (cost > 0 && content + volume > capacity) {
     return { retryAfter: ceilDiv(content + volume - capacity, limit), remaining, resetAfter }
   }
-  // What has leaked out since it was spent is not given back: it may have been this.
-  if (cost < 0 && spentAt !== undefined) volume = Math.min(0, volume + (now - spentAt) * limit)
+  // A place in the queue is not given back: those behind it have been told when they depart, and a newcomer would
+  // depart together with the last of them.
+  if (cost < 0 && spentAt !== undefined) volume = 0
 
   const delay = cost > 0 ? resetAfter : 0
   content = Math.max(0, content + volume)

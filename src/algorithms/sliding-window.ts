@@ -1,6 +1,6 @@
 /**
  * Sliding window over two counters (Cloudflare, "How we built rate limiting capable of scaling to millions of
- * domains", 2017; Figma, 2017). Lua twin: sliding-window.lua, kept line for line.
+ * domains", 2017). Lua twin: sliding-window.lua, kept line for line.
  *
  * What was spent in this window, plus what was spent in the one before, weighted by the share of it that the last
  * `period` still covers. An approximation: it takes the previous window as evenly filled. In any stretch of d <= period

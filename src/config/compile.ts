@@ -48,7 +48,7 @@ export function defineConfig(input: ConfigInput): ConfigInput {
 /** @throws ConfigError naming every mistake: path, value, fix. */
 export function compileConfig(input: unknown): Config {
   const parsed = v.safeParse(configSchema, input)
-  if (!parsed.success) throw new ConfigError(parsed.issues.map(mistakeOf))
+  if (!parsed.success) throw new ConfigError(withoutRepeats(parsed.issues.map(mistakeOf)))
   const config: ConfigInput = parsed.output
 
   const plans = config.plans ?? ['free']
@@ -77,6 +77,12 @@ export function compileConfig(input: unknown): Config {
     cluster: config.store?.cluster ?? false,
     ...(config.cors && { cors: compileCors(config.cors) }),
   }
+}
+
+/** An amount can be wrong in two ways, which are told in one sentence. */
+function withoutRepeats(mistakes: readonly Mistake[]): Mistake[] {
+  const texts = mistakes.map(({ path, message }) => `${path} ${message}`)
+  return mistakes.filter((_, i) => texts.indexOf(texts[i]!) === i)
 }
 
 function compileCors({ origins, headers, maxAge }: CorsInput): NonNullable<Config['cors']> {

@@ -55,8 +55,8 @@ interface CommonInput {
   /** Names the rule in headers, logs and state: lower case letters, digits, `-` and `_`. Unique. */
   name: string
   /**
-   * `enforce` (default), `shadow` (evaluated with a state of its own, never changes the outcome, reports what it
-   * would have done), or `off` (not evaluated).
+   * `enforce` (default), `shadow` (evaluated with a state of its own, never changes the outcome; its verdict says
+   * what it would have done), or `off` (not evaluated).
    */
   mode?: 'enforce' | 'shadow' | 'off' | undefined
   /**

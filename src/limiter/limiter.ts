@@ -9,7 +9,7 @@ import type { Config, LimitRule } from '../config/compile.ts'
 import { limitStateKey } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
 import { type CountedRule, count } from './count.ts'
-import { decide } from './decide.ts'
+import { decide, enforced } from './decide.ts'
 import { type DegradedCause, evaluate } from './evaluate.ts'
 import type { Verdict } from './wire.ts'
 
@@ -41,7 +41,10 @@ export interface LimitDecision {
 }
 
 export interface AcquireOptions extends LimitOptions {
-  /** Give up when it would take longer than this (default: wait as long as it takes). */
+  /**
+   * Give up when it would take longer than this (default: wait as long as it takes). A queue that others join in the
+   * same moment can make it longer than that.
+   */
   timeoutMs?: number
 }
 
@@ -60,7 +63,8 @@ export interface Limiter {
   acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<LimitDecision>
   /**
    * Gives back what a decision has spent, or `cost` units of it: when the call was not made, or took less than was
-   * thought. Never lifts anyone above the full budget, and never more is given back than is surely still missing.
+   * thought. Never lifts anyone above the full budget, and never more is given back than is surely still missing. A
+   * place in a queue (`leaky-bucket`) is not given back: those behind it have been told when they depart.
    */
   refund(decision: LimitDecision, options?: LimitOptions): Promise<LimitDecision>
   /** Makes the whole budget of an identity available again: of all rules of the limit, or of one. */
@@ -139,14 +143,16 @@ export function createLimiter(config: Pick<Config, 'limits'>, store: Store, cloc
     async acquire(name, identity = {}, { timeoutMs = Number.POSITIVE_INFINITY, ...options } = {}) {
       let left = timeoutMs
       for (;;) {
+        // A place in a queue cannot be given back, so none is taken that comes too late.
+        if (Number.isFinite(left) && rulesOf(name).some(({ algorithm }) => algorithm === 'leaky-bucket')) {
+          const standing = await limiter.peek(name, identity)
+          const delayMs = milliseconds(queueOf(standing))
+          if (delayMs > left) return { ...standing, allowed: false, retryAfterMs: delayMs }
+        }
         const decision = await limiter.limit(name, identity, options)
         if (decision.allowed) {
-          if (decision.delayMs <= left) {
-            await clock.sleep(decision.delayMs)
-            return decision
-          }
-          await limiter.refund(decision)
-          return { ...decision, allowed: false, retryAfterMs: decision.delayMs, delayMs: 0 }
+          await clock.sleep(decision.delayMs)
+          return decision
         }
         if (decision.retryAfterMs < 0 || decision.retryAfterMs > left) return decision
         left -= decision.retryAfterMs
@@ -212,6 +218,12 @@ function checkCost(
 function costFor(rule: LimitRule, cost: number | Readonly<Record<string, number>>): number {
   if (typeof cost === 'number') return cost
   return Object.hasOwn(cost, rule.name) ? cost[rule.name]! : 1
+}
+
+/** How long the queues are that a request would join (µs). */
+function queueOf({ verdicts }: LimitDecision): number {
+  const queues = enforced(verdicts).filter(({ rule }) => rule.algorithm === 'leaky-bucket')
+  return Math.max(0, ...queues.map(({ resetAfter }) => resetAfter))
 }
 
 /** -1 stays -1. */

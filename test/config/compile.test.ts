@@ -115,6 +115,11 @@ describe('a mistake', () => {
       ['rules[0].limit: 1.5 is no amount. Write a whole number from 1 to 1000000000.'],
     ],
     [
+      'half a unit',
+      withRule({ limit: 0.5 }),
+      ['rules[0].limit: 0.5 is no amount. Write a whole number from 1 to 1000000000.'],
+    ],
+    [
       'a limit as text',
       withRule({ limit: '10' }),
       ["rules[0].limit: '10' is no amount. Write a whole number from 1 to 1000000000."],

@@ -68,12 +68,16 @@ if known_plans ~= '' then
   end
 end
 
--- Check all. What would have to be written is put down in `spending`, SPEND
--- values a rule: its place in the reply, key, tag, whether the state has a record
--- of it, then remaining, reset_after, delay, idle_at and n as they would be.
-local SPEND = 9
-local reply, spending, logs, admitted = { 1, plan, now }, {}, nil, true
-local place, spent = 3, 0
+-- Of its full length from the start: a table that grows is copied whenever it doubles.
+local reply = { unpack(ARGV, 1, HEAD + (#ARGV - HEAD) / FRAME * FIELDS) }
+reply[1], reply[2], reply[3] = 1, plan, now
+
+-- Check all. For a rule that would be spent, what would have to be written takes
+-- the place of its values in ARGV, as another table of that length costs more than
+-- all else here: the key, a number now and no text, the tag, where the state has a
+-- record of it (0: nowhere), its place in the reply, and remaining, reset_after,
+-- delay, idle_at and n as they would be.
+local place, admitted, logs = HEAD, true, nil
 for i = HEAD + 1, #ARGV, FRAME do
   local key, tag, algorithm, limit, period, third, cost, plans, mode = unpack(ARGV, i, i + FRAME - 1)
   if plans == '' or find(plans, ' ' .. plan .. ' ', 1, true) then
@@ -89,10 +93,8 @@ for i = HEAD + 1, #ARGV, FRAME do
     if retry_after ~= 0 then
       admitted = admitted and mode == '0'
     elseif cost ~= 0 then
-      spending[spent + 1], spending[spent + 2], spending[spent + 3] = place, key, tag
-      spending[spent + 4], spending[spent + 5], spending[spent + 6] = at and 1 or 0, new_remaining, new_reset_after
-      spending[spent + 7], spending[spent + 8], spending[spent + 9] = delay or 0, new_idle_at, new_n
-      spent = spent + SPEND
+      ARGV[i], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4] = key, at or 0, place, new_remaining
+      ARGV[i + 5], ARGV[i + 6], ARGV[i + 7], ARGV[i + 8] = new_reset_after, delay or 0, new_idle_at, new_n
       if log_bytes then
         logs = logs or {}
         logs[#logs + 1] = { KEYS[third + 0], log_bytes, log_offset, new_idle_at }
@@ -112,32 +114,36 @@ if not admitted then
   return reply
 end
 
--- Commit all: the new state of each key, and the instant it reads as idle.
-local new_states, idle_ats, replaced = {}, {}, {}
-for i = 1, spent, SPEND do
-  local at, key, tag, is_known, remaining, reset_after, delay, idle_at, n = unpack(spending, i, i + SPEND - 1)
-  reply[at + 2], reply[at + 3], reply[at + 4] = remaining, reset_after, delay
-  new_states[key] = (new_states[key] or '') .. tag .. write_record(idle_at, n)
-  idle_ats[key] = idle_ats[key] and idle_ats[key] > idle_at and idle_ats[key] or idle_at
-  replaced[key] = (replaced[key] or 0) + is_known
-end
-
-for key, new_state in pairs(new_states) do
-  local state, idle_at = values[key], idle_ats[key]
-  -- Records of rules that are not in this request are kept while they mean
-  -- something. This is how rules that left the config disappear.
-  if state and #state % RECORD == 0 and #state > replaced[key] * RECORD then
-    for at = 1, #state, RECORD do
-      local other_idle_at = read_record(state, at)
-      local is_alive = other_idle_at > now and other_idle_at - now < HORIZON
-      if is_alive and not locate(new_state, sub(state, at, at + 2)) then
-        new_state = new_state .. sub(state, at, at + RECORD - 1)
-        idle_at = other_idle_at > idle_at and other_idle_at or idle_at
-      end
+-- Commit all: the records of each key in one state, which lives as long as the
+-- last of them means something.
+for key = 1, #KEYS do
+  local new_state, idle_at, has_new = '', 0, false
+  for i = HEAD + 1, #ARGV, FRAME do
+    if ARGV[i] == key then
+      local tag, at, place, remaining, reset_after, delay, rule_idle_at, n = unpack(ARGV, i + 1, i + FRAME - 1)
+      reply[place + 2], reply[place + 3], reply[place + 4] = remaining, reset_after, delay
+      new_state = new_state .. tag .. write_record(rule_idle_at, n)
+      idle_at = rule_idle_at > idle_at and rule_idle_at or idle_at
+      has_new = has_new or at == 0
     end
   end
-  -- Formatted by ourselves: the conversion inside redis.call keeps 14 digits.
-  redis.call('SET', KEYS[key], new_state, 'PX', format('%.0f', ceil_div(idle_at - now, 1000) + KEEP_MS))
+  if new_state ~= '' then
+    -- Records of rules that are not in this request are kept while they mean
+    -- something. This is how rules that left the config disappear.
+    local state = values[key]
+    if state and #state % RECORD == 0 and (has_new or #state > #new_state) then
+      for at = 1, #state, RECORD do
+        local other_idle_at = read_record(state, at)
+        local is_alive = other_idle_at > now and other_idle_at - now < HORIZON
+        if is_alive and not locate(new_state, sub(state, at, at + 2)) then
+          new_state = new_state .. sub(state, at, at + RECORD - 1)
+          idle_at = other_idle_at > idle_at and other_idle_at or idle_at
+        end
+      end
+    end
+    -- Formatted by ourselves: the conversion inside redis.call keeps 14 digits.
+    redis.call('SET', KEYS[key], new_state, 'PX', format('%.0f', ceil_div(idle_at - now, 1000) + KEEP_MS))
+  end
 end
 
 for i = 1, logs and #logs or 0 do

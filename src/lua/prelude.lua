@@ -61,14 +61,14 @@ else
   end
 end
 
--- ceil(a / b) for integers; exact where a / b is below 2^52.
+-- ceil(a / b) for integers. By the remainder, as below: calling floor takes longer.
 local function ceil_div(a, b)
-  return -floor(-a / b)
+  return (a + -a % b) / b
 end
 
 -- The first whole millisecond that is not before.
 local function ceil_to_ms(microseconds)
-  return -floor(-microseconds / 1000) * 1000
+  return microseconds + -microseconds % 1000
 end
 
 -- Where the record with this tag begins in a state, or nil. The bytes of a tag
@@ -87,15 +87,15 @@ end
 -- idle_at (in microseconds again) and n of the record that begins at `at`.
 local function read_record(state, at)
   local a, b, c = unpack_integers(RECORD_LAYOUT, state, at + 3)
-  local b_high = floor(b / 4194304)
-  return (LAST_MS - a * 1024 - b_high) * 1000, (b - b_high * 4194304) * 16777216 + c
+  local b_low = b % 4194304
+  return (LAST_MS - a * 1024 - (b - b_low) / 4194304) * 1000, b_low * 16777216 + c
 end
 
 -- The bytes of a record after its tag. idle_at is a whole number of milliseconds.
 local function write_record(idle_at, n)
   local ms_left = LAST_MS - idle_at / 1000
-  local a, n_high = floor(ms_left / 1024), floor(n / 16777216)
-  return pack_integers(RECORD_LAYOUT, a, (ms_left - a * 1024) * 4194304 + n_high, n - n_high * 16777216)
+  local ms_low, n_low = ms_left % 1024, n % 16777216
+  return pack_integers(RECORD_LAYOUT, (ms_left - ms_low) / 1024, ms_low * 4194304 + (n - n_low) / 16777216, n_low)
 end
 
 -- ARGV has HEAD values, then FRAME values a rule (main.lua), the third of which

@@ -63,7 +63,7 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
       const tight = gateway.app({ rules: RULES.map(rule => ({ ...rule, limit: 1 })) })
       const key = await gateway.key('counted')
       const allowed = await commandsOf(() => app('/', { key, address: '192.0.2.3' }))
-      expect(allowed).toEqual({ evalsha: 1, time: 1, mget: 1, set: 2 })
+      expect(allowed).toEqual({ evalsha: 1, time: 1, mget: 1, setex: 2 })
       const refused = await commandsOf(() => tight('/', { key, address: '192.0.2.3' }))
       expect(refused).toEqual({ evalsha: 1, time: 1, mget: 1 })
       const unknown = await commandsOf(() => app('/', { key: mintApiKey('counted') }))

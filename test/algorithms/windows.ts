@@ -1,0 +1,49 @@
+/** Which window an instant is in, and when the next begins: by arithmetic, or by asking Intl for the local date. */
+import type { Rule } from '../../src/config/compile.ts'
+
+const HOUR = 3600e6
+
+/** A number for each window, one more for the next. */
+export function windowOf({ period, calendar }: Pick<Rule, 'period' | 'calendar'>, at: number): number {
+  if (!calendar) return Math.floor(at / period)
+  const [year, month, day] = localDate(calendar.timeZone, at)
+  if (calendar.period === 'month') return year * 12 + month
+  const days = Date.UTC(year, month - 1, day) / 86400e3
+  // 1970-01-01 was a Thursday; weeks begin on Monday.
+  return calendar.period === 'day' ? days : Math.floor((days + 3) / 7)
+}
+
+/** The first instant of the next window, by walking to an hour in which the window changes, and bisection. */
+export function nextWindow(rule: Pick<Rule, 'period' | 'calendar'>, at: number): number {
+  if (!rule.calendar) return (windowOf(rule, at) + 1) * rule.period
+  const window = windowOf(rule, at)
+  let [before, after] = [at, at + HOUR]
+  while (windowOf(rule, after) === window) [before, after] = [after, after + HOUR]
+  while (after - before > 1) {
+    const middle = Math.floor((before + after) / 2)
+    if (windowOf(rule, middle) === window) before = middle
+    else after = middle
+  }
+  return after
+}
+
+type LocalDate = readonly [year: number, month: number, day: number]
+
+const formats = new Map<string, Intl.DateTimeFormat>()
+const dates = new Map<string, LocalDate>()
+
+/** Formatting takes microseconds, and the list of what was admitted is asked about again and again. */
+function localDate(timeZone: string, at: number): LocalDate {
+  const ms = Math.floor(at / 1e3)
+  const name = `${timeZone} ${ms}`
+  const known = dates.get(name)
+  if (known) return known
+  const format =
+    formats.get(timeZone) ??
+    new Intl.DateTimeFormat('en', { timeZone, year: 'numeric', month: 'numeric', day: 'numeric' })
+  formats.set(timeZone, format)
+  const parts = new Map(format.formatToParts(ms).map(({ type, value }) => [type, Number(value)]))
+  const date = [parts.get('year')!, parts.get('month')!, parts.get('day')!] as const
+  dates.set(name, date)
+  return date
+}

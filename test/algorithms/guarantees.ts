@@ -1,0 +1,98 @@
+/** What is promised of the requests that a rule has admitted, in whatever order and at whatever instants they came. */
+import type { Rule } from '../../src/config/compile.ts'
+import type { Admission } from './reference.ts'
+import { windowOf } from './windows.ts'
+
+export interface Admitted extends Admission {
+  /** µs until it departed (`leaky-bucket`). */
+  delay: number
+}
+
+/** The most units that may be admitted from one instant to another, both included. */
+export function mostBetween(rule: Rule, from: number, to: number): number {
+  const { limit, period, quota } = rule
+  switch (rule.algorithm) {
+    case 'fixed-window':
+      return limit * (windowOf(rule, to) - windowOf(rule, from) + 1)
+    case 'sliding-log':
+      return limit * (Math.floor((to - from) / period) + 1)
+    case 'sliding-window':
+      return to - from <= period ? limit + share(limit, to - from, period) : Number.POSITIVE_INFINITY
+    default:
+      return quota.burst + share(limit, to - from, period)
+  }
+}
+
+/** floor(a × b / c) */
+const share = (a: number, b: number, c: number) => Number((BigInt(a) * BigInt(b)) / BigInt(c))
+
+/** How the guarantee of the rule's algorithm was broken; undefined where it holds. In order of admission. */
+export function violationOf(rule: Rule, admitted: readonly Admitted[]): string | undefined {
+  return (
+    stretchOf(rule, admitted) ??
+    (rule.algorithm === 'fixed-window' || rule.algorithm === 'sliding-window'
+      ? windowAbove(rule, admitted)
+      : undefined) ??
+    (rule.algorithm === 'leaky-bucket' ? departureOf(rule, admitted) : undefined)
+  )
+}
+
+/** Every stretch between two admissions. */
+function stretchOf(rule: Rule, admitted: readonly Admitted[]): string | undefined {
+  for (const [i, { at: from }] of admitted.entries()) {
+    let units = 0
+    for (const { at: to, cost } of admitted.slice(i)) {
+      units += cost
+      const most = mostBetween(rule, from, to)
+      if (units > most) return `${units} units from ${from} to ${to}, ${to - from} µs: at most ${most}`
+    }
+  }
+  return undefined
+}
+
+function windowAbove(rule: Rule, admitted: readonly Admitted[]): string | undefined {
+  const windows = Map.groupBy(admitted, ({ at }) => windowOf(rule, at))
+  for (const [window, spent] of windows) {
+    const units = unitsOf(spent)
+    if (units > rule.limit) return `${units} units in window ${window}: at most ${rule.limit}`
+  }
+  return undefined
+}
+
+/** Departures evenly spaced to the microsecond that a delay is rounded up to, and no longer queue than there may be. */
+function departureOf({ limit, period, quota }: Rule, admitted: readonly Admitted[]): string | undefined {
+  const departures = admitted.map(({ at, delay, cost }) => ({ cost, leaves: at + delay }))
+  for (const [i, first] of departures.entries()) {
+    // Of all pairs and not of neighbours only: what is rounded up must not add up.
+    let units = first.cost
+    for (const next of departures.slice(i + 1)) {
+      const between = next.leaves - first.leaves
+      if (BigInt(between + 1) * BigInt(limit) <= BigInt(units) * BigInt(period)) {
+        return `${units} units, then the next ${between} µs later, at ${next.leaves}`
+      }
+      units += next.cost
+    }
+  }
+  const waiting = mostWaiting(admitted)
+  return waiting > quota.burst - 1 ? `${waiting} waiting at once: at most ${quota.burst - 1}` : undefined
+}
+
+/** The most units that were held at the same time. */
+export function mostWaiting(admitted: readonly Admitted[]): number {
+  const waiting = admitted.map(({ at: now }, i) =>
+    unitsOf(admitted.slice(0, i + 1).filter(({ at, delay }) => at + delay > now)),
+  )
+  return Math.max(0, ...waiting)
+}
+
+export function unitsOf(list: readonly Admission[]): number {
+  return list.reduce((sum, { cost }) => sum + cost, 0)
+}
+
+/** The most that was admitted in any stretch shorter than one period. */
+export function mostInOnePeriod({ period }: Rule, admitted: readonly Admitted[]): number {
+  return Math.max(
+    0,
+    ...admitted.map(({ at: from }, i) => unitsOf(admitted.slice(i).filter(({ at }) => at - from < period))),
+  )
+}

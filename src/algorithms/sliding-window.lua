@@ -19,14 +19,15 @@ algorithms['sliding-window'] = function(limit, period, step, cost, idle_at, n, n
     previous = n % 8388608
   end
   -- More than the limit is from before the limit was lowered, and weighs no more.
-  previous = previous < limit and previous or limit
+  -- It stays: a config with the higher limit may be live beside this one.
+  local weight = previous < limit and previous or limit
 
   -- Weights are counted in steps: all of a window is `steps`, all of the limit `budget`.
   local steps = period / step
   local left = ceil_div(window_end - now, step)
   left = left < steps and left or steps
   local budget = limit * steps
-  local remaining = floor((budget - previous * left) / steps) - current
+  local remaining = floor((budget - weight * left) / steps) - current
   remaining = remaining > 0 and remaining or 0
   local reset_after = current > 0 and window_end + period - now or previous > 0 and window_end - now or 0
 
@@ -42,10 +43,10 @@ algorithms['sliding-window'] = function(limit, period, step, cost, idle_at, n, n
     -- where that is not enough the current one, once it has become the previous.
     local room = limit - current - cost
     if room >= 0 then
-      return window_end - floor(room * steps / previous) * step - now, remaining, reset_after
+      return window_end - floor(room * steps / weight) * step - now, remaining, reset_after
     end
-    local weighing = current < limit and current or limit
-    return window_end + period - floor((limit - cost) * steps / weighing) * step - now, remaining, reset_after
+    local next_weight = current < limit and current or limit
+    return window_end + period - floor((limit - cost) * steps / next_weight) * step - now, remaining, reset_after
   end
   if cost > 0 then
     current = current + cost
@@ -60,7 +61,8 @@ algorithms['sliding-window'] = function(limit, period, step, cost, idle_at, n, n
   end
 
   previous, current = previous > 0 and previous or 0, current > 0 and current or 0
-  local new_remaining = floor((budget - previous * left) / steps) - current
+  local new_weight = previous < limit and previous or limit
+  local new_remaining = floor((budget - new_weight * left) / steps) - current
   return 0, remaining, reset_after,
     new_remaining > 0 and new_remaining or 0,
     current > 0 and window_end + period - now or previous > 0 and window_end - now or 0,

@@ -26,14 +26,15 @@ export const slidingWindow: Algorithm = ({ limit, period, step = 1, cost }, [idl
   } else if (theirEnd === windowEnd - period) {
     previous = n % 8388608
   }
-  // More than the limit is from before the limit was lowered, and weighs no more.
-  previous = Math.min(previous, limit)
+  // More than the limit is from before the limit was lowered, and weighs no more. It stays: a config with the higher
+  // limit may be live beside this one.
+  const weight = Math.min(previous, limit)
 
   // Weights are counted in steps: all of a window is `steps`, all of the limit `budget`.
   const steps = period / step
   const left = Math.min(ceilDiv(windowEnd - now, step), steps)
   const budget = limit * steps
-  const remaining = Math.max(0, Math.floor((budget - previous * left) / steps) - current)
+  const remaining = Math.max(0, Math.floor((budget - weight * left) / steps) - current)
   const resetAfter = current > 0 ? windowEnd + period - now : previous > 0 ? windowEnd - now : 0
 
   // A peek is never refused, even where the limit has since been lowered.
@@ -44,11 +45,11 @@ export const slidingWindow: Algorithm = ({ limit, period, step = 1, cost }, [idl
     // one, once it has become the previous.
     const room = limit - current - cost
     if (room >= 0) {
-      const retryAt = windowEnd - Math.floor((room * steps) / previous) * step
+      const retryAt = windowEnd - Math.floor((room * steps) / weight) * step
       return { retryAfter: retryAt - now, remaining, resetAfter }
     }
-    const weighing = Math.min(current, limit)
-    const retryAt = windowEnd + period - Math.floor(((limit - cost) * steps) / weighing) * step
+    const nextWeight = Math.min(current, limit)
+    const retryAt = windowEnd + period - Math.floor(((limit - cost) * steps) / nextWeight) * step
     return { retryAfter: retryAt - now, remaining, resetAfter }
   }
   if (cost > 0) {
@@ -64,8 +65,9 @@ export const slidingWindow: Algorithm = ({ limit, period, step = 1, cost }, [idl
   }
 
   ;[previous, current] = [Math.max(0, previous), Math.max(0, current)]
+  const newWeight = Math.min(previous, limit)
   const spent = {
-    remaining: Math.max(0, Math.floor((budget - previous * left) / steps) - current),
+    remaining: Math.max(0, Math.floor((budget - newWeight * left) / steps) - current),
     resetAfter: current > 0 ? windowEnd + period - now : previous > 0 ? windowEnd - now : 0,
     state: [windowEnd + period, previous * 8388608 + current],
   } as const

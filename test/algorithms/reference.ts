@@ -212,10 +212,13 @@ export class ReferenceLimiter {
 
   /** Takes units off what was admitted at t: as if it had been asked for without them. */
   giveBack({ rule, key }: Pick<CountedRule, 'rule' | 'key'>, t: number, units: number): void {
-    const list = this.of({ rule, key }).list
-    const last = list.findLastIndex(({ at, cost }) => at === t && cost >= units)
-    const changed = list.map((spent, i) => (i === last ? { ...spent, cost: spent.cost - units } : spent))
-    this.#lists.set(nameOf(key, rule), changed)
+    let back = units
+    const kept = this.of({ rule, key }).list.map(({ at, cost }) => {
+      const taken = at === t ? Math.min(back, cost) : 0
+      back -= taken
+      return { at, cost: cost - taken }
+    })
+    this.#lists.set(nameOf(key, rule), kept)
   }
 
   /** How a rule stands for the one it is counted for. */

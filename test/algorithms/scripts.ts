@@ -60,8 +60,12 @@ export type Script = { evaluation: TimedEvaluation; expected: Outcome }[]
 interface Scenario {
   random: Random
   requests: number
-  /** The rules of the i-th request. */
+  /** The rules of the i-th request: asked for once. */
   rules: (i: number) => readonly Rule[]
+  start?: number
+  cost?: (rule: Rule) => number
+  /** Instead of the pauses of randomPause, now and then. */
+  pauses?: readonly number[]
 }
 
 /** What one request asks of a rule whose limit is about ten: mostly one, now and then nothing or too much. */
@@ -70,15 +74,17 @@ const COSTS = [0, 1, 1, 1, 1, 1, 2, 2, 3, 5, 11, 1000] as const
 let callers = 0
 
 /** The requests of one caller. */
-export function scriptOf({ random, requests, rules }: Scenario): Script {
+export function scriptOf({ random, requests, rules, start, cost, pauses }: Scenario): Script {
   const reference = new ReferenceLimiter()
   const key = consumerStateKey(`caller-${callers++}`)
-  let now = NOON + random.int(0, 366 * 86400) * 1e6 + random.int(0, 1e6)
+  let now = start ?? NOON + random.int(0, 366 * 86400) * 1e6 + random.int(0, 1e6)
   let expected: Outcome = { status: 'admitted', plan: '', at: now, verdicts: [] }
   return Array.from({ length: requests }, (_, i) => {
-    now += randomPause(random, rules(i), now, expected)
-    const cost = random.pick(COSTS)
-    const counted = rules(i).map(rule => count(rule, key, cost * lotOf(rule), now / 1e3))
+    const asked = rules(i)
+    now += pauses && random.chance(0.2) ? random.pick(pauses) : randomPause(random, asked, now, expected)
+    const shared = random.pick(COSTS)
+    const costOf = cost ?? (rule => shared * lotOf(rule))
+    const counted = asked.map(rule => count(rule, key, costOf(rule), now / 1e3))
     const evaluation = evaluationOf(counted, now)
     expected = reference.evaluate(evaluation)
     return { evaluation, expected }

@@ -14,7 +14,9 @@ algorithms['fixed-window'] = function(limit, period, ends, cost, idle_at, n, now
     window_end, next_end = window_start + period, window_start + 2 * period
   else
     local first, second, third, fourth = match(ends, '^(%d+) (%d+) (%d+) (%d+)$')
-    window_start, window_end, next_end = 0, first + 0, second + 0
+    -- Of a window that has ended for the caller only the end is known: nothing
+    -- earlier than now is surely in it.
+    window_start, window_end, next_end = now, first + 0, second + 0
     if now >= window_end then
       window_start, window_end, next_end = window_end, next_end, third + 0
     end
@@ -49,8 +51,8 @@ algorithms['fixed-window'] = function(limit, period, ends, cost, idle_at, n, now
   if cost > 0 and count + cost > limit then
     return window_end - now, remaining, reset_after
   end
-  -- What was spent in an earlier window is not given back to this one.
-  if cost < 0 and spent_at and spent_at < window_start then
+  -- What was spent in another window is not given back to this one.
+  if cost < 0 and spent_at and (spent_at < window_start or spent_at >= window_end) then
     cost = 0
   end
 

@@ -15,8 +15,8 @@ export const fixedWindow: Algorithm = ({ limit, period, ends, cost: asked }, [id
   let [windowEnd, nextEnd] = [windowStart + period, windowStart + 2 * period]
   if (ends) {
     const [first, second, third, fourth] = ends as [number, number, number, number]
-    windowStart = 0
-    ;[windowEnd, nextEnd] = [first, second]
+    // Of a window that has ended for the caller only the end is known: nothing earlier than now is surely in it.
+    ;[windowStart, windowEnd, nextEnd] = [now, first, second]
     if (now >= windowEnd) [windowStart, windowEnd, nextEnd] = [windowEnd, nextEnd, third]
     if (now >= windowEnd) [windowStart, windowEnd, nextEnd] = [windowEnd, nextEnd, fourth]
     // Further than that the caller's clock is not from the truth.
@@ -40,8 +40,8 @@ export const fixedWindow: Algorithm = ({ limit, period, ends, cost: asked }, [id
   if (cost === 0) return { retryAfter: 0, remaining, resetAfter }
   if (cost > limit) return { retryAfter: -1, remaining, resetAfter }
   if (cost > 0 && count + cost > limit) return { retryAfter: windowEnd - now, remaining, resetAfter }
-  // What was spent in an earlier window is not given back to this one.
-  if (cost < 0 && spentAt !== undefined && spentAt < windowStart) cost = 0
+  // What was spent in another window is not given back to this one.
+  if (cost < 0 && spentAt !== undefined && (spentAt < windowStart || spentAt >= windowEnd)) cost = 0
 
   count = Math.max(0, count + cost)
   const spent = {

@@ -30,9 +30,10 @@ algorithms['gcra'] = function(limit, period, burst, cost, idle_at, n, now, spent
     return ceil_div(backlog + increment - burst_tolerance, limit), remaining, reset_after
   end
   -- What has drained since it was spent is not given back: it may have been this.
+  -- How much that is nobody knows after a clock set back.
   if cost < 0 and spent_at then
     increment = increment + (now - spent_at) * limit
-    increment = increment < 0 and increment or 0
+    increment = increment < 0 and spent_at <= now and increment or 0
   end
 
   backlog = backlog + increment

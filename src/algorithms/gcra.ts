@@ -26,8 +26,11 @@ export const gcra: Algorithm = ({ limit, period, burst, cost }, [idleAt, n], now
   if (cost > 0 && backlog + increment > burstTolerance) {
     return { retryAfter: ceilDiv(backlog + increment - burstTolerance, limit), remaining, resetAfter }
   }
-  // What has drained since it was spent is not given back: it may have been this.
-  if (cost < 0 && spentAt !== undefined) increment = Math.min(0, increment + (now - spentAt) * limit)
+  // What has drained since it was spent is not given back: it may have been this. How much that is, nobody
+  // knows after a clock set back.
+  if (cost < 0 && spentAt !== undefined) {
+    increment = spentAt > now ? 0 : Math.min(0, increment + (now - spentAt) * limit)
+  }
 
   backlog = Math.max(0, backlog + increment)
   const drainedIn = ceilDiv(backlog, limit)

@@ -54,9 +54,9 @@ algorithms['sliding-window'] = function(limit, period, step, cost, idle_at, n, n
     local from_current = -cost < current and -cost or current
     previous = previous + cost + from_current
     current = current - from_current
-  elseif spent_at >= window_end - period then
+  elseif spent_at >= window_end - period and spent_at < window_end then
     current = current + cost
-  elseif spent_at >= window_end - 2 * period then
+  elseif spent_at >= window_end - 2 * period and spent_at < window_end - period then
     previous = previous + cost
   end
 

@@ -58,9 +58,9 @@ export const slidingWindow: Algorithm = ({ limit, period, step = 1, cost }, [idl
     const fromCurrent = Math.min(-cost, current)
     previous = previous + cost + fromCurrent
     current -= fromCurrent
-  } else if (spentAt >= windowEnd - period) {
+  } else if (spentAt >= windowEnd - period && spentAt < windowEnd) {
     current += cost
-  } else if (spentAt >= windowEnd - 2 * period) {
+  } else if (spentAt >= windowEnd - 2 * period && spentAt < windowEnd - period) {
     previous += cost
   }
 

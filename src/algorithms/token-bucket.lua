@@ -29,9 +29,10 @@ algorithms['token-bucket'] = function(limit, period, burst, cost, idle_at, n, no
     return ceil_div(price - level, limit), remaining, reset_after
   end
   -- What has been refilled since it was spent is not given back: it may have been this.
+  -- How much that is nobody knows after a clock set back.
   if cost < 0 and spent_at then
     price = price + (now - spent_at) * limit
-    price = price < 0 and price or 0
+    price = price < 0 and spent_at <= now and price or 0
   end
 
   level = level - price

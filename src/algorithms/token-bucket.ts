@@ -23,8 +23,11 @@ export const tokenBucket: Algorithm = ({ limit, period, burst, cost }, [idleAt, 
   if (cost > burst) return { retryAfter: -1, remaining, resetAfter }
   let price = cost * period
   if (cost > 0 && price > level) return { retryAfter: ceilDiv(price - level, limit), remaining, resetAfter }
-  // What has been refilled since it was spent is not given back: it may have been this.
-  if (cost < 0 && spentAt !== undefined) price = Math.min(0, price + (now - spentAt) * limit)
+  // What has been refilled since it was spent is not given back: it may have been this. How much that is, nobody
+  // knows after a clock set back.
+  if (cost < 0 && spentAt !== undefined) {
+    price = spentAt > now ? 0 : Math.min(0, price + (now - spentAt) * limit)
+  }
 
   level = Math.min(capacity, level - price)
   const fullIn = ceilDiv(capacity - level, limit)

@@ -4,7 +4,8 @@
  * specification that the script is tested against.
  *
  * An algorithm is one pure function over one rule's state: no I/O, no clock (`now` is passed in), no writes. Times
- * are integers in microseconds, amounts are integers, and everything stays below 2^52.
+ * are integers in microseconds, amounts are integers, and everything that counts stays
+ * below 2^53.
  */
 
 /** The numbers of one rule, ready to be evaluated. */
@@ -17,6 +18,8 @@ export interface Quota {
   burst: number
   /** Units this request takes; 0 peeks, below 0 gives back. */
   cost: number
+  /** Of a cost below 0: the units that were spent, of which so many are given back (default: all of them). */
+  spent?: number
   /** `sliding-window`: the previous window's weight falls in steps of this many microseconds. */
   step?: number
   /** `fixed-window` of the calendar: four ends of windows in a row, the second of them the next to come. */
@@ -50,10 +53,10 @@ export interface Check {
   /** µs until the whole budget is back as things stand, before this cost; 0 when it is whole. */
   resetAfter: number
   /** How things stand once the cost is spent or given back; absent when it is refused or there is none. */
-  spent?: Spent
+  after?: After
 }
 
-export interface Spent {
+export interface After {
   remaining: number
   resetAfter: number
   state: State

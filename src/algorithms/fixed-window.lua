@@ -8,12 +8,15 @@
 --
 -- State: idle_at is the end of the window, n what has been spent in it.
 algorithms['fixed-window'] = function(limit, period, ends, cost, idle_at, n, now, spent_at)
-  local window_start, window_end, next_end
-  if ends == '' then
-    window_start = floor(now / period) * period
-    window_end, next_end = window_start + period, window_start + 2 * period
-  else
-    local first, second, third, fourth = match(ends, '^(%d+) (%d+) (%d+) (%d+)$')
+  local window_start = floor(now / period) * period
+  local window_end, next_end = window_start + period, window_start + 2 * period
+  -- A caller's clock that is days behind has not sent the ends of today: windows of
+  -- `period` stand in.
+  local first, second, third, fourth
+  if ends ~= '' then
+    first, second, third, fourth = match(ends, '^(%d+) (%d+) (%d+) (%d+)$')
+  end
+  if first and now < fourth + 0 then
     -- Of a window that has ended for the caller only the end is known: nothing
     -- earlier than now is surely in it.
     window_start, window_end, next_end = now, first + 0, second + 0
@@ -23,10 +26,8 @@ algorithms['fixed-window'] = function(limit, period, ends, cost, idle_at, n, now
     if now >= window_end then
       window_start, window_end, next_end = window_end, next_end, fourth + 0
     end
-    -- Further than that the caller's clock is not from the truth.
     if now >= window_end then
-      window_start, window_end = now, next_end > now and next_end or now + period
-      next_end = window_end + period
+      window_start, window_end, next_end = window_end, next_end, next_end + period
     end
   end
   local count = 0

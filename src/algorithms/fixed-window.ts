@@ -13,17 +13,14 @@ export const fixedWindow: Algorithm = ({ limit, period, ends, cost: asked }, [id
   let cost = asked
   let windowStart = Math.floor(now / period) * period
   let [windowEnd, nextEnd] = [windowStart + period, windowStart + 2 * period]
-  if (ends) {
+  // A caller's clock that is days behind has not sent the ends of today: windows of `period` stand in.
+  if (ends && now < ends[3]!) {
     const [first, second, third, fourth] = ends as [number, number, number, number]
     // Of a window that has ended for the caller only the end is known: nothing earlier than now is surely in it.
     ;[windowStart, windowEnd, nextEnd] = [now, first, second]
     if (now >= windowEnd) [windowStart, windowEnd, nextEnd] = [windowEnd, nextEnd, third]
     if (now >= windowEnd) [windowStart, windowEnd, nextEnd] = [windowEnd, nextEnd, fourth]
-    // Further than that the caller's clock is not from the truth.
-    if (now >= windowEnd) {
-      ;[windowStart, windowEnd] = [now, nextEnd > now ? nextEnd : now + period]
-      nextEnd = windowEnd + period
-    }
+    if (now >= windowEnd) [windowStart, windowEnd, nextEnd] = [windowEnd, nextEnd, nextEnd + period]
   }
   let count = 0
   if (idleAt === windowEnd) {
@@ -44,10 +41,10 @@ export const fixedWindow: Algorithm = ({ limit, period, ends, cost: asked }, [id
   if (cost < 0 && spentAt !== undefined && (spentAt < windowStart || spentAt >= windowEnd)) cost = 0
 
   count = Math.max(0, count + cost)
-  const spent = {
+  const after = {
     remaining: count < limit ? limit - count : 0,
     resetAfter: count > 0 ? windowEnd - now : 0,
     state: [windowEnd, count],
   } as const
-  return { retryAfter: 0, remaining, resetAfter, spent }
+  return { retryAfter: 0, remaining, resetAfter, after }
 }

@@ -7,7 +7,7 @@
 --
 -- State: the theoretical arrival time (TAT), the instant at which the backlog
 -- will have drained, is n ticks before idle_at.
-algorithms['gcra'] = function(limit, period, burst, cost, idle_at, n, now, spent_at)
+algorithms['gcra'] = function(limit, period, burst, cost, idle_at, n, now, spent_at, spent)
   local burst_tolerance = burst * period
   local backlog = (idle_at - now) * limit - n
   -- A little more than the burst is a clock set back (a failover), and drains.
@@ -29,10 +29,11 @@ algorithms['gcra'] = function(limit, period, burst, cost, idle_at, n, now, spent
   if cost > 0 and backlog + increment > burst_tolerance then
     return ceil_div(backlog + increment - burst_tolerance, limit), remaining, reset_after
   end
-  -- What has drained since it was spent is not given back: it may have been this.
-  -- How much that is nobody knows after a clock set back.
+  -- What has drained since it was spent is not given back, but for what stays spent
+  -- of it, which drained first. After a clock set back nobody knows how much that is.
   if cost < 0 and spent_at then
-    increment = increment + (now - spent_at) * limit
+    local drained = (now - spent_at) * limit - (spent + cost) * period
+    increment = increment + (drained > 0 and drained or 0)
     increment = increment < 0 and spent_at <= now and increment or 0
   end
 

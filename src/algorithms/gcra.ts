@@ -11,7 +11,7 @@
  */
 import { type Algorithm, ceilDiv, ceilToMs } from './algorithm.ts'
 
-export const gcra: Algorithm = ({ limit, period, burst, cost }, [idleAt, n], now, spentAt) => {
+export const gcra: Algorithm = ({ limit, period, burst, cost, spent = -cost }, [idleAt, n], now, spentAt) => {
   const burstTolerance = burst * period
   let backlog = (idleAt - now) * limit - n
   // A little more than the burst is a clock set back (a failover), and drains. Twice the burst is no state of this rule.
@@ -26,19 +26,20 @@ export const gcra: Algorithm = ({ limit, period, burst, cost }, [idleAt, n], now
   if (cost > 0 && backlog + increment > burstTolerance) {
     return { retryAfter: ceilDiv(backlog + increment - burstTolerance, limit), remaining, resetAfter }
   }
-  // What has drained since it was spent is not given back: it may have been this. How much that is, nobody
-  // knows after a clock set back.
+  // What has drained since it was spent is not given back, but for what stays spent of it, which drained first. After a
+  // clock set back nobody knows how much that is.
   if (cost < 0 && spentAt !== undefined) {
-    increment = spentAt > now ? 0 : Math.min(0, increment + (now - spentAt) * limit)
+    const drained = (now - spentAt) * limit - (spent + cost) * period
+    increment = spentAt > now ? 0 : Math.min(0, increment + Math.max(0, drained))
   }
 
   backlog = Math.max(0, backlog + increment)
   const drainedIn = ceilDiv(backlog, limit)
   const newIdleAt = ceilToMs(now + drainedIn)
-  const spent = {
+  const after = {
     remaining: backlog < burstTolerance ? Math.floor((burstTolerance - backlog) / period) : 0,
     resetAfter: drainedIn,
     state: [newIdleAt, (newIdleAt - now) * limit - backlog],
   } as const
-  return { retryAfter: 0, remaining, resetAfter, spent }
+  return { retryAfter: 0, remaining, resetAfter, after }
 }

@@ -33,11 +33,11 @@ export const leakyBucket: Algorithm = ({ limit, period, burst, cost }, [idleAt, 
   content = Math.max(0, content + volume)
   const emptyIn = ceilDiv(content, limit)
   const newIdleAt = ceilToMs(now + emptyIn)
-  const spent = {
+  const after = {
     remaining: content < capacity ? Math.floor((capacity - content) / period) : 0,
     resetAfter: emptyIn,
     state: [newIdleAt, (newIdleAt - now) * limit - content],
     delay,
   } as const
-  return { retryAfter: 0, remaining, resetAfter, spent }
+  return { retryAfter: 0, remaining, resetAfter, after }
 }

@@ -24,7 +24,7 @@ local function write_entry(time, total)
   return pack_integers(LOG_LAYOUT, high, time - high * 4294967296, total % 4294967296)
 end
 
-algorithms['sliding-log'] = function(limit, period, log_key, cost, idle_at, n, now, spent_at, values)
+algorithms['sliding-log'] = function(limit, period, log_key, cost, idle_at, n, now, spent_at, _, values)
   local log = values[log_key + 0]
   local newest, total = 0, 0
   if n > 0 and log and #log >= n * LOG_ENTRY then
@@ -36,11 +36,13 @@ algorithms['sliding-log'] = function(limit, period, log_key, cost, idle_at, n, n
     n, newest, total = 0, 0, 0
   end
 
-  -- The first entry that still counts.
+  -- The first entry that still counts. What had passed when the newest came stays
+  -- passed, also for a clock set back: it need not be in the log any more.
+  local passed = (now > newest and now or newest) - period
   local first, beyond = 2, n + 1
   while first < beyond do
     local middle = floor((first + beyond) / 2)
-    if read_entry(log, middle) > now - period then
+    if read_entry(log, middle) > passed then
       beyond = middle
     else
       first = middle + 1
@@ -73,36 +75,71 @@ algorithms['sliding-log'] = function(limit, period, log_key, cost, idle_at, n, n
         low = middle + 1
       end
     end
-    return read_entry(log, low) + period - now, remaining, reset_after
+    local retry_after = read_entry(log, low) + period - now
+    if retry_after > 0 and retry_after <= 2 * period then
+      return retry_after, remaining, reset_after
+    end
+    -- Entries that are not in order are not ours: an idle caller's.
+    n, newest, total, used, remaining, reset_after = 0, 0, 0, 0, limit, 0
   end
 
   if cost < 0 then
-    -- The newest units go first, or those of the time that is told. What is left
-    -- is counted anew, from the oldest on.
-    local kept = {}
-    local back, last = -cost, n
-    while last >= first do
-      local time, by_then = read_entry(log, last)
-      local _, before = read_entry(log, last - 1)
+    local back, bytes, offset = -cost < used and -cost or used
+    if spent_at then
+      -- Only what was spent in that very microsecond: those after it are counted anew.
+      local at, last = first, n
+      while at < last do
+        local middle = floor((at + last) / 2)
+        if read_entry(log, middle) < spent_at then
+          at = middle + 1
+        else
+          last = middle
+        end
+      end
+      local time, by_then, before = 0, 0, 0
+      if back > 0 then
+        time, by_then = read_entry(log, at)
+        _, before = read_entry(log, at - 1)
+      end
       local units = (by_then - before) % 4294967296
-      if not spent_at or time == spent_at then
-        local taken = units < back and units or back
-        units, back = units - taken, back - taken
+      back = time == spent_at and (units < back and units or back) or 0
+      if back > 0 then
+        local is_gone = back == units
+        local moved = {}
+        for i = is_gone and at + 1 or at, n do
+          time, by_then = read_entry(log, i)
+          moved[#moved + 1] = write_entry(time, by_then - back)
+        end
+        n = is_gone and n - 1 or n
+        if #moved > 0 then
+          bytes, offset = concat(moved), (at - 1) * LOG_ENTRY
+        else
+          newest = read_entry(log, n)
+        end
       end
-      if units > 0 then
-        kept[#kept + 1] = { time, units }
+    elseif back > 0 and back < used then
+      -- The newest units: the first entry by which all but those were admitted is the
+      -- last that stays, with what is left of it.
+      local last, beyond = first, n
+      while last < beyond do
+        local middle = floor((last + beyond) / 2)
+        local _, by_then = read_entry(log, middle)
+        if (total - by_then) % 4294967296 <= back then
+          beyond = middle
+        else
+          last = middle + 1
+        end
       end
-      last = last - 1
+      n, newest = last, read_entry(log, last)
+      bytes, offset = write_entry(newest, total - back), (last - 1) * LOG_ENTRY
     end
-    newest, total, used = #kept > 0 and kept[1][1] or now - period, 0, 0
-    local bytes = write_entry(0, 0)
-    for i = #kept, 1, -1 do
-      used = used + kept[i][2]
-      bytes = bytes .. write_entry(kept[i][1], used)
+    used = used - back
+    if used == 0 then
+      n, newest, bytes = 0, now - period, nil
     end
     return 0, remaining, reset_after,
-      used < limit and limit - used or 0, newest + period - now,
-      ceil_to_ms(newest + period), #kept + 1, 0, bytes
+      used < limit and limit - used or 0, used > 0 and newest + period - now or 0,
+      ceil_to_ms(newest + period), n, 0, bytes, offset
   end
 
   local time = now > newest and now or newest

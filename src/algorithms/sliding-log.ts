@@ -11,7 +11,7 @@
 import { type Algorithm, ceilToMs, type LogEntry } from './algorithm.ts'
 
 /** So many units may a log hold: it is read whole at each decision. */
-export const MAX_LOG_LIMIT = 100_000
+export const MAX_LOG_LIMIT = 10_000
 
 const BASE: LogEntry = [0, 0]
 
@@ -24,16 +24,18 @@ export const slidingLog: Algorithm = ({ limit, period, cost }, [idleAt, count, l
     ;[n, newest, total] = [0, 0, 0]
   }
 
-  // The first entry that still counts.
+  // The first entry that still counts. What had passed when the newest came stays passed, also for a clock set back: it
+  // need not be in the log any more.
+  const passed = Math.max(now, newest) - period
   let [first, beyond] = [1, n]
   while (first < beyond) {
     const middle = Math.floor((first + beyond) / 2)
-    if (log[middle]![0] > now - period) beyond = middle
+    if (log[middle]![0] > passed) beyond = middle
     else first = middle + 1
   }
   let used = n > 0 ? modulo(total - log[first - 1]![1]) : 0
-  const remaining = Math.max(0, limit - used)
-  const resetAfter = used > 0 ? newest + period - now : 0
+  let remaining = Math.max(0, limit - used)
+  let resetAfter = used > 0 ? newest + period - now : 0
 
   // A peek is never refused, even where the limit has since been lowered.
   if (cost === 0) return { retryAfter: 0, remaining, resetAfter }
@@ -46,46 +48,54 @@ export const slidingLog: Algorithm = ({ limit, period, cost }, [idleAt, count, l
       if (modulo(total - log[middle]![1]) <= limit - cost) high = middle
       else low = middle + 1
     }
-    return { retryAfter: log[low]![0] + period - now, remaining, resetAfter }
+    const retryAfter = log[low]![0] + period - now
+    if (retryAfter > 0 && retryAfter <= 2 * period)
+      return { retryAfter, remaining, resetAfter }
+      // Entries that are not in order are not ours: an idle caller's.
+    ;[n, newest, total, used, remaining, resetAfter] = [0, 0, 0, 0, limit, 0]
   }
 
   if (cost < 0) {
-    // The newest units go first, or those of the time that is told. What is left is counted anew, from the oldest on.
-    const kept: LogEntry[] = []
-    let back = -cost
-    for (let last = n - 1; last >= first; last--) {
-      const [time, byThen] = log[last]!
-      let units = modulo(byThen - log[last - 1]![1])
-      if (spentAt === undefined || time === spentAt) {
-        const taken = Math.min(units, back)
-        units -= taken
-        back -= taken
+    let back = Math.min(-cost, used)
+    let entries = log.slice(0, n)
+    if (spentAt !== undefined) {
+      // Only what was spent in that very microsecond: those after it are counted anew.
+      const at = entries.findIndex(([time], i) => i >= first && time >= spentAt)
+      const [time = 0, byThen = 0] = entries[at] ?? []
+      const units = modulo(byThen - (entries[at - 1]?.[1] ?? 0))
+      back = at > 0 && time === spentAt ? Math.min(units, back) : 0
+      if (back > 0) {
+        const moved = entries.slice(back === units ? at + 1 : at)
+        entries = [
+          ...entries.slice(0, at),
+          ...moved.map(([time, byThen]): LogEntry => [time, modulo(byThen - back)]),
+        ]
       }
-      if (units > 0) kept.push([time, units])
+    } else if (back > 0 && back < used) {
+      // The newest units: the first entry by which all but those were admitted is the last that stays, with what is
+      // left of it.
+      const last = entries.findIndex(([, byThen], i) => i >= first && modulo(total - byThen) <= back)
+      entries = [...entries.slice(0, last), [entries[last]![0], modulo(total - back)]]
     }
-    newest = kept[0]?.[0] ?? now - period
-    used = 0
-    const entries = kept.reverse().map(([time, units]): LogEntry => {
-      used += units
-      return [time, used]
-    })
-    const spent = {
+    used -= back
+    newest = used > 0 ? entries.at(-1)![0] : now - period
+    const after = {
       remaining: Math.max(0, limit - used),
-      resetAfter: newest + period - now,
-      state: [ceilToMs(newest + period), entries.length + 1, [BASE, ...entries]],
+      resetAfter: used > 0 ? newest + period - now : 0,
+      state: [ceilToMs(newest + period), used > 0 ? entries.length : 0, entries],
     } as const
-    return { retryAfter: 0, remaining, resetAfter, spent }
+    return { retryAfter: 0, remaining, resetAfter, after }
   }
 
   const time = Math.max(now, newest)
   const counting = n > 0 ? log.slice(first - 1, time === newest ? n - 1 : n) : [BASE]
   const entries: LogEntry[] = [...counting, [time, modulo(total + cost)]]
-  const spent = {
+  const after = {
     remaining: limit - used - cost,
     resetAfter: time + period - now,
     state: [ceilToMs(time + period), entries.length, entries],
   } as const
-  return { retryAfter: 0, remaining, resetAfter, spent }
+  return { retryAfter: 0, remaining, resetAfter, after }
 }
 
 /** As an unsigned 32-bit integer. */

@@ -66,10 +66,10 @@ export const slidingWindow: Algorithm = ({ limit, period, step = 1, cost }, [idl
 
   ;[previous, current] = [Math.max(0, previous), Math.max(0, current)]
   const newWeight = Math.min(previous, limit)
-  const spent = {
+  const after = {
     remaining: Math.max(0, Math.floor((budget - newWeight * left) / steps) - current),
     resetAfter: current > 0 ? windowEnd + period - now : previous > 0 ? windowEnd - now : 0,
     state: [windowEnd + period, previous * 8388608 + current],
   } as const
-  return { retryAfter: 0, remaining, resetAfter, spent }
+  return { retryAfter: 0, remaining, resetAfter, after }
 }

@@ -6,7 +6,7 @@
 -- is lost to rounding at any rate.
 --
 -- State: the bucket is full n ticks before idle_at.
-algorithms['token-bucket'] = function(limit, period, burst, cost, idle_at, n, now, spent_at)
+algorithms['token-bucket'] = function(limit, period, burst, cost, idle_at, n, now, spent_at, spent)
   local capacity = burst * period
   local level = capacity - ((idle_at - now) * limit - n)
   -- A little less than empty is a clock set back (a failover), and refills. A
@@ -28,10 +28,12 @@ algorithms['token-bucket'] = function(limit, period, burst, cost, idle_at, n, no
   if cost > 0 and price > level then
     return ceil_div(price - level, limit), remaining, reset_after
   end
-  -- What has been refilled since it was spent is not given back: it may have been this.
-  -- How much that is nobody knows after a clock set back.
+  -- What has been refilled since it was spent is not given back, but for what stays
+  -- spent of it, which came back first. After a clock set back nobody knows how much
+  -- that is.
   if cost < 0 and spent_at then
-    price = price + (now - spent_at) * limit
+    local refilled = (now - spent_at) * limit - (spent + cost) * period
+    price = price + (refilled > 0 and refilled or 0)
     price = price < 0 and spent_at <= now and price or 0
   end
 

@@ -10,7 +10,12 @@
  */
 import { type Algorithm, ceilDiv, ceilToMs } from './algorithm.ts'
 
-export const tokenBucket: Algorithm = ({ limit, period, burst, cost }, [idleAt, n], now, spentAt) => {
+export const tokenBucket: Algorithm = (
+  { limit, period, burst, cost, spent = -cost },
+  [idleAt, n],
+  now,
+  spentAt,
+) => {
   const capacity = burst * period
   let level = capacity - ((idleAt - now) * limit - n)
   // A little less than empty is a clock set back (a failover), and refills. A whole bucket less is no state of this rule.
@@ -23,19 +28,20 @@ export const tokenBucket: Algorithm = ({ limit, period, burst, cost }, [idleAt, 
   if (cost > burst) return { retryAfter: -1, remaining, resetAfter }
   let price = cost * period
   if (cost > 0 && price > level) return { retryAfter: ceilDiv(price - level, limit), remaining, resetAfter }
-  // What has been refilled since it was spent is not given back: it may have been this. How much that is, nobody
-  // knows after a clock set back.
+  // What has been refilled since it was spent is not given back, but for what stays spent of it, which came back first.
+  // After a clock set back nobody knows how much that is.
   if (cost < 0 && spentAt !== undefined) {
-    price = spentAt > now ? 0 : Math.min(0, price + (now - spentAt) * limit)
+    const refilled = (now - spentAt) * limit - (spent + cost) * period
+    price = spentAt > now ? 0 : Math.min(0, price + Math.max(0, refilled))
   }
 
   level = Math.min(capacity, level - price)
   const fullIn = ceilDiv(capacity - level, limit)
   const newIdleAt = ceilToMs(now + fullIn)
-  const spent = {
+  const after = {
     remaining: level > 0 ? Math.floor(level / period) : 0,
     resetAfter: fullIn,
     state: [newIdleAt, (newIdleAt - now) * limit - (capacity - level)],
   } as const
-  return { retryAfter: 0, remaining, resetAfter, spent }
+  return { retryAfter: 0, remaining, resetAfter, after }
 }

@@ -11,6 +11,8 @@ export interface CountedRule {
   logKey?: string
   /** Units; 0 peeks, below 0 gives back. */
   cost: number
+  /** Of a cost below 0: the units that were spent, of which so many are given back (default: all of them). */
+  spent?: number
   mode: 'enforce' | 'shadow'
   /** Ends of the calendar windows around now (µs), where it counts by the calendar. */
   ends?: readonly number[]

@@ -27,26 +27,26 @@ export class Model {
 
     // Check all.
     const applying = rules.filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
-    const checked = applying.map(({ rule, key, cost, mode, ends }) => {
+    const checked = applying.map(({ rule, key, cost, spent, mode, ends }) => {
       const records = this.#records(key)
-      const quota = { ...rule.quota, cost, ...(ends && { ends }) }
+      const quota = { ...rule.quota, cost, ...(spent !== undefined && { spent }), ...(ends && { ends }) }
       const check = algorithms[rule.algorithm](quota, records.get(rule.tag) ?? IDLE, now, spentAt)
       return { rule, mode, records, check }
     })
     const admitted = checked.every(({ check, mode }) => check.retryAfter === 0 || mode === 'shadow')
 
     // Commit all, or nothing.
-    const spending = admitted ? checked.filter(({ check }) => check.spent) : []
-    for (const { rule, records, check } of spending) records.set(rule.tag, check.spent!.state)
+    const spending = admitted ? checked.filter(({ check }) => check.after) : []
     for (const { records } of spending) {
       for (const [tag, [idleAt]] of records) if (idleAt <= now) records.delete(tag)
     }
+    for (const { rule, records, check } of spending) records.set(rule.tag, check.after!.state)
 
     // Report how things stand now.
     const verdicts = checked.map(({ rule, mode, check }) => {
       const { retryAfter } = check
-      const { remaining, resetAfter } = (admitted && check.spent) || check
-      const delay = (admitted && check.spent?.delay) || 0
+      const { remaining, resetAfter } = (admitted && check.after) || check
+      const delay = (admitted && check.after?.delay) || 0
       return { rule, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay }
     })
     return { status: admitted ? 'admitted' : 'refused', plan, at: now, verdicts: withAgreement(verdicts) }

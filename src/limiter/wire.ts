@@ -81,11 +81,11 @@ export function encode(evaluation: Evaluation): { keys: string[]; args: string[]
   const index = (key: string) => String(keys.indexOf(key) + 1)
   const args = [textOf(now), credentialKey ? spaced(plans) : '', textOf(spentAt)]
   for (const counted of rules) {
-    const { rule, key, cost, mode } = counted
+    const { rule, key, cost } = counted
     const { limit, period } = rule.quota
     args.push(index(key), rule.tag, rule.algorithm, String(limit), String(period))
     args.push(thirdOf(counted, index), String(cost))
-    args.push(rule.match.plans ? spaced(rule.match.plans) : '', mode === 'enforce' ? '1' : '0')
+    args.push(rule.match.plans ? spaced(rule.match.plans) : '', lastOf(counted))
   }
   return { keys, args }
 }
@@ -105,6 +105,12 @@ function thirdOf({ rule, logKey, ends }: CountedRule, index: (key: string) => st
     case 'sliding-log':
       return index(logKey!)
   }
+}
+
+/** Whether the rule can refuse; of what is given back, which nothing refuses, how much was spent. */
+function lastOf({ cost, spent = -cost, mode }: CountedRule): string {
+  if (cost < 0) return String(spent)
+  return mode === 'enforce' ? '1' : '0'
 }
 
 const textOf = (time: number | undefined) => (time === undefined ? '' : String(time))

@@ -13,7 +13,8 @@
 --            a third number that is the algorithm's own business,
 --            cost (0 peeks, below 0 gives back),
 --            plans it is for (' pro ', or '' for every caller),
---            mode (1: it can refuse, 0: shadow)
+--            mode (1: it can refuse, 0: shadow), or when it gives back how many
+--            units were spent, of which the cost is a part
 --
 --   reply    { status, plan, now, then FIELDS integers a rule }
 --            status: 1 admitted, 0 refused, -1 no such credential (no rules follow)
@@ -27,7 +28,7 @@
 --   retry_after, remaining, reset_after,                        as things stand
 --   new_remaining, new_reset_after, new_idle_at, new_n, delay,  if it is spent
 --   log_bytes, log_offset                                       if it keeps a log
---     = algorithms[name](limit, period, third, cost, idle_at, n, now, spent_at, values)
+--     = algorithms[name](limit, period, third, cost, idle_at, n, now, spent_at, spent, values)
 --
 -- Commands: TIME (unless now is given), one MGET, and when admitted one SETEX an
 -- identity; a log takes one SETEX, or SETRANGE and EXPIRE. A refused request
@@ -41,9 +42,10 @@ local FIELDS = 4
 -- that '%d' can write them, which is quicker than '%.0f'.
 local KEEP_SECONDS = 10
 
--- No record of ours reaches further ahead than this: three years. The longest
--- period is one, and the longest time to refill two (config/compile.ts).
-local HORIZON = 3 * 366 * 86400e6
+-- No record of ours means anything further ahead than this. The longest time to
+-- refill is two years (config/compile-rule.ts), and after a clock set back by as
+-- much it is twice that; a day is for what is rounded up.
+local HORIZON = (4 * 366 + 1) * 86400e6
 
 -- Text counts as a number in arithmetic, so `text + 0` is one, and is cheaper
 -- than tonumber: there are thirty of them in a decision of six rules.
@@ -91,7 +93,7 @@ for i = HEAD + 1, #ARGV, FRAME do
       idle_at, n = read_record(state, at)
     end
     local retry_after, remaining, reset_after, new_remaining, new_reset_after, new_idle_at, new_n, delay, log_bytes, log_offset =
-      algorithms[algorithm](limit + 0, period + 0, third, cost, idle_at, n, now, spent_at, values)
+      algorithms[algorithm](limit + 0, period + 0, third, cost, idle_at, n, now, spent_at, mode, values)
     if retry_after ~= 0 then
       admitted = admitted and mode == '0'
     elseif cost ~= 0 then

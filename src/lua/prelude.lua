@@ -20,7 +20,7 @@
 -- and the next commit writes it anew.
 
 local redis, unpack, ARGV, KEYS = redis, unpack, ARGV, KEYS
-local floor = math.floor
+local floor, concat = math.floor, table.concat
 local byte, char, find, format, gmatch, match, rep, sub =
   string.byte, string.char, string.find, string.format, string.gmatch, string.match, string.rep, string.sub
 

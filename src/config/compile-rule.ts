@@ -18,7 +18,8 @@ export interface Rule {
   quota: Quota
   /** Names the rule's record in the state of an identity: three base62 letters. */
   tag: string
-  mode: 'enforce' | 'shadow'
+  /** Of a gateway's rules those that are off are left out. */
+  mode: 'enforce' | 'shadow' | 'off'
   /** The share of callers for whom it is enforced, 0 to 1; for the others it is a shadow. */
   enforcedShare: number
   /** The rule it would replace. */
@@ -80,7 +81,7 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
       ...(calendar ? [calendar.period, calendar.timeZone] : [period]),
       ...(keepsTime(input) ? [limit, burstOf(input)] : []),
     ]),
-    mode: mode === 'enforce' ? 'enforce' : 'shadow',
+    mode,
     enforcedShare: input.enforce ?? 1,
     ...(candidateFor !== undefined && { candidateFor }),
     match: {},
@@ -194,7 +195,8 @@ const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 /**
  * State belongs to a rule's name, algorithm and period, and where it is a time and no count also to the limit and
  * burst: with other numbers it would mean something else, so the rule starts afresh. Two configs that are live at once
- * (a gradual deployment) so never read each other's. The limit of windows and logs may change under their counts.
+ * (a gradual deployment) so do not read each other's, but for two of 238,328 that hash alike. The limit of windows and
+ * logs may change under their counts.
  * (FNV-1a, cut to three letters: a name for a record, not a secret; two rules of one config with the same tag are
  * refused.)
  */

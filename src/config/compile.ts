@@ -27,7 +27,7 @@ export interface Config {
   plans: readonly string[]
   /** Without those that are off. */
   rules: readonly GatewayRule[]
-  /** Rule sets that are asked by name. */
+  /** Rule sets that are asked by name, with those of their rules that are off. */
   limits: ReadonlyMap<string, readonly LimitRule[]>
   forwardCredential: boolean
   storeDeadlineMs: number
@@ -60,6 +60,9 @@ export function compileConfig(input: unknown): Config {
     ...mistakesOfSet(config.rules, rules, 'rules'),
     ...config.rules.flatMap((rule, i) => mistakesAtGateway(rule, rules[i]!, `rules[${i}]`, config)),
     ...limits.flatMap(([name, set, compiled]) => mistakesOfSet(set, compiled, `limits.${name}`)),
+    ...limits.flatMap(([name, set]) =>
+      set.flatMap((rule, i) => mistakesByName(rule, `limits.${name}[${i}]`)),
+    ),
   ]
   if (mistakes.length > 0) throw new ConfigError(mistakes)
 
@@ -67,10 +70,8 @@ export function compileConfig(input: unknown): Config {
     origin: config.origin,
     originDeadlineMs: milliseconds(config.originDeadline ?? '30s'),
     plans,
-    rules: rules.filter((_, i) => config.rules[i]!.mode !== 'off'),
-    limits: new Map(
-      limits.map(([name, set, compiled]) => [name, compiled.filter((_, i) => set[i]!.mode !== 'off')]),
-    ),
+    rules: rules.filter(({ mode }) => mode !== 'off'),
+    limits: new Map(limits.map(([name, _, compiled]) => [name, compiled])),
     forwardCredential: config.credentials?.forward ?? false,
     storeDeadlineMs: milliseconds(config.store?.deadline ?? '250ms'),
     keyLocking: config.store?.keyLocking ?? true,
@@ -169,6 +170,13 @@ function mistakesAtGateway(
     report('match.plans', `'${plan}' is not in plans (${plans.join(', ')}). Add it there.`)
   }
   return mistakes
+}
+
+/** What the schema cannot see in one rule of a limit by name. */
+function mistakesByName({ by, enforce }: LimitRuleInput, path: string): Mistake[] {
+  if (by !== undefined || enforce === undefined || enforce === 0 || enforce === 1) return []
+  const message = `${enforce} is a share of callers, and this rule counts everybody together. Leave it out, or give it a by.`
+  return [{ path: `${path}.enforce`, message }]
 }
 
 /** What bounds the cost of one request. */

@@ -61,7 +61,7 @@ interface CommonInput {
   mode?: 'enforce' | 'shadow' | 'off' | undefined
   /**
    * The share of callers for whom the rule is enforced, 0 to 1 (default 1); for the others it is a shadow. Who is in
-   * it hangs on the identity alone, and who was in it stays in it when the share grows.
+   * it hangs on the identity and the rule's name, and who was in it stays in it when the share grows.
    */
   enforce?: number | undefined
   /** A shadow rule that is compared with the rule of this name, which it would replace. */
@@ -79,7 +79,8 @@ export type RuleInput = NumbersInput &
     match?: MatchInput | undefined
     /**
      * Callers without a credential are let in where at least one rule with `anonymous: true` matches; elsewhere
-     * they get a 401. Only rules `by: 'address'` can say so: it is all that is known of such a caller.
+     * they get a 401. Only rules `by: 'address'` can say so: it is all that is known of such a caller. A shadow lets
+     * them in too, so that a rule that is no longer enforced locks nobody out; one that is off does not.
      */
     anonymous?: boolean | undefined
   }

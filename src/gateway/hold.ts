@@ -3,7 +3,7 @@
  * no CPU time. Departures were spaced by the store, so timers that run side by side keep the order.
  */
 
-/** @param delay µs; 0 does not even yield */
+/** @param delay µs */
 export async function hold(delay: number): Promise<void> {
   if (delay > 0) await new Promise(resolve => setTimeout(resolve, Math.ceil(delay / 1e3)))
 }

@@ -11,6 +11,7 @@ import type { Store } from '../store/store.ts'
 import { type CountedRule, count } from './count.ts'
 import { decide, enforced } from './decide.ts'
 import { type DegradedCause, evaluate } from './evaluate.ts'
+import { checkCost, checkIdentity, checkRule } from './limit-checks.ts'
 import type { Verdict } from './wire.ts'
 
 /** Who is counted: a value for every part that the rules of the limit are counted by. */
@@ -57,17 +58,24 @@ export interface Limiter {
   /** How things stand; spends nothing and is always allowed. */
   peek(name: string, identity?: LimitIdentity): Promise<LimitDecision>
   /**
-   * Waits until it may be done, then until its turn has come.
+   * Waits until it may be done, then until its turn in a queue (`leaky-bucket`) has come. Without a queue in the set
+   * those who wait race for what comes free, each with a trip: first come is not first served.
    * @returns the last decision: not allowed when it can never be, or not within `timeoutMs`
    */
   acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<LimitDecision>
   /**
    * Gives back what a decision has spent, or `cost` units of it: when the call was not made, or took less than was
    * thought. Never lifts anyone above the full budget, and never more is given back than is surely still missing. A
-   * place in a queue (`leaky-bucket`) is not given back: those behind it have been told when they depart.
+   * place in a queue (`leaky-bucket`) is not given back: those behind it have been told when they depart. Of a cost by
+   * rule name, the others give nothing back. The limiter remembers what it has given back of a decision object: a copy
+   * of it is another.
+   * @returns how things stand; not allowed when the store did not do it
    */
   refund(decision: LimitDecision, options?: LimitOptions): Promise<LimitDecision>
-  /** Makes the whole budget of an identity available again: of all rules of the limit, or of one. */
+  /**
+   * Makes the whole budget of an identity available again: of all rules of the limit, or of one.
+   * @returns how things stand; not allowed when the store did not do it
+   */
   reset(name: string, identity?: LimitIdentity, options?: { rule?: string }): Promise<LimitDecision>
 }
 
@@ -78,7 +86,16 @@ export interface LimiterClock {
   sleep(ms: number): Promise<void>
 }
 
-const REAL_TIME: LimiterClock = { sleep: ms => new Promise(resolve => setTimeout(resolve, ms)) }
+/** Timers cannot be set for longer (24.8 days), and go off at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
+const REAL_TIME: LimiterClock = {
+  async sleep(ms) {
+    for (let left = ms; left > 0; left -= LONGEST_TIMER_MS) {
+      await new Promise(resolve => setTimeout(resolve, Math.min(left, LONGEST_TIMER_MS)))
+    }
+  },
+}
 
 /** More than any rule can have spent: given back, it leaves the whole budget. */
 const EVERYTHING = 2 ** 52
@@ -94,7 +111,7 @@ export function createLimiter(config: Pick<Config, 'limits'>, store: Store, cloc
   async function ask(
     name: string,
     identity: LimitIdentity,
-    costOf: (rule: LimitRule) => number | undefined,
+    askedOf: (rule: LimitRule) => Asked | undefined,
     spentAt?: number,
   ): Promise<LimitDecision> {
     const rules = rulesOf(name)
@@ -103,11 +120,11 @@ export function createLimiter(config: Pick<Config, 'limits'>, store: Store, cloc
     const counted: CountedRule[] = []
     const costs: Record<string, number> = {}
     for (const rule of rules) {
-      const cost = costOf(rule)
-      if (cost === undefined) continue
-      costs[rule.name] = cost
+      const asked = rule.mode === 'off' ? undefined : askedOf(rule)
+      if (!asked) continue
+      costs[rule.name] = asked.cost
       const parts = rule.by.map(part => [part, String(identity[part])] as const)
-      counted.push(count(rule, await limitStateKey(name, parts), cost, nowMs))
+      counted.push({ ...count(rule, await limitStateKey(name, parts), asked.cost, nowMs), ...asked })
     }
 
     const outcome = await evaluate(store, {
@@ -132,19 +149,25 @@ export function createLimiter(config: Pick<Config, 'limits'>, store: Store, cloc
     }
   }
 
+  const elapsedMs = () => (clock.now ? clock.now() / 1e3 : performance.now())
+
+  /** Units given back of each decision, by rule name. */
+  const refunded = new WeakMap<LimitDecision, Map<string, number>>()
+
   const limiter: Limiter = {
     limit: async (name, identity = {}, { cost = 1 } = {}) => {
       checkCost(name, cost, rulesOf(name))
-      return await ask(name, identity, rule => costFor(rule, cost))
+      return await ask(name, identity, rule => ({ cost: costFor(rule, cost, 1) }))
     },
 
-    peek: async (name, identity = {}) => await ask(name, identity, () => 0),
+    peek: async (name, identity = {}) => await ask(name, identity, () => ({ cost: 0 })),
 
     async acquire(name, identity = {}, { timeoutMs = Number.POSITIVE_INFINITY, ...options } = {}) {
-      let left = timeoutMs
+      const startedAt = elapsedMs()
       for (;;) {
+        const left = timeoutMs - (elapsedMs() - startedAt)
         // A place in a queue cannot be given back, so none is taken that comes too late.
-        if (Number.isFinite(left) && rulesOf(name).some(({ algorithm }) => algorithm === 'leaky-bucket')) {
+        if (Number.isFinite(left) && joinsQueue(rulesOf(name), options.cost)) {
           const standing = await limiter.peek(name, identity)
           const delayMs = milliseconds(queueOf(standing))
           if (delayMs > left) return { ...standing, allowed: false, retryAfterMs: delayMs }
@@ -154,9 +177,9 @@ export function createLimiter(config: Pick<Config, 'limits'>, store: Store, cloc
           await clock.sleep(decision.delayMs)
           return decision
         }
-        if (decision.retryAfterMs < 0 || decision.retryAfterMs > left) return decision
-        left -= decision.retryAfterMs
-        await clock.sleep(decision.retryAfterMs)
+        const { retryAfterMs } = decision
+        if (retryAfterMs < 0 || retryAfterMs > timeoutMs - (elapsedMs() - startedAt)) return decision
+        await clock.sleep(retryAfterMs)
       }
     },
 
@@ -164,60 +187,49 @@ export function createLimiter(config: Pick<Config, 'limits'>, store: Store, cloc
       const { limit: name, identity, at, verdicts, costs } = decision
       if (cost !== undefined) checkCost(name, cost, rulesOf(name))
       // What refused has spent nothing, shadows included; and without a decision nothing was spent at all.
-      const spent = new Set(decision.allowed ? verdicts.filter(v => v.allowed).map(v => v.rule.name) : [])
-      const back = (rule: LimitRule) => {
-        const most = costs[rule.name] ?? 0
-        return spent.has(rule.name) && most > 0
-          ? -Math.min(most, cost === undefined ? most : costFor(rule, cost))
-          : undefined
+      const charged = new Set(decision.allowed ? verdicts.filter(v => v.allowed).map(v => v.rule.name) : [])
+      const given = refunded.get(decision) ?? new Map<string, number>()
+      refunded.set(decision, given)
+      const back = (rule: LimitRule): Asked | undefined => {
+        const before = given.get(rule.name) ?? 0
+        const spent = charged.has(rule.name) ? (costs[rule.name] ?? 0) - before : 0
+        const units = Math.min(spent, cost === undefined ? spent : costFor(rule, cost, 0))
+        if (spent <= 0) return undefined
+        given.set(rule.name, before + units)
+        return units > 0 ? { cost: -units, spent } : { cost: 0 }
       }
-      return await ask(name, identity, back, at)
+      return done(await ask(name, identity, back, at))
     },
 
     async reset(name, identity = {}, { rule: only } = {}) {
-      const rules = rulesOf(name)
-      if (only !== undefined && !rules.some(rule => rule.name === only)) {
-        const names = rules.map(rule => rule.name).join(', ')
-        throw new TypeError(`The limit '${name}' has no rule '${only}'. Its rules are: ${names}.`)
-      }
-      return await ask(name, identity, rule =>
-        only === undefined || rule.name === only ? -EVERYTHING : undefined,
-      )
+      if (only !== undefined) checkRule(name, only, rulesOf(name))
+      const isReset = (rule: LimitRule) => only === undefined || rule.name === only
+      return done(await ask(name, identity, rule => (isReset(rule) ? { cost: -EVERYTHING } : undefined)))
     },
   }
   return limiter
 }
 
-function checkIdentity(name: string, identity: LimitIdentity, rules: readonly LimitRule[]): void {
-  const parts = new Set(rules.flatMap(rule => rule.by))
-  const missing = [...parts].filter(part => !/^(string|number)$/.test(typeof identity[part]))
-  const unknown = Object.keys(identity).filter(part => !parts.has(part))
-  if (missing.length === 0 && unknown.length === 0) return
-  const asked = parts.size > 0 ? `by ${[...parts].join(' and ')}` : 'for everybody together'
-  const wrong =
-    missing.length > 0 ? `${missing.join(', ')} is missing` : `${unknown.join(', ')} is no part of it`
-  throw new TypeError(`The limit '${name}' counts ${asked}: ${wrong}.`)
-}
+/** What is asked of one rule. */
+type Asked = Pick<CountedRule, 'cost' | 'spent'>
 
-function checkCost(
-  name: string,
-  cost: number | Readonly<Record<string, number>>,
-  rules: readonly LimitRule[],
-): void {
-  const costs = typeof cost === 'number' ? { cost } : cost
-  for (const [key, units] of Object.entries(costs)) {
-    if (typeof cost !== 'number' && !rules.some(rule => rule.name === key)) {
-      const names = rules.map(rule => rule.name).join(', ')
-      throw new TypeError(`The limit '${name}' has no rule '${key}'. Its rules are: ${names}.`)
-    }
-    if (Number.isInteger(units) && units >= 0 && units <= 1e9) continue
-    throw new TypeError(`${key} is ${units}: a cost is a whole number from 0 to 1000000000.`)
-  }
-}
-
-function costFor(rule: LimitRule, cost: number | Readonly<Record<string, number>>): number {
+/** @param otherwise for rules that a cost by rule name does not name */
+function costFor(rule: LimitRule, cost: NonNullable<LimitOptions['cost']>, otherwise: number): number {
   if (typeof cost === 'number') return cost
-  return Object.hasOwn(cost, rule.name) ? cost[rule.name]! : 1
+  return Object.hasOwn(cost, rule.name) ? cost[rule.name]! : otherwise
+}
+
+/** A change that was not made is not let through as a request would be. */
+function done(decision: LimitDecision): LimitDecision {
+  return decision.degraded ? { ...decision, allowed: false } : decision
+}
+
+/** Whether a request of this cost can come to wait in a queue. */
+function joinsQueue(rules: readonly LimitRule[], cost: NonNullable<LimitOptions['cost']> = 1): boolean {
+  return rules.some(rule => {
+    const units = costFor(rule, cost, 1)
+    return rule.algorithm === 'leaky-bucket' && units > 0 && units <= rule.quota.burst
+  })
 }
 
 /** How long the queues are that a request would join (µs). */

@@ -1,22 +1,23 @@
 /**
  * One decision over several slots of a Redis Cluster, where no script can see them all. Each slot decides for its own
  * keys, all or nothing, in one HTTP request; when one of them refuses, what the others have spent is given back with a
- * second. A limit is never exceeded: between the two, others may be refused who would have been admitted.
+ * second. A limit is never exceeded: between the two, others may be refused who would have been admitted, and what has
+ * come back by itself meanwhile (gcra, token-bucket) or stands in a queue (leaky-bucket) is not given back.
  */
 import { GatewayError } from '../errors.ts'
 import type { Store } from '../store/store.ts'
 import { ask, type Evaluation, type Outcome, type Verdict, withAgreement } from './wire.ts'
 
-/** The part of a key that decides its slot: what stands in the first braces. */
-function slotOf(key: string): string {
+/** The hash tag, which decides a key's slot: what stands in the first braces. */
+function hashTagOf(key: string): string {
   return /\{(.+?)\}/.exec(key)?.[1] ?? key
 }
 
 /** One evaluation a slot. The credential goes with its own; the others know no plan. */
 export function splitBySlot(evaluation: Evaluation): Evaluation[] {
   const { rules, credentialKey, ...rest } = evaluation
-  const bySlot = Map.groupBy(rules, ({ key }) => slotOf(key))
-  const home = credentialKey && slotOf(credentialKey)
+  const bySlot = Map.groupBy(rules, ({ key }) => hashTagOf(key))
+  const home = credentialKey && hashTagOf(credentialKey)
   if (home && !bySlot.has(home)) bySlot.set(home, [])
   return [...bySlot].map(([slot, rules]) => ({
     ...rest,

@@ -59,7 +59,7 @@ const STATUS = new Map<unknown, Outcome['status']>([
 /**
  * Asks the store about each evaluation, all in one HTTP request.
  * @returns what it says of each, or why it does not
- * @throws GatewayError as Store.run, and ERR_STORE_REPLY_INVALID
+ * @throws GatewayError as Store.run
  */
 export async function ask(
   store: Store,
@@ -68,8 +68,13 @@ export async function ask(
   const replies = await store.run(evaluations.map(encode))
   if (replies.length !== evaluations.length) throw invalid(`${replies.length} answers`)
   return evaluations.map((evaluation, i) => {
-    const reply = replies[i]
-    return reply instanceof GatewayError ? reply : decode(reply, evaluation)
+    try {
+      const reply = replies[i]
+      return reply instanceof GatewayError ? reply : decode(reply, evaluation)
+    } catch (error) {
+      if (error instanceof GatewayError) return error
+      throw error
+    }
   })
 }
 

@@ -57,11 +57,15 @@ export function upstashStore({ url, token, deadlineMs, keyLocking, cluster }: Up
     if (missing.length > 0) {
       const whole = redis.pipeline()
       for (const i of missing) whole.eval(script.source, [...calls[i]!.keys], [...calls[i]!.args])
-      const late: Answer[] = await whole.exec({ keepErrors: true })
+      // What the first has answered stands, whatever becomes of the second.
+      const late: Answer[] = await whole
+        .exec({ keepErrors: true })
+        .catch(error => missing.map(() => ({ failure: storeError(error) })))
       for (const [n, i] of missing.entries()) answers[i] = late[n]!
     }
-    return answers.map(({ result, error }) =>
-      error === undefined ? result : storeError(new errors.UpstashError(error)),
+    return answers.map(
+      ({ result, error, failure }) =>
+        failure ?? (error === undefined ? result : storeError(new errors.UpstashError(error))),
     )
   }
 
@@ -90,6 +94,7 @@ export function upstashStore({ url, token, deadlineMs, keyLocking, cluster }: Up
 interface Answer {
   result?: unknown
   error?: string
+  failure?: GatewayError
 }
 
 function isNoScript(error: unknown): boolean {

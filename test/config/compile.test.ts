@@ -256,9 +256,9 @@ describe('a mistake', () => {
     ],
     [
       'a log of more than can be read at each decision',
-      withRule({ algorithm: 'sliding-log', limit: 100_001 }),
+      withRule({ algorithm: 'sliding-log', limit: 10_001 }),
       [
-        'rules[0].limit: 100001 is no amount. Write a whole number from 1 to 100000: sliding-log reads its whole log at each decision.',
+        'rules[0].limit: 10001 is no amount. Write a whole number from 1 to 10000: sliding-log reads its whole log at each decision.',
       ],
     ],
     [
@@ -314,6 +314,13 @@ describe('a mistake', () => {
       'a limit by name that is counted like requests',
       { ...CONFIG, limits: { zendesk: [{ ...RULE, by: 'consumer' }] } },
       ["limits.zendesk[0].by: 'consumer' is no list. Write it as in ['account']."],
+    ],
+    [
+      'a share of everybody together',
+      { ...CONFIG, limits: { zendesk: [{ ...RULE, by: undefined, enforce: 0.5 }] } },
+      [
+        'limits.zendesk[0].enforce: 0.5 is a share of callers, and this rule counts everybody together. Leave it out, or give it a by.',
+      ],
     ],
     [
       'two rules of one name in a limit',

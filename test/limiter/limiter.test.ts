@@ -124,20 +124,94 @@ describeOnRedisEngine('a limit by name', fresh => {
     const { limiter, clock } = limiterOn(await fresh())
     const who = { team: 't', user: 7 }
     const decision = await limiter.limit('model', who, { cost: { tokens: 400 } })
-    expect(standing(await limiter.refund(decision, { cost: { tokens: 100, requests: 0 } }))).toMatchObject({
+    // Of a cost by rule name only what is named is given back.
+    expect(standing(await limiter.refund(decision, { cost: { tokens: 100 } }))).toMatchObject({
       requests: 4,
       tokens: 700,
     })
     expect(standing(await limiter.refund(decision, { cost: { tokens: 9999 } }))).toMatchObject({
-      requests: 5,
+      requests: 4,
       tokens: 1000,
     })
+    expect(standing(await limiter.refund(decision))).toMatchObject({ requests: 5 })
+    // And once only: what others have spent since is theirs.
+    await limiter.limit('model', who, { cost: { tokens: 400 } })
+    await limiter.refund(decision)
+    await limiter.refund(decision)
+    expect(standing(await limiter.peek('model', who))).toEqual({ requests: 4, tokens: 600, trial: 1 })
+    await limiter.reset('model', who)
     // What has come back by itself is not given back again.
     const early = await limiter.limit('model', who, { cost: { tokens: 100 } })
     clock.time += 3e6
     await limiter.limit('model', who, { cost: { tokens: 50 } })
     const { verdicts } = await limiter.refund(early)
     expect(verdicts.find(({ rule }) => rule.name === 'tokens')!.remaining).toBe(950)
+  })
+
+  it('gives back all of what was reserved and not used, while what was used comes back first', async () => {
+    const { limiter, clock } = limiterOn(await fresh())
+    const who = { team: 't', user: 7 }
+    const decision = await limiter.limit('model', who, { cost: { tokens: 1000 } })
+    // Half a minute brings 500 back: those that were used.
+    clock.time += 30e6
+    expect(standing(await limiter.refund(decision, { cost: { tokens: 500 } })).tokens).toBe(1000)
+    const later = await limiter.limit('model', who, { cost: { tokens: 1000 } })
+    // 45 s bring 750: of the 500 that were not used 250 have come back already.
+    clock.time += 45e6
+    expect(standing(await limiter.refund(later, { cost: { tokens: 500 } })).tokens).toBe(1000)
+  })
+
+  it('takes what a rule that is off is asked by, and counts nothing under it', async () => {
+    const { limits: off } = configOf({
+      rules: [{ name: 'any', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }],
+      limits: {
+        x: [
+          { name: 'all', algorithm: 'fixed-window', limit: 9, period: '1h' },
+          { name: 'account', by: ['account'], algorithm: 'gcra', limit: 1, period: '1h', mode: 'off' },
+        ],
+      },
+    })
+    const limiter = createLimiter({ limits: off }, storeOf(await fresh()), new VirtualClock())
+    for (let i = 0; i < 2; i++) {
+      const decision = await limiter.limit('x', { account: 'a' }, { cost: { account: 1 } })
+      expect([decision.allowed, standing(decision)]).toEqual([true, { all: 8 - i }])
+    }
+    expect(standing(await limiter.reset('x', { account: 'a' }, { rule: 'account' }))).toEqual({})
+  })
+
+  it('gives up in time also where the store takes its time', async () => {
+    const { limiter, clock } = limiterOn(await fresh())
+    await limiter.limit('crawler', {}, { cost: 10 })
+    const slow: Limiter = createLimiter(
+      { limits },
+      {
+        // Each trip takes 100 ms, and somebody else is always faster.
+        run: async () => {
+          clock.time += 100e3
+          return [[0, '', clock.time, ...[0, 0, 1e6, 1000], ...[1, 5, 1e6, 0], ...[1, 5, 1e6, 0]]]
+        },
+        ping: async () => {},
+      },
+      { now: clock.now, sleep: async ms => void (clock.time += ms * 1e3) },
+    )
+    const startedAt = clock.time
+    expect(await slow.acquire('crawler', {}, { timeoutMs: 1000 })).toMatchObject({ allowed: false })
+    expect(clock.time - startedAt).toBeLessThan(1.2e6)
+  })
+
+  it('says that a change was not made when the store is gone, where a request is let through', async () => {
+    const { limiter } = limiterOn(await fresh())
+    const decision = await limiter.limit('zendesk', { account: 'a' })
+    const gone = createLimiter({ limits }, { run: () => Promise.reject(new Error()), ping: async () => {} })
+    expect(await gone.limit('zendesk', { account: 'a' })).toMatchObject({
+      allowed: true,
+      degraded: 'internal',
+    })
+    expect(await gone.reset('zendesk', { account: 'a' })).toMatchObject({
+      allowed: false,
+      degraded: 'internal',
+    })
+    expect(await gone.refund(decision)).toMatchObject({ allowed: false, degraded: 'internal' })
   })
 
   it('gives nothing back to a rule that has not spent: a shadow that would have refused', async () => {
@@ -212,9 +286,15 @@ describeOnRedisEngine('a limit by name', fresh => {
     const late = limiter.acquire('mail', { domain: 'x' }, { timeoutMs: 499 })
     await clock.runUntilDone(late)
     expect(await late).toMatchObject({ allowed: false, retryAfterMs: 500 })
-    const never = limiter.acquire('mail', { domain: 'x' }, { cost: 6 })
-    await clock.runUntilDone(never)
-    expect(await never).toMatchObject({ allowed: false, retryAfterMs: -1 })
+    for (const options of [{ cost: 6 }, { cost: 6, timeoutMs: 10 }]) {
+      const never = limiter.acquire('mail', { domain: 'x' }, options)
+      await clock.runUntilDone(never)
+      expect(await never).toMatchObject({ allowed: false, retryAfterMs: -1 })
+    }
+    // What joins no queue waits for none.
+    const peek = limiter.acquire('mail', { domain: 'x' }, { cost: 0, timeoutMs: 10 })
+    await clock.runUntilDone(peek)
+    expect(await peek).toMatchObject({ allowed: true })
     // Giving up has kept no place.
     expect((await limiter.limit('mail', { domain: 'x' })).delayMs).toBe(500)
   })

@@ -1,6 +1,7 @@
 /** One decision over several slots of a cluster: what each may spend, and what is given back. */
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/schema.ts'
+import { GatewayError } from '../../src/errors.ts'
 import { count } from '../../src/limiter/count.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'
 import { splitBySlot } from '../../src/limiter/slots.ts'
@@ -113,6 +114,25 @@ describeOnRedisEngine('a decision over two slots', fresh => {
       ...{ rules: [count(ofPlan!, CONSUMER, 0)], plans: ['free'], credentialKey: CREDENTIAL, now: NOON },
     })
     expect(verdicts[0]!.remaining).toBe(7)
+  })
+
+  it.each([
+    ['is unreadable', [1, 'free']],
+    ['is a failure', new GatewayError('ERR_STORE_UNREACHABLE', 'gone')],
+  ])('refuses when one slot does, also where the answer of the other %s', async (_, other) => {
+    const { store } = await prepared()
+    const [consumer] = [count(log!, CONSUMER)]
+    for (let i = 0; i < 4; i++) await ask(store, asked(NOON, { rules: [consumer] }))
+    const broken = {
+      ...store,
+      run: async (calls: Parameters<typeof store.run>[0]) => {
+        const replies = await store.run(calls)
+        return calls.map(({ keys }, i) => (keys.includes(ADDRESS) ? other : replies[i]))
+      },
+    }
+    expect((await ask(broken, asked(NOON))).status).toBe('refused')
+    const free = asked(NOON, { rules: [count(narrow!, ADDRESS), count(wide!, CONSUMER)] })
+    expect((await evaluate(broken, free)).status).toBe('degraded')
   })
 
   it(`says what one slot would have said (SEED=${SEED})`, async () => {

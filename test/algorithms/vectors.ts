@@ -378,6 +378,21 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       ],
     },
     {
+      title: 'a clock set back: what had passed when the newest came is gone',
+      rule: { algorithm: 'sliding-log', limit: 5, period: '10s' },
+      rows: [
+        [0, 1, true, 4, 10, 0],
+        [5, 1, true, 3, 10, 0],
+        [6, 1, true, 2, 10, 0],
+        [10.5, 1, true, 2, 10, 0],
+        [2, 0, true, 2, 18.5, 0],
+        [2, 3, false, 2, 18.5, 13],
+        [2, 2, true, 0, 18.5, 0],
+        [14.999999, 1, false, 0, 5.500001, 0.000001],
+        [15, 1, true, 0, 10, 0],
+      ],
+    },
+    {
       title: 'given back: the newest first',
       rule: { algorithm: 'sliding-log', limit: 5, period: '10s' },
       rows: [

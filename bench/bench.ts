@@ -1,16 +1,20 @@
 /**
  * `npm run bench`: Sluice's classic decision (an API key and six limits) side by side with six calls of
- * @upstash/ratelimit and with a bare PING, on one Redis through one bridge. Writes bench/results.md.
+ * @upstash/ratelimit and with a bare PING, on one Redis through one bridge; and each algorithm, and mixtures of them,
+ * beside its like. Writes bench/results.md. `npm run bench -- --only mixtures` runs a part and writes no file.
  */
 import { writeFileSync } from 'node:fs'
+import { Command, Option } from 'commander'
 import { billedCommands } from './measurements/billed-commands.ts'
 import { bundleSize } from './measurements/bundle-size.ts'
 import { httpRequests } from './measurements/http-requests.ts'
 import { latency } from './measurements/latency.ts'
 import { memory } from './measurements/memory.ts'
+import { mixtures } from './measurements/mixtures.ts'
+import { perAlgorithm } from './measurements/per-algorithm.ts'
 import { serverTime } from './measurements/server-time.ts'
 import { workerLatency } from './measurements/worker-latency.ts'
-import { type Findings, reportOf, tableOf } from './report.ts'
+import { type Findings, notesOf, reportOf, tablesOf } from './report.ts'
 import { NoRedis, startTestBed } from './test-bed.ts'
 
 const RESULTS = new URL('results.md', import.meta.url)
@@ -22,12 +26,15 @@ const MEASUREMENTS = {
   latency,
   'latency through workerd': workerLatency,
   memory,
+  'per algorithm': perAlgorithm,
+  mixtures,
   'bundle size': bundleSize,
 }
 
 const METHOD = [
-  'One decision of Sluice: check an API key, and 10 a second (gcra), 120 a minute and 240 an hour (fixed-window) ' +
-    'for its consumer and again for the client address. Six calls: the same numbers as six sliding windows of ' +
+  'The classic decision, which the first table is about: check an API key, and 10 a second (gcra), 120 a minute and ' +
+    '240 an hour (fixed-window) for its consumer and again for the client address. Six calls: the same numbers as six ' +
+    'sliding windows of ' +
     '@upstash/ratelimit, which check no key and are not all-or-nothing. The algorithms are not the same: a fixed ' +
     'window promises less than a sliding one.',
   'Both go through the real @upstash/redis client and the same REST bridge to the same redis-server. "In turn": ' +
@@ -47,6 +54,13 @@ const METHOD = [
   'The six-calls side of memory is after each window was used twice, so that its current and previous keys exist.',
 ]
 
+const { only } = new Command('npm run bench --')
+  .addOption(
+    new Option('--only <part...>', 'run these parts, and write no file').choices(Object.keys(MEASUREMENTS)),
+  )
+  .parse()
+  .opts<{ only?: string[] }>()
+
 const bed = await startTestBed().catch(error => {
   if (!(error instanceof NoRedis)) throw error
   console.error(error.message)
@@ -55,11 +69,12 @@ const bed = await startTestBed().catch(error => {
 try {
   const findings: Findings[] = []
   for (const [name, measure] of Object.entries(MEASUREMENTS)) {
+    if (only && !only.includes(name)) continue
     console.error(`${name} …`)
     findings.push(await measure(bed))
   }
-  writeFileSync(RESULTS, reportOf(findings, { method: METHOD, redisVersion: bed.redisVersion }))
-  console.log(tableOf(findings))
+  if (!only) writeFileSync(RESULTS, reportOf(findings, { method: METHOD, redisVersion: bed.redisVersion }))
+  console.log([tablesOf(findings), ...notesOf(findings).map(note => `- ${note}`)].join('\n\n'))
 } finally {
   await bed.close()
 }

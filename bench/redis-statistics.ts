@@ -1,4 +1,4 @@
-/** What Redis itself says about the commands it ran. */
+/** What Redis itself says about the commands it ran and the keys it holds. */
 import type { RedisConnection } from '../src/node/rest-bridge/redis-connection.ts'
 
 export interface CommandStatistics {
@@ -26,4 +26,15 @@ export async function commandsOf(
     if (name === 'evalsha' || name === 'eval') scriptMicroseconds += Number(usec)
   }
   return { commands, scriptMicroseconds }
+}
+
+export async function keysOf(redis: RedisConnection, pattern: string): Promise<string[]> {
+  return ((await redis.send(['KEYS', pattern])) as Buffer[]).map(String)
+}
+
+/** What it holds for all of these keys together. */
+export async function bytesOf(redis: RedisConnection, keys: readonly string[]): Promise<number> {
+  // Of a collection every element counts, not a sample of five.
+  const sizes = await Promise.all(keys.map(key => redis.send(['MEMORY', 'USAGE', key, 'SAMPLES', '0'])))
+  return sizes.reduce((sum: number, size) => sum + Number(size), 0)
 }

@@ -19,41 +19,68 @@ export interface RawTable {
   digits: number
 }
 
+/** A table of its own, for what has no place in the lines of the main one. */
+export interface SideTable {
+  title: string
+  head: readonly string[]
+  rows: readonly (readonly string[])[]
+}
+
 export interface Findings {
   rows: readonly Row[]
+  tables?: readonly SideTable[]
   raw?: readonly RawTable[]
   /** Sentences that only the measurement can say. */
   notes?: readonly string[]
 }
 
-export function tableOf(findings: readonly Findings[]): string {
+/** All tables, the main one first. */
+export function tablesOf(findings: readonly Findings[]): string {
+  const main = findings.flatMap(({ rows }) => rows)
+  const others = findings.flatMap(({ tables = [] }) => tables)
+  return [
+    ...(main.length > 0 ? [mainTable(main)] : []),
+    ...others.map(({ title, head, rows }) => `## ${title}\n\n${markdownTable(head, rows)}`),
+  ].join('\n\n')
+}
+
+function mainTable(rows: readonly Row[]): string {
   return markdownTable(
     ['what', 'Sluice', 'comparison', 'ratio', 'target', 'reached'],
-    findings
-      .flatMap(({ rows }) => rows)
-      .map(({ what, sluice, comparison, ratio, target }) => [
-        what,
-        sluice,
-        comparison,
-        ratio === undefined ? '-' : `${ratio.toFixed(2)}×`,
-        target?.text ?? '-',
-        target ? (target.isReached ? 'yes' : 'no') : '-',
-      ]),
+    rows.map(({ what, sluice, comparison, ratio, target }) => [
+      what,
+      sluice,
+      comparison,
+      ratio === undefined ? '-' : times(ratio),
+      target?.text ?? '-',
+      target ? (target.isReached ? 'yes' : 'no') : '-',
+    ]),
   )
+}
+
+export const times = (ratio: number) => `${ratio.toFixed(2)}×`
+
+/** Sluice's number, the other's, and their ratio, in one cell. */
+export function sideBySide(own: number, theirs: number, digits = 0): string {
+  return `${own.toFixed(digits)} : ${theirs.toFixed(digits)} = ${times(own / theirs)}`
+}
+
+export function notesOf(findings: readonly Findings[]): string[] {
+  return findings.flatMap(({ notes = [] }) => notes)
 }
 
 export function reportOf(
   findings: readonly Findings[],
   { method, redisVersion }: { method: readonly string[]; redisVersion: string },
 ): string {
-  const notes = [...method, ...findings.flatMap(({ notes = [] }) => notes)]
+  const notes = [...method, ...notesOf(findings)]
   const raw = findings.flatMap(({ raw = [] }) => raw)
   return [
     '# Benchmark',
     '',
     'Made by `npm run bench`.',
     '',
-    tableOf(findings),
+    tablesOf(findings),
     '',
     '## Machine and versions',
     '',

@@ -71,21 +71,32 @@ export async function startTestBed(): Promise<TestBed> {
   }
 }
 
-export interface Caller {
+export interface Identity {
   consumer: string
   address: string
+}
+
+export interface Caller extends Identity {
   request: Request
 }
 
-let callersMade = 0
+let identitiesMade = 0
+
+/** Identities that nobody has seen yet; no key of theirs is anywhere. */
+export function newIdentities(count: number): Identity[] {
+  return Array.from({ length: count }, () => {
+    identitiesMade += 1
+    return {
+      consumer: `consumer-${String(identitiesMade).padStart(5, '0')}`,
+      address: `198.${18 + (identitiesMade >> 16)}.${(identitiesMade >> 8) & 255}.${identitiesMade & 255}`,
+    }
+  })
+}
 
 /** Callers that nobody has seen yet, with API keys that are good. */
 export async function newCallers(count: number, { near }: TestBed): Promise<Caller[]> {
   return await Promise.all(
-    Array.from({ length: count }, async () => {
-      callersMade += 1
-      const consumer = `consumer-${String(callersMade).padStart(5, '0')}`
-      const address = `198.18.${callersMade >> 8}.${callersMade & 255}`
+    newIdentities(count).map(async ({ consumer, address }) => {
       const apiKey = mintApiKey(consumer)
       await storeKey(near, apiKey, { consumer, plan: 'free' })
       const headers = { 'x-api-key': apiKey, 'cf-connecting-ip': address }

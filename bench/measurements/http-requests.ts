@@ -1,5 +1,5 @@
 /** HTTP requests to the store for one decision, counted where they leave: at fetch. */
-import { type Contender, eachOnce, sixCalls, sluice } from '../contenders.ts'
+import { type Contender, eachOnce, sixCalls, sluice, withinSecond } from '../contenders.ts'
 import { roomInSecond } from '../measure.ts'
 import type { Findings, Row } from '../report.ts'
 import type { Scale } from '../rules.ts'
@@ -23,13 +23,10 @@ export async function httpRequests(bed: TestBed): Promise<Findings> {
   const rows: Row[] = []
   for (const situation of SITUATIONS) {
     const { what, scale } = situation
-    const own = await requestsOf(bed, situation, () => sluice(throughBridge(bed.near), scale))
-    const inTurn = await requestsOf(bed, situation, () =>
-      sixCalls(throughBridge(bed.near), scale, { order: 'in turn' }),
-    )
-    const atOnce = await requestsOf(bed, situation, () =>
-      sixCalls(throughBridge(bed.near), scale, { order: 'at once' }),
-    )
+    const requests = (newClient: () => Contender) => withinSecond(() => requestsOf(bed, situation, newClient))
+    const own = await requests(() => sluice(throughBridge(bed.near), scale))
+    const inTurn = await requests(() => sixCalls(throughBridge(bed.near), scale, { order: 'in turn' }))
+    const atOnce = await requests(() => sixCalls(throughBridge(bed.near), scale, { order: 'at once' }))
     rows.push({
       what: `HTTP requests per decision, new client, ${what}`,
       sluice: String(own),

@@ -1,7 +1,9 @@
 /** Bytes that Redis holds for one caller with a window of a second, a minute and an hour. */
 import { Ratelimit } from '@upstash/ratelimit'
 import { consumerStateKey } from '../../src/store/keys.ts'
+import { atClockBack } from '../clock.ts'
 import { sluice } from '../contenders.ts'
+import { bytesOf, keysOf } from '../redis-statistics.ts'
 import type { Findings } from '../report.ts'
 import { WINDOWS } from '../rules.ts'
 import { newCallers, type TestBed } from '../test-bed.ts'
@@ -18,13 +20,12 @@ export async function memory(bed: TestBed): Promise<Findings> {
   const decide = sluice(throughBridge(bed.near), 'as configured')
   for (let i = 0; i < REQUESTS; i++) await decide(caller!)
   const key = consumerStateKey(consumer)
-  const own = await bytesOf(bed, key)
+  const own = await bytesOf(bed.redis, [key])
   const stateBytes = Number(await bed.redis.send(['STRLEN', key]))
   if (stateBytes !== WINDOWS.length * RECORD_BYTES) throw new Error(`The state has ${stateBytes} bytes`)
 
   const peerKeys = await slidingWindowKeys(bed, consumer)
-  const sizes = await Promise.all(peerKeys.map(name => bytesOf(bed, name)))
-  const peers = sizes.reduce((sum, size) => sum + size, 0)
+  const peers = await bytesOf(bed.redis, peerKeys)
   const lengths = peerKeys.map(name => name.length)
   const ratio = own / peers
   return {
@@ -32,7 +33,7 @@ export async function memory(bed: TestBed): Promise<Findings> {
       {
         what: 'bytes in Redis per caller with three windows',
         sluice: `${own} B in 1 key`,
-        comparison: `three sliding windows: ${peers} B in ${sizes.length} keys`,
+        comparison: `three sliding windows: ${peers} B in ${peerKeys.length} keys`,
         ratio,
         target: { text: '≤ 0.3×', isReached: ratio <= 0.3 },
       },
@@ -45,33 +46,21 @@ export async function memory(bed: TestBed): Promise<Findings> {
   }
 }
 
-/**
- * The keys of three sliding windows, each used in the window before this one and in this one. The library asks the
- * clock of its own process, so that clock is set back for the first of the two.
- */
+/** The keys of three sliding windows, each used in the window before this one and in this one. */
 async function slidingWindowKeys({ near, redis }: TestBed, consumer: string): Promise<string[]> {
-  const realNow = Date.now
-  try {
-    for (const { period, limit, milliseconds } of WINDOWS) {
-      const limiter = new Ratelimit({
-        redis: throughBridge(near).redis,
-        limiter: Ratelimit.slidingWindow(limit, period),
-        prefix: `rl:${period}`,
-      })
-      for (const back of [milliseconds, 0]) {
-        const now = realNow() - back
-        Date.now = () => now
+  for (const { period, limit, milliseconds } of WINDOWS) {
+    const limiter = new Ratelimit({
+      redis: throughBridge(near).redis,
+      limiter: Ratelimit.slidingWindow(limit, period),
+      prefix: `rl:${period}`,
+    })
+    for (const back of [milliseconds, 0]) {
+      await atClockBack(back, async () => {
         for (let i = 0; i < REQUESTS; i++) await limiter.limit(consumer)
-      }
+      })
     }
-  } finally {
-    Date.now = realNow
   }
-  const keys = ((await redis.send(['KEYS', `rl:*:${consumer}:*`])) as Buffer[]).map(String)
+  const keys = await keysOf(redis, `rl:*:${consumer}:*`)
   if (keys.length !== 2 * WINDOWS.length) throw new Error(`Expected two keys a window: ${keys.join(' ')}`)
   return keys
-}
-
-async function bytesOf({ redis }: TestBed, key: string): Promise<number> {
-  return Number(await redis.send(['MEMORY', 'USAGE', key]))
 }

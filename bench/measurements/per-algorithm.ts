@@ -1,0 +1,162 @@
+/**
+ * One rule, by each algorithm, for one caller without a credential: what a decision costs Redis, beside the same
+ * algorithm of @upstash/ratelimit, or where it has none beside the script that is usually published (bench/published).
+ */
+import { Ratelimit } from '@upstash/ratelimit'
+import type { LimitRuleInput } from '../../src/config/schema.ts'
+import { inCalls, inOneDecision } from '../anonymous.ts'
+import { bytesAfter, costsOf, type Make, type Match, rawOf } from '../decision-costs.ts'
+import { median } from '../measure.ts'
+import { published } from '../published/published.ts'
+import { type Findings, type RawTable, sideBySide } from '../report.ts'
+import type { TestBed } from '../test-bed.ts'
+
+/** So long that no window ends while it is measured. */
+const PERIOD = '1d'
+const MILLISECONDS = 86400e3
+const MANY = 1e6
+
+interface Case extends Match {
+  what: string
+  against: string
+  /** Decisions after which bytes are counted. */
+  decisions: number
+  /** Of theirs, where it keeps one. */
+  lastWindow?: number
+}
+
+type Upstash = 'fixedWindow' | 'slidingWindow' | 'tokenBucket'
+
+/** Limits that admit all, or one. */
+const CASES: readonly Case[] = [
+  {
+    what: 'gcra',
+    against: 'published GCRA',
+    ...counting(limit => ({ ...ruleOf(limit), algorithm: 'gcra' })),
+    theirs: ofPublished('gcra'),
+  },
+  {
+    what: 'leaky-bucket',
+    against: 'published meter',
+    ...counting(limit => ({ ...ruleOf(limit), algorithm: 'leaky-bucket', queue: limit - 1 })),
+    theirs: ofPublished('leaky-bucket'),
+  },
+  {
+    what: 'token-bucket',
+    against: '@upstash tokenBucket',
+    ...counting(limit => ({ ...ruleOf(limit), algorithm: 'token-bucket' })),
+    theirs: ofUpstash('tokenBucket'),
+  },
+  {
+    what: 'fixed-window',
+    against: '@upstash fixedWindow',
+    ...counting(limit => ({ ...ruleOf(limit), algorithm: 'fixed-window' })),
+    theirs: ofUpstash('fixedWindow'),
+  },
+  {
+    what: 'sliding-window',
+    against: '@upstash slidingWindow',
+    ...counting(limit => ({ ...ruleOf(limit), algorithm: 'sliding-window' })),
+    theirs: ofUpstash('slidingWindow'),
+    lastWindow: MILLISECONDS,
+  },
+  // Each decision that is allowed leaves an entry, so there are as many repeats as there is room.
+  { what: 'sliding-log, up to 10 of 10', ...log(10, 1), callers: 128, repeats: 7 },
+  { what: 'sliding-log, 970 to 992 of 1000', ...log(1000, 970), callers: 16 },
+]
+
+export async function perAlgorithm(bed: TestBed): Promise<Findings> {
+  const rows: string[][] = []
+  const raw: RawTable[] = []
+  for (const { what, against, decisions, lastWindow, ...match } of CASES) {
+    const costs = await costsOf(bed, match)
+    const { allowed, refused } = costs
+    raw.push(...rawOf(what, against, costs))
+    rows.push([
+      what,
+      against,
+      sideBySide(median(allowed.own.time), median(allowed.theirs.time), 1),
+      sideBySide(median(refused.own.time), median(refused.theirs.time), 1),
+      sideBySide(allowed.own.commands, allowed.theirs.commands),
+      sideBySide(refused.own.commands, refused.theirs.commands),
+      sideBySide(
+        await bytesAfter(bed, match.own, decisions),
+        await bytesAfter(bed, match.theirs, decisions, lastWindow),
+      ),
+    ])
+  }
+  return {
+    rows: [],
+    tables: [
+      {
+        title: 'Per algorithm: one rule, one caller without a credential',
+        head: [
+          'rule',
+          'against',
+          'µs in Redis, allowed',
+          'µs in Redis, refused',
+          'commands, allowed',
+          'commands, refused',
+          'bytes',
+        ],
+        rows,
+      },
+    ],
+    raw,
+    notes: [
+      'Per algorithm: "Sluice : the other = ratio". Time is while Redis is busy, over a straight connection for both; ' +
+        'commands are of a decision that is not the first in its window (@upstash/ratelimit needs one more there); ' +
+        'bytes are MEMORY USAGE of all keys of a caller, after 3 decisions (logs: when they are full; the sliding ' +
+        'window of @upstash/ratelimit: with the key of the window before).',
+      'What the others do less. They know one limit: of two, one may be spent while the other refuses. They take the ' +
+        'time from the caller (no TIME, one command fewer), so clients whose clocks differ get different limits. ' +
+        '@upstash/ratelimit tells when the window ends or the next refill comes and not when this cost would pass, ' +
+        'refills its bucket once a period and not continuously, and spends from its fixed window also what it ' +
+        'refuses; the published log tells no time at all, and the published meter holds nobody until its turn.',
+      'One rule alone is not what the script is made for: most of its time goes into what a decision needs once, however ' +
+        'many rules it has (arguments, clock, state, reply). A sliding log is read whole at each decision, and Lua hashes ' +
+        'each byte of what it reads: a tenth of the memory of a sorted set, at a time that grows with the limit.',
+    ],
+  }
+}
+
+/** Both numbers that a rule has in every algorithm. */
+function ruleOf(limit: number) {
+  return { name: 'measured', limit, period: PERIOD } as const
+}
+
+function counting(rule: (limit: number) => LimitRuleInput): { own: Make; decisions: number } {
+  return {
+    own: (transport, full) => inOneDecision(transport, [{ by: 'consumer', rule: rule(full ? 1 : MANY) }]),
+    decisions: 3,
+  }
+}
+
+function ofPublished(algorithm: 'gcra' | 'leaky-bucket'): Make {
+  return (transport, full) =>
+    published(transport, algorithm, { limit: full ? 1 : MANY, period: MILLISECONDS })
+}
+
+function ofUpstash(algorithm: Upstash): Make {
+  return (transport, full) => {
+    const limit = full ? 1 : MANY
+    const limiter = {
+      fixedWindow: () => Ratelimit.fixedWindow(limit, PERIOD),
+      slidingWindow: () => Ratelimit.slidingWindow(limit, PERIOD),
+      tokenBucket: () => Ratelimit.tokenBucket(limit, PERIOD, limit),
+    }[algorithm]()
+    return inCalls(transport, [{ by: 'consumer', limiter }])
+  }
+}
+
+/** A log that is filled to the limit before it refuses. */
+function log(limit: number, filled: number): Omit<Case, 'what'> {
+  return {
+    against: 'published sorted set',
+    own: transport =>
+      inOneDecision(transport, [{ by: 'consumer', rule: { ...ruleOf(limit), algorithm: 'sliding-log' } }]),
+    theirs: transport => published(transport, 'sliding-log', { limit, period: MILLISECONDS }),
+    before: { allowed: filled, refused: limit },
+    decisions: limit,
+  }
+}

@@ -192,7 +192,12 @@ describeOnRedisEngine('a limit by name', fresh => {
         },
         ping: async () => {},
       },
-      { now: clock.now, sleep: async ms => void (clock.time += ms * 1e3) },
+      {
+        now: clock.now,
+        sleep: async ms => {
+          clock.time += ms * 1e3
+        },
+      },
     )
     const startedAt = clock.time
     expect(await slow.acquire('crawler', {}, { timeoutMs: 1000 })).toMatchObject({ allowed: false })

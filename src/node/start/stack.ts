@@ -90,7 +90,8 @@ async function startParts(
       ),
     )
     rest = { url: bridge.url, token }
-    redis = local.description
+    redis =
+      local.description + (bridge.isCluster ? '. A cluster: the config needs store: { cluster: true }' : '')
   }
 
   let origin = options.origin

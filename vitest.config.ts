@@ -5,6 +5,8 @@ export default defineConfig({
   test: {
     // The summary of a replay is printed by its test and meant to be read.
     silent: false,
+    // By default one core is left to watch mode, which on two cores leaves one. Suites wait for Redis half of their time.
+    maxWorkers: '100%',
     projects: [
       {
         test: {

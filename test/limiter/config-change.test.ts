@@ -93,7 +93,7 @@ describe('the tag of a rule', () => {
   })
 })
 
-const REQUESTS = 20
+const REQUESTS = 14
 
 /** Half of the requests before the change, half after it; and a last one under the old rule, as after a rollback. */
 const scriptOfChange = ({ from, to }: Change, seed: number): Script =>

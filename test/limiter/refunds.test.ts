@@ -48,7 +48,7 @@ class Caller {
 }
 
 /** The model is quick; that the script does the same is seen in a few. */
-const setsFor = (engine: Engine) => (engine instanceof ModelEngine ? 40 : 3)
+const setsFor = (engine: Engine) => (engine instanceof ModelEngine ? 40 : 2)
 
 /** More than was ever spent. */
 const EVERYTHING = 2 ** 52

@@ -5,6 +5,7 @@
 import { expect, it } from 'vitest'
 import type { AlgorithmName } from '../../src/algorithms/index.ts'
 import { MAX_LOG_LIMIT } from '../../src/algorithms/sliding-log.ts'
+import { MAX_WINDOW_COUNT } from '../../src/algorithms/sliding-window.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
 import type { NumbersInput, RuleInput } from '../../src/config/rule-schema.ts'
@@ -48,8 +49,8 @@ const EXTREMES: readonly NumbersInput[] = [
   { algorithm: 'gcra', limit: 1, period: '366d', burst: 2 },
   { algorithm: 'token-bucket', limit: 1, period: '1ms', burst: 1e9 },
   { algorithm: 'fixed-window', limit: 1e9, period: '366d' },
-  { algorithm: 'sliding-window', limit: 8_388_607, period: '1ms' },
-  { algorithm: 'sliding-window', limit: 8_388_607, period: '366d' },
+  { algorithm: 'sliding-window', limit: MAX_WINDOW_COUNT, period: '1ms' },
+  { algorithm: 'sliding-window', limit: MAX_WINDOW_COUNT, period: '366d' },
   { algorithm: 'sliding-window', limit: 1, period: '366d' },
   { algorithm: 'sliding-log', limit: MAX_LOG_LIMIT, period: '1ms' },
   { algorithm: 'sliding-log', limit: MAX_LOG_LIMIT, period: '366d' },

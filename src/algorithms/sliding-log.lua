@@ -10,12 +10,36 @@
 -- Room for some entries is kept behind the last, so that one more costs a few
 -- bytes, and the whole is written anew, without what has passed, when it is used up.
 --
--- State: idle_at is when the newest entry has passed, n the number of entries.
-local LOG_ENTRY, LOG_LAYOUT = 11, '>I3I4I4'
+-- A short log has been read with the states. Of a long one, which Lua would take
+-- longer to hash than all else takes, only both ends are: where the first entries
+-- stand that still counted the last time, and the newest.
+--
+-- State: idle_at is when the newest entry has passed; n is the place of the first
+-- entry that counted the last time, times 2^20, and the number of entries.
+local LOG_ENTRY, LOG_LAYOUT, LOG_NEAR = 11, '>I3I4I4', 32
+
+-- Entries from .. to as bytes; fewer, where there are not so many.
+local function bytes_of(log, from, to)
+  if log.whole then
+    return sub(log.whole, (from - 1) * LOG_ENTRY + 1, to * LOG_ENTRY)
+  end
+  -- A key of another type has no bytes of ours.
+  local bytes = redis.pcall('GETRANGE', log.key, (from - 1) * LOG_ENTRY, to * LOG_ENTRY - 1)
+  return type(bytes) == 'string' and bytes or ''
+end
 
 -- Time and total of the i-th entry.
 local function read_entry(log, i)
-  local high, low, total = unpack_integers(LOG_LAYOUT, log, (i - 1) * LOG_ENTRY + 1)
+  local bytes, at = log.whole, i
+  if log.near and i >= log.from and i <= log.to then
+    bytes, at = log.near, i - log.from + 1
+  elseif not bytes then
+    bytes, at = bytes_of(log, i, i), 1
+  end
+  if #bytes < at * LOG_ENTRY then
+    return 0, 0
+  end
+  local high, low, total = unpack_integers(LOG_LAYOUT, bytes, (at - 1) * LOG_ENTRY + 1)
   return high * 4294967296 + low, total
 end
 
@@ -25,21 +49,43 @@ local function write_entry(time, total)
 end
 
 algorithms['sliding-log'] = function(limit, period, log_key, cost, idle_at, n, now, spent_at, _, values)
-  local log = values[log_key + 0]
-  local newest, total = 0, 0
-  if n > 0 and log and #log >= n * LOG_ENTRY then
-    newest, total = read_entry(log, n)
+  local head = floor(n / 1048576)
+  n = n - head * 1048576
+  log_key = log_key + 0
+  local log = { whole = values[log_key] or nil, key = KEYS[log_key] }
+  local newest, total, has_room = 0, 0, false
+  if n > 1 and head > 1 and head <= n and (log.whole or values[log_key] == nil) then
+    if log.whole then
+      newest, total = read_entry(log, n)
+      has_room = #log.whole >= (n + 1) * LOG_ENTRY
+    else
+      log.from, log.to = head - 1, n - head < 2 * LOG_NEAR and n + 1 or head + LOG_NEAR
+      log.near = bytes_of(log, log.from, log.to)
+      local last = log.to > n and sub(log.near, (n - log.from) * LOG_ENTRY + 1) or bytes_of(log, n, n + 1)
+      if #last >= LOG_ENTRY then
+        newest, total = read_entry({ whole = last }, 1)
+        has_room = #last == 2 * LOG_ENTRY
+      end
+    end
   end
   -- A log that does not fit its record (evicted, foreign, or of a clock set back
   -- by more than a period) is an idle caller's.
   if newest <= now - period or newest > now + period or ceil_to_ms(newest + period) ~= idle_at then
-    n, newest, total = 0, 0, 0
+    n, head, newest, total = 0, 2, 0, 0
   end
 
   -- The first entry that still counts. What had passed when the newest came stays
   -- passed, also for a clock set back: it need not be in the log any more.
   local passed = (now > newest and now or newest) - period
-  local first, beyond = 2, n + 1
+  local first, beyond = head, n + 1
+  if log.near and log.to < n then
+    -- Few have passed since the last time.
+    if read_entry(log, log.to) > passed then
+      beyond = log.to
+    else
+      first = log.to + 1
+    end
+  end
   while first < beyond do
     local middle = floor((first + beyond) / 2)
     if read_entry(log, middle) > passed then
@@ -66,6 +112,14 @@ algorithms['sliding-log'] = function(limit, period, log_key, cost, idle_at, n, n
   if cost > 0 and used + cost > limit then
     -- The first entry after which no more than limit - cost has been admitted: when it has passed, there is room.
     local low, high = first, n
+    if log.near and log.to >= first and log.to < n then
+      local _, by_then = read_entry(log, log.to)
+      if (total - by_then) % 4294967296 <= limit - cost then
+        high = log.to
+      else
+        low = log.to + 1
+      end
+    end
     while low < high do
       local middle = floor((low + high) / 2)
       local _, by_then = read_entry(log, middle)
@@ -85,6 +139,7 @@ algorithms['sliding-log'] = function(limit, period, log_key, cost, idle_at, n, n
 
   if cost < 0 then
     local back, bytes, offset = -cost < used and -cost or used
+    log = { whole = bytes_of(log, 1, n) }
     if spent_at then
       -- Only what was spent in that very microsecond: those after it are counted anew.
       local at, last = first, n
@@ -134,12 +189,13 @@ algorithms['sliding-log'] = function(limit, period, log_key, cost, idle_at, n, n
       bytes, offset = write_entry(newest, total - back), (last - 1) * LOG_ENTRY
     end
     used = used - back
-    if used == 0 then
-      n, newest, bytes = 0, now - period, nil
+    -- Nothing is left, or what is left is not ours.
+    if used == 0 or newest <= now - period or newest > now + period then
+      n, newest, used, bytes = 0, now - period, 0, nil
     end
     return 0, remaining, reset_after,
       used < limit and limit - used or 0, used > 0 and newest + period - now or 0,
-      ceil_to_ms(newest + period), n, 0, bytes, offset
+      ceil_to_ms(newest + period), head * 1048576 + n, 0, bytes, offset
   end
 
   local time = now > newest and now or newest
@@ -147,15 +203,15 @@ algorithms['sliding-log'] = function(limit, period, log_key, cost, idle_at, n, n
   local bytes, offset
   if time == newest then
     bytes, offset = entry, (n - 1) * LOG_ENTRY
-  elseif n > 0 and #log >= (n + 1) * LOG_ENTRY then
+  elseif n > 0 and has_room then
     bytes, offset = entry, n * LOG_ENTRY
     n = n + 1
   else
-    local counting = n > 0 and sub(log, (first - 2) * LOG_ENTRY + 1, n * LOG_ENTRY) or write_entry(0, 0)
-    n = #counting / LOG_ENTRY + 1
+    local counting = n > 0 and bytes_of(log, first - 1, n) or write_entry(0, 0)
+    n, first = #counting / LOG_ENTRY + 1, 2
     bytes = counting .. entry .. rep('\0', (floor(n / 8) + 1) * LOG_ENTRY)
   end
   return 0, remaining, reset_after,
     limit - used - cost, time + period - now,
-    ceil_to_ms(time + period), n, 0, bytes, offset
+    ceil_to_ms(time + period), first * 1048576 + n, 0, bytes, offset
 end

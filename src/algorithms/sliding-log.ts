@@ -10,8 +10,8 @@
  */
 import { type Algorithm, ceilToMs, type LogEntry } from './algorithm.ts'
 
-/** So many units may a log hold: it is read whole at each decision. */
-export const MAX_LOG_LIMIT = 10_000
+/** So many units may a log hold: a megabyte, which is written anew each time an eighth of it has been added. */
+export const MAX_LOG_LIMIT = 100_000
 
 const BASE: LogEntry = [0, 0]
 
@@ -78,7 +78,9 @@ export const slidingLog: Algorithm = ({ limit, period, cost }, [idleAt, count, l
       entries = [...entries.slice(0, last), [entries[last]![0], modulo(total - back)]]
     }
     used -= back
-    newest = used > 0 ? entries.at(-1)![0] : now - period
+    newest = entries.at(-1)?.[0] ?? 0
+    // Nothing is left, or what is left is not ours.
+    if (used === 0 || newest <= now - period || newest > now + period) [newest, used] = [now - period, 0]
     const after = {
       remaining: Math.max(0, limit - used),
       resetAfter: used > 0 ? newest + period - now : 0,

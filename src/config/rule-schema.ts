@@ -185,7 +185,7 @@ function ruleOf<const T extends v.ObjectEntries>(own: T, fix: string) {
         period,
       }),
       variant('sliding-log', {
-        limit: units(1, MAX_LOG_LIMIT, 'sliding-log reads its whole log at each decision'),
+        limit: units(1, MAX_LOG_LIMIT, 'sliding-log keeps each request that counts'),
         period,
       }),
     ],

@@ -81,10 +81,12 @@ export async function ask(
 /** KEYS and ARGV for main.lua. */
 export function encode(evaluation: Evaluation): { keys: string[]; args: string[] } {
   const { rules, credentialKey, plans, now, spentAt } = evaluation
-  const named = rules.flatMap(({ key, logKey }) => (logKey ? [key, logKey] : [key]))
-  const keys = [...new Set([...(credentialKey ? [credentialKey] : []), ...named])]
+  const short = rules.flatMap(({ key, logKey, rule }) => (logKey && !isLong(rule) ? [key, logKey] : [key]))
+  const long = rules.flatMap(({ logKey, rule }) => (logKey && isLong(rule) ? [logKey] : []))
+  const read = new Set([...(credentialKey ? [credentialKey] : []), ...short])
+  const keys = [...read, ...new Set(long)]
   const index = (key: string) => String(keys.indexOf(key) + 1)
-  const args = [textOf(now), credentialKey ? spaced(plans) : '', textOf(spentAt)]
+  const args = [textOf(now), credentialKey ? spaced(plans) : '', textOf(spentAt), String(read.size)]
   for (const counted of rules) {
     const { rule, key, cost } = counted
     const { limit, period } = rule.quota
@@ -94,6 +96,10 @@ export function encode(evaluation: Evaluation): { keys: string[]; args: string[]
   }
   return { keys, args }
 }
+
+/** A short log is read as a whole, with the states; of a long one only what is needed, by commands of its own. */
+const isLong = ({ limit }: Rule) => limit > MAX_SHORT_LOG
+const MAX_SHORT_LOG = 100
 
 /** The third number of a rule, which is its algorithm's own business. */
 function thirdOf({ rule, logKey, ends }: CountedRule, index: (key: string) => string): string {

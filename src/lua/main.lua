@@ -3,11 +3,13 @@
 --
 --   KEYS     every key that is read or written. KEYS[1] is the credential's
 --            record when ARGV[2] is not empty; the others hold the state of one
---            identity each, or the log of one rule of one identity
+--            identity each, or the log of one rule of one identity; the long
+--            logs come last
 --   ARGV[1]  now in microseconds, or '' for the clock of this server
 --   ARGV[2]  '' for an anonymous caller; else the plans of the config, each with
 --            a space around it (' free pro '), the default one first
 --   ARGV[3]  when what is given back (a cost below 0) was spent, or ''
+--   ARGV[4]  how many of the keys are read as a whole: all but the long logs
 --   ARGV     then FRAME values a rule:
 --            index into KEYS of its state, tag, algorithm, limit, period,
 --            a third number that is the algorithm's own business,
@@ -31,10 +33,11 @@
 --     = algorithms[name](limit, period, third, cost, idle_at, n, now, spent_at, spent, values)
 --
 -- Commands: TIME (unless now is given), one MGET, and when admitted one SETEX an
--- identity; a log takes one SETEX, or SETRANGE and EXPIRE. A refused request
--- writes nothing.
+-- identity; a log takes one SETEX, or SETRANGE and EXPIRE, and a long one two or
+-- more GETRANGE. A refused request writes nothing.
 
-local FIELDS = 4
+-- The reply has REPLY_HEAD values, then FIELDS a rule.
+local REPLY_HEAD, FIELDS = 3, 4
 
 -- A state stays this much longer than it means anything, so that a failover to
 -- a slower clock still finds it. It is garbage collection, never meaning: whole
@@ -58,7 +61,7 @@ else
 end
 spent_at = spent_at ~= '' and spent_at + 0 or nil
 
-local values = redis.call('MGET', unpack(KEYS))
+local values = redis.call('MGET', unpack(KEYS, 1, ARGV[4] + 0))
 
 -- Who calls? A plan that the config does not know counts as the default plan.
 local plan, known_plans = '', ARGV[2]
@@ -73,7 +76,7 @@ if known_plans ~= '' then
 end
 
 -- Of its full length from the start: a table that grows is copied whenever it doubles.
-local reply = { unpack(ARGV, 1, HEAD + (#ARGV - HEAD) / FRAME * FIELDS) }
+local reply = { unpack(ARGV, 1, REPLY_HEAD + (#ARGV - HEAD) / FRAME * FIELDS) }
 reply[1], reply[2], reply[3] = 1, plan, now
 
 -- Check all. For a rule that would be spent, what would have to be written takes
@@ -81,7 +84,7 @@ reply[1], reply[2], reply[3] = 1, plan, now
 -- all else here: the key, a number now and no text, the tag, where the state has a
 -- record of it (0: nowhere), its place in the reply, and remaining, reset_after,
 -- delay, idle_at and n as they would be.
-local place, admitted, logs = HEAD, true, nil
+local place, admitted, logs = REPLY_HEAD, true, nil
 for i = HEAD + 1, #ARGV, FRAME do
   local key, tag, algorithm, limit, period, third, cost, plans, mode = unpack(ARGV, i, i + FRAME - 1)
   if plans == '' or find(plans, ' ' .. plan .. ' ', 1, true) then

@@ -19,7 +19,7 @@
 -- that is no whole number of records (truncated, foreign) is an idle caller's,
 -- and the next commit writes it anew.
 
-local redis, unpack, ARGV, KEYS = redis, unpack, ARGV, KEYS
+local redis, type, unpack, ARGV, KEYS = redis, type, unpack, ARGV, KEYS
 local floor, concat = math.floor, table.concat
 local byte, char, find, format, gmatch, match, rep, sub =
   string.byte, string.char, string.find, string.format, string.gmatch, string.match, string.rep, string.sub
@@ -101,7 +101,7 @@ end
 -- ARGV has HEAD values, then FRAME values a rule (main.lua), the third of which
 -- is the algorithm. Making a function takes time, so the bundle makes only those
 -- that are asked for: it puts each algorithm's file under `if asked['its name']`.
-local HEAD, FRAME = 3, 9
+local HEAD, FRAME = 4, 9
 
 local algorithms, asked = {}, {}
 for i = HEAD + 3, #ARGV, FRAME do

@@ -256,9 +256,9 @@ describe('a mistake', () => {
     ],
     [
       'a log of more than can be read at each decision',
-      withRule({ algorithm: 'sliding-log', limit: 10_001 }),
+      withRule({ algorithm: 'sliding-log', limit: 100_001 }),
       [
-        'rules[0].limit: 10001 is no amount. Write a whole number from 1 to 10000: sliding-log reads its whole log at each decision.',
+        'rules[0].limit: 100001 is no amount. Write a whole number from 1 to 100000: sliding-log keeps each request that counts.',
       ],
     ],
     [

@@ -34,7 +34,7 @@ describe('the page', () => {
   it('shows what npx sluice check says', () => {
     const wrong: NumbersInput[] = [
       { algorithm: 'sliding-window', limit: 8_388_608, period: '1h' },
-      { algorithm: 'sliding-log', limit: 10_001, period: '1h' },
+      { algorithm: 'sliding-log', limit: 100_001, period: '1h' },
       { algorithm: 'gcra', limit: 26_063, period: '1d' },
       { algorithm: 'sliding-window', limit: 8_000_000, period: '8640000.001s' },
       { algorithm: 'gcra', limit: 1, period: '1d', burst: 733 },
@@ -49,7 +49,7 @@ describe('the page', () => {
     const right: NumbersInput[] = [
       { algorithm: 'fixed-window', limit: 1e9, period: '366d' },
       { algorithm: 'sliding-window', limit: 8_388_607, period: '366d' },
-      { algorithm: 'sliding-log', limit: 10_000, period: '366d' },
+      { algorithm: 'sliding-log', limit: 100_000, period: '366d' },
       { algorithm: 'gcra', limit: 1e9, period: '1s' },
       { algorithm: 'gcra', limit: 7, period: '1d' },
       { algorithm: 'gcra', limit: 1_000_000, period: '1d' },

@@ -18,11 +18,20 @@ describe('a question to the store', () => {
     const { keys, args } = encode(evaluation)
     expect(keys).toEqual(['K', 'C', 'A'])
     expect(args).toEqual([
-      ...['', ' free pro ', ''],
+      ...['', ' free pro ', '', '3'],
       ...['2', second!.tag, 'gcra', '1', '100000', '10', '1', '', '1'],
       ...['3', hour!.tag, 'fixed-window', '100', '3600000000', '', '5', '', '1'],
       ...['2', second!.tag, 'gcra', '1', '100000', '10', '1', '', '1'],
     ])
+  })
+
+  it('reads short logs with the states, and puts the long ones last', () => {
+    const log = { by: 'consumer', algorithm: 'sliding-log', period: '1h' } as const
+    const [long, short] = rulesOf({ ...log, name: 'long', limit: 101 }, { ...log, name: 'short', limit: 100 })
+    const { keys, args } = encode({ rules: [count(long!, 'C'), count(short!, 'C')], plans: ['free'] })
+    expect(keys).toEqual(['C', `C:log:${short!.tag}`, `C:log:${long!.tag}`])
+    expect(args[3]).toBe('2')
+    expect([args[9], args[18]]).toEqual(['3', '2'])
   })
 
   it('carries the plans a rule is for, each whole', () => {

@@ -1,0 +1,139 @@
+/** The log itself: short ones that are read whole, long ones of which only the ends are, and what others put there. */
+import { expect, it } from 'vitest'
+import type { Rule } from '../../src/config/compile.ts'
+import { count } from '../../src/limiter/count.ts'
+import { consumerStateKey, logKey } from '../../src/store/keys.ts'
+import { describeOnRedisEngine, ModelEngine, type RedisEngine, rulesOf } from '../support/engines.ts'
+import { randomFrom, SEED } from '../support/random.ts'
+import { evaluationOf, NOON } from '../support/traffic.ts'
+
+const STATE = consumerStateKey('acme')
+const LOG_ENTRY = 11
+
+const logOf = (limit: number, period: '1s' | '1m' | '1h' = '1m'): Rule =>
+  rulesOf({ name: 'log', by: 'consumer', algorithm: 'sliding-log', limit, period })[0]!
+
+const ask = (rule: Rule, cost: number, now: number) => evaluationOf([count(rule, STATE, cost)], now)
+
+describeOnRedisEngine('a log', fresh => {
+  // 100 is the longest that is read whole.
+  it.each([
+    [100, 1],
+    [101, 1],
+    [400, 1],
+    [400, 9],
+    [3000, 2],
+    [3000, 200],
+  ])(`of %i units, up to %i a request, is what the model makes of it (SEED=${SEED})`, async (limit, most) => {
+    const random = randomFrom(SEED)
+    const [redis, model] = [await fresh(), new ModelEngine()]
+    const rule = logOf(limit, '1s')
+    // Some more than the limit in a period, so that it fills and refuses.
+    const pause = (1.5e6 * most) / limit
+    const spent: { at: number; cost: number }[] = []
+    let now = NOON
+    let refused = 0
+    for (let i = 0; i < 900; i++) {
+      now += random.chance(0.01) ? random.int(0, 1.2e6) : random.int(0, Math.ceil(pause / 2))
+      if (random.chance(0.01)) now -= random.int(0, 3e5)
+      const cost = random.chance(0.05) ? random.pick([0, limit, Math.ceil(limit / 2)]) : random.int(1, most)
+      const back = random.chance(0.05) ? random.pick(spent.length > 0 ? spent : [undefined]) : undefined
+      const evaluation = back
+        ? {
+            ...ask(rule, -random.int(1, back.cost), now),
+            ...(random.chance(0.7) && { spentAt: back.at }),
+          }
+        : ask(rule, cost, now)
+      const [expected, actual] = await Promise.all([model.evaluate(evaluation), redis.evaluate(evaluation)])
+      expect(actual, `request ${i}, SEED=${SEED}`).toEqual(expected)
+      if (expected.status === 'refused') refused += 1
+      else if (!back && cost > 0) spent.push({ at: now, cost })
+    }
+    expect(refused).toBeGreaterThan(20)
+  })
+
+  it('takes at most 16 bytes for each request that counts, and grows no further', async () => {
+    const redis = await fresh()
+    const rule = logOf(1000)
+    const key = logKey(STATE, rule.tag)
+    for (let i = 0; i < 2500; i++) await redis.evaluate(ask(rule, 1, NOON + i * 60_001))
+    const { verdicts } = await redis.evaluate(ask(rule, 0, NOON + 2500 * 60_001))
+    expect(verdicts[0]!.remaining).toBeLessThan(5)
+    expect(Number(await redis.send(['STRLEN', key])) / 1000).toBeLessThan(16)
+    const used = await redis.send(['MEMORY', 'USAGE', key]).catch(() => 0)
+    expect(Number(used) / 1000).toBeLessThan(16)
+  }, 60_000)
+
+  it.each([50, 500])(
+    'of %i that is gone, cut short, foreign or of another type is an idle caller’s, and is repaired',
+    async limit => {
+      const redis = await fresh()
+      const rule = logOf(limit)
+      const key = logKey(STATE, rule.tag)
+      const fill = async () => {
+        await redis.send(['FLUSHALL'])
+        for (let i = 0; i < limit; i++) await redis.evaluate(ask(rule, 1, NOON + i))
+        expect((await redis.evaluate(ask(rule, 1, NOON + limit))).status).toBe('refused')
+      }
+      const length = async () => Number(await redis.send(['STRLEN', key]))
+      const harm: ((redis: RedisEngine) => Promise<unknown>)[] = [
+        () => redis.send(['DEL', key]),
+        async () =>
+          redis.send([
+            'SET',
+            key,
+            ((await redis.send(['GET', key])) as Buffer).subarray(0, limit * LOG_ENTRY),
+          ]),
+        () => redis.send(['SET', key, '']),
+        () => redis.send(['SET', key, '{"json":true}']),
+        async () => redis.send(['SET', key, 'x'.repeat(await length())]),
+        async () => redis.send(['SET', key, '\0'.repeat(await length())]),
+        async () => {
+          await redis.send(['DEL', key])
+          await redis.send(['LPUSH', key, 'x'])
+        },
+        // The record without its log, and the log without its record.
+        () => redis.send(['DEL', STATE]),
+      ]
+      for (const [i, spoil] of harm.entries()) {
+        await fill()
+        await spoil(redis)
+        const now = NOON + limit + 1
+        const { status, verdicts } = await redis.evaluate(ask(rule, 1, now))
+        expect([status, verdicts[0]!.remaining], `harm ${i}`).toEqual(['admitted', limit - 1])
+        // From here on it counts again.
+        expect((await redis.evaluate(ask(rule, limit, now + 1))).status).toBe('refused')
+        expect((await redis.evaluate(ask(rule, limit - 1, now + 1))).status).toBe('admitted')
+        expect((await redis.evaluate(ask(rule, 1, now + 2))).verdicts[0]).toMatchObject({
+          retryAfter: 60e6 - 2,
+        })
+      }
+    },
+    60_000,
+  )
+
+  it.each([50, 500])(
+    'of %i with anything inside never fails a decision',
+    async limit => {
+      const random = randomFrom(SEED)
+      const redis = await fresh()
+      const rule = logOf(limit)
+      const key = logKey(STATE, rule.tag)
+      for (let i = 0; i < limit; i++) await redis.evaluate(ask(rule, 1, NOON + i))
+      const good = (await redis.send(['GET', key])) as Buffer
+      const state = (await redis.send(['GET', STATE])) as Buffer
+      for (let i = 0; i < 150; i++) {
+        const spoilt = Buffer.from(good)
+        for (let times = random.int(1, 40); times > 0; times--)
+          spoilt[random.int(0, spoilt.length - 1)] = random.int(0, 255)
+        await redis.send(['SET', key, spoilt])
+        await redis.send(['SET', STATE, state])
+        const cost = random.pick([-3, 0, 1, 2, limit])
+        const { status, verdicts } = await redis.evaluate(ask(rule, cost, NOON + limit + i))
+        expect(['admitted', 'refused']).toContain(status)
+        expect(verdicts[0]!.retryAfter).toBeLessThanOrEqual(120e6)
+      }
+    },
+    60_000,
+  )
+})

@@ -114,8 +114,8 @@ export async function perAlgorithm(bed: TestBed): Promise<Findings> {
         'refills its bucket once a period and not continuously, and spends from its fixed window also what it ' +
         'refuses; the published log tells no time at all, and the published meter holds nobody until its turn.',
       'One rule alone is not what the script is made for: most of its time goes into what a decision needs once, however ' +
-        'many rules it has (arguments, clock, state, reply). A sliding log is read whole at each decision, and Lua hashes ' +
-        'each byte of what it reads: a tenth of the memory of a sorted set, at a time that grows with the limit.',
+        'many rules it has (arguments, clock, state, reply). A log of more than 100 units is read at ' +
+        'its ends, by two commands more: a tenth of the memory of a sorted set, at a time that does not grow with the limit.',
     ],
   }
 }

@@ -139,7 +139,6 @@ algorithms['sliding-log'] = function(limit, period, log_key, cost, idle_at, n, n
 
   if cost < 0 then
     local back, bytes, offset = -cost < used and -cost or used
-    log = { whole = bytes_of(log, 1, n) }
     if spent_at then
       -- Only what was spent in that very microsecond: those after it are counted anew.
       local at, last = first, n
@@ -160,10 +159,11 @@ algorithms['sliding-log'] = function(limit, period, log_key, cost, idle_at, n, n
       back = time == spent_at and (units < back and units or back) or 0
       if back > 0 then
         local is_gone = back == units
-        local moved = {}
-        for i = is_gone and at + 1 or at, n do
-          time, by_then = read_entry(log, i)
-          moved[#moved + 1] = write_entry(time, by_then - back)
+        local from = is_gone and at + 1 or at
+        local rest, moved = { whole = bytes_of(log, from, n) }, {}
+        for i = 1, n - from + 1 do
+          time, by_then = read_entry(rest, i)
+          moved[i] = write_entry(time, by_then - back)
         end
         n = is_gone and n - 1 or n
         if #moved > 0 then

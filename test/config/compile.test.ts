@@ -316,6 +316,17 @@ describe('a mistake', () => {
       ["limits.zendesk[0].by: 'consumer' is no list. Write it as in ['account']."],
     ],
     [
+      'a rule by address for a plan, on a cluster',
+      {
+        ...CONFIG,
+        store: { cluster: true },
+        rules: [RULE, { ...RULE, name: 'b', by: 'address', match: { plans: ['free'] } }],
+      },
+      [
+        "rules[1].match.plans: needs by: 'consumer' on a cluster: the slot of an address does not know whose plan it is.",
+      ],
+    ],
+    [
       'a share of everybody together',
       { ...CONFIG, limits: { zendesk: [{ ...RULE, by: undefined, enforce: 0.5 }] } },
       [

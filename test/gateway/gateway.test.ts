@@ -265,6 +265,19 @@ describe('a refused request', () => {
     expect(gateway.origin.received).toHaveLength(2)
   })
 
+  it('of a calendar is told by the name of its window, which has no fixed length', async () => {
+    const app = gateway.app({
+      rules: [{ name: 'quota', by: 'consumer', algorithm: 'fixed-window', limit: 1, period: 'month' }],
+    })
+    const key = await gateway.key('acme')
+    expect((await app('/', { key })).headers.get('ratelimit-policy')).toBe(
+      '"quota";q=1;sluice-window="month"',
+    )
+    const refused = await app('/', { key })
+    expect(refused.status).toBe(429)
+    expect(await refused.json()).toMatchObject({ detail: expect.stringContaining('quota (1 per month)') })
+  })
+
   it('names every limit that refused, and no other', async () => {
     const app = gateway.app({
       rules: [

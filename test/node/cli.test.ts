@@ -46,6 +46,32 @@ describe('sluice check', () => {
     expect(stdout).toContain('consumer-second  10 per 1 s by consumer, gcra')
   })
 
+  it('says what each rule does, those of the limits by name too', async () => {
+    const file = join(directory, 'modes.config.ts')
+    const rules = [
+      `{ name: 'a', by: 'consumer', algorithm: 'leaky-bucket', limit: 2, period: '1s', queue: 3, mode: 'shadow' }`,
+      `{ name: 'b', by: 'address', algorithm: 'gcra', limit: 9, period: '1s', burst: 1, enforce: 0.07 }`,
+      `{ name: 'c', by: 'address', algorithm: 'sliding-log', limit: 9, period: '1s', candidateFor: 'b' }`,
+    ]
+    const day = `{ name: 'd', by: ['account'], algorithm: 'fixed-window', limit: 5, period: 'day' }`
+    writeFileSync(
+      file,
+      `export default { origin: 'route', rules: [${rules.join()}], limits: { zendesk: [${day}] } }\n`,
+    )
+    const { code, stdout } = await sluice(['check', file])
+    expect([code, stdout.trim().split('\n')]).toEqual([
+      0,
+      [
+        'The config is right: 3 rules, origin route.',
+        '  a  2 per 1 s by consumer, leaky-bucket, queue 3, shadow',
+        '  b  9 per 1 s by address, gcra, burst 1, enforced for 7 % of callers',
+        '  c  9 per 1 s by address, sliding-log, candidate for b',
+        'The limit zendesk:',
+        '  d  5 per day (UTC) by account, fixed-window',
+      ],
+    ])
+  })
+
   it('names every mistake and fails', async () => {
     const file = join(directory, 'sluice.config.ts')
     writeFileSync(file, `export default { origin: 'x', rules: [{ name: 'A', limit: 0 }] }\n`)

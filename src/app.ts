@@ -1,5 +1,5 @@
 /** The gateway in the order a request meets it. This file wires; it decides nothing. */
-import { Hono } from 'hono'
+import { Hono } from 'hono/tiny'
 import type { Config } from './config/compile.ts'
 import { annotate } from './gateway/annotate.ts'
 import { answerPreflight, exposeToScripts, isPreflight } from './gateway/cors.ts'

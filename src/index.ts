@@ -1,5 +1,5 @@
 /** The Worker's entry: reads the environment, builds the app once per isolate, exports fetch. Nothing else. */
-import type { Hono } from 'hono'
+import type { Hono } from 'hono/tiny'
 import userConfig from '../sluice.config.ts'
 import { createApp } from './app.ts'
 import { compileConfig } from './config/compile.ts'

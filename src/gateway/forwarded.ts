@@ -1,0 +1,42 @@
+/**
+ * The header `Forwarded` (RFC 7239), read from the right, where the nearest proxy writes. At the left stands what the
+ * client sent, and a quote that it left open there must not reach what proxies wrote behind it: a reader that begins
+ * at the left would take `for="x, for=192.0.2.1` for one broken text, or be led to another address.
+ */
+
+const TOKEN = "[!#$%&'*+.^_`|~\\w-]+"
+
+/** One `name=value` or nothing, up to the semicolon behind it. */
+const PAIR = new RegExp(`[ \\t]*(?:(${TOKEN})=(?:(${TOKEN})|"((?:[^"\\\\]|\\\\.)*)"))?[ \\t]*(?:;|$)`, 'gy')
+
+/** What each element says in `for`, the last element first; undefined where that is missing, double or malformed. */
+export function* forwardedFor(header: string): Generator<string | undefined> {
+  let end = header.length
+  let isQuoted = false
+  for (let i = end - 1; i >= 0; i--) {
+    if (header[i] === '"' && !(isQuoted && isEscaped(header, i))) isQuoted = !isQuoted
+    if (header[i] !== ',' || isQuoted) continue
+    yield forOf(header.slice(i + 1, end))
+    end = i
+  }
+  yield forOf(header.slice(0, end))
+}
+
+function forOf(element: string): string | undefined {
+  let node: string | undefined
+  let read = 0
+  for (const [pair, name, token, quoted] of element.matchAll(PAIR)) {
+    read += pair.length
+    if (name?.toLowerCase() !== 'for') continue
+    if (node !== undefined) return undefined
+    node = token ?? quoted!.replace(/\\(.)/g, '$1')
+  }
+  return read === element.length ? node : undefined
+}
+
+/** An odd number of backslashes stands before it. */
+function isEscaped(text: string, at: number): boolean {
+  let start = at
+  while (text[start - 1] === '\\') start--
+  return (at - start) % 2 === 1
+}

@@ -1,8 +1,9 @@
 /** The three that are compared, each as a function of the caller: Sluice, six calls of a peer, and a bare PING. */
 import { Ratelimit } from '@upstash/ratelimit'
 import { compileConfig } from '../src/config/compile.ts'
-import { identify, question } from '../src/gateway/identify.ts'
+import { createIdentifier } from '../src/gateway/identify.ts'
 import { match } from '../src/gateway/match.ts'
+import { question } from '../src/gateway/question.ts'
 import { decide } from '../src/limiter/decide.ts'
 import { evaluate } from '../src/limiter/evaluate.ts'
 import { classicRules, type Scale, scaled, WINDOWS } from './rules.ts'
@@ -21,11 +22,13 @@ export function sluice({ store }: Transport, scale: Scale): Contender {
     plans: ['free', 'pro'],
     rules: classicRules(scale),
   })
+  const { identify } = createIdentifier(config)
 
   return async ({ request }) => {
-    const rules = match(config.rules, request)
-    const caller = await identify(request, rules)
-    const decision = caller.refusal ?? decide(await evaluate(store, question(caller, rules, config.plans)))
+    const matched = match(config, request)
+    const caller = await identify(request, matched)
+    const decision =
+      caller.refusal ?? decide(await evaluate(store, await question(request, caller, matched, config)))
     if (decision.kind === 'denied') return 'refused'
     // A request that passes because nothing was counted would make any limiter look fast.
     if (decision.kind !== 'allowed' || decision.degraded || decision.verdicts.length !== 6) {

@@ -6,19 +6,27 @@ import { answerPreflight, exposeToScripts, isPreflight } from './gateway/cors.ts
 import { deny } from './gateway/deny.ts'
 import { healthCheck } from './gateway/health.ts'
 import { hold } from './gateway/hold.ts'
-import { identify, question } from './gateway/identify.ts'
-import { match } from './gateway/match.ts'
+import { type Caller, createIdentifier } from './gateway/identify.ts'
+import { type Matched, match } from './gateway/match.ts'
 import { isReserved } from './gateway/path.ts'
 import { problem } from './gateway/problem.ts'
 import { proxy } from './gateway/proxy.ts'
+import { question } from './gateway/question.ts'
 import { settle } from './gateway/settle.ts'
-import { decide } from './limiter/decide.ts'
+import { type Decision, decide } from './limiter/decide.ts'
 import { evaluate } from './limiter/evaluate.ts'
 import type { Store } from './store/store.ts'
 
-export function createApp(config: Config, store: Store): Hono {
+/** What the app needs of the platform beside the request. */
+export interface Platform {
+  /** The other end of the connection, for `address: { from: … }` off Cloudflare. */
+  peerOf?: (request: Request, env: unknown) => string | undefined
+}
+
+export function createApp(config: Config, store: Store, { peerOf }: Platform = {}): Hono {
   const app = new Hono()
   const health = healthCheck(store)
+  const identifier = createIdentifier(config)
 
   app.get('/_sluice/health', health)
 
@@ -29,7 +37,11 @@ export function createApp(config: Config, store: Store): Hono {
     const request = c.req.raw
     if (!isPreflight(request)) return next()
     if (config.cors) return answerPreflight(request, config.cors)
-    const { response } = await proxy(request, config, { requestId: crypto.randomUUID() })
+    const peer = peerOf?.(request, c.env)
+    const { response } = await proxy(request, config, {
+      requestId: crypto.randomUUID(),
+      ...(peer !== undefined && { peer }),
+    })
     return response
   })
 
@@ -37,9 +49,9 @@ export function createApp(config: Config, store: Store): Hono {
     const request = c.req.raw
     const requestId = crypto.randomUUID()
 
-    const rules = match(config.rules, request)
-    const caller = await identify(request, rules)
-    const decision = caller.refusal ?? decide(await evaluate(store, question(caller, rules, config.plans)))
+    const matched = match(config, request)
+    const caller = await identifier.identify(request, matched, peerOf?.(request, c.env))
+    const decision = caller.refusal ?? (await decisionOn(request, caller, matched))
 
     if (decision.kind === 'allowed') await hold(decision.delay)
     const { response, isOwn } =
@@ -52,6 +64,12 @@ export function createApp(config: Config, store: Store): Hono {
     settle(decision, requestId)
     return response
   })
+
+  async function decisionOn(request: Request, caller: Caller, matched: Matched): Promise<Decision> {
+    const outcome = await evaluate(store, await question(request, caller, matched, config))
+    identifier.learn(caller, outcome)
+    return decide(outcome)
+  }
 
   app.onError(error => {
     console.error(JSON.stringify({ level: 'error', event: 'exception', error: error.stack ?? error.name }))

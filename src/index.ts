@@ -32,6 +32,7 @@ function build(env: Environment): Hono {
     deadlineMs: config.storeDeadlineMs,
     keyLocking: config.keyLocking,
     cluster: config.cluster,
+    environment: settings.environment,
   })
   return createApp(settings, store)
 }

@@ -2,8 +2,16 @@
 import type { Quota } from '../algorithms/algorithm.ts'
 import { CALENDAR_PERIODS, type CalendarPeriod, NOMINAL_PERIOD } from '../algorithms/calendar.ts'
 import type { AlgorithmName } from '../algorithms/index.ts'
+import { compilePlace, type Place } from './compile-route.ts'
 import { parseDuration } from './duration.ts'
-import type { LimitRuleInput, MatchInput, NumbersInput, RuleInput } from './rule-schema.ts'
+import type {
+  By,
+  LimitRuleInput,
+  MatchInput,
+  NumbersInput,
+  PlanNumbersInput,
+  RuleInput,
+} from './rule-schema.ts'
 
 export interface Rule {
   name: string
@@ -18,6 +26,12 @@ export interface Rule {
   quota: Quota
   /** Names the rule's record in the state of an identity: three base62 letters. */
   tag: string
+  /** Names what an override is for: the rule whatever its limit and burst. Three base62 letters. */
+  family: string
+  /** Whether a consumer's overrides apply: it is counted for a consumer. */
+  takesOverrides: boolean
+  /** What is counted. */
+  on: 'request' | 'auth-failure'
   /** Of a gateway's rules those that are off are left out. */
   mode: 'enforce' | 'shadow' | 'off'
   /** The share of callers for whom it is enforced, 0 to 1; for the others it is a shadow. */
@@ -27,11 +41,11 @@ export interface Rule {
   match: Match
 }
 
-/** A rule for requests that pass through the gateway. */
+/** A rule for requests that pass through the gateway, with the numbers of some plans or of all. */
 export interface GatewayRule extends Rule {
-  by: 'consumer' | 'address'
-  /** Lets callers without a credential in, where it matches. */
-  anonymous: boolean
+  by: readonly By[]
+  /** Its plans are all but those with numbers of their own: it is also for callers without a plan. */
+  isForOthers: boolean
 }
 
 /** A rule of a limit that is asked by name. */
@@ -40,11 +54,10 @@ export interface LimitRule extends Rule {
   by: readonly string[]
 }
 
-export interface Match {
-  /** Undefined: any. */
-  methods?: ReadonlySet<string>
-  url?: URLPattern
+export interface Match extends Place {
   plans?: readonly string[]
+  routes?: ReadonlySet<string>
+  authenticated?: boolean
 }
 
 /** The largest count × scale that stays exact in double arithmetic with room for the sums made with it. */
@@ -56,9 +69,42 @@ export const MAX_REFILL = 2 * 366 * 86400e6
 /** The gateway holds nobody longer than clients and platforms wait. */
 export const MAX_HOLD = 60e6
 
-export function compileGatewayRule(input: RuleInput): GatewayRule {
-  const { cost = 1, anonymous = false } = input
-  return { ...compileRule(input, cost), by: input.by, match: compileMatch(input.match ?? {}), anonymous }
+/**
+ * The rule as it is for most, and once more for each plan with numbers of its own: all of them travel to the store, which
+ * knows the plan.
+ * @param plans of the config
+ */
+export function compileGatewayRule(input: RuleInput, plans: readonly string[]): GatewayRule[] {
+  const by = [input.by].flat()
+  const match = compileMatch(input.match ?? {})
+  const common = {
+    by,
+    on: input.on ?? 'request',
+    takesOverrides: (input.on ?? 'request') === 'request' && by.some(part => PARTS_OF_CONSUMER.test(part)),
+  }
+  const own = Object.entries(input.plans ?? {})
+  const others = (match.plans ?? plans).filter(plan => !own.some(([name]) => name === plan))
+  const base: GatewayRule = {
+    ...compileRule(input, input.cost ?? 1),
+    ...common,
+    match: own.length > 0 ? { ...match, plans: others } : match,
+    isForOthers: own.length > 0 && match.plans === undefined,
+  }
+  const variants = own.flatMap(([plan, numbers]): GatewayRule[] => {
+    if (!numbers) return []
+    const rule = compileRule(withNumbers(input, numbers), input.cost ?? 1)
+    return [{ ...rule, ...common, match: { ...match, plans: [plan] }, isForOthers: false }]
+  })
+  return [base, ...variants]
+}
+
+/** What is counted by one of these is a consumer's. */
+export const PARTS_OF_CONSUMER = /^(consumer|credential)$/
+
+/** A rule as it is for a plan, or for a consumer with an override. */
+export function withNumbers<T extends NumbersInput>(input: T, numbers: PlanNumbersInput): T {
+  const given = Object.entries(numbers).filter(([, value]) => value !== undefined)
+  return { ...input, ...Object.fromEntries(given) }
 }
 
 export function compileLimitRule(input: LimitRuleInput): LimitRule {
@@ -69,6 +115,7 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
   const { name, algorithm, limit, candidateFor, mode = candidateFor ? 'shadow' : 'enforce' } = input
   const calendar = calendarOf(input)
   const period = calendar ? NOMINAL_PERIOD[calendar.period] : parseDuration(input.period)!
+  const family = [name, algorithm, ...(calendar ? [calendar.period, calendar.timeZone] : [period])]
   return {
     name,
     algorithm,
@@ -76,11 +123,10 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
     period,
     ...(calendar && { calendar }),
     quota: { ...quotaOf(input, period), cost },
-    tag: tagOf([
-      ...[name, algorithm],
-      ...(calendar ? [calendar.period, calendar.timeZone] : [period]),
-      ...(keepsTime(input) ? [limit, burstOf(input)] : []),
-    ]),
+    tag: tagOf([...family, ...(keepsTime(input) ? [limit, burstOf(input)] : [])]),
+    family: tagOf(family),
+    takesOverrides: false,
+    on: 'request',
     mode,
     enforcedShare: input.enforce ?? 1,
     ...(candidateFor !== undefined && { candidateFor }),
@@ -129,17 +175,12 @@ function stepOf(limit: number, period: number): number | undefined {
   return steps.find(step => period % step === 0 && limit * (period / step) <= MAX_TICKS)
 }
 
-function compileMatch({ methods, host, path, plans }: MatchInput): Match {
+function compileMatch({ plans, routes, authenticated, ...place }: MatchInput): Match {
   return {
-    ...(methods && { methods: new Set(methods) }),
-    ...((host || path) && {
-      // Many origins take /Login for /login: a limit must not hang on the case.
-      url: new URLPattern(
-        { ...(host && { hostname: host }), ...(path && { pathname: path }) },
-        { ignoreCase: true },
-      ),
-    }),
+    ...compilePlace(place),
     ...(plans && { plans }),
+    ...(routes && { routes: new Set(routes) }),
+    ...(authenticated !== undefined && { authenticated }),
   }
 }
 

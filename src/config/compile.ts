@@ -3,6 +3,9 @@
  * everything that can be worked out once worked out. Pure; the result is never changed.
  */
 import * as v from 'valibot'
+import { compileRanges, type Ranges } from './address-ranges.ts'
+import { type AddressSettings, compileAddress, mistakesOfAddress } from './address-schema.ts'
+import { compileRoutes, mistakesOfAccept, mistakesOfRoutes, type Route } from './compile-route.ts'
 import {
   compileGatewayRule,
   compileLimitRule,
@@ -11,30 +14,52 @@ import {
   longestDelay,
   MAX_HOLD,
   mistakesOfNumbers,
+  PARTS_OF_CONSUMER,
   type Rule,
+  withNumbers,
 } from './compile-rule.ts'
 import { ConfigError, type Mistake, mistakeOf } from './config-error.ts'
 import { parseDuration } from './duration.ts'
 import type { LimitRuleInput, RuleInput } from './rule-schema.ts'
 import { type ConfigInput, type CorsInput, configSchema } from './schema.ts'
 
-export type { GatewayRule, LimitRule, Rule }
+export type { GatewayRule, LimitRule, Route, Rule }
 
 export interface Config {
   origin: string
   originDeadlineMs: number
+  /** Undefined: there is one deployment. */
+  environment?: string
   /** The first is the default. */
   plans: readonly string[]
-  /** Without those that are off. */
+  /** The most specific first. */
+  routes: readonly Route[]
+  /** Without those that are off; with one row more for each plan that has numbers of its own. */
   rules: readonly GatewayRule[]
   /** Rule sets that are asked by name, with those of their rules that are off. */
   limits: ReadonlyMap<string, readonly LimitRule[]>
-  forwardCredential: boolean
+  credentials: Credentials
+  address: AddressSettings
+  /** Never limited. */
+  allow: { addresses: Ranges; consumers: ReadonlySet<string> }
+  /** Never let in. */
+  block: { addresses: Ranges; countries: ReadonlySet<string> }
   storeDeadlineMs: number
   keyLocking: boolean
   /** Keys of several slots cannot go into one call. */
   cluster: boolean
   cors?: { origins: '*' | readonly string[]; headers?: readonly string[]; maxAgeSeconds: number }
+}
+
+export interface Credentials {
+  /** In the order in which they are looked for, where the route says nothing else. */
+  accept: readonly string[]
+  /** What API keys begin with, without the underscore and the environment. */
+  keyPrefix: string
+  /** Header in lower case; absent: X-API-Key and bearer tokens. */
+  opaqueKeys?: { header?: string; rememberForMs: number }
+  /** Handed on to the origin. */
+  forward: boolean
 }
 
 /**
@@ -52,10 +77,11 @@ export function compileConfig(input: unknown): Config {
   const config: ConfigInput = parsed.output
 
   const plans = config.plans ?? ['free']
-  const rules = config.rules.map(compileGatewayRule)
+  const rules = config.rules.map(rule => compileGatewayRule(rule, plans))
   const limits = Object.entries(config.limits ?? {}).map(
-    ([name, set]) => [name, set, set.map(compileLimitRule)] as const,
+    ([name, set]) => [name, set, set.map(rule => [compileLimitRule(rule)])] as const,
   )
+  const methods = methodsOf(config)
   const mistakes = [
     ...mistakesOfSet(config.rules, rules, 'rules'),
     ...config.rules.flatMap((rule, i) => mistakesAtGateway(rule, rules[i]!, `rules[${i}]`, config)),
@@ -63,20 +89,55 @@ export function compileConfig(input: unknown): Config {
     ...limits.flatMap(([name, set]) =>
       set.flatMap((rule, i) => mistakesByName(rule, `limits.${name}[${i}]`)),
     ),
+    ...mistakesOfAddress(config.address).map(([key, message]) => ({ path: `address.${key}`, message })),
+    ...mistakesOfRoutes(config.routes ?? [], methods),
+    ...mistakesOfAccept(config.credentials?.accept, methods, 'credentials.accept'),
   ]
   if (mistakes.length > 0) throw new ConfigError(mistakes)
 
+  const credentials = compileCredentials(config, methods)
   return {
     origin: config.origin,
     originDeadlineMs: milliseconds(config.originDeadline ?? '30s'),
+    ...(config.environment !== undefined && { environment: config.environment }),
     plans,
-    rules: rules.filter(({ mode }) => mode !== 'off'),
-    limits: new Map(limits.map(([name, _, compiled]) => [name, compiled])),
-    forwardCredential: config.credentials?.forward ?? false,
+    routes: compileRoutes(config.routes ?? [], credentials.accept),
+    rules: rules.flat().filter(({ mode }) => mode !== 'off'),
+    limits: new Map(limits.map(([name, _, compiled]) => [name, compiled.flat()])),
+    credentials,
+    address: compileAddress(config.address),
+    allow: {
+      addresses: compileRanges(config.allow?.addresses ?? []),
+      consumers: new Set(config.allow?.consumers),
+    },
+    block: {
+      addresses: compileRanges(config.block?.addresses ?? []),
+      countries: new Set(config.block?.countries),
+    },
     storeDeadlineMs: milliseconds(config.store?.deadline ?? '250ms'),
     keyLocking: config.store?.keyLocking ?? true,
     cluster: config.store?.cluster ?? false,
     ...(config.cors && { cors: compileCors(config.cors) }),
+  }
+}
+
+/** The credentials there can be, in the order in which they are looked for when nothing else is said. */
+function methodsOf({ credentials = {} }: ConfigInput): string[] {
+  return ['api-key', ...(credentials.opaqueKeys ? ['opaque-key'] : [])]
+}
+
+function compileCredentials({ credentials = {} }: ConfigInput, methods: readonly string[]): Credentials {
+  const { accept = methods, apiKeys, opaqueKeys, forward } = credentials
+  return {
+    accept,
+    keyPrefix: apiKeys?.prefix ?? 'slk',
+    ...(opaqueKeys && {
+      opaqueKeys: {
+        ...(opaqueKeys.header && { header: opaqueKeys.header.toLowerCase() }),
+        rememberForMs: milliseconds(opaqueKeys.rememberFor ?? '10m'),
+      },
+    }),
+    forward: forward ?? false,
   }
 }
 
@@ -93,7 +154,7 @@ function compileCors({ origins, headers, maxAge }: CorsInput): NonNullable<Confi
 /** What the schema cannot see in rules that are decided together: how they fit each other. */
 function mistakesOfSet(
   set: readonly (RuleInput | LimitRuleInput)[],
-  compiled: readonly Rule[],
+  compiled: readonly (readonly Rule[])[],
   path: string,
 ): Mistake[] {
   return set.flatMap((rule, i) => {
@@ -104,7 +165,7 @@ function mistakesOfSet(
     const twin = set.findIndex(other => other.name === rule.name)
     if (twin < i) {
       report('name', `'${rule.name}' is taken by ${path}[${twin}]. Give each rule a name of its own.`)
-    } else if (compiled.findIndex(other => other.tag === compiled[i]!.tag) < i) {
+    } else if (compiled.findIndex(others => others.some(other => isSameRecord(other, compiled[i]!))) < i) {
       report('name', `'${rule.name}' hashes to the same tag as an earlier rule. Choose another name.`)
     }
 
@@ -131,13 +192,83 @@ function mistakesOfSet(
   })
 }
 
+/** Whether a rule would be taken for one of these: its record, or the overrides that are set for it. */
+function isSameRecord(rule: Rule, others: readonly Rule[]): boolean {
+  return others.some(({ tag, family }) => tag === rule.tag || family === rule.family)
+}
+
 /** What the schema cannot see in one rule of the gateway. */
 function mistakesAtGateway(
   rule: RuleInput,
-  compiled: GatewayRule,
+  compiled: readonly GatewayRule[],
   path: string,
   config: ConfigInput,
 ): Mistake[] {
+  const mistakes = mistakesOfGatewayNumbers(rule, compiled[0]!, path)
+  const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
+  const plans = config.plans ?? ['free']
+  const by = [rule.by].flat()
+  const ofPlans = rule.match?.plans !== undefined || rule.plans !== undefined
+  const named = new Set(rule.match?.plans ?? plans)
+  for (const [plan, numbers] of Object.entries(rule.plans ?? {})) {
+    if (!named.has(plan)) {
+      const list = rule.match?.plans ? 'match.plans' : 'plans'
+      report(`plans.${plan}`, `is not in ${list} (${[...named].join(', ')}). Add it there.`)
+    }
+    if (!numbers) continue
+    const own = withNumbers(rule, numbers)
+    const variant = compiled.find(({ match }) => match.plans?.length === 1 && match.plans[0] === plan)
+    for (const key of ['burst', 'queue'] as const) {
+      if (numbers[key] === undefined || takes(rule, key)) continue
+      report(`plans.${plan}.${key}`, `${numbers[key]} means nothing for ${rule.algorithm}. Leave it out.`)
+    }
+    for (const [key, message] of mistakesOfNumbers(own)) report(`plans.${plan}.${key}`, message)
+    if (variant) mistakes.push(...mistakesOfGatewayNumbers(own, variant, `${path}.plans.${plan}`))
+  }
+  if (rule.on === 'auth-failure') {
+    if (by.some(part => OF_GOOD_CREDENTIALS.test(part))) {
+      report('by', `needs something that a caller with a bad credential has, as in by: 'address'.`)
+    }
+    if (ofPlans) report('on', `'auth-failure' cannot go with plans: a bad credential has none.`)
+    if (rule.match?.authenticated !== undefined) {
+      report('match.authenticated', 'means nothing with on: auth-failure. Leave it out.')
+    }
+  }
+  if (rule.match?.authenticated === false) {
+    if (by.some(part => OF_GOOD_CREDENTIALS.test(part))) {
+      report('by', 'needs a credential, and match.authenticated: false is for callers without one.')
+    }
+    if (ofPlans)
+      report('match.authenticated', 'false cannot go with plans: who has no credential has no plan.')
+  }
+  for (const route of rule.match?.routes ?? []) {
+    const routes = (config.routes ?? []).map(({ name }) => name)
+    if (routes.includes(route)) continue
+    report(
+      'match.routes',
+      `'${route}' is not in routes (${routes.join(', ') || 'there are none'}). Add it there.`,
+    )
+  }
+  if (config.store?.cluster && ofPlans && !by.some(part => PARTS_OF_CONSUMER.test(part))) {
+    report(
+      rule.plans ? 'plans' : 'match.plans',
+      `needs by: 'consumer' on a cluster: the slot of an address does not know whose plan it is.`,
+    )
+  }
+  for (const plan of rule.match?.plans ?? []) {
+    if (plans.includes(plan)) continue
+    report('match.plans', `'${plan}' is not in plans (${plans.join(', ')}). Add it there.`)
+  }
+  return mistakes
+}
+
+const OF_GOOD_CREDENTIALS = /^(consumer|credential|claim:.*)$/s
+
+function takes({ algorithm }: RuleInput, key: 'burst' | 'queue'): boolean {
+  return key === 'queue' ? algorithm === 'leaky-bucket' : algorithm === 'gcra' || algorithm === 'token-bucket'
+}
+
+function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule, path: string): Mistake[] {
   const mistakes: Mistake[] = []
   const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
   const { cost, burst } = compiled.quota
@@ -151,23 +282,6 @@ function mistakesAtGateway(
       'queue',
       `${burst - 1} could hold a request for ${Math.ceil(delay / 1e6)} s. At this rate ${most} can wait for 60 s.`,
     )
-  }
-  if (rule.anonymous && rule.by !== 'address') {
-    report('anonymous', `true needs by: 'address': a caller without a credential has no consumer.`)
-  }
-  if (rule.anonymous && rule.match?.plans) {
-    report('anonymous', 'true cannot go with match.plans: a caller without a credential has no plan.')
-  }
-  if (config.store?.cluster && rule.by === 'address' && rule.match?.plans) {
-    report(
-      'match.plans',
-      `needs by: 'consumer' on a cluster: the slot of an address does not know whose plan it is.`,
-    )
-  }
-  for (const plan of rule.match?.plans ?? []) {
-    const plans = config.plans ?? ['free']
-    if (plans.includes(plan)) continue
-    report('match.plans', `'${plan}' is not in plans (${plans.join(', ')}). Add it there.`)
   }
   return mistakes
 }

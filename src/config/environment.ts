@@ -1,7 +1,7 @@
 /** What differs from deployment to deployment and does not belong in a file: secrets, and the origin's address. */
 import type { Config } from './compile.ts'
 import { ConfigError, type Mistake } from './config-error.ts'
-import { isOriginUrl } from './schema.ts'
+import { ENVIRONMENT, isOriginUrl } from './schema.ts'
 
 export interface Environment {
   /** https://….upstash.io, or the address of a REST bridge. */
@@ -9,12 +9,15 @@ export interface Environment {
   UPSTASH_REDIS_REST_TOKEN?: string
   /** Takes the place of `origin` in the config. */
   ORIGIN_URL?: string
+  /** Takes the place of `environment` in the config. */
+  SLUICE_ENVIRONMENT?: string
 }
 
 /** @throws ConfigError naming what is missing or wrong; never the token's value */
 export function withEnvironment(config: Config, env: Environment): Config & { url: string; token: string } {
   const mistakes: Mistake[] = []
-  const { UPSTASH_REDIS_REST_URL: url = '', UPSTASH_REDIS_REST_TOKEN: token = '', ORIGIN_URL } = env
+  const { UPSTASH_REDIS_REST_URL: url = '', UPSTASH_REDIS_REST_TOKEN: token = '' } = env
+  const { ORIGIN_URL, SLUICE_ENVIRONMENT } = env
   if (!/^https?:$/.test(URL.canParse(url) ? new URL(url).protocol : '')) {
     // Never the value: what is pasted here by mistake is a redis:// URL with its password.
     const what = url ? 'is no http or https URL' : 'is missing'
@@ -32,6 +35,17 @@ export function withEnvironment(config: Config, env: Environment): Config & { ur
   if (ORIGIN_URL && !isOriginUrl(ORIGIN_URL)) {
     mistakes.push({ path: 'ORIGIN_URL', message: 'is no http or https URL without query or credentials.' })
   }
+  if (SLUICE_ENVIRONMENT && !ENVIRONMENT.test(SLUICE_ENVIRONMENT)) {
+    mistakes.push({
+      path: 'SLUICE_ENVIRONMENT',
+      message: "is no name. Use 1 to 16 lower case letters and digits, as in 'live' or 'test'.",
+    })
+  }
   if (mistakes.length > 0) throw new ConfigError(mistakes)
-  return { ...config, origin: ORIGIN_URL || config.origin, url: url.trim(), token: token.trim() }
+  return {
+    ...config,
+    origin: ORIGIN_URL || config.origin,
+    ...(SLUICE_ENVIRONMENT && { environment: SLUICE_ENVIRONMENT }),
+    ...{ url: url.trim(), token: token.trim() },
+  }
 }

@@ -68,21 +68,50 @@ interface CommonInput {
   candidateFor?: string | undefined
 }
 
+/**
+ * What of a request is counted apart. A request that has no such header, claim, route, country or network is counted
+ * with all others that have none; one without a credential has no consumer, credential or claim, and rules by those
+ * do not apply to it. `global` stands alone: everybody together, and on Upstash in one queue.
+ */
+export type By =
+  | 'consumer'
+  | 'credential'
+  | 'address'
+  | 'route'
+  | 'method'
+  | 'host'
+  | 'country'
+  | 'asn'
+  | 'global'
+  | `header:${string}`
+  | `claim:${string}`
+
+/** The numbers of a rule for one plan; what is left out is as in the rule. */
+export interface PlanNumbersInput {
+  limit?: number | undefined
+  /** `gcra`, `token-bucket` */
+  burst?: number | undefined
+  /** `leaky-bucket` */
+  queue?: number | undefined
+}
+
 /** A rule of the gateway. */
 export type RuleInput = NumbersInput &
   CommonInput & {
-    /** Whose requests are counted together: the API key's consumer, or the client address (IPv6: its /64). */
-    by: 'consumer' | 'address'
+    /** Whose requests are counted together: `'consumer'`, `'address'`, or a combination: `['consumer', 'route']`. */
+    by: By | By[]
+    /**
+     * What is counted: each `request` (default), or each `auth-failure`: a credential that the store does not know. When
+     * such a rule has nothing left, every credential that comes by the same identity is refused, the good ones too, or
+     * guessing would go on.
+     */
+    on?: 'request' | 'auth-failure' | undefined
     /** Units one request takes (default 1). 0 reports what is left and takes nothing. */
     cost?: number | undefined
     /** Which requests the rule is for. Everything that is given must hold. Default: every request. */
     match?: MatchInput | undefined
-    /**
-     * Callers without a credential are let in where at least one rule with `anonymous: true` matches; elsewhere
-     * they get a 401. Only rules `by: 'address'` can say so: it is all that is known of such a caller. A shadow lets
-     * them in too, so that a rule that is no longer enforced locks nobody out; one that is off does not.
-     */
-    anonymous?: boolean | undefined
+    /** Other numbers for plans, as in `{ pro: { limit: 1200 } }`; `false`: the rule does not apply to that plan. */
+    plans?: Record<string, PlanNumbersInput | false> | undefined
   }
 
 /** A rule of a limit that is asked by name (`limits`). */
@@ -101,40 +130,53 @@ export interface MatchInput {
   path?: string | undefined
   /** Plans, as listed in `plans`. */
   plans?: string[] | undefined
+  /** Routes, by name. */
+  routes?: string[] | undefined
+  /** Callers with a credential, or only those without. */
+  authenticated?: boolean | undefined
 }
 
 const MAX_PERIOD = 366 * 86400e6
 
+/** Method, host and path: also of routes. */
+export const place = {
+  methods: v.optional(
+    v.pipe(
+      v.array(
+        v.pipe(
+          v.string('is no method.'),
+          v.regex(/^[A-Z]+$/, "is no method. Write it in capitals, as in 'GET'."),
+        ),
+        "is no list. Write it as in ['GET', 'POST'].",
+      ),
+      v.minLength(1, 'is empty: it would match nothing. Name a method, or leave it out.'),
+    ),
+  ),
+  host: v.optional(urlPattern('hostname', 'api.example.com')),
+  path: v.optional(
+    v.pipe(
+      urlPattern('pathname', '/reports/*'),
+      v.startsWith('/', "does not start with '/'. Write it as in '/reports/*'."),
+    ),
+  ),
+}
+
 const match = settings(
   {
-    methods: v.optional(
-      v.pipe(
-        v.array(
-          v.pipe(
-            v.string('is no method.'),
-            v.regex(/^[A-Z]+$/, "is no method. Write it in capitals, as in 'GET'."),
-          ),
-          "is no list. Write it as in ['GET', 'POST'].",
-        ),
-        v.minLength(1, 'is empty: the rule would match nothing. Name a method, or leave it out.'),
-      ),
-    ),
-    host: v.optional(urlPattern('hostname', 'api.example.com')),
-    path: v.optional(
-      v.pipe(
-        urlPattern('pathname', '/reports/*'),
-        v.startsWith('/', "does not start with '/'. Write it as in '/reports/*'."),
-      ),
-    ),
-    plans: v.optional(
-      v.pipe(
-        v.array(name('plan name'), "is no list. Write it as in ['pro']."),
-        v.minLength(1, 'is empty: the rule would match nothing. Name a plan, or leave it out.'),
-      ),
-    ),
+    ...place,
+    plans: v.optional(names('plan', 'pro')),
+    routes: v.optional(names('route', 'reports')),
+    authenticated: v.optional(flag),
   },
   "is no object. Write it as in { path: '/reports/*' }.",
 )
+
+function names(what: string, example: string) {
+  return v.pipe(
+    v.array(name(`${what} name`), `is no list. Write it as in ['${example}'].`),
+    v.minLength(1, `is empty: the rule would match nothing. Name a ${what}, or leave it out.`),
+  )
+}
 
 const modes = {
   mode: v.optional(v.picklist(['enforce', 'shadow', 'off'], "is no mode. Use 'enforce', 'shadow' or 'off'.")),
@@ -142,11 +184,68 @@ const modes = {
   candidateFor: v.optional(name('rule name')),
 }
 
+const BY =
+  "is nothing to count by. Use 'consumer', 'credential', 'address', 'route', 'method', 'host', 'header:<name>', 'claim:<name>', 'country', 'asn' or 'global'."
+
+const PLAIN_BY = /^(consumer|credential|address|route|method|host|country|asn|global)$/
+/** RFC 9110, section 5.6.2; header names are told in lower case. */
+const HEADER_BY = /^header:[!#$%&'*+.^_`|~0-9a-z-]{1,64}$/
+const CLAIM_BY = /^claim:.{1,128}$/s
+
+const onePart = v.custom<By>(
+  input => typeof input === 'string' && [PLAIN_BY, HEADER_BY, CLAIM_BY].some(form => form.test(input)),
+  issue =>
+    typeof issue.input === 'string' && issue.input.startsWith('header:')
+      ? "names no header. Write it in lower case, as in 'header:x-tenant'."
+      : BY,
+)
+
+const MAX_PARTS = 6
+
+const by = v.union(
+  [
+    onePart,
+    v.pipe(
+      v.array(onePart, BY),
+      v.minLength(1, BY),
+      v.maxLength(MAX_PARTS, `has more than ${MAX_PARTS} parts. Count by fewer.`),
+      v.check(parts => new Set(parts).size === parts.length, 'names a part twice. Leave one out.'),
+      v.check(
+        parts => parts.length === 1 || !parts.includes('global'),
+        "has 'global' beside other parts. Leave it out: whoever is counted apart is not counted together.",
+      ),
+    ),
+  ],
+  issue => byMessage(issue.input),
+)
+
+/** What is wrong with the first part that is. */
+function byMessage(input: unknown): string {
+  if (!Array.isArray(input)) return v.safeParse(onePart, input).issues?.[0].message ?? BY
+  const wrong = input.find(part => !v.is(onePart, part))
+  return wrong === undefined
+    ? BY
+    : `holds '${String(wrong)}', which ${v.safeParse(onePart, wrong).issues?.[0].message ?? BY}`
+}
+
+const planNumbers = v.union(
+  [
+    v.literal(false),
+    settings({ limit: v.optional(units(1)), burst: v.optional(units(1)), queue: v.optional(units(0)) }, ''),
+  ],
+  'is neither numbers nor false. Write it as in { limit: 1200 }, with limit, burst (gcra, token-bucket) or queue (leaky-bucket).',
+)
+
 const gatewayOnly = {
-  by: v.picklist(['consumer', 'address'], "is nothing to count by. Use 'consumer' or 'address'."),
+  by,
+  on: v.optional(
+    v.picklist(['request', 'auth-failure'], "is nothing to count. Use 'request' or 'auth-failure'."),
+  ),
   cost: v.optional(units(0)),
   match: v.optional(match),
-  anonymous: v.optional(flag),
+  plans: v.optional(
+    v.record(name('plan name'), planNumbers, 'is no object. Write it as in { pro: { limit: 1200 } }.'),
+  ),
 }
 
 const limitOnly = {

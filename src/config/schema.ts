@@ -3,11 +3,42 @@
  * Messages are the second half of a sentence that config-error.ts begins with the path and the value.
  */
 import * as v from 'valibot'
+import { addressRanges } from './address-ranges.ts'
+import { type AddressInput, address } from './address-schema.ts'
 import type { Duration } from './duration.ts'
+import { acceptList, type RouteInput, route } from './route-schema.ts'
 import { type LimitRuleInput, limitRule, type RuleInput, rule } from './rule-schema.ts'
 import { duration, flag, name, settings, text } from './values.ts'
 
-export type { Duration, LimitRuleInput, RuleInput }
+export type { AddressInput, Duration, LimitRuleInput, RouteInput, RuleInput }
+
+export interface CredentialsInput {
+  /**
+   * Credentials that are taken, in this order, where the route says nothing else: `'api-key'`, `'opaque-key'`,
+   * and `'anonymous'` for callers without any. Default: all there are, and not `'anonymous'`.
+   */
+  accept?: string[] | undefined
+  apiKeys?:
+    | {
+        /** What API keys begin with (default `'slk'`): lower case letters and digits. */
+        prefix?: string | undefined
+      }
+    | undefined
+  /**
+   * Keys that were not made here, which tell nothing by themselves: those that `npx sluice keys import` has brought in
+   * are taken. `{}` takes them from `X-API-Key` and `Authorization: Bearer`.
+   */
+  opaqueKeys?:
+    | {
+        /** Another header that carries them, alone. */
+        header?: string | undefined
+        /** How long an isolate remembers whose key it is (default 10m). Whether it is still good is asked every time. */
+        rememberFor?: Duration | undefined
+      }
+    | undefined
+  /** Hand the caller's credential on to the origin (default false). */
+  forward?: boolean | undefined
+}
 
 export interface CorsInput {
   /** Origins that may read replies: `'*'` or `['https://app.example.com']` */
@@ -26,8 +57,16 @@ export interface ConfigInput {
   origin: string
   /** How long the origin may take until its response headers (default 30s); then the caller gets a 504. */
   originDeadline?: Duration | undefined
+  /**
+   * Which of several deployments this is, as in `'live'` and `'test'`: it stands in API keys (`slk_test_…`) and in every
+   * key of the store, so that none takes the keys of another or counts in its place. The variable SLUICE_ENVIRONMENT
+   * overrides it. Default: none.
+   */
+  environment?: string | undefined
   /** Names that API keys may carry as their plan; the first is the default. Default: `['free']`. */
   plans?: string[] | undefined
+  /** Parts of the API that ask for other credentials or cost more. The most specific that matches is the request's. */
+  routes?: RouteInput[] | undefined
   /** Every rule that matches a request is evaluated, all in one trip, all or nothing. */
   rules: RuleInput[]
   /**
@@ -35,10 +74,23 @@ export interface ConfigInput {
    * Each is a set of rules that is decided all or nothing.
    */
   limits?: Record<string, LimitRuleInput[]> | undefined
-  credentials?:
+  credentials?: CredentialsInput | undefined
+  /** Where the client's address is read, and what of it is one caller. Default: as Cloudflare tells it, IPv6 by /64. */
+  address?: AddressInput | undefined
+  /** Who is never limited. They still show their credential. */
+  allow?:
     | {
-        /** Hand the caller's API key on to the origin (default false). */
-        forward?: boolean | undefined
+        /** `['192.0.2.7', '10.0.0.0/8', '2001:db8::/32']` */
+        addresses?: string[] | undefined
+        consumers?: string[] | undefined
+      }
+    | undefined
+  /** Who is refused with a 403, before anything is asked. Consumers are blocked live: `npx sluice consumers block`. */
+  block?:
+    | {
+        addresses?: string[] | undefined
+        /** As Cloudflare tells them, ISO 3166-1: `['XX']`. `'T1'` is Tor. */
+        countries?: string[] | undefined
       }
     | undefined
   store?:
@@ -64,6 +116,11 @@ export interface ConfigInput {
   cors?: CorsInput | undefined
 }
 
+export const ENVIRONMENT = /^[a-z0-9]{1,16}$/
+const KEY_PREFIX = /^[a-z][a-z0-9]{1,11}$/
+
+const COUNTRY = "is no country. Write its two capital letters (ISO 3166-1), as in 'XX'."
+
 const WEB_ORIGIN = "is no origin of a web page. Write it as in 'https://app.example.com', without a path."
 
 /** As browsers send it: scheme, host and port, nothing behind. */
@@ -78,6 +135,22 @@ const origin = v.pipe(
     input => input === 'route' || isOriginUrl(input),
     "is no origin. Write an http or https URL without query or credentials, such as 'https://api.example.com', or 'route'.",
   ),
+)
+
+/** It stands in API keys between underscores. */
+const environmentName = v.pipe(
+  text("is no name. Write it as in 'live' or 'test'."),
+  v.regex(ENVIRONMENT, "is no name. Use 1 to 16 lower case letters and digits, as in 'live' or 'test'."),
+)
+
+const keyPrefix = v.pipe(
+  text("is no prefix. Write it as in 'slk'."),
+  v.regex(KEY_PREFIX, 'is no prefix. Use 2 to 12 lower case letters and digits, beginning with a letter.'),
+)
+
+const headerName = v.pipe(
+  text("is no header name. Write it as in 'x-partner-key'."),
+  v.regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/, "is no header name. Write it as in 'x-partner-key'."),
 )
 
 /** An http(s) URL that a request's path can be put behind. */
@@ -111,7 +184,55 @@ export const configSchema = settings(
         "is no object. Write it as in { zendesk: [{ name: 'second', … }] }.",
       ),
     ),
-    credentials: v.optional(settings({ forward: v.optional(flag) }, 'is no object.')),
+    environment: v.optional(environmentName),
+    address: v.optional(address),
+    allow: v.optional(
+      settings(
+        {
+          addresses: v.optional(addressRanges),
+          consumers: v.optional(v.array(text('is no consumer.'), "is no list. Write it as in ['acme'].")),
+        },
+        "is no object. Write it as in { addresses: ['10.0.0.0/8'] }.",
+      ),
+    ),
+    block: v.optional(
+      settings(
+        {
+          addresses: v.optional(addressRanges),
+          countries: v.optional(
+            v.array(
+              v.pipe(text(COUNTRY), v.regex(/^[A-Z][A-Z0-9]$/, COUNTRY)),
+              "is no list. Write it as in ['XX'].",
+            ),
+          ),
+        },
+        "is no object. Write it as in { addresses: ['192.0.2.0/24'] }.",
+      ),
+    ),
+    routes: v.optional(
+      v.array(route, "is no list of routes. Write [{ name: 'reports', match: { path: '/reports/*' } }]."),
+    ),
+    credentials: v.optional(
+      settings(
+        {
+          accept: v.optional(acceptList),
+          apiKeys: v.optional(
+            settings({ prefix: v.optional(keyPrefix) }, "is no object. Write it as in { prefix: 'slk' }."),
+          ),
+          opaqueKeys: v.optional(
+            settings(
+              {
+                header: v.optional(headerName),
+                rememberFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
+              },
+              "is no object. Write {}, or { header: 'x-partner-key' }.",
+            ),
+          ),
+          forward: v.optional(flag),
+        },
+        'is no object.',
+      ),
+    ),
     store: v.optional(
       settings(
         {

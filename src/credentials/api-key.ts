@@ -1,5 +1,6 @@
 /**
- * API keys: `slk_<consumer>_<secret><crc>`. The consumer stands in the open, so that the key says where its record
+ * API keys: `slk_<consumer>_<secret><crc>`, with an environment `slk_test_<consumer>_<secret><crc>`. The consumer stands in
+ * the open, so that the key says where its record
  * is without a look-up; the secret is 30 random base62 characters (178 bits); the last six are a CRC-32 of all
  * before them, so that garbage and typos are refused without a trip. The checksum proves nothing else. Only the
  * SHA-256 of a key is ever stored, which is right for a random secret of this size: no salt, no slow hash.
@@ -8,12 +9,16 @@
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const SECRET_LENGTH = 30
 const CHECKSUM_LENGTH = 6
+/** More than the longest prefix, environment, consumer and secret. */
+const MAX_LENGTH = 160
 
-/** What every key begins with; also what secret scanners look for. */
-export const API_KEY_PREFIX = 'slk_'
+/** What every key of a deployment begins with; also what secret scanners look for (docs/security.md). */
+export function apiKeyStart(prefix = 'slk', environment?: string): string {
+  return environment === undefined ? `${prefix}_` : `${prefix}_${environment}_`
+}
 
 const CONSUMER = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/
-const API_KEY = /^slk_([A-Za-z0-9][A-Za-z0-9._-]{0,63})_[0-9A-Za-z]{36}$/
+const SECRET = /^[0-9A-Za-z]{36}$/
 
 /** 1 to 64 letters, digits, `.`, `_` and `-`, beginning with a letter or digit: safe in keys and headers. */
 export function isConsumerName(text: string): boolean {
@@ -21,29 +26,26 @@ export function isConsumerName(text: string): boolean {
 }
 
 /** A new key for a consumer. It cannot be had again: store its digest, show it once. */
-export function mintApiKey(consumer: string): string {
+export function mintApiKey(consumer: string, start = apiKeyStart()): string {
   if (!isConsumerName(consumer)) throw new TypeError(`'${consumer}' is no consumer name`)
-  const body = `${API_KEY_PREFIX}${consumer}_${randomBase62(SECRET_LENGTH)}`
+  const body = `${start}${consumer}_${randomBase62(SECRET_LENGTH)}`
   return body + checksum(body)
 }
 
 /** Whose key this claims to be, or undefined when it is no key of ours (form or checksum). Not a proof of anything. */
-export function consumerOfApiKey(key: string): string | undefined {
-  const consumer = API_KEY.exec(key)?.[1]
-  if (!consumer) return undefined
+export function consumerOfApiKey(key: string, start = apiKeyStart()): string | undefined {
+  if (!key.startsWith(start) || key.length > MAX_LENGTH) return undefined
+  const end = key.lastIndexOf('_')
+  const consumer = key.slice(start.length, end)
+  if (!CONSUMER.test(consumer) || !SECRET.test(key.slice(end + 1))) return undefined
   const body = key.slice(0, -CHECKSUM_LENGTH)
   return checksum(body) === key.slice(-CHECKSUM_LENGTH) ? consumer : undefined
 }
 
-/** SHA-256 in hexadecimal, the only form in which a key is stored. */
-export async function digestApiKey(key: string): Promise<string> {
+/** In hexadecimal: the only form in which a key is stored. */
+export async function sha256(key: string): Promise<string> {
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(key))
   return Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, '0')).join('')
-}
-
-/** The record that a key's digest leads to; main.lua reads its plan. */
-export function credentialRecord({ plan, createdAt }: { plan: string; createdAt: Date }): string {
-  return `plan=${plan} created=${createdAt.toISOString()}`
 }
 
 function randomBase62(length: number): string {

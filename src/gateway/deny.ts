@@ -1,13 +1,20 @@
 /** What a caller reads who is not let through. Rich inside, vague outside: it never tells a bad key from an unknown one. */
 import type { Rule } from '../config/compile.ts'
-import type { Denied, Unauthenticated } from '../limiter/decide.ts'
+import type { Denied, Forbidden, Unauthenticated } from '../limiter/decide.ts'
 import { problem } from './problem.ts'
 
 /** draft-ietf-httpapi-ratelimit-headers-11, section 5 */
 const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded'
 
-export function deny(decision: Denied | Unauthenticated): Response {
-  return decision.kind === 'denied' ? quotaExceeded(decision) : unauthorized(decision)
+export function deny(decision: Denied | Unauthenticated | Forbidden): Response {
+  switch (decision.kind) {
+    case 'denied':
+      return quotaExceeded(decision)
+    case 'unauthenticated':
+      return decision.reason === 'unverifiable' ? unverifiable() : unauthorized(decision)
+    case 'forbidden':
+      return forbidden(decision)
+  }
 }
 
 function quotaExceeded({ violated, retryAfter }: Denied): Response {
@@ -34,20 +41,49 @@ export function retryAfterSeconds(retryAfter: number): number | undefined {
   return retryAfter < 0 ? undefined : Math.max(1, Math.ceil(retryAfter / 1e6))
 }
 
-/** RFC 6750, section 3: no error code when there was no credential at all. */
-function unauthorized({ reason }: Unauthenticated): Response {
-  const isMissing = reason === 'missing'
+const MISSING =
+  'Send a credential: a key as Authorization: Bearer <key> or X-API-Key: <key>, or a bearer token.'
+const NOT_VALID = 'The credential is not valid. Check that it was copied whole, or ask for a new one.'
+
+/**
+ * A challenge on every 401 (RFC 9110, section 15.5.2), with an error code unless there was no credential at all (RFC 6750,
+ * section 3). That a token has expired is said only of one whose signature is good.
+ */
+function unauthorized({ reason, taken = [] }: Unauthenticated): Response {
+  const challenge =
+    reason === 'missing' ? 'Bearer realm="sluice"' : 'Bearer realm="sluice", error="invalid_token"'
+  const isExpired = reason === 'expired'
+  const details: Partial<Record<Unauthenticated['reason'], string>> = {
+    missing: `Send ${taken.join(', or ')}.`,
+    expired: 'The token has expired. Get a new one.',
+    'not-accepted': 'This kind of credential is not taken here.',
+  }
   return problem({
     status: 401,
     title: 'Unauthorized',
-    detail: isMissing
-      ? 'Send an API key, as Authorization: Bearer <key> or as X-API-Key: <key>.'
-      : 'The API key is not valid. Check that it was copied whole, or ask for a new one.',
+    detail: details[reason] ?? NOT_VALID,
     headers: {
-      'www-authenticate': isMissing
-        ? 'Bearer realm="sluice"'
-        : 'Bearer realm="sluice", error="invalid_token"',
+      'www-authenticate': isExpired ? `${challenge}, error_description="The token expired"` : challenge,
     },
+  })
+}
+
+function forbidden({ what }: Forbidden): Response {
+  const detail = {
+    consumer: 'This consumer is blocked.',
+    address: 'Requests from this address are blocked.',
+    country: 'Requests from here are blocked.',
+  }
+  return problem({ status: 403, title: 'Forbidden', detail: detail[what] })
+}
+
+/** It may be a good token: the issuer's keys are what is missing. */
+function unverifiable(): Response {
+  return problem({
+    status: 503,
+    title: 'Service Unavailable',
+    detail: 'The token cannot be verified now: its issuer does not answer. Try again later.',
+    headers: { 'retry-after': '5' },
   })
 }
 

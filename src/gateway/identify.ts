@@ -1,89 +1,157 @@
 /**
- * Who calls: the credential as presented and the address. No I/O: whether the credential is good is found out in
- * the same trip that counts the request.
+ * Who calls: the address, and the credential as presented. A key costs no I/O here: whether it is good is found out in the
+ * same trip that counts the request. A token is verified with the issuer's keys, which an isolate remembers.
  */
-import type { GatewayRule } from '../config/compile.ts'
-import { API_KEY_PREFIX, consumerOfApiKey, digestApiKey } from '../credentials/api-key.ts'
-import { type CountedRule, count } from '../limiter/count.ts'
-import type { Unauthenticated } from '../limiter/decide.ts'
-import type { Evaluation } from '../limiter/wire.ts'
-import { addressStateKey, consumerStateKey, credentialKey } from '../store/keys.ts'
+
+import { isInRanges } from '../config/address-ranges.ts'
+import type { Config } from '../config/compile.ts'
+import { apiKeyStart, consumerOfApiKey, sha256 } from '../credentials/api-key.ts'
+import { isOpaqueKey, KeyMemory, whoseOpaqueKey } from '../credentials/opaque-key.ts'
+import { type Presented, presentedIn } from '../credentials/presented.ts'
+import type { Forbidden, Unauthenticated } from '../limiter/decide.ts'
+import type { Who } from '../limiter/wire.ts'
+import { consumerKey, credentialKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
 import { addressIdentity, clientAddress } from './address.ts'
+import { cfOf } from './identity.ts'
+import { acceptsAnonymous, type Matched } from './match.ts'
 
 export interface Caller {
+  /** Of the client, in its one spelling; absent when nobody knows. */
+  address?: string
   /** As counted by. */
-  address: string
+  addressIdentity: string
   /** Known before the store is asked: nobody may come like this. */
-  refusal?: Unauthenticated
+  refusal?: Unauthenticated | Forbidden
   /** Absent: anonymous. */
-  credential?: {
-    /** Whose key it claims to be; true once the store has admitted the request. */
-    consumer: string
-    /** Key of the credential's record in the store. */
-    key: string
-  }
+  credential?: Credential
 }
 
-/** @param rules those that match the request: they say whether it may come without a credential */
-export async function identify(request: Request, rules: readonly GatewayRule[]): Promise<Caller> {
-  const address = addressIdentity(clientAddress(request))
-  const presented = presentedKey(request.headers)
-  if (!presented?.isOurs) {
-    if (rules.some(rule => rule.anonymous)) return { address }
-    return { address, refusal: { kind: 'unauthenticated', reason: presented ? 'malformed' : 'missing' } }
+export interface Credential {
+  /** `api-key`, `opaque-key`, or the name of a JWT method. */
+  method: string
+  /**
+   * Whose it claims to be, as it stands in keys of the store; true once the store has admitted the request. Of an opaque
+   * key nobody has seen: UNKNOWN_CONSUMER.
+   */
+  consumer: string
+  /** SHA-256 of what was presented. */
+  digest: string
+  /** What the store is asked about it. */
+  who: Who
+  /** The header it came in, in lower case. */
+  header: string
+  /** It is true already, whatever the store says: a signature vouches for it. */
+  isVouched: boolean
+  claims?: Readonly<Record<string, unknown>>
+}
+
+type Settings = Pick<Config, 'credentials' | 'environment' | 'address' | 'block'>
+
+export type Identify = (request: Request, matched: Matched, peer?: string) => Promise<Caller>
+
+export interface Identifier {
+  identify: Identify
+  /** Remembers whose opaque key it was, or forgets it. */
+  learn(caller: Caller, outcome: { status: string; consumer?: string }): void
+}
+
+type Found = Credential | Unauthenticated
+
+/** Makes one for an isolate: it remembers consumers and issuers' keys, as plain data. */
+export function createIdentifier({ credentials, environment, address, block }: Settings): Identifier {
+  const start = apiKeyStart(credentials.keyPrefix, environment)
+  const memory = credentials.opaqueKeys && new KeyMemory(credentials.opaqueKeys)
+  const isOurs = (text: string) => text.startsWith(`${credentials.keyPrefix}_`)
+
+  async function apiKey({ apiKey, bearer }: Presented): Promise<Found | undefined> {
+    const text = apiKey ?? bearer
+    // A bearer token may be the origin's own affair. A key of ours that is broken is still ours.
+    if (text === undefined || (apiKey === undefined && !isOurs(text))) return undefined
+    const consumer = consumerOfApiKey(text, start)
+    if (consumer === undefined) return { kind: 'unauthenticated', reason: 'malformed' }
+    const digest = await sha256(text)
+    return {
+      ...{ method: 'api-key', consumer, digest, isVouched: false },
+      header: apiKey === undefined ? 'authorization' : 'x-api-key',
+      who: {
+        kind: 'key',
+        consumerKey: consumerKey(consumer),
+        credentialKey: credentialKey(consumer, digest),
+      },
+    }
   }
 
-  const consumer = consumerOfApiKey(presented.text)
-  if (!consumer) return { address, refusal: { kind: 'unauthenticated', reason: 'malformed' } }
+  async function opaqueKey({ apiKey, bearer }: Presented, headers: Headers): Promise<Found | undefined> {
+    const own = credentials.opaqueKeys?.header
+    const text = own === undefined ? (apiKey ?? bearer) : (headers.get(own) ?? undefined)
+    if (text === undefined || isOurs(text)) return undefined
+    if (!isOpaqueKey(text)) return { kind: 'unauthenticated', reason: 'malformed' }
+    const digest = await sha256(text)
+    const consumer = memory?.consumerOf(digest)
+    return {
+      ...{ method: 'opaque-key', consumer: consumer ?? UNKNOWN_CONSUMER, digest, isVouched: false },
+      header: own ?? (apiKey === undefined ? 'authorization' : 'x-api-key'),
+      who: whoseOpaqueKey(digest, consumer),
+    }
+  }
+
+  async function present(method: string, presented: Presented, headers: Headers): Promise<Found | undefined> {
+    switch (method) {
+      case 'api-key':
+        return await apiKey(presented)
+      case 'opaque-key':
+        return await opaqueKey(presented, headers)
+      default:
+        return undefined
+    }
+  }
+
   return {
-    address,
-    credential: { consumer, key: credentialKey(consumer, await digestApiKey(presented.text)) },
+    async identify(request, matched, peer) {
+      const client = clientAddress(request, address, peer)
+      const caller = {
+        ...(client !== undefined && { address: client }),
+        addressIdentity: addressIdentity(client, address.ipv6Prefix),
+      }
+      const what = blockedBy(request, client)
+      if (what) return { ...caller, refusal: { kind: 'forbidden', what } }
+
+      const presented = presentedIn(request.headers)
+      for (const method of matched.accept) {
+        const found = await present(method, presented, request.headers)
+        if (!found) continue
+        return 'kind' in found ? { ...caller, refusal: found } : { ...caller, credential: found }
+      }
+      // Ours, and of no kind that is taken here: it is never taken for none.
+      const { apiKey, bearer } = presented
+      if (apiKey !== undefined || (bearer !== undefined && isOurs(bearer))) {
+        return { ...caller, refusal: { kind: 'unauthenticated', reason: 'not-accepted' } }
+      }
+      if (acceptsAnonymous(matched)) return caller
+      const reason = bearer ? 'malformed' : 'missing'
+      return { ...caller, refusal: { kind: 'unauthenticated', reason, taken: taken(matched.accept) } }
+    },
+
+    learn({ credential }, { status, consumer }) {
+      if (credential?.method !== 'opaque-key') return
+      if (consumer !== undefined && status !== 'unknown-credential')
+        memory?.remember(credential.digest, consumer)
+      else if (status === 'unknown-credential') memory?.forget(credential.digest)
+    },
   }
-}
 
-/** What the store is asked: is the credential good, and may this caller pass under the rules that can count it? */
-export function question(
-  caller: Caller,
-  rules: readonly GatewayRule[],
-  plans: readonly string[],
-): Evaluation {
-  const credentialKey = caller.credential?.key
-  return { rules: countFor(caller, rules), plans, ...(credentialKey && { credentialKey }) }
-}
-
-function countFor(caller: Caller, rules: readonly GatewayRule[]): CountedRule[] {
-  return rules.flatMap(rule => {
-    const key = stateKey(rule, caller)
-    const isForPlansOnly = rule.match.plans !== undefined
-    return key && (caller.credential || !isForPlansOnly) ? [count(rule, key)] : []
-  })
-}
-
-function stateKey(rule: GatewayRule, { address, credential }: Caller): string | undefined {
-  switch (rule.by) {
-    case 'address':
-      return addressStateKey(address)
-    case 'consumer':
-      return credential && consumerStateKey(credential.consumer)
+  function taken(accept: readonly string[]): string[] {
+    const own = credentials.opaqueKeys?.header
+    const texts = accept.map(method => {
+      if (method === 'opaque-key' && own) return `a key, as ${own}: <key>`
+      return 'an API key, as Authorization: Bearer <key> or as X-API-Key: <key>'
+    })
+    return [...new Set(texts)]
   }
-}
 
-/**
- * `X-API-Key` is only for our keys; a bearer token may be one of them, or the origin's own affair. A key of ours that
- * is broken is still ours: it is never taken for no key.
- */
-function presentedKey(headers: Headers): { text: string; isOurs: boolean } | undefined {
-  const apiKey = headers.get('x-api-key')
-  if (apiKey !== null) return { text: apiKey.trim(), isOurs: true }
-  const bearer = /^Bearer\s+(.+)$/i.exec(headers.get('authorization') ?? '')?.[1]?.trim()
-  return bearer ? { text: bearer, isOurs: bearer.startsWith(API_KEY_PREFIX) } : undefined
-}
-
-/** At the beginning of a word, so that an origin's own token that holds these letters is left alone. */
-const OUR_KEY = new RegExp(`(^|[\\s,"])${API_KEY_PREFIX}`)
-
-/** Takes every key of ours out, also one that was not looked at because another header came first. */
-export function removeCredentials(headers: Headers): void {
-  headers.delete('x-api-key')
-  if (OUR_KEY.test(headers.get('authorization') ?? '')) headers.delete('authorization')
+  function blockedBy(request: Request, client: string | undefined): Forbidden['what'] | undefined {
+    if (isInRanges(block.addresses, client)) return 'address'
+    const { country } = cfOf(request)
+    return typeof country === 'string' && block.countries.has(country) ? 'country' : undefined
+  }
 }

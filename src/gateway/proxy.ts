@@ -3,9 +3,10 @@
  * passed on and not followed (following would carry credentials to other hosts).
  */
 import type { Config } from '../config/compile.ts'
+import { removeCredentials } from '../credentials/presented.ts'
 import type { Allowed } from '../limiter/decide.ts'
 import { clientAddress } from './address.ts'
-import { type Caller, removeCredentials } from './identify.ts'
+import type { Caller } from './identify.ts'
 import { problem } from './problem.ts'
 
 /** RFC 9110, section 7.6.1, and what was hop-by-hop before it. */
@@ -18,11 +19,13 @@ const HOP_BY_HOP = [
 const SAID_BY_GATEWAY =
   /^(x-consumer-.*|x-forwarded-.*|forwarded|x-real-ip|x-client-ip|x-request-id|sluice-.*)$/
 
-type ProxyConfig = Pick<Config, 'origin' | 'originDeadlineMs' | 'forwardCredential'>
+type ProxyConfig = Pick<Config, 'origin' | 'originDeadlineMs' | 'credentials' | 'address'>
 
-/** Whom the request is passed on for. Without a caller (a CORS preflight) nothing is said about one. */
+/** Whom the request is passed on for. Without a caller (a CORS preflight) only the address is said. */
 export interface OnBehalfOf {
   caller?: Caller
+  /** Of a request without a caller: the other end of the connection, where the platform tells it. */
+  peer?: string
   decision?: Allowed
   requestId: string
 }
@@ -73,7 +76,7 @@ export function targetUrl(requestUrl: string, origin: string): string {
 }
 
 function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehalfOf): Headers {
-  const { caller, decision, requestId } = behalf
+  const { caller, peer, decision, requestId } = behalf
   const headers = withoutHopByHop(request.headers)
   for (const name of [...headers.keys()]) {
     // Many servers take X_Consumer_Id for X-Consumer-Id.
@@ -84,18 +87,19 @@ function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehal
   if (request.headers.get('upgrade')?.toLowerCase() === 'websocket') headers.set('upgrade', 'websocket')
 
   const url = new URL(request.url)
-  const address = clientAddress(request)
+  const address = caller ? caller.address : clientAddress(request, config.address, peer)
   if (address) headers.set('x-forwarded-for', address)
   headers.set('x-forwarded-proto', url.protocol.replace(':', ''))
   headers.set('x-forwarded-host', request.headers.get('host') ?? url.host)
   headers.delete('host')
   headers.set('x-request-id', requestId)
 
-  if (!config.forwardCredential) removeCredentials(headers)
-  // Only what the store vouched for: while degraded, nobody knows whose key it is.
-  if (caller?.credential && decision?.plan) {
-    headers.set('x-consumer-id', caller.credential.consumer)
-    headers.set('x-consumer-plan', decision.plan)
+  const credential = caller?.credential
+  if (!config.credentials.forward) removeCredentials(headers, config.credentials, credential?.header)
+  // Only what was vouched for: while degraded, nobody knows whose key it is.
+  if (credential && (decision?.plan || credential.isVouched)) {
+    headers.set('x-consumer-id', decision?.consumer ?? credential.consumer)
+    if (decision?.plan) headers.set('x-consumer-plan', decision.plan)
   }
   if (decision?.degraded) headers.set('sluice-degraded', decision.degraded.cause)
   return headers

@@ -2,12 +2,14 @@
 import type { Degraded, DegradedCause } from './evaluate.ts'
 import type { Outcome, Verdict } from './wire.ts'
 
-export type Decision = Allowed | Denied | Unauthenticated
+export type Decision = Allowed | Denied | Unauthenticated | Forbidden
 
 export interface Allowed {
   kind: 'allowed'
   /** What the store vouches for; absent for anonymous callers and while degraded. */
   plan?: string
+  /** Whose credential it was, where only the store knew. */
+  consumer?: string
   /** Of every rule that applies, shadows included. */
   verdicts: readonly Verdict[]
   /** µs to hold the request before it goes on to the origin. */
@@ -27,29 +29,50 @@ export interface Denied {
 
 export interface Unauthenticated {
   kind: 'unauthenticated'
-  reason: 'missing' | 'malformed' | 'unknown'
+  /** `unknown` to the store; `not-accepted` on this route; the others need no store to tell. */
+  reason: 'missing' | 'malformed' | 'unknown' | 'not-accepted' | 'expired' | 'unverifiable'
+  /** What is taken here, in words, where the caller is told. */
+  taken?: readonly string[]
+}
+
+/** Known, and not let in whatever the limits. */
+export interface Forbidden {
+  kind: 'forbidden'
+  what: 'consumer' | 'address' | 'country'
 }
 
 export function decide(outcome: Outcome | Degraded): Decision {
   switch (outcome.status) {
     case 'unknown-credential':
       return { kind: 'unauthenticated', reason: 'unknown' }
+    case 'blocked':
+      return { kind: 'forbidden', what: 'consumer' }
     case 'degraded': {
       const { cause, detail } = outcome
       return { kind: 'allowed', verdicts: [], delay: 0, degraded: { cause, detail } }
     }
     case 'admitted': {
-      const { plan, verdicts } = outcome
+      const { plan, consumer, verdicts } = outcome
       const delay = Math.max(0, ...enforced(verdicts).map(verdict => verdict.delay))
-      return { kind: 'allowed', verdicts, delay, ...(plan && { plan }) }
+      return { kind: 'allowed', verdicts, delay, ...(plan && { plan }), ...(consumer && { consumer }) }
     }
     case 'refused': {
-      const { verdicts } = outcome
+      const { verdicts } = withoutHints(outcome)
       const violated = enforced(verdicts).filter(verdict => !verdict.allowed)
       const waits = violated.map(verdict => verdict.retryAfter)
       return { kind: 'denied', verdicts, violated, retryAfter: waits.includes(-1) ? -1 : Math.max(...waits) }
     }
   }
+}
+
+/**
+ * Who has guessed too often is told that and nothing else: the other rules apply to good credentials only, so their
+ * verdicts would say which guess was right.
+ */
+function withoutHints({ verdicts }: Outcome): Pick<Outcome, 'verdicts'> {
+  const ofGuesses = verdicts.filter(({ rule }) => rule.on === 'auth-failure')
+  const hasGuessedTooOften = enforced(ofGuesses).some(({ allowed }) => !allowed)
+  return { verdicts: hasGuessedTooOften ? ofGuesses : verdicts }
 }
 
 /** Verdicts that count. */

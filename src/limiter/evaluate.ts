@@ -4,7 +4,7 @@
  */
 import { GatewayError } from '../errors.ts'
 import type { Store } from '../store/store.ts'
-import { joinSlots, splitBySlot } from './slots.ts'
+import { evaluateOnCluster } from './slots.ts'
 import { ask, type Evaluation, type Outcome } from './wire.ts'
 
 /** Why a decision could not be made; goes into a header and a log line. */
@@ -23,15 +23,13 @@ export interface Degraded {
 }
 
 export async function evaluate(store: Store, evaluation: Evaluation): Promise<Outcome | Degraded> {
-  // Nothing to count and nobody to authenticate: decided without a trip.
-  if (evaluation.rules.length === 0 && !evaluation.credentialKey) {
+  // Nothing to count and nobody to look up: decided without a trip.
+  if (evaluation.rules.length === 0 && !evaluation.who) {
     return { status: 'admitted', plan: '', at: 0, verdicts: [] }
   }
   try {
-    const parts = store.isCluster ? splitBySlot(evaluation) : [evaluation]
-    const answers = await ask(store, parts)
-    if (parts.length > 1) return await joinSlots(store, evaluation, parts, answers)
-    const [answer] = answers
+    if (store.isCluster) return await evaluateOnCluster(store, evaluation)
+    const [answer] = await ask(store, [evaluation])
     if (answer instanceof GatewayError) throw answer
     return answer!
   } catch (error) {

@@ -134,7 +134,9 @@ export function createLimiter(config: Pick<Config, 'limits'>, store: Store, cloc
       ...(spentAt !== undefined && { spentAt }),
     })
     const decision = decide(outcome)
-    if (decision.kind === 'unauthenticated') throw new Error('A limit has no credential.')
+    if (decision.kind === 'unauthenticated' || decision.kind === 'forbidden') {
+      throw new Error('Nobody in particular asks for a limit by name.')
+    }
     const { degraded } = decision.kind === 'allowed' ? decision : {}
     return {
       limit: name,

@@ -2,36 +2,50 @@
  * The decision of main.lua over plain memory, with the TypeScript models. It is the script's specification in
  * the parity tests, and replays traffic without a store. Lua twin: src/lua/main.lua, same steps in the same order.
  */
-import { IDLE, type State } from '../algorithms/algorithm.ts'
+import { type Check, IDLE, type State } from '../algorithms/algorithm.ts'
 import { algorithms } from '../algorithms/index.ts'
-import { type Evaluation, type Outcome, withAgreement } from './wire.ts'
+import type { Rule } from '../config/compile-rule.ts'
+import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
+import { type Override, type OverrideNumbers, parseConsumer, parseCredential } from '../store/records.ts'
+import type { CountedRule } from './count.ts'
+import { type Evaluation, type Outcome, type Who, withAgreement } from './wire.ts'
 
 export class Model {
   /** What the store would hold: rule records by state key and tag. */
   readonly #states = new Map<string, Map<string, State>>()
-  /** Plans by key of the credential's record. */
-  readonly #credentials = new Map<string, string>()
+  /** Records of credentials and consumers, and pointers, by key. */
+  readonly #records = new Map<string, string>()
 
-  addCredential(key: string, plan: string): void {
-    this.#credentials.set(key, plan)
+  setRecord(key: string, text: string): void {
+    this.#records.set(key, text)
   }
 
-  evaluate({ rules, credentialKey, plans, now, spentAt }: Evaluation & { now: number }): Outcome {
-    // Who calls? A plan that the config does not know counts as the default plan.
-    let plan = ''
-    if (credentialKey) {
-      const recorded = this.#credentials.get(credentialKey)
-      if (recorded === undefined) return { status: 'unknown-credential', plan: '', at: now, verdicts: [] }
-      plan = plans.includes(recorded) ? recorded : plans[0]!
+  evaluate({ rules, who, plans, now, spentAt }: Evaluation & { now: number }): Outcome {
+    if (who?.kind === 'lookup') {
+      const consumer = this.#records.get(who.pointerKey)
+      const status = consumer === undefined ? 'unknown-credential' : 'admitted'
+      return { status, plan: '', at: 0, verdicts: [], ...(consumer !== undefined && { consumer }) }
     }
+    const caller = this.#identify(who)
+    if (caller?.isBlocked) return { status: 'blocked', plan: '', at: now, verdicts: [] }
+    const { isBad = false, consumer, overrides = [] } = caller ?? {}
+    // A plan that the config does not know counts as the default plan.
+    const plan = !caller || isBad ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
 
     // Check all.
-    const applying = rules.filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
-    const checked = applying.map(({ rule, key, cost, spent, mode, ends }) => {
-      const records = this.#records(key)
+    const applying = rules
+      .filter(({ rule: { on, match } }) =>
+        on === 'auth-failure' ? true : !isBad && (match.plans?.includes(plan) ?? true),
+      )
+      .flatMap(counted => overridden(counted, overrides, now))
+    const checked = applying.map(({ counted, told }) => {
+      const { rule, key: named, cost, spent, mode, ends } = counted
+      const key = consumer === undefined ? named : named.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
+      const records = this.#stateOf(key)
       const quota = { ...rule.quota, cost, ...(spent !== undefined && { spent }), ...(ends && { ends }) }
       const check = algorithms[rule.algorithm](quota, records.get(rule.tag) ?? IDLE, now, spentAt)
-      return { rule, mode, records, check }
+      const isSpent = isBad || rule.on !== 'auth-failure'
+      return { rule, told, mode, records, check: isSpent ? check : withoutSpending(check) }
     })
     const admitted = checked.every(({ check, mode }) => check.retryAfter === 0 || mode === 'shadow')
 
@@ -43,18 +57,82 @@ export class Model {
     for (const { rule, records, check } of spending) records.set(rule.tag, check.after!.state)
 
     // Report how things stand now.
-    const verdicts = checked.map(({ rule, mode, check }) => {
+    const verdicts = checked.map(({ told, mode, check }) => {
       const { retryAfter } = check
       const { remaining, resetAfter } = (admitted && check.after) || check
       const delay = (admitted && check.after?.delay) || 0
-      return { rule, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay }
+      return { rule: told, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay }
     })
-    return { status: admitted ? 'admitted' : 'refused', plan, at: now, verdicts: withAgreement(verdicts) }
+    const status = !admitted ? 'refused' : isBad ? 'unknown-credential' : 'admitted'
+    return { status, plan, at: now, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
   }
 
-  #records(key: string): Map<string, State> {
+  #identify(who: Exclude<Who, { kind: 'lookup' }> | undefined): Caller | undefined {
+    if (!who) return undefined
+    if (who.kind === 'failed') return BAD
+    const consumer = who.kind === 'pointer' ? this.#records.get(who.pointerKey) : undefined
+    if (who.kind === 'pointer' && consumer === undefined) return BAD
+    const named = (key: string) =>
+      consumer === undefined ? key : key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
+    const { plan, blockedAt, overrides } = parseConsumer(this.#records.get(named(who.consumerKey)) ?? '')
+    const learnt = consumer === undefined ? {} : { consumer }
+    if (who.kind === 'token') return { plan: who.plan || (plan ?? ''), isBlocked: !!blockedAt, overrides }
+    const credential = parseCredential(this.#records.get(named(who.credentialKey)) ?? '')
+    if (!credential) return { ...BAD, ...learnt }
+    return { plan: credential.plan ?? plan ?? '', isBlocked: !!blockedAt, overrides, ...learnt }
+  }
+
+  #stateOf(key: string): Map<string, State> {
     const records = this.#states.get(key) ?? new Map<string, State>()
     this.#states.set(key, records)
     return records
   }
+}
+
+interface Caller {
+  isBad?: boolean
+  plan: string
+  isBlocked: boolean
+  overrides: readonly Override[]
+  /** Learnt of the store. */
+  consumer?: string
+}
+
+const BAD: Caller = { isBad: true, plan: '', isBlocked: false, overrides: [] }
+
+/** A rule as this consumer has it: to count by, and as it is told. Nothing where it is off for them. */
+function overridden(counted: CountedRule, overrides: readonly Override[], now: number): Applying[] {
+  const { rule, cost } = counted
+  const override = rule.takesOverrides && overrides.find(({ family }) => family === rule.family)
+  if (!override || (override.until !== undefined && override.until <= now)) return [{ counted, told: rule }]
+  const { mode = counted.mode, numbers } = override
+  const own = numbers ? withNumbers(rule, numbers) : rule
+  if (cost < 0) return [{ counted: { ...counted, rule: own }, told: rule }]
+  if (mode === 'off') return []
+  const { limit = rule.limit, burst = rule.quota.burst } = numbers ?? {}
+  return [
+    { counted: { ...counted, mode, rule: own }, told: { ...rule, limit, quota: { ...rule.quota, burst } } },
+  ]
+}
+
+interface Applying {
+  counted: CountedRule
+  told: Rule
+}
+
+function withNumbers(
+  rule: Rule,
+  { tag, limit, burst, quotaLimit, quotaPeriod, third }: OverrideNumbers,
+): Rule {
+  const step = rule.algorithm === 'sliding-window' && third !== undefined ? { step: third } : {}
+  return {
+    ...rule,
+    tag,
+    limit,
+    quota: { ...rule.quota, limit: quotaLimit, period: quotaPeriod, burst, ...step },
+  }
+}
+
+function withoutSpending({ after: _, ...check }: Check): Check {
+  return check
 }

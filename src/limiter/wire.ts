@@ -4,14 +4,14 @@
  */
 import type { Rule } from '../config/compile-rule.ts'
 import { GatewayError } from '../errors.ts'
-import type { Store } from '../store/store.ts'
+import type { ScriptCall, Store } from '../store/store.ts'
 import type { CountedRule } from './count.ts'
 
 /** All that one decision is about. */
 export interface Evaluation {
   rules: readonly CountedRule[]
-  /** Key of the presented credential's record; absent for an anonymous caller. */
-  credentialKey?: string
+  /** Absent: an anonymous caller. */
+  who?: Who
   /** The plans the config knows, the default one first. */
   plans: readonly string[]
   /** µs since the epoch; absent: the store's own clock, as always in production. */
@@ -19,6 +19,19 @@ export interface Evaluation {
   /** When what is given back (costs below 0) was spent, by the store's clock (µs). */
   spentAt?: number
 }
+
+/** Who calls, as far as the store has a say in it. Keys are those of records (src/store/records.ts). */
+export type Who =
+  /** The credential is good if it has a record. */
+  | { kind: 'key'; consumerKey: string; credentialKey: string }
+  /** The same, but whose it is only the store knows: keys have `UNKNOWN_CONSUMER` in the place of the consumer. */
+  | { kind: 'pointer'; consumerKey: string; credentialKey: string; pointerKey: string }
+  /** Vouched for already, by a signature. */
+  | { kind: 'token'; consumerKey: string; plan?: string }
+  /** Asks for nothing but whose credential it is. */
+  | { kind: 'lookup'; pointerKey: string }
+  /** Known to be bad (another slot of a cluster has said so): only rules `on: 'auth-failure'` count. */
+  | { kind: 'failed' }
 
 /** One rule's answer. */
 export interface Verdict {
@@ -39,12 +52,15 @@ export interface Verdict {
 }
 
 export interface Outcome {
-  status: 'admitted' | 'refused' | 'unknown-credential'
+  /** After `unknown-credential` the verdicts are those of rules `on: 'auth-failure'`. */
+  status: 'admitted' | 'refused' | 'unknown-credential' | 'blocked'
   /** The caller's plan; empty for an anonymous caller. */
   plan: string
+  /** Whose credential it is, where only the store knew. */
+  consumer?: string
   /** When it was decided, by the store's clock (µs). */
   at: number
-  /** One for each rule that applies to this plan. */
+  /** One for each rule that applies to this caller. */
   verdicts: readonly Verdict[]
 }
 
@@ -54,6 +70,7 @@ const STATUS = new Map<unknown, Outcome['status']>([
   [1, 'admitted'],
   [0, 'refused'],
   [-1, 'unknown-credential'],
+  [-2, 'blocked'],
 ])
 
 /**
@@ -78,23 +95,57 @@ export async function ask(
   })
 }
 
-/** KEYS and ARGV for main.lua. */
-export function encode(evaluation: Evaluation): { keys: string[]; args: string[] } {
-  const { rules, credentialKey, plans, now, spentAt } = evaluation
+/** KEYS and ARGV for main.lua, and whether it touches keys that only it can name. */
+export function encode(evaluation: Evaluation): ScriptCall & { keys: string[]; args: string[] } {
+  const { rules, who, plans, now, spentAt } = evaluation
   const short = rules.flatMap(({ key, logKey, rule }) => (logKey && !isLong(rule) ? [key, logKey] : [key]))
   const long = rules.flatMap(({ logKey, rule }) => (logKey && isLong(rule) ? [logKey] : []))
-  const read = new Set([...(credentialKey ? [credentialKey] : []), ...short])
+  const read = new Set([...recordsOf(who), ...short])
   const keys = [...read, ...new Set(long)]
   const index = (key: string) => String(keys.indexOf(key) + 1)
-  const args = [textOf(now), credentialKey ? spaced(plans) : '', textOf(spentAt), String(read.size)]
+  const args = [textOf(now), who ? spaced(plans) : '', textOf(spentAt), String(read.size), whoText(who)]
+  args.push(who && 'consumerKey' in who ? rules.map(familyOf).join('') : '')
   for (const counted of rules) {
     const { rule, key, cost } = counted
     const { limit, period } = rule.quota
     args.push(index(key), rule.tag, rule.algorithm, String(limit), String(period))
-    args.push(thirdOf(counted, index), String(cost))
-    args.push(rule.match.plans ? spaced(rule.match.plans) : '', lastOf(counted))
+    args.push(thirdOf(counted, index), String(cost), callersOf(rule), lastOf(counted))
   }
-  return { keys, args }
+  return { keys, args, ...(who?.kind === 'pointer' && { hasHiddenKeys: true }) }
+}
+
+/** In the order in which the script looks for them. */
+function recordsOf(who: Who | undefined): string[] {
+  switch (who?.kind) {
+    case 'key':
+      return [who.consumerKey, who.credentialKey]
+    case 'pointer':
+      return [who.consumerKey, who.credentialKey, who.pointerKey]
+    case 'token':
+      return [who.consumerKey]
+    case 'lookup':
+      return [who.pointerKey]
+    case 'failed':
+    case undefined:
+      return []
+  }
+}
+
+function whoText(who: Who | undefined): string {
+  if (!who) return ''
+  return who.kind === 'token' ? `token ${who.plan ?? ''}` : who.kind
+}
+
+/** Overrides are for what is counted for the consumer, whose record holds them. */
+function familyOf({ rule }: CountedRule): string {
+  return rule.takesOverrides ? rule.family : NO_FAMILY
+}
+
+const NO_FAMILY = '___'
+
+function callersOf({ on, match }: Rule): string {
+  if (on === 'auth-failure') return '!'
+  return match.plans ? spaced(match.plans) : ''
 }
 
 /** A short log is read as a whole, with the states; of a long one only what is needed, by commands of its own. */
@@ -134,26 +185,59 @@ function spaced(plans: readonly string[]): string {
 /** @throws GatewayError ERR_STORE_REPLY_INVALID for anything that main.lua cannot have said. */
 export function decode(reply: unknown, { rules }: Evaluation): Outcome {
   if (!Array.isArray(reply)) throw invalid('no list')
-  const [first, plan, at] = reply as unknown[]
+  const [first, told, at] = reply as unknown[]
   const fields = (reply as unknown[]).slice(HEAD)
   const status = STATUS.get(first)
-  if (!status || typeof plan !== 'string' || !isField(at)) throw invalid('no status, plan and time')
-  if (status === 'unknown-credential') return { status, plan, at: at as number, verdicts: [] }
+  if (!status || typeof told !== 'string' || !isField(at)) throw invalid('no status, plan and time')
+  if (status === 'blocked') return { status, plan: '', at: at as number, verdicts: [] }
 
-  if (fields.length !== rules.length * FIELDS)
+  const [plan = '', consumer] = told.split(' ')
+  const changed = fields.length / FIELDS - rules.length
+  if (!Number.isInteger(changed) || changed < 0) {
     throw invalid(`${fields.length} fields for ${rules.length} rules`)
+  }
   if (!fields.every(isField)) throw invalid('a field that is no integer in range')
-  const numbers = fields as number[]
-  if (numbers.some((n, i) => i % FIELDS === 1 && n > MAX_REMAINING)) throw invalid('more left than any limit')
-  const verdicts = rules.flatMap(({ rule, mode }, i): Verdict[] => {
-    const [allowed, remaining, resetAfter, wait] = numbers.slice(i * FIELDS, (i + 1) * FIELDS) as Four
+  const rows = rowsOf(fields as number[])
+  const overrides = new Map(rows.splice(rules.length).map(([number, ...rest]) => [number, rest]))
+  if (
+    overrides.size !== changed ||
+    [...overrides.keys()].some(number => number < 1 || number > rules.length)
+  ) {
+    throw invalid('an override of no rule')
+  }
+  if (rows.some(([, remaining]) => remaining > MAX_REMAINING)) throw invalid('more left than any limit')
+  const verdicts = rules.flatMap((counted, i): Verdict[] => {
+    const [allowed, remaining, resetAfter, wait] = rows[i]!
     if (allowed === -1) return []
     const waits = allowed === 1 ? { retryAfter: 0, delay: wait } : { retryAfter: wait, delay: 0 }
-    return [{ rule, mode, allowed: allowed === 1, remaining, resetAfter, ...waits }]
+    const as = overridden(counted, overrides.get(i + 1))
+    return [{ ...as, allowed: allowed === 1, remaining, resetAfter, ...waits }]
   })
-  if ((status === 'admitted') !== verdicts.every(({ allowed, mode }) => allowed || mode === 'shadow'))
+  if ((status !== 'refused') !== verdicts.every(({ allowed, mode }) => allowed || mode === 'shadow')) {
     throw invalid('a status against its rules')
-  return { status, plan, at: at as number, verdicts: withAgreement(verdicts) }
+  }
+  return { status, plan, at: at as number, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
+}
+
+/** The rule with the numbers that the consumer has, as headers and messages tell them. */
+function overridden(
+  { rule, mode }: CountedRule,
+  change: number[] | undefined,
+): Pick<Verdict, 'rule' | 'mode'> {
+  if (!change) return { rule, mode }
+  const [limit, burst, code] = change as [number, number, number]
+  const quota = { ...rule.quota, ...(burst > 0 && { burst }) }
+  return {
+    rule: limit > 0 ? { ...rule, limit, quota } : rule,
+    mode: code === 1 ? 'enforce' : 'shadow',
+  }
+}
+
+function rowsOf(fields: readonly number[]): Four[] {
+  return Array.from(
+    { length: fields.length / FIELDS },
+    (_, i) => fields.slice(i * FIELDS, (i + 1) * FIELDS) as Four,
+  )
 }
 
 type Four = [number, number, number, number]

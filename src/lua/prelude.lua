@@ -21,8 +21,8 @@
 
 local redis, type, unpack, ARGV, KEYS = redis, type, unpack, ARGV, KEYS
 local floor, concat = math.floor, table.concat
-local byte, char, find, format, gmatch, match, rep, sub =
-  string.byte, string.char, string.find, string.format, string.gmatch, string.match, string.rep, string.sub
+local byte, char, find, format, gmatch, gsub, match, rep, sub =
+  string.byte, string.char, string.find, string.format, string.gmatch, string.gsub, string.match, string.rep, string.sub
 
 local RECORD, RECORD_LAYOUT, LAST_MS = 14, '>I4I4I3', 2 ^ 42 - 1
 
@@ -101,7 +101,7 @@ end
 -- ARGV has HEAD values, then FRAME values a rule (main.lua), the third of which
 -- is the algorithm. Making a function takes time, so the bundle makes only those
 -- that are asked for: it puts each algorithm's file under `if asked['its name']`.
-local HEAD, FRAME = 4, 9
+local HEAD, FRAME = 6, 9
 
 local algorithms, asked = {}, {}
 for i = HEAD + 3, #ARGV, FRAME do

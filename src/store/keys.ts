@@ -1,17 +1,49 @@
 /**
  * Every key of the store, in one place.
  *
- *     sluice:{c:<consumer>}:key:<sha256>   string  an API key's record: `plan=<plan> created=<time>`
+ *     sluice:{c:<consumer>}:consumer       string  the consumer's record (src/store/records.ts)
+ *     sluice:{c:<consumer>}:key:<sha256>   string  the record of an API key, or of an opaque key
+ *     sluice:{c:<consumer>}:keys           set     SHA-256 of all keys of the consumer, for `npx sluice keys list`
+ *     sluice:{k:<sha256>}                  string  whose opaque key it is
+ *     sluice:{consumers}                   set     all consumers, for `npx sluice consumers list`
  *     sluice:{c:<consumer>}:state          string  all counters of the consumer (src/lua/prelude.lua)
- *     sluice:{ip:<address>}:state          string  all counters of an address, or of an IPv6 /64
+ *     sluice:{c:<consumer>}:state:<parts>  string  those of a part of what it does: `route=reports`
+ *     sluice:{ip:<address>}:state…         string  all counters of an address, or of an IPv6 network; parts as above
+ *     sluice:{x:<parts>}:state             string  those of anything else: `country=DE`
+ *     sluice:{global}:state                string  those of everybody together
  *     sluice:{l:<limit>}:state             string  all counters of a limit by name that everybody shares
- *     sluice:{l:<limit>}:state:<identity>  string  the same of one identity: `account=42`, escaped
+ *     sluice:{l:<limit>}:state:<identity>  string  the same of one identity: `account=42`
  *     …:state…:log:<tag>                   string  the log of one rule `sliding-log` (src/algorithms/sliding-log.lua)
  *
+ * With an environment, `sluice:<environment>:` stands in the place of `sluice:`.
+ *
  * The braces put everything of one consumer, and everything of one limit, into one slot of a Redis Cluster. What stands
- * in a key is checked against a narrow alphabet (names), written by ourselves (addresses) or escaped (identities of
- * limits): no caller can put `{`, `}` or `:` into a key, or name another's.
+ * in a key is checked against a narrow alphabet (names), written by ourselves (addresses) or escaped (parts, and
+ * consumers that tokens name): no caller can put `{`, `}` or `:` into a key, or name another's.
  */
+
+/** Stands in keys for a consumer that only the script finds out. No consumer is called `?`. */
+export const UNKNOWN_CONSUMER = '?'
+export const UNKNOWN_CONSUMER_TAG = `{c:${UNKNOWN_CONSUMER}}`
+
+/** Every key of one environment, so that two of them can share a database and nothing in it. */
+export function inEnvironment(key: string, environment: string | undefined): string {
+  return environment === undefined ? key : key.replace(/^sluice:/, `sluice:${environment}:`)
+}
+
+export function consumerKey(consumer: string): string {
+  return `sluice:{c:${consumer}}:consumer`
+}
+
+export function credentialIndexKey(consumer: string): string {
+  return `sluice:{c:${consumer}}:keys`
+}
+
+export const CONSUMER_INDEX_KEY = 'sluice:{consumers}'
+
+export function pointerKey(digest: string): string {
+  return `sluice:{k:${digest}}`
+}
 
 export function credentialKey(consumer: string, digest: string): string {
   return `sluice:{c:${consumer}}:key:${digest}`
@@ -23,6 +55,26 @@ export function consumerStateKey(consumer: string): string {
 
 export function addressStateKey(address: string): string {
   return `sluice:{ip:${address}}:state`
+}
+
+/** A part of an identity beside consumer and address; without a value it is known that there is none. */
+export type IdentityPart = readonly [part: string, value: string | undefined]
+
+/**
+ * What is counted together lies with the consumer if it is one's, else with the address, else on its own.
+ * @param owner a consumer or an address as they stand in keys; none where it is neither's
+ */
+export async function identityStateKey(
+  owner: { consumer: string } | { address: string } | undefined,
+  parts: readonly IdentityPart[],
+): Promise<string> {
+  const texts = await Promise.all(
+    parts.map(async ([part, value]) => (value === undefined ? part : `${part}=${await escaped(value)}`)),
+  )
+  const text = texts.join(',')
+  if (!owner) return text ? `sluice:{x:${text}}:state` : 'sluice:{global}:state'
+  const key = 'consumer' in owner ? consumerStateKey(owner.consumer) : addressStateKey(owner.address)
+  return text ? `${key}:${text}` : key
 }
 
 /** @param identity parts in the order of the rule's `by`; none for what everybody shares */

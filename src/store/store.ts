@@ -19,4 +19,6 @@ export interface Store {
 export interface ScriptCall {
   keys: readonly string[]
   args: readonly string[]
+  /** It touches keys that are not in `keys`, whose names only the script can know. */
+  hasHiddenKeys?: boolean
 }

@@ -5,6 +5,7 @@
 import { errors, Redis } from '@upstash/redis/cloudflare'
 import { GatewayError } from '../errors.ts'
 import { KEY_LOCKING_SCRIPT, PLAIN_SCRIPT } from '../lua/bundle.generated.ts'
+import { inEnvironment } from './keys.ts'
 import type { ScriptCall, Store } from './store.ts'
 
 export interface UpstashOptions {
@@ -14,10 +15,16 @@ export interface UpstashOptions {
   deadlineMs: number
   keyLocking: boolean
   cluster?: boolean
+  /** Whose keys it sees: those of the environment and no others. */
+  environment?: string | undefined
 }
 
-export function upstashStore({ url, token, deadlineMs, keyLocking, cluster }: UpstashOptions): Store {
-  const script = keyLocking ? KEY_LOCKING_SCRIPT : PLAIN_SCRIPT
+export function upstashStore(options: UpstashOptions): Store {
+  const { url, token, deadlineMs, keyLocking, cluster, environment } = options
+
+  /** With the flag, Upstash refuses keys that are not declared; without, it locks the database for the call. */
+  const scriptFor = ({ hasHiddenKeys }: ScriptCall) =>
+    keyLocking && !hasHiddenKeys ? KEY_LOCKING_SCRIPT : PLAIN_SCRIPT
 
   /** A client costs about a microsecond; with one a call, nothing of one request is kept for another. */
   function connect(): Redis {
@@ -37,7 +44,9 @@ export function upstashStore({ url, token, deadlineMs, keyLocking, cluster }: Up
     })
   }
 
-  async function runOne(redis: Redis, { keys, args }: ScriptCall): Promise<unknown> {
+  async function runOne(redis: Redis, call: ScriptCall): Promise<unknown> {
+    const { keys, args } = call
+    const script = scriptFor(call)
     try {
       return await redis.evalsha(script.sha1, [...keys], [...args])
     } catch (error) {
@@ -50,13 +59,15 @@ export function upstashStore({ url, token, deadlineMs, keyLocking, cluster }: Up
   /** One pipeline; those that found no script are sent again with it, in a second one. */
   async function runAll(redis: Redis, calls: readonly ScriptCall[]): Promise<unknown[]> {
     const hashed = redis.pipeline()
-    for (const { keys, args } of calls) hashed.evalsha(script.sha1, [...keys], [...args])
+    for (const call of calls) hashed.evalsha(scriptFor(call).sha1, [...call.keys], [...call.args])
     const answers: Answer[] = await hashed.exec({ keepErrors: true })
 
     const missing = [...answers.keys()].filter(i => answers[i]!.error?.startsWith('NOSCRIPT'))
     if (missing.length > 0) {
       const whole = redis.pipeline()
-      for (const i of missing) whole.eval(script.source, [...calls[i]!.keys], [...calls[i]!.args])
+      for (const call of missing.map(i => calls[i]!)) {
+        whole.eval(scriptFor(call).source, [...call.keys], [...call.args])
+      }
       // What the first has answered stands, whatever becomes of the second.
       const late: Answer[] = await whole
         .exec({ keepErrors: true })
@@ -72,8 +83,12 @@ export function upstashStore({ url, token, deadlineMs, keyLocking, cluster }: Up
   return {
     isCluster: cluster ?? false,
 
-    async run(calls) {
+    async run(asked) {
       const redis = connect()
+      const calls = asked.map(call => ({
+        ...call,
+        keys: call.keys.map(key => inEnvironment(key, environment)),
+      }))
       try {
         return calls.length === 1 ? [await runOne(redis, calls[0]!)] : await runAll(redis, calls)
       } catch (error) {

@@ -30,7 +30,9 @@ describe('the config that comes with the project', () => {
       [240, 3600e6],
     ]
     for (const by of ['consumer', 'address']) {
-      expect(rules.filter(rule => rule.by === by).map(rule => [rule.limit, rule.period])).toEqual(limits)
+      expect(rules.filter(rule => rule.by.join() === by).map(rule => [rule.limit, rule.period])).toEqual(
+        limits,
+      )
     }
   })
 })
@@ -41,9 +43,10 @@ describe('a good config', () => {
       originDeadlineMs: 30_000,
       storeDeadlineMs: 250,
       plans: ['free'],
-      forwardCredential: false,
+      credentials: { accept: ['api-key'], keyPrefix: 'slk', forward: false },
+      routes: [],
       keyLocking: true,
-      rules: [{ quota: { burst: 10, cost: 1 }, anonymous: false, match: {} }],
+      rules: [{ quota: { burst: 10, cost: 1 }, by: ['consumer'], on: 'request', match: {} }],
     })
   })
 
@@ -66,7 +69,7 @@ describe('a good config', () => {
 describe('a mistake', () => {
   const DURATION =
     "is no duration. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'."
-  const SETTINGS = 'The settings are name, by, cost, match, anonymous, algorithm, limit, period'
+  const SETTINGS = 'The settings are name, by, on, cost, match, plans, algorithm, limit, period'
   const MODES = 'mode, enforce, candidateFor.'
   const ALGORITHMS =
     "'gcra', 'token-bucket', 'leaky-bucket', 'fixed-window', 'sliding-window' or 'sliding-log'"
@@ -152,7 +155,10 @@ describe('a mistake', () => {
     [
       'nothing to count by',
       withRule({ by: 'user' }),
-      ["rules[0].by: 'user' is nothing to count by. Use 'consumer' or 'address'."],
+      [
+        "rules[0].by: 'user' is nothing to count by. Use 'consumer', 'credential', 'address', 'route', 'method', " +
+          "'host', 'header:<name>', 'claim:<name>', 'country', 'asn' or 'global'.",
+      ],
     ],
     [
       'a name with a space',
@@ -175,9 +181,9 @@ describe('a mistake', () => {
       ['rules[0].cost: 11 can never be admitted: it is above the limit of 10. Lower it.'],
     ],
     [
-      'anonymous callers counted by consumer',
-      withRule({ anonymous: true }),
-      ["rules[0].anonymous: true needs by: 'address': a caller without a credential has no consumer."],
+      'callers without a credential counted by consumer',
+      withRule({ match: { authenticated: false } }),
+      ['rules[0].by: needs a credential, and match.authenticated: false is for callers without one.'],
     ],
     [
       'a plan that is not listed',
@@ -202,7 +208,7 @@ describe('a mistake', () => {
     [
       'an empty list of methods',
       withRule({ match: { methods: [] } }),
-      ['rules[0].match.methods: [] is empty: the rule would match nothing. Name a method, or leave it out.'],
+      ['rules[0].match.methods: [] is empty: it would match nothing. Name a method, or leave it out.'],
     ],
     [
       'an origin of a web page with a path',

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { consumerOfApiKey, digestApiKey, isConsumerName, mintApiKey } from '../../src/credentials/api-key.ts'
+import { consumerOfApiKey, isConsumerName, mintApiKey, sha256 } from '../../src/credentials/api-key.ts'
 
 describe('an API key', () => {
   it('names its consumer, and no two are alike', () => {
@@ -42,7 +42,7 @@ describe('an API key', () => {
 
   it('is stored as its SHA-256', async () => {
     const key = mintApiKey('acme')
-    expect(await digestApiKey(key)).toBe(createHash('sha256').update(key).digest('hex'))
+    expect(await sha256(key)).toBe(createHash('sha256').update(key).digest('hex'))
   })
 })
 

@@ -42,7 +42,8 @@ describeOnCluster('the gateway', start => {
   afterAll(() => gateway?.close())
   beforeEach(() => void gateway.store.count())
 
-  const app = (rules: RuleInput[] = [CONSUMER, ADDRESS]) => gateway.app({ rules, store: { cluster: true } })
+  const app = (rules: RuleInput[] = [CONSUMER, ADDRESS], accept = ['api-key']) =>
+    gateway.app({ rules, credentials: { accept }, store: { cluster: true } })
   const storeAt = (cluster: boolean): Store =>
     upstashStore({
       ...{ url: gateway.store.url, token: 'a token for tests', deadlineMs: 5000 },
@@ -98,7 +99,7 @@ describeOnCluster('the gateway', start => {
     ])
     expect(gateway.store.count()).toBe(2)
     // The address has lost nothing to it.
-    const peek = await app([{ ...ADDRESS, cost: 0, anonymous: true }])('/', { address })
+    const peek = await app([{ ...ADDRESS, cost: 0 }], ['anonymous'])('/', { address })
     expect(peek.headers.get('ratelimit')).toMatch(/^"address";r=7;/)
   })
 
@@ -106,7 +107,7 @@ describeOnCluster('the gateway', start => {
     const address = '198.51.100.2'
     const unknown = mintApiKey('globex')
     for (let i = 0; i < 3; i++) expect((await app()('/', { key: unknown, address })).status).toBe(401)
-    const peek = await app([{ ...ADDRESS, cost: 0, anonymous: true }])('/', { address })
+    const peek = await app([{ ...ADDRESS, cost: 0 }], ['anonymous'])('/', { address })
     expect(peek.headers.get('ratelimit')).toMatch(/^"address";r=12;/)
   })
 

@@ -2,7 +2,7 @@
 
 import { parseList } from 'structured-headers'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { RuleInput } from '../../src/config/schema.ts'
+import type { RouteInput, RuleInput } from '../../src/config/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
 
@@ -17,6 +17,11 @@ beforeEach(async () => {
   gateway.store.count()
 })
 
+/** Anonymous callers are let in here. */
+const OPEN: RouteInput[] = [
+  { name: 'public', match: { path: '/public/*' }, accept: ['api-key', 'anonymous'] },
+]
+
 /** Long periods, so that no test hangs on how fast it runs. */
 const TWO: RuleInput = { name: 'two', by: 'consumer', algorithm: 'fixed-window', limit: 2, period: '300d' }
 const PUBLIC: RuleInput = {
@@ -25,7 +30,6 @@ const PUBLIC: RuleInput = {
   algorithm: 'gcra',
   limit: 3,
   period: '300d',
-  anonymous: true,
   match: { path: '/public/*' },
 }
 
@@ -53,7 +57,7 @@ describe('a credential', () => {
   })
 
   it('is not handed on from a header that was not looked at, nor with a preflight', async () => {
-    const app = gateway.app({ rules: [TWO, PUBLIC] })
+    const app = gateway.app({ rules: [TWO, PUBLIC], routes: OPEN })
     const [key, other] = [await gateway.key('acme'), await gateway.key('other')]
     await app('/', { headers: { 'x-api-key': key, authorization: `Bearer ${other}` } })
     const preflight = { origin: 'https://app.example', 'access-control-request-method': 'GET' }
@@ -119,7 +123,7 @@ describe('a credential', () => {
 
 describe('an anonymous caller', () => {
   it('is let in where a rule says so, counted by address', async () => {
-    const app = gateway.app({ rules: [TWO, PUBLIC] })
+    const app = gateway.app({ rules: [TWO, PUBLIC], routes: OPEN })
     const statuses = []
     for (let i = 0; i < 4; i++) statuses.push((await app('/public/a', { address: '192.0.2.7' })).status)
     expect(statuses).toEqual([200, 200, 200, 429])
@@ -128,7 +132,7 @@ describe('an anonymous caller', () => {
   })
 
   it('is counted with all of a /64, and as IPv4 when mapped', async () => {
-    const app = gateway.app({ rules: [PUBLIC] })
+    const app = gateway.app({ rules: [PUBLIC], routes: OPEN })
     const remaining = async (address: string) => {
       const [item] = parseList((await app('/public/', { address })).headers.get('ratelimit')!)
       return item![1].get('r')
@@ -143,13 +147,13 @@ describe('an anonymous caller', () => {
   })
 
   it('with a bad key of ours is not anonymous', async () => {
-    const app = gateway.app({ rules: [PUBLIC] })
+    const app = gateway.app({ rules: [PUBLIC], routes: OPEN })
     expect((await app('/public/', { key: 'slk_acme_oops' })).status).toBe(401)
     expect((await app('/public/', { headers: { 'x-api-key': 'oops' } })).status).toBe(401)
   })
 
   it("with the origin's own token is, and the token is handed on", async () => {
-    const app = gateway.app({ rules: [PUBLIC] })
+    const app = gateway.app({ rules: [PUBLIC], routes: OPEN })
     expect((await app('/public/', { key: 'eyJhbGciOi.x.y' })).status).toBe(200)
     expect(gateway.origin.received[0]!.headers.authorization).toBe('Bearer eyJhbGciOi.x.y')
     expect(gateway.origin.received[0]!.headers).not.toHaveProperty('x-consumer-id')
@@ -221,7 +225,7 @@ describe('an admitted request', () => {
 
 describe('what a client claims', () => {
   it('about who it is never reaches the origin, in no spelling and without a key either', async () => {
-    const app = gateway.app({ rules: [PUBLIC] })
+    const app = gateway.app({ rules: [PUBLIC], routes: OPEN })
     const headers = {
       'x-consumer-id': 'admin',
       x_consumer_id: 'admin',
@@ -237,7 +241,7 @@ describe('what a client claims', () => {
   })
 
   it("leaves an origin's own token alone that holds the letters of our prefix", async () => {
-    const app = gateway.app({ rules: [PUBLIC] })
+    const app = gateway.app({ rules: [PUBLIC], routes: OPEN })
     await app('/public/', { key: 'eyJh.aslk_b.c' })
     expect(gateway.origin.received[0]!.headers.authorization).toBe('Bearer eyJh.aslk_b.c')
   })
@@ -352,7 +356,7 @@ describe('a path that can be read in two ways', () => {
   ]
 
   it.each(AMBIGUOUS)('lets nobody in without a key: %s', async path => {
-    const app = gateway.app({ rules: [TWO, PUBLIC] })
+    const app = gateway.app({ rules: [TWO, PUBLIC], routes: OPEN })
     expect((await app(path)).status).toBe(401)
     expect(gateway.origin.received).toEqual([])
   })
@@ -395,7 +399,7 @@ describe("the gateway's own paths", () => {
     '/_sluice\\x',
     '/%5fsluice/health%ff',
   ])('%s never reaches the origin', async path => {
-    const app = gateway.app({ rules: [TWO, { ...PUBLIC, match: {} }] })
+    const app = gateway.app({ rules: [TWO], credentials: { accept: ['api-key', 'anonymous'] } })
     for (const method of ['GET', 'POST', 'OPTIONS']) {
       const headers = { origin: 'https://a.example', 'access-control-request-method': 'GET' }
       expect((await app(path, { method, headers })).status).toBe(404)

@@ -2,9 +2,10 @@
 import { expect, it } from 'vitest'
 import { type CountedRule, count } from '../../src/limiter/count.ts'
 import type { Outcome } from '../../src/limiter/wire.ts'
-import { consumerStateKey, credentialKey } from '../../src/store/keys.ts'
+import { consumerKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
 import {
   configOf,
+  credentialOf,
   describeOnEngines,
   describeOnRedisEngine,
   type Engine,
@@ -41,7 +42,7 @@ describeOnRedisEngine('a refused request', fresh => {
     const redis = await fresh()
     const rules = counted(rulesOf({ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 5, period: '1s' }))
     const key = credentialKey('acme', 'ff')
-    const outcome = await redis.evaluate({ ...evaluationOf(rules, NOON), credentialKey: key })
+    const outcome = await redis.evaluate({ ...evaluationOf(rules, NOON), who: keyOf(key) })
     expect(outcome).toEqual({ status: 'unknown-credential', plan: '', at: NOON, verdicts: [] })
     expect(await redis.snapshot()).toEqual({})
   })
@@ -207,8 +208,8 @@ describeOnEngines('a decision', fresh => {
     const plans = ['free', 'pro']
     const ask = async (plan: string) => {
       const key = credentialKey('acme', plan)
-      await engine.addCredential(key, plan)
-      const { plan: told, verdicts } = await engine.evaluate({ rules, plans, credentialKey: key, now: NOON })
+      await engine.setRecord(key, credentialOf(plan))
+      const { plan: told, verdicts } = await engine.evaluate({ rules, plans, who: keyOf(key), now: NOON })
       return [told, ...verdicts.map(({ rule }) => rule.name)]
     }
     expect(await ask('pro')).toEqual(['pro', 'all', 'pro'])
@@ -217,6 +218,9 @@ describeOnEngines('a decision', fresh => {
     expect(await ask('gone')).toEqual(['free', 'all', 'free'])
   })
 })
+
+const keyOf = (credentialKey: string) =>
+  ({ kind: 'key', consumerKey: consumerKey('acme'), credentialKey }) as const
 
 function waitOf({ verdicts }: Outcome): number {
   const waits = verdicts.map(verdict => verdict.retryAfter)

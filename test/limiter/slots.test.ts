@@ -6,14 +6,15 @@ import { count } from '../../src/limiter/count.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'
 import { splitBySlot } from '../../src/limiter/slots.ts'
 import type { Evaluation, Outcome } from '../../src/limiter/wire.ts'
-import { addressStateKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
-import { describeOnRedisEngine, rulesOf } from '../support/engines.ts'
+import { addressStateKey, consumerKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
+import { credentialOf, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON, randomRules, randomStep } from '../support/traffic.ts'
 
 const [CONSUMER, ADDRESS] = [consumerStateKey('acme'), addressStateKey('198.51.100.7')]
 const CREDENTIAL = credentialKey('acme', 'ff')
+const WHO = { kind: 'key', consumerKey: consumerKey('acme'), credentialKey: CREDENTIAL } as const
 
 const [wide, log, narrow] = rulesOf(
   { name: 'wide', by: 'consumer', algorithm: 'token-bucket', limit: 5, period: '5s' },
@@ -23,7 +24,7 @@ const [wide, log, narrow] = rulesOf(
 
 const asked = (now: number, changes: Partial<Evaluation> = {}): Evaluation => ({
   rules: [count(narrow!, ADDRESS), count(wide!, CONSUMER), count(log!, CONSUMER)],
-  credentialKey: CREDENTIAL,
+  who: WHO,
   plans: ['free'],
   now,
   ...changes,
@@ -32,19 +33,17 @@ const asked = (now: number, changes: Partial<Evaluation> = {}): Evaluation => ({
 describe('an evaluation', () => {
   it('is split by slot, the credential with its own', () => {
     const parts = splitBySlot(asked(NOON))
-    expect(
-      parts.map(({ rules, credentialKey }) => [rules.map(({ rule }) => rule.name), credentialKey]),
-    ).toEqual([
+    expect(parts.map(({ rules, who }) => [rules.map(({ rule }) => rule.name), who])).toEqual([
       [['narrow'], undefined],
-      [['wide', 'log'], CREDENTIAL],
+      [['wide', 'log'], WHO],
     ])
   })
 
   it('asks the slot of the credential even if nothing is counted there', () => {
     const parts = splitBySlot(asked(NOON, { rules: [count(narrow!, ADDRESS)] }))
-    expect(parts.map(({ rules, credentialKey }) => [rules.length, credentialKey])).toEqual([
+    expect(parts.map(({ rules, who }) => [rules.length, who])).toEqual([
       [1, undefined],
-      [0, CREDENTIAL],
+      [0, WHO],
     ])
   })
 })
@@ -52,7 +51,7 @@ describe('an evaluation', () => {
 describeOnRedisEngine('a decision over two slots', fresh => {
   const prepared = async () => {
     const redis = await fresh()
-    await redis.addCredential(CREDENTIAL, 'free')
+    await redis.setRecord(CREDENTIAL, credentialOf('free'))
     return { redis, store: storeOf(redis, { isCluster: true }) }
   }
   const said = (outcome: Outcome) => [
@@ -111,7 +110,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     const rules = [count(narrow!, ADDRESS), count(ofPlan!, CONSUMER)]
     for (let i = 0; i < 3; i++) await ask(store, asked(NOON, { rules }))
     const { verdicts } = await redis.evaluate({
-      ...{ rules: [count(ofPlan!, CONSUMER, 0)], plans: ['free'], credentialKey: CREDENTIAL, now: NOON },
+      ...{ rules: [count(ofPlan!, CONSUMER, 0)], plans: ['free'], who: WHO, now: NOON },
     })
     expect(verdicts[0]!.remaining).toBe(7)
   })

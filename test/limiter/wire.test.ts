@@ -11,17 +11,18 @@ const [second, hour] = rulesOf(
   { name: 'hour', by: 'address', algorithm: 'fixed-window', limit: 100, period: '1h', cost: 5 },
 )
 const rules = [count(second!, 'C'), count(hour!, 'A')]
+const WHO = { kind: 'key', consumerKey: 'R', credentialKey: 'K' } as const
 
 describe('a question to the store', () => {
-  it('declares every key once, the credential first', () => {
-    const evaluation = { rules: [...rules, rules[0]!], plans: ['free', 'pro'], credentialKey: 'K' }
+  it('declares every key once, the records first', () => {
+    const evaluation = { rules: [...rules, rules[0]!], plans: ['free', 'pro'], who: WHO }
     const { keys, args } = encode(evaluation)
-    expect(keys).toEqual(['K', 'C', 'A'])
+    expect(keys).toEqual(['R', 'K', 'C', 'A'])
     expect(args).toEqual([
-      ...['', ' free pro ', '', '3'],
-      ...['2', second!.tag, 'gcra', '1', '100000', '10', '1', '', '1'],
-      ...['3', hour!.tag, 'fixed-window', '100', '3600000000', '', '5', '', '1'],
-      ...['2', second!.tag, 'gcra', '1', '100000', '10', '1', '', '1'],
+      ...['', ' free pro ', '', '4', 'key', `${second!.family}___${second!.family}`],
+      ...['3', second!.tag, 'gcra', '1', '100000', '10', '1', '', '1'],
+      ...['4', hour!.tag, 'fixed-window', '100', '3600000000', '', '5', '', '1'],
+      ...['3', second!.tag, 'gcra', '1', '100000', '10', '1', '', '1'],
     ])
   })
 
@@ -31,7 +32,7 @@ describe('a question to the store', () => {
     const { keys, args } = encode({ rules: [count(long!, 'C'), count(short!, 'C')], plans: ['free'] })
     expect(keys).toEqual(['C', `C:log:${short!.tag}`, `C:log:${long!.tag}`])
     expect(args[3]).toBe('2')
-    expect([args[9], args[18]]).toEqual(['3', '2'])
+    expect([args[11], args[20]]).toEqual(['3', '2'])
   })
 
   it('carries the plans a rule is for, each whole', () => {
@@ -69,7 +70,9 @@ describe('an answer of the store', () => {
         },
       ],
     })
-    expect(decode([-1, '', 17], evaluation).status).toBe('unknown-credential')
+    expect(decode([-1, '', 17, ...Array(2).fill([-1, 0, 0, 0]).flat()], evaluation).status).toBe(
+      'unknown-credential',
+    )
   })
 
   it.each([

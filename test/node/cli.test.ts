@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { consumerOfApiKey, digestApiKey } from '../../src/credentials/api-key.ts'
+import { consumerOfApiKey, sha256 } from '../../src/credentials/api-key.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { startRedis } from '../support/redis.ts'
 
@@ -100,7 +100,7 @@ describe('sluice keys create', () => {
       ])
       const key = stdout.trim()
       expect(consumerOfApiKey(key)).toBe('acme')
-      const name = `sluice:{c:acme}:key:${await digestApiKey(key)}`
+      const name = `sluice:{c:acme}:key:${await sha256(key)}`
       expect(String(await redis.connection.send(['GET', name]))).toMatch(/^plan=pro created=/)
       const stored =
         String(await redis.connection.send(['KEYS', '*'])) +

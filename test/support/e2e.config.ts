@@ -7,6 +7,7 @@ export default defineConfig({
   plans: ['free', 'pro'],
   // These machines are busy; the deadline has tests of its own.
   store: { deadline: '5s' },
+  routes: [{ name: 'log', match: { path: '/log/*' }, accept: ['api-key', 'anonymous'] }],
   rules: [
     { name: 'consumer', by: 'consumer', algorithm: 'gcra', limit: 200, period: '300d' },
     {
@@ -41,7 +42,6 @@ export default defineConfig({
       algorithm: 'gcra',
       limit: 5,
       period: '300d',
-      anonymous: true,
       match: { path: '/log/*' },
     },
   ],

@@ -6,13 +6,15 @@ import { Model } from '../../src/limiter/model.ts'
 import { decode, type Evaluation, encode, type Outcome } from '../../src/limiter/wire.ts'
 import { PLAIN_SCRIPT } from '../../src/lua/bundle.generated.ts'
 import type { Command, RedisConnection, Reply } from '../../src/node/rest-bridge/redis-connection.ts'
+import { formatCredential } from '../../src/store/records.ts'
 import { describeOnRedis, type RedisKind, type TestRedis } from './redis.ts'
 
 export type TimedEvaluation = Evaluation & { now: number }
 
 export interface Engine {
   evaluate(evaluation: TimedEvaluation): Promise<Outcome>
-  addCredential(key: string, plan: string): Promise<void>
+  /** The record of a credential or a consumer, or a pointer. */
+  setRecord(key: string, text: string): Promise<void>
   /** The whole content of the store, byte for byte; always empty for the model. */
   snapshot(): Promise<Record<string, string>>
 }
@@ -20,7 +22,7 @@ export interface Engine {
 export class ModelEngine implements Engine {
   readonly #model = new Model()
   evaluate = async (evaluation: TimedEvaluation) => this.#model.evaluate(evaluation)
-  addCredential = async (key: string, plan: string) => this.#model.addCredential(key, plan)
+  setRecord = async (key: string, text: string) => this.#model.setRecord(key, text)
   snapshot = async () => ({})
 }
 
@@ -38,8 +40,8 @@ export class RedisEngine implements Engine {
     return decode(await this.run(keys, args), evaluation)
   }
 
-  async addCredential(key: string, plan: string): Promise<void> {
-    await this.#connection.send(['SET', key, `plan=${plan} created=2026-01-01T00:00:00.000Z`])
+  async setRecord(key: string, text: string): Promise<void> {
+    await this.#connection.send(['SET', key, text])
   }
 
   async snapshot(): Promise<Record<string, string>> {
@@ -91,6 +93,11 @@ export function describeOnRedisEngine(
       return new RedisEngine(redis.connection)
     }, kind)
   })
+}
+
+/** The record of a credential with a plan of its own, or without. */
+export function credentialOf(plan?: string): string {
+  return formatCredential({ createdAt: new Date('2026-01-01'), ...(plan && { plan }) })
 }
 
 /** Rules as they come out of a config. */

@@ -1,6 +1,6 @@
 /** `npx sluice keys …`: API keys. */
 import { Command } from 'commander'
-import { digestApiKey, isConsumerName, mintApiKey } from '../../credentials/api-key.ts'
+import { isConsumerName, mintApiKey, sha256 } from '../../credentials/api-key.ts'
 import { credentialKey } from '../../store/keys.ts'
 import { restStore } from './arguments.ts'
 import { loadConfig } from './load-config.ts'
@@ -42,7 +42,7 @@ async function create({ consumer, plan, ...flags }: CreateFlags): Promise<void> 
   const key = mintApiKey(consumer)
   await storeKey(restStore(flags), key, { consumer, plan: chosen })
   // The key alone on standard output, so that it can be piped into a secret store.
-  const record = credentialKey(consumer, await digestApiKey(key))
+  const record = credentialKey(consumer, await sha256(key))
   console.error(
     `A key for ${consumer} on plan ${chosen}. It cannot be shown again. To revoke it: DEL ${record}`,
   )

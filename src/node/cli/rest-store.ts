@@ -1,8 +1,9 @@
 /** What the command line puts into the store, through the same REST protocol and client as the gateway. */
 import { Redis } from '@upstash/redis'
-import { credentialRecord, digestApiKey } from '../../credentials/api-key.ts'
+import { sha256 } from '../../credentials/api-key.ts'
 import { KEY_LOCKING_SCRIPT, PLAIN_SCRIPT } from '../../lua/bundle.generated.ts'
 import { credentialKey } from '../../store/keys.ts'
+import { formatCredential } from '../../store/records.ts'
 
 interface Rest {
   url: string
@@ -22,8 +23,8 @@ export async function storeKey(
   apiKey: string,
   { consumer, plan, seconds }: NewKey,
 ): Promise<void> {
-  const key = credentialKey(consumer, await digestApiKey(apiKey))
-  const record = credentialRecord({ plan, createdAt: new Date() })
+  const key = credentialKey(consumer, await sha256(apiKey))
+  const record = formatCredential({ plan, createdAt: new Date() })
   await asking(rest, redis => redis.set(key, record, seconds ? { ex: seconds } : undefined))
 }
 

@@ -1,6 +1,6 @@
 /** `npm start`: the gateway and all it needs, on this machine. */
 import { Command } from 'commander'
-import { digestApiKey, mintApiKey } from '../../credentials/api-key.ts'
+import { mintApiKey, sha256 } from '../../credentials/api-key.ts'
 import { type Stack, startStack } from '../start/stack.ts'
 import type { WorkerMessage } from '../start/worker-messages.ts'
 import { originUrl, port, redisChoice, restStore } from './arguments.ts'
@@ -75,7 +75,7 @@ async function start(flags: Flags): Promise<void> {
     }
   } finally {
     // The store may be gone by now; the key expires by itself.
-    await removeKey(stack.rest, DEMO_CONSUMER, await digestApiKey(key)).catch(() => {})
+    await removeKey(stack.rest, DEMO_CONSUMER, await sha256(key)).catch(() => {})
     await stack.close()
   }
 }

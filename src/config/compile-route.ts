@@ -1,0 +1,127 @@
+/** Routes, from what the user wrote to what a request is compared with: the most specific first. Pure. */
+import type { Mistake } from './config-error.ts'
+import type { RouteInput, RouteMatchInput } from './route-schema.ts'
+
+/** Taken from callers without a credential. */
+export const ANONYMOUS = 'anonymous'
+
+/** One way to say who one is, as a route lists it: `api-key`, `opaque-key`, the name of a JWT method, `anonymous`. */
+export type CredentialMethod = string
+
+export interface Route {
+  name: string
+  match: Place
+  /** In the order in which they are looked for. */
+  accept: readonly CredentialMethod[]
+  /** Multiplies the cost of every rule. */
+  cost: number
+  isLimited: boolean
+}
+
+/** Method, host and path that a request is compared with. */
+export interface Place {
+  /** Undefined: any. */
+  methods?: ReadonlySet<string>
+  url?: URLPattern
+}
+
+export function compilePlace({ methods, host, path }: RouteMatchInput): Place {
+  return {
+    ...(methods && { methods: new Set(methods) }),
+    ...((host || path) && {
+      // Many origins take /Login for /login: a limit must not hang on the case.
+      url: new URLPattern(
+        { ...(host && { hostname: host }), ...(path && { pathname: path }) },
+        { ignoreCase: true },
+      ),
+    }),
+  }
+}
+
+/** In the order in which they are tried. Of two that are equally specific the one that is written first. */
+export function compileRoutes(inputs: readonly RouteInput[], accept: readonly CredentialMethod[]): Route[] {
+  return [...inputs]
+    .sort((a, b) => compareSpecificity(specificity(a.match), specificity(b.match)))
+    .map(input => ({
+      name: input.name,
+      match: compilePlace(input.match),
+      accept: input.accept ?? accept,
+      cost: input.cost ?? 1,
+      isLimited: input.limits ?? true,
+    }))
+}
+
+/**
+ * Host, then each segment of the path from the left, then the methods; the larger number is the more specific. A literal
+ * is more specific than a name or a pattern, that more than a wildcard, and anything more than nothing.
+ */
+function specificity({ host, path, methods }: RouteMatchInput): number[] {
+  const segments = path?.split('/').slice(1) ?? []
+  return [host ? rank(host) : 0, methods ? 1 : 0, ...segments.map(rank)]
+}
+
+function rank(pattern: string): number {
+  if (pattern === '*') return 1
+  return /[*:{}()?+\\]/.test(pattern) ? 2 : 3
+}
+
+function compareSpecificity(
+  [hostA = 0, methodsA = 0, ...a]: number[],
+  [hostB = 0, methodsB = 0, ...b]: number[],
+): number {
+  if (hostA !== hostB) return hostB - hostA
+  const longer = Math.max(a.length, b.length)
+  for (let i = 0; i < longer; i++) {
+    const difference = (b[i] ?? 0) - (a[i] ?? 0)
+    if (difference !== 0) return difference
+  }
+  return methodsB - methodsA
+}
+
+/** What the schema cannot see: how routes fit each other, and the credentials there are. */
+export function mistakesOfRoutes(
+  routes: readonly RouteInput[],
+  methods: readonly CredentialMethod[],
+): Mistake[] {
+  return routes.flatMap(({ name, accept }, i) => {
+    const twin = routes.findIndex(other => other.name === name)
+    const path = `routes[${i}]`
+    return [
+      ...(twin < i
+        ? [
+            {
+              path: `${path}.name`,
+              message: `'${name}' is taken by routes[${twin}]. Give each route a name of its own.`,
+            },
+          ]
+        : []),
+      ...mistakesOfAccept(accept, methods, `${path}.accept`),
+    ]
+  })
+}
+
+export function mistakesOfAccept(
+  accept: readonly string[] | undefined,
+  methods: readonly CredentialMethod[],
+  path: string,
+): Mistake[] {
+  const known = [...methods, ANONYMOUS]
+  return (accept ?? []).flatMap((method, i) => {
+    if (!known.includes(method)) {
+      const fix = method === 'opaque-key' ? 'Add credentials.opaqueKeys' : `There are ${known.join(', ')}`
+      return [{ path: `${path}[${i}]`, message: `'${method}' is no credential of this config. ${fix}.` }]
+    }
+    if (accept!.indexOf(method) < i) {
+      return [{ path: `${path}[${i}]`, message: `'${method}' is there twice. Leave one out.` }]
+    }
+    if (method === ANONYMOUS && i < accept!.length - 1) {
+      return [
+        {
+          path: `${path}[${i}]`,
+          message: `'anonymous' is not the last. Put it at the end: what follows is never looked for.`,
+        },
+      ]
+    }
+    return []
+  })
+}

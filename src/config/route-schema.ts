@@ -1,0 +1,48 @@
+/**
+ * The shape of a route: what a user writes, and the schema that checks it. A request has one route, the most specific
+ * that matches, and any number of rules.
+ */
+import * as v from 'valibot'
+import { place } from './rule-schema.ts'
+import { name, settings, text, units } from './values.ts'
+
+export interface RouteInput {
+  /** For rules `by: 'route'` and `match.routes`: lower case letters, digits, `-` and `_`. Unique. */
+  name: string
+  /** Which requests it is for. Everything that is given must hold. */
+  match: RouteMatchInput
+  /**
+   * Credentials that are taken here, in this order: `'api-key'`, `'opaque-key'`, names of `credentials.jwt`, and
+   * `'anonymous'` for callers without any. Default: `credentials.accept`.
+   */
+  accept?: string[] | undefined
+  /** What a request costs here, as a multiple of the cost of each rule (default 1). */
+  cost?: number | undefined
+  /** `false`: nothing is counted here. Callers are still asked for a credential, unless `accept` has `'anonymous'`. */
+  limits?: boolean | undefined
+}
+
+export interface RouteMatchInput {
+  /** `['GET', 'HEAD']` */
+  methods?: string[] | undefined
+  /** A URLPattern for the host name: `'api.example.com'`, `'*.example.com'` */
+  host?: string | undefined
+  /** A URLPattern for the path: `'/reports/*'`, `'/users/:id'` */
+  path?: string | undefined
+}
+
+export const acceptList = v.pipe(
+  v.array(text('is no credential.'), "is no list of credentials. Write it as in ['api-key', 'anonymous']."),
+  v.minLength(1, "is empty: nobody could come. Name a credential, or 'anonymous'."),
+)
+
+export const route = settings(
+  {
+    name: name('route name'),
+    match: settings(place, "is no object. Write it as in { path: '/reports/*' }."),
+    accept: v.optional(acceptList),
+    cost: v.optional(units(1, 1e6)),
+    limits: v.optional(v.boolean('is neither true nor false.')),
+  },
+  "is no route. Write { name: 'reports', match: { path: '/reports/*' } }.",
+) satisfies v.GenericSchema<RouteInput>

@@ -1,0 +1,50 @@
+/**
+ * Keys that were not made here: text that says nothing by itself. The store knows by their SHA-256 whose they are; an
+ * isolate that has seen one remembers it for a while, so that the next decision names all keys of the store beforehand.
+ * Whether a key is still good is asked every time.
+ */
+import QuickLRU from 'quick-lru'
+import type { Who } from '../limiter/wire.ts'
+import { consumerKey, credentialKey, pointerKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
+
+/** Some 200 bytes each. */
+const MOST_REMEMBERED = 10_000
+
+/** Shorter ones can be guessed, and longer ones are something else. */
+const LENGTHS = { min: 16, max: 512 }
+
+/** Whether it can be a key at all: visible ASCII of a sensible length. */
+export function isOpaqueKey(text: string): boolean {
+  return text.length >= LENGTHS.min && text.length <= LENGTHS.max && /^[!-~]+$/.test(text)
+}
+
+/** Consumers by digest of their keys. Plain data, so it may outlive the request. */
+export class KeyMemory {
+  readonly #consumers: QuickLRU<string, string>
+
+  constructor({ rememberForMs }: { rememberForMs: number }) {
+    this.#consumers = new QuickLRU({ maxSize: MOST_REMEMBERED, maxAge: rememberForMs })
+  }
+
+  consumerOf(digest: string): string | undefined {
+    return this.#consumers.get(digest)
+  }
+
+  /** Of a key that has come to belong to somebody else, nobody is told until one request has been refused. */
+  remember(digest: string, consumer: string): void {
+    this.#consumers.set(digest, consumer)
+  }
+
+  forget(digest: string): void {
+    this.#consumers.delete(digest)
+  }
+}
+
+/** @param consumer undefined: the store has to find out */
+export function whoseOpaqueKey(digest: string, consumer: string | undefined): Who {
+  const name = consumer ?? UNKNOWN_CONSUMER
+  const keys = { consumerKey: consumerKey(name), credentialKey: credentialKey(name, digest) }
+  return consumer === undefined
+    ? { kind: 'pointer', ...keys, pointerKey: pointerKey(digest) }
+    : { kind: 'key', ...keys }
+}

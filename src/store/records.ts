@@ -1,0 +1,155 @@
+/**
+ * What the store holds about credentials and consumers: one line of text each, read by src/lua/main.lua in the same
+ * trip that counts the request. Every value is escaped, so that none can look like another.
+ *
+ *     credential   plan=<plan or nothing> created=<time> [expires=<time>] [label=<text>] [hint=<last letters>]
+ *     consumer     plan=<plan> [blocked=<time>] [reason=<text>] [override=<family>,<numbers>] …
+ */
+
+/** The record of an API key or an opaque key. It lives as long as the key is good. */
+export interface CredentialRecord {
+  /** Absent: that of the consumer. */
+  plan?: string
+  createdAt: Date
+  /** When the store forgets it. */
+  expiresAt?: Date
+  label?: string
+  /** What of the key may be shown, to tell it from others. */
+  hint?: string
+}
+
+/** The record of a consumer. Without one it is on the default plan, not blocked, and has the numbers of its plan. */
+export interface ConsumerRecord {
+  /** Counts where the credential names none. */
+  plan?: string
+  blockedAt?: Date
+  /** Why it is blocked; for those who administer. */
+  reason?: string
+  overrides: readonly Override[]
+}
+
+/**
+ * Other numbers for one rule and one consumer. They are as an algorithm takes them, so that the script has nothing to
+ * work out, and belong to a family: when the rule gets another algorithm or period, they no longer apply.
+ */
+export interface Override {
+  /** `Rule.family` */
+  family: string
+  /** Name of the rule; for those who administer. */
+  rule: string
+  /** µs since the epoch, from when on it changes nothing. */
+  until?: number
+  mode?: 'enforce' | 'shadow' | 'off'
+  numbers?: OverrideNumbers
+}
+
+export interface OverrideNumbers {
+  tag: string
+  /** `Quota.limit`, `.period`, and what stands in third place in the script (burst or step); absent: as in the config. */
+  quotaLimit: number
+  quotaPeriod: number
+  third?: number
+  /** As written, for headers and messages. */
+  limit: number
+  burst: number
+}
+
+export function formatCredential({ plan, createdAt, expiresAt, label, hint }: CredentialRecord): string {
+  return fields([
+    ['plan', plan ?? ''],
+    ['created', createdAt.toISOString()],
+    ['expires', expiresAt?.toISOString()],
+    ['label', label],
+    ['hint', hint],
+  ])
+}
+
+/** @returns undefined when it is none of ours */
+export function parseCredential(text: string): CredentialRecord | undefined {
+  const { plan, created, expires, label, hint } = Object.fromEntries(entries(text))
+  if (plan === undefined || created === undefined) return undefined
+  return {
+    createdAt: new Date(created),
+    ...(plan && { plan }),
+    ...(expires && { expiresAt: new Date(expires) }),
+    ...(label && { label }),
+    ...(hint && { hint }),
+  }
+}
+
+export function formatConsumer({ plan, blockedAt, reason, overrides }: ConsumerRecord): string {
+  return fields([
+    ['plan', plan ?? ''],
+    ['blocked', blockedAt?.toISOString()],
+    ['reason', reason],
+    ...overrides.map(override => ['override', formatOverride(override)] as const),
+  ])
+}
+
+export function parseConsumer(text: string): ConsumerRecord {
+  const all = entries(text)
+  const { plan, blocked, reason } = Object.fromEntries(all)
+  return {
+    ...(plan && { plan }),
+    ...(blocked && { blockedAt: new Date(blocked) }),
+    ...(reason && { reason }),
+    overrides: all.flatMap(([key, value]) => (key === 'override' ? (parseOverride(value) ?? []) : [])),
+  }
+}
+
+const MODES = { enforce: '1', shadow: '0', off: '-1' } as const
+
+/** `<family>,<until>,<mode>,<tag>,<limit>,<period>,<third>,<limit as written>,<burst as written>,<rule>` */
+function formatOverride({ family, rule, until, mode, numbers }: Override): string {
+  const { tag, quotaLimit, quotaPeriod, third, limit, burst } = numbers ?? {}
+  const parts = [until, mode ? MODES[mode] : '', tag, quotaLimit, quotaPeriod, third, limit, burst]
+  return [family, ...parts.map(part => part ?? ''), rule].join(',')
+}
+
+function parseOverride(text: string): Override | undefined {
+  const [family, until, code, tag, quotaLimit, quotaPeriod, third, limit, burst, rule] = text.split(',')
+  if (!family || rule === undefined) return undefined
+  const mode = (['enforce', 'shadow', 'off'] as const).find(name => MODES[name] === code)
+  return {
+    family,
+    rule,
+    ...(until && { until: Number(until) }),
+    ...(mode && { mode }),
+    ...(tag && {
+      numbers: {
+        tag,
+        quotaLimit: Number(quotaLimit),
+        quotaPeriod: Number(quotaPeriod),
+        ...(third && { third: Number(third) }),
+        limit: Number(limit),
+        burst: Number(burst),
+      },
+    }),
+  }
+}
+
+/** Commas stay: an override holds no text from outside. */
+function fields(pairs: readonly (readonly [key: string, value: string | undefined])[]): string {
+  return pairs
+    .flatMap(([key, value]) =>
+      value === undefined
+        ? []
+        : `${key}=${encodeURIComponent(value).replaceAll('%2C', ',').replaceAll('%3A', ':')}`,
+    )
+    .join(' ')
+}
+
+function entries(text: string): [key: string, value: string][] {
+  return text.split(' ').flatMap((field): [string, string][] => {
+    const [, key, value] = /^([a-z]+)=(.*)$/.exec(field) ?? []
+    return key === undefined || value === undefined ? [] : [[key, decoded(value)]]
+  })
+}
+
+function decoded(value: string): string {
+  try {
+    return decodeURIComponent(value)
+  } catch {
+    return value
+  }
+}

@@ -13,10 +13,10 @@ export const UNKNOWN_ADDRESS = 'unknown'
 /** Nobody has more proxies in front: what stands further left is not read. */
 const MAX_HOPS = 50
 
-/** That many hops fit into it with ease. Node takes no longer headers, but Cloudflare does: up to 128 KB. */
+/** 50 hops fit with room for what Forwarded says beside them. Node takes no more by default; Cloudflare takes 128 KB. */
 const MAX_HEADER_LENGTH = 16_384
 
-/** An address with brackets, zone and port has less than half of it. */
+/** An address with brackets, zone and port is well below it, and taking spaces off what is longer would cost time. */
 const MAX_NODE_LENGTH = 128
 
 const ON_CLOUDFLARE = compileAddress(undefined)
@@ -99,6 +99,6 @@ function addressOfNode(node: string | undefined): string | undefined {
   if (node === undefined || node.length > MAX_NODE_LENGTH) return undefined
   // Not trim(), which takes off more than what HTTP calls space.
   const text = node.replace(/^[ \t]+|[ \t]+$/g, '')
-  const [, ipv6, ipv4] = /^(?:\[([^[\]]*:[^[\]]*)\]|([\d.]+))(?::\d{1,5})?$/.exec(text) ?? []
+  const [, ipv6, ipv4] = /^(?:\[([^[\]]*:[^[\]]*)\]|([\d.]+))(?::(?:\d{1,5}|_[\w.-]+))?$/.exec(text) ?? []
   return canonical(ipv6 ?? ipv4 ?? text)
 }

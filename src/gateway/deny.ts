@@ -41,8 +41,6 @@ export function retryAfterSeconds(retryAfter: number): number | undefined {
   return retryAfter < 0 ? undefined : Math.max(1, Math.ceil(retryAfter / 1e6))
 }
 
-const MISSING =
-  'Send a credential: a key as Authorization: Bearer <key> or X-API-Key: <key>, or a bearer token.'
 const NOT_VALID = 'The credential is not valid. Check that it was copied whole, or ask for a new one.'
 
 /**

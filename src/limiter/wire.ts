@@ -82,6 +82,7 @@ export async function ask(
   store: Store,
   evaluations: readonly Evaluation[],
 ): Promise<(Outcome | GatewayError)[]> {
+  if (evaluations.length === 0) return []
   const replies = await store.run(evaluations.map(encode))
   if (replies.length !== evaluations.length) throw invalid(`${replies.length} answers`)
   return evaluations.map((evaluation, i) => {

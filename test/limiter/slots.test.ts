@@ -6,8 +6,16 @@ import { count } from '../../src/limiter/count.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'
 import { splitBySlot } from '../../src/limiter/slots.ts'
 import type { Evaluation, Outcome } from '../../src/limiter/wire.ts'
-import { addressStateKey, consumerKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
+import {
+  addressStateKey,
+  consumerKey,
+  consumerStateKey,
+  credentialKey,
+  pointerKey,
+} from '../../src/store/keys.ts'
+import { formatConsumer } from '../../src/store/records.ts'
 import { credentialOf, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
+import { overrideOf } from '../support/overrides.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON, randomRules, randomStep } from '../support/traffic.ts'
@@ -159,5 +167,107 @@ describeOnRedisEngine('a decision over two slots', fresh => {
       }
     }
     expect(refused).toBeGreaterThan(30)
+  })
+})
+
+describeOnRedisEngine('who calls, over two slots', fresh => {
+  const guesses = rulesOf({
+    ...{
+      name: 'guesses',
+      by: 'address',
+      on: 'auth-failure',
+      algorithm: 'fixed-window',
+      limit: 2,
+      period: '1h',
+    },
+  } as RuleInput)[0]!
+  const rules = [count(guesses, ADDRESS), count(narrow!, ADDRESS), count(wide!, CONSUMER)]
+  const prepared = async (record = credentialOf()) => {
+    const redis = await fresh()
+    await redis.setRecord(CREDENTIAL, record)
+    const store = storeOf(redis, { isCluster: true })
+    const ask = async (who: Evaluation['who'] = WHO, changes: Partial<Evaluation> = {}) => {
+      store.requests.length = 0
+      const outcome = await evaluate(store, asked(NOON, { rules, who: who!, ...changes }))
+      if (outcome.status === 'degraded') throw new Error(outcome.detail)
+      return outcome
+    }
+    return { redis, store, ask }
+  }
+  const left = ({ verdicts }: Outcome) =>
+    Object.fromEntries(verdicts.map(({ rule, remaining }) => [rule.name, remaining]))
+
+  it('a bad credential spends its rule with a second request, and gives the rest back', async () => {
+    const { store, ask } = await prepared('nonsense')
+    const first = await ask()
+    expect([first.status, left(first), store.requests]).toEqual([
+      'unknown-credential',
+      { guesses: 1 },
+      [2, 2],
+    ])
+    await ask()
+    // One request: the slot of the address refuses by itself. A good credential is told the same.
+    const third = await ask()
+    expect([third.status, left(third).guesses]).toEqual(['refused', 0])
+    expect(store.requests).toEqual([2])
+    const peek = await evaluate(store, { rules: [count(narrow!, ADDRESS, 0)], plans: [], now: NOON })
+    expect(peek).toMatchObject({ verdicts: [{ remaining: 2 }] })
+  })
+
+  it('a good credential spends no guess', async () => {
+    const { store, ask } = await prepared()
+    expect([left(await ask()), store.requests]).toEqual([{ guesses: 2, narrow: 1, wide: 4 }, [2]])
+  })
+
+  it('a consumer that is blocked has spent nothing', async () => {
+    const { redis, store, ask } = await prepared()
+    await redis.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
+    expect((await ask()).status).toBe('blocked')
+    const peek = await evaluate(store, { rules: [count(narrow!, ADDRESS, 0)], plans: [], now: NOON })
+    expect(peek).toMatchObject({ verdicts: [{ remaining: 2 }] })
+  })
+
+  it('what an override has spent is given back under its numbers', async () => {
+    const { redis, ask } = await prepared()
+    const input: RuleInput = {
+      name: 'wide',
+      by: 'consumer',
+      algorithm: 'token-bucket',
+      limit: 5,
+      period: '5s',
+    }
+    const overrides = [overrideOf(input, { limit: 50, burst: 50 })]
+    await redis.setRecord(consumerKey('acme'), formatConsumer({ overrides }))
+    expect(left(await ask())).toEqual({ guesses: 2, narrow: 1, wide: 49 })
+    await ask()
+    // The address refuses from now on, and the bucket of the consumer loses nothing to it.
+    for (let i = 0; i < 3; i++) expect(left(await ask())).toEqual({ guesses: 2, narrow: 0, wide: 48 })
+  })
+
+  it('an opaque key is looked up first, then decided as if it were known', async () => {
+    const { redis, store, ask } = await prepared()
+    const unknown = {
+      kind: 'pointer',
+      ...{
+        consumerKey: consumerKey('?'),
+        credentialKey: credentialKey('?', 'ff'),
+        pointerKey: pointerKey('ff'),
+      },
+    } as const
+    const cold = [
+      count(guesses, ADDRESS),
+      count(wide!, consumerStateKey('?')),
+      count(log!, consumerStateKey('?')),
+    ]
+    const nobodys = await ask(unknown, { rules: cold })
+    expect([nobodys.status, left(nobodys), store.requests]).toEqual([
+      'unknown-credential',
+      { guesses: 1 },
+      [1, 1],
+    ])
+    await redis.setRecord(pointerKey('ff'), 'acme')
+    const found = await ask(unknown, { rules: cold })
+    expect(found).toMatchObject({ status: 'admitted', consumer: 'acme' })
+    expect([left(found), store.requests]).toEqual([{ guesses: 1, wide: 4, log: 3 }, [1, 2]])
   })
 })

@@ -21,6 +21,7 @@
  * in a key is checked against a narrow alphabet (names), written by ourselves (addresses) or escaped (parts, and
  * consumers that tokens name): no caller can put `{`, `}` or `:` into a key, or name another's.
  */
+import { escaped } from './escape.ts'
 
 /** Stands in keys for a consumer that only the script finds out. No consumer is called `?`. */
 export const UNKNOWN_CONSUMER = '?'
@@ -85,18 +86,6 @@ export async function limitStateKey(
   if (identity.length === 0) return `sluice:{l:${limit}}:state`
   const parts = await Promise.all(identity.map(async ([part, value]) => `${part}=${await escaped(value)}`))
   return `sluice:{l:${limit}}:state:${parts.join(',')}`
-}
-
-const MAX_ESCAPED = 100
-
-/** Percent-encoded, and what is long or no text as `#` and its SHA-256: `#` itself is never left unescaped. */
-async function escaped(value: string): Promise<string> {
-  const text = value.isWellFormed() ? encodeURIComponent(value) : undefined
-  if (text !== undefined && text.length <= MAX_ESCAPED) return text
-  // UTF-16 as it is, so that broken surrogates stay apart.
-  const units = Uint16Array.from({ length: value.length }, (_, i) => value.charCodeAt(i))
-  const digest = await crypto.subtle.digest('SHA-256', units)
-  return `#${Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, '0')).join('')}`
 }
 
 /** @param tag of the rule that keeps the log */

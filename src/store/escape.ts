@@ -1,0 +1,20 @@
+/**
+ * A caller's text as part of a key or a header: percent-encoded, and what is long or no text as `#` and its SHA-256.
+ * Different texts stay different (`#` itself never stays), and nothing is left of `{`, `}`, `:`, `,`, `=`, `*` and `~`,
+ * with which keys and names are put together.
+ */
+
+const MAX_ESCAPED = 100
+
+export async function escaped(value: string): Promise<string> {
+  const text = value.isWellFormed() ? percentEncoded(value) : undefined
+  if (text !== undefined && text.length <= MAX_ESCAPED) return text
+  // UTF-16 as it is, so that broken surrogates stay apart.
+  const units = Uint16Array.from({ length: value.length }, (_, i) => value.charCodeAt(i))
+  const digest = await crypto.subtle.digest('SHA-256', units)
+  return `#${Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, '0')).join('')}`
+}
+
+function percentEncoded(value: string): string {
+  return encodeURIComponent(value).replaceAll('*', '%2A').replaceAll('~', '%7E')
+}

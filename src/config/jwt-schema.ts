@@ -1,0 +1,270 @@
+/**
+ * The shape of one entry of `credentials.jwt`: what a user writes, the schema that checks it, and what it compiles to.
+ * Messages are the second half of a sentence that config-error.ts begins with the path and the value.
+ */
+import * as v from 'valibot'
+import type { JwtIssuer } from '../credentials/jwt.ts'
+import { type Duration, parseDuration } from './duration.ts'
+import { duration, flag, name, settings, text } from './values.ts'
+
+const PUBLIC_KEY_ALGORITHMS = [
+  ...(['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'] as const),
+  ...(['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'] as const),
+] as const
+const SECRET_ALGORITHMS = ['HS256', 'HS384', 'HS512'] as const
+
+/**
+ * Tokens that others issue and sign: the caller's consumer and plan are what they say. Keys come from one of three
+ * places: `jwks`, `secret` or `access`.
+ */
+export type JwtInput = CommonInput & (JwksInput | SecretInput | AccessInput)
+
+interface JwksInput extends IssuerInput {
+  /** Where the issuer publishes its public keys: `'https://issuer.example.com/.well-known/jwks.json'` */
+  jwks: string
+  /** What the issuer signs with, as in `['RS256']`. A token that says otherwise is refused. */
+  algorithms: (typeof PUBLIC_KEY_ALGORITHMS)[number][]
+}
+
+interface SecretInput extends IssuerInput {
+  /**
+   * The name of the variable (the Worker's secret) that holds the secret shared with the issuer, as in `'JWT_SECRET'`:
+   * never the secret itself. As text, at least as many bytes as the hash has (HS256: 32).
+   */
+  secret: string
+  algorithms: (typeof SECRET_ALGORITHMS)[number][]
+}
+
+interface IssuerInput {
+  /** The `iss` of its tokens, to the letter: with Auth0 the slash at the end belongs to it. */
+  issuer: string
+}
+
+/** Cloudflare Access in front of this Worker; `audience` is the application's AUD tag. */
+interface AccessInput {
+  /** The team's address: `'https://team.cloudflareaccess.com'` */
+  access: string
+}
+
+interface CommonInput {
+  /** Who tokens must be meant for: one of these is in their `aud`. */
+  audience: string | string[]
+  /** How far the issuer's clock may be off (default 5s, at most 5m). */
+  clockTolerance?: Duration | undefined
+  /** A header that carries the bare token (default: `Authorization: Bearer <token>`; Access: its own). */
+  header?: string | undefined
+  claims?:
+    | {
+        /**
+         * Which claim says who the consumer is; of several the first that is no empty text. Default `'sub'`; Access:
+         * `['sub', 'common_name']`, as service tokens have an empty `sub`.
+         */
+        consumer?: string | string[] | undefined
+        /** Which claim says the plan. Default: none. */
+        plan?: string | undefined
+      }
+    | undefined
+  /** Plans of this config by what the issuer calls them, as in `{ gold: 'pro' }`; others keep their name. */
+  plans?: Record<string, string> | undefined
+  /**
+   * The claim names a consumer as API keys do, and both are counted together (default false: each issuer has consumers
+   * of its own, and cannot name another's). True is for an issuer that you trust with every consumer.
+   */
+  sharesConsumers?: boolean | undefined
+}
+
+const METHOD =
+  "is no issuer. Write { jwks: 'https://…', algorithms: ['RS256'], issuer: 'https://…', audience: '…' }."
+
+/** https, so that nobody on the way can put his own keys there. */
+function address(fix: string, isGood: (url: URL) => boolean) {
+  const isLocal = ({ hostname }: URL) => hostname === 'localhost' || hostname === '127.0.0.1'
+  return v.pipe(
+    text(fix),
+    v.check(input => {
+      if (!URL.canParse(input)) return false
+      const url = new URL(input)
+      const isSafe = url.protocol === 'https:' || (url.protocol === 'http:' && isLocal(url))
+      return isSafe && !url.username && !url.password && !url.hash && isGood(url)
+    }, fix),
+  )
+}
+
+const jwks = address(
+  "is no address of keys. Write an https URL (http only of localhost), as in 'https://issuer.example.com/.well-known/jwks.json'.",
+  () => true,
+)
+
+const access = address(
+  "is no address of a team. Write it as in 'https://team.cloudflareaccess.com', without a path.",
+  url => url.pathname === '/' && !url.search,
+)
+
+const SECRET =
+  "is no name of a variable. Write the name in capitals, as in 'JWT_SECRET', and never the secret itself: npx wrangler secret put JWT_SECRET"
+
+/** What is wrong here may be the secret itself: `never` is what config-error.ts tells without the value. */
+const secret = v.lazy(input =>
+  typeof input === 'string' && /^[A-Z][A-Z0-9_]{0,63}$/.test(input) ? v.string() : v.never(SECRET),
+)
+
+function algorithms<const Names extends readonly string[]>(
+  own: Names,
+  foreign: readonly string[],
+  whyNot: string,
+) {
+  const list = `Use ${own.slice(0, -1).join(', ')} or ${own.at(-1)}.`
+  return v.pipe(
+    v.array(
+      v.picklist(own, ({ input }) => {
+        if (String(input).toLowerCase() === 'none') {
+          return `is refused: a token without a signature proves nothing. ${list}`
+        }
+        return foreign.includes(String(input)) ? `${whyNot} ${list}` : `is no algorithm. ${list}`
+      }),
+      `is no list of algorithms. Write what the issuer signs with, as in ['${own[0]}'].`,
+    ),
+    v.minLength(1, `is empty. Write what the issuer signs with, as in ['${own[0]}'].`),
+  )
+}
+
+const HEADER = "is no name of a header. Write it as in 'X-Token'."
+
+const issuer = text("is no issuer. Write the iss of its tokens, as in 'https://issuer.example.com/'.")
+
+const oneOrMore = (fix: string) =>
+  v.union([text(fix), v.pipe(v.array(text(fix), fix), v.minLength(1, fix))], fix)
+
+const common = {
+  audience: oneOrMore("is no audience. Write the aud that its tokens have for you, as in 'api'."),
+  clockTolerance: v.optional(duration(0, 300e6, "from '0s' to '5m'")),
+  header: v.optional(
+    v.pipe(
+      v.string(HEADER),
+      v.regex(/^[\w!#$%&'*+.^`|~-]+$/, HEADER),
+      v.check(
+        input => !/^authorization$/i.test(input),
+        'is where tokens are looked for anyway, after Bearer. Leave it out.',
+      ),
+      v.check(input => !/^x-api-key$/i.test(input), 'is where API keys come. Name another header.'),
+    ),
+  ),
+  claims: v.optional(
+    settings(
+      {
+        consumer: v.optional(oneOrMore("is no name of a claim. Write it as in 'sub' or ['sub', 'email'].")),
+        plan: v.optional(text("is no name of a claim. Write it as in 'plan'.")),
+      },
+      "is no object. Write it as in { consumer: 'sub', plan: 'plan' }.",
+    ),
+  ),
+  plans: v.optional(v.record(v.string(), name('plan name'), "is no object. Write it as in { gold: 'pro' }.")),
+  sharesConsumers: v.optional(flag),
+}
+
+const METHODS = {
+  jwks: settings(
+    {
+      jwks,
+      algorithms: algorithms(
+        PUBLIC_KEY_ALGORITHMS,
+        SECRET_ALGORITHMS,
+        'cannot go with jwks: whoever reads the public key could sign with it.',
+      ),
+      issuer,
+      ...common,
+    },
+    METHOD,
+  ),
+  secret: settings(
+    {
+      secret,
+      algorithms: algorithms(
+        SECRET_ALGORITHMS,
+        PUBLIC_KEY_ALGORITHMS,
+        'cannot go with secret: its keys are public ones, which come by jwks.',
+      ),
+      issuer,
+      ...common,
+    },
+    METHOD,
+  ),
+  access: settings({ access, ...common }, METHOD),
+}
+
+/** The place of the keys says what else can be said. Without the value, in which the secret may stand by mistake. */
+export const jwt: v.GenericSchema<JwtInput> = v.lazy(input => {
+  if (typeof input !== 'object' || input === null) return v.never(METHOD)
+  const [place, ...others] = (['jwks', 'secret', 'access'] as const).filter(place => place in input)
+  if (!place) {
+    return v.never(
+      "has no keys. Write jwks: 'https://…', secret: 'NAME_OF_A_VARIABLE' or access: 'https://team.cloudflareaccess.com'.",
+    )
+  }
+  if (others.length > 0) {
+    return v.never(`has ${[place, ...others].join(' and ')}. Keep one: keys come from one place.`)
+  }
+  return METHODS[place]
+})
+
+/**
+ * What the schema cannot see: the key it is said of, and the message.
+ * @param planNames of the config
+ */
+export function mistakesOfJwt(
+  name: string,
+  { claims, plans }: JwtInput,
+  planNames?: readonly string[],
+): [key: string, message: string][] {
+  const mistakes: [string, string][] = []
+  if (plans && claims?.plan === undefined) {
+    mistakes.push([
+      'plans',
+      `means nothing without claims.plan. Name the claim in which ${name} says the plan, or leave plans out.`,
+    ])
+  }
+  for (const [value, plan] of Object.entries(plans ?? {})) {
+    if (!planNames || planNames.includes(plan)) continue
+    mistakes.push([`plans.${value}`, `'${plan}' is not in plans (${planNames.join(', ')}). Add it there.`])
+  }
+  return mistakes
+}
+
+export function compileJwt(name: string, input: JwtInput): JwtIssuer {
+  const { audience, clockTolerance = '5s', claims = {}, plans = {}, sharesConsumers = false } = input
+  const { header, consumerClaims, ...rest } = 'access' in input ? accessOf(input) : keysOf(input)
+  return {
+    name,
+    ...rest,
+    audience: listOf(audience),
+    clockToleranceSeconds: parseDuration(clockTolerance)! / 1e6,
+    ...(header !== undefined && { header: header.toLowerCase() }),
+    consumerClaims: listOf(claims.consumer ?? consumerClaims),
+    ...(claims.plan !== undefined && { planClaim: claims.plan }),
+    plans,
+    sharesConsumers,
+  }
+}
+
+function keysOf(input: CommonInput & (JwksInput | SecretInput)) {
+  const { issuer, algorithms, header } = input
+  const keys = 'jwks' in input ? { jwks: input.jwks } : { secret: input.secret }
+  return { keys, issuer, algorithms, header, consumerClaims: 'sub' }
+}
+
+/** https://developers.cloudflare.com/cloudflare-one/access-controls/applications/http-apps/authorization-cookie/ */
+function accessOf({ access, header = 'Cf-Access-Jwt-Assertion' }: CommonInput & AccessInput) {
+  const issuer = new URL(access).origin
+  return {
+    keys: { jwks: `${issuer}/cdn-cgi/access/certs` },
+    issuer,
+    algorithms: ['RS256'],
+    header,
+    // The sub of a service token is empty.
+    consumerClaims: ['sub', 'common_name'],
+  }
+}
+
+function listOf(values: string | string[]): string[] {
+  return typeof values === 'string' ? [values] : values
+}

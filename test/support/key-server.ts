@@ -1,0 +1,65 @@
+/** A server that publishes an issuer's keys, or fails to in any of the ways servers do; and the tokens to go with it. */
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { type CryptoKey, exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
+
+export interface KeyServer {
+  url: string
+  /** Fetches that arrived. */
+  fetches: number
+  /** What it answers with; a key set at first. */
+  answer: (response: ServerResponse) => void
+  publish(...keys: JWK[]): void
+  close(): Promise<void>
+}
+
+export async function startKeyServer(...keys: JWK[]): Promise<KeyServer> {
+  const http = createServer((_, response) => {
+    server.fetches += 1
+    server.answer(response)
+  })
+  await new Promise<void>(resolve => http.listen(0, '127.0.0.1', resolve))
+  const server: KeyServer = {
+    url: `http://127.0.0.1:${(http.address() as AddressInfo).port}/jwks.json`,
+    fetches: 0,
+    answer: () => {},
+    publish(...keys) {
+      server.answer = response =>
+        response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ keys }))
+    },
+    async close() {
+      if (!http.listening) return
+      const closed = new Promise(resolve => http.close(resolve))
+      http.closeAllConnections()
+      await closed
+    },
+  }
+  server.publish(...keys)
+  return server
+}
+
+export interface SigningKey {
+  kid: string
+  alg: string
+  /** As published. */
+  jwk: JWK
+  publicKey: CryptoKey
+  privateKey: CryptoKey
+}
+
+export async function signingKey(alg: string, kid: string): Promise<SigningKey> {
+  const { publicKey, privateKey } = await generateKeyPair(alg, { extractable: true })
+  const jwk = { ...(await exportJWK(publicKey)), kid, alg, use: 'sig' }
+  return { kid, alg, jwk, publicKey, privateKey }
+}
+
+/** Signed by a key, whatever it says. */
+export async function sign(
+  claims: Record<string, unknown>,
+  key: Pick<SigningKey, 'kid' | 'alg'> & { privateKey: CryptoKey | Uint8Array },
+  header: Record<string, unknown> = {},
+): Promise<string> {
+  const protectedHeader = JSON.parse(JSON.stringify({ alg: key.alg, kid: key.kid, ...header }))
+  const crit = Object.fromEntries([header.crit ?? []].flat().map(name => [name, true]))
+  return new SignJWT(claims).setProtectedHeader(protectedHeader).sign(key.privateKey, { crit })
+}

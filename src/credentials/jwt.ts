@@ -99,7 +99,8 @@ export function createJwtVerifier(
   }
   return {
     async verify(token) {
-      if (token.length > MAX_TOKEN_LENGTH) return refused('invalid', `longer than ${MAX_TOKEN_LENGTH}`)
+      if (token.length > MAX_TOKEN_LENGTH)
+        return refused('invalid', `longer than ${MAX_TOKEN_LENGTH} characters`)
       try {
         const { payload } = await jwtVerify(token, keys, { ...expected, currentDate: new Date(now()) })
         return await verified(payload, issuer)
@@ -203,9 +204,9 @@ const FEW_FETCHES = 8
  * two reasons to fetch is ever given.)
  *
  * In workerd no request may wait for the I/O of another, and a request that is cancelled takes its fetch with it. So
- * nothing is shared but plain data: jose drops a pending fetch instead of joining it where there is a WebSocketPair
- * (isCloudflareWorkers in its jwks/remote.js), each request that needs the keys fetches them itself, and what is in
- * flight is known by its time, which ends without anybody telling.
+ * requests share plain data and imported keys only: where there is a WebSocketPair jose drops a pending fetch instead of
+ * joining it (isCloudflareWorkers in its jwks/remote.js), each request that needs the keys fetches them itself, and a
+ * fetch counts as ended when its time is over, whether or not it said so. test/credentials/jwt-workerd.test.ts
  */
 function remoteKeys(
   url: string,

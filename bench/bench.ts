@@ -8,6 +8,7 @@ import { Command, Option } from 'commander'
 import { billedCommands } from './measurements/billed-commands.ts'
 import { bundleSize } from './measurements/bundle-size.ts'
 import { httpRequests } from './measurements/http-requests.ts'
+import { jwt } from './measurements/jwt.ts'
 import { latency } from './measurements/latency.ts'
 import { memory } from './measurements/memory.ts'
 import { mixtures } from './measurements/mixtures.ts'
@@ -28,6 +29,7 @@ const MEASUREMENTS = {
   memory,
   'per algorithm': perAlgorithm,
   mixtures,
+  tokens: jwt,
   'bundle size': bundleSize,
 }
 

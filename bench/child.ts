@@ -6,6 +6,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import type { Guardian } from '../src/node/start/guardian.ts'
+import type { BenchWorker } from './worker-process.ts'
 
 export interface Child<Ready> {
   /** What it said once it served. */
@@ -41,6 +42,14 @@ export async function startChild<Ready>(
       await exited
     },
   }
+}
+
+/** A Worker of the benchmark's own, in workerd. */
+export function startBenchWorker(
+  worker: BenchWorker,
+  bed: { guardian: Guardian; directory: string },
+): Promise<Child<{ url: string }>> {
+  return startChild('worker-process.ts', worker, bed)
 }
 
 /** The other end: what a child was started with. */

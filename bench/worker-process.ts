@@ -1,14 +1,21 @@
-/** Runs ping-worker.ts in workerd, built and set up as src/node/start/worker-process.ts does it with the Worker. */
+/** Runs a Worker of the benchmark in workerd, built and set up as src/node/start/worker-process.ts does it with Sluice. */
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { childSettings, sayReady } from './child.ts'
 
+export interface BenchWorker {
+  /** A file beside this one. */
+  entry: string
+  bindings: Record<string, string>
+}
+
+const { entry, bindings } = childSettings<BenchWorker>()
 const pathOf = (name: string) => fileURLToPath(new URL(name, import.meta.url))
 
 const { outputFiles } = await build({
-  entryPoints: [pathOf('ping-worker.ts')],
+  entryPoints: [pathOf(entry)],
   bundle: true,
   write: false,
   format: 'esm',
@@ -23,11 +30,11 @@ const [, compatibilityDate] = /^compatibility_date\s*=\s*"([^"]+)"/m.exec(
 
 const miniflare = new Miniflare(
   convertV4MiniflareOptions({
-    name: 'ping',
+    name: 'bench',
     modules: true,
     script: outputFiles[0]!.text,
     compatibilityDate: compatibilityDate!,
-    bindings: childSettings<Record<string, string>>(),
+    bindings,
     host: '127.0.0.1',
     port: 0,
     cf: false,

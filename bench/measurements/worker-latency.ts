@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { storeKey } from '../../src/node/cli/rest-store.ts'
 import { startWorker } from '../../src/node/start/worker.ts'
-import { startChild } from '../child.ts'
+import { startBenchWorker } from '../child.ts'
 import { inFlight, inRounds, median, quantile, times } from '../measure.ts'
 import type { Findings, RawTable, Row } from '../report.ts'
 import type { Rest, TestBed } from '../test-bed.ts'
@@ -67,7 +67,7 @@ async function throughWorkerd(
     bindings,
     configFile: CONFIG_FILE,
   })
-  const ping = await startChild<{ url: string }>('ping-worker-process.ts', bindings, bed)
+  const ping = await startBenchWorker({ entry: 'ping-worker.ts', bindings }, bed)
   try {
     const visit = (worker: string) => async () => {
       const response = await fetch(`${worker}/hello`, { headers: { 'x-api-key': apiKey } })

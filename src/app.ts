@@ -19,14 +19,16 @@ import type { Store } from './store/store.ts'
 
 /** What the app needs of the platform beside the request. */
 export interface Platform {
+  /** Variables of the environment, among them the secrets that issuers of tokens share. */
+  variables?: Readonly<Record<string, unknown>>
   /** The other end of the connection, for `address: { from: … }` off Cloudflare. */
   peerOf?: (request: Request, env: unknown) => string | undefined
 }
 
-export function createApp(config: Config, store: Store, { peerOf }: Platform = {}): Hono {
+export function createApp(config: Config, store: Store, { peerOf, variables }: Platform = {}): Hono {
   const app = new Hono()
   const health = healthCheck(store)
-  const identifier = createIdentifier(config)
+  const identifier = createIdentifier(config, variables)
 
   app.get('/_sluice/health', health)
 

@@ -34,7 +34,7 @@ function build(env: Environment): Hono {
     cluster: config.cluster,
     environment: settings.environment,
   })
-  return createApp(settings, store)
+  return createApp(settings, store, { variables: { ...env } })
 }
 
 function misconfigured(): Response {

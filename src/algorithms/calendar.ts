@@ -2,7 +2,7 @@
  * Windows of the calendar, for quotas by day, week (from Monday, ISO 8601) and month in a time zone. Redis knows no
  * time zones: the ends of the windows around now travel with the request, and the clock of the store picks among them.
  */
-import { TZDate } from '@date-fns/tz'
+import { TZDateMini as TZDate } from '@date-fns/tz/date/mini'
 
 export const CALENDAR_PERIODS = ['day', 'week', 'month'] as const
 export type CalendarPeriod = (typeof CALENDAR_PERIODS)[number]

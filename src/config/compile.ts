@@ -5,6 +5,12 @@
 import * as v from 'valibot'
 import { compileRanges, type Ranges } from './address-ranges.ts'
 import { type AddressSettings, compileAddress, mistakesOfAddress } from './address-schema.ts'
+import {
+  type Credentials,
+  compileCredentials,
+  methodsOf,
+  mistakesOfCredentials,
+} from './compile-credentials.ts'
 import { compileRoutes, mistakesOfAccept, mistakesOfRoutes, type Route } from './compile-route.ts'
 import {
   compileGatewayRule,
@@ -23,7 +29,7 @@ import { parseDuration } from './duration.ts'
 import type { LimitRuleInput, RuleInput } from './rule-schema.ts'
 import { type ConfigInput, type CorsInput, configSchema } from './schema.ts'
 
-export type { GatewayRule, LimitRule, Route, Rule }
+export type { Credentials, GatewayRule, LimitRule, Route, Rule }
 
 export interface Config {
   origin: string
@@ -49,17 +55,6 @@ export interface Config {
   /** Keys of several slots cannot go into one call. */
   cluster: boolean
   cors?: { origins: '*' | readonly string[]; headers?: readonly string[]; maxAgeSeconds: number }
-}
-
-export interface Credentials {
-  /** In the order in which they are looked for, where the route says nothing else. */
-  accept: readonly string[]
-  /** What API keys begin with, without the underscore and the environment. */
-  keyPrefix: string
-  /** Header in lower case; absent: X-API-Key and bearer tokens. */
-  opaqueKeys?: { header?: string; rememberForMs: number }
-  /** Handed on to the origin. */
-  forward: boolean
 }
 
 /**
@@ -90,12 +85,13 @@ export function compileConfig(input: unknown): Config {
       set.flatMap((rule, i) => mistakesByName(rule, `limits.${name}[${i}]`)),
     ),
     ...mistakesOfAddress(config.address).map(([key, message]) => ({ path: `address.${key}`, message })),
+    ...mistakesOfCredentials(config.credentials ?? {}, plans),
     ...mistakesOfRoutes(config.routes ?? [], methods),
     ...mistakesOfAccept(config.credentials?.accept, methods, 'credentials.accept'),
   ]
   if (mistakes.length > 0) throw new ConfigError(mistakes)
 
-  const credentials = compileCredentials(config, methods)
+  const credentials = compileCredentials(config)
   return {
     origin: config.origin,
     originDeadlineMs: milliseconds(config.originDeadline ?? '30s'),
@@ -118,26 +114,6 @@ export function compileConfig(input: unknown): Config {
     keyLocking: config.store?.keyLocking ?? true,
     cluster: config.store?.cluster ?? false,
     ...(config.cors && { cors: compileCors(config.cors) }),
-  }
-}
-
-/** The credentials there can be, in the order in which they are looked for when nothing else is said. */
-function methodsOf({ credentials = {} }: ConfigInput): string[] {
-  return ['api-key', ...(credentials.opaqueKeys ? ['opaque-key'] : [])]
-}
-
-function compileCredentials({ credentials = {} }: ConfigInput, methods: readonly string[]): Credentials {
-  const { accept = methods, apiKeys, opaqueKeys, forward } = credentials
-  return {
-    accept,
-    keyPrefix: apiKeys?.prefix ?? 'slk',
-    ...(opaqueKeys && {
-      opaqueKeys: {
-        ...(opaqueKeys.header && { header: opaqueKeys.header.toLowerCase() }),
-        rememberForMs: milliseconds(opaqueKeys.rememberFor ?? '10m'),
-      },
-    }),
-    forward: forward ?? false,
   }
 }
 

@@ -193,7 +193,7 @@ const METHODS = {
 }
 
 /** The place of the keys says what else can be said. Without the value, in which the secret may stand by mistake. */
-export const jwt: v.GenericSchema<JwtInput> = v.lazy(input => {
+export const jwtSchema: v.GenericSchema<JwtInput> = v.lazy(input => {
   if (typeof input !== 'object' || input === null) return v.never(METHOD)
   const [place, ...others] = (['jwks', 'secret', 'access'] as const).filter(place => place in input)
   if (!place) {

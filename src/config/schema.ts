@@ -6,6 +6,7 @@ import * as v from 'valibot'
 import { addressRanges } from './address-ranges.ts'
 import { type AddressInput, address } from './address-schema.ts'
 import type { Duration } from './duration.ts'
+import type { JwtMethod } from './jwt.ts'
 import { acceptList, type RouteInput, route } from './route-schema.ts'
 import { type LimitRuleInput, limitRule, type RuleInput, rule } from './rule-schema.ts'
 import { duration, flag, name, settings, text } from './values.ts'
@@ -15,7 +16,7 @@ export type { AddressInput, Duration, LimitRuleInput, RouteInput, RuleInput }
 export interface CredentialsInput {
   /**
    * Credentials that are taken, in this order, where the route says nothing else: `'api-key'`, `'opaque-key'`,
-   * and `'anonymous'` for callers without any. Default: all there are, and not `'anonymous'`.
+   * names of `jwt`, and `'anonymous'` for callers without any. Default: all there are, and not `'anonymous'`.
    */
   accept?: string[] | undefined
   apiKeys?:
@@ -36,6 +37,11 @@ export interface CredentialsInput {
         rememberFor?: Duration | undefined
       }
     | undefined
+  /**
+   * Tokens that others issue, by a name of your choice: `{ auth0: jwt({ jwks, algorithms, issuer, audience }) }`, with `jwt` from
+   * './src/config/jwt.ts'.
+   */
+  jwt?: Record<string, JwtMethod> | undefined
   /** Hand the caller's credential on to the origin (default false). */
   forward?: boolean | undefined
 }
@@ -226,6 +232,16 @@ export const configSchema = settings(
                 rememberFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
               },
               "is no object. Write {}, or { header: 'x-partner-key' }.",
+            ),
+          ),
+          jwt: v.optional(
+            v.record(
+              name('name of a method'),
+              v.custom<JwtMethod>(
+                input => typeof input === 'object' && input !== null && 'createVerifier' in input,
+                "is no method. Write jwt({ … }), with import { jwt } from './src/config/jwt.ts'.",
+              ),
+              'is no object. Write it as in { auth0: jwt({ … }) }.',
             ),
           ),
           forward: v.optional(flag),

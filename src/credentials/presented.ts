@@ -14,18 +14,27 @@ export function presentedIn(headers: Headers): Presented {
   return { ...(apiKey !== null && { apiKey: apiKey.trim() }), ...(bearer && { bearer }) }
 }
 
-/** Takes every credential of ours out, also one that was not looked at because another came first. */
+/**
+ * Takes every credential of ours out, also one that was not looked at because another came first.
+ * @param used the header that the caller was recognized by, in lower case
+ */
 export function removeCredentials(
   headers: Headers,
   credentials: Credentials,
   used: string | undefined,
 ): void {
-  headers.delete('x-api-key')
-  const { opaqueKeys, keyPrefix } = credentials
-  if (opaqueKeys?.header) headers.delete(opaqueKeys.header)
-  if (used && used !== 'authorization') headers.delete(used)
-  // At the beginning of a word, so that an origin's own token that holds these letters is left alone.
-  const ourKey = new RegExp(`(^|[\\s,"])${keyPrefix}_`)
-  const authorization = headers.get('authorization') ?? ''
-  if (used === 'authorization' || ourKey.test(authorization)) headers.delete('authorization')
+  const { opaqueKeys, jwt } = credentials
+  const own = [...jwt.values()].map(({ header }) => header)
+  for (const name of ['x-api-key', opaqueKeys?.header, used, ...own]) if (name) headers.delete(name)
+  if (isOurs(headers.get('authorization') ?? '', credentials)) headers.delete('authorization')
+}
+
+/** An origin's own token is left alone. */
+function isOurs(authorization: string, { keyPrefix, jwt }: Credentials): boolean {
+  // At the beginning of a word: the letters may stand inside of something else.
+  if (new RegExp(`(^|[\\s,"])${keyPrefix}_`).test(authorization)) return true
+  const words = authorization.split(/[\s,"]+/)
+  return [...jwt.values()].some(
+    ({ header, issuer, issuerOf }) => header === undefined && words.some(word => issuerOf(word) === issuer),
+  )
 }

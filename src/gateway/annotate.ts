@@ -3,7 +3,7 @@
  * draft-ietf-httpapi-ratelimit-headers-11 (structured fields, RFC 9651), the request id, and whether limits were
  * evaluated at all. An origin's own fields are kept, and ours put behind them.
  */
-import { type BareItem, type Item, type List, parseList, serializeList } from 'structured-headers'
+import { type BareItem, type Item, type List, serializeList } from 'structured-headers'
 import type { Rule } from '../config/compile.ts'
 import { type Decision, enforced } from '../limiter/decide.ts'
 import type { Verdict } from '../limiter/wire.ts'
@@ -52,18 +52,7 @@ function standing({ rule, allowed, remaining, resetAfter, retryAfter }: Verdict)
 
 const windowSeconds = (rule: Rule) => Math.ceil(rule.period / 1e6)
 
-/** An origin's field that does not parse (older drafts, say) stays too; clients that read it go on reading it. */
+/** Behind what an origin has written: lists on several lines are one list (RFC 9651, section 4.2). */
 function merge(headers: Headers, name: string, own: List): void {
-  if (own.length === 0) return
-  const others = readList(headers.get(name))
-  if (others) headers.set(name, serializeList([...others, ...own]))
-  else headers.append(name, serializeList(own))
-}
-
-function readList(field: string | null): List | undefined {
-  try {
-    return field ? parseList(field) : []
-  } catch {
-    return undefined
-  }
+  if (own.length > 0) headers.append(name, serializeList(own))
 }

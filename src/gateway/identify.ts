@@ -5,7 +5,10 @@
 
 import { isInRanges } from '../config/address-ranges.ts'
 import type { Config } from '../config/compile.ts'
+import type { Issuer } from '../config/compile-credentials.ts'
+import { ANONYMOUS } from '../config/compile-route.ts'
 import { apiKeyStart, consumerOfApiKey, sha256 } from '../credentials/api-key.ts'
+import type { JwtVerifier } from '../credentials/jwt.ts'
 import { isOpaqueKey, KeyMemory, whoseOpaqueKey } from '../credentials/opaque-key.ts'
 import { type Presented, presentedIn } from '../credentials/presented.ts'
 import type { Forbidden, Unauthenticated } from '../limiter/decide.ts'
@@ -45,7 +48,7 @@ export interface Credential {
   claims?: Readonly<Record<string, unknown>>
 }
 
-type Settings = Pick<Config, 'credentials' | 'environment' | 'address' | 'block'>
+type Settings = Pick<Config, 'credentials' | 'environment' | 'address' | 'block' | 'plans'>
 
 export type Identify = (request: Request, matched: Matched, peer?: string) => Promise<Caller>
 
@@ -57,16 +60,37 @@ export interface Identifier {
 
 type Found = Credential | Unauthenticated
 
-/** Makes one for an isolate: it remembers consumers and issuers' keys, as plain data. */
-export function createIdentifier({ credentials, environment, address, block }: Settings): Identifier {
+const REASON = { invalid: 'malformed', expired: 'expired', unavailable: 'unverifiable' } as const
+
+function verifierOf(issuer: Issuer, variables: Readonly<Record<string, unknown>>): JwtVerifier {
+  const secret = 'secret' in issuer.keys ? variables[issuer.keys.secret] : undefined
+  return issuer.createVerifier(issuer, { secret: typeof secret === 'string' ? secret : undefined })
+}
+
+/**
+ * Makes one for an isolate: it remembers consumers and issuers' keys, as plain data.
+ * @param variables of the environment, among them the secrets that issuers share
+ * @throws ConfigError naming a secret that is missing or too short
+ */
+export function createIdentifier(
+  config: Settings,
+  variables: Readonly<Record<string, unknown>> = {},
+): Identifier {
+  const { credentials, environment, address, block, plans } = config
+  const verifiers = new Map(
+    [...credentials.jwt.values()].map(issuer => [issuer.name, verifierOf(issuer, variables)]),
+  )
   const start = apiKeyStart(credentials.keyPrefix, environment)
   const memory = credentials.opaqueKeys && new KeyMemory(credentials.opaqueKeys)
+  const takesOpaqueKeys = credentials.opaqueKeys !== undefined && credentials.opaqueKeys.header === undefined
   const isOurs = (text: string) => text.startsWith(`${credentials.keyPrefix}_`)
 
   async function apiKey({ apiKey, bearer }: Presented): Promise<Found | undefined> {
     const text = apiKey ?? bearer
-    // A bearer token may be the origin's own affair. A key of ours that is broken is still ours.
-    if (text === undefined || (apiKey === undefined && !isOurs(text))) return undefined
+    // A bearer token may be the origin's own affair, and X-API-Key may hold an opaque key. One of ours that is broken is
+    // still ours.
+    const canBeOthers = apiKey === undefined || takesOpaqueKeys
+    if (text === undefined || (canBeOthers && !isOurs(text))) return undefined
     const consumer = consumerOfApiKey(text, start)
     if (consumer === undefined) return { kind: 'unauthenticated', reason: 'malformed' }
     const digest = await sha256(text)
@@ -95,14 +119,49 @@ export function createIdentifier({ credentials, environment, address, block }: S
     }
   }
 
+  async function token(name: string, { bearer }: Presented, headers: Headers): Promise<Found | undefined> {
+    const issuer = credentials.jwt.get(name)!
+    const text = issuer.header === undefined ? bearer : (headers.get(issuer.header)?.trim() ?? undefined)
+    if (text === undefined) return undefined
+    // A token of another issuer is for another method.
+    if (issuer.issuerOf(text) !== issuer.issuer) return undefined
+    const verified = await verifiers.get(name)!.verify(text)
+    if (verified.kind === 'refused') {
+      return { kind: 'unauthenticated', reason: REASON[verified.reason], detail: verified.detail }
+    }
+    const { consumer, plan, claims } = verified
+    return {
+      ...{ method: name, consumer, digest: await sha256(text), isVouched: true, claims },
+      header: issuer.header ?? 'authorization',
+      who: {
+        kind: 'token',
+        consumerKey: consumerKey(consumer),
+        ...(plan !== undefined && plans.includes(plan) && { plan }),
+      },
+    }
+  }
+
+  /** Where tokens are taken, one of nobody we know is a bad token, and not none. */
+  function isForeignToken(accept: readonly string[], { bearer }: Presented, headers: Headers): boolean {
+    return accept.some(method => {
+      const issuer = credentials.jwt.get(method)
+      if (!issuer) return false
+      return issuer.header === undefined
+        ? bearer !== undefined && issuer.issuerOf(bearer) !== undefined
+        : headers.has(issuer.header)
+    })
+  }
+
   async function present(method: string, presented: Presented, headers: Headers): Promise<Found | undefined> {
     switch (method) {
       case 'api-key':
         return await apiKey(presented)
       case 'opaque-key':
         return await opaqueKey(presented, headers)
-      default:
+      case ANONYMOUS:
         return undefined
+      default:
+        return await token(method, presented, headers)
     }
   }
 
@@ -127,6 +186,9 @@ export function createIdentifier({ credentials, environment, address, block }: S
       if (apiKey !== undefined || (bearer !== undefined && isOurs(bearer))) {
         return { ...caller, refusal: { kind: 'unauthenticated', reason: 'not-accepted' } }
       }
+      if (isForeignToken(matched.accept, presented, request.headers)) {
+        return { ...caller, refusal: { kind: 'unauthenticated', reason: 'malformed' } }
+      }
       if (acceptsAnonymous(matched)) return caller
       const reason = bearer ? 'malformed' : 'missing'
       return { ...caller, refusal: { kind: 'unauthenticated', reason, taken: taken(matched.accept) } }
@@ -143,6 +205,9 @@ export function createIdentifier({ credentials, environment, address, block }: S
   function taken(accept: readonly string[]): string[] {
     const own = credentials.opaqueKeys?.header
     const texts = accept.map(method => {
+      const issuer = credentials.jwt.get(method)
+      if (issuer)
+        return `a token, as ${issuer.header ?? 'Authorization: Bearer'}${issuer.header ? ':' : ''} <token>`
       if (method === 'opaque-key' && own) return `a key, as ${own}: <key>`
       return 'an API key, as Authorization: Bearer <key> or as X-API-Key: <key>'
     })

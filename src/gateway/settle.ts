@@ -1,8 +1,18 @@
-/** After the reply: what is left to do that must not delay it. One structured line for each degraded decision. */
+/**
+ * After the reply: what is left to do that must not delay it. One structured line for each degraded decision, and for each
+ * token that could not be verified.
+ */
 import type { Decision } from '../limiter/decide.ts'
 
 export function settle(decision: Decision, requestId: string): void {
-  if (decision.kind !== 'allowed' || !decision.degraded) return
-  const { cause, detail } = decision.degraded
-  console.warn(JSON.stringify({ level: 'warn', event: 'degraded', cause, detail, request_id: requestId }))
+  if (decision.kind === 'allowed' && decision.degraded) {
+    warn('degraded', { ...decision.degraded, request_id: requestId })
+  }
+  if (decision.kind === 'unauthenticated' && decision.reason === 'unverifiable') {
+    warn('issuer', { detail: decision.detail, request_id: requestId })
+  }
+}
+
+function warn(event: string, fields: Record<string, unknown>): void {
+  console.warn(JSON.stringify({ level: 'warn', event, ...fields }))
 }

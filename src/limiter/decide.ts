@@ -31,6 +31,8 @@ export interface Unauthenticated {
   kind: 'unauthenticated'
   /** `unknown` to the store; `not-accepted` on this route; the others need no store to tell. */
   reason: 'missing' | 'malformed' | 'unknown' | 'not-accepted' | 'expired' | 'unverifiable'
+  /** For the log, never for the caller. Holds nothing of the credential. */
+  detail?: string
   /** What is taken here, in words, where the caller is told. */
   taken?: readonly string[]
 }

@@ -44,10 +44,10 @@ export function bundleLua(): string {
   ].join('\n')
 }
 
-/** The file under a line with its name. Of comments only the lines are left: they are half of what a Worker carries. */
+/** The file under a line with its name. Of comments only the lines are left, and no indentation: a Worker carries the rest. */
 function sourceOf(file: string): string {
   const source = readFileSync(new URL(file, SRC), 'utf8').replaceAll('\r\n', '\n')
-  return `-- ${file}\n${source.replaceAll(/^ *--.*$/gm, '')}`
+  return `-- ${file}\n${source.replaceAll(/^ *--.*$/gm, '').replaceAll(/^ +/gm, '')}`
 }
 
 function sha1(text: string): string {

@@ -1,7 +1,7 @@
 import * as v from 'valibot'
 import { describe, expect, it } from 'vitest'
 import { mistakeOf } from '../../src/config/config-error.ts'
-import { compileJwt, type JwtInput, jwt, mistakesOfJwt } from '../../src/config/jwt-schema.ts'
+import { compileJwt, type JwtInput, jwtSchema, mistakesOfJwt } from '../../src/config/jwt-schema.ts'
 
 const ISSUER = { issuer: 'https://issuer.example.com/', audience: 'api' }
 const JWKS = { jwks: 'https://issuer.example.com/jwks.json', algorithms: ['RS256'], ...ISSUER }
@@ -10,7 +10,7 @@ const ACCESS = { access: 'https://team.cloudflareaccess.com', audience: 'aud-tag
 
 /** As in a config, where the method is called `auth0`. */
 function mistakesIn(input: unknown, plans = ['free', 'pro']): string[] {
-  const parsed = v.safeParse(v.object({ auth0: jwt }), { auth0: input })
+  const parsed = v.safeParse(v.object({ auth0: jwtSchema }), { auth0: input })
   const mistakes = parsed.success
     ? mistakesOfJwt('auth0', parsed.output.auth0, plans).map(([key, message]) => `auth0.${key}: ${message}`)
     : parsed.issues.map(mistakeOf).map(({ path, message }) => `${path}: ${message}`)
@@ -19,7 +19,7 @@ function mistakesIn(input: unknown, plans = ['free', 'pro']): string[] {
 
 const compiled = (input: unknown) => {
   expect(mistakesIn(input)).toEqual([])
-  return compileJwt('auth0', v.parse(jwt, input))
+  return compileJwt('auth0', v.parse(jwtSchema, input))
 }
 
 describe('an issuer of tokens', () => {

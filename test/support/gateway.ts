@@ -1,5 +1,5 @@
 /** The app on Node, over the real client, the bridge and a Redis: everything but workerd. */
-import { createApp } from '../../src/app.ts'
+import { createApp, type Platform } from '../../src/app.ts'
 import { type Config, compileConfig } from '../../src/config/compile.ts'
 import type { ConfigInput } from '../../src/config/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
@@ -18,7 +18,7 @@ export interface TestGateway<T = TestRedis> {
   /** Counts the HTTP requests to the store. */
   store: CountingProxy
   /** A new app, as a new isolate would have it. */
-  app(config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>): App
+  app(config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>, platform?: Platform): App
   /** A key that is in the store. */
   key(consumer: string, plan?: string): Promise<string>
   close(): Promise<void>
@@ -41,9 +41,9 @@ export async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>
     redis,
     origin,
     store,
-    app(input) {
+    app(input, platform = {}) {
       const config = compileConfig({ origin: origin.url, ...input })
-      const app = createApp(config, storeOf(config, store.url))
+      const app = createApp(config, storeOf(config, store.url), platform)
       return async (path, { key, address, ...init } = {}) => {
         const headers = new Headers(init.headers)
         if (key) headers.set('authorization', `Bearer ${key}`)
@@ -73,5 +73,6 @@ function storeOf(config: Config, url: string) {
     deadlineMs: 5000,
     keyLocking: config.keyLocking,
     cluster: config.cluster,
+    environment: config.environment,
   })
 }

@@ -1,0 +1,397 @@
+/** Who is let in by what they show: methods in their order, routes, environments, lists, and guessing. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { jwt } from '../../src/config/jwt.ts'
+import type { ConfigInput, RuleInput } from '../../src/config/schema.ts'
+import { mintApiKey, sha256 } from '../../src/credentials/api-key.ts'
+import { credentialKey, pointerKey } from '../../src/store/keys.ts'
+import { formatConsumer } from '../../src/store/records.ts'
+import { credentialOf } from '../support/engines.ts'
+import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { type KeyServer, type SigningKey, sign, signingKey, startKeyServer } from '../support/key-server.ts'
+
+let gateway: TestGateway
+let keys: KeyServer
+let signer: SigningKey
+beforeAll(async () => {
+  ;[gateway, signer] = await Promise.all([startGateway(), signingKey('ES256', 'one')])
+  keys = await startKeyServer(signer.jwk)
+})
+afterAll(async () => {
+  await gateway?.close()
+  await keys?.close()
+})
+beforeEach(async () => {
+  await gateway.redis.connection.send(['FLUSHDB'])
+  gateway.origin.received.length = 0
+  gateway.store.count()
+})
+
+const set = (key: string, text: string) => gateway.redis.connection.send(['SET', key, text])
+const received = () => gateway.origin.received.at(-1)!.headers
+
+const TEN: RuleInput = { name: 'ten', by: 'consumer', algorithm: 'fixed-window', limit: 10, period: '300d' }
+const ISSUER = 'https://issuer.example.com/'
+const SECRET = 'a secret of the tests, of 32 bytes and some more'
+
+const auth0 = () =>
+  jwt({
+    jwks: keys.url,
+    algorithms: ['ES256'],
+    issuer: ISSUER,
+    audience: 'api',
+    claims: { plan: 'tier' },
+    plans: { gold: 'pro' },
+  })
+const internal = () =>
+  jwt({ secret: 'JWT_SECRET', algorithms: ['HS256'], issuer: 'internal', audience: 'api' })
+const access = () => jwt({ access: 'https://team.cloudflareaccess.com', audience: 'tag' })
+
+const token = (claims: Record<string, unknown> = {}) =>
+  sign({ iss: ISSUER, aud: 'api', sub: 'auth0|7', exp: Date.now() / 1e3 + 300, ...claims }, signer)
+
+const app = (config: Partial<ConfigInput> = {}) =>
+  gateway.app({ plans: ['free', 'pro'], rules: [TEN], ...config }, { variables: { JWT_SECRET: SECRET } })
+
+describe('a token', () => {
+  const withTokens = () => app({ credentials: { jwt: { auth0: auth0(), internal: internal() } } })
+
+  it('is a consumer of its own, whose plan it claims', async () => {
+    const ask = withTokens()
+    const rules: RuleInput[] = [{ ...TEN, plans: { pro: { limit: 99 } } }]
+    const response = await app({ rules, credentials: { jwt: { auth0: auth0() } } })('/', {
+      key: await token({ tier: 'gold' }),
+    })
+    expect([response.status, response.headers.get('ratelimit')]).toEqual([
+      200,
+      expect.stringContaining('"ten";r=98;'),
+    ])
+    expect(received()).toMatchObject({ 'x-consumer-id': 'auth0~auth0%7C7', 'x-consumer-plan': 'pro' })
+    expect(received()).not.toHaveProperty('authorization')
+    // A tier that is no plan is the default one, whatever is in it.
+    await ask('/', { key: await token({ tier: 'free pro' }) })
+    expect(received()['x-consumer-plan']).toBe('free')
+  })
+
+  it('is one HTTP request to the store, and the keys of the issuer are fetched once', async () => {
+    const ask = withTokens()
+    await ask('/', { key: await token() })
+    gateway.store.count()
+    const before = keys.fetches
+    for (let i = 0; i < 3; i++) expect((await ask('/', { key: await token() })).status).toBe(200)
+    expect([gateway.store.count(), keys.fetches - before]).toEqual([3, 0])
+  })
+
+  it('of two issuers goes to its own, and no issuer can name the consumer of another or of a key', async () => {
+    const ask = withTokens()
+    const own = await sign(
+      { iss: 'internal', aud: 'api', sub: 'auth0~7', exp: Date.now() / 1e3 + 300 },
+      { kid: 'x', alg: 'HS256', privateKey: new TextEncoder().encode(SECRET) },
+    )
+    expect((await ask('/', { key: own })).status).toBe(200)
+    expect(received()['x-consumer-id']).toBe('internal~auth0%7E7')
+    await ask('/', { key: await token({ sub: 'acme' }) })
+    expect(received()['x-consumer-id']).toBe('auth0~acme')
+  })
+
+  it.each([
+    [
+      'has expired',
+      { exp: 1 },
+      'Bearer realm="sluice", error="invalid_token", error_description="The token expired"',
+    ],
+    ['is for somebody else', { aud: 'other' }, 'Bearer realm="sluice", error="invalid_token"'],
+    ['has no consumer', { sub: '' }, 'Bearer realm="sluice", error="invalid_token"'],
+    ['is of an issuer that nobody knows', { iss: 'who' }, 'Bearer realm="sluice", error="invalid_token"'],
+  ])('that %s gets a 401 that says so, without asking the store', async (_, claims, challenge) => {
+    const ask = app({ credentials: { jwt: { auth0: auth0() }, accept: ['auth0', 'api-key', 'anonymous'] } })
+    const response = await ask('/', { key: await token(claims) })
+    expect([response.status, response.headers.get('www-authenticate')]).toEqual([401, challenge])
+    expect(gateway.store.count()).toBe(0)
+  })
+
+  it('whose issuer does not answer gets a 503 and a line in the log', async () => {
+    const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const gone = jwt({ jwks: 'http://127.0.0.1:1/', algorithms: ['ES256'], issuer: ISSUER, audience: 'api' })
+    const response = await app({ credentials: { jwt: { gone } } })('/', { key: await token() })
+    expect([response.status, response.headers.get('retry-after')]).toEqual([503, '5'])
+    const [line] = warn.mock.calls.map(([text]) => JSON.parse(text))
+    expect(line).toMatchObject({
+      level: 'warn',
+      event: 'issuer',
+      request_id: response.headers.get('x-request-id'),
+    })
+    warn.mockRestore()
+  })
+
+  it('can be blocked, and have numbers of its own, like any consumer', async () => {
+    const ask = withTokens()
+    await set('sluice:{c:auth0~auth0%7C7}:consumer', formatConsumer({ blockedAt: new Date(), overrides: [] }))
+    const response = await ask('/', { key: await token() })
+    expect([response.status, await response.json()]).toMatchObject([
+      403,
+      { detail: 'This consumer is blocked.' },
+    ])
+    expect(gateway.origin.received).toEqual([])
+  })
+
+  it('in a header of its own is not handed on, nor is one that was not looked at', async () => {
+    const ask = app({
+      credentials: { jwt: { access: access(), auth0: auth0() }, accept: ['api-key', 'access', 'auth0'] },
+    })
+    const key = await gateway.key('acme')
+    const headers = {
+      'x-api-key': key,
+      'cf-access-jwt-assertion': 'a.b.c',
+      authorization: `Bearer ${await token()}`,
+    }
+    expect((await ask('/', { headers })).status).toBe(200)
+    for (const name of Object.keys(headers)) expect(received()).not.toHaveProperty(name)
+    // Nobody takes a token of Access that is none for no token.
+    expect((await ask('/', { headers: { 'cf-access-jwt-assertion': 'a.b.c' } })).status).toBe(401)
+  })
+
+  it('needs a secret of sufficient length when the gateway starts, and its value is not told', () => {
+    const config = { rules: [TEN], credentials: { jwt: { internal: internal() } } }
+    const start = () => gateway.app(config, { variables: { JWT_SECRET: 'pssst' } })
+    expect(start).toThrow(
+      expect.objectContaining({
+        code: 'ERR_CONFIG_INVALID',
+        message: expect.not.stringContaining('pssst'),
+      }),
+    )
+  })
+})
+
+describe('an opaque key', () => {
+  const OPAQUE = 'an-old-partner-key-4711'
+  const imported = async (consumer = 'acme') => {
+    const digest = await sha256(OPAQUE)
+    await set(pointerKey(digest), consumer)
+    await set(credentialKey(consumer, digest), credentialOf('pro'))
+    return digest
+  }
+  const ask = (config: Partial<ConfigInput> = {}) => app({ credentials: { opaqueKeys: {} }, ...config })
+
+  it('is its consumer from the first request on, each of them one trip', async () => {
+    await imported()
+    const warm = ask()
+    for (const remaining of [9, 8, 7]) {
+      const response = await warm('/', { key: OPAQUE })
+      expect([response.status, response.headers.get('ratelimit')]).toEqual([
+        200,
+        expect.stringContaining(`r=${remaining};`),
+      ])
+      expect(received()).toMatchObject({ 'x-consumer-id': 'acme', 'x-consumer-plan': 'pro' })
+      expect(received()).not.toHaveProperty('authorization')
+    }
+    // The first sends the script as well, without the flag that keeps it to declared keys; that of the others was there.
+    expect(gateway.store.count()).toBeLessThanOrEqual(5)
+    const cold = ask()
+    expect((await cold('/', { headers: { 'x-api-key': OPAQUE } })).status).toBe(200)
+    expect(gateway.store.count()).toBe(1)
+    await cold('/', { key: OPAQUE })
+    expect(gateway.store.count()).toBe(1)
+  })
+
+  it('that is revoked or moved to another consumer is refused once by who remembers it, then asked about anew', async () => {
+    const digest = await imported()
+    const warm = ask()
+    expect((await warm('/', { key: OPAQUE })).status).toBe(200)
+    await gateway.redis.connection.send(['DEL', credentialKey('acme', digest)])
+    expect((await warm('/', { key: OPAQUE })).status).toBe(401)
+    await imported('other')
+    expect((await warm('/', { key: OPAQUE })).status).toBe(200)
+    expect(received()['x-consumer-id']).toBe('other')
+  })
+
+  it('is not taken where the config has none, and garbage costs no trip', async () => {
+    await imported()
+    expect((await app()('/', { key: OPAQUE })).status).toBe(401)
+    gateway.store.count()
+    for (const key of ['short', 'x'.repeat(600), 'has a space in the middle']) {
+      expect((await ask()('/', { key })).status).toBe(401)
+    }
+    expect(gateway.store.count()).toBe(0)
+  })
+
+  it('can have a header of its own, alone', async () => {
+    await imported()
+    const own = app({ credentials: { opaqueKeys: { header: 'X-Partner-Key' } } })
+    expect((await own('/', { headers: { 'x-partner-key': OPAQUE } })).status).toBe(200)
+    expect(received()).not.toHaveProperty('x-partner-key')
+    expect((await own('/', { key: OPAQUE })).status).toBe(401)
+  })
+})
+
+describe('routes', () => {
+  const routes: ConfigInput['routes'] = [
+    { name: 'public', match: { path: '/public/*' }, accept: ['api-key', 'anonymous'] },
+    { name: 'admin', match: { path: '/public/admin/*' }, accept: ['auth0'] },
+    { name: 'reports', match: { path: '/reports/*', methods: ['POST'] }, cost: 4 },
+    { name: 'status', match: { path: '/status' }, accept: ['anonymous'], limits: false },
+  ]
+  const ask = () => app({ routes, credentials: { jwt: { auth0: auth0() } } })
+
+  it('say which credentials are taken; the most specific does', async () => {
+    const key = await gateway.key('acme')
+    const statuses = async (path: string) =>
+      await Promise.all(
+        [{}, { key }, { key: await token() }].map(async init => (await ask()(path, init)).status),
+      )
+    expect(await statuses('/public/x')).toEqual([200, 200, 200])
+    expect(await statuses('/public/admin/x')).toEqual([401, 401, 200])
+    expect(await statuses('/elsewhere')).toEqual([401, 200, 200])
+  })
+
+  it('say what a request costs, and where nothing is counted', async () => {
+    const key = await gateway.key('acme')
+    const left = async (path: string, method = 'GET') =>
+      (await ask()(path, { key, method })).headers.get('ratelimit')?.split(';')[1]
+    expect(await left('/reports/7')).toBe('r=9')
+    expect(await left('/reports/7', 'POST')).toBe('r=5')
+    expect(await left('/other')).toBe('r=4')
+    gateway.store.count()
+    const response = await ask()('/status')
+    expect([response.status, response.headers.get('ratelimit')]).toEqual([200, null])
+    expect(gateway.store.count()).toBe(0)
+  })
+
+  it('that a path can lead to in two ways are both heeded: what both accept, at the higher cost', async () => {
+    const key = await gateway.key('acme')
+    for (const path of ['/public/admin%2fx', '/public//admin/x', '/public/x%2f..%2fadmin%2fy']) {
+      const statuses = [(await ask()(path, { key })).status, (await ask()(path)).status]
+      expect(statuses, path).toEqual([401, 401])
+    }
+    const costly = await ask()('/reports%2f7', { key, method: 'POST' })
+    expect(costly.headers.get('ratelimit')).toContain('r=6;')
+  })
+
+  it('can be counted apart, and be what a rule is for', async () => {
+    const key = await gateway.key('acme')
+    const rules: RuleInput[] = [
+      { ...TEN, name: 'each', by: ['consumer', 'route'] },
+      { ...TEN, name: 'reports', match: { routes: ['reports'] } },
+    ]
+    const ask = app({ rules, routes, credentials: { jwt: { auth0: auth0() } } })
+    const told = async (path: string, method: string) =>
+      (await ask(path, { key, method })).headers.get('ratelimit')
+    expect(await told('/reports/x', 'POST')).toMatch(/^"each";r=6;t=\d+, "reports";r=6;/)
+    expect(await told('/reports/x', 'GET')).toMatch(/^"each";r=9;t=\d+$/)
+    expect(await told('/public/x', 'GET')).toMatch(/^"each";r=9;t=\d+$/)
+    expect(await told('/elsewhere', 'GET')).toMatch(/^"each";r=8;t=\d+$/)
+  })
+})
+
+describe('an environment', () => {
+  const test = () => app({ environment: 'test' })
+  const live = () => app({ environment: 'live' })
+
+  it('takes no key of another one, also in the same database', async () => {
+    const key = mintApiKey('acme', 'slk_test_')
+    await set(`sluice:test:{c:acme}:key:${await sha256(key)}`, credentialOf())
+    expect((await test()('/', { key })).status).toBe(200)
+    gateway.store.count()
+    expect((await live()('/', { key })).status).toBe(401)
+    expect(gateway.store.count()).toBe(0)
+    // Without an environment it is the key of a consumer test_acme, of whom nobody knows.
+    expect((await app()('/', { key })).status).toBe(401)
+  })
+
+  it('counts apart from another one', async () => {
+    const left = async (environment: string) => {
+      const key = mintApiKey('acme', `slk_${environment}_`)
+      await set(`sluice:${environment}:{c:acme}:key:${await sha256(key)}`, credentialOf())
+      const response = await app({ environment })('/', { key })
+      return response.headers.get('ratelimit')!.split(';')[1]
+    }
+    expect(await left('test')).toBe('r=9')
+    expect(await left('live')).toBe('r=9')
+    expect(await left('test')).toBe('r=8')
+  })
+
+  it('can have a prefix of its own', async () => {
+    const key = mintApiKey('acme', 'acme_')
+    await set(credentialKey('acme', await sha256(key)), credentialOf())
+    const own = app({ credentials: { apiKeys: { prefix: 'acme' } } })
+    expect((await own('/', { key })).status).toBe(200)
+    expect((await own('/', { key: await gateway.key('acme') })).status).toBe(401)
+  })
+})
+
+describe('lists', () => {
+  it('keep addresses and countries out before anything is asked', async () => {
+    const ask = app({ block: { addresses: ['198.51.100.0/24', '2001:db8::/32'], countries: ['XX'] } })
+    const key = await gateway.key('acme')
+    gateway.store.count()
+    for (const address of ['198.51.100.9', '::ffff:198.51.100.9', '2001:db8::1']) {
+      const response = await ask('/', { key, address })
+      expect([response.status, response.headers.get('www-authenticate')]).toEqual([403, null])
+    }
+    expect([gateway.store.count(), gateway.origin.received.length]).toEqual([0, 0])
+    expect((await ask('/', { key, address: '192.0.2.1' })).status).toBe(200)
+  })
+
+  it('let addresses and consumers pass unlimited, with their credential checked', async () => {
+    const one: RuleInput[] = [{ ...TEN, limit: 1 }]
+    const allow = { addresses: ['192.0.2.0/24'], consumers: ['acme'] }
+    const ask = app({ rules: one, allow })
+    const [acme, other] = [await gateway.key('acme'), await gateway.key('other')]
+    const statuses = async (key: string, address: string) => [
+      (await ask('/', { key, address })).status,
+      (await ask('/', { key, address })).status,
+    ]
+    expect(await statuses(acme, '203.0.113.1')).toEqual([200, 200])
+    expect(await statuses(other, '192.0.2.1')).toEqual([200, 200])
+    expect(await statuses(other, '203.0.113.1')).toEqual([200, 429])
+    expect(await statuses(mintApiKey('acme'), '192.0.2.1')).toEqual([401, 401])
+  })
+})
+
+describe('guessing', () => {
+  const GUESSES: RuleInput = {
+    ...{
+      name: 'guesses',
+      by: 'address',
+      on: 'auth-failure',
+      algorithm: 'fixed-window',
+      limit: 3,
+      period: '300d',
+    },
+  }
+
+  it('is limited by address, whatever is guessed, with the trip that finds it bad', async () => {
+    const ask = app({ rules: [TEN, GUESSES] })
+    const good = await gateway.key('acme')
+    const [address, elsewhere] = ['192.0.2.1', '192.0.2.2']
+    gateway.store.count()
+    for (let i = 0; i < 3; i++)
+      expect((await ask('/', { key: mintApiKey('acme'), address })).status).toBe(401)
+    const guess = await ask('/', { key: mintApiKey('acme'), address })
+    const right = await ask('/', { key: good, address })
+    expect(gateway.store.count()).toBe(5)
+    // The right one is told from the wrong one by nothing.
+    const told = async (response: Response) => {
+      const headers = Object.fromEntries([...response.headers].filter(([name]) => name !== 'x-request-id'))
+      return [response.status, headers, await response.json()]
+    }
+    expect(await told(right)).toEqual(await told(guess))
+    expect([guess.status, guess.headers.get('ratelimit')]).toEqual([
+      429,
+      expect.stringMatching(/^"guesses";r=0;/),
+    ])
+    // Neither was charged, nor is anybody else kept out.
+    const other = await ask('/', { key: good, address: elsewhere })
+    expect([other.status, other.headers.get('ratelimit')]).toEqual([
+      200,
+      expect.stringMatching(/^"ten";r=9;t=\d+$/),
+    ])
+  })
+
+  it('is not what a missing key or garbage does', async () => {
+    const ask = app({ rules: [TEN, { ...GUESSES, limit: 1 }] })
+    for (const key of ['slk_acme_garbage', undefined]) {
+      for (let i = 0; i < 3; i++) expect((await ask('/', key ? { key } : {})).status).toBe(401)
+    }
+    expect((await ask('/', { key: await gateway.key('acme') })).status).toBe(200)
+  })
+})

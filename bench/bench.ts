@@ -5,6 +5,7 @@
  */
 import { writeFileSync } from 'node:fs'
 import { Command, Option } from 'commander'
+import { authentication } from './measurements/authentication.ts'
 import { billedCommands } from './measurements/billed-commands.ts'
 import { bundleSize } from './measurements/bundle-size.ts'
 import { httpRequests } from './measurements/http-requests.ts'
@@ -29,6 +30,7 @@ const MEASUREMENTS = {
   memory,
   'per algorithm': perAlgorithm,
   mixtures,
+  'who calls': authentication,
   tokens: jwt,
   'bundle size': bundleSize,
 }

@@ -119,10 +119,17 @@ if who ~= '' and not is_bad then
     -- stays, and one whose time has passed changes nothing.
     if settings and find(settings, 'override=', 1, true) then
       changes = {}
+      local places = {}
+      for family, at in gmatch(settings, 'override=(...),()') do
+        places[family] = places[family] or at
+      end
       overridden = function(number, tag, limit, period, third, cost, mode)
-        local family = sub(families, number * 3 - 2, number * 3)
+        local at = places[sub(families, number * 3 - 2, number * 3)]
+        if not at then
+          return tag, limit, period, third, mode
+        end
         local ends_at, new_mode, new_tag, new_limit, new_period, new_third, told_limit, told_burst =
-          match(settings, 'override=' .. family .. ',(%d*),(%-?%d*),(%w*),(%d*),(%d*),(%d*),(%d*),(%d*)')
+          match(settings, '^(%d*),(%-?%d*),(%w*),(%d*),(%d*),(%d*),(%d*),(%d*)', at)
         if not ends_at or (ends_at ~= '' and ends_at + 0 <= now) then
           return tag, limit, period, third, mode
         end

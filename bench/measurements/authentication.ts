@@ -1,0 +1,141 @@
+/**
+ * What it takes inside Redis to know who calls: the classic decision of six limits for callers of each kind, Redis never
+ * idle. The first is told apart by nothing: six limits and nobody in particular.
+ */
+
+import { compileConfig } from '../../src/config/compile.ts'
+import { compileGatewayRule } from '../../src/config/compile-rule.ts'
+import type { RuleInput } from '../../src/config/schema.ts'
+import { count } from '../../src/limiter/count.ts'
+import { decide } from '../../src/limiter/decide.ts'
+import { evaluate } from '../../src/limiter/evaluate.ts'
+import type { Who } from '../../src/limiter/wire.ts'
+import {
+  addressStateKey,
+  consumerKey,
+  consumerStateKey,
+  credentialKey,
+  pointerKey,
+  UNKNOWN_CONSUMER,
+} from '../../src/store/keys.ts'
+import { type ConsumerRecord, formatConsumer, formatCredential } from '../../src/store/records.ts'
+import type { Contender } from '../contenders.ts'
+import { inHotLoop } from '../hot-loop.ts'
+import { inRounds, median } from '../measure.ts'
+import { type Findings, times } from '../report.ts'
+import { classicRules } from '../rules.ts'
+import { type Identity, newIdentities, type TestBed } from '../test-bed.ts'
+import type { Transport } from '../transport.ts'
+
+const ROUNDS = 12
+const CALLERS = 64
+
+interface Kind {
+  what: string
+  who?: (consumer: string) => Who
+  /** What the store knows of each consumer. */
+  record?: ConsumerRecord
+  rules?: readonly RuleInput[]
+  /** Rules that are told of, where they are not six. */
+  verdicts?: number
+}
+
+const RULES = classicRules('admits all')
+const WITH_PLANS = RULES.map(
+  rule => ({ ...rule, plans: { pro: { limit: 1e6 }, max: { limit: 2e6 } } }) as RuleInput,
+)
+const GUESSES: RuleInput = {
+  ...{ name: 'guesses', by: 'address', on: 'auth-failure', algorithm: 'gcra', limit: 1000, period: '1h' },
+}
+
+const key = (consumer: string): Who => ({
+  kind: 'key',
+  consumerKey: consumerKey(consumer),
+  credentialKey: credentialKey(consumer, DIGEST),
+})
+const token = (consumer: string): Who => ({ kind: 'token', consumerKey: consumerKey(consumer) })
+
+const DIGEST = 'd'.repeat(64)
+
+const KINDS: readonly Kind[] = [
+  { what: 'nobody in particular' },
+  { what: 'a token', who: token },
+  { what: 'an API key', who: key },
+  { what: 'an API key, of a consumer with a plan', who: key, record: { plan: 'pro', overrides: [] } },
+  { what: 'an API key, of a consumer with two overrides', who: key, record: { overrides: overrides() } },
+  { what: 'an API key, and a rule on auth-failure', who: key, rules: [...RULES, GUESSES], verdicts: 7 },
+  { what: 'an API key, six rules with numbers for three plans', who: key, rules: WITH_PLANS },
+  {
+    what: 'an opaque key that the isolate has not seen',
+    who: consumer => ({
+      kind: 'pointer',
+      consumerKey: consumerKey(UNKNOWN_CONSUMER),
+      credentialKey: credentialKey(UNKNOWN_CONSUMER, DIGEST),
+      pointerKey: pointerKey(consumer),
+    }),
+  },
+]
+
+export async function authentication(bed: TestBed): Promise<Findings> {
+  const tasks = KINDS.map(kind => [kind.what, () => perDecision(bed, kind)] as const)
+  const rounds: Record<string, number[]> = await inRounds(ROUNDS, Object.fromEntries(tasks))
+  const alone = median(rounds[KINDS[0]!.what]!)
+  return {
+    rows: [],
+    tables: [
+      {
+        title: 'Who calls: six limits decided for callers of each kind',
+        head: ['caller', 'µs in Redis', 'more than nobody, µs', 'ratio'],
+        rows: KINDS.map(({ what }) => {
+          const own = median(rounds[what]!)
+          return [what, own.toFixed(1), (own - alone).toFixed(1), times(own / alone)]
+        }),
+      },
+    ],
+    raw: [{ title: 'Who calls, µs in Redis per decision', columns: rounds, digits: 1 }],
+    notes: [
+      'Who calls: all admitted, Redis busy. The records of consumer and credential come with the MGET that reads the ' +
+        'counters; only an opaque key that the isolate has not seen takes one command more.',
+    ],
+  }
+}
+
+async function perDecision(bed: TestBed, kind: Kind): Promise<number> {
+  const callers = newIdentities(CALLERS)
+  const credential = formatCredential({ createdAt: new Date(0) })
+  for (const { consumer } of callers) {
+    await bed.redis.send(['SET', credentialKey(consumer, DIGEST), credential])
+    await bed.redis.send(['SET', pointerKey(consumer), consumer])
+    if (kind.record) await bed.redis.send(['SET', consumerKey(consumer), formatConsumer(kind.record)])
+  }
+  return await inHotLoop(bed, { make: transport => decision(transport, kind), callers, expected: 'allowed' })
+}
+
+function decision({ store }: Transport, { who, rules = RULES, verdicts = 6 }: Kind): Contender<Identity> {
+  const plans = ['free', 'pro', 'max']
+  const config = compileConfig({ origin: 'https://api.example.com', plans, rules: [...rules] })
+  return async ({ consumer, address }) => {
+    const asks = who?.(consumer)
+    const named = asks?.kind === 'pointer' ? UNKNOWN_CONSUMER : consumer
+    const counted = config.rules.map(rule =>
+      count(rule, rule.by[0] === 'consumer' ? consumerStateKey(named) : addressStateKey(address)),
+    )
+    const decided = decide(await evaluate(store, { rules: counted, plans, ...(asks && { who: asks }) }))
+    if (decided.kind === 'denied') return 'refused'
+    // A request that passes because nothing was counted would cost nothing.
+    if (decided.kind !== 'allowed' || decided.degraded || decided.verdicts.length !== verdicts) {
+      throw new Error(`Not all rules were evaluated: ${JSON.stringify(decided)}`)
+    }
+    return 'allowed'
+  }
+}
+
+/** One that keeps a time and one that counts, as `npx sluice consumers override` would set them. */
+function overrides(): ConsumerRecord['overrides'] {
+  return RULES.slice(0, 2).map(input => {
+    const [rule] = compileGatewayRule(input, ['free'])
+    const { limit: quotaLimit, period: quotaPeriod, burst } = rule!.quota
+    const numbers = { tag: rule!.tag, quotaLimit, quotaPeriod, third: burst, limit: rule!.limit, burst }
+    return { family: rule!.family, rule: rule!.name, numbers }
+  })
+}

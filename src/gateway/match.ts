@@ -37,14 +37,13 @@ export function match({ routes, rules, credentials }: Matching, request: Request
     ...(canonical && { route: canonical }),
     accept: lists.reduce((all, list) => all.filter(method => list.includes(method))),
     cost: Math.max(...[...ways].map(route => route?.cost ?? 1)),
-    rules: isLimited
-      ? rules.filter(
-          rule =>
-            matches(rule.match, request.method, readings) &&
-            (rule.match.routes === undefined ||
-              [...names].some(name => name && rule.match.routes!.has(name))),
-        )
-      : [],
+    rules: rules.filter(
+      ({ match, on }) =>
+        // Guesses are counted wherever they can be made.
+        (isLimited || on === 'auth-failure') &&
+        matches(match, request.method, readings) &&
+        (match.routes === undefined || [...names].some(name => name && match.routes!.has(name))),
+    ),
   }
 }
 

@@ -680,8 +680,12 @@ describe('Cloudflare Access', () => {
 
 describe('a secret', () => {
   it.each([
-    [undefined, ['HS256'], 'JWT_SECRET: is missing. Run: npx wrangler secret put JWT_SECRET'],
-    ['', ['HS256'], 'JWT_SECRET: is missing. Run: npx wrangler secret put JWT_SECRET'],
+    [
+      undefined,
+      ['HS256'],
+      'JWT_SECRET: is missing. Set it; for a deployment: npx wrangler secret put JWT_SECRET',
+    ],
+    ['', ['HS256'], 'JWT_SECRET: is missing. Set it; for a deployment: npx wrangler secret put JWT_SECRET'],
     [
       'z'.repeat(31),
       ['HS256'],

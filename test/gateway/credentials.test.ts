@@ -387,6 +387,13 @@ describe('guessing', () => {
     ])
   })
 
+  it('is limited where nothing else is', async () => {
+    const routes = [{ name: 'free', match: { path: '/free' }, limits: false }]
+    const ask = app({ rules: [TEN, { ...GUESSES, limit: 1 }], routes })
+    expect((await ask('/free', { key: mintApiKey('acme') })).status).toBe(401)
+    expect((await ask('/free', { key: mintApiKey('acme') })).status).toBe(429)
+  })
+
   it('is not what a missing key or garbage does', async () => {
     const ask = app({ rules: [TEN, { ...GUESSES, limit: 1 }] })
     for (const key of ['slk_acme_garbage', undefined]) {

@@ -2,10 +2,12 @@
 import type { ServerResponse } from 'node:http'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createApp } from '../../src/app.ts'
+import { jwt } from '../../src/config/jwt.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { configOf } from '../support/engines.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { sign } from '../support/key-server.ts'
 
 const DEADLINE_MS = 150
 
@@ -120,6 +122,30 @@ describe('a store that', () => {
       await ask(mintApiKey('acme'))
       expect(gateway.store.count()).toBe(1)
     }
+  })
+
+  it('is gone keeps nobody from being told whose token it is', async () => {
+    vi.spyOn(console, 'warn').mockImplementation(() => {})
+    gateway.store.fault = say(503, '{"error":"ERR Redis cannot be reached"}')
+    const secret = 'a secret of the tests, of 32 bytes and some more'
+    const internal = jwt({ secret: 'SECRET', algorithms: ['HS256'], issuer: 'internal', audience: 'api' })
+    const app = gateway.app(
+      {
+        rules: [{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }],
+        credentials: { jwt: { internal } },
+      },
+      { variables: { SECRET: secret } },
+    )
+    const claims = { iss: 'internal', aud: 'api', sub: 'alice', exp: Date.now() / 1e3 + 300 }
+    const key = await sign(claims, { kid: 'x', alg: 'HS256', privateKey: new TextEncoder().encode(secret) })
+    expect((await app('/', { key })).status).toBe(200)
+    const { headers } = gateway.origin.received.at(-1)!
+    expect([headers['x-consumer-id'], headers['sluice-degraded']]).toEqual([
+      'internal~alice',
+      'store-unreachable',
+    ])
+    expect(headers).not.toHaveProperty('x-consumer-plan')
+    expect((await app('/', { key: `${key}x` })).status).toBe(401)
   })
 
   it('is gone is reported by the health check', async () => {

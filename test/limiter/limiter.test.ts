@@ -21,6 +21,10 @@ const { limits } = configOf({
       { name: 'tokens', by: ['team'], algorithm: 'token-bucket', limit: 1000, period: '1m' },
       { name: 'trial', by: ['team'], algorithm: 'fixed-window', limit: 2, period: '1h', mode: 'shadow' },
     ],
+    'second-factor': [
+      { name: 'attempts', by: ['account'], algorithm: 'sliding-log', limit: 5, period: '15m' },
+      { name: 'from-here', by: ['address'], algorithm: 'sliding-log', limit: 20, period: '1h' },
+    ],
     crawler: [
       { name: 'second', algorithm: 'sliding-log', limit: 10, period: '1s' },
       { name: 'minute', algorithm: 'sliding-log', limit: 200, period: '1m' },
@@ -240,6 +244,25 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(standing(await limiter.peek('model', who))).toMatchObject({ requests: 3, tokens: 998 })
   })
 
+  it('counts attempts at a second factor: each is spent before it is known, and given back when it was right', async () => {
+    const { limiter, clock } = limiterOn(await fresh())
+    const attempt = async (isRight: boolean) => {
+      const decision = await limiter.limit('second-factor', { account: 'alice', address: '192.0.2.1' })
+      if (decision.allowed && isRight) await limiter.refund(decision)
+      return decision
+    }
+    for (let i = 0; i < 4; i++) expect((await attempt(false)).allowed).toBe(true)
+    // However often it is right, the guesses stay spent.
+    for (let i = 0; i < 9; i++) expect((await attempt(true)).allowed).toBe(true)
+    // Those that come at once are not more than there is room for.
+    const atOnce = await Promise.all(Array.from({ length: 9 }, () => attempt(false)))
+    expect(atOnce.filter(({ allowed }) => allowed)).toHaveLength(1)
+    const refused = await attempt(true)
+    expect([refused.allowed, refused.retryAfterMs]).toEqual([false, 900_000])
+    clock.time += 900e6
+    expect((await attempt(true)).allowed).toBe(true)
+  })
+
   it('resets one rule of one identity, or all of them, and nobody else', async () => {
     const { limiter } = limiterOn(await fresh())
     const [a, b] = [{ account: 'a' }, { account: 'b' }]
@@ -317,7 +340,7 @@ describeOnRedisEngine('a limit by name', fresh => {
       'zendsk',
       {},
       {},
-      "There is no limit 'zendsk'. The limits of the config are: zendesk, mail, model, crawler.",
+      "There is no limit 'zendsk'. The limits of the config are: zendesk, mail, model, second-factor, crawler.",
     ],
     ['zendesk', {}, {}, "The limit 'zendesk' counts by account: account is missing."],
     [

@@ -70,12 +70,27 @@ describe('an answer of the store', () => {
         },
       ],
     })
+    expect(decode([-2, '', 17], evaluation)).toEqual({ status: 'blocked', plan: '', at: 17, verdicts: [] })
     expect(decode([-1, '', 17, ...Array(2).fill([-1, 0, 0, 0]).flat()], evaluation).status).toBe(
       'unknown-credential',
     )
   })
 
+  it('tells the numbers that the consumer has, and whose key it was', () => {
+    const reply = [1, 'free acme', 17, 1, 6, 0, 0, 1, 9, 0, 0, 1, 7, 8, 0]
+    const { consumer, plan, verdicts } = decode(reply, evaluation)
+    expect([consumer, plan]).toEqual(['acme', 'free'])
+    expect(verdicts[0]).toMatchObject({
+      ...{ mode: 'shadow', rule: { limit: 7, quota: { burst: 8 }, tag: second!.tag } },
+    })
+    expect(verdicts[1]!.rule).toBe(hour)
+  })
+
   it.each([
+    [[1, 'free', 17, ...Array(8).fill(1), 1, 7, 8]],
+    [[1, 'free', 17, ...Array(8).fill(1), 3, 7, 8, 1]],
+    [[1, 'free', 17, ...Array(8).fill(1), 0, 7, 8, 1]],
+    [[1, 'free', 17, ...Array(8).fill(1), 1, 7, 8, 1, 1, 7, 8, 1]],
     [null],
     ['OK'],
     [{}],

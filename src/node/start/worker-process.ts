@@ -8,7 +8,8 @@ import { resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { type BuildOptions, type BuildResult, context, type Plugin } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
-import { compileConfig } from '../../config/compile.ts'
+import { type Config, compileConfig } from '../../config/compile.ts'
+import { createIdentifier } from '../../gateway/identify.ts'
 import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
@@ -59,13 +60,14 @@ async function run(result: BuildResult): Promise<void> {
     const place = error.location ? `${error.location.file}:${error.location.line}: ` : ''
     return reject(`${place}${error.text}`)
   }
+  let variables: Record<string, string>
   try {
-    await checkConfig()
+    variables = variablesFor(await checkConfig())
   } catch (error) {
     return reject(messageOf(error))
   }
   try {
-    await load(result.outputFiles![0]!.text)
+    await load(result.outputFiles![0]!.text, variables)
   } catch (error) {
     const message = messageOf(error)
     say(hasServed ? { type: 'stopped', message } : { type: 'failed', message })
@@ -75,19 +77,29 @@ async function run(result: BuildResult): Promise<void> {
 const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
 
 /** Here rather than in workerd, where a config that throws would end a Worker that serves. */
-async function checkConfig(): Promise<void> {
+async function checkConfig(): Promise<Config> {
   builds += 1
   const module = await import(`${pathToFileURL(configFile).href}?build=${builds}`)
-  compileConfig(module.default)
+  const config = compileConfig(module.default)
+  // Its secrets too.
+  createIdentifier(config, process.env)
+  return config
 }
 
-async function load(script: string): Promise<void> {
+/** What the Worker would get of its deployment, from the environment of this process: no more than the config asks for. */
+function variablesFor({ credentials }: Config): Record<string, string> {
+  const secrets = [...credentials.jwt.values()].flatMap(({ keys }) => ('secret' in keys ? [keys.secret] : []))
+  const given = ['SLUICE_ENVIRONMENT', ...secrets].map(name => [name, process.env[name]])
+  return Object.fromEntries(given.filter(([, value]) => value !== undefined))
+}
+
+async function load(script: string, variables: Record<string, string>): Promise<void> {
   const options = convertV4MiniflareOptions({
     name: 'sluice',
     modules: true,
     script,
     ...compatibility(),
-    bindings: settings.bindings,
+    bindings: { ...variables, ...settings.bindings },
     host: settings.host,
     port: settings.port,
     // Request.cf would be fetched from the network.

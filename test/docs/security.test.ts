@@ -1,0 +1,28 @@
+/** What docs/security.md says to people who look for leaked keys. */
+import { readFileSync } from 'node:fs'
+import { crc32 } from 'node:zlib'
+import { describe, expect, it } from 'vitest'
+import { apiKeyStart, mintApiKey } from '../../src/credentials/api-key.ts'
+
+const page = readFileSync(new URL('../../docs/security.md', import.meta.url), 'utf8')
+
+describe('the expression for secret scanners', () => {
+  const expression = new RegExp(/`(\\bslk_.+?)`/.exec(page)![1]!)
+
+  it.each([
+    mintApiKey('acme'),
+    mintApiKey('a.b_c-d'),
+    mintApiKey('a'.repeat(64)),
+    mintApiKey('acme', apiKeyStart('slk', 'live')),
+  ])('finds %s', key => {
+    expect(expression.exec(`KEY="${key}"`)?.[0]).toBe(key)
+    expect(expression.test(key.slice(0, -1))).toBe(false)
+  })
+
+  it('and the checksum tell a key from what looks like one', () => {
+    const key = mintApiKey('acme')
+    const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+    const told = [...key.slice(-6)].reduce((sum, digit) => sum * 62 + digits.indexOf(digit), 0)
+    expect(told).toBe(crc32(key.slice(0, -6)))
+  })
+})

@@ -1,15 +1,15 @@
 /** The gateway in front of a Redis Cluster: the app, the real client, the bridge, three nodes. */
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/schema.ts'
-import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { mintApiKey, sha256 } from '../../src/credentials/api-key.ts'
 import { createLimiter } from '../../src/limiter/limiter.ts'
 import { ask } from '../../src/limiter/wire.ts'
 import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
-import { addressStateKey, consumerStateKey } from '../../src/store/keys.ts'
+import { addressStateKey, consumerStateKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { describeOnCluster, type TestCluster } from '../support/cluster.ts'
-import { configOf, ModelEngine } from '../support/engines.ts'
+import { configOf, credentialOf, ModelEngine } from '../support/engines.ts'
 import { startGatewayOn, type TestGateway } from '../support/gateway.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { evaluationOf, NOON, randomCount, randomRules, randomStep } from '../support/traffic.ts'
@@ -50,6 +50,12 @@ describeOnCluster('the gateway', start => {
       keyLocking: true,
       cluster,
     })
+
+  const set = async (key: string, text: string) => {
+    const init = { method: 'POST', body: JSON.stringify(['SET', key, text]) }
+    const headers = { authorization: 'Bearer a token for tests', 'content-type': 'application/json' }
+    expect((await fetch(gateway.store.url, { ...init, headers })).status).toBe(200)
+  }
 
   it(`runs the script: everything of one consumer lies in one slot, and every key is declared (SEED=${SEED})`, async () => {
     const random = randomFrom(SEED)
@@ -109,6 +115,50 @@ describeOnCluster('the gateway', start => {
     for (let i = 0; i < 3; i++) expect((await app()('/', { key: unknown, address })).status).toBe(401)
     const peek = await app([{ ...ADDRESS, cost: 0 }], ['anonymous'])('/', { address })
     expect(peek.headers.get('ratelimit')).toMatch(/^"address";r=12;/)
+  })
+
+  it('finds out whose an opaque key is with a request more, the first time', async () => {
+    const opaque = 'an-old-key-of-a-partner'
+    const digest = await sha256(opaque)
+    await set(pointerKey(digest), 'umbrella')
+    await set(credentialKey('umbrella', digest), credentialOf())
+    const ask = gateway.app({
+      rules: [CONSUMER, ADDRESS],
+      credentials: { opaqueKeys: {} },
+      store: { cluster: true },
+    })
+    const address = '198.51.100.30'
+    expect((await ask('/', { key: opaque, address })).status).toBe(200)
+    expect(gateway.origin.received.at(-1)!.headers['x-consumer-id']).toBe('umbrella')
+    gateway.store.count()
+    const warm = await ask('/', { key: opaque, address })
+    expect([warm.status, warm.headers.get('ratelimit'), gateway.store.count()]).toEqual([
+      ...[200, expect.stringMatching(/^"consumer";r=3;t=\d+, "address";r=10;/), 1],
+    ])
+    expect((await ask('/', { key: 'a-key-that-nobody-knows', address })).status).toBe(401)
+  })
+
+  it('counts guesses, and then refuses the right ones too', async () => {
+    const guesses: RuleInput = {
+      ...{
+        name: 'guesses',
+        by: 'address',
+        on: 'auth-failure',
+        algorithm: 'fixed-window',
+        limit: 2,
+        period: '7d',
+      },
+    }
+    const ask = app([CONSUMER, ADDRESS, guesses])
+    const [address, key] = ['198.51.100.40', await gateway.key('hooli')]
+    const statuses = []
+    for (const guess of [mintApiKey('hooli'), key, mintApiKey('initech'), mintApiKey('hooli'), key]) {
+      statuses.push((await ask('/', { key: guess, address })).status)
+    }
+    expect(statuses).toEqual([401, 200, 401, 429, 429])
+    // The address was charged for the good one only.
+    const peek = await app([{ ...ADDRESS, cost: 0 }], ['anonymous'])('/', { address })
+    expect(peek.headers.get('ratelimit')).toMatch(/^"address";r=11;/)
   })
 
   it('never exceeds a limit under concurrency, and has the rest to give afterwards', async () => {

@@ -18,10 +18,10 @@ export interface AddressInput {
   from?: 'cloudflare' | 'peer' | 'x-forwarded-for' | 'forwarded' | undefined
   /**
    * The proxies in front of the gateway, as in `['10.0.0.0/8', '192.0.2.7', '2001:db8::/32']`. Needed for
-   * `x-forwarded-for` and `forwarded`. No more than those: whoever calls from here can pass for any other address.
+   * `x-forwarded-for` and `forwarded`. No more than those: whoever calls from here can pass for any other address. Default: none.
    */
   trustedProxies?: string[] | undefined
-  /** How many leading bits of an IPv6 address make one caller, 32 to 128 (default 64: what a subscriber is given). */
+  /** How many leading bits of an IPv6 address make one caller, 32 to 128 (default `64`: what a subscriber is given). */
   ipv6Prefix?: number | undefined
 }
 

@@ -4,8 +4,9 @@ import { ConfigError, type Mistake } from './config-error.ts'
 import { ENVIRONMENT, isOriginUrl } from './schema.ts'
 
 export interface Environment {
-  /** https://….upstash.io, or the address of a REST bridge. */
+  /** Where the store is: `https://….upstash.io`, or the address of a REST bridge. */
   UPSTASH_REDIS_REST_URL?: string
+  /** The token that goes with it. */
   UPSTASH_REDIS_REST_TOKEN?: string
   /** Takes the place of `origin` in the config. */
   ORIGIN_URL?: string

@@ -32,6 +32,7 @@ interface SecretInput extends IssuerInput {
    * never the secret itself. As text, at least as many bytes as the hash has (HS256: 32).
    */
   secret: string
+  /** What the issuer signs with, as in `['HS256']`. A token that says otherwise is refused. */
   algorithms: (typeof SECRET_ALGORITHMS)[number][]
 }
 
@@ -49,14 +50,15 @@ interface AccessInput {
 interface CommonInput {
   /** Who tokens must be meant for: one of these is in their `aud`. */
   audience: string | string[]
-  /** How far the issuer's clock may be off (default 5s, at most 5m). */
+  /** How far the issuer's clock may be off (default `'5s'`). */
   clockTolerance?: Duration | undefined
-  /** A header that carries the bare token (default: `Authorization: Bearer <token>`; Access: its own). */
+  /** A header that carries the bare token. Default: `Authorization: Bearer <token>`; Access: `Cf-Access-Jwt-Assertion`. */
   header?: string | undefined
+  /** What a token says of its caller. */
   claims?:
     | {
         /**
-         * Which claim says who the consumer is; of several the first that is no empty text. Default `'sub'`; Access:
+         * Which claim says who the consumer is; of several the first that is no empty text. Default: `'sub'`; Access:
          * `['sub', 'common_name']`, as service tokens have an empty `sub`.
          */
         consumer?: string | string[] | undefined
@@ -64,10 +66,10 @@ interface CommonInput {
         plan?: string | undefined
       }
     | undefined
-  /** Plans of this config by what the issuer calls them, as in `{ gold: 'pro' }`; others keep their name. */
+  /** Plans of this config by what the issuer calls them, as in `{ gold: 'pro' }`; others keep their name. Default: all do. */
   plans?: Record<string, string> | undefined
   /**
-   * The claim names a consumer as API keys do, and both are counted together (default false: each issuer has consumers
+   * The claim names a consumer as API keys do, and both are counted together (default `false`: each issuer has consumers
    * of its own, and cannot name another's). True is for an issuer that you trust with every consumer.
    */
   sharesConsumers?: boolean | undefined

@@ -7,7 +7,7 @@ import { place } from './rule-schema.ts'
 import { name, settings, text, units } from './values.ts'
 
 export interface RouteInput {
-  /** For rules `by: 'route'` and `match.routes`: lower case letters, digits, `-` and `_`. Unique. */
+  /** For rules `by: 'route'` and `match.routes`. Unique. */
   name: string
   /** Which requests it is for. Everything that is given must hold. */
   match: RouteMatchInput
@@ -16,18 +16,18 @@ export interface RouteInput {
    * `'anonymous'` for callers without any. Default: `credentials.accept`.
    */
   accept?: string[] | undefined
-  /** What a request costs here, as a multiple of the cost of each rule (default 1). */
+  /** What a request costs here, as a multiple of the cost of each rule (default `1`). */
   cost?: number | undefined
-  /** `false`: nothing is counted here. Callers are still asked for a credential, unless `accept` has `'anonymous'`. */
+  /** `false`: nothing is counted here (default `true`). Callers are still asked for a credential, unless `accept` has `'anonymous'`. */
   limits?: boolean | undefined
 }
 
 export interface RouteMatchInput {
-  /** `['GET', 'HEAD']` */
+  /** As in `['POST', 'PUT']`; `'GET'` is for HEAD too. Default: all. */
   methods?: string[] | undefined
-  /** A URLPattern for the host name: `'api.example.com'`, `'*.example.com'` */
+  /** A URLPattern for the host name: `'api.example.com'`, `'*.example.com'`. Default: all. */
   host?: string | undefined
-  /** A URLPattern for the path: `'/reports/*'`, `'/users/:id'` */
+  /** A URLPattern for the path: `'/reports/*'`, `'/users/:id'`. Case does not matter. Default: all. */
   path?: string | undefined
 }
 

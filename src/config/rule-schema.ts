@@ -19,9 +19,9 @@ export type NumbersInput =
       algorithm: 'gcra' | 'token-bucket'
       /** How many units per period. */
       limit: number
-      /** `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
+      /** Per how long: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
       period: Duration
-      /** Units at once after a pause (default: `limit`). 1 means strictly evenly spaced. */
+      /** Units at once after a pause (default `limit`). 1 means strictly evenly spaced. */
       burst?: number | undefined
     }
   | {
@@ -29,7 +29,7 @@ export type NumbersInput =
       algorithm: 'leaky-bucket'
       limit: number
       period: Duration
-      /** Units that may wait behind the one that departs (default: `limit`). 0: nobody waits. */
+      /** Units that may wait behind the one that departs (default `limit`). 0: nobody waits. */
       queue?: number | undefined
     }
   | {
@@ -52,7 +52,7 @@ export type NumbersInput =
     }
 
 interface CommonInput {
-  /** Names the rule in headers, logs and state: lower case letters, digits, `-` and `_`. Unique. */
+  /** Names the rule in headers, logs and state. Unique. */
   name: string
   /**
    * `enforce` (default), `shadow` (evaluated with a state of its own, never changes the outcome; its verdict says
@@ -60,11 +60,11 @@ interface CommonInput {
    */
   mode?: 'enforce' | 'shadow' | 'off' | undefined
   /**
-   * The share of callers for whom the rule is enforced, 0 to 1 (default 1); for the others it is a shadow. Who is in
+   * The share of callers for whom the rule is enforced, 0 to 1 (default `1`); for the others it is a shadow. Who is in
    * it hangs on the identity and the rule's name, and who was in it stays in it when the share grows.
    */
   enforce?: number | undefined
-  /** A shadow rule that is compared with the rule of this name, which it would replace. */
+  /** A shadow rule that is compared with the rule of this name, which it would replace. Default: none. */
   candidateFor?: string | undefined
 }
 
@@ -88,10 +88,11 @@ export type By =
 
 /** The numbers of a rule for one plan; what is left out is as in the rule. */
 export interface PlanNumbersInput {
+  /** How many units per period. Default: that of the rule. */
   limit?: number | undefined
-  /** `gcra`, `token-bucket` */
+  /** For `gcra` and `token-bucket`. Default: that of the rule, or the limit if it has none. */
   burst?: number | undefined
-  /** `leaky-bucket` */
+  /** For `leaky-bucket`. Default: that of the rule, or the limit if it has none. */
   queue?: number | undefined
 }
 
@@ -106,11 +107,11 @@ export type RuleInput = NumbersInput &
      * guessing would go on.
      */
     on?: 'request' | 'auth-failure' | undefined
-    /** Units one request takes (default 1). 0 reports what is left and takes nothing. */
+    /** Units one request takes (default `1`). 0 reports what is left and takes nothing. */
     cost?: number | undefined
     /** Which requests the rule is for. Everything that is given must hold. Default: every request. */
     match?: MatchInput | undefined
-    /** Other numbers for plans, as in `{ pro: { limit: 1200 } }`; `false`: the rule does not apply to that plan. */
+    /** Other numbers for plans, as in `{ pro: { limit: 1200 } }`; `false`: the rule does not apply to that plan. Default: none. */
     plans?: Record<string, PlanNumbersInput | false> | undefined
   }
 
@@ -122,17 +123,17 @@ export type LimitRuleInput = NumbersInput &
   }
 
 export interface MatchInput {
-  /** `['GET', 'HEAD']` */
+  /** As in `['POST', 'PUT']`; `'GET'` is for HEAD too. Default: all. */
   methods?: string[] | undefined
-  /** A URLPattern for the host name: `'api.example.com'`, `'*.example.com'` */
+  /** A URLPattern for the host name: `'api.example.com'`, `'*.example.com'`. Default: all. */
   host?: string | undefined
-  /** A URLPattern for the path: `'/reports/*'`, `'/users/:id'` */
+  /** A URLPattern for the path: `'/reports/*'`, `'/users/:id'`. Case does not matter. Default: all. */
   path?: string | undefined
-  /** Plans, as listed in `plans`. */
+  /** Callers with one of these plans, as listed in `plans`. Default: all, and callers without a credential. */
   plans?: string[] | undefined
-  /** Routes, by name. */
+  /** Requests with one of these routes, by name. Default: all, and requests without a route. */
   routes?: string[] | undefined
-  /** Callers with a credential, or only those without. */
+  /** `true`: only callers with a credential; `false`: only those without. Default: both. */
   authenticated?: boolean | undefined
 }
 

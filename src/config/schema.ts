@@ -16,42 +16,43 @@ export type { AddressInput, Duration, LimitRuleInput, RouteInput, RuleInput }
 export interface CredentialsInput {
   /**
    * Credentials that are taken, in this order, where the route says nothing else: `'api-key'`, `'opaque-key'`,
-   * names of `jwt`, and `'anonymous'` for callers without any. Default: all there are, and not `'anonymous'`.
+   * names of `jwt`, and `'anonymous'` for callers without any. Default: all there are, without `'anonymous'`.
    */
   accept?: string[] | undefined
+  /** The keys that `npx sluice keys create` makes. */
   apiKeys?:
     | {
-        /** What API keys begin with (default `'slk'`): lower case letters and digits. */
+        /** What they begin with (default `'slk'`). Keys that begin otherwise are no longer known. */
         prefix?: string | undefined
       }
     | undefined
   /**
    * Keys that were not made here, which tell nothing by themselves: those that `npx sluice keys import` has brought in
-   * are taken. `{}` takes them from `X-API-Key` and `Authorization: Bearer`.
+   * are taken. `{}` takes them from `X-API-Key` and `Authorization: Bearer`. Default: none are taken.
    */
   opaqueKeys?:
     | {
-        /** Another header that carries them, alone. */
+        /** The one header that carries them. Default: `X-API-Key` and `Authorization: Bearer`. */
         header?: string | undefined
-        /** How long an isolate remembers whose key it is (default 10m). Whether it is still good is asked every time. */
+        /** How long an isolate remembers whose key it is (default `'10m'`). Whether it is still good is asked every time. */
         rememberFor?: Duration | undefined
       }
     | undefined
   /**
    * Tokens that others issue, by a name of your choice: `{ auth0: jwt({ jwks, algorithms, issuer, audience }) }`, with `jwt` from
-   * './src/config/jwt.ts'.
+   * `./src/config/jwt.ts`. Default: none.
    */
   jwt?: Record<string, JwtMethod> | undefined
-  /** Hand the caller's credential on to the origin (default false). */
+  /** Hand the caller's credential on to the origin (default `false`). */
   forward?: boolean | undefined
 }
 
 export interface CorsInput {
   /** Origins that may read replies: `'*'` or `['https://app.example.com']` */
   origins: '*' | string[]
-  /** Request headers that scripts may send (default: what the preflight asks for). */
+  /** Request headers that scripts may send (default: what it asks for). */
   headers?: string[] | undefined
-  /** How long a browser may remember the answer (default 10m). */
+  /** How long a browser may remember the answer (default `'10m'`). */
   maxAge?: Duration | undefined
 }
 
@@ -61,7 +62,7 @@ export interface ConfigInput {
    * route, where the origin is what the zone's DNS says. The variable ORIGIN_URL overrides it.
    */
   origin: string
-  /** How long the origin may take until its response headers (default 30s); then the caller gets a 504. */
+  /** How long the origin may take until its response headers (default `'30s'`); then the caller gets a 504. */
   originDeadline?: Duration | undefined
   /**
    * Which of several deployments this is, as in `'live'` and `'test'`: it stands in API keys (`slk_test_…`) and in every
@@ -69,47 +70,51 @@ export interface ConfigInput {
    * overrides it. Default: none.
    */
   environment?: string | undefined
-  /** Names that API keys may carry as their plan; the first is the default. Default: `['free']`. */
+  /** Names that API keys may carry as their plan; callers without one count as of the first (default `['free']`). */
   plans?: string[] | undefined
-  /** Parts of the API that ask for other credentials or cost more. The most specific that matches is the request's. */
+  /** Parts of the API that ask for other credentials or cost more. The most specific that matches is the request's. Default: none. */
   routes?: RouteInput[] | undefined
   /** Every rule that matches a request is evaluated, all in one trip, all or nothing. */
   rules: RuleInput[]
   /**
    * Limits that are asked by name and not by requests that pass through: calls to third parties, background tasks.
-   * Each is a set of rules that is decided all or nothing.
+   * Each is a set of rules that is decided all or nothing. Default: none.
    */
   limits?: Record<string, LimitRuleInput[]> | undefined
+  /** How callers say who they are, and what is taken. Default: API keys. */
   credentials?: CredentialsInput | undefined
   /** Where the client's address is read, and what of it is one caller. Default: as Cloudflare tells it, IPv6 by /64. */
   address?: AddressInput | undefined
-  /** Who is never limited. They still show their credential. */
+  /** Who is never limited. They still show their credential. Default: nobody. */
   allow?:
     | {
-        /** `['192.0.2.7', '10.0.0.0/8', '2001:db8::/32']` */
+        /** As in `['192.0.2.7', '10.0.0.0/8', '2001:db8::/32']` (default `[]`). Bad credentials are not counted for them either. */
         addresses?: string[] | undefined
+        /** By their names, as in `['acme']` (default `[]`); of tokens `'auth0~<name>'`, escaped. */
         consumers?: string[] | undefined
       }
     | undefined
-  /** Who is refused with a 403, before anything is asked. Consumers are blocked live: `npx sluice consumers block`. */
+  /** Who is refused with a 403, before anything is asked. Consumers are blocked live: `npx sluice consumers block`. Default: nobody. */
   block?:
     | {
+        /** As in `['192.0.2.7', '10.0.0.0/8', '2001:db8::/32']` (default `[]`). */
         addresses?: string[] | undefined
-        /** As Cloudflare tells them, ISO 3166-1: `['XX']`. `'T1'` is Tor. */
+        /** As Cloudflare tells them, by ISO 3166-1, as in `['XX']` (default `[]`). `'T1'` is Tor. */
         countries?: string[] | undefined
       }
     | undefined
+  /** How the store is asked. Where it is, is a variable of the environment. */
   store?:
     | {
-        /** How long one decision may take (default 250ms); after that the request passes unlimited, marked. */
+        /** How long one decision may take (default `'250ms'`); after that the request passes unlimited, marked. */
         deadline?: Duration | undefined
         /**
-         * Send the script with `flags=allow-key-locking` (default true), without which Upstash runs it under a
+         * Send the script with `flags=allow-key-locking` (default `true`), without which Upstash runs it under a
          * lock on the whole database. The bridge of this project takes either; turn it off for other proxies.
          */
         keyLocking?: boolean | undefined
         /**
-         * The store is a Redis Cluster (default false): the bridge of this project in front of one. A request that
+         * The store is a Redis Cluster (default `false`): the bridge of this project in front of one. A request that
          * is counted in several slots is decided by each of them; docs/algorithms.md says what that means.
          */
         cluster?: boolean | undefined
@@ -117,7 +122,7 @@ export interface ConfigInput {
     | undefined
   /**
    * Answer browsers' preflights here. Without it they go to the origin, and its own CORS headers stand. Either
-   * way they are neither authenticated nor counted.
+   * way they are neither authenticated nor counted. Default: they go to the origin.
    */
   cors?: CorsInput | undefined
 }

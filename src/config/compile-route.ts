@@ -78,15 +78,37 @@ function compareSpecificity(
   return methodsB - methodsA
 }
 
+/** What is the same for two routes that match the same requests. */
+function placeOf({ host = '*', path = '*', methods = [] }: RouteMatchInput): string {
+  return [host, path, ...[...methods].sort()].join(' ').toLowerCase()
+}
+
 /** What the schema cannot see: how routes fit each other, and the credentials there are. */
 export function mistakesOfRoutes(
   routes: readonly RouteInput[],
   methods: readonly CredentialMethod[],
 ): Mistake[] {
-  return routes.flatMap(({ name, accept }, i) => {
+  return routes.flatMap(({ name, match, accept, cost, limits }, i) => {
     const twin = routes.findIndex(other => other.name === name)
+    const same = routes.findIndex(other => placeOf(other.match) === placeOf(match))
     const path = `routes[${i}]`
     return [
+      ...(same < i && twin === i
+        ? [
+            {
+              path: `${path}.match`,
+              message: `is that of routes[${same}], which comes first: no request would have this route. Leave one out.`,
+            },
+          ]
+        : []),
+      ...(limits === false && cost !== undefined
+        ? [
+            {
+              path: `${path}.cost`,
+              message: `${cost} means nothing with limits: false. Leave one of them out.`,
+            },
+          ]
+        : []),
       ...(twin < i
         ? [
             {

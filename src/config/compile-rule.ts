@@ -2,6 +2,8 @@
 import type { Quota } from '../algorithms/algorithm.ts'
 import { CALENDAR_PERIODS, type CalendarPeriod, NOMINAL_PERIOD } from '../algorithms/calendar.ts'
 import type { AlgorithmName } from '../algorithms/index.ts'
+import { MAX_LOG_LIMIT } from '../algorithms/sliding-log.ts'
+import { MAX_WINDOW_COUNT } from '../algorithms/sliding-window.ts'
 import { compilePlace, type Place } from './compile-route.ts'
 import { parseDuration } from './duration.ts'
 import type {
@@ -184,9 +186,21 @@ function compileMatch({ plans, routes, authenticated, ...place }: MatchInput): M
   }
 }
 
+/** The schema knows these of a rule; not of a plan's own limit. */
+const MOST_OF: Partial<Record<AlgorithmName, number>> = {
+  'sliding-window': MAX_WINDOW_COUNT,
+  'sliding-log': MAX_LOG_LIMIT,
+}
+
 /** What is wrong with the numbers of a rule: the key it is said of, and the message. */
 export function mistakesOfNumbers(input: NumbersInput): [key: string, message: string][] {
   const { limit } = input
+  const most = MOST_OF[input.algorithm]
+  if (most && limit > most) {
+    return [
+      ['limit', `${limit} is above ${most}, which is the most that ${input.algorithm} takes. Lower it.`],
+    ]
+  }
   if (input.algorithm === 'fixed-window') {
     return input.timeZone !== undefined && !isCalendarPeriod(input.period)
       ? [

@@ -11,7 +11,7 @@ import {
   methodsOf,
   mistakesOfCredentials,
 } from './compile-credentials.ts'
-import { compileRoutes, mistakesOfAccept, mistakesOfRoutes, type Route } from './compile-route.ts'
+import { ANONYMOUS, compileRoutes, mistakesOfAccept, mistakesOfRoutes, type Route } from './compile-route.ts'
 import {
   compileGatewayRule,
   compileLimitRule,
@@ -87,6 +87,8 @@ export function compileConfig(input: unknown): Config {
     ...mistakesOfAddress(config.address).map(([key, message]) => ({ path: `address.${key}`, message })),
     ...mistakesOfCredentials(config.credentials ?? {}, plans),
     ...mistakesOfRoutes(config.routes ?? [], methods),
+    ...mistakesOfRouteCosts(config, rules),
+    ...mistakesOfLists(config),
     ...mistakesOfAccept(config.credentials?.accept, methods, 'credentials.accept'),
   ]
   if (mistakes.length > 0) throw new ConfigError(mistakes)
@@ -199,7 +201,24 @@ function mistakesAtGateway(
       report(`plans.${plan}.${key}`, `${numbers[key]} means nothing for ${rule.algorithm}. Leave it out.`)
     }
     for (const [key, message] of mistakesOfNumbers(own)) report(`plans.${plan}.${key}`, message)
-    if (variant) mistakes.push(...mistakesOfGatewayNumbers(own, variant, `${path}.plans.${plan}`))
+    if (!variant) continue
+    for (const mistake of mistakesOfGatewayNumbers(own, variant, `${path}.plans.${plan}`)) {
+      // A plan has no cost of its own: what is wrong is what it leaves for one request.
+      const isCost = mistake.path.endsWith('.cost')
+      const message = `leaves a ${mostOf(rule)} of ${variant.quota.burst}: a cost of ${rule.cost} can never be admitted. Raise it, or lower the cost.`
+      mistakes.push(isCost ? { path: `${path}.plans.${plan}`, message } : mistake)
+    }
+  }
+  const isForNobody = [...named].every(plan => rule.plans?.[plan] === false)
+  if (isForNobody && (rule.match?.plans || by.some(part => OF_GOOD_CREDENTIALS.test(part)))) {
+    report(
+      'plans',
+      `is false for every plan: the rule would be for nobody. Use mode: 'off', or leave a plan.`,
+    )
+  }
+  const claim = by.find(part => part.startsWith('claim:'))
+  if (claim && Object.keys(config.credentials?.jwt ?? {}).length === 0) {
+    report('by', `'${claim}' needs tokens, and credentials.jwt has none. Add the issuer there.`)
   }
   if (rule.on === 'auth-failure') {
     if (by.some(part => OF_GOOD_CREDENTIALS.test(part))) {
@@ -209,6 +228,7 @@ function mistakesAtGateway(
     if (rule.match?.authenticated !== undefined) {
       report('match.authenticated', 'means nothing with on: auth-failure. Leave it out.')
     }
+    if (rule.cost === 0) report('cost', '0 counts no failure, and so limits none. Leave it out.')
   }
   if (rule.match?.authenticated === false) {
     if (by.some(part => OF_GOOD_CREDENTIALS.test(part))) {
@@ -236,6 +256,40 @@ function mistakesAtGateway(
     report('match.plans', `'${plan}' is not in plans (${plans.join(', ')}). Add it there.`)
   }
   return mistakes
+}
+
+/** A route whose cost no request can ever pay: the rules that surely are for it say what is the most. */
+function mistakesOfRouteCosts(
+  { routes = [], rules }: ConfigInput,
+  compiled: readonly (readonly GatewayRule[])[],
+): Mistake[] {
+  return routes.flatMap(({ name, cost: factor = 1, limits = true, accept }, i): Mistake[] => {
+    const isOnlyAnonymous = accept?.length === 1 && accept[0] === ANONYMOUS
+    const at = compiled.findIndex(([rule], j) => {
+      const { routes, ...others } = rules[j]!.match ?? {}
+      const isForAll = Object.values(others).every(value => value === undefined)
+      const counts = !isOnlyAnonymous || !rule!.by.some(part => OF_GOOD_CREDENTIALS.test(part))
+      const isFor = isForAll && counts && (routes === undefined || routes.includes(name))
+      const { mode, on, quota } = rule!
+      return isFor && mode === 'enforce' && on === 'request' && quota.cost * factor > quota.burst
+    })
+    if (factor === 1 || !limits || at === -1) return []
+    const { burst, cost } = compiled[at]![0]!.quota
+    const message = `${factor} times the cost of rules[${at}] (${cost}) is above its ${mostOf(rules[at]!)} of ${burst}: no request here would ever be admitted. Lower it.`
+    return [{ path: `routes[${i}].cost`, message }]
+  })
+}
+
+/** Everybody is nobody in particular. */
+function mistakesOfLists({ allow, block }: ConfigInput): Mistake[] {
+  const everybody = (name: string, list: readonly string[] = [], fix: string) =>
+    compileRanges(list).flatMap(({ prefix }, i): Mistake[] =>
+      prefix > 0 ? [] : [{ path: `${name}.addresses[${i}]`, message: `'${list[i]}' is everybody. ${fix}` }],
+    )
+  return [
+    ...everybody('allow', allow?.addresses, "To limit nobody, set mode: 'off' or 'shadow' in the rules."),
+    ...everybody('block', block?.addresses, 'Nobody could come. Name the ranges.'),
+  ]
 }
 
 const OF_GOOD_CREDENTIALS = /^(consumer|credential|claim:.*)$/s

@@ -5,7 +5,7 @@
 import * as v from 'valibot'
 import type { JwtIssuer } from '../credentials/jwt.ts'
 import { type Duration, parseDuration } from './duration.ts'
-import { duration, flag, name, settings, text } from './values.ts'
+import { duration, flag, name, record, settings, text } from './values.ts'
 
 const PUBLIC_KEY_ALGORITHMS = [
   ...(['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'] as const),
@@ -160,7 +160,7 @@ const common = {
       "is no object. Write it as in { consumer: 'sub', plan: 'plan' }.",
     ),
   ),
-  plans: v.optional(v.record(v.string(), name('plan name'), "is no object. Write it as in { gold: 'pro' }.")),
+  plans: v.optional(record(v.string(), name('plan name'), "is no object. Write it as in { gold: 'pro' }.")),
   sharesConsumers: v.optional(flag),
 }
 

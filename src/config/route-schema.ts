@@ -4,7 +4,7 @@
  */
 import * as v from 'valibot'
 import { place } from './rule-schema.ts'
-import { name, settings, text, units } from './values.ts'
+import { flag, name, settings, text, units } from './values.ts'
 
 export interface RouteInput {
   /** For rules `by: 'route'` and `match.routes`. Unique. */
@@ -42,7 +42,7 @@ export const route = settings(
     match: settings(place, "is no object. Write it as in { path: '/reports/*' }."),
     accept: v.optional(acceptList),
     cost: v.optional(units(1, 1e6)),
-    limits: v.optional(v.boolean('is neither true nor false.')),
+    limits: v.optional(flag),
   },
   "is no route. Write { name: 'reports', match: { path: '/reports/*' } }.",
 ) satisfies v.GenericSchema<RouteInput>

@@ -7,7 +7,7 @@ import { CALENDAR_PERIODS, type CalendarPeriod } from '../algorithms/calendar.ts
 import { MAX_LOG_LIMIT } from '../algorithms/sliding-log.ts'
 import { MAX_WINDOW_COUNT } from '../algorithms/sliding-window.ts'
 import type { Duration } from './duration.ts'
-import { duration, flag, name, settings, text, units, urlPattern } from './values.ts'
+import { duration, flag, hostPattern, name, pathPattern, record, settings, text, units } from './values.ts'
 
 /** The numbers of a rule: docs/algorithms.md says how to choose. */
 export type NumbersInput =
@@ -153,13 +153,8 @@ export const place = {
       v.minLength(1, 'is empty: it would match nothing. Name a method, or leave it out.'),
     ),
   ),
-  host: v.optional(urlPattern('hostname', 'api.example.com')),
-  path: v.optional(
-    v.pipe(
-      urlPattern('pathname', '/reports/*'),
-      v.startsWith('/', "does not start with '/'. Write it as in '/reports/*'."),
-    ),
-  ),
+  host: v.optional(hostPattern),
+  path: v.optional(pathPattern),
 }
 
 const match = settings(
@@ -229,13 +224,17 @@ function byMessage(input: unknown): string {
     : `holds '${String(wrong)}', which ${v.safeParse(onePart, wrong).issues?.[0].message ?? BY}`
 }
 
-const planNumbers = v.union(
-  [
-    v.literal(false),
-    settings({ limit: v.optional(units(1)), burst: v.optional(units(1)), queue: v.optional(units(0)) }, ''),
-  ],
-  'is neither numbers nor false. Write it as in { limit: 1200 }, with limit, burst (gcra, token-bucket) or queue (leaky-bucket).',
-)
+const numbersOfPlan = {
+  limit: v.optional(units(1)),
+  burst: v.optional(units(1)),
+  queue: v.optional(units(0)),
+}
+
+const planNumbers = v.union([v.literal(false), settings(numbersOfPlan, '')], ({ input }) => {
+  const other = Object.keys(input ?? {}).find(key => !(key in numbersOfPlan))
+  const what = other && typeof input === 'object' ? `has ${other}, and` : 'is neither numbers nor false:'
+  return `${what} a plan can have a limit, a burst (gcra, token-bucket) and a queue (leaky-bucket) of its own. Write it as in { limit: 1200 }.`
+})
 
 const gatewayOnly = {
   by,
@@ -245,7 +244,7 @@ const gatewayOnly = {
   cost: v.optional(units(0)),
   match: v.optional(match),
   plans: v.optional(
-    v.record(name('plan name'), planNumbers, 'is no object. Write it as in { pro: { limit: 1200 } }.'),
+    record(name('plan name'), planNumbers, 'is no object. Write it as in { pro: { limit: 1200 } }.'),
   ),
 }
 
@@ -254,6 +253,7 @@ const limitOnly = {
     v.pipe(
       v.array(name('part of an identity'), "is no list. Write it as in ['account']."),
       v.minLength(1, 'is empty. Name a part of the identity, or leave it out to count everybody together.'),
+      v.check(parts => new Set(parts).size === parts.length, 'names a part twice. Leave one out.'),
     ),
   ),
 }

@@ -3,13 +3,14 @@
  * Messages are the second half of a sentence that config-error.ts begins with the path and the value.
  */
 import * as v from 'valibot'
+import { isConsumerName } from '../credentials/api-key.ts'
 import { addressRanges } from './address-ranges.ts'
 import { type AddressInput, address } from './address-schema.ts'
 import type { Duration } from './duration.ts'
 import type { JwtMethod } from './jwt.ts'
 import { acceptList, type RouteInput, route } from './route-schema.ts'
 import { type LimitRuleInput, limitRule, type RuleInput, rule } from './rule-schema.ts'
-import { duration, flag, name, settings, text } from './values.ts'
+import { duration, flag, name, record, settings, text } from './values.ts'
 
 export type { AddressInput, Duration, LimitRuleInput, RouteInput, RuleInput }
 
@@ -164,12 +165,53 @@ const headerName = v.pipe(
   v.regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/, "is no header name. Write it as in 'x-partner-key'."),
 )
 
+const headerOfKeys = v.pipe(
+  headerName,
+  v.check(
+    input => !/^(authorization|x-api-key)$/i.test(input),
+    'is where keys are looked for anyway. Leave it out, or name another header.',
+  ),
+)
+
+const CONSUMER =
+  "is no consumer. Write its name, as in 'acme', or of a token its issuer and what the claim says, percent-encoded, as in 'auth0~alice%40example.com'."
+
+const consumer = v.pipe(
+  v.string(CONSUMER),
+  v.check(
+    input => isConsumerName(input) || /^[a-z0-9][a-z0-9_-]{0,62}~(#[0-9a-f]{64}|[\w.!'()%-]+)$/.test(input),
+    CONSUMER,
+  ),
+)
+
 /** An http(s) URL that a request's path can be put behind. */
 export function isOriginUrl(text: string): boolean {
   if (!URL.canParse(text)) return false
   const url = new URL(text)
   return /^https?:$/.test(url.protocol) && !url.search && !url.hash && !url.username && !url.password
 }
+
+function isMethod(input: unknown): input is JwtMethod {
+  return typeof input === 'object' && input !== null && 'createVerifier' in input
+}
+
+/** Told without the value, in which a secret may stand by mistake. */
+const method = v.lazy(input =>
+  isMethod(input)
+    ? v.custom<JwtMethod>(isMethod)
+    : v.never("is no issuer. Write jwt({ … }) around it, with import { jwt } from './src/config/jwt.ts'."),
+)
+
+const METHODS = 'Write it as in { auth0: jwt({ … }) }.'
+
+const methods = v.lazy(input => {
+  if (typeof input !== 'object' || input === null || Array.isArray(input)) {
+    return v.never(`is no object. ${METHODS}`)
+  }
+  return isMethod(input)
+    ? v.never(`is an issuer without a name. ${METHODS}`)
+    : record(name('name of an issuer'), method, METHODS)
+})
 
 export const configSchema = settings(
   {
@@ -186,7 +228,7 @@ export const configSchema = settings(
       v.minLength(1, 'is empty. Write at least one rule: a gateway without a limit is a proxy.'),
     ),
     limits: v.optional(
-      v.record(
+      record(
         name('name of a limit'),
         v.pipe(
           v.array(limitRule, 'is no list of rules. Write [{ … }, { … }].'),
@@ -201,7 +243,7 @@ export const configSchema = settings(
       settings(
         {
           addresses: v.optional(addressRanges),
-          consumers: v.optional(v.array(text('is no consumer.'), "is no list. Write it as in ['acme'].")),
+          consumers: v.optional(v.array(consumer, "is no list. Write it as in ['acme'].")),
         },
         "is no object. Write it as in { addresses: ['10.0.0.0/8'] }.",
       ),
@@ -233,25 +275,16 @@ export const configSchema = settings(
           opaqueKeys: v.optional(
             settings(
               {
-                header: v.optional(headerName),
+                header: v.optional(headerOfKeys),
                 rememberFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
               },
               "is no object. Write {}, or { header: 'x-partner-key' }.",
             ),
           ),
-          jwt: v.optional(
-            v.record(
-              name('name of a method'),
-              v.custom<JwtMethod>(
-                input => typeof input === 'object' && input !== null && 'createVerifier' in input,
-                "is no method. Write jwt({ … }), with import { jwt } from './src/config/jwt.ts'.",
-              ),
-              'is no object. Write it as in { auth0: jwt({ … }) }.',
-            ),
-          ),
+          jwt: v.optional(methods),
           forward: v.optional(flag),
         },
-        'is no object.',
+        "is no object. Write it as in { accept: ['api-key'] }.",
       ),
     ),
     store: v.optional(
@@ -261,17 +294,25 @@ export const configSchema = settings(
           keyLocking: v.optional(flag),
           cluster: v.optional(flag),
         },
-        'is no object.',
+        "is no object. Write it as in { deadline: '250ms' }.",
       ),
     ),
     cors: v.optional(
       settings(
         {
           origins: v.union(
-            [v.literal('*'), v.array(webOrigin)],
+            [
+              v.literal('*'),
+              v.pipe(
+                v.array(webOrigin),
+                v.minLength(1, 'is empty: nobody could read replies. Name an origin.'),
+              ),
+            ],
             "is no list of origins. Write '*' or ['https://app.example.com'].",
           ),
-          headers: v.optional(v.array(text('is no header name.'), 'is no list of header names.')),
+          headers: v.optional(
+            v.array(headerName, "is no list of header names. Write it as in ['content-type']."),
+          ),
           maxAge: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
         },
         "is no object. Write it as in { origins: '*' }.",

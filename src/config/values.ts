@@ -18,6 +18,15 @@ export function settings<const T extends v.ObjectEntries>(entries: T, fix: strin
   })
 }
 
+/** Entries by a name of the user's. A list is none, though its places could pass for names. */
+export function record<
+  const K extends v.GenericSchema<string>,
+  const V extends v.BaseSchema<unknown, unknown, v.BaseIssue<unknown>>,
+>(key: K, value: V, fix: string) {
+  const isRecord = (input: unknown) => typeof input === 'object' && input !== null && !Array.isArray(input)
+  return v.pipe(v.custom<Record<string, v.InferInput<V>>>(isRecord, fix), v.record(key, value, fix))
+}
+
 export const text = (fix: string) => v.pipe(v.string(fix), v.minLength(1, fix))
 
 export const name = (what: string) =>
@@ -43,17 +52,37 @@ export const units = (low: number, high = MAX_UNITS, why?: string) => {
   return v.pipe(v.number(fix), v.integer(fix), v.minValue(low, fix), v.maxValue(high, fix))
 }
 
-export const flag = v.boolean('is neither true nor false.')
+export const flag = v.boolean('is neither true nor false. Write one of them, without quotes.')
 
-export function urlPattern(part: 'pathname' | 'hostname', example: string) {
+/** @param several how one pattern is for several */
+function pattern(part: 'pathname' | 'hostname', example: string, several: string) {
   return v.pipe(
-    text(`is no pattern. Write text such as '${example}'.`),
-    v.check(input => {
-      try {
-        return Boolean(new URLPattern({ [part]: input }))
-      } catch {
-        return false
-      }
-    }, `is no URLPattern. Write something like '${example}'.`),
+    v.string(({ input }) =>
+      Array.isArray(input)
+        ? `is a list. Write one pattern, as in '${several}', or a rule or route for each.`
+        : `is no pattern. Write text such as '${example}'.`,
+    ),
+    v.minLength(1, `is no pattern. Write text such as '${example}'.`),
+    v.check(
+      input => flawOfPattern(part, input) === undefined,
+      ({ input }) => flawOfPattern(part, input)!,
+    ),
   )
+}
+
+export const pathPattern = pattern('pathname', '/reports/*', '/(reports|exports)/*')
+export const hostPattern = pattern('hostname', 'api.example.com', '(api|www).example.com')
+
+function flawOfPattern(part: 'pathname' | 'hostname', input: string): string | undefined {
+  const isPath = part === 'pathname'
+  if (isPath && !input.startsWith('/')) return "does not start with '/'. Write it as in '/reports/*'."
+  // URLPattern reads a host up to these, and leaves the rest out.
+  if (isPath || !/[/#]/.test(input)) {
+    try {
+      return void new URLPattern({ [part]: input })
+    } catch {}
+  }
+  return isPath
+    ? "is no URLPattern. Write something like '/reports/*', without a query."
+    : "is no URLPattern of a host. Write something like 'api.example.com', without scheme, port and path."
 }

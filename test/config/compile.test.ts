@@ -198,7 +198,7 @@ describe('a mistake', () => {
     [
       'a path that is no pattern',
       withRule({ match: { path: '/(' } }),
-      ["rules[0].match.path: '/(' is no URLPattern. Write something like '/reports/*'."],
+      ["rules[0].match.path: '/(' is no URLPattern. Write something like '/reports/*', without a query."],
     ],
     [
       'a method in small letters',

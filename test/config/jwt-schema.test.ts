@@ -296,7 +296,7 @@ describe('a mistake', () => {
     [
       'sharing as text',
       { ...JWKS, sharesConsumers: 'yes' },
-      ["auth0.sharesConsumers: 'yes' is neither true nor false."],
+      ["auth0.sharesConsumers: 'yes' is neither true nor false. Write one of them, without quotes."],
     ],
     [
       'an unknown setting',

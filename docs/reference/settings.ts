@@ -1,0 +1,218 @@
+/** The settings of a config: what the schema says of each, and what its doc comment says. */
+import * as v from 'valibot'
+import type { Config } from '../../src/config/compile.ts'
+import type { ConfigError, Mistake } from '../../src/config/config-error.ts'
+import { withEnvironment } from '../../src/config/environment.ts'
+import { jwtSchema } from '../../src/config/jwt-schema.ts'
+import { configSchema } from '../../src/config/schema.ts'
+import { type Member, readDocComments, type Shape } from './doc-comments.ts'
+
+export interface Setting {
+  name: string
+  isRequired: boolean
+  /** What can be written, in Markdown. */
+  value: string
+  /** From the doc comment, in Markdown; empty: it says none. */
+  default: string
+  /** The rest of the doc comment; empty: there is none. */
+  meaning: string
+  /** Of an object, or of a list or a record of objects. */
+  settings: readonly Setting[]
+  /** Of a list of objects that come in variants: those, by what tells them apart. */
+  variants: ReadonlyMap<string, readonly Setting[]>
+}
+
+/** What valibot makes its schemas of is plain data; this is what of it is read here. */
+interface Schema {
+  type: string
+  message?: unknown
+  wrapped?: Schema
+  item?: Schema
+  value?: Schema
+  literal?: unknown
+  options?: readonly unknown[]
+  entries?: Record<string, Schema>
+  pipe?: readonly { type: string; requirement?: unknown; message?: unknown }[]
+  getter?(input: unknown): Schema
+}
+
+export function readSettings(): {
+  config: readonly Setting[]
+ jwt: ReadonlyMap<string, readonly Setting[]> } {
+  const shapesOf = readDocComments()
+  const issuers = shapesOf('jwt-schema', 'JwtInput')
+  const variants = ['jwks', 'secret', 'access'].map(place => {
+    const { getter } = jwtSchema as unknown as Required<Schema>
+    return [place, settingsOf(getter({ [place]: '' }), shapesWith(place, issuers))] as const
+  })
+  return {
+    config: settingsOf(configSchema as unknown as Schema, shapesOf('schema', 'ConfigInput')),
+    jwt: new Map(variants),
+    variables: variablesOf(shapesOf('environment', 'Environment')),
+  }
+}
+
+function variablesOf([shape]: readonly Shape[]): Setting[] {
+  return [...shape!].map(([name, member]) => ({
+    name,
+    isRequired: missing().some(({ path }) => path === name),
+    value: 'text',
+    ...commentOf([member]),
+    settings: [],
+    variants: new Map(),
+  }))
+}
+
+/** What an environment without anything lacks. */
+function missing(): readonly Mistake[] {
+  try {
+    withEnvironment({} as Config, {})
+    return []
+  } catch (error) {
+    return (error as ConfigError).mistakes
+  }
+}
+
+/** Those of the other variants come last: what is the same in all of them is said once. */
+function shapesWith(key: string, shapes: readonly Shape[]): readonly Shape[] {
+  return [...shapes].sort((a, b) => Number(b.has(key)) - Number(a.has(key)))
+}
+
+function settingsOf({ entries = {} }: Schema, shapes: readonly Shape[]): Setting[] {
+  // In the order of an interface, which is the one to read them in. Types that are put together have none.
+  const order = shapes.length === 1 ? [...shapes[0]!.keys()] : Object.keys(entries)
+  const inOrder = Object.entries(entries).sort(([a], [b]) => order.indexOf(a) - order.indexOf(b))
+  return inOrder.map(([name, entry]) => {
+    const members = shapes.flatMap(shape => shape.get(name) ?? [])
+    const schema = bare(entry)
+    const object = objectIn(schema)
+    const inner = members.flatMap(member => member.shapes())
+    return {
+      name,
+      isRequired: entry.type !== 'optional',
+      value: valueOf(schema),
+      ...commentOf(members),
+      settings: object?.entries ? settingsOf(object, inner) : [],
+      variants: new Map(object?.type === 'variant' ? variantsOf(object, inner) : []),
+    }
+  })
+}
+
+function variantsOf({ options = [] }: Schema, shapes: readonly Shape[]): [string, Setting[]][] {
+  return (options as Schema[]).map(option => {
+    const name = String(option.entries!.algorithm!.literal)
+    const isOwn = (shape: Shape) => shape.get('algorithm')?.type.includes(`'${name}'`) ?? false
+    const own = [...shapes].sort((a, b) => Number(isOwn(b)) - Number(isOwn(a)))
+    return [name, settingsOf(option, own)]
+  })
+}
+
+function commentOf(members: readonly Member[]): Pick<Setting, 'default' | 'meaning'> {
+  const comment = members.find(member => member.comment)?.comment ?? ''
+  const text = comment.replace(/\n(?!- )\s*/g, ' ').replace(/\n- /g, '<br>- ')
+  // As in `cloudflare` (default), (default `'30s'`), and Default: none.
+  const [, among] = /`([^`]+)` \(default\)/.exec(text) ?? []
+  if (among) return { default: code(among), meaning: text.replace(' (default)', '') }
+  const [all = '', inParentheses, atTheEnd] = / \(default:? (.*?)\)|(?:^| )Default: (.*)\.$/s.exec(text) ?? []
+  return { default: inParentheses ?? atTheEnd ?? '', meaning: text.replace(all, '').replace(/^ /, '') }
+}
+
+/** Without what says that it can be left out. */
+function bare(schema: Schema): Schema {
+  if (schema.type === 'optional') return bare(schema.wrapped!)
+  return schema.type === 'lazy' ? schema.getter!(undefined) : schema
+}
+
+/** The object that is meant by a schema, a list or a record of it, or it or something else. */
+function objectIn(schema: Schema): Schema | undefined {
+  switch (schema.type) {
+    case 'strict_object':
+    case 'variant':
+      return schema
+    case 'array':
+      return objectIn(schema.item!)
+    case 'record':
+      return objectIn(schema.value!)
+    case 'union':
+      return (schema.options as Schema[]).map(objectIn).find(Boolean)
+    default:
+      return undefined
+  }
+}
+
+function valueOf(schema: Schema): string {
+  switch (schema.type) {
+    case 'boolean':
+      return '`true` or `false`'
+    case 'literal':
+      return code(schema.literal)
+    case 'picklist':
+      return schema.options!.map(code).join(', ')
+    case 'number':
+      return numberOf(schema)
+    case 'never':
+    case 'string':
+    case 'custom':
+      return textOf(schema)
+    case 'array':
+      return listOf(schema)
+    case 'record':
+      return `by name: ${valueOf(schema.value!)}`
+    case 'union':
+      return (schema.options as Schema[]).map(valueOf).join(', or ')
+    case 'strict_object':
+    case 'variant':
+      return 'object'
+    default:
+      throw new Error(`A setting is a ${schema.type}: docs/reference/settings.ts does not know how to tell that.`)
+  }
+}
+
+function listOf({ item, pipe = [] }: Schema): string {
+  const most = pipe.find(({ type }) => type === 'max_length')?.requirement
+  const inner = valueOf(bare(item!))
+  return `list: ${inner}${most === undefined ? '' : `; at most ${most}`}`
+}
+
+function numberOf({ pipe = [] }: Schema): string {
+  const bound = (type: string) => Number(pipe.find(step => step.type === type)?.requirement).toLocaleString('en')
+  const kind = pipe.some(({ type }) => type === 'integer') ? 'whole number' : 'number'
+  return `${kind}, ${bound('min_value')} to ${bound('max_value')}`
+}
+
+/** Said shorter or longer than in the messages. */
+const KINDS: Record<string, string> = {
+  origin: "http(s) URL, or `'route'`",
+  'address of keys': 'https URL',
+  'address of a team': 'https URL',
+  'origin of a web page': 'origin, as in `https://app.example.com`',
+  'nothing to count by': '[part](#by)',
+  issuer: 'text',
+  audience: 'text',
+  credential: 'name of a credential',
+}
+
+/** Messages say what something is not: a duration, a name of a header. */
+function textOf(schema: Schema): string {
+  const message = v.safeParse(schema as unknown as v.GenericSchema, 0).issues?.[0].message ?? ''
+  const [, kind = ''] = /^is (?:no )?(.+?)\. /.exec(message) ?? /^is (?:no )?(.+?)\.$/.exec(message) ?? []
+  if (!kind && schema.type === 'string') return 'text'
+  const range = told(schema, /It can be from (.+)\.$/)
+  if (range) return `${kind}, ${range.replaceAll(/'.+?'/g, '`$&`')}`
+  const letters = told(schema, /Use (\d+ to \d+ .+?)(?:, as in .*)?\.$/)
+  const isName = letters === "1 to 63 lower case letters, digits, '-' and '_'"
+  return `${KINDS[kind] ?? kind}${letters && !isName ? `: ${letters}` : ''}`
+}
+
+/** What the first message says that fits. */
+function told({ pipe = [] }: Schema, pattern: RegExp): string | undefined {
+  for (const { message } of pipe) {
+    const [, found] = pattern.exec(String(message)) ?? []
+    if (found) return found
+  }
+  return undefined
+}
+
+function code(value: unknown): string {
+  return typeof value === 'string' ? `\`'${value}'\`` : `\`${value}\``
+}

@@ -1,0 +1,264 @@
+/** Mistakes as users make them, beside those of compile.test.ts: each is named with its place, its value and the fix. */
+import { describe, expect, it } from 'vitest'
+import { compileConfig } from '../../src/config/compile.ts'
+import { ConfigError } from '../../src/config/config-error.ts'
+import { jwt } from '../../src/config/jwt.ts'
+
+const RULE = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }
+const CONFIG = { origin: 'https://api.example.com', rules: [RULE] }
+const ROUTE = { name: 'reports', match: { path: '/reports/*' } }
+const ISSUER = {
+  jwks: 'https://issuer.example.com/jwks.json',
+  algorithms: ['RS256' as const],
+  issuer: 'https://issuer.example.com/',
+  audience: 'api',
+}
+
+const withRule = (changes: object) => ({ ...CONFIG, rules: [{ ...RULE, ...changes }] })
+const withJwt = (value: unknown) => ({ ...CONFIG, credentials: { jwt: value } })
+
+function mistakesIn(config: unknown): string[] {
+  try {
+    compileConfig(config)
+    return []
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigError)
+    return (error as ConfigError).mistakes.map(({ path, message }) => `${path}: ${message}`)
+  }
+}
+
+const NUMBERS =
+  'a plan can have a limit, a burst (gcra, token-bucket) and a queue (leaky-bucket) of its own. Write it as in { limit: 1200 }.'
+const HOST =
+  "is no URLPattern of a host. Write something like 'api.example.com', without scheme, port and path."
+const ISSUER_FIX = "Write jwt({ … }) around it, with import { jwt } from './src/config/jwt.ts'."
+
+describe('a mistake', () => {
+  it.each([
+    ['a list for the config', [], ['config: [] is a list. Write an object, { … }.']],
+    [
+      'a list for a rule',
+      { ...CONFIG, rules: [['10/s']] },
+      ['rules[0]: ["10/s"] is a list. Write an object, { … }.'],
+    ],
+    [
+      'a list for addresses',
+      { ...CONFIG, allow: ['10.0.0.0/8'] },
+      ['allow: ["10.0.0.0/8"] is a list. Write an object, { … }.'],
+    ],
+    [
+      'a list of limits by name',
+      { ...CONFIG, limits: [{ ...RULE, by: ['account'] }] },
+      [expect.stringContaining("is no object. Write it as in { zendesk: [{ name: 'second', … }] }.")],
+    ],
+    [
+      'a limit that is no number',
+      withRule({ limit: Number.NaN }),
+      ['rules[0].limit: NaN is no amount. Write a whole number from 1 to 1000000000.'],
+    ],
+    [
+      'a part twice',
+      withRule({ by: ['consumer', 'consumer'] }),
+      ['rules[0].by: ["consumer","consumer"] names a part twice. Leave one out.'],
+    ],
+    [
+      'a part of a limit by name twice',
+      { ...CONFIG, limits: { zendesk: [{ ...RULE, by: ['account', 'account'] }] } },
+      ['limits.zendesk[0].by: ["account","account"] names a part twice. Leave one out.'],
+    ],
+    [
+      'a claim without tokens',
+      withRule({ by: ['consumer', 'claim:org'] }),
+      ["rules[0].by: 'claim:org' needs tokens, and credentials.jwt has none. Add the issuer there."],
+    ],
+    [
+      'failures at no cost',
+      withRule({ by: 'address', on: 'auth-failure', cost: 0 }),
+      ['rules[0].cost: 0 counts no failure, and so limits none. Leave it out.'],
+    ],
+    [
+      'a burst and a queue',
+      withRule({ burst: 5, queue: 5 }),
+      [
+        'rules[0].queue: is not a setting here. The settings are name, by, on, cost, match, plans, algorithm, limit, period, burst, mode, enforce, candidateFor.',
+      ],
+    ],
+  ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
+})
+
+describe('a mistake in plans', () => {
+  it.each([
+    [
+      'a list',
+      withRule({ plans: ['free'] }),
+      ['rules[0].plans: ["free"] is no object. Write it as in { pro: { limit: 1200 } }.'],
+    ],
+    [
+      'a number',
+      withRule({ plans: { free: 5 } }),
+      [`rules[0].plans.free: 5 is neither numbers nor false: ${NUMBERS}`],
+    ],
+    [
+      'a period',
+      withRule({ plans: { free: { period: '1m' } } }),
+      [`rules[0].plans.free: {"period":"1m"} has period, and ${NUMBERS}`],
+    ],
+    [
+      'a limit below the cost',
+      withRule({ cost: 5, plans: { free: { limit: 2 } } }),
+      [
+        'rules[0].plans.free: leaves a burst of 2: a cost of 5 can never be admitted. Raise it, or lower the cost.',
+      ],
+    ],
+    [
+      'a limit that the record of a sliding-window cannot hold',
+      withRule({ algorithm: 'sliding-window', plans: { free: { limit: 8_388_608 } } }),
+      [
+        'rules[0].plans.free.limit: 8388608 is above 8388607, which is the most that sliding-window takes. Lower it.',
+      ],
+    ],
+    [
+      'a limit of more than a sliding-log can read',
+      withRule({ algorithm: 'sliding-log', plans: { free: { limit: 100_001 } } }),
+      [
+        'rules[0].plans.free.limit: 100001 is above 100000, which is the most that sliding-log takes. Lower it.',
+      ],
+    ],
+    [
+      'nobody that is left',
+      withRule({ plans: { free: false } }),
+      [
+        "rules[0].plans: is false for every plan: the rule would be for nobody. Use mode: 'off', or leave a plan.",
+      ],
+    ],
+    ['callers without a credential that are left', withRule({ by: 'address', plans: { free: false } }), []],
+  ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
+})
+
+describe('a mistake in patterns', () => {
+  it.each([
+    ['host', 'https://api.example.com', [`'https://api.example.com' ${HOST}`]],
+    ['host', 'api.example.com:8080', [`'api.example.com:8080' ${HOST}`]],
+    ['host', 'api.example.com/v1', [`'api.example.com/v1' ${HOST}`]],
+    ['host', '{www.}?example.com', []],
+    ['host', '(api|www).example.com', []],
+    [
+      'path',
+      '/reports?year=1',
+      ["'/reports?year=1' is no URLPattern. Write something like '/reports/*', without a query."],
+    ],
+    ['path', 'reports', ["'reports' does not start with '/'. Write it as in '/reports/*'."]],
+    [
+      'path',
+      ['/reports', '/exports'],
+      [
+        '["/reports","/exports"] is a list. Write one pattern, as in \'/(reports|exports)/*\', or a rule or route for each.',
+      ],
+    ],
+    ['path', '/(reports|exports)/*', []],
+    ['path', '', ["'' is no pattern. Write text such as '/reports/*'.", expect.stringContaining('start')]],
+  ] as const)('%s: %j', (key, pattern, mistakes) => {
+    const expected = mistakes.map(mistake =>
+      typeof mistake === 'string' ? `rules[0].match.${key}: ${mistake}` : mistake,
+    )
+    expect(mistakesIn(withRule({ match: { [key]: pattern } }))).toEqual(expected)
+  })
+})
+
+describe('a mistake in routes', () => {
+  const withRoutes = (...routes: object[]) => ({ ...CONFIG, routes })
+  it.each([
+    [
+      'the same place twice',
+      withRoutes(ROUTE, { ...ROUTE, name: 'again', match: { path: '/Reports/*' } }),
+      [
+        'routes[1].match: is that of routes[0], which comes first: no request would have this route. Leave one out.',
+      ],
+    ],
+    [
+      'a cost that nobody can pay',
+      withRoutes({ ...ROUTE, cost: 11 }),
+      [
+        'routes[0].cost: 11 times the cost of rules[0] (1) is above its burst of 10: no request here would ever be admitted. Lower it.',
+      ],
+    ],
+    ['a cost for whom no rule may be', withRoutes({ ...ROUTE, cost: 11, accept: ['anonymous'] }), []],
+    [
+      'a cost where another rule holds',
+      {
+        ...withRoutes({ ...ROUTE, cost: 11 }),
+        rules: [{ ...RULE, match: { path: '/other' } }],
+      },
+      [],
+    ],
+    [
+      'a cost where nothing is counted',
+      withRoutes({ ...ROUTE, cost: 3, limits: false }),
+      ['routes[0].cost: 3 means nothing with limits: false. Leave one of them out.'],
+    ],
+    [
+      'a credential that is spelt otherwise',
+      withRoutes({ ...ROUTE, accept: ['apiKey'] }),
+      ["routes[0].accept[0]: 'apiKey' is no credential of this config. There are api-key, anonymous."],
+    ],
+  ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
+})
+
+describe('a mistake in credentials', () => {
+  it.each([
+    [
+      'an issuer without jwt()',
+      withJwt({ auth0: ISSUER }),
+      [`credentials.jwt.auth0: is no issuer. ${ISSUER_FIX}`],
+    ],
+    [
+      'a secret in the place of its name',
+      withJwt({ auth0: { secret: 'a secret', algorithms: ['HS256'] } }),
+      [`credentials.jwt.auth0: is no issuer. ${ISSUER_FIX}`],
+    ],
+    [
+      'an issuer without a name',
+      withJwt(jwt(ISSUER)),
+      ['credentials.jwt: is an issuer without a name. Write it as in { auth0: jwt({ … }) }.'],
+    ],
+    [
+      'a list of issuers',
+      withJwt([jwt(ISSUER)]),
+      ['credentials.jwt: is no object. Write it as in { auth0: jwt({ … }) }.'],
+    ],
+    [
+      'opaque keys where bearer tokens are',
+      { ...CONFIG, credentials: { opaqueKeys: { header: 'Authorization' } } },
+      [
+        "credentials.opaqueKeys.header: 'Authorization' is where keys are looked for anyway. Leave it out, or name another header.",
+      ],
+    ],
+  ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
+})
+
+describe('a mistake in lists', () => {
+  it.each([
+    [
+      { allow: { addresses: ['10.0.0.0/8', '::/0'] } },
+      "allow.addresses[1]: '::/0' is everybody. To limit nobody, set mode: 'off' or 'shadow' in the rules.",
+    ],
+    [
+      { block: { addresses: ['0.0.0.0/0'] } },
+      "block.addresses[0]: '0.0.0.0/0' is everybody. Nobody could come. Name the ranges.",
+    ],
+    [
+      { allow: { consumers: ['acme', 'Acme Corp'] } },
+      "allow.consumers[1]: 'Acme Corp' is no consumer. Write its name, as in 'acme', or of a token its issuer and what the claim says, percent-encoded, as in 'auth0~alice%40example.com'.",
+    ],
+    [{ cors: { origins: [] } }, 'cors.origins: [] is empty: nobody could read replies. Name an origin.'],
+    [
+      { cors: { origins: '*', headers: 'x-api-key' } },
+      "cors.headers: 'x-api-key' is no list of header names. Write it as in ['content-type'].",
+    ],
+  ])('%j', (settings, mistake) => expect(mistakesIn({ ...CONFIG, ...settings })).toEqual([mistake]))
+
+  it('is none where the consumer is that of a token', () => {
+    const consumers = ['acme', 'auth0~alice%40example.com', `auth0~#${'0'.repeat(64)}`]
+    expect(mistakesIn({ ...CONFIG, allow: { consumers } })).toEqual([])
+  })
+})

@@ -43,7 +43,9 @@ export function readDocComments(): (file: string, type: string) => readonly Shap
 
     function shapesOfDeclaration(name: string, file: string): readonly Shape[] {
       // A type that is imported has a name that no other has.
-      const home = files.get(file)?.has(name) ? file : [...files.keys()].find(key => files.get(key)!.has(name))
+      const home = files.get(file)?.has(name)
+        ? file
+        : [...files.keys()].find(key => files.get(key)!.has(name))
       const declaration = home && files.get(home)!.get(name)
       if (!declaration) return []
       if (is.isTypeAliasDeclaration(declaration)) return shapesOf(declaration.type, home)
@@ -95,5 +97,5 @@ function declarationsOf(file: Node): Map<string, Declaration> {
 function commentOf({ jsDoc }: PropertySignatureDeclaration): string {
   const last = jsDoc?.at(-1)
   if (last?.kind !== SyntaxKind.JSDoc) return ''
-  return ((last as JSDoc).comment ?? []).map(part => ('text' in part ? String(part.text) : part.getText())).join('')
+  return ((last as JSDoc).comment ?? []).map(({ text }) => text).join('')
 }

@@ -72,7 +72,9 @@ function rowsOf(settings: readonly Setting[], place = '', prefix = ''): Row[] {
     const path = `${prefix}${setting.name}`
     const link = LINKS[place ? `${place}.${path}` : path]
     const row = { ...setting, path, value: link ? linked(setting.value, link) : setting.value }
-    return link || setting.settings.length === 0 ? [row] : [row, ...rowsOf(setting.settings, place, `${path}.`)]
+    return link || setting.settings.length === 0
+      ? [row]
+      : [row, ...rowsOf(setting.settings, place, `${path}.`)]
   })
 }
 

@@ -32,13 +32,15 @@ interface Schema {
   literal?: unknown
   options?: readonly unknown[]
   entries?: Record<string, Schema>
-  pipe?: readonly { type: string; requirement?: unknown; message?: unknown }[]
+  pipe?: readonly { kind: string; type: string; requirement?: unknown; message?: unknown }[]
   getter?(input: unknown): Schema
 }
 
 export function readSettings(): {
   config: readonly Setting[]
- jwt: ReadonlyMap<string, readonly Setting[]> } {
+  jwt: ReadonlyMap<string, readonly Setting[]>
+  variables: readonly Setting[]
+} {
   const shapesOf = readDocComments()
   const issuers = shapesOf('jwt-schema', 'JwtInput')
   const variants = ['jwks', 'secret', 'access'].map(place => {
@@ -90,7 +92,7 @@ function settingsOf({ entries = {} }: Schema, shapes: readonly Shape[]): Setting
     return {
       name,
       isRequired: entry.type !== 'optional',
-      value: valueOf(schema),
+      value: kindOf(schema),
       ...commentOf(members),
       settings: object?.entries ? settingsOf(object, inner) : [],
       variants: new Map(object?.type === 'variant' ? variantsOf(object, inner) : []),
@@ -117,10 +119,12 @@ function commentOf(members: readonly Member[]): Pick<Setting, 'default' | 'meani
   return { default: inParentheses ?? atTheEnd ?? '', meaning: text.replace(all, '').replace(/^ /, '') }
 }
 
-/** Without what says that it can be left out. */
+/** Without what says that it can be left out, and what is checked before it. */
 function bare(schema: Schema): Schema {
   if (schema.type === 'optional') return bare(schema.wrapped!)
-  return schema.type === 'lazy' ? schema.getter!(undefined) : schema
+  if (schema.type === 'lazy') return bare(schema.getter!(undefined))
+  const last = schema.pipe?.findLast(({ kind }) => kind === 'schema')
+  return last && last !== schema.pipe?.[0] ? bare(last as Schema) : schema
 }
 
 /** The object that is meant by a schema, a list or a record of it, or it or something else. */
@@ -130,17 +134,18 @@ function objectIn(schema: Schema): Schema | undefined {
     case 'variant':
       return schema
     case 'array':
-      return objectIn(schema.item!)
+      return objectIn(bare(schema.item!))
     case 'record':
-      return objectIn(schema.value!)
+      return objectIn(bare(schema.value!))
     case 'union':
-      return (schema.options as Schema[]).map(objectIn).find(Boolean)
+      return (schema.options as Schema[]).map(option => objectIn(bare(option))).find(Boolean)
     default:
       return undefined
   }
 }
 
-function valueOf(schema: Schema): string {
+function kindOf(wrapped: Schema): string {
+  const schema = bare(wrapped)
   switch (schema.type) {
     case 'boolean':
       return '`true` or `false`'
@@ -157,25 +162,28 @@ function valueOf(schema: Schema): string {
     case 'array':
       return listOf(schema)
     case 'record':
-      return `by name: ${valueOf(schema.value!)}`
+      return `by name: ${kindOf(schema.value!)}`
     case 'union':
-      return (schema.options as Schema[]).map(valueOf).join(', or ')
+      return (schema.options as Schema[]).map(kindOf).join(', or ')
     case 'strict_object':
     case 'variant':
       return 'object'
     default:
-      throw new Error(`A setting is a ${schema.type}: docs/reference/settings.ts does not know how to tell that.`)
+      throw new Error(
+        `A setting is a ${schema.type}: docs/reference/settings.ts does not know how to tell that.`,
+      )
   }
 }
 
 function listOf({ item, pipe = [] }: Schema): string {
   const most = pipe.find(({ type }) => type === 'max_length')?.requirement
-  const inner = valueOf(bare(item!))
+  const inner = kindOf(item!)
   return `list: ${inner}${most === undefined ? '' : `; at most ${most}`}`
 }
 
 function numberOf({ pipe = [] }: Schema): string {
-  const bound = (type: string) => Number(pipe.find(step => step.type === type)?.requirement).toLocaleString('en')
+  const bound = (type: string) =>
+    Number(pipe.find(step => step.type === type)?.requirement).toLocaleString('en')
   const kind = pipe.some(({ type }) => type === 'integer') ? 'whole number' : 'number'
   return `${kind}, ${bound('min_value')} to ${bound('max_value')}`
 }

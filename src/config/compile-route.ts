@@ -79,7 +79,7 @@ function compareSpecificity(
 }
 
 /** What is the same for two routes that match the same requests. */
-function placeOf({ host = '*', path = '*', methods = [] }: RouteMatchInput): string {
+function placeOf({ host = '', path = '', methods = [] }: RouteMatchInput): string {
   return [host, path, ...[...methods].sort()].join(' ').toLowerCase()
 }
 

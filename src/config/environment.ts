@@ -8,9 +8,9 @@ export interface Environment {
   UPSTASH_REDIS_REST_URL?: string
   /** The token that goes with it. */
   UPSTASH_REDIS_REST_TOKEN?: string
-  /** Takes the place of `origin` in the config. */
+  /** The origin. Default: `origin` in the config. */
   ORIGIN_URL?: string
-  /** Takes the place of `environment` in the config. */
+  /** Which of several deployments this is. Default: `environment` in the config. */
   SLUICE_ENVIRONMENT?: string
 }
 

@@ -1,0 +1,156 @@
+/** What docs/config.md says: its tables are those of the schema, its configs are configs, and its defaults are the defaults. */
+import { readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { type Row, readTables, withTables } from '../../docs/reference/make-reference.ts'
+import { compileConfig, defineConfig } from '../../src/config/compile.ts'
+import { jwt } from '../../src/config/jwt.ts'
+
+const PAGE = readFileSync(new URL('../../docs/config.md', import.meta.url), 'utf8')
+const tables = readTables()
+const rows = [...tables].flatMap(([table, rows]) => rows.map(row => [`${table}: ${row.path}`, row] as const))
+
+const RULE = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '10s' }
+const CONFIG = { origin: 'https://api.example.com', rules: [RULE] }
+const ISSUER = { issuer: 'https://issuer.example.com/', audience: 'api' }
+const JWKS = { jwks: 'https://issuer.example.com/jwks', algorithms: ['RS256' as const], ...ISSUER }
+
+describe('the page', () => {
+  it('has the tables that the schema and the doc comments make', () => {
+    expect(PAGE === withTables(PAGE, tables), 'docs/config.md is stale: npm run reference').toBe(true)
+    const shown = [...PAGE.matchAll(/<!-- table: (.+?) -->/g)].map(([, name]) => name)
+    expect(shown.sort()).toEqual([...tables.keys()].sort())
+  })
+
+  it('leads to sections that are there', () => {
+    const sections = [...PAGE.matchAll(/^#+ (.+)$/gm)].map(([, title]) =>
+      title!.toLowerCase().replaceAll('.', '').replaceAll(' ', '-'),
+    )
+    for (const [, anchor] of PAGE.matchAll(/\]\(#(.+?)\)/g)) expect(sections).toContain(anchor)
+  })
+
+  const blocks = [...PAGE.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code!)
+  it.each(blocks)('shows a config: %s', code => {
+    const body = code.replace(/^import .*\n/gm, '').replace('export default', 'return')
+    const config = new Function('defineConfig', 'jwt', body)(defineConfig, jwt)
+    expect(compileConfig(config).rules.length).toBeGreaterThan(0)
+  })
+  expect(blocks).toHaveLength(3)
+
+  it('lists what can be counted by', () => {
+    const [, section] = /### by\n(.*?)\n### /s.exec(PAGE)!
+    const cells = section!.split('\n').map(line => /^\| (`.+?) \|/.exec(line)?.[1] ?? '')
+    const listed = cells.flatMap(cell => [...cell.matchAll(/`'(.+?)'`/g)].map(([, part]) => part!))
+    const told = /Use (.*)\.$/m.exec(mistakeOf({ ...CONFIG, rules: [{ ...RULE, by: '?' }] }))![1]!
+    expect(listed.sort()).toEqual([...told.matchAll(/'(.+?)'/g)].map(([, part]) => part).sort())
+  })
+})
+
+describe('a setting', () => {
+  const without = (key: 'value' | 'meaning' | 'default', among = rows) =>
+    among.filter(([, row]) => row[key] === '').map(([name]) => name)
+
+  it('has a doc comment above it in its type, and a value', () => {
+    expect(without('meaning')).toEqual([])
+    expect(without('value')).toEqual([])
+  })
+
+  it('that can be left out says what holds then: (default `…`) or Default: …', () => {
+    const optional = rows.filter(([, row]) => !row.isRequired && row.settings.length === 0)
+    expect(without('default', optional)).toEqual([])
+  })
+
+  it('that says its default is the same as with it', () => {
+    const literals = rows.flatMap(([name, row]) => {
+      const text = /^`([^`]+)`/.exec(row.default)?.[1]
+      // Not names of headers, and what another place of the config or of the environment says.
+      return text && !/[A-Z]\w+-|: |^origin$|^environment$/.test(text) ? [[name, row, text] as const] : []
+    })
+    for (const [name, row, text] of literals) {
+      const value = new Function('limit', 'credentials', `return ${text}`)(10, { accept: ['api-key'] })
+      for (const config of configsFor(name, row)) {
+        expect(compileConfig(config(row.path, value)), name).toEqual(compileConfig(config()))
+      }
+    }
+    expect(literals.map(([name]) => name)).toEqual([
+      'config: originDeadline',
+      'config: plans',
+      'rules: on',
+      'rules: cost',
+      'rules: mode',
+      'rules: enforce',
+      'algorithms: burst',
+      'algorithms: queue',
+      'algorithms: timeZone',
+      'credentials.jwt: clockTolerance',
+      'credentials.jwt: claims.consumer',
+      'credentials.jwt: sharesConsumers',
+      'routes: accept',
+      'routes: cost',
+      'routes: limits',
+      'credentials: apiKeys.prefix',
+      'credentials: opaqueKeys.rememberFor',
+      'credentials: forward',
+      'address: from',
+      'address: ipv6Prefix',
+      'allow: addresses',
+      'allow: consumers',
+      'block: addresses',
+      'block: countries',
+      'store: deadline',
+      'store: keyLocking',
+      'store: cluster',
+      'cors: maxAge',
+    ])
+  })
+})
+
+/** Makes a config with a setting or without it. */
+type Make = (path?: string, value?: unknown) => unknown
+
+function configsFor(name: string, { of = [''] }: Row): Make[] {
+  const [table = ''] = name.split(':')
+  switch (table) {
+    case 'config':
+      return [(path, value) => put(CONFIG, path, value)]
+    case 'rules':
+      return [(path, value) => ({ ...CONFIG, rules: [put(RULE, path, value)] })]
+    case 'algorithms':
+      return of.map(algorithm => (path, value) => {
+        const period = algorithm === 'fixed-window' ? 'day' : '10s'
+        return { ...CONFIG, rules: [put({ ...RULE, algorithm, period }, path, value)] }
+      })
+    case 'routes':
+      return [
+        (path, value) => ({ ...CONFIG, routes: [put({ name: 'b', match: { path: '/b' } }, path, value)] }),
+      ]
+    case 'credentials.jwt':
+      return [
+        (path, value) => ({
+          ...CONFIG,
+          credentials: { jwt: { auth0: jwt(put({ claims: {}, ...JWKS }, path, value) as typeof JWKS) } },
+        }),
+      ]
+    case 'cors':
+      return [(path, value) => ({ ...CONFIG, cors: put({ origins: '*' }, path, value) })]
+    case 'credentials':
+      return [(path, value) => ({ ...CONFIG, credentials: put({ opaqueKeys: {} }, path, value) })]
+    default:
+      return [(path, value) => ({ ...CONFIG, [table]: put({}, path, value) })]
+  }
+}
+
+function put(object: Record<string, unknown>, path: string | undefined, value: unknown): object {
+  if (path === undefined) return object
+  const [key = '', ...rest] = path.split('.')
+  if (rest.length === 0) return { ...object, [key]: value }
+  return { ...object, [key]: put((object[key] ?? {}) as Record<string, unknown>, rest.join('.'), value) }
+}
+
+function mistakeOf(config: unknown): string {
+  try {
+    compileConfig(config)
+    return ''
+  } catch (error) {
+    return (error as Error).message
+  }
+}

@@ -1,0 +1,53 @@
+/** Of several routes that match, the most specific comes first: what docs/config.md says, as a table. */
+import { describe, expect, it } from 'vitest'
+import { compileConfig } from '../../src/config/compile.ts'
+import type { RouteMatchInput } from '../../src/config/route-schema.ts'
+
+const RULES = [{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }]
+
+/** The order in which routes are tried, by their places in the config. */
+function order(...matches: RouteMatchInput[]): number[] {
+  const routes = matches.map((match, i) => ({ name: String(i), match }))
+  return compileConfig({ origin: 'route', rules: RULES, routes }).routes.map(({ name }) => Number(name))
+}
+
+describe('the more specific of two routes', () => {
+  const API = 'api.example.com'
+  it.each<[string, RouteMatchInput, RouteMatchInput]>([
+    ['a literal segment before a parameter', { path: '/users/me' }, { path: '/users/:id' }],
+    ['a literal segment before a wildcard', { path: '/users/me' }, { path: '/users/*' }],
+    ['a parameter before a wildcard', { path: '/users/:id' }, { path: '/users/*' }],
+    ['a part of a segment before a wildcard', { path: '/v*' }, { path: '/*' }],
+    ['a pattern before a wildcard', { path: '/(v1|v2)/x' }, { path: '/*/x' }],
+    ['the longer before the shorter', { path: '/users/:id/posts' }, { path: '/users/:id' }],
+    ['what goes on before a wildcard', { path: '/users/:id/posts' }, { path: '/users/*' }],
+    ['the left segment before the right', { path: '/a/*' }, { path: '/*/b' }],
+    ['any path before none', { path: '/*' }, {}],
+    ['a host before a path', { host: API, path: '/*' }, { path: '/users/me' }],
+    ['a host before a method', { host: API }, { methods: ['GET'] }],
+    ['a literal host before a pattern', { host: API }, { host: '*.example.com' }],
+    ['a pattern of a host before any', { host: '*.example.com' }, { host: '*' }],
+    ['any host before none', { host: '*' }, {}],
+    ['of one host the path decides', { host: API, path: '/a' }, { host: API, path: '/:x' }],
+    ['a path before a method', { path: '/files/:name' }, { path: '/files/*', methods: ['GET'] }],
+    ['a method before none', { path: '/files/*', methods: ['GET'] }, { path: '/files/*' }],
+  ])('has %s', (_, more, less) => {
+    expect(order(more, less)).toEqual([0, 1])
+    expect(order(less, more)).toEqual([1, 0])
+  })
+
+  it.each<[string, RouteMatchInput, RouteMatchInput]>([
+    ['patterns of a segment', { path: '/users/:id' }, { path: '/users/(\\d+)' }],
+    ['patterns of a host', { host: 'api.*' }, { host: '*.example.com' }],
+    ['methods', { methods: ['GET'] }, { methods: ['GET', 'POST', 'PUT'] }],
+  ])('is the first where only %s differ', (_, one, other) => {
+    expect(order(one, other)).toEqual([0, 1])
+    expect(order(other, one)).toEqual([0, 1])
+  })
+})
+
+it('is found among many, wherever it stands', () => {
+  expect(order({}, { path: '/*' }, { path: '/a/:x' }, { path: '/a/b' }, { host: 'h' })).toEqual([
+    4, 3, 2, 1, 0,
+  ])
+})

@@ -1,0 +1,202 @@
+/** Which route a request has, which rules are for it, and who they count: what docs/config.md says, as tables. */
+import { describe, expect, it } from 'vitest'
+import { compileConfig } from '../../src/config/compile.ts'
+import { jwt } from '../../src/config/jwt.ts'
+import type { By, MatchInput } from '../../src/config/rule-schema.ts'
+import type { ConfigInput } from '../../src/config/schema.ts'
+import { type Caller, createIdentifier } from '../../src/gateway/identify.ts'
+import { match } from '../../src/gateway/match.ts'
+import { question } from '../../src/gateway/question.ts'
+
+const RULE = { name: 'a', by: 'address', algorithm: 'gcra', limit: 100, period: '1s' } as const
+
+const configOf = (config: Partial<ConfigInput>) =>
+  compileConfig({ origin: 'route', plans: ['free', 'pro'], rules: [RULE], ...config })
+
+const requestOf = (path: string, init?: RequestInit) => new Request(`https://api.example.com${path}`, init)
+
+describe('a rule is for a request', () => {
+  it.each<[MatchInput, string, string, boolean]>([
+    [{}, 'GET', '/', true],
+    [{ path: '/reports/*' }, 'GET', '/reports/7', true],
+    [{ path: '/reports/*' }, 'GET', '/Reports/7', true],
+    [{ path: '/reports/*' }, 'GET', '/reports', false],
+    [{ path: '/reports' }, 'GET', '/reports/', true],
+    [{ path: '/reports/:id' }, 'GET', '/reports/7/rows', false],
+    [{ path: '/(reports|exports)/*' }, 'GET', '/exports/7', true],
+    [{ host: '*.example.com' }, 'GET', '/', true],
+    [{ host: 'API.example.com' }, 'GET', '/', true],
+    [{ host: 'example.com' }, 'GET', '/', false],
+    [{ methods: ['GET'] }, 'HEAD', '/', true],
+    [{ methods: ['HEAD'] }, 'GET', '/', false],
+    [{ methods: ['POST', 'PUT'] }, 'PUT', '/', true],
+    [{ methods: ['POST'], path: '/reports/*' }, 'GET', '/reports/7', false],
+    [{ methods: ['POST'], path: '/reports/*' }, 'POST', '/reports/7', true],
+    [{ host: 'example.com', path: '/reports/*' }, 'GET', '/reports/7', false],
+  ])('%j: %s %s is %s', (place, method, path, isFor) => {
+    const { rules } = match(configOf({ rules: [{ ...RULE, match: place }] }), requestOf(path, { method }))
+    expect(rules).toHaveLength(isFor ? 1 : 0)
+  })
+
+  it('with all others that are', () => {
+    const rules = ['/a/b', '/a/*', '/*'].map((path, i) => ({ ...RULE, name: `${i}`, match: { path } }))
+    expect(match(configOf({ rules }), requestOf('/a/b')).rules).toHaveLength(3)
+    expect(match(configOf({ rules: rules.slice(0, 2) }), requestOf('/b')).rules).toEqual([])
+  })
+})
+
+describe('the route of a request', () => {
+  it.each([
+    ['/users/me', ['/users/:id', '/users/me'], '/users/me'],
+    ['/users/7/posts', ['/users/*', '/users/:id/posts'], '/users/:id/posts'],
+    ['/a/b', ['/*/b', '/a/*'], '/a/*'],
+    ['/users/7', ['/users', '/users/:id/posts'], undefined],
+  ])('%s, of %j, is %s', (path, paths, expected) => {
+    const routes = paths.map((path, i) => ({ name: `${i}`, match: { path } }))
+    const { route } = match(configOf({ routes }), requestOf(path))
+    expect(route && paths[Number(route.name)]).toBe(expected)
+  })
+
+  const routes: ConfigInput['routes'] = [
+    { name: 'open', match: { path: '/open/*' }, accept: ['api-key', 'anonymous'], cost: 2 },
+    { name: 'free', match: { path: '/free/*' }, accept: ['anonymous'], limits: false },
+    { name: 'costly', match: { path: '/costly' }, cost: 7 },
+  ]
+
+  /** Of a path: the route, what is accepted, the cost, and how many rules there are. */
+  it.each([
+    ['/open/x', 'open', ['api-key', 'anonymous'], 2, 1],
+    ['/free/x', 'free', ['anonymous'], 1, 0],
+    ['/costly', 'costly', ['api-key'], 7, 1],
+    ['/other', undefined, ['api-key'], 1, 1],
+    // Both ways are heeded: what both accept, the higher cost, and counted if one is.
+    ['/open/..%2ffree/x', 'free', ['anonymous'], 2, 1],
+    ['/free/..%2fcostly', 'costly', [], 7, 1],
+    ['/open%2fx', 'open', ['api-key'], 2, 1],
+    ['//costly', 'costly', ['api-key'], 7, 1],
+    ['/costly/', undefined, ['api-key'], 7, 1],
+  ] as const)('%s: %s, which accepts %j, at %i times the cost', (path, name, accept, cost, rules) => {
+    const matched = match(configOf({ routes }), requestOf(path))
+    expect([matched.route?.name, matched.accept, matched.cost, matched.rules.length]).toEqual([
+      name,
+      accept,
+      cost,
+      rules,
+    ])
+  })
+})
+
+const ANYBODY: Caller = { address: '192.0.2.1', addressIdentity: '192.0.2.1' }
+const WITH_KEY: Caller = {
+  ...ANYBODY,
+  credential: {
+    ...{ method: 'api-key', consumer: 'acme', digest: 'd1', header: 'x-api-key', isVouched: false },
+    who: { kind: 'key', consumerKey: 'c', credentialKey: 'k' },
+  },
+}
+const withToken = (claims: Record<string, unknown>): Caller => ({
+  ...ANYBODY,
+  credential: {
+    ...{ method: 'auth0', consumer: 'auth0~7', digest: 'd2', header: 'authorization', isVouched: true },
+    ...{ who: { kind: 'token', consumerKey: 'c' }, claims },
+  },
+})
+
+const TOKENS = {
+  jwt: {
+    auth0: jwt({ jwks: 'https://i.example.com/', algorithms: ['RS256'], issuer: 'i', audience: 'a' }),
+  },
+}
+
+/** What is asked of the store: name, key and cost of each rule. */
+async function asked(config: Partial<ConfigInput>, request: Request, caller: Caller) {
+  const compiled = configOf({ credentials: TOKENS, ...config })
+  const { rules } = await question(request, caller, match(compiled, request), compiled)
+  return rules.map(({ rule, key, cost }) => [rule.name, key.replace(/^sluice:/, ''), cost] as const)
+}
+
+describe('who is counted', () => {
+  const routes = [{ name: 'reports', match: { path: '/reports/*' } }]
+  const keyOf = async (by: By | By[], caller: Caller, request = requestOf('/')) =>
+    (await asked({ rules: [{ ...RULE, by }], routes }, request, caller))[0]?.[1]
+
+  it.each<[By | By[], Caller, string | undefined]>([
+    ['consumer', WITH_KEY, '{c:acme}:state'],
+    ['credential', WITH_KEY, '{c:acme}:state:credential=d1'],
+    ['address', WITH_KEY, '{ip:192.0.2.1}:state'],
+    [['consumer', 'address'], WITH_KEY, '{c:acme}:state:address=192.0.2.1'],
+    ['method', WITH_KEY, '{x:method=GET}:state'],
+    ['host', WITH_KEY, '{x:host=api.example.com}:state'],
+    ['global', ANYBODY, '{global}:state'],
+    ['claim:org', withToken({ org: 'x' }), '{x:claim.auth0.org=x}:state'],
+    // Without a credential there is no consumer, and without a token there are no claims.
+    ['consumer', ANYBODY, undefined],
+    ['credential', ANYBODY, undefined],
+    [['consumer', 'route'], ANYBODY, undefined],
+    ['claim:org', ANYBODY, undefined],
+    ['claim:org', WITH_KEY, undefined],
+    // Anything else that is missing is missing for all of them together.
+    ['claim:org', withToken({}), '{x:claim.auth0.org}:state'],
+    ['claim:org', withToken({ org: ['x'] }), '{x:claim.auth0.org}:state'],
+    ['header:x-tenant', ANYBODY, '{x:header.x-tenant}:state'],
+    ['route', ANYBODY, '{x:route}:state'],
+    [['consumer', 'route'], WITH_KEY, '{c:acme}:state:route'],
+    ['country', ANYBODY, '{x:country}:state'],
+    ['asn', ANYBODY, '{x:asn}:state'],
+  ])('by %j', async (by, caller, key) => expect(await keyOf(by, caller)).toBe(key))
+
+  it('by what stands in the request', async () => {
+    const request = requestOf('/reports/7', { method: 'HEAD', headers: { 'X-Tenant': 'a=b' } })
+    expect(await keyOf(['header:x-tenant', 'method', 'route'], ANYBODY, request)).toBe(
+      '{x:header.x-tenant=a%3Db,method=HEAD,route=reports}:state',
+    )
+  })
+})
+
+describe('which rules are asked about', () => {
+  const rules: ConfigInput['rules'] = [
+    { ...RULE, name: 'everybody', cost: 3 },
+    { ...RULE, name: 'callers', by: 'consumer' },
+    { ...RULE, name: 'visitors', match: { authenticated: false } },
+    { ...RULE, name: 'known', match: { authenticated: true } },
+    { ...RULE, name: 'of-plans', match: { plans: ['free'] } },
+    { ...RULE, name: 'own-numbers', plans: { pro: { limit: 7 } } },
+    { ...RULE, name: 'failures', on: 'auth-failure' },
+  ]
+  const names = async (caller: Caller, config: Partial<ConfigInput> = {}) => [
+    ...new Set((await asked({ rules, ...config }, requestOf('/'), caller)).map(([name]) => name)),
+  ]
+
+  it.each([
+    ['no credential', ANYBODY, ['everybody', 'visitors', 'own-numbers']],
+    ['a key', WITH_KEY, ['everybody', 'callers', 'known', 'of-plans', 'own-numbers', 'failures']],
+    ['a token', withToken({}), ['everybody', 'callers', 'known', 'of-plans', 'own-numbers']],
+  ])('with %s', async (_, caller, expected) => expect(await names(caller)).toEqual(expected))
+
+  it('at an allowed address: none; for an allowed consumer: those for failures', async () => {
+    expect(await names(WITH_KEY, { allow: { addresses: ['192.0.2.0/24'] } })).toEqual([])
+    expect(await names(WITH_KEY, { allow: { consumers: ['acme'] } })).toEqual(['failures'])
+  })
+
+  it('on a route: at its cost, but for failures; or none', async () => {
+    const on = async (route: object) =>
+      (
+        await asked(
+          { rules, routes: [{ name: 'r', match: { path: '/' }, ...route }] },
+          requestOf('/'),
+          WITH_KEY,
+        )
+      ).flatMap(([name, _, cost]) => (/everybody|failures/.test(name) ? [cost] : []))
+    expect(await on({})).toEqual([3, 1])
+    expect(await on({ cost: 4 })).toEqual([12, 1])
+    expect(await on({ limits: false })).toEqual([])
+  })
+})
+
+it('a blocked address is refused, also where it is allowed, before its credential is looked at', async () => {
+  const lists = { addresses: ['192.0.2.0/24'] }
+  const config = configOf({ allow: lists, block: lists })
+  const request = requestOf('/', { headers: { 'cf-connecting-ip': '192.0.2.1', 'x-api-key': 'garbage' } })
+  const { refusal } = await createIdentifier(config).identify(request, match(config, request))
+  expect(refusal).toEqual({ kind: 'forbidden', what: 'address' })
+})

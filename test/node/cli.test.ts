@@ -43,7 +43,7 @@ describe('sluice check', () => {
     const { code, stdout } = await sluice(['check'])
     expect(code).toBe(0)
     expect(stdout).toContain('The config is right: 6 rules')
-    expect(stdout).toContain('consumer-second  10 per 1 s by consumer, gcra')
+    expect(stdout).toContain('consumer-second  10 per 1 s     by consumer  gcra')
   })
 
   it('says what each rule does, those of the limits by name too', async () => {
@@ -63,11 +63,65 @@ describe('sluice check', () => {
       0,
       [
         'The config is right: 3 rules, origin route.',
-        '  a  2 per 1 s by consumer, leaky-bucket, queue 3, shadow',
-        '  b  9 per 1 s by address, gcra, burst 1, enforced for 7 % of callers',
-        '  c  9 per 1 s by address, sliding-log, candidate for b',
+        '  a  2 per 1 s  by consumer  leaky-bucket, queue 3, shadow',
+        '  b  9 per 1 s  by address   gcra, burst 1, enforced for 7 % of callers',
+        '  c  9 per 1 s  by address   sliding-log, candidate for b',
         'The limit zendesk:',
-        '  d  5 per day (UTC) by account, fixed-window',
+        '  d  5 per day (UTC)  by account  fixed-window',
+        'Credentials:',
+        '  api-key  slk_…',
+      ],
+    ])
+  })
+
+  it('says what a plan has, what a route takes, and who comes unlimited', async () => {
+    const file = join(directory, 'plans.config.ts')
+    const jwt = fileURLToPath(new URL('../../src/config/jwt.ts', import.meta.url))
+    const issuer = `{ secret: 'JWT_SECRET', algorithms: ['HS256'], issuer: 'https://issuer.example.com/', audience: 'api' }`
+    const staff = `{ access: 'https://team.cloudflareaccess.com', audience: 'tag' }`
+    const rules = [
+      `{ name: 'second', by: ['consumer', 'route'], algorithm: 'gcra', limit: 10, period: '250ms', burst: 20 }`,
+      `{ name: 'month', by: 'consumer', algorithm: 'fixed-window', limit: 10_000, period: 'month', plans: { pro: { limit: 500_000 }, partner: false } }`,
+      `{ name: 'queue', by: 'consumer', algorithm: 'leaky-bucket', limit: 10, period: '1s', match: { plans: ['pro', 'partner'], routes: ['reports'] }, plans: { partner: { limit: 50, queue: 5 } } }`,
+      `{ name: 'guesses', by: 'address', on: 'auth-failure', algorithm: 'sliding-window', limit: 20, period: '90s' }`,
+      `{ name: 'known', by: 'claim:org', algorithm: 'sliding-log', limit: 20, period: '1h', cost: 2, match: { authenticated: true } }`,
+    ]
+    const routes = [
+      `{ name: 'docs', match: { methods: ['GET'], path: '/docs/*' }, accept: ['api-key', 'anonymous'] }`,
+      `{ name: 'status', match: { host: 'api.*', path: '/status' }, accept: ['anonymous'], limits: false }`,
+      `{ name: 'reports', match: { path: '/reports/*' }, cost: 5 }`,
+    ]
+    writeFileSync(
+      file,
+      `import { jwt } from '${jwt}'
+      export default {
+        origin: 'route', environment: 'live', plans: ['free', 'pro', 'partner'], rules: [${rules}], routes: [${routes}],
+        credentials: { accept: ['api-key', 'own'], opaqueKeys: {}, jwt: { own: jwt(${issuer}), staff: jwt(${staff}) } },
+      }`,
+    )
+    const { code, stdout } = await sluice(['check', file])
+    expect([code, stdout.trim().split('\n')]).toEqual([
+      0,
+      [
+        'The config is right: 5 rules, origin route.',
+        '  second     10 per 250 ms           by consumer and route  gcra, burst 20',
+        '  month      10000 per month (UTC)   by consumer            fixed-window, not for plan partner',
+        '    pro      500000 per month (UTC)',
+        '  queue      10 per 1 s              by consumer            leaky-bucket, queue 10, route reports, plan pro|partner',
+        '    partner  50 per 1 s                                     queue 5',
+        '  guesses    20 per 90 s             by address             sliding-window, on auth-failure',
+        '  known      20 per 1 h              by claim:org           sliding-log, cost 2, with a credential',
+        'Routes, the most specific first:',
+        '  status       api.*/status  anonymous           not limited',
+        '  docs         GET /docs/*   api-key, anonymous  anonymous not limited by any rule',
+        '  reports      /reports/*    api-key, own        cost × 5',
+        '  (elsewhere)                api-key, own',
+        'Credentials:',
+        '  api-key     slk_live_…',
+        '  own         tokens of https://issuer.example.com/, as Authorization: Bearer',
+        '  anonymous   callers without a credential, not limited by any rule',
+        '  staff       tokens of https://team.cloudflareaccess.com, as cf-access-jwt-assertion, accepted nowhere',
+        '  opaque-key  imported keys, as X-API-Key or Authorization: Bearer, accepted nowhere',
       ],
     ])
   })

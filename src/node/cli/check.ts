@@ -1,8 +1,11 @@
 /** `npx sluice check`: is the config right, and what does it say? */
 import { resolve } from 'node:path'
 import { Command } from 'commander'
-import type { GatewayRule, LimitRule } from '../../config/compile.ts'
+import type { Config, GatewayRule, LimitRule, Route } from '../../config/compile.ts'
+import { ANONYMOUS, type CredentialMethod, type Place } from '../../config/compile-route.ts'
 import { loadConfig } from './load-config.ts'
+
+type AnyRule = GatewayRule | LimitRule
 
 export function checkCommand(): Command {
   return new Command('check')
@@ -13,36 +16,126 @@ export function checkCommand(): Command {
 
 async function check(file?: string): Promise<void> {
   const config = await loadConfig(file && resolve(file))
-  const rules = config.rules.length === 1 ? '1 rule' : `${config.rules.length} rules`
-  console.log(`The config is right: ${rules}, origin ${config.origin}.`)
-  list(config.rules)
+  const count = new Set(config.rules.map(({ name }) => name)).size
+  console.log(`The config is right: ${count === 1 ? '1 rule' : `${count} rules`}, origin ${config.origin}.`)
+  print(config.rules.map(rule => rowOf(rule, config)))
   for (const [name, set] of config.limits) {
     console.log(`The limit ${name}:`)
-    list(set)
+    print(set.map(rule => rowOf(rule, config)))
+  }
+  if (config.routes.length > 0) {
+    console.log('Routes, the most specific first:')
+    const elsewhere = { match: {}, accept: config.credentials.accept, cost: 1, isLimited: true }
+    print([...config.routes, { name: '(elsewhere)', ...elsewhere }].map(route => rowOfRoute(route, config)))
+  }
+  console.log('Credentials:')
+  print(credentialsOf(config))
+}
+
+/** Each column as wide as its widest cell. */
+function print(rows: readonly (readonly string[])[]): void {
+  const widths = rows[0]?.map((_, i) => Math.max(...rows.map(row => row[i]!.length))) ?? []
+  for (const row of rows) {
+    console.log(`  ${row.map((cell, i) => cell.padEnd(widths[i]!)).join('  ')}`.trimEnd())
   }
 }
 
-function list(rules: readonly (GatewayRule | LimitRule)[]): void {
-  const width = Math.max(...rules.map(rule => rule.name.length))
-  for (const rule of rules) console.log(`  ${rule.name.padEnd(width)}  ${summary(rule)}`)
-}
+/** Name, numbers, who is counted, and all else. The numbers of a plan stand below those of the rule. */
+function rowOf(rule: AnyRule, config: Config): string[] {
+  const { name, limit, by, algorithm, quota, match, mode, enforcedShare, candidateFor, on } = rule
+  const amount = `${limit} per ${timeOf(rule)}`
+  const numbers: string[] = []
+  if (algorithm === 'leaky-bucket') numbers.push(`queue ${quota.burst - 1}`)
+  else if (quota.burst !== limit) numbers.push(`burst ${quota.burst}`)
+  if (isOfPlan(rule, config)) return [`  ${match.plans!.join('|')}`, amount, '', numbers.join(', ')]
 
-function summary(rule: GatewayRule | LimitRule): string {
-  const { limit, period, calendar, by, algorithm, quota, match, mode, enforcedShare, candidateFor } = rule
-  const time = calendar ? `${calendar.period} (${calendar.timeZone})` : `${period / 1e6} s`
-  const parts = [
-    `${limit} per ${time}${by.length > 0 ? ` by ${[by].flat().join(' and ')}` : ''}, ${algorithm}`,
-  ]
-  if (algorithm === 'leaky-bucket') parts.push(`queue ${quota.burst - 1}`)
-  else if (quota.burst !== limit) parts.push(`burst ${quota.burst}`)
+  const parts = [algorithm, ...numbers]
   if (quota.cost !== 1) parts.push(`cost ${quota.cost}`)
+  if (on !== 'request') parts.push(`on ${on}`)
   if (candidateFor) parts.push(`candidate for ${candidateFor}`)
-  else if (mode === 'shadow') parts.push('shadow')
+  else if (mode !== 'enforce') parts.push(mode)
   else if (enforcedShare < 1)
     parts.push(`enforced for ${Number((enforcedShare * 100).toPrecision(12))} % of callers`)
-  if (match.methods) parts.push([...match.methods].join('|'))
-  if (match.url) parts.push(`${match.url.hostname === '*' ? '' : match.url.hostname}${match.url.pathname}`)
-  if (match.plans) parts.push(`plan ${match.plans.join('|')}`)
-  if ('anonymous' in rule && rule.anonymous) parts.push('anonymous too')
-  return parts.join(', ')
+  parts.push(...placeOf(match))
+  if (match.routes) parts.push(`route ${[...match.routes].join('|')}`)
+  if (match.plans) parts.push(plansOf(rule, config))
+  if (match.authenticated !== undefined) {
+    parts.push(match.authenticated ? 'with a credential' : 'without a credential')
+  }
+  const who = by.length > 0 ? `by ${by.join(' and ')}` : ''
+  return [name, amount, who, parts.filter(Boolean).join(', ')]
+}
+
+/** Whether it is a rule as it is for one plan, which follows the rule itself. */
+function isOfPlan(rule: AnyRule, { rules }: Config): boolean {
+  return rules.find(({ name }) => name === rule.name) !== rule && rules.some(other => other === rule)
+}
+
+/** Whom a rule is for, beside the plans with numbers of their own. */
+function plansOf(rule: AnyRule, { rules, plans }: Config): string {
+  const own = rules.filter(({ name }) => name === rule.name).slice(1)
+  const named = [...rule.match.plans!, ...own.flatMap(({ match }) => match.plans!)]
+  if (!('isForOthers' in rule) || !rule.isForOthers) return `plan ${named.join('|')}`
+  const without = plans.filter(plan => !named.includes(plan))
+  return without.length > 0 ? `not for plan ${without.join('|')}` : ''
+}
+
+function timeOf({ period, calendar }: AnyRule): string {
+  if (calendar) return `${calendar.period} (${calendar.timeZone})`
+  const units = [
+    [86400e6, 'd'],
+    [3600e6, 'h'],
+    [60e6, 'min'],
+    [1e6, 's'],
+  ] as const
+  const [size, unit] = units.find(([size]) => period % size === 0) ?? [1e3, 'ms']
+  return `${period / size} ${unit}`
+}
+
+function placeOf({ methods, url }: Place): string[] {
+  return [
+    ...(methods ? [[...methods].join('|')] : []),
+    ...(url ? [`${url.hostname === '*' ? '' : url.hostname}${url.pathname}`] : []),
+  ]
+}
+
+/** Name, place, what is accepted, and all else. */
+function rowOfRoute({ name, match, accept, cost, isLimited }: Route, config: Config): string[] {
+  const parts: string[] = []
+  if (!isLimited) parts.push('not limited')
+  else if (cost !== 1) parts.push(`cost × ${cost}`)
+  if (isLimited && accept.includes(ANONYMOUS) && !config.rules.some(countsAnonymous)) {
+    parts.push('anonymous not limited by any rule')
+  }
+  return [name, placeOf(match).join(' '), accept.join(', '), parts.join(', ')]
+}
+
+/** Whether a rule can be for callers without a credential. */
+function countsAnonymous({ by, on, mode, match, isForOthers }: GatewayRule): boolean {
+  const needsCredential = by.some(part => /^(consumer|credential|claim:)/.test(part))
+  const isForPlans = match.plans !== undefined && !isForOthers
+  return (
+    mode === 'enforce' && on === 'request' && !needsCredential && !isForPlans && match.authenticated !== true
+  )
+}
+
+/** In the order in which they are looked for where no route says otherwise; then the others that there are. */
+function credentialsOf({ credentials, environment, routes, rules }: Config): string[][] {
+  const { accept, keyPrefix, opaqueKeys, jwt } = credentials
+  const accepted = new Set<CredentialMethod>([...accept, ...routes.flatMap(route => route.accept)])
+  const start = environment === undefined ? keyPrefix : `${keyPrefix}_${environment}`
+  const what = (method: CredentialMethod) => {
+    const issuer = jwt.get(method)
+    if (issuer) return `tokens of ${issuer.issuer}, as ${issuer.header ?? 'Authorization: Bearer'}`
+    if (method === 'api-key') return `${start}_…`
+    if (method === ANONYMOUS) {
+      return `callers without a credential${rules.some(countsAnonymous) ? '' : ', not limited by any rule'}`
+    }
+    return `imported keys, as ${opaqueKeys?.header ?? 'X-API-Key or Authorization: Bearer'}`
+  }
+  const all = new Set([...accepted, ...jwt.keys(), ...(opaqueKeys ? ['opaque-key'] : [])])
+  return [...all].map(method => [
+    method,
+    `${what(method)}${accepted.has(method) ? '' : ', accepted nowhere'}`,
+  ])
 }

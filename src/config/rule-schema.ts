@@ -56,7 +56,7 @@ interface CommonInput {
   name: string
   /**
    * `enforce` (default), `shadow` (evaluated with a state of its own, never changes the outcome; its verdict says
-   * what it would have done), or `off` (not evaluated).
+   * what it would have done; a candidate is one), or `off` (not evaluated).
    */
   mode?: 'enforce' | 'shadow' | 'off' | undefined
   /**

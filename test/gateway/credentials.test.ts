@@ -345,6 +345,25 @@ describe('lists', () => {
     expect(await statuses(other, '203.0.113.1')).toEqual([200, 429])
     expect(await statuses(mintApiKey('acme'), '192.0.2.1')).toEqual([401, 401])
   })
+
+  it('let nobody pass who is blocked', async () => {
+    const ask = app({ allow: { addresses: ['192.0.2.0/24'], consumers: ['acme'] } })
+    const key = await gateway.key('acme')
+    await set('sluice:{c:acme}:consumer', formatConsumer({ blockedAt: new Date(), overrides: [] }))
+    for (const address of ['192.0.2.1', '203.0.113.1']) {
+      expect((await ask('/', { key, address })).status).toBe(403)
+    }
+  })
+
+  it('let a consumer with an opaque key pass unlimited once it is known whose key it is', async () => {
+    const key = 'an-old-partner-key-4711'
+    const digest = await sha256(key)
+    await set(pointerKey(digest), 'acme')
+    await set(credentialKey('acme', digest), credentialOf())
+    const ask = app({ credentials: { opaqueKeys: {} }, allow: { consumers: ['acme'] } })
+    expect((await ask('/', { key })).headers.get('ratelimit')).toContain('"ten";r=9')
+    expect((await ask('/', { key })).headers.get('ratelimit')).toBeNull()
+  })
 })
 
 describe('guessing', () => {

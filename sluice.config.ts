@@ -1,4 +1,4 @@
-import { defineConfig } from './src/config/compile.ts'
+import { defineConfig } from './src/config/define.ts'
 
 /**
  * The one file to edit. `npx sluice check` says what is wrong with it; `npm start` picks up changes as you save.

@@ -3,8 +3,8 @@
  * @upstash/ratelimit.
  */
 import { Ratelimit } from '@upstash/ratelimit'
+import type { LimitRuleInput } from '../src/config/check/schema.ts'
 import { compileLimitRule } from '../src/config/compile-rule.ts'
-import type { LimitRuleInput } from '../src/config/schema.ts'
 import { count } from '../src/limiter/count.ts'
 import { decide } from '../src/limiter/decide.ts'
 import { evaluate } from '../src/limiter/evaluate.ts'

@@ -1,6 +1,6 @@
 /** The three that are compared, each as a function of the caller: Sluice, six calls of a peer, and a bare PING. */
 import { Ratelimit } from '@upstash/ratelimit'
-import { compileConfig } from '../src/config/compile.ts'
+import { checkedConfig } from '../src/config/check/check.ts'
 import { createIdentifier } from '../src/gateway/identify.ts'
 import { match } from '../src/gateway/match.ts'
 import { question } from '../src/gateway/question.ts'
@@ -17,7 +17,7 @@ export type Contender<Who extends Identity = Caller> = (
 
 /** The steps of src/app.ts up to the decision, key digest included, by its own script. */
 export function sluice({ store }: Transport, scale: Scale): Contender {
-  const config = compileConfig({
+  const config = checkedConfig({
     origin: 'https://api.example.com',
     plans: ['free', 'pro'],
     rules: classicRules(scale),

@@ -2,7 +2,7 @@
  * The least that a gateway can do which asks its store about each request: one PING, by the very client that Sluice
  * uses, and then the same hand-over to the same origin. What Sluice takes on top of it is the price of its decision.
  */
-import { compileConfig } from '../src/config/compile.ts'
+import { checkedConfig } from '../src/config/check/check.ts'
 import { proxy } from '../src/gateway/proxy.ts'
 import { upstashStore } from '../src/store/upstash.ts'
 
@@ -21,7 +21,7 @@ export default {
       keyLocking: true,
     })
     await store.ping()
-    const config = compileConfig({
+    const config = checkedConfig({
       origin: env.ORIGIN_URL,
       rules: [{ name: 'none', by: 'address', algorithm: 'gcra', limit: 1, period: '1s' }],
     })

@@ -2,7 +2,7 @@
  * The classic decision: 10 a second, 120 a minute and 240 an hour, for the consumer and again for the client
  * address. Six limits, the rules of sluice.config.ts.
  */
-import type { RuleInput } from '../src/config/schema.ts'
+import type { RuleInput } from '../src/config/check/schema.ts'
 
 export const WINDOWS = [
   { name: 'second', period: '1s', milliseconds: 1e3, limit: 10 },

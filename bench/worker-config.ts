@@ -1,5 +1,5 @@
 /** Takes the place of sluice.config.ts while the Worker is measured: the same rules, with room for every request. */
-import { defineConfig } from '../src/config/compile.ts'
+import { defineConfig } from '../src/config/define.ts'
 import { classicRules } from './rules.ts'
 
 export default defineConfig({

@@ -3,8 +3,9 @@
  * docs/measure.ts` on a machine with a redis-server, some minutes. Commands and bytes come
  * out the same every time, but for the skip lists of sorted sets, which are random; times do not.
  */
-import { compileConfig, type Rule } from '../src/config/compile.ts'
-import type { NumbersInput } from '../src/config/rule-schema.ts'
+import { checkedConfig } from '../src/config/check/check.ts'
+import type { NumbersInput } from '../src/config/check/rule-schema.ts'
+import type { Rule } from '../src/config/compile.ts'
 import { count } from '../src/limiter/count.ts'
 import { consumerStateKey, logKey } from '../src/store/keys.ts'
 import { startEngine } from './engine.ts'
@@ -143,7 +144,7 @@ function plainRules(n: number): readonly Rule[] {
 
 function rulesOf(...inputs: NumbersInput[]): readonly Rule[] {
   const rules = inputs.map((input, i) => ({ name: `rule-${i}`, by: 'consumer', ...input }))
-  return compileConfig({ origin: 'https://api.example.com', rules }).rules
+  return checkedConfig({ origin: 'https://api.example.com', rules }).rules
 }
 
 const lengthOf = async (key: string) => Number(await engine.send(['STRLEN', key]))

@@ -7,7 +7,7 @@ import { type Environment, withEnvironment } from './config/environment.ts'
 import { problem } from './gateway/problem.ts'
 import { upstashStore } from './store/upstash.ts'
 
-// At start-up, so that a mistake stops a deployment and not a request.
+// It was checked before this was built (wrangler.toml), so the Worker need not carry what checks it.
 const config = compileConfig(userConfig)
 
 let app: Hono | undefined

@@ -3,9 +3,9 @@
  * idle. The first is told apart by nothing: six limits and nobody in particular.
  */
 
-import { compileConfig } from '../../src/config/compile.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { RuleInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
-import type { RuleInput } from '../../src/config/schema.ts'
 import { count } from '../../src/limiter/count.ts'
 import { decide } from '../../src/limiter/decide.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'
@@ -113,7 +113,7 @@ async function perDecision(bed: TestBed, kind: Kind): Promise<number> {
 
 function decision({ store }: Transport, { who, rules = RULES, verdicts = 6 }: Kind): Contender<Identity> {
   const plans = ['free', 'pro', 'max']
-  const config = compileConfig({ origin: 'https://api.example.com', plans, rules: [...rules] })
+  const config = checkedConfig({ origin: 'https://api.example.com', plans, rules: [...rules] })
   return async ({ consumer, address }) => {
     const asks = who?.(consumer)
     const named = asks?.kind === 'pointer' ? UNKNOWN_CONSUMER : consumer

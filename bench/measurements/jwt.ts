@@ -3,7 +3,8 @@
  * still while it computes, so it is told from outside: how much longer a request takes that verifies many times.
  */
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
-import { compileJwt, type JwtInput } from '../../src/config/jwt-schema.ts'
+import type { JwtInput } from '../../src/config/check/jwt-schema.ts'
+import { compileJwt } from '../../src/config/compile-jwt.ts'
 import { startBenchWorker } from '../child.ts'
 import type { Subject } from '../jwt-worker.ts'
 import { inRounds, median, times } from '../measure.ts'

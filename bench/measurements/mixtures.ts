@@ -3,7 +3,7 @@
  * @upstash/ratelimit with the same numbers, one call each.
  */
 import { Ratelimit } from '@upstash/ratelimit'
-import type { LimitRuleInput } from '../../src/config/schema.ts'
+import type { LimitRuleInput } from '../../src/config/check/schema.ts'
 import { type CountedBy, inCalls, inOneDecision } from '../anonymous.ts'
 import { bytesAfter, type Costs, costsOf, type Match, OUTCOMES, type Pair, rawOf } from '../decision-costs.ts'
 import { median } from '../measure.ts'

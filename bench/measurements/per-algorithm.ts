@@ -3,7 +3,7 @@
  * algorithm of @upstash/ratelimit, or where it has none beside the script that is usually published (bench/published).
  */
 import { Ratelimit } from '@upstash/ratelimit'
-import type { LimitRuleInput } from '../../src/config/schema.ts'
+import type { LimitRuleInput } from '../../src/config/check/schema.ts'
 import { inCalls, inOneDecision } from '../anonymous.ts'
 import { bytesAfter, costsOf, type Make, type Match, rawOf } from '../decision-costs.ts'
 import { median } from '../measure.ts'

@@ -4,7 +4,7 @@
  */
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import type { NumbersInput } from '../../src/config/rule-schema.ts'
+import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import { type Evaluate, startEngine } from '../engine.ts'
 import { drawAnswers, drawTotals, type Line } from './draw.ts'
 import { type Answer, comparedOnly, LIMIT, PERIOD_SECONDS, replay, shown } from './scenario.ts'

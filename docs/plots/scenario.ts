@@ -1,6 +1,7 @@
 /** What the pictures show: one stream of arrivals, met by each algorithm at the same limit. */
-import { compileConfig, type Rule } from '../../src/config/compile.ts'
-import type { NumbersInput } from '../../src/config/rule-schema.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
+import type { Rule } from '../../src/config/compile.ts'
 import { count } from '../../src/limiter/count.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import type { Evaluate } from '../engine.ts'
@@ -60,7 +61,7 @@ const START = Date.UTC(2026, 10, 20, 12) * 1e3
 
 function ruleOf(input: NumbersInput): Rule {
   const rule = { name: 'shown', by: 'consumer', ...input }
-  return compileConfig({ origin: 'https://api.example.com', rules: [rule] }).rules[0]!
+  return checkedConfig({ origin: 'https://api.example.com', rules: [rule] }).rules[0]!
 }
 
 function times(n: number, of: (i: number) => number): number[] {

@@ -36,7 +36,7 @@ export function readDocComments(): (file: string, type: string) => readonly Shap
     const { program } = snapshot.getProjects()[0]!
     const files = new Map<string, Map<string, Declaration>>()
     for (const path of program.getSourceFileNames()) {
-      const [, file] = /\/src\/config\/([\w-]+)\.ts$/.exec(path) ?? []
+      const [, file] = /\/src\/config\/(?:check\/)?([\w-]+)\.ts$/.exec(path) ?? []
       if (file) files.set(file, declarationsOf(program.getSourceFile(path)!))
     }
     return (file, type) => shapesOfDeclaration(type, file)

@@ -1,10 +1,10 @@
 /** The settings of a config: what the schema says of each, and what its doc comment says. */
 import * as v from 'valibot'
+import { jwtSchema } from '../../src/config/check/jwt-schema.ts'
+import { configSchema } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
 import type { ConfigError, Mistake } from '../../src/config/config-error.ts'
 import { withEnvironment } from '../../src/config/environment.ts'
-import { jwtSchema } from '../../src/config/jwt-schema.ts'
-import { configSchema } from '../../src/config/schema.ts'
 import { type Member, readDocComments, type Shape } from './doc-comments.ts'
 
 export interface Setting {

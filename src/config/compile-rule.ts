@@ -2,10 +2,6 @@
 import type { Quota } from '../algorithms/algorithm.ts'
 import { CALENDAR_PERIODS, type CalendarPeriod, NOMINAL_PERIOD } from '../algorithms/calendar.ts'
 import type { AlgorithmName } from '../algorithms/index.ts'
-import { MAX_LOG_LIMIT } from '../algorithms/sliding-log.ts'
-import { MAX_WINDOW_COUNT } from '../algorithms/sliding-window.ts'
-import { compilePlace, type Place } from './compile-route.ts'
-import { parseDuration } from './duration.ts'
 import type {
   By,
   LimitRuleInput,
@@ -13,7 +9,9 @@ import type {
   NumbersInput,
   PlanNumbersInput,
   RuleInput,
-} from './rule-schema.ts'
+} from './check/rule-schema.ts'
+import { compilePlace, type Place } from './compile-route.ts'
+import { parseDuration } from './duration.ts'
 
 export interface Rule {
   name: string
@@ -139,12 +137,12 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
 type KeepingTime = Extract<NumbersInput, { algorithm: 'gcra' | 'token-bucket' | 'leaky-bucket' }>
 
 /** Algorithms whose state is a time that only the numbers it was made with can read. */
-function keepsTime(input: NumbersInput): input is KeepingTime {
+export function keepsTime(input: NumbersInput): input is KeepingTime {
   return ['gcra', 'token-bucket', 'leaky-bucket'].includes(input.algorithm)
 }
 
 /** Units at once, or in the bucket: those that wait and the one that departs. */
-function burstOf(input: KeepingTime): number {
+export function burstOf(input: KeepingTime): number {
   return input.algorithm === 'leaky-bucket' ? (input.queue ?? input.limit) + 1 : (input.burst ?? input.limit)
 }
 
@@ -154,11 +152,11 @@ function calendarOf(input: NumbersInput): Rule['calendar'] {
   return { period, timeZone: input.timeZone ?? 'UTC' }
 }
 
-function isCalendarPeriod(period: string): period is CalendarPeriod {
+export function isCalendarPeriod(period: string): period is CalendarPeriod {
   return (CALENDAR_PERIODS as readonly string[]).includes(period)
 }
 
-function quotaOf(input: NumbersInput, period: number): Omit<Quota, 'cost'> {
+export function quotaOf(input: NumbersInput, period: number): Omit<Quota, 'cost'> {
   const { limit } = input
   if (keepsTime(input)) {
     // Only the ratio counts, and in lowest terms it needs the fewest ticks.
@@ -172,7 +170,7 @@ function quotaOf(input: NumbersInput, period: number): Omit<Quota, 'cost'> {
 }
 
 /** The finest step (µs) by which a window can slide and its products stay exact. */
-function stepOf(limit: number, period: number): number | undefined {
+export function stepOf(limit: number, period: number): number | undefined {
   const steps = [1, 10, 100, 1e3, 1e4, 1e5, 1e6]
   return steps.find(step => period % step === 0 && limit * (period / step) <= MAX_TICKS)
 }
@@ -184,56 +182,6 @@ function compileMatch({ plans, routes, authenticated, ...place }: MatchInput): M
     ...(routes && { routes: new Set(routes) }),
     ...(authenticated !== undefined && { authenticated }),
   }
-}
-
-/** The schema knows these of a rule; not of a plan's own limit. */
-const MOST_OF: Partial<Record<AlgorithmName, number>> = {
-  'sliding-window': MAX_WINDOW_COUNT,
-  'sliding-log': MAX_LOG_LIMIT,
-}
-
-/** What is wrong with the numbers of a rule: the key it is said of, and the message. */
-export function mistakesOfNumbers(input: NumbersInput): [key: string, message: string][] {
-  const { limit } = input
-  const most = MOST_OF[input.algorithm]
-  if (most && limit > most) {
-    return [
-      ['limit', `${limit} is above ${most}, which is the most that ${input.algorithm} takes. Lower it.`],
-    ]
-  }
-  if (input.algorithm === 'fixed-window') {
-    return input.timeZone !== undefined && !isCalendarPeriod(input.period)
-      ? [
-          [
-            'timeZone',
-            `'${input.timeZone}' needs a calendar period: 'day', 'week' or 'month'. Use one, or leave it out.`,
-          ],
-        ]
-      : []
-  }
-  const period = parseDuration(input.period)!
-  if (input.algorithm === 'sliding-window' && !stepOf(limit, period)) {
-    const advice = 'Lower the limit, or choose a period of whole seconds.'
-    return [['limit', `${limit} per '${input.period}' needs more than 2^51 steps to slide. ${advice}`]]
-  }
-  if (!keepsTime(input)) return []
-  const burst = burstOf(input)
-  const key = input.algorithm === 'leaky-bucket' ? 'queue' : 'burst'
-  const units = input.algorithm === 'leaky-bucket' ? burst - 1 : burst
-  if ((burst * period) / limit > MAX_REFILL) {
-    const days = Math.ceil((burst * period) / limit / 86400e6)
-    return [
-      [key, `${units} takes ${days} days to come back. Lower it: at most ${MAX_REFILL / 86400e6} days.`],
-    ]
-  }
-  if (burst * quotaOf(input, period).period <= MAX_TICKS) return []
-  return [
-    [
-      'limit',
-      `${limit} per '${input.period}' with a ${key} of ${units} needs more than 2^51 steps to space exactly. ` +
-        `Lower the ${key}, or choose a limit that divides the period in microseconds (${period}).`,
-    ],
-  ]
 }
 
 /** How long a leaky bucket may hold a request (µs). */

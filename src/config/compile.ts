@@ -1,33 +1,21 @@
 /**
- * From what the user wrote to what a request meets: checked, defaults filled in, numbers in microseconds, and
- * everything that can be worked out once worked out. Pure; the result is never changed.
+ * From what the user wrote to what a request meets: defaults filled in, numbers in microseconds, and everything that can
+ * be worked out once worked out. Pure; the result is never changed. Nothing is checked here: check/ has done that before
+ * the Worker was built, and stays out of it.
  */
-import * as v from 'valibot'
 import { compileRanges, type Ranges } from './address-ranges.ts'
-import { type AddressSettings, compileAddress, mistakesOfAddress } from './address-schema.ts'
-import {
-  type Credentials,
-  compileCredentials,
-  methodsOf,
-  mistakesOfCredentials,
-} from './compile-credentials.ts'
-import { ANONYMOUS, compileRoutes, mistakesOfAccept, mistakesOfRoutes, type Route } from './compile-route.ts'
+import type { ConfigInput, CorsInput } from './check/schema.ts'
+import { type AddressSettings, compileAddress } from './compile-address.ts'
+import { type Credentials, compileCredentials } from './compile-credentials.ts'
+import { compileRoutes, type Route } from './compile-route.ts'
 import {
   compileGatewayRule,
   compileLimitRule,
   type GatewayRule,
   type LimitRule,
-  longestDelay,
-  MAX_HOLD,
-  mistakesOfNumbers,
-  PARTS_OF_CONSUMER,
   type Rule,
-  withNumbers,
 } from './compile-rule.ts'
-import { ConfigError, type Mistake, mistakeOf } from './config-error.ts'
 import { parseDuration } from './duration.ts'
-import type { LimitRuleInput, RuleInput } from './rule-schema.ts'
-import { type ConfigInput, type CorsInput, configSchema } from './schema.ts'
 
 export type { Credentials, GatewayRule, LimitRule, Route, Rule }
 
@@ -57,42 +45,10 @@ export interface Config {
   cors?: { origins: '*' | readonly string[]; headers?: readonly string[]; maxAgeSeconds: number }
 }
 
-/**
- * Types the config of sluice.config.ts, and nothing else: it is checked by compileConfig when the Worker
- * starts, when it is deployed, and by `npx sluice check`.
- */
-export function defineConfig(input: ConfigInput): ConfigInput {
-  return input
-}
-
-/** @throws ConfigError naming every mistake: path, value, fix. */
-export function compileConfig(input: unknown): Config {
-  const parsed = v.safeParse(configSchema, input)
-  if (!parsed.success) throw new ConfigError(withoutRepeats(parsed.issues.map(mistakeOf)))
-  const config: ConfigInput = parsed.output
-
+/** @param config as check/check.ts let it through */
+export function compileConfig(config: ConfigInput): Config {
   const plans = config.plans ?? ['free']
-  const rules = config.rules.map(rule => compileGatewayRule(rule, plans))
-  const limits = Object.entries(config.limits ?? {}).map(
-    ([name, set]) => [name, set, set.map(rule => [compileLimitRule(rule)])] as const,
-  )
-  const methods = methodsOf(config)
-  const mistakes = [
-    ...mistakesOfSet(config.rules, rules, 'rules'),
-    ...config.rules.flatMap((rule, i) => mistakesAtGateway(rule, rules[i]!, `rules[${i}]`, config)),
-    ...limits.flatMap(([name, set, compiled]) => mistakesOfSet(set, compiled, `limits.${name}`)),
-    ...limits.flatMap(([name, set]) =>
-      set.flatMap((rule, i) => mistakesByName(rule, `limits.${name}[${i}]`)),
-    ),
-    ...mistakesOfAddress(config.address).map(([key, message]) => ({ path: `address.${key}`, message })),
-    ...mistakesOfCredentials(config.credentials ?? {}, plans),
-    ...mistakesOfRoutes(config.routes ?? [], methods),
-    ...mistakesOfRouteCosts(config, rules),
-    ...mistakesOfLists(config),
-    ...mistakesOfAccept(config.credentials?.accept, methods, 'credentials.accept'),
-  ]
-  if (mistakes.length > 0) throw new ConfigError(mistakes)
-
+  const limits = Object.entries(config.limits ?? {})
   const credentials = compileCredentials(config)
   return {
     origin: config.origin,
@@ -100,8 +56,8 @@ export function compileConfig(input: unknown): Config {
     ...(config.environment !== undefined && { environment: config.environment }),
     plans,
     routes: compileRoutes(config.routes ?? [], credentials.accept),
-    rules: rules.flat().filter(({ mode }) => mode !== 'off'),
-    limits: new Map(limits.map(([name, _, compiled]) => [name, compiled.flat()])),
+    rules: config.rules.flatMap(rule => compileGatewayRule(rule, plans)).filter(({ mode }) => mode !== 'off'),
+    limits: new Map(limits.map(([name, set]) => [name, set.map(compileLimitRule)])),
     credentials,
     address: compileAddress(config.address),
     allow: {
@@ -119,221 +75,8 @@ export function compileConfig(input: unknown): Config {
   }
 }
 
-/** An amount can be wrong in two ways, which are told in one sentence. */
-function withoutRepeats(mistakes: readonly Mistake[]): Mistake[] {
-  const texts = mistakes.map(({ path, message }) => `${path} ${message}`)
-  return mistakes.filter((_, i) => texts.indexOf(texts[i]!) === i)
-}
-
 function compileCors({ origins, headers, maxAge }: CorsInput): NonNullable<Config['cors']> {
   return { origins, ...(headers && { headers }), maxAgeSeconds: milliseconds(maxAge ?? '10m') / 1e3 }
-}
-
-/** What the schema cannot see in rules that are decided together: how they fit each other. */
-function mistakesOfSet(
-  set: readonly (RuleInput | LimitRuleInput)[],
-  compiled: readonly (readonly Rule[])[],
-  path: string,
-): Mistake[] {
-  return set.flatMap((rule, i) => {
-    const mistakes: Mistake[] = []
-    const report = (key: string, message: string) => mistakes.push({ path: `${path}[${i}].${key}`, message })
-    for (const [key, message] of mistakesOfNumbers(rule)) report(key, message)
-
-    const twin = set.findIndex(other => other.name === rule.name)
-    if (twin < i) {
-      report('name', `'${rule.name}' is taken by ${path}[${twin}]. Give each rule a name of its own.`)
-    } else if (compiled.findIndex(others => others.some(other => isSameRecord(other, compiled[i]!))) < i) {
-      report('name', `'${rule.name}' hashes to the same tag as an earlier rule. Choose another name.`)
-    }
-
-    const { candidateFor, mode, enforce } = rule
-    if (enforce !== undefined && (mode === 'shadow' || candidateFor !== undefined)) {
-      report('enforce', `${enforce} means nothing for a shadow. Leave it out, or enforce the rule.`)
-    }
-    if (candidateFor !== undefined) {
-      const replaced = set.find(other => other.name === candidateFor)
-      if (mode === 'enforce') {
-        report(
-          'mode',
-          `'enforce' cannot go with candidateFor: a candidate is a shadow. Leave one of them out.`,
-        )
-      }
-      if (!replaced || replaced === rule || replaced.candidateFor !== undefined || replaced.mode === 'off') {
-        report(
-          'candidateFor',
-          `'${candidateFor}' is no other live rule of ${path}. Name the rule to replace.`,
-        )
-      }
-    }
-    return mistakes
-  })
-}
-
-/** Whether a rule would be taken for one of these: its record, or the overrides that are set for it. */
-function isSameRecord(rule: Rule, others: readonly Rule[]): boolean {
-  return others.some(({ tag, family }) => tag === rule.tag || family === rule.family)
-}
-
-/** What the schema cannot see in one rule of the gateway. */
-function mistakesAtGateway(
-  rule: RuleInput,
-  compiled: readonly GatewayRule[],
-  path: string,
-  config: ConfigInput,
-): Mistake[] {
-  const mistakes = mistakesOfGatewayNumbers(rule, compiled[0]!, path)
-  const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
-  const plans = config.plans ?? ['free']
-  const by = [rule.by].flat()
-  const ofPlans = rule.match?.plans !== undefined || rule.plans !== undefined
-  const named = new Set(rule.match?.plans ?? plans)
-  for (const [plan, numbers] of Object.entries(rule.plans ?? {})) {
-    if (!named.has(plan)) {
-      const list = rule.match?.plans ? 'match.plans' : 'plans'
-      report(`plans.${plan}`, `is not in ${list} (${[...named].join(', ')}). Add it there.`)
-    }
-    if (!numbers) continue
-    const own = withNumbers(rule, numbers)
-    const variant = compiled.find(({ match }) => match.plans?.length === 1 && match.plans[0] === plan)
-    for (const key of ['burst', 'queue'] as const) {
-      if (numbers[key] === undefined || takes(rule, key)) continue
-      report(`plans.${plan}.${key}`, `${numbers[key]} means nothing for ${rule.algorithm}. Leave it out.`)
-    }
-    for (const [key, message] of mistakesOfNumbers(own)) report(`plans.${plan}.${key}`, message)
-    if (!variant) continue
-    for (const mistake of mistakesOfGatewayNumbers(own, variant, `${path}.plans.${plan}`)) {
-      // A plan has no cost of its own: what is wrong is what it leaves for one request.
-      const isCost = mistake.path.endsWith('.cost')
-      const message = `leaves a ${mostOf(rule)} of ${variant.quota.burst}: a cost of ${rule.cost} can never be admitted. Raise it, or lower the cost.`
-      mistakes.push(isCost ? { path: `${path}.plans.${plan}`, message } : mistake)
-    }
-  }
-  const isForNobody = [...named].every(plan => rule.plans?.[plan] === false)
-  if (isForNobody && (rule.match?.plans || by.some(part => OF_GOOD_CREDENTIALS.test(part)))) {
-    report(
-      'plans',
-      `is false for every plan: the rule would be for nobody. Use mode: 'off', or leave a plan.`,
-    )
-  }
-  const claim = by.find(part => part.startsWith('claim:'))
-  if (claim && Object.keys(config.credentials?.jwt ?? {}).length === 0) {
-    report('by', `'${claim}' needs tokens, and credentials.jwt has none. Add the issuer there.`)
-  }
-  if (rule.on === 'auth-failure') {
-    if (by.some(part => OF_GOOD_CREDENTIALS.test(part))) {
-      report('by', `needs something that a caller with a bad credential has, as in by: 'address'.`)
-    }
-    if (ofPlans) report('on', `'auth-failure' cannot go with plans: a bad credential has none.`)
-    if (rule.match?.authenticated !== undefined) {
-      report('match.authenticated', 'means nothing with on: auth-failure. Leave it out.')
-    }
-    if (rule.cost === 0) report('cost', '0 counts no failure, and so limits none. Leave it out.')
-  }
-  if (rule.match?.authenticated === false) {
-    if (by.some(part => OF_GOOD_CREDENTIALS.test(part))) {
-      report('by', 'needs a credential, and match.authenticated: false is for callers without one.')
-    }
-    if (ofPlans)
-      report('match.authenticated', 'false cannot go with plans: who has no credential has no plan.')
-  }
-  for (const route of rule.match?.routes ?? []) {
-    const routes = (config.routes ?? []).map(({ name }) => name)
-    if (routes.includes(route)) continue
-    report(
-      'match.routes',
-      `'${route}' is not in routes (${routes.join(', ') || 'there are none'}). Add it there.`,
-    )
-  }
-  if (config.store?.cluster && ofPlans && !by.some(part => PARTS_OF_CONSUMER.test(part))) {
-    report(
-      rule.plans ? 'plans' : 'match.plans',
-      `needs by: 'consumer' on a cluster: the slot of an address does not know whose plan it is.`,
-    )
-  }
-  for (const plan of rule.match?.plans ?? []) {
-    if (plans.includes(plan)) continue
-    report('match.plans', `'${plan}' is not in plans (${plans.join(', ')}). Add it there.`)
-  }
-  return mistakes
-}
-
-/** A route whose cost no request can ever pay: the rules that surely are for it say what is the most. */
-function mistakesOfRouteCosts(
-  { routes = [], rules }: ConfigInput,
-  compiled: readonly (readonly GatewayRule[])[],
-): Mistake[] {
-  return routes.flatMap(({ name, cost: factor = 1, limits = true, accept }, i): Mistake[] => {
-    const isOnlyAnonymous = accept?.length === 1 && accept[0] === ANONYMOUS
-    const at = compiled.findIndex(([rule], j) => {
-      const { routes, ...others } = rules[j]!.match ?? {}
-      const isForAll = Object.values(others).every(value => value === undefined)
-      const counts = !isOnlyAnonymous || !rule!.by.some(part => OF_GOOD_CREDENTIALS.test(part))
-      const isFor = isForAll && counts && (routes === undefined || routes.includes(name))
-      const { mode, on, quota } = rule!
-      return isFor && mode === 'enforce' && on === 'request' && quota.cost * factor > quota.burst
-    })
-    if (factor === 1 || !limits || at === -1) return []
-    const { burst, cost } = compiled[at]![0]!.quota
-    const message = `${factor} times the cost of rules[${at}] (${cost}) is above its ${mostOf(rules[at]!)} of ${burst}: no request here would ever be admitted. Lower it.`
-    return [{ path: `routes[${i}].cost`, message }]
-  })
-}
-
-/** Everybody is nobody in particular. */
-function mistakesOfLists({ allow, block }: ConfigInput): Mistake[] {
-  const everybody = (name: string, list: readonly string[] = [], fix: string) =>
-    compileRanges(list).flatMap(({ prefix }, i): Mistake[] =>
-      prefix > 0 ? [] : [{ path: `${name}.addresses[${i}]`, message: `'${list[i]}' is everybody. ${fix}` }],
-    )
-  return [
-    ...everybody('allow', allow?.addresses, "To limit nobody, set mode: 'off' or 'shadow' in the rules."),
-    ...everybody('block', block?.addresses, 'Nobody could come. Name the ranges.'),
-  ]
-}
-
-const OF_GOOD_CREDENTIALS = /^(consumer|credential|claim:.*)$/s
-
-function takes({ algorithm }: RuleInput, key: 'burst' | 'queue'): boolean {
-  return key === 'queue' ? algorithm === 'leaky-bucket' : algorithm === 'gcra' || algorithm === 'token-bucket'
-}
-
-function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule, path: string): Mistake[] {
-  const mistakes: Mistake[] = []
-  const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
-  const { cost, burst } = compiled.quota
-  if (cost > burst) {
-    report('cost', `${cost} can never be admitted: it is above the ${mostOf(rule)} of ${burst}. Lower it.`)
-  }
-  const delay = longestDelay(compiled)
-  if (delay > MAX_HOLD) {
-    const most = Math.floor((MAX_HOLD * compiled.limit) / compiled.period)
-    report(
-      'queue',
-      `${burst - 1} could hold a request for ${Math.ceil(delay / 1e6)} s. At this rate ${most} can wait for 60 s.`,
-    )
-  }
-  return mistakes
-}
-
-/** What the schema cannot see in one rule of a limit by name. */
-function mistakesByName({ by, enforce }: LimitRuleInput, path: string): Mistake[] {
-  if (by !== undefined || enforce === undefined || enforce === 0 || enforce === 1) return []
-  const message = `${enforce} is a share of callers, and this rule counts everybody together. Leave it out, or give it a by.`
-  return [{ path: `${path}.enforce`, message }]
-}
-
-/** What bounds the cost of one request. */
-function mostOf({ algorithm }: RuleInput): string {
-  switch (algorithm) {
-    case 'gcra':
-    case 'token-bucket':
-      return 'burst'
-    case 'leaky-bucket':
-      return 'queue and the one that departs,'
-    default:
-      return 'limit'
-  }
 }
 
 const milliseconds = (text: string) => parseDuration(text)! / 1e3

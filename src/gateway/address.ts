@@ -4,7 +4,7 @@
  */
 import type ipaddr from 'ipaddr.js'
 import { isInRanges, parseAddress } from '../config/address-ranges.ts'
-import { type AddressSettings, compileAddress } from '../config/address-schema.ts'
+import { type AddressSettings, compileAddress } from '../config/compile-address.ts'
 import { forwardedFor } from './forwarded.ts'
 
 /** All callers whose address is not known are counted as one. */

@@ -1,5 +1,5 @@
 /** What a rule counts by, as a key of the store. Whatever comes from the caller is escaped and bounded on the way. */
-import type { By } from '../config/rule-schema.ts'
+import type { By } from '../config/check/rule-schema.ts'
 import { type IdentityPart, identityStateKey } from '../store/keys.ts'
 import type { Caller } from './identify.ts'
 

@@ -1,6 +1,6 @@
 /** One specification, three implementations: the model, and the script on each Redis. */
 import { describe, expect, it } from 'vitest'
-import type { RuleInput } from '../../src/config/schema.ts'
+import type { RuleInput } from '../../src/config/check/schema.ts'
 import { count } from '../../src/limiter/count.ts'
 import { describeOnEngines, rulesOf } from '../support/engines.ts'
 import { vectors } from './vectors.ts'

@@ -5,8 +5,8 @@
  */
 import { describe, expect, it } from 'vitest'
 import type { AlgorithmName } from '../../src/algorithms/index.ts'
+import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import type { NumbersInput } from '../../src/config/rule-schema.ts'
 import { count } from '../../src/limiter/count.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { describeOnEngines, type Engine, ModelEngine, rulesOf } from '../support/engines.ts'

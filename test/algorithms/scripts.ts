@@ -1,9 +1,9 @@
 /** Random requests together with what the reference says of each: written once, then played on every engine. */
 import { expect } from 'vitest'
 import { type AlgorithmName, algorithms } from '../../src/algorithms/index.ts'
+import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { parseDuration } from '../../src/config/duration.ts'
-import type { NumbersInput } from '../../src/config/rule-schema.ts'
 import { count } from '../../src/limiter/count.ts'
 import type { Outcome } from '../../src/limiter/wire.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'

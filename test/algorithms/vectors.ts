@@ -2,7 +2,7 @@
  * What each algorithm says, as tables: at (s), cost → allowed, remaining, reset_after (s), retry_after (s), delay (s).
  * Every row goes on from the state that the rows before it left. A cost below 0 gives back.
  */
-import type { RuleInput } from '../../src/config/schema.ts'
+import type { RuleInput } from '../../src/config/check/schema.ts'
 
 type RuleShape = RuleInput extends infer R
   ? R extends unknown

@@ -1,8 +1,10 @@
 import * as v from 'valibot'
 import { describe, expect, it } from 'vitest'
-import { addressRanges, compileRanges, isInRanges, parseAddress } from '../../src/config/address-ranges.ts'
-import { address, compileAddress, mistakesOfAddress } from '../../src/config/address-schema.ts'
-import { mistakeOf } from '../../src/config/config-error.ts'
+import { compileRanges, isInRanges, parseAddress } from '../../src/config/address-ranges.ts'
+import { address, mistakesOfAddress } from '../../src/config/check/address-schema.ts'
+import { mistakeOf } from '../../src/config/check/mistake.ts'
+import { addressRanges } from '../../src/config/check/range-schema.ts'
+import { compileAddress } from '../../src/config/compile-address.ts'
 
 function mistakesIn(input: unknown): string[] {
   const parsed = v.safeParse(address, input)

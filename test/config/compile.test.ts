@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import userConfig from '../../sluice.config.ts'
-import { compileConfig } from '../../src/config/compile.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
 import { parseDuration } from '../../src/config/duration.ts'
 
@@ -12,7 +12,7 @@ const without = (key: string) => Object.fromEntries(Object.entries(RULE).filter(
 
 function mistakesIn(config: unknown): string[] {
   try {
-    compileConfig(config)
+    checkedConfig(config)
     return []
   } catch (error) {
     expect(error).toBeInstanceOf(ConfigError)
@@ -23,7 +23,7 @@ function mistakesIn(config: unknown): string[] {
 
 describe('the config that comes with the project', () => {
   it('is the classic example: six limits, the same three for the consumer and for the address', () => {
-    const { rules } = compileConfig(userConfig)
+    const { rules } = checkedConfig(userConfig)
     const limits = [
       [10, 1e6],
       [120, 60e6],
@@ -39,7 +39,7 @@ describe('the config that comes with the project', () => {
 
 describe('a good config', () => {
   it('gets its defaults', () => {
-    expect(compileConfig(CONFIG)).toMatchObject({
+    expect(checkedConfig(CONFIG)).toMatchObject({
       originDeadlineMs: 30_000,
       storeDeadlineMs: 250,
       plans: ['free'],
@@ -51,7 +51,7 @@ describe('a good config', () => {
   })
 
   it('has gcra in lowest terms, and its limit and period as written beside it', () => {
-    const [rule] = compileConfig(withRule({ limit: 240, period: '1h', burst: 20 })).rules
+    const [rule] = checkedConfig(withRule({ limit: 240, period: '1h', burst: 20 })).rules
     expect(rule).toMatchObject({ limit: 240, period: 3600e6, quota: { limit: 1, period: 15e6, burst: 20 } })
   })
 

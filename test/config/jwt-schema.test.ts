@@ -1,7 +1,8 @@
 import * as v from 'valibot'
 import { describe, expect, it } from 'vitest'
-import { mistakeOf } from '../../src/config/config-error.ts'
-import { compileJwt, type JwtInput, jwtSchema, mistakesOfJwt } from '../../src/config/jwt-schema.ts'
+import { type JwtInput, jwtSchema, mistakesOfJwt } from '../../src/config/check/jwt-schema.ts'
+import { mistakeOf } from '../../src/config/check/mistake.ts'
+import { compileJwt } from '../../src/config/compile-jwt.ts'
 
 const ISSUER = { issuer: 'https://issuer.example.com/', audience: 'api' }
 const JWKS = { jwks: 'https://issuer.example.com/jwks.json', algorithms: ['RS256'], ...ISSUER }

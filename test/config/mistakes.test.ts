@@ -1,6 +1,6 @@
 /** Mistakes as users make them, beside those of compile.test.ts: each is named with its place, its value and the fix. */
 import { describe, expect, it } from 'vitest'
-import { compileConfig } from '../../src/config/compile.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
 import { jwt } from '../../src/config/jwt.ts'
 
@@ -19,7 +19,7 @@ const withJwt = (value: unknown) => ({ ...CONFIG, credentials: { jwt: value } })
 
 function mistakesIn(config: unknown): string[] {
   try {
-    compileConfig(config)
+    checkedConfig(config)
     return []
   } catch (error) {
     expect(error).toBeInstanceOf(ConfigError)

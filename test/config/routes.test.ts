@@ -1,14 +1,14 @@
 /** Of several routes that match, the most specific comes first: what docs/config.md says, as a table. */
 import { describe, expect, it } from 'vitest'
-import { compileConfig } from '../../src/config/compile.ts'
-import type { RouteMatchInput } from '../../src/config/route-schema.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { RouteMatchInput } from '../../src/config/check/route-schema.ts'
 
 const RULES = [{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }]
 
 /** The order in which routes are tried, by their places in the config. */
 function order(...matches: RouteMatchInput[]): number[] {
   const routes = matches.map((match, i) => ({ name: String(i), match }))
-  return compileConfig({ origin: 'route', rules: RULES, routes }).routes.map(({ name }) => Number(name))
+  return checkedConfig({ origin: 'route', rules: RULES, routes }).routes.map(({ name }) => Number(name))
 }
 
 describe('the more specific of two routes', () => {

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { afterAll, beforeAll, expect, it, vi } from 'vitest'
-import { compileJwt } from '../../src/config/jwt-schema.ts'
+import { compileJwt } from '../../src/config/compile-jwt.ts'
 import { type KeyServer, type SigningKey, sign, signingKey, startKeyServer } from '../support/key-server.ts'
 
 const ISSUER = 'https://issuer.example.com/'

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import { exportSPKI, FlattenedSign } from 'jose'
 import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { compileJwt, type JwtInput } from '../../src/config/jwt-schema.ts'
+import type { JwtInput } from '../../src/config/check/jwt-schema.ts'
+import { compileJwt } from '../../src/config/compile-jwt.ts'
 import { isConsumerName } from '../../src/credentials/api-key.ts'
 import {
   createJwtVerifier,

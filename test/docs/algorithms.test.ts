@@ -3,9 +3,9 @@ import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { replay, shown } from '../../docs/plots/scenario.ts'
 import { type AlgorithmName, algorithms } from '../../src/algorithms/index.ts'
-import { compileConfig } from '../../src/config/compile.ts'
-import type { NumbersInput } from '../../src/config/rule-schema.ts'
-import type { RuleInput } from '../../src/config/schema.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
+import type { RuleInput } from '../../src/config/check/schema.ts'
 import { count } from '../../src/limiter/count.ts'
 import { decide } from '../../src/limiter/decide.ts'
 import type { Verdict } from '../../src/limiter/wire.ts'
@@ -28,7 +28,7 @@ describe('the page', () => {
 
   it.each(blocks)('shows a config: %s', code => {
     const config = new Function(`return { origin: 'https://api.example.com', ${code} }`)()
-    expect(compileConfig(config).rules.length).toBeGreaterThan(0)
+    expect(checkedConfig(config).rules.length).toBeGreaterThan(0)
   })
 
   it('shows what npx sluice check says', () => {

@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { type Row, readTables, withTables } from '../../docs/reference/make-reference.ts'
-import { compileConfig, defineConfig } from '../../src/config/compile.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import { defineConfig } from '../../src/config/define.ts'
 import { jwt } from '../../src/config/jwt.ts'
 
 const PAGE = readFileSync(new URL('../../docs/config.md', import.meta.url), 'utf8')
@@ -32,7 +33,7 @@ describe('the page', () => {
   it.each(blocks)('shows a config: %s', code => {
     const body = code.replace(/^import .*\n/gm, '').replace('export default', 'return')
     const config = new Function('defineConfig', 'jwt', body)(defineConfig, jwt)
-    expect(compileConfig(config).rules.length).toBeGreaterThan(0)
+    expect(checkedConfig(config).rules.length).toBeGreaterThan(0)
   })
   expect(blocks).toHaveLength(3)
 
@@ -68,7 +69,7 @@ describe('a setting', () => {
     for (const [name, row, text] of literals) {
       const value = new Function('limit', 'credentials', `return ${text}`)(10, { accept: ['api-key'] })
       for (const config of configsFor(name, row)) {
-        expect(compileConfig(config(row.path, value)), name).toEqual(compileConfig(config()))
+        expect(checkedConfig(config(row.path, value)), name).toEqual(checkedConfig(config()))
       }
     }
     expect(literals.map(([name]) => name)).toEqual([
@@ -148,7 +149,7 @@ function put(object: Record<string, unknown>, path: string | undefined, value: u
 
 function mistakeOf(config: unknown): string {
   try {
-    compileConfig(config)
+    checkedConfig(config)
     return ''
   } catch (error) {
     return (error as Error).message

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { parseAddress } from '../../src/config/address-ranges.ts'
-import { compileAddress } from '../../src/config/address-schema.ts'
+import { compileAddress } from '../../src/config/compile-address.ts'
 import { addressIdentity, clientAddress } from '../../src/gateway/address.ts'
 import { forwardedFor } from '../../src/gateway/forwarded.ts'
 import { type Random, randomFrom, SEED } from '../support/random.ts'

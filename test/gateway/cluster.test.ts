@@ -1,6 +1,6 @@
 /** The gateway in front of a Redis Cluster: the app, the real client, the bridge, three nodes. */
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
-import type { RuleInput } from '../../src/config/schema.ts'
+import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey, sha256 } from '../../src/credentials/api-key.ts'
 import { createLimiter } from '../../src/limiter/limiter.ts'
 import { ask } from '../../src/limiter/wire.ts'

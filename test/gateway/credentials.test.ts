@@ -1,7 +1,7 @@
 /** Who is let in by what they show: methods in their order, routes, environments, lists, and guessing. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/config/jwt.ts'
-import type { ConfigInput, RuleInput } from '../../src/config/schema.ts'
 import { mintApiKey, sha256 } from '../../src/credentials/api-key.ts'
 import { credentialKey, pointerKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'

@@ -2,7 +2,7 @@
 
 import { parseList } from 'structured-headers'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { RouteInput, RuleInput } from '../../src/config/schema.ts'
+import type { RouteInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
 

@@ -1,9 +1,9 @@
 /** Which route a request has, which rules are for it, and who they count: what docs/config.md says, as tables. */
 import { describe, expect, it } from 'vitest'
-import { compileConfig } from '../../src/config/compile.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { By, MatchInput } from '../../src/config/check/rule-schema.ts'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/config/jwt.ts'
-import type { By, MatchInput } from '../../src/config/rule-schema.ts'
-import type { ConfigInput } from '../../src/config/schema.ts'
 import { type Caller, createIdentifier } from '../../src/gateway/identify.ts'
 import { match } from '../../src/gateway/match.ts'
 import { question } from '../../src/gateway/question.ts'
@@ -11,7 +11,7 @@ import { question } from '../../src/gateway/question.ts'
 const RULE = { name: 'a', by: 'address', algorithm: 'gcra', limit: 100, period: '1s' } as const
 
 const configOf = (config: Partial<ConfigInput>) =>
-  compileConfig({ origin: 'route', plans: ['free', 'pro'], rules: [RULE], ...config })
+  checkedConfig({ origin: 'route', plans: ['free', 'pro'], rules: [RULE], ...config })
 
 const requestOf = (path: string, init?: RequestInit) => new Request(`https://api.example.com${path}`, init)
 

@@ -1,7 +1,7 @@
 /** What one decision costs: HTTP requests to the store, and commands inside Redis. Counted, not believed. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { RuleInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/config/jwt.ts'
-import type { RuleInput } from '../../src/config/schema.ts'
 import { mintApiKey, sha256 } from '../../src/credentials/api-key.ts'
 import { consumerKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'

@@ -1,7 +1,7 @@
 /** Many decisions at once, over HTTP, through the real client and the bridge: nothing is lost or given twice. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import type { RuleInput } from '../../src/config/schema.ts'
 import { type CountedRule, count } from '../../src/limiter/count.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'
 import { Model } from '../../src/limiter/model.ts'

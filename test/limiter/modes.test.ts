@@ -1,7 +1,7 @@
 /** Rules that are tried out before they count: shadows, shares of callers, candidates. */
 import { expect, it } from 'vitest'
+import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import type { RuleInput } from '../../src/config/schema.ts'
 import { count } from '../../src/limiter/count.ts'
 import { decide } from '../../src/limiter/decide.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'

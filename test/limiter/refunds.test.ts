@@ -1,8 +1,8 @@
 /** What is given back: never more than was taken, never above the budget, and within the guarantee when told since when. */
 import { expect, it } from 'vitest'
 import type { AlgorithmName } from '../../src/algorithms/index.ts'
+import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import type { NumbersInput } from '../../src/config/rule-schema.ts'
 import { type CountedRule, count } from '../../src/limiter/count.ts'
 import type { Verdict } from '../../src/limiter/wire.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'

@@ -1,6 +1,6 @@
 /** One decision over several slots of a cluster: what each may spend, and what is given back. */
 import { describe, expect, it } from 'vitest'
-import type { RuleInput } from '../../src/config/schema.ts'
+import type { RuleInput } from '../../src/config/check/schema.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { count } from '../../src/limiter/count.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'

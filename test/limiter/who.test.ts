@@ -1,6 +1,6 @@
 /** Who calls, and what the store makes of it in the same trip: plans, blocks, overrides, bad credentials. */
 import { expect, it } from 'vitest'
-import type { RuleInput } from '../../src/config/schema.ts'
+import type { RuleInput } from '../../src/config/check/schema.ts'
 import { count } from '../../src/limiter/count.ts'
 import { decide } from '../../src/limiter/decide.ts'
 import type { Evaluation, Who } from '../../src/limiter/wire.ts'

@@ -1,5 +1,5 @@
 /** The config that the end-to-end tests run the Worker with. Long periods: no test hangs on how fast it runs. */
-import { defineConfig } from '../../src/config/compile.ts'
+import { defineConfig } from '../../src/config/define.ts'
 
 export default defineConfig({
   origin: 'https://origin.invalid',

@@ -1,7 +1,8 @@
 /** The two ways to make a decision: the TypeScript model, and the script inside a Redis. Tests run on both. */
 import { afterAll, beforeAll, describe } from 'vitest'
-import { type Config, compileConfig, type Rule } from '../../src/config/compile.ts'
-import type { ConfigInput, RuleInput } from '../../src/config/schema.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import type { Config, Rule } from '../../src/config/compile.ts'
 import { Model } from '../../src/limiter/model.ts'
 import { decode, type Evaluation, encode, type Outcome } from '../../src/limiter/wire.ts'
 import { PLAIN_SCRIPT } from '../../src/lua/bundle.generated.ts'
@@ -106,7 +107,7 @@ export function rulesOf(...rules: RuleInput[]): readonly Rule[] {
 }
 
 export function configOf(config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>): Config {
-  return compileConfig({ origin: 'http://origin.test', ...config })
+  return checkedConfig({ origin: 'http://origin.test', ...config })
 }
 
 /** Replies as the REST protocol gives them: text for Buffers. */

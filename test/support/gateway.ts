@@ -1,7 +1,8 @@
 /** The app on Node, over the real client, the bridge and a Redis: everything but workerd. */
 import { createApp, type Platform } from '../../src/app.ts'
-import { type Config, compileConfig } from '../../src/config/compile.ts'
-import type { ConfigInput } from '../../src/config/schema.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import type { Config } from '../../src/config/compile.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { storeKey } from '../../src/node/cli/rest-store.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
@@ -42,7 +43,7 @@ export async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>
     origin,
     store,
     app(input, platform = {}) {
-      const config = compileConfig({ origin: origin.url, ...input })
+      const config = checkedConfig({ origin: origin.url, ...input })
       const app = createApp(config, storeOf(config, store.url), platform)
       return async (path, { key, address, ...init } = {}) => {
         const headers = new Headers(init.headers)

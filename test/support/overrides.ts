@@ -1,6 +1,7 @@
 /** Overrides as an operator would set them, for tests of what becomes of them. */
+
+import type { PlanNumbersInput, RuleInput } from '../../src/config/check/rule-schema.ts'
 import { compileGatewayRule, withNumbers } from '../../src/config/compile-rule.ts'
-import type { PlanNumbersInput, RuleInput } from '../../src/config/rule-schema.ts'
 import type { Override } from '../../src/store/records.ts'
 
 export function overrideOf(

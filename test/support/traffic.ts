@@ -1,7 +1,7 @@
 /** Made-up traffic over made-up rule sets, for what must hold whatever comes. */
 import { type AlgorithmName, algorithms } from '../../src/algorithms/index.ts'
+import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import type { NumbersInput } from '../../src/config/rule-schema.ts'
 import { type CountedRule, count } from '../../src/limiter/count.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import type { TimedEvaluation } from './engines.ts'

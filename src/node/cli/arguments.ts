@@ -1,6 +1,6 @@
 /** Arguments that several commands take, checked where they are read. */
 import { InvalidArgumentError } from 'commander'
-import { isOriginUrl } from '../../config/schema.ts'
+import { isOriginUrl } from '../../config/environment.ts'
 
 export function port(text: string): number {
   const number = Number(text)

@@ -1,11 +1,12 @@
 /** Reads sluice.config.ts the way the Worker does at its start. */
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { type Config, compileConfig } from '../../config/compile.ts'
+import { checkedConfig } from '../../config/check/check.ts'
+import type { Config } from '../../config/compile.ts'
 
 const CONFIG_FILE = new URL('../../../sluice.config.ts', import.meta.url)
 
 /** @throws ConfigError with every mistake; Error when the file cannot be read */
 export async function loadConfig(file: string = fileURLToPath(CONFIG_FILE)): Promise<Config> {
   const module = await import(pathToFileURL(file).href)
-  return compileConfig(module.default)
+  return checkedConfig(module.default)
 }

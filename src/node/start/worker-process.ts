@@ -8,7 +8,8 @@ import { resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { type BuildOptions, type BuildResult, context, type Plugin } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
-import { type Config, compileConfig } from '../../config/compile.ts'
+import { checkedConfig } from '../../config/check/check.ts'
+import type { Config } from '../../config/compile.ts'
 import { createIdentifier } from '../../gateway/identify.ts'
 import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
 
@@ -80,7 +81,7 @@ const messageOf = (error: unknown) => (error instanceof Error ? error.message : 
 async function checkConfig(): Promise<Config> {
   builds += 1
   const module = await import(`${pathToFileURL(configFile).href}?build=${builds}`)
-  const config = compileConfig(module.default)
+  const config = checkedConfig(module.default)
   // Its secrets too.
   createIdentifier(config, process.env)
   return config

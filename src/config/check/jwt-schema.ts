@@ -1,10 +1,9 @@
 /**
  * The shape of one entry of `credentials.jwt`: what a user writes, the schema that checks it, and what it compiles to.
- * Messages are the second half of a sentence that config-error.ts begins with the path and the value.
+ * Messages are the second half of a sentence that mistake.ts begins with the path and the value.
  */
 import * as v from 'valibot'
-import type { JwtIssuer } from '../credentials/jwt.ts'
-import { type Duration, parseDuration } from './duration.ts'
+import type { Duration } from '../duration.ts'
 import { duration, flag, name, record, settings, text } from './values.ts'
 
 const PUBLIC_KEY_ALGORITHMS = [
@@ -19,14 +18,14 @@ const SECRET_ALGORITHMS = ['HS256', 'HS384', 'HS512'] as const
  */
 export type JwtInput = CommonInput & (JwksInput | SecretInput | AccessInput)
 
-interface JwksInput extends IssuerInput {
+export interface JwksInput extends IssuerInput {
   /** Where the issuer publishes its public keys: `'https://issuer.example.com/.well-known/jwks.json'` */
   jwks: string
   /** What the issuer signs with, as in `['RS256']`. A token that says otherwise is refused. */
   algorithms: (typeof PUBLIC_KEY_ALGORITHMS)[number][]
 }
 
-interface SecretInput extends IssuerInput {
+export interface SecretInput extends IssuerInput {
   /**
    * The name of the variable (the Worker's secret) that holds the secret shared with the issuer, as in `'JWT_SECRET'`:
    * never the secret itself. As text, at least as many bytes as the hash has (HS256: 32).
@@ -42,12 +41,12 @@ interface IssuerInput {
 }
 
 /** Cloudflare Access in front of this Worker; `audience` is the application's AUD tag. */
-interface AccessInput {
+export interface AccessInput {
   /** The team's address: `'https://team.cloudflareaccess.com'` */
   access: string
 }
 
-interface CommonInput {
+export interface CommonInput {
   /** Who tokens must be meant for: one of these is in their `aud`. */
   audience: string | string[]
   /** How far the issuer's clock may be off (default `'5s'`). */
@@ -230,43 +229,4 @@ export function mistakesOfJwt(
     mistakes.push([`plans.${value}`, `'${plan}' is not in plans (${planNames.join(', ')}). Add it there.`])
   }
   return mistakes
-}
-
-export function compileJwt(name: string, input: JwtInput): JwtIssuer {
-  const { audience, clockTolerance = '5s', claims = {}, plans = {}, sharesConsumers = false } = input
-  const { header, consumerClaims, ...rest } = 'access' in input ? accessOf(input) : keysOf(input)
-  return {
-    name,
-    ...rest,
-    audience: listOf(audience),
-    clockToleranceSeconds: parseDuration(clockTolerance)! / 1e6,
-    ...(header !== undefined && { header: header.toLowerCase() }),
-    consumerClaims: listOf(claims.consumer ?? consumerClaims),
-    ...(claims.plan !== undefined && { planClaim: claims.plan }),
-    plans,
-    sharesConsumers,
-  }
-}
-
-function keysOf(input: CommonInput & (JwksInput | SecretInput)) {
-  const { issuer, algorithms, header } = input
-  const keys = 'jwks' in input ? { jwks: input.jwks } : { secret: input.secret }
-  return { keys, issuer, algorithms, header, consumerClaims: 'sub' }
-}
-
-/** https://developers.cloudflare.com/cloudflare-one/access-controls/applications/http-apps/authorization-cookie/ */
-function accessOf({ access, header = 'Cf-Access-Jwt-Assertion' }: CommonInput & AccessInput) {
-  const issuer = new URL(access).origin
-  return {
-    keys: { jwks: `${issuer}/cdn-cgi/access/certs` },
-    issuer,
-    algorithms: ['RS256'],
-    header,
-    // The sub of a service token is empty.
-    consumerClaims: ['sub', 'common_name'],
-  }
-}
-
-function listOf(values: string | string[]): string[] {
-  return typeof values === 'string' ? [values] : values
 }

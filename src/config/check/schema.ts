@@ -1,13 +1,14 @@
 /**
  * The shape of sluice.config.ts: the types a user sees, and the schema that checks what they wrote.
- * Messages are the second half of a sentence that config-error.ts begins with the path and the value.
+ * Messages are the second half of a sentence that mistake.ts begins with the path and the value.
  */
 import * as v from 'valibot'
-import { isConsumerName } from '../credentials/api-key.ts'
-import { addressRanges } from './address-ranges.ts'
+import { isConsumerName } from '../../credentials/api-key.ts'
+import type { Duration } from '../duration.ts'
+import { ENVIRONMENT, isOriginUrl } from '../environment.ts'
+import type { JwtMethod } from '../jwt.ts'
 import { type AddressInput, address } from './address-schema.ts'
-import type { Duration } from './duration.ts'
-import type { JwtMethod } from './jwt.ts'
+import { addressRanges } from './range-schema.ts'
 import { acceptList, type RouteInput, route } from './route-schema.ts'
 import { type LimitRuleInput, limitRule, type RuleInput, rule } from './rule-schema.ts'
 import { duration, flag, name, record, settings, text } from './values.ts'
@@ -128,7 +129,6 @@ export interface ConfigInput {
   cors?: CorsInput | undefined
 }
 
-export const ENVIRONMENT = /^[a-z0-9]{1,16}$/
 const KEY_PREFIX = /^[a-z][a-z0-9]{1,11}$/
 
 const COUNTRY = "is no country. Write its two capital letters (ISO 3166-1), as in 'XX'."
@@ -183,13 +183,6 @@ const consumer = v.pipe(
     CONSUMER,
   ),
 )
-
-/** An http(s) URL that a request's path can be put behind. */
-export function isOriginUrl(text: string): boolean {
-  if (!URL.canParse(text)) return false
-  const url = new URL(text)
-  return /^https?:$/.test(url.protocol) && !url.search && !url.hash && !url.username && !url.password
-}
 
 function isMethod(input: unknown): input is JwtMethod {
   return typeof input === 'object' && input !== null && 'createVerifier' in input

@@ -1,12 +1,12 @@
 /**
  * The shape of a rule: what a user writes, and the schema that checks it. Messages are the second half of a sentence
- * that config-error.ts begins with the path and the value.
+ * that mistake.ts begins with the path and the value.
  */
 import * as v from 'valibot'
-import { CALENDAR_PERIODS, type CalendarPeriod } from '../algorithms/calendar.ts'
-import { MAX_LOG_LIMIT } from '../algorithms/sliding-log.ts'
-import { MAX_WINDOW_COUNT } from '../algorithms/sliding-window.ts'
-import type { Duration } from './duration.ts'
+import { CALENDAR_PERIODS, type CalendarPeriod } from '../../algorithms/calendar.ts'
+import { MAX_LOG_LIMIT } from '../../algorithms/sliding-log.ts'
+import { MAX_WINDOW_COUNT } from '../../algorithms/sliding-window.ts'
+import type { Duration } from '../duration.ts'
 import { duration, flag, hostPattern, name, pathPattern, record, settings, text, units } from './values.ts'
 
 /** The numbers of a rule: docs/algorithms.md says how to choose. */

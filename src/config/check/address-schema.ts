@@ -1,7 +1,8 @@
 /** Where the client's address is read, and what of it is one caller. Messages as in rule-schema.ts. */
 import * as v from 'valibot'
-import { addressRanges, compileRanges, type Ranges } from './address-ranges.ts'
-import { show } from './config-error.ts'
+import { compileRanges } from '../address-ranges.ts'
+import { show } from './mistake.ts'
+import { addressRanges } from './range-schema.ts'
 import { settings } from './values.ts'
 
 export interface AddressInput {
@@ -25,13 +26,6 @@ export interface AddressInput {
   ipv6Prefix?: number | undefined
 }
 
-export interface AddressSettings {
-  from: NonNullable<AddressInput['from']>
-  /** Empty unless `from` is a header that proxies append to. */
-  trustedProxies: Ranges
-  ipv6Prefix: number
-}
-
 const SOURCES = ['cloudflare', 'peer', 'x-forwarded-for', 'forwarded'] as const
 
 const PREFIX = 'is no prefix length. Write a whole number from 32 to 128.'
@@ -51,14 +45,6 @@ export const address = settings(
   },
   "is no object. Write it as in { from: 'x-forwarded-for', trustedProxies: ['10.0.0.0/8'] }.",
 ) satisfies v.GenericSchema<AddressInput>
-
-export function compileAddress(input: AddressInput | undefined): AddressSettings {
-  return {
-    from: input?.from ?? 'cloudflare',
-    trustedProxies: compileRanges(input?.trustedProxies ?? []),
-    ipv6Prefix: input?.ipv6Prefix ?? 64,
-  }
-}
 
 /** What the schema cannot see: the key it is said of, and the message. */
 export function mistakesOfAddress(input: AddressInput | undefined): [key: string, message: string][] {

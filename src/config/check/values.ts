@@ -1,6 +1,6 @@
 /** The values a config is made of: durations, amounts, names. Each says what is wrong and what to write instead. */
 import * as v from 'valibot'
-import { type Duration, parseDuration } from './duration.ts'
+import { type Duration, parseDuration } from '../duration.ts'
 
 const MAX_UNITS = 1e9
 

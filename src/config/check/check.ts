@@ -1,0 +1,63 @@
+/**
+ * Is a config right? On Node only: `npx sluice check`, `npm start`, and the build of a deployment, which a mistake stops. The
+ * Worker takes what was found right.
+ */
+import * as v from 'valibot'
+import { type Config, compileConfig } from '../compile.ts'
+import { methodsOf } from '../compile-credentials.ts'
+import { compileGatewayRule, compileLimitRule } from '../compile-rule.ts'
+import { ConfigError, type Mistake } from '../config-error.ts'
+import { mistakesOfAddress } from './address-schema.ts'
+import { mistakeOf } from './mistake.ts'
+import { mistakesOfCredentials } from './mistakes-of-credentials.ts'
+import { mistakesOfAccept, mistakesOfRoutes } from './mistakes-of-routes.ts'
+import {
+  mistakesAtGateway,
+  mistakesByName,
+  mistakesOfLists,
+  mistakesOfRouteCosts,
+  mistakesOfSet,
+} from './mistakes-of-rules.ts'
+import { type ConfigInput, configSchema } from './schema.ts'
+
+/** @throws ConfigError naming every mistake: path, value, fix. */
+export function checkConfig(input: unknown): ConfigInput {
+  const parsed = v.safeParse(configSchema, input)
+  if (!parsed.success) throw new ConfigError(withoutRepeats(parsed.issues.map(mistakeOf)))
+  const config: ConfigInput = parsed.output
+
+  const plans = config.plans ?? ['free']
+  const methods = methodsOf(config)
+  const rules = config.rules.map(rule => compileGatewayRule(rule, plans))
+  const mistakes = [
+    ...mistakesOfSet(config.rules, rules, 'rules'),
+    ...config.rules.flatMap((rule, i) => mistakesAtGateway(rule, rules[i]!, `rules[${i}]`, config)),
+    ...Object.entries(config.limits ?? {}).flatMap(([name, set]) => [
+      ...mistakesOfSet(
+        set,
+        set.map(rule => [compileLimitRule(rule)]),
+        `limits.${name}`,
+      ),
+      ...set.flatMap((rule, i) => mistakesByName(rule, `limits.${name}[${i}]`)),
+    ]),
+    ...mistakesOfAddress(config.address).map(([key, message]) => ({ path: `address.${key}`, message })),
+    ...mistakesOfCredentials(config.credentials ?? {}, plans),
+    ...mistakesOfRoutes(config.routes ?? [], methods),
+    ...mistakesOfRouteCosts(config, rules),
+    ...mistakesOfLists(config),
+    ...mistakesOfAccept(config.credentials?.accept, methods, 'credentials.accept'),
+  ]
+  if (mistakes.length > 0) throw new ConfigError(mistakes)
+  return config
+}
+
+/** @throws ConfigError as checkConfig */
+export function checkedConfig(input: unknown): Config {
+  return compileConfig(checkConfig(input))
+}
+
+/** An amount can be wrong in two ways, which are told in one sentence. */
+function withoutRepeats(mistakes: readonly Mistake[]): Mistake[] {
+  const texts = mistakes.map(({ path, message }) => `${path} ${message}`)
+  return mistakes.filter((_, i) => texts.indexOf(texts[i]!) === i)
+}

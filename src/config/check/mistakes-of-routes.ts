@@ -1,0 +1,74 @@
+/** What the schema cannot see in routes: how they fit each other, and the credentials there are. */
+import { ANONYMOUS, type CredentialMethod } from '../compile-route.ts'
+import type { Mistake } from '../config-error.ts'
+import type { RouteInput, RouteMatchInput } from './route-schema.ts'
+
+/** What the schema cannot see: how routes fit each other, and the credentials there are. */
+export function mistakesOfRoutes(
+  routes: readonly RouteInput[],
+  methods: readonly CredentialMethod[],
+): Mistake[] {
+  return routes.flatMap(({ name, match, accept, cost, limits }, i) => {
+    const twin = routes.findIndex(other => other.name === name)
+    const same = routes.findIndex(other => placeOf(other.match) === placeOf(match))
+    const path = `routes[${i}]`
+    return [
+      ...(same < i && twin === i
+        ? [
+            {
+              path: `${path}.match`,
+              message: `is that of routes[${same}], which comes first: no request would have this route. Leave one out.`,
+            },
+          ]
+        : []),
+      ...(limits === false && cost !== undefined
+        ? [
+            {
+              path: `${path}.cost`,
+              message: `${cost} means nothing with limits: false. Leave one of them out.`,
+            },
+          ]
+        : []),
+      ...(twin < i
+        ? [
+            {
+              path: `${path}.name`,
+              message: `'${name}' is taken by routes[${twin}]. Give each route a name of its own.`,
+            },
+          ]
+        : []),
+      ...mistakesOfAccept(accept, methods, `${path}.accept`),
+    ]
+  })
+}
+
+export function mistakesOfAccept(
+  accept: readonly string[] | undefined,
+  methods: readonly CredentialMethod[],
+  path: string,
+): Mistake[] {
+  const known = [...methods, ANONYMOUS]
+  return (accept ?? []).flatMap((method, i) => {
+    if (!known.includes(method)) {
+      const fix = method === 'opaque-key' ? 'Add credentials.opaqueKeys' : `There are ${known.join(', ')}`
+      return [{ path: `${path}[${i}]`, message: `'${method}' is no credential of this config. ${fix}.` }]
+    }
+    if (accept!.indexOf(method) < i) {
+      return [{ path: `${path}[${i}]`, message: `'${method}' is there twice. Leave one out.` }]
+    }
+    if (method === ANONYMOUS && i < accept!.length - 1) {
+      return [
+        {
+          path: `${path}[${i}]`,
+          message: `'anonymous' is not the last. Put it at the end: what follows is never looked for.`,
+        },
+      ]
+    }
+    return []
+  })
+}
+
+/** What is the same for two routes that match the same requests. */
+function placeOf({ host = '', path = '', methods = [] }: RouteMatchInput): string {
+  return [host, path, ...[...methods].sort()].join(' ').toLowerCase()
+}

@@ -1,0 +1,28 @@
+/** The schema of a list of addresses and ranges of them. */
+import ipaddr from 'ipaddr.js'
+import * as v from 'valibot'
+import { parseRange } from '../address-ranges.ts'
+
+const RANGE = "Write an address or a range, as in '192.0.2.7', '10.0.0.0/8' or '2001:db8::/32'."
+
+const range = v.pipe(
+  v.string(`is no range of addresses. ${RANGE}`),
+  v.check(
+    input => flawOf(input) === undefined,
+    ({ input }) => flawOf(input)!,
+  ),
+)
+
+/** `['10.0.0.0/8', '192.0.2.7', '2001:db8::/32']` */
+export const addressRanges = v.array(range, "is no list. Write it as in ['10.0.0.0/8', '2001:db8::/32'].")
+
+/** What is wrong with it, as the second half of a sentence. */
+function flawOf(text: string): string | undefined {
+  const parsed = parseRange(text)
+  if (!parsed) return `is no range of addresses. ${RANGE}`
+  const { network: address, prefix } = parsed
+  const family = address.kind() === 'ipv4' ? ipaddr.IPv4 : ipaddr.IPv6
+  const network = family.networkAddressFromCIDR(`${address}/${prefix}`).toString()
+  if (network === address.toString()) return undefined
+  return `is an address inside of a range. Write '${network}/${prefix}', or '${address}' for this one alone.`
+}

@@ -1,0 +1,18 @@
+/** Where the client's address is read, as a request meets it. Pure. */
+import { compileRanges, type Ranges } from './address-ranges.ts'
+import type { AddressInput } from './check/address-schema.ts'
+
+export interface AddressSettings {
+  from: NonNullable<AddressInput['from']>
+  /** Empty unless `from` is a header that proxies append to. */
+  trustedProxies: Ranges
+  ipv6Prefix: number
+}
+
+export function compileAddress(input: AddressInput | undefined): AddressSettings {
+  return {
+    from: input?.from ?? 'cloudflare',
+    trustedProxies: compileRanges(input?.trustedProxies ?? []),
+    ipv6Prefix: input?.ipv6Prefix ?? 64,
+  }
+}

@@ -2,8 +2,8 @@
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { mintApiKey } from '../src/credentials/api-key.ts'
-import { storeKey } from '../src/node/cli/rest-store.ts'
+import { adminStore } from '../src/node/admin/admin-store.ts'
+import { createKey } from '../src/node/admin/keys.ts'
 import { connectRedis, type RedisConnection } from '../src/node/rest-bridge/redis-connection.ts'
 import { type Guardian, startGuardian } from '../src/node/start/guardian.ts'
 import { findServer, privateServer } from '../src/node/start/redis.ts'
@@ -97,8 +97,7 @@ export function newIdentities(count: number): Identity[] {
 export async function newCallers(count: number, { near }: TestBed): Promise<Caller[]> {
   return await Promise.all(
     newIdentities(count).map(async ({ consumer, address }) => {
-      const apiKey = mintApiKey(consumer)
-      await storeKey(near, apiKey, { consumer, plan: 'free' })
+      const { key: apiKey } = await createKey(adminStore(near), { consumer, plan: 'free' })
       const headers = { 'x-api-key': apiKey, 'cf-connecting-ip': address }
       return { consumer, address, request: new Request('https://api.example.com/hello', { headers }) }
     }),

@@ -5,8 +5,8 @@
  */
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { storeKey } from '../../src/node/cli/rest-store.ts'
+import { adminStore } from '../../src/node/admin/admin-store.ts'
+import { createKey } from '../../src/node/admin/keys.ts'
 import { startWorker } from '../../src/node/start/worker.ts'
 import { startBenchWorker } from '../child.ts'
 import { inFlight, inRounds, median, quantile, times } from '../measure.ts'
@@ -25,8 +25,7 @@ const DISTANCES = [
 export async function workerLatency(bed: TestBed): Promise<Findings> {
   const rows: Row[] = []
   const raw: RawTable[] = []
-  const apiKey = mintApiKey(CONSUMER)
-  await storeKey(bed.near, apiKey, { consumer: CONSUMER, plan: 'free' })
+  const { key: apiKey } = await createKey(adminStore(bed.near), { consumer: CONSUMER, plan: 'free' })
 
   for (const { what, place, rounds, requests, target } of DISTANCES) {
     const samples = await throughWorkerd(bed, bed[place], apiKey, { rounds, requests })

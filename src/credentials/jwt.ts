@@ -103,7 +103,7 @@ export function createJwtVerifier(
         return refused('invalid', `longer than ${MAX_TOKEN_LENGTH} characters`)
       try {
         const { payload } = await jwtVerify(token, keys, { ...expected, currentDate: new Date(now()) })
-        return await verified(payload, issuer)
+        return await readClaims(payload, issuer)
       } catch (error) {
         return refusal(error)
       }
@@ -111,7 +111,11 @@ export function createJwtVerifier(
   }
 }
 
-async function verified(claims: JWTPayload, issuer: JwtIssuer): Promise<VerifiedToken | RefusedToken> {
+/** Whose token it is, once it is known to be good. */
+export async function readClaims(
+  claims: JWTPayload,
+  issuer: JwtIssuer,
+): Promise<VerifiedToken | RefusedToken> {
   const name = issuer.consumerClaims.find(name => textOf(claims[name]) !== undefined)
   if (name === undefined) return refused('invalid', `no consumer in ${issuer.consumerClaims.join(', ')}`)
   const claim = textOf(claims[name])!

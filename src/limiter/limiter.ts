@@ -98,7 +98,7 @@ const REAL_TIME: LimiterClock = {
 }
 
 /** More than any rule can have spent: given back, it leaves the whole budget. */
-const EVERYTHING = 2 ** 52
+export const EVERYTHING = 2 ** 52
 
 export function createLimiter(config: Pick<Config, 'limits'>, store: Store, clock = REAL_TIME): Limiter {
   function rulesOf(name: string): readonly LimitRule[] {

@@ -150,7 +150,7 @@ function callersOf({ on, match }: Rule): string {
 }
 
 /** A short log is read as a whole, with the states; of a long one only what is needed, by commands of its own. */
-const isLong = ({ limit }: Rule) => limit > MAX_SHORT_LOG
+export const isLong = ({ limit }: Rule) => limit > MAX_SHORT_LOG
 const MAX_SHORT_LOG = 100
 
 /** The third number of a rule, which is its algorithm's own business. */

@@ -7,8 +7,8 @@ import { request } from 'node:http'
 import { connect } from 'node:net'
 import { gunzipSync } from 'node:zlib'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { storeKey } from '../../src/node/cli/rest-store.ts'
+import { adminStore } from '../../src/node/admin/admin-store.ts'
+import { createKey } from '../../src/node/admin/keys.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
 import { GZIPPED, startOrigin, type TestOrigin } from '../support/origin.ts'
 
@@ -31,8 +31,7 @@ afterAll(async () => {
   await origin?.close()
 })
 beforeEach(async () => {
-  key = mintApiKey('acme')
-  await storeKey(stack.rest, key, { consumer: 'acme', plan: 'pro' })
+  key = (await createKey(adminStore(stack.rest), { consumer: 'acme', plan: 'pro' })).key
   origin.received.length = 0
 })
 
@@ -103,8 +102,7 @@ describe('the running gateway', () => {
   })
 
   it('counts 40 requests at once exactly', async () => {
-    const other = mintApiKey('crowd')
-    await storeKey(stack.rest, other, { consumer: 'crowd', plan: 'free' })
+    const { key: other } = await createKey(adminStore(stack.rest), { consumer: 'crowd', plan: 'free' })
     const statuses = await Promise.all(
       Array.from({ length: 40 }, async () => (await ask('/few', { headers: { 'x-api-key': other } })).status),
     )

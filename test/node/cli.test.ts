@@ -5,10 +5,10 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { consumerOfApiKey, sha256 } from '../../src/credentials/api-key.ts'
-import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { startRedis } from '../support/redis.ts'
+import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { startRedis, type TestRedis } from '../support/redis.ts'
 
 const SLUICE = fileURLToPath(new URL('../../src/node/cli/sluice.ts', import.meta.url))
 
@@ -26,15 +26,22 @@ beforeEach(() => {
 afterEach(() => rmSync(directory, { recursive: true, force: true }))
 
 const environment = (extra: NodeJS.ProcessEnv = {}) => {
-  const { UPSTASH_REDIS_REST_URL: _, UPSTASH_REDIS_REST_TOKEN: __, REDIS_URL: ___, ...rest } = process.env
+  const { UPSTASH_REDIS_REST_URL: _, UPSTASH_REDIS_REST_TOKEN: __, ...others } = process.env
+  const { REDIS_URL: ___, SLUICE_ENVIRONMENT: ____, ...rest } = others
   return { ...rest, TMPDIR: directory, NODE_NO_WARNINGS: '1', ...extra }
 }
 
-function sluice(args: string[], env?: NodeJS.ProcessEnv): Promise<Result> {
+function sluice(args: string[], env?: NodeJS.ProcessEnv, input = ''): Promise<Result> {
   return new Promise(resolve => {
-    execFile(process.execPath, [SLUICE, ...args], { env: environment(env) }, (error, stdout, stderr) => {
-      resolve({ code: error ? Number(error.code) : 0, stdout, stderr })
-    })
+    const child = execFile(
+      process.execPath,
+      [SLUICE, ...args],
+      { env: environment(env) },
+      (error, stdout, stderr) => {
+        resolve({ code: error ? Number(error.code) : 0, stdout, stderr })
+      },
+    )
+    child.stdin!.end(input)
   })
 }
 
@@ -149,7 +156,7 @@ describe('sluice keys create', () => {
       expect([code, stderr]).toEqual([
         0,
         expect.stringMatching(
-          /^A key for acme on plan pro\. It cannot be shown again\. To revoke it: DEL sluice:\{c:acme\}:key:[0-9a-f]{64}\n$/,
+          /^A key for acme on plan pro\. It cannot be shown again\. To revoke it: npx sluice keys revoke acme\/[0-9a-f]{12}\n$/,
         ),
       ])
       const key = stdout.trim()
@@ -167,40 +174,168 @@ describe('sluice keys create', () => {
   })
 
   it.each([
-    [['--consumer', 'acme'], /Which store\? Set UPSTASH_REDIS_REST_URL/],
+    [2, ['--consumer', 'acme'], /Which store\? Set UPSTASH_REDIS_REST_URL/],
     [
+      2,
       ['--consumer', 'a{b', '--url', 'http://127.0.0.1:1', '--token', 't'],
       /--consumer: 'a\{b' is no consumer name/,
     ],
     [
+      2,
       ['--consumer', 'a', '--plan', 'gold', '--url', 'http://127.0.0.1:1', '--token', 't'],
       /--plan: 'gold' is not in sluice\.config\.ts\. Its plans are free, pro/,
     ],
     [
+      1,
       ['--consumer', 'a', '--url', 'http://127.0.0.1:1', '--token', 'very-secret'],
-      /The store at 127\.0\.0\.1:1 did not take it/,
+      /The store at 127\.0\.0\.1:1 did not take it: no answer/,
     ],
-    [['--consumer', 'a', '--url', 'nowhere', '--token', 't'], /The URL of the store is no http or https URL/],
-    [[], /required option '--consumer <name>' not specified/],
-  ])('%j fails with a message that helps', async (args, message) => {
+    [
+      2,
+      ['--consumer', 'a', '--url', 'nowhere', '--token', 't'],
+      /The URL of the store is no http or https URL/,
+    ],
+    [2, [], /required option '--consumer <name>' not specified/],
+  ])('ends with %i for %j and a message that helps', async (status, args, message) => {
     const { code, stdout, stderr } = await sluice(['keys', 'create', ...args])
-    expect([code, stdout]).toEqual([1, ''])
+    expect([code, stdout]).toEqual([status, ''])
     expect(stderr).toMatch(message)
     expect(stderr).not.toContain('very-secret')
     expect(stderr).not.toMatch(/^\s+at /m)
   })
 })
 
+describe('the administration', () => {
+  let redis: TestRedis
+  let bridge: Bridge
+  beforeAll(async () => {
+    redis = await startRedis('embedded')
+    bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0 })
+  })
+  afterAll(async () => {
+    await bridge?.close()
+    await redis?.close()
+  })
+  const env = () => ({ UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' })
+  const asked = async (args: string[], input = '') => await sluice(args, env(), input)
+
+  it('prints one JSON document on standard output and nothing else', async () => {
+    const made = await asked([
+      'keys',
+      'create',
+      '--consumer',
+      'acme',
+      '--label',
+      'ci',
+      '--expires',
+      '90d',
+      '--json',
+    ])
+    expect([made.code, made.stderr]).toEqual([0, ''])
+    const { key, id } = JSON.parse(made.stdout)
+    expect(consumerOfApiKey(key)).toBe('acme')
+
+    // The key comes by standard input, as it would from a secret store.
+    const expired = await asked(['keys', 'expire', '-', '24h', '--json'], `${key}\n`)
+    expect(JSON.parse(expired.stdout)).toMatchObject({ id })
+    const changed = [
+      'consumers',
+      'override',
+      'acme',
+      'consumer-minute',
+      '--limit',
+      '7',
+      '--for',
+      '24h',
+      '--json',
+    ]
+    expect(JSON.parse((await asked(changed)).stdout)).toMatchObject({
+      ...{ consumer: 'acme', rule: 'consumer-minute', limit: 7, burst: 7, standing: 'applies' },
+    })
+    const shown = await asked(['consumers', 'show', 'acme', '--json'])
+    expect(JSON.parse(shown.stdout)).toMatchObject({ keys: [{ id, label: 'ci' }], overrides: [{ limit: 7 }] })
+    expect(shown.stdout).not.toContain(key.slice(-36))
+    const peeked = await asked(['limits', 'peek', '--consumer', 'acme', '--json'])
+    expect(JSON.parse(peeked.stdout).rules[1]).toMatchObject({ rule: 'consumer-minute', remaining: 7 })
+  })
+
+  it('lists in columns', async () => {
+    const { stdout } = await asked(['consumers', 'list'])
+    expect(stdout).toMatch(
+      /^CONSUMER {2}PLAN {7}KEYS {2}OVERRIDES {8}BLOCKED \(UTC\)\nacme {6}\(default\) {2}1 {5}consumer-minute\n$/,
+    )
+  })
+
+  it('destroys only with --yes where nobody can be asked', async () => {
+    const refused = await asked(['consumers', 'remove', 'acme'])
+    expect([refused.code, refused.stdout]).toEqual([2, ''])
+    expect(refused.stderr).toBe('Remove acme, with 1 key? There is no terminal to ask on: add --yes.\n')
+    const done = await asked(['consumers', 'remove', 'acme', '--yes'])
+    expect([done.code, done.stdout]).toEqual([0, 'acme is removed, with 1 key.\n'])
+    const gone = await asked(['consumers', 'show', 'acme'])
+    expect([gone.code, gone.stdout, gone.stderr]).toEqual([
+      1,
+      '',
+      expect.stringContaining('Nothing is known of acme'),
+    ])
+  })
+
+  it('does not repeat what may be a key', async () => {
+    const { code, stderr } = await asked([
+      'keys',
+      'revoke',
+      'the-first-of-two-keys',
+      'the-second-of-two-keys',
+    ])
+    expect([code, stderr]).toEqual([2, expect.stringContaining("too many arguments for 'revoke'")])
+    expect(stderr).not.toContain('of-two-keys')
+  })
+
+  it('works on the environment that it is told', async () => {
+    const { stdout } = await sluice(['keys', 'create', '--consumer', 'acme'], {
+      ...env(),
+      SLUICE_ENVIRONMENT: 'test',
+    })
+    expect(stdout).toMatch(/^slk_test_acme_/)
+    const listed = await asked(['keys', 'list', '--env', 'live'])
+    expect([listed.code, listed.stdout]).toEqual([0, 'There are no keys.\n'])
+    const wrong = await asked(['keys', 'list', '--env', 'Live!'])
+    expect([wrong.code, wrong.stderr]).toEqual([
+      2,
+      expect.stringContaining('--env is no name of an environment'),
+    ])
+  })
+
+  it('explains a request without a store, and what it costs', async () => {
+    const { code, stdout } = await sluice([
+      'explain',
+      'GET',
+      '/reports/7',
+      '--consumer',
+      'acme',
+      '--address',
+      '192.0.2.7',
+    ])
+    expect(code).toBe(0)
+    expect(stdout).toContain('acme, by api-key, plan free; address 192.0.2.7')
+    expect(stdout).toMatch(
+      /address-hour +address +240 per 1 h, fixed-window +enforce +1 +sluice:\{ip:192\.0\.2\.7\}:state/,
+    )
+    expect(stdout).toContain('admitted  5 commands (EVALSHA, TIME, MGET, 2 × SETEX): $10 per million')
+    expect((await sluice(['explain', '--help'])).stdout).toContain('Exit codes: 0 done; 1 it failed')
+  })
+})
+
 describe('sluice bridge', () => {
   it.each([
-    [[], /Which Redis\?/],
-    [['--redis', 'redis://127.0.0.1:6379'], /Give --token/],
-    [['--redis', 'localhost', '--token', 't'], /redis:\/\/host:port/],
-    [['--redis', 'redis://127.0.0.1:1', '--token', 't'], /Redis did not answer at 127\.0\.0\.1:1/],
-    [['--redis', 'redis://127.0.0.1:1', '--token', 't', '--port', '99999'], /A port is a number from 0/],
-  ])('%j fails with a message that helps', async (args, message) => {
+    [2, [], /Which Redis\?/],
+    [2, ['--redis', 'redis://127.0.0.1:6379'], /Give --token/],
+    [2, ['--redis', 'localhost', '--token', 't'], /redis:\/\/host:port/],
+    [1, ['--redis', 'redis://127.0.0.1:1', '--token', 't'], /Redis did not answer at 127\.0\.0\.1:1/],
+    [2, ['--redis', 'redis://127.0.0.1:1', '--token', 't', '--port', '99999'], /A port is a number from 0/],
+  ])('ends with %i for %j and a message that helps', async (status, args, message) => {
     const { code, stderr } = await sluice(['bridge', ...args], { SLUICE_BRIDGE_TOKEN: '' })
-    expect(code).toBe(1)
+    expect(code).toBe(status)
     expect(stderr).toMatch(message)
   })
 })
@@ -298,7 +433,8 @@ describe('sluice start', () => {
     const redis = await startRedis('embedded')
     const { child, output, exited } = await started([], { REDIS_URL: redis.url })
     expect(output()).toContain(`Redis at ${redis.url}, as asked`)
-    expect(await redis.connection.send(['DBSIZE'])).toBe(1)
+    // The record, the consumer's index, and the list of consumers.
+    expect(await redis.connection.send(['DBSIZE'])).toBe(3)
     child.kill('SIGINT')
     expect(await exited).toBe(0)
     expect(await redis.connection.send(['DBSIZE'])).toBe(0)
@@ -341,13 +477,13 @@ describe('sluice start', () => {
   })
 
   it.each([
-    [['--redis', 'memory'], /redis:\/\/host:port/],
-    [['--redis', 'redis://127.0.0.1:1'], /Redis did not answer at 127\.0\.0\.1:1\. Is it running/],
-    [['--origin', 'example.com'], /An origin is a URL such as https:\/\/api\.example\.com/],
-    [['--port', 'http'], /A port is a number/],
-  ])('%j fails with a message that helps', async (args, message) => {
+    [2, ['--redis', 'memory'], /redis:\/\/host:port/],
+    [1, ['--redis', 'redis://127.0.0.1:1'], /Redis did not answer at 127\.0\.0\.1:1\. Is it running/],
+    [2, ['--origin', 'example.com'], /An origin is a URL such as https:\/\/api\.example\.com/],
+    [2, ['--port', 'http'], /A port is a number/],
+  ])('ends with %i for %j and a message that helps', async (status, args, message) => {
     const { code, stderr } = await sluice(['start', ...PORTS, ...args])
-    expect(code).toBe(1)
+    expect(code).toBe(status)
     expect(stderr).toMatch(message)
     expect(stderr).not.toMatch(/^\s+at /m)
     expect(readdirSync(directory)).toEqual([])

@@ -3,8 +3,8 @@ import { createApp, type Platform } from '../../src/app.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
-import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { storeKey } from '../../src/node/cli/rest-store.ts'
+import { type AdminStore, adminStore } from '../../src/node/admin/admin-store.ts'
+import { createKey } from '../../src/node/admin/keys.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
@@ -18,6 +18,8 @@ export interface TestGateway<T = TestRedis> {
   origin: TestOrigin
   /** Counts the HTTP requests to the store. */
   store: CountingProxy
+  /** The same store, for those who administer; its requests are not counted. */
+  admin: AdminStore
   /** A new app, as a new isolate would have it. */
   app(config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>, platform?: Platform): App
   /** A key that is in the store. */
@@ -37,11 +39,13 @@ export async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>
 ): Promise<TestGateway<T>> {
   const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0 })
   const store = await startCountingProxy(bridge.url)
+  const admin = adminStore({ url: bridge.url, token: TOKEN })
   const origin = await startOrigin()
   return {
     redis,
     origin,
     store,
+    admin,
     app(input, platform = {}) {
       const config = checkedConfig({ origin: origin.url, ...input })
       const app = createApp(config, storeOf(config, store.url), platform)
@@ -53,9 +57,7 @@ export async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>
       }
     },
     async key(consumer, plan = 'free') {
-      const key = mintApiKey(consumer)
-      await storeKey({ url: bridge.url, token: TOKEN }, key, { consumer, plan })
-      return key
+      return (await createKey(admin, { consumer, plan })).key
     },
     async close() {
       await origin.close()

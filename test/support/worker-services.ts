@@ -6,8 +6,8 @@ import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { ProvidedContext } from 'vitest'
-import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { storeKey } from '../../src/node/cli/rest-store.ts'
+import { adminStore } from '../../src/node/admin/admin-store.ts'
+import { createKey } from '../../src/node/admin/keys.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { startDemoOrigin } from '../../src/node/start/demo-origin.ts'
 import { startGuardian } from '../../src/node/start/guardian.ts'
@@ -21,8 +21,8 @@ const redis = await embeddedRedis('for tests', {
 const restToken = 'a token for tests'
 const bridge = await startBridge({ redisUrl: redis.url, token: restToken, port: 0 })
 const origin = await startDemoOrigin(0)
-const apiKey = mintApiKey('acme')
-await storeKey({ url: bridge.url, token: restToken }, apiKey, { consumer: 'acme', plan: 'pro' })
+const admin = adminStore({ url: bridge.url, token: restToken })
+const { key: apiKey } = await createKey(admin, { consumer: 'acme', plan: 'pro' })
 process.send!({ restUrl: bridge.url, restToken, originUrl: origin.url, apiKey } satisfies ProvidedContext)
 
 process.on('disconnect', async () => {

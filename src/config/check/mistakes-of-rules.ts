@@ -243,7 +243,8 @@ function takes({ algorithm }: RuleInput, key: 'burst' | 'queue'): boolean {
   return key === 'queue' ? algorithm === 'leaky-bucket' : algorithm === 'gcra' || algorithm === 'token-bucket'
 }
 
-function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule, path: string): Mistake[] {
+/** What the gateway cannot do with numbers that an algorithm can. */
+export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule, path: string): Mistake[] {
   const mistakes: Mistake[] = []
   const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
   const { cost, burst } = compiled.quota

@@ -1,6 +1,7 @@
 /** Arguments that several commands take, checked where they are read. */
 import { InvalidArgumentError } from 'commander'
 import { isOriginUrl } from '../../config/environment.ts'
+import { AdminError } from '../admin/admin-error.ts'
 
 export function port(text: string): number {
   const number = Number(text)
@@ -33,19 +34,45 @@ export function seconds(text: string): number {
   return number
 }
 
+export function units(text: string): number {
+  if (/^\d{1,10}$/.test(text)) return Number(text)
+  throw new InvalidArgumentError('Write a whole number.')
+}
+
+/** `account=42`, given as often as needed. */
+export function part(text: string, others: Record<string, string> = {}): Record<string, string> {
+  const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? []
+  if (name === undefined || value === undefined) throw new InvalidArgumentError('Write it as in account=42.')
+  return { ...others, [name]: value }
+}
+
+/** `x-tenant: a`, given as often as needed. */
+export function header(text: string, others: [string, string][] = []): [string, string][] {
+  const [, name, value] = /^([^:]+):\s*(.*)$/s.exec(text) ?? []
+  // Not as commander would say it, with the value: it may be a secret.
+  if (name === undefined || value === undefined) {
+    throw new AdminError('usage', "--header: write it as in 'x-tenant: a'.")
+  }
+  return [...others, [name.trim(), value]]
+}
+
 /** The REST store that a command talks to, from its flags or from the environment. */
 export function restStore(flags: { url?: string; token?: string }): { url: string; token: string } {
   const { UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN } = process.env
   const url = flags.url ?? UPSTASH_REDIS_REST_URL
   const token = flags.token ?? UPSTASH_REDIS_REST_TOKEN
   if (!url || !token) {
-    throw new Error(
+    throw new AdminError(
+      'usage',
       'Which store? Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN, or give --url and --token. ' +
         '`npm start` prints those of the local one.',
     )
   }
   if (!/^https?:\/\//.test(url) || !URL.canParse(url))
     // Never the value: what is pasted here by mistake is a redis:// URL with its password.
-    throw new Error('The URL of the store is no http or https URL. Take the one of its REST API.')
+    throw new AdminError(
+      'usage',
+      'The URL of the store is no http or https URL. Take the one of its REST API.',
+    )
   return { url, token }
 }

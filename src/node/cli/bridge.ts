@@ -1,5 +1,6 @@
 /** `npx sluice bridge`: the REST bridge alone, for those who host their own Redis. */
 import { Command } from 'commander'
+import { AdminError } from '../admin/admin-error.ts'
 import { type BridgeOptions, startBridge } from '../rest-bridge/bridge.ts'
 import { port, redisUrl, seconds } from './arguments.ts'
 
@@ -29,9 +30,12 @@ export function bridgeCommand(): Command {
 async function bridge(flags: Flags): Promise<void> {
   const redis = flags.redis ?? process.env.REDIS_URL
   const token = flags.token ?? process.env.SLUICE_BRIDGE_TOKEN
-  if (!redis) throw new Error('Which Redis? Give --redis redis://host:port, or set REDIS_URL.')
+  if (!redis) throw new AdminError('usage', 'Which Redis? Give --redis redis://host:port, or set REDIS_URL.')
   if (!token)
-    throw new Error('Give --token, or set SLUICE_BRIDGE_TOKEN: whoever has it can read and write all data.')
+    throw new AdminError(
+      'usage',
+      'Give --token, or set SLUICE_BRIDGE_TOKEN: whoever has it can read and write all data.',
+    )
 
   const options: BridgeOptions = { redisUrl: redisUrl(redis), token, port: flags.port, host: flags.host }
   const running = await startBridge({ ...options, deadlineMs: flags.deadline * 1000 }).catch(error => {

@@ -1,50 +1,99 @@
-/** `npx sluice keys …`: API keys. */
+/** `npx sluice keys …`: API keys, and opaque keys that were made elsewhere. */
 import { Command } from 'commander'
-import { isConsumerName, mintApiKey, sha256 } from '../../credentials/api-key.ts'
-import { credentialKey } from '../../store/keys.ts'
-import { restStore } from './arguments.ts'
-import { loadConfig } from './load-config.ts'
-import { storeKey } from './rest-store.ts'
+import { AdminError } from '../admin/admin-error.ts'
+import { createKey, importKey, listKeys, type NewKey } from '../admin/keys.ts'
+import { consumerName, futureOf, planName, shortText } from '../admin/names.ts'
+import { onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
+import { keyChangeCommands } from './key-changes.ts'
+import { keyTable, tellOfKey } from './key-output.ts'
+import { print } from './output.ts'
 
-interface CreateFlags {
+interface NewKeyFlags extends StoreFlags {
   consumer: string
   plan?: string
-  url?: string
-  token?: string
+  label?: string
+  expires?: string
 }
 
 export function keysCommand(): Command {
-  return new Command('keys')
-    .description('API keys.')
+  const newKey = (command: Command) =>
+    onStore(command)
+      .requiredOption('--consumer <name>', 'whose key it is: letters, digits, . _ -')
+      .option('--plan <name>', "one of the plans in sluice.config.ts (default: the consumer's)")
+      .option('--label <text>', 'to tell it from others')
+      .option('--expires <when>', "a duration such as '90d', or a time such as '2030-12-31' (default: never)")
+  const group = new Command('keys')
+    .description('API keys, and keys that were made elsewhere.')
     .addCommand(
-      new Command('create')
+      newKey(new Command('create'))
         .description('Make a key for a consumer. It is shown this once; the store keeps its SHA-256.')
-        .requiredOption('--consumer <name>', 'whose key it is: letters, digits, . _ -')
-        .option('--plan <name>', 'one of the plans in sluice.config.ts (default: the first)')
-        .option('--url <url>', 'of the store (default: $UPSTASH_REDIS_REST_URL)')
-        .option('--token <token>', 'of the store (default: $UPSTASH_REDIS_REST_TOKEN)')
         .action(create),
     )
+    .addCommand(
+      newKey(new Command('import'))
+        .description('Take a key that was made elsewhere (credentials.opaqueKeys).')
+        .argument('[key]', 'the key; - reads it from standard input')
+        .option('--sha256 <digest>', 'in the place of the key, where only its SHA-256 is known')
+        .action(bringIn),
+    )
+    .addCommand(
+      onStore(new Command('list'))
+        .description('List the keys of all consumers, or of one. Never the secret.')
+        .option('--consumer <name>', 'whose')
+        .action(list),
+    )
+  for (const command of keyChangeCommands()) group.addCommand(command)
+  return group
 }
 
-async function create({ consumer, plan, ...flags }: CreateFlags): Promise<void> {
-  const { plans } = await loadConfig()
-  if (!isConsumerName(consumer)) {
-    throw new Error(
-      `--consumer: '${consumer}' is no consumer name. Use 1 to 64 letters, digits, '.', '_' and '-', ` +
-        'beginning with a letter or digit.',
-    )
+async function create(flags: NewKeyFlags): Promise<void> {
+  const { store, config } = await openStore(flags)
+  const created = await createKey(store, await newKeyOf(flags, config.plans))
+  if (flags.json) print(flags, created, String)
+  else tellOfKey(created, config.plans)
+}
+
+async function bringIn(
+  argument: string | undefined,
+  flags: NewKeyFlags & { sha256?: string },
+): Promise<void> {
+  if ((argument === undefined) === (flags.sha256 === undefined)) {
+    throw new AdminError('usage', 'Give the key, - to read it from standard input, or --sha256: one of them.')
   }
-  const chosen = plan ?? plans[0]!
-  if (!plans.includes(chosen)) {
-    throw new Error(`--plan: '${chosen}' is not in sluice.config.ts. Its plans are ${plans.join(', ')}.`)
+  const { store, config } = await openStore(flags)
+  const opaque = flags.sha256 === undefined ? { key: await secretOf(argument!) } : { digest: flags.sha256 }
+  const imported = await importKey(store, opaque, await newKeyOf(flags, config.plans))
+  if (!config.credentials.opaqueKeys) {
+    console.error('The gateway does not take it yet: the config has no credentials: { opaqueKeys: {} }.')
   }
-  const key = mintApiKey(consumer)
-  await storeKey(restStore(flags), key, { consumer, plan: chosen })
-  // The key alone on standard output, so that it can be piped into a secret store.
-  const record = credentialKey(consumer, await sha256(key))
-  console.error(
-    `A key for ${consumer} on plan ${chosen}. It cannot be shown again. To revoke it: DEL ${record}`,
+  print(flags, imported, () => `${imported.id} is a key of ${imported.consumer} now.`)
+}
+
+async function newKeyOf(flags: NewKeyFlags, plans: readonly string[]): Promise<NewKey> {
+  const { plan, label, expires } = flags
+  const expiresAt = expires === undefined ? undefined : futureOf(expires)
+  return {
+    consumer: await named('--consumer', () => consumerName(flags.consumer)),
+    ...(plan !== undefined && { plan: await named('--plan', () => planName(plan, plans)) }),
+    ...(label !== undefined && { label: shortText(label, 'label') }),
+    ...(expiresAt && { expiresAt }),
+  }
+}
+
+async function list(flags: StoreFlags & { consumer?: string }): Promise<void> {
+  const { store } = await openStore(flags)
+  const keys = await listKeys(
+    store,
+    flags.consumer === undefined ? undefined : await consumerName(flags.consumer),
   )
-  console.log(key)
+  print(flags, keys, () => (keys.length > 0 ? keyTable(keys) : 'There are no keys.'))
+}
+
+/** Says which option an error is about. */
+async function named(option: string, value: () => string | Promise<string>): Promise<string> {
+  try {
+    return await value()
+  } catch (error) {
+    throw error instanceof AdminError ? new AdminError(error.kind, `${option}: ${error.message}`) : error
+  }
 }

@@ -1,16 +1,18 @@
 /** `npm start`: the gateway and all it needs, on this machine. */
 import { Command } from 'commander'
-import { mintApiKey, sha256 } from '../../credentials/api-key.ts'
+import { sha256 } from '../../credentials/api-key.ts'
+import { type AdminStore, adminStore, loadScript } from '../admin/admin-store.ts'
+import { revokeKey } from '../admin/key-changes.ts'
+import { createKey, unlistIfEmpty } from '../admin/keys.ts'
 import { type Stack, startStack } from '../start/stack.ts'
 import type { WorkerMessage } from '../start/worker-messages.ts'
+import { configOf } from './administration.ts'
 import { originUrl, port, redisChoice, restStore } from './arguments.ts'
-import { loadConfig } from './load-config.ts'
 import { whenNpmIsGone } from './npm-parent.ts'
-import { loadScript, removeKey, storeKey } from './rest-store.ts'
 
 const DEMO_CONSUMER = 'demo'
 /** A demo key that a killed process leaves in a lasting store must not live for ever. */
-const DEMO_KEY_SECONDS = 86400
+const DEMO_KEY_MS = 86400e3
 
 interface Flags {
   redis: string
@@ -40,8 +42,9 @@ export function startCommand(): Command {
 }
 
 async function start(flags: Flags): Promise<void> {
-  const config = await loadConfig()
-  const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token, REDIS_URL } = process.env
+  const config = await configOf({})
+  const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token } = process.env
+  const { REDIS_URL, SLUICE_ENVIRONMENT } = process.env
   // A Redis that is named on the command line is meant, whatever the environment says.
   const rest = url && token && !flags.redis ? restStore({ url, token }) : undefined
 
@@ -54,6 +57,7 @@ async function start(flags: Flags): Promise<void> {
     ports: { gateway: flags.port, bridge: flags.bridgePort, origin: flags.originPort },
     watch: true,
     onMessage: report,
+    ...(SLUICE_ENVIRONMENT && { environment: SLUICE_ENVIRONMENT }),
     ...(rest && { rest }),
     ...(flags.origin && { origin: flags.origin }),
   })
@@ -61,23 +65,29 @@ async function start(flags: Flags): Promise<void> {
   if (!rest) console.log(`Bridge   ${stack.rest.url}`)
   console.log(`Origin   ${stack.origin}${flags.origin ? '' : ' (demo: echoes what it receives)'}`)
 
-  const key = mintApiKey(DEMO_CONSUMER)
+  const { environment, credentials } = config
+  const store = adminStore({ ...stack.rest, environment, keyPrefix: credentials.keyPrefix })
+  let key: string | undefined
   try {
-    await loadScript(stack.rest, config)
-    await storeKey(stack.rest, key, {
-      consumer: DEMO_CONSUMER,
-      plan: config.plans[0]!,
-      seconds: DEMO_KEY_SECONDS,
-    })
+    await loadScript(store, config)
+    const expiresAt = new Date(Date.now() + DEMO_KEY_MS)
+    const created = await createKey(store, { consumer: DEMO_CONSUMER, plan: config.plans[0]!, expiresAt })
+    key = created.key
     if (await servesUntil(stack, stop.signal)) {
       greet(stack, key, config.plans[0]!, Boolean(rest))
       await aborted(stop.signal)
     }
   } finally {
     // The store may be gone by now; the key expires by itself.
-    await removeKey(stack.rest, DEMO_CONSUMER, await sha256(key)).catch(() => {})
+    if (key !== undefined) await forget(store, key).catch(() => {})
     await stack.close()
   }
+}
+
+/** The demo consumer stays while others have started this too. */
+async function forget(store: AdminStore, key: string): Promise<void> {
+  await revokeKey(store, { consumer: DEMO_CONSUMER, digest: await sha256(key) })
+  await unlistIfEmpty(store, DEMO_CONSUMER)
 }
 
 function redisFrom(variable: string | undefined): string {

@@ -18,6 +18,8 @@ export interface StackOptions {
   redis: string
   /** An Upstash database, or a bridge that runs already: no Redis and no bridge are started. */
   rest?: { url: string; token: string }
+  /** Absent: that of the config. */
+  environment?: string
   /** Where the gateway sends what it admits; absent: the demo origin is started. */
   origin?: string
   /** 0: any free one. */
@@ -114,6 +116,7 @@ async function startParts(
         UPSTASH_REDIS_REST_URL: rest.url,
         UPSTASH_REDIS_REST_TOKEN: rest.token,
         ORIGIN_URL: origin,
+        ...(options.environment !== undefined && { SLUICE_ENVIRONMENT: options.environment }),
       },
       ...(options.configFile && { configFile: options.configFile }),
       ...(options.onMessage && { onMessage: options.onMessage }),

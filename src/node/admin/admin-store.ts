@@ -1,0 +1,137 @@
+/**
+ * The store, as those who administer use it: the same REST protocol and client as the gateway, and the keys of one
+ * environment. Each step is one HTTP request, and what must not come apart lies in one slot of a cluster.
+ */
+import { errors, Redis } from '@upstash/redis'
+import { apiKeyStart } from '../../credentials/api-key.ts'
+import { KEY_LOCKING_SCRIPT, PLAIN_SCRIPT } from '../../lua/bundle.generated.ts'
+import { inEnvironment } from '../../store/keys.ts'
+import type { Store } from '../../store/store.ts'
+import { upstashStore } from '../../store/upstash.ts'
+import { AdminError } from './admin-error.ts'
+
+const DEADLINE_MS = 5000
+
+/** So many commands go into one request: far below its 10 MB. */
+const MOST_AT_ONCE = 1000
+
+export interface AdminStoreOptions {
+  url: string
+  token: string
+  environment?: string | undefined
+  /** What API keys begin with (`credentials.apiKeys.prefix`); default `slk`. */
+  keyPrefix?: string
+  keyLocking?: boolean
+  cluster?: boolean
+}
+
+type Pipeline = ReturnType<Redis['pipeline']>
+
+export interface AdminStore {
+  environment: string | undefined
+  keyPrefix: string
+  /** What every API key of this environment begins with. */
+  keyStart: string
+  /** For decisions: what is left of a limit, and resetting it. */
+  decisions: Store
+  /** A key of src/store/keys.ts as it is in this environment. */
+  at(key: string): string
+  /** @throws AdminError `store` */
+  ask<T>(ask: (redis: Redis) => Promise<T>): Promise<T>
+  /** One command for each, in as few requests as it takes; it is no transaction. */
+  askEach<T, R>(items: readonly T[], add: (pipeline: Pipeline, item: T) => void): Promise<R[]>
+  /**
+   * Changes a text by what it was, so that two who change it at once do not lose each other's.
+   * @param change gives the text and how long it lives, or undefined to remove it; called anew when somebody was faster
+   */
+  change(key: string, change: (text: string | undefined) => Changed | undefined): Promise<void>
+}
+
+export interface Changed {
+  text: string
+  /** Absent: as before. */
+  expiry?: 'never' | Date
+}
+
+/** One key, so it runs wherever that lies. ARGV: what it was, and the arguments of SET after the key, or nothing. */
+const COMPARE_AND_SET = `
+if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+if #ARGV == 1 then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], unpack(ARGV, 2)) end
+return 1`
+
+const ATTEMPTS = 10
+
+export function adminStore(options: AdminStoreOptions): AdminStore {
+  const { url, token, environment, keyPrefix = 'slk', keyLocking = true, cluster = false } = options
+  const redis = new Redis({
+    url,
+    token,
+    retry: { retries: 0 },
+    signal: () => AbortSignal.timeout(DEADLINE_MS),
+    enableAutoPipelining: false,
+    // Digests can be all digits, and are text.
+    automaticDeserialization: false,
+    enableTelemetry: false,
+  })
+
+  const store: AdminStore = {
+    environment,
+    keyPrefix,
+    keyStart: apiKeyStart(keyPrefix, environment),
+    decisions: upstashStore({ url, token, deadlineMs: DEADLINE_MS, keyLocking, cluster, environment }),
+    at: key => inEnvironment(key, environment),
+
+    async ask(ask) {
+      try {
+        return await ask(redis)
+      } catch (error) {
+        throw new AdminError('store', `The store at ${new URL(url).host} did not take it: ${saidBy(error)}`)
+      }
+    },
+
+    async askEach<T, R>(items: readonly T[], add: (pipeline: Pipeline, item: T) => void) {
+      const replies: R[] = []
+      for (let from = 0; from < items.length; from += MOST_AT_ONCE) {
+        const pipeline = redis.pipeline()
+        for (const item of items.slice(from, from + MOST_AT_ONCE)) add(pipeline, item)
+        replies.push(...(await store.ask(() => pipeline.exec<R[]>())))
+      }
+      return replies
+    },
+
+    async change(key, change) {
+      for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+        const before = await store.ask(redis => redis.get<string>(store.at(key)))
+        const after = change(before ?? undefined)
+        const args = [before ?? '', ...(after ? [after.text, ...expiryOf(after)] : [])]
+        const isDone = await store.ask(redis => redis.eval(COMPARE_AND_SET, [store.at(key)], args))
+        if (Number(isDone) === 1) return
+      }
+      throw new AdminError(
+        'refused',
+        'Others keep changing it at the same moment. Nothing was done; try again.',
+      )
+    },
+  }
+  return store
+}
+
+function expiryOf({ expiry }: Changed): string[] {
+  if (expiry === undefined) return ['KEEPTTL']
+  return expiry === 'never' ? [] : ['PXAT', String(expiry.getTime())]
+}
+
+/** So that not even the first decision has to send the script. */
+export async function loadScript(store: AdminStore, { keyLocking }: { keyLocking: boolean }): Promise<void> {
+  const { source } = keyLocking ? KEY_LOCKING_SCRIPT : PLAIN_SCRIPT
+  await store.ask(redis => redis.scriptLoad(source))
+}
+
+/** The client's messages quote the whole command, and whatever came that is no JSON. */
+function saidBy(error: unknown): string {
+  if (error instanceof errors.UpstashJSONParseError) return 'its reply is no JSON'
+  if (error instanceof errors.UpstashError) return error.message.split(', command was:')[0]!.slice(0, 200)
+  return error instanceof Error && /^(Timeout|Abort)Error$/.test(error.name)
+    ? `no answer within ${DEADLINE_MS / 1000} s`
+    : 'no answer'
+}

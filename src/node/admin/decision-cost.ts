@@ -1,0 +1,83 @@
+/**
+ * What one decision costs in the store: HTTP requests, and commands as Upstash bills them, those inside the script too.
+ * src/lua/main.lua says which there are; test/node/admin holds the numbers against a Redis that counts.
+ */
+import { splitBySlot } from '../../limiter/slots.ts'
+import { type Evaluation, isLong } from '../../limiter/wire.ts'
+
+/** USD for one command (Upstash, pay as you go: $0.20 per 100,000). */
+const PRICE = 0.2 / 100_000
+
+export interface DecisionCost {
+  /** When admitted. On a cluster a refused request takes one more where a slot gives back what it has spent. */
+  httpRequests: number
+  /** Script calls, one for each slot of a cluster. */
+  calls: number
+  admitted: CommandCounts
+  /** Without what is given back on a cluster. */
+  refused: CommandCounts
+}
+
+export interface CommandCounts {
+  commands: readonly CommandCount[]
+  least: number
+  most: number
+  /** Of a million such requests: at the least number of commands, and at the most. */
+  dollarsPerMillion: readonly [least: number, most: number]
+}
+
+export interface CommandCount {
+  command: string
+  least: number
+  most: number
+}
+
+/** @param plan of the caller, as the store would find it; none for an anonymous one */
+export function decisionCost(
+  evaluation: Evaluation,
+  plan: string | undefined,
+  isCluster: boolean,
+): DecisionCost {
+  const { rules, who } = evaluation
+  if (rules.length === 0 && !who) {
+    return { httpRequests: 0, calls: 0, admitted: countsOf([]), refused: countsOf([]) }
+  }
+  // Whose key it is, is asked before all else where that may lie in another slot.
+  const isLookedUp = isCluster && who?.kind === 'pointer'
+  const calls = isCluster ? splitBySlot(evaluation).length : 1
+  const applying = rules.filter(({ rule }) => !rule.match.plans || rule.match.plans.includes(plan ?? ''))
+  const spent = applying.filter(({ rule, cost }) => cost > 0 && rule.on === 'request')
+  const states = new Set(spent.map(({ key }) => key)).size
+  const logs = spent.filter(({ logKey }) => logKey).length
+  const longLogs = applying.filter(({ logKey, rule }) => logKey && isLong(rule)).length
+
+  const read = [
+    exactly('EVALSHA', calls + (isLookedUp ? 1 : 0)),
+    exactly('TIME', calls),
+    exactly('MGET', calls),
+    exactly('GET', who?.kind === 'pointer' ? 1 : 0),
+    // Of both ends, and where the log is written anew; more only where much of it has passed since the last time.
+    { command: 'GETRANGE', least: 0, most: 3 * longLogs },
+  ]
+  const written = [
+    exactly('SETEX', states),
+    { command: 'SETEX or SETRANGE + EXPIRE', least: logs, most: 2 * logs },
+  ]
+  return {
+    httpRequests: isLookedUp ? 2 : 1,
+    calls,
+    admitted: countsOf([...read, ...written]),
+    refused: countsOf(read),
+  }
+}
+
+const exactly = (command: string, count: number) => ({ command, least: count, most: count })
+
+function countsOf(all: readonly CommandCount[]): CommandCounts {
+  const commands = all.filter(({ most }) => most > 0)
+  const least = commands.reduce((sum, { least }) => sum + least, 0)
+  const most = commands.reduce((sum, { most }) => sum + most, 0)
+  return { commands, least, most, dollarsPerMillion: [dollars(least), dollars(most)] }
+}
+
+const dollars = (commands: number) => Math.round(commands * PRICE * 1e8) / 100

@@ -1,0 +1,135 @@
+/** The request and the caller that are to be explained, made of what somebody has written down. No store is asked. */
+import { decodeJwt, type JWTPayload } from 'jose'
+import type { Config } from '../../config/compile.ts'
+import { isConsumerName } from '../../credentials/api-key.ts'
+import { readClaims } from '../../credentials/jwt.ts'
+import { whoseOpaqueKey } from '../../credentials/opaque-key.ts'
+import { type Caller, type Credential, createIdentifier } from '../../gateway/identify.ts'
+import type { Matched } from '../../gateway/match.ts'
+import { consumerKey } from '../../store/keys.ts'
+import { AdminError } from './admin-error.ts'
+import { consumerName } from './names.ts'
+
+export interface Asked {
+  method: string
+  /** With a query if need be. */
+  path: string
+  host?: string
+  headers?: readonly (readonly [name: string, value: string])[]
+  address?: string
+  country?: string
+  asn?: string
+  /** How it comes; at most one of these. */
+  key?: string
+  token?: string
+  consumer?: string
+}
+
+/** Stands in the place of a digest that is not known: of the key that a consumer would have. */
+export const ANY_KEY = '<sha256 of the key>'
+
+/** @throws AdminError for what can be no request */
+export function requestOf(config: Config, asked: Asked): { request: Request; peer?: string } {
+  const { method, path, host = 'gateway.example', address, country, asn, key } = asked
+  const headers = new Headers()
+  const url = `https://${host}${path.startsWith('/') ? path : `/${path}`}`
+  if (!URL.canParse(url))
+    throw new AdminError('usage', 'That is no path, or no host. Write it as in /reports/7.')
+  try {
+    for (const [name, value] of asked.headers ?? []) headers.append(name, value)
+    if (key !== undefined) present(headers, config, key)
+    if (asked.token !== undefined) presentToken(headers, config, asked.token)
+    if (address !== undefined) nameAddress(headers, config, address)
+    const request = new Request(url, { method, headers })
+    const cf = { ...(country !== undefined && { country }), ...(asn !== undefined && { asn: Number(asn) }) }
+    return {
+      request: Object.assign(request, { cf }),
+      ...(config.address.from === 'peer' && { peer: address ?? '' }),
+    }
+  } catch (error) {
+    if (error instanceof AdminError) throw error
+    // The text of the error may quote the header, which may be the key.
+    throw new AdminError('usage', 'That is no method, or no header. Write them as in GET and x-tenant: a.')
+  }
+}
+
+function present(headers: Headers, { credentials }: Config, key: string): void {
+  const isOurs = key.startsWith(`${credentials.keyPrefix}_`)
+  const own = isOurs ? undefined : credentials.opaqueKeys?.header
+  if (own) headers.set(own, key)
+  else headers.set('authorization', `Bearer ${key}`)
+}
+
+function presentToken(headers: Headers, { credentials }: Config, token: string): void {
+  const { iss } = claimsOf(token)
+  const header = [...credentials.jwt.values()].find(({ issuer }) => issuer === iss)?.header
+  if (header) headers.set(header, token)
+  else headers.set('authorization', `Bearer ${token}`)
+}
+
+function claimsOf(token: string): JWTPayload {
+  try {
+    return decodeJwt(token)
+  } catch {
+    throw new AdminError('usage', '--token: that is no JSON Web Token.')
+  }
+}
+
+function nameAddress(headers: Headers, { address: { from } }: Config, address: string): void {
+  if (from === 'cloudflare') headers.set('cf-connecting-ip', address)
+  if (from === 'x-forwarded-for') headers.set(from, address)
+  if (from === 'forwarded') headers.set(from, `for="${address.includes(':') ? `[${address}]` : address}"`)
+}
+
+/** As the gateway finds it, but for tokens: nobody verifies one here, so what it claims is taken as true. */
+export async function callerOf(
+  config: Config,
+  asked: Asked,
+  matched: Matched,
+  { request, peer }: { request: Request; peer?: string },
+): Promise<Caller> {
+  const caller = await createIdentifier(believing(config)).identify(request, matched, peer)
+  if (asked.consumer === undefined || caller.refusal?.kind === 'forbidden') return caller
+  const { refusal: _, ...anonymous } = caller
+  const credential = await credentialOf(await consumerName(asked.consumer), config, matched)
+  return credential
+    ? { ...anonymous, credential }
+    : { ...anonymous, refusal: { kind: 'unauthenticated', reason: 'not-accepted' } }
+}
+
+/** With issuers that take every token for good. */
+function believing({ credentials, ...config }: Config): Config {
+  const believed = [...credentials.jwt].map(([name, issuer]) => {
+    const verifier = { verify: (token: string) => readClaims(claimsOf(token), issuer) }
+    return [name, { ...issuer, createVerifier: () => verifier }] as const
+  })
+  return { ...config, credentials: { ...credentials, jwt: new Map(believed) } }
+}
+
+/** One that the consumer could have, by the first way to come that is taken here. */
+async function credentialOf(
+  consumer: string,
+  { credentials }: Config,
+  { accept }: Matched,
+): Promise<Credential | undefined> {
+  const ofTokens = !isConsumerName(consumer)
+  const method = accept.find(name => {
+    const issuer = credentials.jwt.get(name)
+    if (issuer) return ofTokens ? consumer.startsWith(`${name}~`) : issuer.sharesConsumers
+    return name === 'api-key' ? !ofTokens : name === 'opaque-key'
+  })
+  if (method === undefined) return undefined
+  const who = credentials.jwt.has(method)
+    ? ({ kind: 'token', consumerKey: consumerKey(consumer) } as const)
+    : whoseOpaqueKey(ANY_KEY, consumer)
+  const isVouched = who.kind === 'token'
+  return {
+    method,
+    consumer,
+    digest: ANY_KEY,
+    who,
+    header: 'authorization',
+    isVouched,
+    ...(isVouched && { claims: {} }),
+  }
+}

@@ -1,0 +1,161 @@
+/**
+ * What the gateway makes of a request, by the very steps that a request takes: match, identify, question. No store is asked,
+ * so whether a key is good, and what is left of a limit, is not known here.
+ */
+
+import type { RuleInput } from '../../config/check/schema.ts'
+import type { Config, GatewayRule } from '../../config/compile.ts'
+import { isPreflight } from '../../gateway/cors.ts'
+import type { Caller } from '../../gateway/identify.ts'
+import { match } from '../../gateway/match.ts'
+import { isReserved } from '../../gateway/path.ts'
+import { question } from '../../gateway/question.ts'
+import type { Unauthenticated } from '../../limiter/decide.ts'
+import type { Evaluation } from '../../limiter/wire.ts'
+import { inEnvironment } from '../../store/keys.ts'
+import { type DecisionCost, decisionCost } from './decision-cost.ts'
+import { ANY_KEY, type Asked, callerOf, requestOf } from './explain-caller.ts'
+import { planName } from './names.ts'
+import { type Situation, whyNot } from './why-not.ts'
+
+export interface Explanation {
+  method: string
+  url: string
+  route?: { name: string; cost: number; limits: boolean }
+  /** Credentials that are taken, in the order in which they are looked for. */
+  accept: readonly string[]
+  caller: { method: string; consumer?: string; address: string; plan?: string }
+  /** Known without the store: nobody may come like this. */
+  refusal?: { status: 401 | 403 | 404; reason: string }
+  /** Neither asked for a credential nor counted. */
+  isPreflight: boolean
+  /** Each rule of the config, in its order. */
+  rules: RuleExplanation[]
+  cost: DecisionCost
+}
+
+export type RuleExplanation = Applying | NotApplying
+
+export interface Applying {
+  name: string
+  by: readonly string[]
+  applies: true
+  algorithm: string
+  limit: number
+  /** µs */
+  period: number
+  /** Of the calendar. */
+  calendar?: string
+  burst: number
+  mode: 'enforce' | 'shadow'
+  cost: number
+  /** `auth-failure`: spent only when the credential turns out to be bad. */
+  on: 'request' | 'auth-failure'
+  /** Of the state, in the environment. */
+  key: string
+}
+
+export interface NotApplying {
+  name: string
+  by: readonly string[]
+  applies: false
+  because: string
+}
+
+export interface AskedWithPlan extends Asked {
+  /** The plan that the store would tell (default: that of the token, else the first). */
+  plan?: string
+}
+
+/** @throws AdminError for what can be no such request */
+export async function explain(
+  config: Config & { input: { rules: readonly RuleInput[] } },
+  asked: AskedWithPlan,
+): Promise<Explanation> {
+  const made = requestOf(config, asked)
+  const { request } = made
+  const { pathname } = new URL(request.url)
+  const matched = match(config, request)
+  const { accept, route } = matched
+  const caller = await callerOf(config, asked, matched, made)
+  const { who } = caller.credential ?? {}
+  const own = who?.kind === 'token' ? who.plan : undefined
+  const plan = who && planName(asked.plan ?? own ?? config.plans[0]!, config.plans)
+  const preflight = isPreflight(request)
+  const refusal = isReserved(pathname)
+    ? ({ status: 404, reason: 'paths under /_sluice/ never reach the origin' } as const)
+    : preflight
+      ? undefined
+      : refusalOf(caller, accept)
+
+  const isAsked = !refusal && !preflight
+  const evaluation = isAsked ? await question(request, caller, matched, config) : NOTHING
+  return {
+    method: request.method,
+    url: request.url,
+    ...(route && { route: { name: route.name, cost: route.cost, limits: route.isLimited } }),
+    accept,
+    caller: {
+      method: caller.credential?.method ?? 'anonymous',
+      ...(caller.credential && { consumer: caller.credential.consumer }),
+      address: caller.addressIdentity,
+      ...(plan !== undefined && { plan }),
+    },
+    ...(refusal && { refusal }),
+    isPreflight: preflight,
+    rules: config.input.rules.map(rule =>
+      explainRule(rule, { config, request, caller, matched, plan, evaluation, isAsked }),
+    ),
+    cost: decisionCost(evaluation, plan, config.cluster),
+  }
+}
+
+const NOTHING: Evaluation = { rules: [], plans: [] }
+
+function explainRule(input: RuleInput, situation: Situation): RuleExplanation {
+  const { config, plan, evaluation } = situation
+  const { name } = input
+  const by = [input.by].flat()
+  const rows = config.rules.filter(rule => rule.name === name)
+  const row = rows.find(({ match, isForOthers }) =>
+    plan === undefined ? !match.plans || isForOthers : (match.plans?.includes(plan) ?? true),
+  )
+  const counted = row && evaluation.rules.find(({ rule }) => isSame(rule as GatewayRule, row, plan))
+  if (!counted) return { name, by, applies: false, because: whyNot(rows, row, situation) }
+  const { rule, cost, mode, key } = counted
+  return {
+    name,
+    by,
+    applies: true,
+    algorithm: rule.algorithm,
+    limit: rule.limit,
+    period: rule.period,
+    ...(rule.calendar && { calendar: `${rule.calendar.period} (${rule.calendar.timeZone})` }),
+    burst: rule.quota.burst,
+    mode,
+    cost,
+    on: rule.on,
+    key: inEnvironment(key.replace(encodeURIComponent(ANY_KEY), ANY_KEY), config.environment),
+  }
+}
+
+/** Who has no plan is asked for in a copy of the row. */
+function isSame(rule: GatewayRule, row: GatewayRule, plan: string | undefined): boolean {
+  return rule === row || (plan === undefined && rule.name === row.name && rule.tag === row.tag)
+}
+
+function refusalOf({ refusal }: Caller, accept: readonly string[]): Explanation['refusal'] {
+  if (!refusal) return undefined
+  return refusal.kind === 'forbidden'
+    ? { status: 403, reason: `its ${refusal.what} is blocked (block, in the config)` }
+    : { status: 401, reason: `${REASONS[refusal.reason]}; taken here: ${accept.join(', ') || 'nothing'}` }
+}
+
+const REASONS: Record<Unauthenticated['reason'], string> = {
+  missing: 'no credential',
+  malformed: 'the credential is malformed: wrong form, checksum or environment',
+  unknown: 'the store does not know the credential',
+  'not-accepted': 'this kind of credential is not taken here',
+  expired: 'the token has expired',
+  unverifiable: 'the token cannot be verified',
+}

@@ -1,0 +1,126 @@
+/** What becomes of a key: each change counts from the next request. */
+import { credentialIndexKey, credentialKey, pointerKey } from '../../store/keys.ts'
+import { type CredentialRecord, formatCredential, parseCredential } from '../../store/records.ts'
+import { AdminError } from './admin-error.ts'
+import type { AdminStore } from './admin-store.ts'
+import type { FoundKey } from './key-reference.ts'
+import { type CreatedKey, createKey } from './keys.ts'
+
+/** @param label undefined takes it away */
+export async function labelKey(store: AdminStore, key: FoundKey, label: string | undefined): Promise<void> {
+  await changeKey(store, key, ({ label: _, ...rest }) => ({ ...rest, ...(label && { label }) }))
+}
+
+/** @param plan undefined: that of the consumer */
+export async function planKey(store: AdminStore, key: FoundKey, plan: string | undefined): Promise<void> {
+  await changeKey(store, key, ({ plan: _, ...rest }) => ({ ...rest, ...(plan && { plan }) }))
+}
+
+/** @param at undefined: never. A time that is past revokes it. */
+export async function expireKey(store: AdminStore, key: FoundKey, at: Date | undefined): Promise<void> {
+  if (at && at <= new Date()) return await revokeKey(store, key)
+  // Whom an opaque key belongs to must be known for as long as it is good.
+  const { expiresAt } = key.record
+  const isLonger = !at || (expiresAt !== undefined && at > expiresAt)
+  if (isLonger) await expirePointer(store, key, at)
+  await changeKey(
+    store,
+    key,
+    ({ expiresAt: _, ...rest }) => ({ ...rest, ...(at && { expiresAt: at }) }),
+    at ?? 'never',
+  )
+  if (!isLonger) await expirePointer(store, key, at)
+}
+
+export async function revokeKey(
+  store: AdminStore,
+  { consumer, digest }: Pick<FoundKey, 'consumer' | 'digest'>,
+): Promise<void> {
+  await store.ask(redis =>
+    redis
+      .multi()
+      .del(store.at(credentialKey(consumer, digest)))
+      .srem(store.at(credentialIndexKey(consumer)), digest)
+      .exec(),
+  )
+  await dropPointers(store, consumer, [digest])
+}
+
+export interface Rotated {
+  created: CreatedKey
+  /** When the old one ends; absent where that could not be done. */
+  oldEndsAt?: Date
+  failure?: AdminError
+}
+
+/**
+ * A new key in the place of an old one: same plan, label and time to live. The new one is told whatever becomes of the old:
+ * it is good, and cannot be had again.
+ */
+export async function rotateKey(store: AdminStore, key: FoundKey, overlapMs: number): Promise<Rotated> {
+  const { consumer, digest, record } = key
+  if (await isOpaque(store, consumer, digest)) {
+    throw new AdminError(
+      'refused',
+      'An opaque key was not made here and cannot be made anew. Import another, and revoke it.',
+    )
+  }
+  const { plan, label, createdAt, expiresAt } = record
+  const now = Date.now()
+  const created = await createKey(store, {
+    consumer,
+    ...(plan && { plan }),
+    ...(label && { label }),
+    ...(expiresAt && { expiresAt: new Date(now + expiresAt.getTime() - createdAt.getTime()) }),
+  })
+  const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
+  try {
+    await expireKey(store, key, endsAt)
+    return { created, oldEndsAt: endsAt }
+  } catch (error) {
+    if (!(error instanceof AdminError)) throw error
+    return { created, failure: error }
+  }
+}
+
+async function changeKey(
+  store: AdminStore,
+  { id, consumer, digest }: FoundKey,
+  change: (record: CredentialRecord) => CredentialRecord,
+  expiry?: 'never' | Date,
+): Promise<void> {
+  await store.change(credentialKey(consumer, digest), text => {
+    const record = parseCredential(text ?? '')
+    if (!record)
+      throw new AdminError('not-found', `${id} is no good key any more: it has expired or was revoked.`)
+    return { text: formatCredential(change(record)), ...(expiry && { expiry }) }
+  })
+}
+
+async function isOpaque(store: AdminStore, consumer: string, digest: string): Promise<boolean> {
+  return (await store.ask(redis => redis.get<string>(store.at(pointerKey(digest))))) === consumer
+}
+
+async function expirePointer(store: AdminStore, key: FoundKey, at: Date | undefined): Promise<void> {
+  const { consumer, digest } = key
+  if (!(await isOpaque(store, consumer, digest))) return
+  await store.change(pointerKey(digest), owner => {
+    // Gone to somebody else meanwhile: then it is theirs.
+    if (owner !== consumer)
+      throw new AdminError('refused', `${key.id} is being imported by somebody just now.`)
+    return { text: owner, expiry: at ?? 'never' }
+  })
+}
+
+const DROP_IF_MINE = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
+
+/** Those of opaque keys; API keys have none. */
+export async function dropPointers(
+  store: AdminStore,
+  consumer: string,
+  digests: readonly string[],
+): Promise<void> {
+  await store.askEach(digests, (pipeline, digest) =>
+    pipeline.eval(DROP_IF_MINE, [store.at(pointerKey(digest))], [consumer]),
+  )
+}

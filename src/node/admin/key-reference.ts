@@ -1,0 +1,83 @@
+/** Which key is meant: its id as `keys list` shows it, or the key itself. */
+import { consumerOfApiKey, sha256 } from '../../credentials/api-key.ts'
+import { isOpaqueKey } from '../../credentials/opaque-key.ts'
+import { credentialIndexKey, credentialKey, pointerKey } from '../../store/keys.ts'
+import { type CredentialRecord, parseCredential } from '../../store/records.ts'
+import { AdminError } from './admin-error.ts'
+import type { AdminStore } from './admin-store.ts'
+import { keyId } from './keys.ts'
+import { consumerName } from './names.ts'
+
+export interface FoundKey {
+  id: string
+  consumer: string
+  digest: string
+  record: CredentialRecord
+}
+
+const ID = /^([^/]{1,255})\/([0-9a-f]{4,64})$/s
+
+/**
+ * @param text may be a secret, so no message repeats it
+ * @throws AdminError where no key or more than one is meant; it lists those there are
+ */
+export async function findKey(store: AdminStore, text: string): Promise<FoundKey> {
+  const { consumer, digest } = (await byId(store, text)) ?? (await byKey(store, text))
+  const record = await store.ask(redis => redis.get<string>(store.at(credentialKey(consumer, digest))))
+  const parsed = parseCredential(record ?? '')
+  if (parsed) return { id: keyId(consumer, digest), consumer, digest, record: parsed }
+  throw new AdminError(
+    'not-found',
+    `${keyId(consumer, digest)} is no good key: it has expired or was revoked.`,
+  )
+}
+
+/** @returns undefined for what is no id; an opaque key can look like one, of a consumer that nobody knows */
+async function byId(store: AdminStore, text: string): Promise<Found | undefined> {
+  const [, owner, digits] = ID.exec(text) ?? []
+  const consumer = owner && (await consumerName(owner).catch(() => undefined))
+  if (!consumer || !digits) return undefined
+  const digests = await store.ask(redis => redis.smembers(store.at(credentialIndexKey(consumer))))
+  const meant = digests.filter(digest => digest.startsWith(digits))
+  if (meant.length === 1) return { consumer, digest: meant[0]! }
+  if (meant.length > 1) {
+    const all = listed(consumer, meant)
+    throw new AdminError('refused', `More than one key begins like this: ${all}. Write more of it.`)
+  }
+  if (digests.length > 0) {
+    const all = listed(consumer, digests)
+    throw new AdminError('not-found', `${consumer} has no such key. Its keys: ${all}.`)
+  }
+  if (isOpaqueKey(text)) return undefined
+  throw new AdminError(
+    'not-found',
+    'A consumer of this name has no keys. npx sluice keys list shows those there are.',
+  )
+}
+
+async function byKey(store: AdminStore, text: string): Promise<Found> {
+  if (text.startsWith(`${store.keyPrefix}_`)) {
+    const consumer = consumerOfApiKey(text, store.keyStart)
+    if (consumer !== undefined) return { consumer, digest: await sha256(text) }
+    const where = store.environment === undefined ? '' : ` of the environment ${store.environment}`
+    throw new AdminError('not-found', `That is no API key${where}: its form or its checksum is wrong.`)
+  }
+  if (!isOpaqueKey(text)) {
+    throw new AdminError(
+      'usage',
+      "That is no key. Give its id as in 'acme/0f3a9c1d2b4e' (npx sluice keys list), or the key.",
+    )
+  }
+  const digest = await sha256(text)
+  const consumer = await store.ask(redis => redis.get<string>(store.at(pointerKey(digest))))
+  if (consumer !== null) return { consumer, digest }
+  throw new AdminError('not-found', 'There is no key of this id, and none like it has been imported.')
+}
+
+type Found = Pick<FoundKey, 'consumer' | 'digest'>
+
+function listed(consumer: string, digests: readonly string[]): string {
+  const most = 10
+  const shown = digests.slice(0, most).map(digest => `${consumer}/${digest.slice(0, 16)}`)
+  return shown.join(', ') + (digests.length > most ? `, and ${digests.length - most} more` : '')
+}

@@ -1,0 +1,86 @@
+/** What people write, as it stands in the store: consumers, texts and times. Each error says what to write instead. */
+
+import { parseDuration } from '../../config/duration.ts'
+import { isConsumerName } from '../../credentials/api-key.ts'
+import { escaped } from '../../store/escape.ts'
+import { AdminError } from './admin-error.ts'
+
+/** What `escaped` leaves: of such text it is not known whether it has been escaped, and it is taken as it is. */
+const ESCAPED = /^(?:[\w.!'()-]|%[0-9A-F]{2})+$|^#[0-9a-f]{64}$/
+const MAX_ESCAPED = 100
+
+/**
+ * A consumer as it stands in keys. Those that tokens name have two parts, `auth0~user|1`: the second is escaped, and may
+ * be given either way.
+ * @throws AdminError
+ */
+export async function consumerName(text: string): Promise<string> {
+  const [, method, claim] = /^([a-z0-9][a-z0-9_-]{0,62})~(.+)$/s.exec(text) ?? []
+  if (method && claim) {
+    const isEscaped = claim.length <= MAX_ESCAPED && ESCAPED.test(claim)
+    return `${method}~${isEscaped ? claim : await escaped(claim)}`
+  }
+  if (isConsumerName(text)) return text
+  throw new AdminError(
+    'usage',
+    `'${shown(text)}' is no consumer name. Use 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or ` +
+      `digit; a consumer of tokens is <method>~<subject>.`,
+  )
+}
+
+/** @throws AdminError */
+export function planName(text: string, plans: readonly string[]): string {
+  if (plans.includes(text)) return text
+  throw new AdminError(
+    'usage',
+    `'${shown(text)}' is not in sluice.config.ts. Its plans are ${plans.join(', ')}.`,
+  )
+}
+
+const MAX_TEXT = 100
+
+/** A label or a reason. Every request reads it along with the record, so it is short. */
+export function shortText(text: string, what: string): string {
+  const trimmed = text.trim()
+  if (trimmed && trimmed.length <= MAX_TEXT && trimmed.isWellFormed() && !/\p{Cc}/u.test(trimmed))
+    return trimmed
+  throw new AdminError('usage', `A ${what} is 1 to ${MAX_TEXT} characters on one line.`)
+}
+
+/** @returns undefined for `never` */
+export function whenOf(text: string, now = new Date()): Date | undefined {
+  if (text === 'never') return undefined
+  if (text === 'now') return now
+  const microseconds = parseDuration(text)
+  if (microseconds !== undefined)
+    return inRange(new Date(now.getTime() + Math.ceil(microseconds / 1000)), now)
+  const isTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d))?$/.test(text)
+  const time = new Date(isTime ? text : Number.NaN)
+  if (!Number.isNaN(time.getTime())) return inRange(time, now)
+  throw new AdminError(
+    'usage',
+    `'${shown(text)}' is no time. Write a duration such as '24h' or '90d', or a time such as '2030-12-31' (UTC) or ` +
+      `'2030-12-31T18:00:00Z'.`,
+  )
+}
+
+/** The same, where only what is still to come makes sense. */
+export function futureOf(text: string, now = new Date()): Date | undefined {
+  const time = whenOf(text, now)
+  if (time === undefined || time > now) return time
+  throw new AdminError('usage', `'${shown(text)}' is over already.`)
+}
+
+const MAX_YEARS = 100
+
+function inRange(time: Date, now: Date): Date {
+  const years = (time.getTime() - now.getTime()) / (366 * 86400e3)
+  if (years <= MAX_YEARS) return time
+  throw new AdminError(
+    'usage',
+    `That is more than ${MAX_YEARS} years ahead. Write 'never', or an earlier time.`,
+  )
+}
+
+/** As it may stand in a message. */
+const shown = (text: string) => (text.length > 60 ? `${text.slice(0, 57)}…` : text).replace(/\p{Cc}/gu, '?')

@@ -1,0 +1,146 @@
+/**
+ * Other numbers, or another mode, for one rule and one consumer. They are compiled here with the rule of the config, so that
+ * the script only takes them: src/store/records.ts says as what.
+ */
+import * as v from 'valibot'
+import { mistakeOf } from '../../config/check/mistake.ts'
+import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../../config/check/mistakes-of-rules.ts'
+import { rule as ruleSchema } from '../../config/check/rule-schema.ts'
+import type { ConfigInput, RuleInput } from '../../config/check/schema.ts'
+import { compileGatewayRule, type GatewayRule, withNumbers } from '../../config/compile-rule.ts'
+import type { Mistake } from '../../config/config-error.ts'
+import type { Override, OverrideNumbers } from '../../store/records.ts'
+import { AdminError } from './admin-error.ts'
+import type { AdminStore } from './admin-store.ts'
+import { type ChangeResult, changeConsumer } from './consumers.ts'
+
+export interface OverrideInput {
+  /** Name of a rule that is counted for a consumer. */
+  rule: string
+  /** Absent: as in the rule. */
+  limit?: number
+  /** gcra, token-bucket */
+  burst?: number
+  /** leaky-bucket */
+  queue?: number
+  mode?: 'enforce' | 'shadow' | 'off'
+  until?: Date
+}
+
+type RulesInput = Pick<ConfigInput, 'rules' | 'plans'>
+
+/** In the place of any other for the same rule. */
+export function setOverride(store: AdminStore, consumer: string, override: Override): Promise<ChangeResult> {
+  return changeConsumer(store, consumer, record => ({
+    ...record,
+    overrides: [...record.overrides.filter(({ rule }) => rule !== override.rule), override],
+  }))
+}
+
+/** @throws AdminError when there is none for this rule */
+export function removeOverride(store: AdminStore, consumer: string, rule: string): Promise<ChangeResult> {
+  return changeConsumer(store, consumer, record => {
+    const overrides = record.overrides.filter(other => other.rule !== rule)
+    if (overrides.length < record.overrides.length) return { ...record, overrides }
+    const names = record.overrides.map(other => other.rule).join(', ') || 'none'
+    throw new AdminError('not-found', `${consumer} has no override of ${rule}. It has ${names}.`)
+  })
+}
+
+/** @throws AdminError naming every number that the rule cannot have */
+export function compileOverride(config: RulesInput, input: OverrideInput): Override {
+  const { rule: name, mode, until, limit, burst, queue } = input
+  const { rule, compiled } = ruleOf(config, name)
+  if (limit === undefined && burst === undefined && queue === undefined && mode === undefined) {
+    throw new AdminError('usage', 'What is to be different? Give a limit, a burst or a queue, or a mode.')
+  }
+  const base = {
+    family: compiled.family,
+    rule: name,
+    ...(mode && { mode }),
+    ...(until && { until: until.getTime() * 1000 }),
+  }
+  if (limit === undefined && burst === undefined && queue === undefined) return base
+
+  if (limit === undefined) {
+    const others = Object.entries(rule.plans ?? {}).filter(
+      ([, numbers]) => numbers && numbers.limit !== undefined,
+    )
+    const list = others.map(([plan, numbers]) => `${plan} ${numbers ? numbers.limit : ''}`).join(', ')
+    if (list)
+      throw new AdminError('usage', `${name} has a limit of its own for plans (${list}). Give the limit too.`)
+  }
+  // An override is for whatever plan.
+  const { plans: _, ...plain } = withNumbers(rule, { limit, burst, queue })
+  return { ...base, numbers: numbersOf(plain, config.plans ?? []) }
+}
+
+function numbersOf(rule: RuleInput, plans: readonly string[]): OverrideNumbers {
+  const parsed = v.safeParse(ruleSchema, rule)
+  if (!parsed.success) throw wrong(rule, parsed.issues.map(mistakeOf))
+  const mistakes = mistakesOfNumbers(rule).map(([path, message]) => ({ path, message }))
+  if (mistakes.length > 0) throw wrong(rule, mistakes)
+  const compiled = compileGatewayRule(rule, plans)[0]!
+  const atGateway = mistakesOfGatewayNumbers(rule, compiled, '')
+  if (atGateway.length > 0) throw wrong(rule, atGateway)
+  const { limit, period, burst } = compiled.quota
+  const third = thirdOf(compiled)
+  return {
+    tag: compiled.tag,
+    quotaLimit: limit,
+    quotaPeriod: period,
+    ...(third !== undefined && { third }),
+    limit: compiled.limit,
+    burst,
+  }
+}
+
+/** What stands in third place in the script, where it hangs on the numbers. */
+function thirdOf({ algorithm, quota: { burst, step } }: GatewayRule): number | undefined {
+  switch (algorithm) {
+    case 'gcra':
+    case 'token-bucket':
+    case 'leaky-bucket':
+      return burst
+    case 'sliding-window':
+      return step
+    case 'fixed-window':
+    case 'sliding-log':
+      return undefined
+  }
+}
+
+function wrong({ name }: RuleInput, mistakes: readonly Mistake[]): AdminError {
+  const lines = mistakes.map(({ path, message }) => `  ${path.replace(/^\./, '')}: ${message}`)
+  return new AdminError('usage', [`${name} cannot have these numbers:`, ...lines].join('\n'))
+}
+
+function ruleOf(
+  { rules, plans = ['free'] }: RulesInput,
+  name: string,
+): { rule: RuleInput; compiled: GatewayRule } {
+  const taking = rules.map(rule => ({ rule, compiled: compileGatewayRule(rule, plans)[0]! }))
+  const found = taking.find(({ rule }) => rule.name === name)
+  if (found?.compiled.takesOverrides) return found
+  const names = taking.filter(({ compiled }) => compiled.takesOverrides).map(({ rule }) => rule.name)
+  const list = names.length > 0 ? `Those are: ${names.join(', ')}` : 'There are none'
+  const problem = found
+    ? `${name} is not counted for a consumer, and overrides are for rules that are.`
+    : `The config has no rule ${name} that is counted for a consumer.`
+  throw new AdminError(found ? 'refused' : 'not-found', `${problem} ${list}.`)
+}
+
+/** Whether an override changes something: by the time, and by what the config's rule is now. */
+export type OverrideStanding = 'applies' | 'over' | 'rule-changed' | 'rule-gone' | 'rule-off'
+
+export function standingOf(
+  { family, rule: name, until }: Override,
+  { rules, plans = ['free'] }: RulesInput,
+  now = Date.now(),
+): OverrideStanding {
+  if (until !== undefined && until <= now * 1000) return 'over'
+  const all = rules.map(rule => ({ rule, compiled: compileGatewayRule(rule, plans)[0]! }))
+  const same = all.find(({ compiled }) => compiled.family === family)
+  if (same?.compiled.takesOverrides) return same.rule.mode === 'off' ? 'rule-off' : 'applies'
+  return all.some(({ rule }) => rule.name === name) ? 'rule-changed' : 'rule-gone'
+}

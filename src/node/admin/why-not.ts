@@ -1,0 +1,71 @@
+/** Why a rule of the config does not count a request, in words. The first reason that holds, in the order of the steps. */
+import { isInRanges } from '../../config/address-ranges.ts'
+import type { Config, GatewayRule } from '../../config/compile.ts'
+import type { Caller } from '../../gateway/identify.ts'
+import type { Matched } from '../../gateway/match.ts'
+import type { Evaluation } from '../../limiter/wire.ts'
+
+/** All that a rule can hang on. */
+export interface Situation {
+  config: Config
+  request: Request
+  caller: Caller
+  matched: Matched
+  plan: string | undefined
+  evaluation: Evaluation
+  /** The store is asked at all. */
+  isAsked: boolean
+}
+
+/**
+ * @param rows of the rule: none where it is off
+ * @param row the one for the caller's plan, if there is one
+ */
+export function whyNot(
+  rows: readonly GatewayRule[],
+  row: GatewayRule | undefined,
+  situation: Situation,
+): string {
+  const { matched, caller, config, plan, isAsked } = situation
+  const [first] = rows
+  if (!first) return "mode: 'off'"
+  const elsewhere = notHere(first, situation)
+  if (elsewhere) return elsewhere
+  if (!isAsked) return 'the request does not come so far'
+  if (isInRanges(config.allow.addresses, caller.address)) return 'the address is in allow.addresses'
+  const { credential } = caller
+  if (credential && config.allow.consumers.has(credential.consumer) && first.on === 'request') {
+    return `${credential.consumer} is in allow.consumers`
+  }
+  if (first.match.authenticated === true && !credential) return 'only for callers with a credential'
+  if (first.match.authenticated === false && credential) return 'only for callers without a credential'
+  if (first.on === 'auth-failure') {
+    return credential
+      ? 'a token is verified before the store is asked'
+      : 'nobody shows a credential to guess at'
+  }
+  if (!row) {
+    const plans = [...new Set(rows.flatMap(({ match }) => match.plans ?? []))].join(', ')
+    if (plan === undefined) return `only for plans (${plans}), and without a credential there is none`
+    return plans ? `not for plan ${plan} (for ${plans})` : `not for plan ${plan}`
+  }
+  if (matched.rules.length === 0) return 'nothing is counted here'
+  return `the caller has no ${row.by.filter(part => /^(consumer|credential|claim:)/.test(part)).join(' and ')}`
+}
+
+/** What of the request itself, or of its route, does not match. */
+function notHere(rule: GatewayRule, { matched, request }: Situation): string | undefined {
+  const { route } = matched
+  if (matched.rules.some(({ name }) => name === rule.name)) return undefined
+  if (route && !route.isLimited) return `the route ${route.name} has limits: false`
+  const { methods, url, routes } = rule.match
+  const { hostname, pathname } = new URL(request.url)
+  if (methods && !methods.has(request.method)) return `method: only ${[...methods].join(', ')}`
+  if (url && !new URLPattern({ hostname: url.hostname }, { ignoreCase: true }).test({ hostname })) {
+    return `host: ${hostname} is not ${url.hostname}`
+  }
+  if (routes && !(route && routes.has(route.name))) {
+    return `route: only ${[...routes].join(', ')}${route ? `, and this is ${route.name}` : ', and this is none'}`
+  }
+  return url ? `path: ${pathname} is not ${url.pathname}` : 'the request does not match'
+}

@@ -1,0 +1,87 @@
+/** What the commands that administer have in common: the store they work on, and how they ask before they destroy. */
+import { text } from 'node:stream/consumers'
+import type { Command } from 'commander'
+import { ENVIRONMENT } from '../../config/environment.ts'
+import { AdminError } from '../admin/admin-error.ts'
+import { type AdminStore, adminStore } from '../admin/admin-store.ts'
+import type { ChangeResult } from '../admin/consumers.ts'
+import { restStore } from './arguments.ts'
+import { type LoadedConfig, loadConfig } from './load-config.ts'
+import { print } from './output.ts'
+
+export interface StoreFlags {
+  url?: string
+  token?: string
+  env?: string
+  json?: boolean
+}
+
+/** The options that every one of them takes. */
+export function onStore(command: Command): Command {
+  return command
+    .option('--url <url>', 'of the store (default: $UPSTASH_REDIS_REST_URL)')
+    .option('--token <token>', 'of the store (default: $UPSTASH_REDIS_REST_TOKEN)')
+    .option('--env <name>', "whose keys (default: $SLUICE_ENVIRONMENT, else the config's environment)")
+    .option('--json', 'one JSON document on standard output')
+}
+
+/** One that destroys. */
+export function destructive(command: Command): Command {
+  return onStore(command).option('--yes', 'do not ask; needed where no terminal is there to ask on')
+}
+
+export async function openStore(flags: StoreFlags): Promise<{ store: AdminStore; config: LoadedConfig }> {
+  const rest = restStore(flags)
+  const config = await configOf(flags)
+  const { environment, keyLocking, cluster, credentials } = config
+  const store = adminStore({ ...rest, environment, keyLocking, cluster, keyPrefix: credentials.keyPrefix })
+  return { store, config }
+}
+
+/** The config, as the deployment has it. */
+export async function configOf({ env }: Pick<StoreFlags, 'env'>): Promise<LoadedConfig> {
+  const config = await loadConfig()
+  const environment = env ?? (process.env.SLUICE_ENVIRONMENT || config.environment)
+  if (environment === undefined) return config
+  if (ENVIRONMENT.test(environment)) return { ...config, environment }
+  const where = env === undefined ? 'SLUICE_ENVIRONMENT' : '--env'
+  throw new AdminError(
+    'usage',
+    `${where} is no name of an environment. Use 1 to 16 lower case letters and digits.`,
+  )
+}
+
+/** An argument that may be a secret: `-` reads it from standard input, which no shell remembers. */
+export async function secretOf(argument: string): Promise<string> {
+  if (argument !== '-') return argument
+  const read = (await text(process.stdin)).trim()
+  if (read) return read
+  throw new AdminError('usage', 'There was nothing on standard input.')
+}
+
+/** @throws AdminError unless somebody has said yes */
+export async function mustConfirm(question: string, { yes }: { yes?: boolean }): Promise<void> {
+  if (yes) return
+  if (!process.stdin.isTTY)
+    throw new AdminError('usage', `${question} There is no terminal to ask on: add --yes.`)
+  const { default: confirm } = await import('@inquirer/confirm')
+  // On standard error: standard output is for what was asked for.
+  const isSure = await confirm({ message: question, default: false }, { output: process.stderr }).catch(
+    () => false,
+  )
+  if (!isSure) throw new AdminError('refused', 'Nothing was changed.')
+}
+
+/** What a consumer has been set to, and a hint where its name may be misspelled. */
+export function tell(
+  flags: StoreFlags,
+  consumer: string,
+  { record, isNew }: ChangeResult,
+  human: string,
+): void {
+  if (isNew) console.error(`Nobody called ${consumer} was known here until now.`)
+  const { plan, blockedAt, reason, overrides } = record
+  const rules = overrides.map(({ rule }) => rule)
+  const all = { consumer, plan: plan ?? null, blockedAt: blockedAt ?? null, ...(reason && { reason }) }
+  print(flags, { ...all, overrides: rules }, () => human)
+}

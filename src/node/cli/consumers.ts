@@ -1,0 +1,149 @@
+/** `npx sluice consumers …`: plans, blocks and overrides, live. */
+import { Command } from 'commander'
+import { AdminError } from '../admin/admin-error.ts'
+import {
+  blockConsumer,
+  type ConsumerInfo,
+  listConsumers,
+  removeConsumer,
+  setPlan,
+  showConsumer,
+  unblockConsumer,
+} from '../admin/consumers.ts'
+import { rulesNotShown } from '../admin/limits.ts'
+import { consumerName, planName, shortText } from '../admin/names.ts'
+import { destructive, mustConfirm, onStore, openStore, type StoreFlags, tell } from './administration.ts'
+import { keyTable } from './key-output.ts'
+import type { LoadedConfig } from './load-config.ts'
+import { print, table, time } from './output.ts'
+import { overrideCommand, overrideTable, viewOf } from './overrides.ts'
+
+type Flags = StoreFlags & { yes?: boolean }
+
+export function consumersCommand(): Command {
+  const of = (name: string, description: string, make = onStore) =>
+    make(new Command(name)).description(description).argument('<consumer>', 'of tokens: <method>~<subject>')
+  return new Command('consumers')
+    .description('Consumers: their plan, blocks and overrides. Each change counts from the next request.')
+    .addCommand(
+      onStore(new Command('list')).description('List everybody who has keys or settings.').action(list),
+    )
+    .addCommand(of('show', 'Show all that is set for a consumer.').action(show))
+    .addCommand(
+      of('set', 'Put a consumer on a plan, for credentials that name none.')
+        .option('--plan <name>', 'one of the plans in sluice.config.ts')
+        .option('--no-plan', 'take it away: the first plan counts')
+        .action(set),
+    )
+    .addCommand(
+      of('block', 'Refuse whatever a consumer sends, with a 403.', destructive)
+        .option('--reason <text>', 'for those who administer; callers are not told')
+        .action(block),
+    )
+    .addCommand(of('unblock', 'Let a consumer in again.').action(unblock))
+    .addCommand(overrideCommand())
+    .addCommand(
+      of('remove', 'Remove a consumer: its keys, its settings, its counters.', destructive).action(remove),
+    )
+}
+
+async function list(flags: Flags): Promise<void> {
+  const { store, config } = await openStore(flags)
+  const consumers = await listConsumers(store)
+  print(
+    flags,
+    consumers.map(consumer => documentOf(consumer, config)),
+    () => (consumers.length > 0 ? consumerTable(consumers) : 'There are no consumers.'),
+  )
+}
+
+function consumerTable(consumers: readonly ConsumerInfo[]): string {
+  const rows = consumers.map(({ consumer, plan, keys, overrides, blockedAt, reason }) => {
+    const blocked = blockedAt ? `since ${time(blockedAt)}${reason ? `: ${reason}` : ''}` : ''
+    return [
+      consumer,
+      plan ?? '(default)',
+      String(keys.length),
+      overrides.map(({ rule }) => rule).join(', '),
+      blocked,
+    ]
+  })
+  return table(['CONSUMER', 'PLAN', 'KEYS', 'OVERRIDES', 'BLOCKED (UTC)'], rows)
+}
+
+async function show(argument: string, flags: Flags): Promise<void> {
+  const { store, config } = await openStore(flags)
+  const info = await showConsumer(store, await consumerName(argument))
+  print(flags, documentOf(info, config), () => described(info, config))
+}
+
+function documentOf(
+  { consumer, plan, blockedAt, reason, keys, overrides }: ConsumerInfo,
+  config: LoadedConfig,
+) {
+  return {
+    consumer,
+    plan: plan ?? null,
+    blockedAt: blockedAt ?? null,
+    ...(reason && { reason }),
+    keys,
+    overrides: overrides.map(override => viewOf(override, config)),
+  }
+}
+
+function described(info: ConsumerInfo, config: LoadedConfig): string {
+  const { consumer, plan, blockedAt, reason, keys, overrides } = info
+  const unknown =
+    plan && !config.plans.includes(plan) ? `, which the config does not know: ${config.plans[0]} counts` : ''
+  const lines = [`${consumer} is on plan ${plan ? plan + unknown : `${config.plans[0]} (the default)`}.`]
+  if (blockedAt) lines.push(`Blocked since ${time(blockedAt)} UTC${reason ? `: ${reason}` : ''}.`)
+  lines.push('', keys.length > 0 ? keyTable(keys) : 'It has no keys.')
+  lines.push('', overrides.length > 0 ? overrideTable(overrides, config) : 'It has no overrides.')
+  return lines.join('\n')
+}
+
+async function set(argument: string, flags: Flags & { plan?: string | false }): Promise<void> {
+  if (flags.plan === undefined) throw new AdminError('usage', 'Give --plan <name>, or --no-plan.')
+  const { store, config } = await openStore(flags)
+  const plan = flags.plan === false ? undefined : planName(flags.plan, config.plans)
+  const consumer = await consumerName(argument)
+  const result = await setPlan(store, consumer, plan)
+  tell(
+    flags,
+    consumer,
+    result,
+    plan ? `${consumer} is on plan ${plan}.` : `${consumer} has no plan of its own.`,
+  )
+}
+
+async function block(argument: string, flags: Flags & { reason?: string }): Promise<void> {
+  const reason = flags.reason === undefined ? undefined : shortText(flags.reason, 'reason')
+  const { store } = await openStore(flags)
+  const consumer = await consumerName(argument)
+  await mustConfirm(`Block ${consumer}?`, flags)
+  tell(flags, consumer, await blockConsumer(store, consumer, reason), `${consumer} is blocked.`)
+}
+
+async function unblock(argument: string, flags: Flags): Promise<void> {
+  const { store } = await openStore(flags)
+  const consumer = await consumerName(argument)
+  tell(flags, consumer, await unblockConsumer(store, consumer), `${consumer} is not blocked.`)
+}
+
+async function remove(argument: string, flags: Flags): Promise<void> {
+  const { store, config } = await openStore(flags)
+  const consumer = await consumerName(argument)
+  const { keys: owned } = await showConsumer(store, consumer)
+  await mustConfirm(`Remove ${consumer}, with ${count(owned.length)}?`, flags)
+  const { keys } = await removeConsumer(store, consumer, config.rules)
+  if (consumer.includes('~')) {
+    console.error('Its tokens are taken as before: their issuer vouches for it. To keep it out, block it.')
+  }
+  const others = rulesNotShown(config, 'consumer')
+  if (others.length > 0) {
+    console.error(`What ${others.join(', ')} have counted for parts of what it does expires by itself.`)
+  }
+  print(flags, { consumer, removed: true, keys }, () => `${consumer} is removed, with ${count(keys)}.`)
+}
+
+const count = (keys: number) => (keys === 1 ? '1 key' : `${keys} keys`)

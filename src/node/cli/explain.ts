@@ -1,0 +1,130 @@
+/** `npx sluice explain GET /reports/7`: what the gateway makes of a request, and what that costs. */
+import { Command, Option } from 'commander'
+import { AdminError } from '../admin/admin-error.ts'
+import type { CommandCounts, DecisionCost } from '../admin/decision-cost.ts'
+import { type Explanation, explain, type RuleExplanation } from '../admin/explain.ts'
+import { configOf, secretOf } from './administration.ts'
+import { header } from './arguments.ts'
+import { exactly, print, table } from './output.ts'
+
+interface Flags {
+  host?: string
+  key?: string
+  token?: string
+  consumer?: string
+  plan?: string
+  address?: string
+  country?: string
+  asn?: string
+  header?: [string, string][]
+  env?: string
+  json?: boolean
+}
+
+export function explainCommand(): Command {
+  return new Command('explain')
+    .description(
+      'Say what the gateway makes of a request: its route, its rules, its cost. No store is asked.',
+    )
+    .argument('<method>', 'as in GET')
+    .argument('<path>', 'as in /reports/7')
+    .option('--host <host>', 'default: gateway.example')
+    .addOption(
+      new Option('--key <key>', 'an API key or an opaque key; - reads it from standard input').conflicts([
+        'token',
+        'consumer',
+      ]),
+    )
+    .addOption(
+      new Option(
+        '--token <jwt>',
+        'a token, which is not verified: only its claims are read; - as above',
+      ).conflicts(['consumer']),
+    )
+    .option('--consumer <name>', 'as if it came with a credential of this consumer')
+    .option('--plan <name>', 'as if the store told this plan (default: that of the token, else the first)')
+    .option('--address <address>', "the client's")
+    .option('--country <code>', 'as Cloudflare tells it: DE')
+    .option('--asn <number>', 'as Cloudflare tells it: 64496')
+    .option('--header <name: value>', 'one more header; as often as needed', header)
+    .option('--env <name>', "default: $SLUICE_ENVIRONMENT, else the config's environment")
+    .option('--json', 'one JSON document on standard output')
+    .action(run)
+}
+
+async function run(method: string, path: string, flags: Flags): Promise<void> {
+  const { json, env, header: headers, key, token, asn, ...rest } = flags
+  if (asn !== undefined && !/^\d{1,10}$/.test(asn))
+    throw new AdminError('usage', '--asn: write a number, as in 64496.')
+  const config = await configOf(flags)
+  const explanation = await explain(config, {
+    method: method.toUpperCase(),
+    path,
+    ...rest,
+    ...(asn !== undefined && { asn }),
+    ...(headers && { headers }),
+    ...(key !== undefined && { key: await secretOf(key) }),
+    ...(token !== undefined && { token: await secretOf(token) }),
+  })
+  print({ ...(json && { json }) }, explanation, () => described(explanation, config.cluster))
+}
+
+function described(explanation: Explanation, isCluster: boolean): string {
+  const { method, url, route, accept, caller, refusal, isPreflight, rules, cost } = explanation
+  const { hostname, pathname, search } = new URL(url)
+  const at = route ? `route ${route.name}` : 'no route'
+  const extra = route
+    ? `${route.cost === 1 ? '' : `, cost × ${route.cost}`}${route.limits ? '' : ', nothing is counted'}`
+    : ''
+  const lines = [
+    `${method} ${hostname}${pathname}${search}`,
+    `  Route    ${at}${extra}; takes ${accept.join(', ') || 'nothing that all readings of the path take'}`,
+    `  Caller   ${callerOf(caller)}`,
+    `  Comes    ${isPreflight ? 'as a preflight: no credential, and nothing is counted' : refusal ? `no: ${refusal.status}, ${refusal.reason}` : caller.consumer ? 'if the store agrees' : 'yes'}`,
+    '',
+    ruleTable(rules),
+    '',
+    costOf(cost, isCluster),
+  ]
+  return lines.join('\n')
+}
+
+function callerOf({ method, consumer, address, plan }: Explanation['caller']): string {
+  const who =
+    consumer === undefined
+      ? method
+      : `${consumer === '?' ? 'whoever the key belongs to' : consumer}, by ${method}, plan ${plan}`
+  return `${who}; address ${address}`
+}
+
+function ruleTable(rules: readonly RuleExplanation[]): string {
+  const rows = rules.map(rule => {
+    const by = rule.by.join(' + ')
+    if (!rule.applies) return [rule.name, by, `no: ${rule.because}`, '', '', '']
+    const { limit, period, calendar, burst, algorithm, mode, on, cost, key } = rule
+    const numbers = `${limit} per ${calendar ?? exactly(period)}${burst === limit ? '' : `, burst ${burst}`}, ${algorithm}`
+    return [rule.name, by, numbers, on === 'auth-failure' ? `${mode}, guesses` : mode, String(cost), key]
+  })
+  return table(['RULE', 'BY', 'APPLIES', 'MODE', 'COST', 'COUNTED IN'], rows)
+}
+
+function costOf({ httpRequests, calls, admitted, refused }: DecisionCost, isCluster: boolean): string {
+  if (httpRequests === 0) return 'The store is not asked: this costs nothing there.'
+  const requests = httpRequests === 1 ? '1 HTTP request' : `${httpRequests} HTTP requests`
+  const slots = calls === 1 ? '' : `, ${calls} slots`
+  return [
+    `To the store: ${requests}${slots}.`,
+    `  admitted  ${countsOf(admitted)}`,
+    `  refused   ${countsOf(refused)}${isCluster && calls > 1 ? '; one more HTTP request where another slot has spent, to give it back' : ''}`,
+  ].join('\n')
+}
+
+function countsOf({ commands, least, most, dollarsPerMillion: [low, high] }: CommandCounts): string {
+  const names = commands.map(({ command, least, most }) => {
+    if (least === most) return least === 1 ? command : `${least} × ${command}`
+    return `${least} to ${most} of ${command}`
+  })
+  const total = least === most ? `${least}` : `${least} to ${most}`
+  const dollars = low === high ? `$${low}` : `$${low} to $${high}`
+  return `${total} commands (${names.join(', ')}): ${dollars} per million`
+}

@@ -1,0 +1,24 @@
+/** How keys are told. Never the secret, but for the one time when a key is made. */
+import type { CreatedKey, KeyInfo } from '../admin/keys.ts'
+import { table, time, timeAhead } from './output.ts'
+
+/** The key alone on standard output, so that it can be piped into a secret store. */
+export function tellOfKey(
+  { key, id, consumer, plan, expiresAt }: CreatedKey,
+  plans: readonly string[],
+): void {
+  const until = expiresAt ? ` until ${time(expiresAt)} UTC` : ''
+  const on = plan ? `plan ${plan}` : `the consumer's plan (${plans[0]}, unless it has another)`
+  console.error(
+    `A key for ${consumer} on ${on}${until}. It cannot be shown again. To revoke it: npx sluice keys revoke ${id}`,
+  )
+  console.log(key)
+}
+
+export function keyTable(keys: readonly KeyInfo[]): string {
+  const rows = keys.map(({ id, kind, plan, label, createdAt, expiresAt, hint }) => [
+    ...[id, kind, plan ?? "(consumer's)", label ?? '', time(createdAt)],
+    ...[expiresAt ? timeAhead(expiresAt) : 'never', hint ? `…${hint}` : ''],
+  ])
+  return table(['KEY', 'KIND', 'PLAN', 'LABEL', 'CREATED (UTC)', 'EXPIRES', 'HINT'], rows)
+}

@@ -1,0 +1,159 @@
+/** `npx sluice limits …`: what is left, and making it whole again. */
+import { Command, Option } from 'commander'
+import { AdminError } from '../admin/admin-error.ts'
+import {
+  type Counted,
+  peekCaller,
+  peekLimit,
+  resetCaller,
+  resetLimit,
+  rulesNotShown,
+  type Standing,
+} from '../admin/limits.ts'
+import { consumerName, planName } from '../admin/names.ts'
+import { destructive, mustConfirm, onStore, openStore, type StoreFlags } from './administration.ts'
+import { part } from './arguments.ts'
+import { about, exactly, print, table, time } from './output.ts'
+
+interface Flags extends StoreFlags {
+  by?: Record<string, string>
+  rule?: string
+  consumer?: string
+  address?: string
+  plan?: string
+  yes?: boolean
+}
+
+export function limitsCommand(): Command {
+  const of = (command: Command) =>
+    command
+      .argument('[limit]', 'one of limits in sluice.config.ts')
+      .option('--by <part=value>', 'whose, as in account=42; for each part that the limit counts by', part)
+      .addOption(
+        new Option('--consumer <name>', "the gateway's rules by consumer").conflicts(['by', 'address']),
+      )
+      .addOption(new Option('--address <address>', "the gateway's rules by address").conflicts('by'))
+  return new Command('limits')
+    .description('What is left of limits by name, and of the rules of the gateway.')
+    .addCommand(
+      of(onStore(new Command('peek')))
+        .description('Show what is left. Spends nothing.')
+        .option('--plan <name>', "whose numbers (default: those of the consumer's plan)")
+        .action(peek),
+    )
+    .addCommand(
+      of(destructive(new Command('reset')))
+        .description('Make the whole budget available again.')
+        .option('--rule <name>', 'only this rule of the limit')
+        .action(reset),
+    )
+}
+
+async function peek(limit: string | undefined, flags: Flags): Promise<void> {
+  const asked = askedOf(limit, flags)
+  const { store, config } = await openStore(flags)
+  if (asked.kind === 'limit') {
+    const standings = await peekLimit(store, config, asked.name, flags.by ?? {})
+    return print(flags, { limit: asked.name, by: flags.by ?? {}, rules: standings.map(documentOf) }, () =>
+      standingTable(standings),
+    )
+  }
+  const plan = flags.plan === undefined ? undefined : planName(flags.plan, config.plans)
+  const { by, counted } = await callerOf(flags)
+  const { standings, off, blockedAt, plan: found } = await peekCaller(store, config, counted, plan)
+  const notShown = rulesNotShown(config, by)
+  const document = {
+    ...counted,
+    plan: found ?? null,
+    ...(by === 'consumer' && { blockedAt: blockedAt ?? null }),
+    rules: standings.map(documentOf),
+    off: off.map(({ name }) => name),
+    notShown,
+  }
+  print(flags, document, () => {
+    if (blockedAt) return `${flags.consumer} is blocked since ${time(blockedAt)} UTC: nothing is counted.`
+    const lines = [standings.length > 0 ? standingTable(standings) : `No rule is counted by ${by} alone.`]
+    if (off.length > 0) lines.push(`Off by an override: ${off.map(({ name }) => name).join(', ')}.`)
+    return [...lines, ...noteOf(notShown, by)].join('\n')
+  })
+}
+
+async function reset(limit: string | undefined, flags: Flags): Promise<void> {
+  const asked = askedOf(limit, flags)
+  const { store, config } = await openStore(flags)
+  if (asked.kind === 'limit') {
+    const { by = {}, rule } = flags
+    const whose = Object.entries(by)
+      .map(([name, value]) => `${name}=${value}`)
+      .join(' ')
+    const what = `${asked.name}${rule ? `, rule ${rule}` : ''}${whose ? ` of ${whose}` : ''}`
+    await mustConfirm(`Reset ${what}?`, flags)
+    await resetLimit(store, config, asked.name, by, rule)
+    return print(
+      flags,
+      { limit: asked.name, by, ...(rule && { rule }), reset: true },
+      () => `${what} is whole again.`,
+    )
+  }
+  if (flags.rule !== undefined) throw new AdminError('usage', '--rule is for limits by name.')
+  const { by, counted } = await callerOf(flags)
+  const whose = Object.values(counted)[0]
+  await mustConfirm(`Reset all that is counted for ${whose}?`, flags)
+  await resetCaller(store, config, counted)
+  const notShown = rulesNotShown(config, by)
+  print(flags, { ...counted, reset: true, notReset: notShown }, () =>
+    [`What ${whose} may spend is whole again.`, ...noteOf(notShown, by)].join('\n'),
+  )
+}
+
+type Asked = { kind: 'limit'; name: string } | { kind: 'caller' }
+
+function askedOf(limit: string | undefined, { consumer, address, plan }: Flags): Asked {
+  const given = [limit, consumer, address].filter(value => value !== undefined)
+  if (given.length !== 1)
+    throw new AdminError('usage', 'Name a limit, or give --consumer or --address: one of them.')
+  if (limit === undefined) return { kind: 'caller' }
+  if (plan !== undefined) throw new AdminError('usage', '--plan is for --consumer and --address.')
+  return { kind: 'limit', name: limit }
+}
+
+async function callerOf({
+  consumer,
+  address,
+}: Flags): Promise<{ by: 'consumer' | 'address'; counted: Counted }> {
+  return consumer === undefined
+    ? { by: 'address', counted: { address: address! } }
+    : { by: 'consumer', counted: { consumer: await consumerName(consumer) } }
+}
+
+function noteOf(names: readonly string[], by: string): string[] {
+  return names.length > 0 ? [`Not here: ${names.join(', ')}, which count a part of what one ${by} does.`] : []
+}
+
+function standingTable(standings: readonly Standing[]): string {
+  const rows = standings.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter, cost }) => [
+    rule.name,
+    mode + (rule.on === 'auth-failure' ? ', guesses' : ''),
+    `${rule.limit} per ${rule.calendar?.period ?? exactly(rule.period)}`,
+    (allowed ? 'yes' : 'no') + (cost === 1 ? '' : ` (cost ${cost})`),
+    String(remaining),
+    resetAfter === 0 ? 'whole' : `in ${about(resetAfter)}`,
+    retryAfter < 0 ? 'never' : retryAfter === 0 ? '' : `in ${about(retryAfter)}`,
+  ])
+  return table(['RULE', 'MODE', 'LIMIT', 'ALLOWED NOW', 'REMAINING', 'WHOLE AGAIN', 'RETRY'], rows)
+}
+
+function documentOf({ rule, cost, mode, allowed, remaining, resetAfter, retryAfter }: Standing) {
+  return {
+    rule: rule.name,
+    on: rule.on,
+    mode,
+    limit: rule.limit,
+    burst: rule.quota.burst,
+    cost,
+    allowed,
+    remaining,
+    resetAfterMs: Math.ceil(resetAfter / 1e3),
+    retryAfterMs: retryAfter < 0 ? -1 : Math.ceil(retryAfter / 1e3),
+  }
+}

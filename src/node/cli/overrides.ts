@@ -1,0 +1,145 @@
+/** `npx sluice consumers override …`: other numbers for one consumer, for a time. */
+import { Command, Option } from 'commander'
+import type { Override } from '../../store/records.ts'
+import { AdminError } from '../admin/admin-error.ts'
+import { consumerName, futureOf } from '../admin/names.ts'
+import { compileOverride, removeOverride, setOverride, standingOf } from '../admin/overrides.ts'
+import { destructive, mustConfirm, openStore, type StoreFlags, tell } from './administration.ts'
+import { units } from './arguments.ts'
+import type { LoadedConfig } from './load-config.ts'
+import { print, table, timeAhead } from './output.ts'
+
+interface Flags extends StoreFlags {
+  limit?: number
+  burst?: number
+  queue?: number
+  mode?: 'enforce' | 'shadow' | 'off'
+  for?: string
+  until?: string
+  remove?: boolean
+  yes?: boolean
+}
+
+export function overrideCommand(): Command {
+  return destructive(new Command('override'))
+    .description('Give a consumer other numbers for one rule, in the place of any it had for it.')
+    .argument('<consumer>', 'of tokens: <method>~<subject>')
+    .argument('<rule>', 'that is counted for a consumer')
+    .option('--limit <units>', "units per period (default: the rule's)", units)
+    .option('--burst <units>', 'gcra, token-bucket: units at once', units)
+    .option('--queue <units>', 'leaky-bucket: units that may wait', units)
+    .addOption(
+      new Option('--mode <mode>', "in the place of the rule's").choices(['enforce', 'shadow', 'off']),
+    )
+    .addOption(
+      new Option('--for <duration>', "how long, as in '24h' (default: until it is removed)").conflicts(
+        'until',
+      ),
+    )
+    .option('--until <time>', "as in '2030-12-31T18:00:00Z'")
+    .option('--remove', 'take the override away')
+    .action(override)
+}
+
+async function override(argument: string, rule: string, flags: Flags): Promise<void> {
+  const { limit, burst, queue, mode } = flags
+  const time = flags.for ?? flags.until
+  if (flags.remove) return await remove(argument, rule, flags)
+  const until = time === undefined ? undefined : futureOf(time)
+  const { store, config } = await openStore(flags)
+  const consumer = await consumerName(argument)
+  const compiled = compileOverride(config.input, {
+    rule,
+    ...(limit !== undefined && { limit }),
+    ...(burst !== undefined && { burst }),
+    ...(queue !== undefined && { queue }),
+    ...(mode && { mode }),
+    ...(until && { until }),
+  })
+  const { isNew } = await setOverride(store, consumer, compiled)
+  if (isNew) console.error(`Nobody called ${consumer} was known here until now.`)
+  const view = viewOf(compiled, config)
+  if (view.standing === 'rule-off')
+    console.error(`${rule} is off in the config: it counts nothing until it is on.`)
+  print(
+    flags,
+    { consumer, ...view },
+    () => `${consumer} has for ${rule}: ${numbersOf(compiled, config)}${ending(compiled)}.`,
+  )
+}
+
+async function remove(argument: string, rule: string, flags: Flags): Promise<void> {
+  const others = [flags.limit, flags.burst, flags.queue, flags.mode, flags.for, flags.until]
+  if (others.some(value => value !== undefined)) throw new AdminError('usage', '--remove stands alone.')
+  const { store } = await openStore(flags)
+  const consumer = await consumerName(argument)
+  await mustConfirm(`Remove the override of ${rule} for ${consumer}?`, flags)
+  tell(
+    flags,
+    consumer,
+    await removeOverride(store, consumer, rule),
+    `${consumer} has the numbers of ${rule} again.`,
+  )
+}
+
+/** As JSON has it. */
+export function viewOf(override: Override, config: LoadedConfig) {
+  const { rule, mode, numbers } = override
+  return {
+    rule,
+    ...(numbers && {
+      limit: numbers.limit,
+      [isQueue(override, config) ? 'queue' : 'burst']: burstOf(override, config),
+    }),
+    ...(mode && { mode }),
+    until: untilOf(override) ?? null,
+    standing: standingOf(override, config.input),
+  }
+}
+
+const STANDINGS = {
+  applies: 'applies',
+  over: 'over',
+  'rule-changed': 'not now: the rule has another algorithm or period',
+  'rule-gone': 'not now: no such rule in the config',
+  'rule-off': 'not now: the rule is off',
+}
+
+export function overrideTable(overrides: readonly Override[], config: LoadedConfig): string {
+  const rows = overrides.map(override => {
+    const until = untilOf(override)
+    const standing = STANDINGS[standingOf(override, config.input)]
+    return [override.rule, numbersOf(override, config), until ? timeAhead(until) : 'removed', standing]
+  })
+  return table(['OVERRIDE OF', 'NUMBERS', 'UNTIL (UTC)', 'STANDING'], rows)
+}
+
+function numbersOf(override: Override, config: LoadedConfig): string {
+  const { mode, numbers } = override
+  const burst = burstOf(override, config)
+  const parts = [
+    ...(numbers ? [`limit ${numbers.limit}`] : []),
+    ...(numbers && burst !== numbers.limit
+      ? [`${isQueue(override, config) ? 'queue' : 'burst'} ${burst}`]
+      : []),
+    ...(mode ? [`mode ${mode}`] : []),
+  ]
+  return parts.join(', ')
+}
+
+function ending(override: Override): string {
+  const until = untilOf(override)
+  return until ? `, until ${timeAhead(until)}, UTC` : ', until it is removed'
+}
+
+const untilOf = ({ until }: Override) => (until === undefined ? undefined : new Date(until / 1000))
+
+/** The bucket holds those that wait and the one that departs. */
+function burstOf(override: Override, config: LoadedConfig): number {
+  const { burst } = override.numbers ?? { burst: 0 }
+  return isQueue(override, config) ? burst - 1 : burst
+}
+
+function isQueue({ rule }: Override, { input }: LoadedConfig): boolean {
+  return input.rules.some(({ name, algorithm }) => name === rule && algorithm === 'leaky-bucket')
+}

@@ -1,0 +1,189 @@
+/** What those who administer change counts from the very next request of an isolate that knows the caller well. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { loadScript } from '../../src/node/admin/admin-store.ts'
+import { blockConsumer, removeConsumer, setPlan, unblockConsumer } from '../../src/node/admin/consumers.ts'
+import { expireKey, planKey, revokeKey, rotateKey } from '../../src/node/admin/key-changes.ts'
+import { findKey } from '../../src/node/admin/key-reference.ts'
+import { createKey, importKey } from '../../src/node/admin/keys.ts'
+import { resetCaller } from '../../src/node/admin/limits.ts'
+import {
+  compileOverride,
+  type OverrideInput,
+  removeOverride,
+  setOverride,
+} from '../../src/node/admin/overrides.ts'
+import { configOf } from '../support/engines.ts'
+import { type App, startGateway, type TestGateway } from '../support/gateway.ts'
+import { REDIS_KINDS } from '../support/redis.ts'
+
+const RULES: RuleInput[] = [
+  { name: 'window', by: 'consumer', algorithm: 'fixed-window', limit: 100, period: '300d' },
+  { name: 'steady', by: 'consumer', algorithm: 'gcra', limit: 50, period: '300d' },
+]
+const CONFIG: Partial<ConfigInput> & Pick<ConfigInput, 'rules'> = {
+  plans: ['free', 'pro'],
+  rules: RULES,
+  credentials: { opaqueKeys: {} },
+}
+
+describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, on the %s Redis', kind => {
+  let gateway: TestGateway
+  let app: App
+  let key: string
+  beforeAll(async () => {
+    gateway = await startGateway(kind)
+    app = gateway.app(CONFIG)
+    // Once per life of a Redis; an opaque key that nobody has met is looked up by the other form of it.
+    for (const keyLocking of [true, false]) await loadScript(gateway.admin, { keyLocking })
+  })
+  afterAll(() => gateway?.close())
+  beforeEach(async () => {
+    await gateway.redis.connection.send(['FLUSHALL'])
+    key = (await createKey(gateway.admin, { consumer: 'acme' })).key
+    await ask()
+  })
+
+  /** Status, the plan that the origin is told, and limits and what is left of them. */
+  async function ask(credential = key) {
+    gateway.store.count()
+    const { status, headers } = await app('/', { key: credential })
+    expect(gateway.store.count()).toBe(1)
+    const sent = gateway.origin.received.at(-1)?.headers
+    return {
+      status,
+      ...(status === 200 && { plan: sent?.['x-consumer-plan'] }),
+      policy: headers.get('ratelimit-policy') ?? '',
+      left: headers.get('ratelimit') ?? '',
+    }
+  }
+  const found = (text = key) => findKey(gateway.admin, text)
+  const override = (input: OverrideInput) =>
+    setOverride(gateway.admin, 'acme', compileOverride({ ...CONFIG, origin: 'route' } as ConfigInput, input))
+
+  it('of a key: revoked', async () => {
+    expect(await ask()).toMatchObject({ status: 200, plan: 'free' })
+    await revokeKey(gateway.admin, await found())
+    expect((await ask()).status).toBe(401)
+  })
+
+  it('of a key: expired', async () => {
+    await expireKey(gateway.admin, await found(), new Date(Date.now() + 3600e3))
+    expect((await ask()).status).toBe(200)
+    await expireKey(gateway.admin, await found(), new Date(Date.now() + 300))
+    await expect.poll(async () => (await ask()).status, { timeout: 5000, interval: 50 }).toBe(401)
+  })
+
+  it('of a plan: of the key, then of the consumer', async () => {
+    await setPlan(gateway.admin, 'acme', 'pro')
+    expect((await ask()).plan).toBe('pro')
+    await planKey(gateway.admin, await found(), 'free')
+    expect((await ask()).plan).toBe('free')
+    await planKey(gateway.admin, await found(), undefined)
+    expect((await ask()).plan).toBe('pro')
+    await setPlan(gateway.admin, 'acme', undefined)
+    expect((await ask()).plan).toBe('free')
+  })
+
+  it('of a consumer: blocked, and let in again', async () => {
+    await blockConsumer(gateway.admin, 'acme', 'did not pay')
+    expect((await ask()).status).toBe(403)
+    await unblockConsumer(gateway.admin, 'acme')
+    expect((await ask()).status).toBe(200)
+    await removeConsumer(gateway.admin, 'acme', configOf(CONFIG).rules)
+    expect((await ask()).status).toBe(401)
+  })
+
+  it('of numbers: a limit, under what has been counted', async () => {
+    expect((await ask()).left).toContain('"window";r=98')
+    await override({ rule: 'window', limit: 5 })
+    const { policy, left } = await ask()
+    expect(policy).toContain('"window";q=5')
+    expect(left).toContain('"window";r=2')
+    await removeOverride(gateway.admin, 'acme', 'window')
+    expect((await ask()).left).toContain('"window";r=96')
+  })
+
+  it('of numbers: a burst, which is counted afresh', async () => {
+    await override({ rule: 'steady', burst: 2 })
+    expect([(await ask()).status, (await ask()).status, (await ask()).status]).toEqual([200, 200, 429])
+    await resetCaller(gateway.admin, configOf(CONFIG), { consumer: 'acme' })
+    expect((await ask()).status).toBe(200)
+  })
+
+  const numbers = { by: 'consumer', limit: 5, period: '300d' } as const
+  it.each<[RuleInput, Omit<OverrideInput, 'rule'>]>([
+    [
+      { name: 'r', algorithm: 'gcra', ...numbers, burst: 4 },
+      { limit: 2, burst: 2 },
+    ],
+    [{ name: 'r', algorithm: 'token-bucket', ...numbers }, { limit: 2 }],
+    [
+      { name: 'r', algorithm: 'leaky-bucket', ...numbers, period: '1s', queue: 3 },
+      { limit: 1, queue: 1 },
+    ],
+    [{ name: 'r', algorithm: 'fixed-window', ...numbers, period: 'month' }, { limit: 2 }],
+    [{ name: 'r', algorithm: 'sliding-window', ...numbers }, { limit: 2 }],
+    [{ name: 'r', algorithm: 'sliding-log', ...numbers }, { limit: 2 }],
+    [{ name: 'r', algorithm: 'sliding-log', ...numbers, limit: 500 }, { limit: 2 }],
+  ])('of numbers: %j is overridden with %j', async (rule, changed) => {
+    const input = { plans: ['free', 'pro'], rules: [rule] }
+    await setOverride(gateway.admin, 'acme', compileOverride(input, { rule: 'r', ...changed }))
+    const one = gateway.app(input)
+    const replies = await Promise.all(Array.from({ length: 6 }, () => one('/', { key })))
+    expect(replies.filter(({ status }) => status === 200)).toHaveLength(2)
+    expect(replies[0]!.headers.get('ratelimit-policy')).toContain(`"r";q=${changed.limit}`)
+  })
+
+  it('of a mode: a shadow refuses nothing, and off is not there', async () => {
+    await override({ rule: 'window', limit: 1 })
+    expect((await ask()).status).toBe(429)
+    await override({ rule: 'window', limit: 1, mode: 'shadow' })
+    expect((await ask()).status).toBe(200)
+    await override({ rule: 'window', mode: 'off' })
+    const { status, policy } = await ask()
+    expect([status, policy]).toEqual([200, expect.not.stringContaining('window')])
+  })
+
+  it('of numbers for a time: it is over when it is over', async () => {
+    await override({ rule: 'window', limit: 1, until: new Date(Date.now() + 3600e3) })
+    expect((await ask()).status).toBe(429)
+    await override({ rule: 'window', limit: 1, until: new Date(Date.now() - 1000) })
+    expect(await ask()).toMatchObject({ status: 200, policy: expect.stringContaining('"window";q=100') })
+  })
+
+  it('of nobody else', async () => {
+    const { key: other } = await createKey(gateway.admin, { consumer: 'acme2' })
+    await override({ rule: 'window', limit: 1 })
+    await blockConsumer(gateway.admin, 'acme3')
+    expect((await ask(other)).policy).toContain('"window";q=100')
+  })
+
+  it('of a key for a new one: both are good for the overlap', async () => {
+    const first = await rotateKey(gateway.admin, await found(), 3600e3)
+    expect([(await ask()).status, (await ask(first.created.key)).status]).toEqual([200, 200])
+    const second = await rotateKey(gateway.admin, await found(first.created.key), 0)
+    expect([(await ask(first.created.key)).status, (await ask(second.created.key)).status]).toEqual([
+      401, 200,
+    ])
+  })
+
+  it('of a key that was made elsewhere: unknown, imported, moved to somebody else', async () => {
+    const opaque = 'partner-key-of-before-0123456789'
+    expect((await ask(opaque)).status).toBe(401)
+    const { id } = await importKey(gateway.admin, { key: opaque }, { consumer: 'acme', plan: 'pro' })
+    // Cold, in this isolate and in a new one, then warm: one HTTP request each.
+    for (const each of [app, gateway.app(CONFIG)]) {
+      app = each
+      for (let i = 0; i < 2; i++) {
+        expect(await ask(opaque)).toMatchObject({ status: 200, plan: 'pro' })
+        expect(gateway.origin.received.at(-1)?.headers['x-consumer-id']).toBe('acme')
+      }
+    }
+    await revokeKey(gateway.admin, await found(id))
+    expect((await ask(opaque)).status).toBe(401)
+    await importKey(gateway.admin, { key: opaque }, { consumer: 'globex' })
+    expect(await ask(opaque)).toMatchObject({ status: 200, plan: 'free' })
+    expect(gateway.origin.received.at(-1)?.headers['x-consumer-id']).toBe('globex')
+  })
+})

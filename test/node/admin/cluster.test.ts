@@ -1,0 +1,71 @@
+/** The administration in front of a Redis Cluster: every step stays in one slot, or is a step for each. */
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { ConfigInput } from '../../../src/config/check/schema.ts'
+import { blockConsumer, listConsumers, removeConsumer } from '../../../src/node/admin/consumers.ts'
+import { expireKey, revokeKey, rotateKey } from '../../../src/node/admin/key-changes.ts'
+import { findKey } from '../../../src/node/admin/key-reference.ts'
+import { createKey, importKey, listKeys } from '../../../src/node/admin/keys.ts'
+import { peekCaller, peekLimit, resetCaller, resetLimit } from '../../../src/node/admin/limits.ts'
+import { compileOverride, setOverride } from '../../../src/node/admin/overrides.ts'
+import { startAdmin, type TestAdmin } from '../../support/admin.ts'
+import { describeOnCluster, type TestCluster } from '../../support/cluster.ts'
+import { configOf } from '../../support/engines.ts'
+
+const INPUT: ConfigInput = {
+  origin: 'route',
+  rules: [
+    { name: 'window', by: 'consumer', algorithm: 'fixed-window', limit: 9, period: '300d' },
+    { name: 'log', by: 'consumer', algorithm: 'sliding-log', limit: 200, period: '30d' },
+    { name: 'address', by: 'address', algorithm: 'fixed-window', limit: 9, period: '300d' },
+  ],
+  limits: {
+    zendesk: [{ name: 'day', by: ['account'], algorithm: 'fixed-window', limit: 2, period: '300d' }],
+  },
+  store: { cluster: true },
+}
+
+describeOnCluster('the administration', start => {
+  let admin: TestAdmin<TestCluster>
+  beforeAll(async () => {
+    admin = await startAdmin(await start(), { cluster: true, environment: 'test' })
+  })
+  afterAll(() => admin?.close())
+
+  it('makes, lists, changes and removes what is of many consumers', async () => {
+    const { store } = admin
+    const config = configOf(INPUT)
+    const consumers = ['acme', 'globex', 'hooli', 'initech', 'umbrella']
+    for (const [i, consumer] of consumers.entries()) {
+      const { id } = await createKey(store, { consumer })
+      await rotateKey(store, await findKey(store, id), 3600e3)
+      const opaque = await importKey(store, { key: `partner-key-number-${i}` }, { consumer })
+      await expireKey(store, await findKey(store, opaque.id), new Date(Date.now() + 3600e3))
+      await setOverride(store, consumer, compileOverride(INPUT, { rule: 'window', limit: 5 }))
+      const { standings } = await peekCaller(store, config, { consumer })
+      expect(standings.map(({ remaining }) => remaining)).toEqual([5, 200])
+      await resetCaller(store, config, { consumer })
+    }
+    expect(await listKeys(store)).toHaveLength(15)
+    await revokeKey(store, await findKey(store, 'partner-key-number-0'))
+    await blockConsumer(store, 'hooli')
+    expect(await listConsumers(store)).toMatchObject(
+      consumers.map((consumer, i) => ({ consumer, keys: { length: i === 0 ? 2 : 3 } })),
+    )
+    expect((await peekCaller(store, config, { address: '192.0.2.7' })).standings).toMatchObject([
+      { remaining: 9 },
+    ])
+    await resetCaller(store, config, { address: '192.0.2.7' })
+    expect(await peekLimit(store, config, 'zendesk', { account: '42' })).toMatchObject([{ remaining: 2 }])
+    await resetLimit(store, config, 'zendesk', { account: '42' })
+
+    for (const consumer of consumers) await removeConsumer(store, consumer, config.rules)
+    const left = await Promise.all(admin.redis.nodes.map(node => node.ask('KEYS', '*')))
+    // What is whole again is kept for some seconds; of the consumers nothing is left.
+    expect(
+      left
+        .flat()
+        .map(String)
+        .filter(key => !/\{(ip|l):/.test(key)),
+    ).toEqual([])
+  })
+})

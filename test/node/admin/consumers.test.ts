@@ -1,0 +1,104 @@
+/** Consumers: what is set for them, what that makes of others' changes, and what is left when they go. */
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import {
+  blockConsumer,
+  listConsumers,
+  removeConsumer,
+  setPlan,
+  showConsumer,
+  unblockConsumer,
+} from '../../../src/node/admin/consumers.ts'
+import { createKey, importKey, listKeys } from '../../../src/node/admin/keys.ts'
+import { removeOverride, setOverride } from '../../../src/node/admin/overrides.ts'
+import { startAdmin, type TestAdmin } from '../../support/admin.ts'
+import { rulesOf } from '../../support/engines.ts'
+import { describeOnRedis, type TestRedis } from '../../support/redis.ts'
+
+describeOnRedis('consumers', start => {
+  let admin: TestAdmin<TestRedis>
+  beforeAll(async () => {
+    admin = await startAdmin(await start())
+  })
+  afterAll(() => admin?.close())
+  beforeEach(async () => {
+    await send('FLUSHALL')
+  })
+
+  const send = (...command: string[]) => admin.redis.connection.send(command)
+  const text = async (...command: string[]) => String(await send(...command))
+
+  it('are on the plan they are set to, blocked or not, with the reason', async () => {
+    const { isNew, record } = await setPlan(admin.store, 'acme', 'pro')
+    expect({ isNew, record }).toEqual({ isNew: true, record: { plan: 'pro', overrides: [] } })
+    const blocked = await blockConsumer(admin.store, 'acme', 'did not pay, twice')
+    expect(blocked).toMatchObject({ isNew: false, record: { plan: 'pro', reason: 'did not pay, twice' } })
+    expect(await text('GET', 'sluice:{c:acme}:consumer')).toMatch(
+      /^plan=pro blocked=20\S+Z reason=did%20not%20pay,%20twice$/,
+    )
+    await unblockConsumer(admin.store, 'acme')
+    expect(await text('GET', 'sluice:{c:acme}:consumer')).toBe('plan=pro')
+    // Nothing left to tell.
+    await setPlan(admin.store, 'acme', undefined)
+    expect(await send('EXISTS', 'sluice:{c:acme}:consumer')).toBe(0)
+  })
+
+  it('are listed with their keys, and shown', async () => {
+    await createKey(admin.store, { consumer: 'acme' })
+    await setPlan(admin.store, 'auth0~user%7C1', 'pro')
+    expect(await listConsumers(admin.store)).toMatchObject([
+      { consumer: 'acme', keys: [{ consumer: 'acme' }], overrides: [] },
+      { consumer: 'auth0~user%7C1', plan: 'pro', keys: [] },
+    ])
+    expect(await showConsumer(admin.store, 'acme')).toMatchObject({ keys: [{ kind: 'api-key' }] })
+    await expect(showConsumer(admin.store, 'nobody')).rejects.toMatchObject({
+      kind: 'not-found',
+      message: expect.stringMatching(/^Nothing is known of nobody: .* There are acme, auth0~user%7C1\.$/),
+    })
+  })
+
+  it('keep every change of those who make them at once', async () => {
+    const rules = Array.from({ length: 6 }, (_, i) => `rule-${i}`)
+    await Promise.all([
+      setPlan(admin.store, 'acme', 'pro'),
+      blockConsumer(admin.store, 'acme'),
+      ...rules.map((rule, i) => setOverride(admin.store, 'acme', { family: `aa${i}`, rule, mode: 'off' })),
+    ])
+    const { plan, blockedAt, overrides } = await showConsumer(admin.store, 'acme')
+    expect([plan, blockedAt instanceof Date]).toEqual(['pro', true])
+    expect(overrides.map(({ rule }) => rule).sort()).toEqual(rules)
+  })
+
+  it('have one override a rule, the last', async () => {
+    await setOverride(admin.store, 'acme', { family: 'old', rule: 'minute', mode: 'off' })
+    await setOverride(admin.store, 'acme', { family: 'hrs', rule: 'hour', mode: 'off' })
+    const { record } = await setOverride(admin.store, 'acme', {
+      family: 'new',
+      rule: 'minute',
+      mode: 'shadow',
+    })
+    expect(record.overrides).toEqual([
+      { family: 'hrs', rule: 'hour', mode: 'off' },
+      { family: 'new', rule: 'minute', mode: 'shadow' },
+    ])
+    await removeOverride(admin.store, 'acme', 'minute')
+    await expect(removeOverride(admin.store, 'acme', 'minute')).rejects.toMatchObject({
+      kind: 'not-found',
+      message: 'acme has no override of minute. It has hour.',
+    })
+  })
+
+  it('are removed with their keys, their settings and their counters, and nobody else', async () => {
+    const [log] = rulesOf({ name: 'log', by: 'consumer', algorithm: 'sliding-log', limit: 5, period: '1h' })
+    await createKey(admin.store, { consumer: 'globex' })
+    const others = (await text('KEYS', '*')).split(',').sort()
+    await createKey(admin.store, { consumer: 'acme' })
+    await importKey(admin.store, { key: 'partner-key-of-before' }, { consumer: 'acme' })
+    await setPlan(admin.store, 'acme', 'pro')
+    await send('SET', 'sluice:{c:acme}:state', 'x')
+    await send('SET', `sluice:{c:acme}:state:log:${log!.tag}`, 'x')
+    await send('SADD', 'sluice:{c:acme}:keys', '0'.repeat(64))
+    expect(await removeConsumer(admin.store, 'acme', [log!])).toEqual({ keys: 2 })
+    expect((await text('KEYS', '*')).split(',').sort()).toEqual(others)
+    expect(await listKeys(admin.store)).toHaveLength(1)
+  })
+})

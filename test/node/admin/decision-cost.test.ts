@@ -1,0 +1,167 @@
+/** The numbers that `explain` prints, held against a Redis that counts, and against the HTTP requests there were. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { ConfigInput, RuleInput } from '../../../src/config/check/schema.ts'
+import { loadScript } from '../../../src/node/admin/admin-store.ts'
+import type { CommandCounts } from '../../../src/node/admin/decision-cost.ts'
+import { explain } from '../../../src/node/admin/explain.ts'
+import { importKey } from '../../../src/node/admin/keys.ts'
+import { describeOnCluster } from '../../support/cluster.ts'
+import { configOf } from '../../support/engines.ts'
+import { startGateway, startGatewayOn, type TestGateway } from '../../support/gateway.ts'
+import { hasRedisServer } from '../../support/redis.ts'
+
+const window = { algorithm: 'fixed-window', limit: 1000, period: '300d' } as const
+const six = (['consumer', 'address'] as const).flatMap((by): RuleInput[] => [
+  { name: `${by}-second`, by, algorithm: 'gcra', limit: 50, period: '300d' },
+  { name: `${by}-minute`, by, ...window, period: '100d' },
+  { name: `${by}-hour`, by, ...window },
+])
+const log = (name: string, limit: number): RuleInput => ({
+  ...{ name, by: 'consumer', algorithm: 'sliding-log', limit, period: '30d' },
+})
+
+const CONFIGS: Record<string, RuleInput[]> = {
+  'the six limits of the example': six,
+  'one limit': six.slice(0, 1),
+  'three identities': [...six, { name: 'path', by: ['consumer', 'method'], ...window }],
+  'rules that report, or are for other plans': [
+    { ...six[0]!, cost: 0 },
+    { ...six[3]!, match: { plans: ['pro'] } },
+    { name: 'guesses', by: 'address', on: 'auth-failure', ...window },
+  ],
+  'a short log': [log('short', 50), six[3]!],
+  'a long log': [log('long', 500)],
+  'two logs and a shadow': [log('short', 20), log('long', 500), { ...six[1]!, mode: 'shadow' }],
+}
+
+const address = '192.0.2.7'
+
+describe.skipIf(!hasRedisServer)('what explain says that a request costs, on redis-server', () => {
+  let gateway: TestGateway
+  beforeAll(async () => {
+    gateway = await startGateway('redis-server')
+    for (const keyLocking of [true, false]) await loadScript(gateway.admin, { keyLocking })
+  })
+  afterAll(() => gateway?.close())
+
+  it.each(Object.entries(CONFIGS))('is what it costs: %s', async (name, rules) => {
+    const input = { plans: ['free', 'pro'], rules }
+    const { cost } = await explained(input, { consumer: 'acme' })
+    const consumer = name.replaceAll(/\W/g, '-')
+    const key = await gateway.key(consumer)
+    const app = gateway.app(input)
+    for (let i = 0; i < 12; i++) {
+      const spent = await counted(() => app('/', { key, address }))
+      expect(spent.status).toBe(200)
+      expectWithin(spent, cost.httpRequests, cost.admitted)
+    }
+  })
+
+  it('is what it costs when it is refused', async () => {
+    const rules: RuleInput[] = [log('short', 1), log('long', 101), { ...window, name: 'w', by: 'address' }]
+    const { cost } = await explained({ rules }, { consumer: 'acme' })
+    const key = await gateway.key('refused')
+    const app = gateway.app({ rules })
+    await app('/', { key, address })
+    const refused = await counted(() => app('/', { key, address }))
+    expect(refused.status).toBe(429)
+    expectWithin(refused, 1, cost.refused)
+  })
+
+  it('is what it costs with an opaque key that nobody has met', async () => {
+    const input = { rules: six, credentials: { opaqueKeys: {} } }
+    const key = 'partner-key-of-before'
+    await importKey(gateway.admin, { key }, { consumer: 'partner' })
+    const cold = (await explained(input, { key })).cost
+    const app = gateway.app(input)
+    expectWithin(await counted(() => app('/', { key, address })), cold.httpRequests, cold.admitted)
+    const warm = (await explained(input, { consumer: 'partner' })).cost
+    expectWithin(await counted(() => app('/', { key, address })), warm.httpRequests, warm.admitted)
+  })
+
+  it('is nothing where nothing is asked', async () => {
+    const { cost } = await explained({ rules: six }, {})
+    expect(cost).toMatchObject({ httpRequests: 0, admitted: { most: 0 }, refused: { most: 0 } })
+    expect(await counted(() => gateway.app({ rules: six })('/'))).toEqual({
+      status: 401,
+      requests: 0,
+      commands: {},
+    })
+  })
+
+  async function counted(work: () => Promise<Response>) {
+    const { connection } = gateway.redis
+    gateway.store.count()
+    await connection.send(['CONFIG', 'RESETSTAT'])
+    const { status } = await work()
+    const info = String(await connection.send(['INFO', 'commandstats']))
+    const calls = [...info.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)].map(
+      ([, name, calls]) => [name!, Number(calls)] as const,
+    )
+    const commands = Object.fromEntries(calls.filter(([name]) => !/^(config|info)/.test(name)))
+    return { status, requests: gateway.store.count(), commands }
+  }
+})
+
+describe('the price', () => {
+  it('is that of the README: $10 and $6 per million', async () => {
+    const { cost } = await explained({ rules: six }, { consumer: 'acme' })
+    expect([cost.admitted.least, cost.admitted.most, cost.admitted.dollarsPerMillion]).toEqual([
+      5,
+      5,
+      [10, 10],
+    ])
+    expect([cost.refused.least, cost.refused.dollarsPerMillion]).toEqual([3, [6, 6]])
+  })
+})
+
+describeOnCluster('what explain says that a request costs', start => {
+  it('is one HTTP request, and a call for each slot', async () => {
+    const gateway = await startGatewayOn(await start())
+    try {
+      for (const keyLocking of [true, false]) await loadScript(gateway.admin, { keyLocking })
+      const input = { rules: six, store: { cluster: true }, credentials: { opaqueKeys: {} } }
+      const { cost } = await explained(input, { consumer: 'acme' })
+      expect(cost).toMatchObject({ httpRequests: 1, calls: 2, admitted: { least: 8, most: 8 } })
+      const key = await gateway.key('acme')
+      const app = gateway.app(input)
+      gateway.store.count()
+      expect((await app('/', { key, address })).status).toBe(200)
+      expect(gateway.store.count()).toBe(cost.httpRequests)
+
+      const opaque = 'partner-key-of-before'
+      await importKey(gateway.admin, { key: opaque }, { consumer: 'partner' })
+      const cold = (await explained(input, { key: opaque })).cost
+      expect((await app('/', { key: opaque, address })).status).toBe(200)
+      expect(gateway.store.count()).toBe(cold.httpRequests)
+    } finally {
+      await gateway.close()
+    }
+  })
+})
+
+async function explained(
+  input: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>,
+  asked: { consumer?: string; key?: string },
+) {
+  const config = { ...configOf(input), input: { rules: input.rules } }
+  return await explain(config, { method: 'GET', path: '/', address, ...asked })
+}
+
+/** Each command by its name, but for those of logs, of which only the sum is told. */
+function expectWithin(
+  { requests, commands }: { requests: number; commands: Record<string, number> },
+  httpRequests: number,
+  told: CommandCounts,
+): void {
+  expect(requests).toBe(httpRequests)
+  const sum = Object.values(commands).reduce((a, b) => a + b, 0)
+  expect(sum, JSON.stringify(commands)).toBeGreaterThanOrEqual(told.least)
+  expect(sum, JSON.stringify(commands)).toBeLessThanOrEqual(told.most)
+  if (told.commands.some(({ command }) => / or /.test(command))) return
+  for (const { command, least, most } of told.commands) {
+    if (least === most) expect(commands[command.toLowerCase()], command).toBe(least)
+  }
+  const names = told.commands.map(({ command }) => command.toLowerCase())
+  expect(Object.keys(commands).filter(name => !names.includes(name))).toEqual([])
+}

@@ -1,0 +1,213 @@
+/** What is said of a request before anybody has sent it. */
+import { describe, expect, it } from 'vitest'
+import type { ConfigInput, RuleInput } from '../../../src/config/check/schema.ts'
+import { jwt } from '../../../src/config/jwt.ts'
+import { mintApiKey } from '../../../src/credentials/api-key.ts'
+import { type AskedWithPlan, explain } from '../../../src/node/admin/explain.ts'
+import { configOf } from '../../support/engines.ts'
+
+const numbers = { algorithm: 'fixed-window', limit: 10, period: '1m' } as const
+const by = 'consumer'
+const RULES: RuleInput[] = [
+  { name: 'all', by, ...numbers },
+  { name: 'address', by: 'address', ...numbers },
+  { name: 'posts', by, ...numbers, match: { methods: ['POST'] } },
+  { name: 'host', by, ...numbers, match: { host: 'api.*', path: '/x/*' } },
+  { name: 'path', by, ...numbers, match: { path: '/reports/*' }, cost: 2 },
+  { name: 'route', by: ['consumer', 'route'], ...numbers, match: { routes: ['reports'] } },
+  { name: 'pro', by, ...numbers, match: { plans: ['pro'] } },
+  { name: 'rows', by, ...numbers, plans: { pro: { limit: 99 }, gold: false } },
+  { name: 'strangers', by: 'address', ...numbers, match: { authenticated: false } },
+  { name: 'guesses', by: 'address', ...numbers, on: 'auth-failure' },
+  { name: 'tried', by: ['country', 'header:x-tenant'], ...numbers, mode: 'shadow' },
+  { name: 'off', by, ...numbers, mode: 'off' },
+  { name: 'key', by: 'credential', ...numbers },
+]
+const INPUT: Partial<ConfigInput> & Pick<ConfigInput, 'rules'> = {
+  plans: ['free', 'pro', 'gold'],
+  rules: RULES,
+  routes: [
+    { name: 'reports', match: { path: '/reports/*' }, cost: 3 },
+    { name: 'open', match: { path: '/open' }, accept: ['anonymous'] },
+    { name: 'free', match: { path: '/free/*' }, limits: false },
+    { name: 'partners', match: { path: '/partners' }, accept: ['opaque-key'] },
+  ],
+  credentials: { opaqueKeys: { header: 'x-partner-key' } },
+  allow: { addresses: ['10.0.0.0/8'], consumers: ['boss'] },
+  block: { addresses: ['192.0.2.66'], countries: ['XX'] },
+}
+const config = (input = INPUT) => ({ ...configOf(input), input: { rules: input.rules } })
+const ask = (path: string, asked: Partial<AskedWithPlan> = {}) =>
+  explain(config(), { method: 'GET', path, ...asked })
+
+/** Why not, by rule; nothing where it applies. */
+const reasons = ({ rules }: Awaited<ReturnType<typeof ask>>) =>
+  Object.fromEntries(rules.map(rule => [rule.name, rule.applies ? undefined : rule.because]))
+
+describe('a request of a consumer', () => {
+  it('has its route, the credentials that are taken, and each rule that counts it', async () => {
+    const asked = {
+      consumer: 'acme',
+      address: '192.0.2.7',
+      country: 'DE',
+      headers: [['x-tenant', 'a b']] as const,
+    }
+    const explanation = await ask('/reports/7?x=1', asked)
+    expect(explanation).toMatchObject({
+      url: 'https://gateway.example/reports/7?x=1',
+      route: { name: 'reports', cost: 3, limits: true },
+      accept: ['api-key', 'opaque-key'],
+      caller: { method: 'api-key', consumer: 'acme', address: '192.0.2.7', plan: 'free' },
+    })
+    expect(explanation).not.toHaveProperty('refusal')
+    const applying = explanation.rules.filter(rule => rule.applies)
+    expect(applying.map(({ name, key, cost, limit, mode }) => [name, key, cost, limit, mode])).toEqual([
+      ['all', 'sluice:{c:acme}:state', 3, 10, 'enforce'],
+      ['address', 'sluice:{ip:192.0.2.7}:state', 3, 10, 'enforce'],
+      ['path', 'sluice:{c:acme}:state', 6, 10, 'enforce'],
+      ['route', 'sluice:{c:acme}:state:route=reports', 3, 10, 'enforce'],
+      ['rows', 'sluice:{c:acme}:state', 3, 10, 'enforce'],
+      ['guesses', 'sluice:{ip:192.0.2.7}:state', 1, 10, 'enforce'],
+      ['tried', 'sluice:{x:country=DE,header.x-tenant=a%20b}:state', 3, 10, 'shadow'],
+      ['key', 'sluice:{c:acme}:state:credential=<sha256 of the key>', 3, 10, 'enforce'],
+    ])
+  })
+
+  it('is told why the other rules do not', async () => {
+    expect(reasons(await ask('/elsewhere', { consumer: 'acme' }))).toEqual({
+      posts: 'method: only POST',
+      host: 'host: gateway.example is not api.*',
+      path: 'path: /elsewhere is not /reports/*',
+      route: 'route: only reports, and this is none',
+      pro: 'not for plan free (for pro)',
+      strangers: 'only for callers without a credential',
+      off: "mode: 'off'",
+    })
+    expect(reasons(await ask('/elsewhere', { consumer: 'acme', host: 'api.example.com' }))).toMatchObject({
+      host: 'path: /elsewhere is not /x/*',
+    })
+    const onPro = await ask('/', { consumer: 'acme', plan: 'pro' })
+    expect(onPro.rules.find(({ name }) => name === 'rows')).toMatchObject({ applies: true, limit: 99 })
+    expect(reasons(await ask('/', { consumer: 'acme', plan: 'gold' })).rows).toBe(
+      'not for plan gold (for free, pro)',
+    )
+    expect(reasons(await ask('/free/x', { consumer: 'acme' })).all).toBe('the route free has limits: false')
+    expect(reasons(await ask('/', { consumer: 'acme', address: '10.1.2.3' })).all).toMatch(
+      /in allow\.addresses/,
+    )
+    const boss = reasons(await ask('/', { consumer: 'boss' }))
+    expect([boss.all, boss.guesses]).toEqual(['boss is in allow.consumers', undefined])
+  })
+
+  it('stands in its environment', async () => {
+    const live = config({ ...INPUT, environment: 'live' })
+    const { rules } = await explain(live, { method: 'GET', path: '/', consumer: 'acme' })
+    expect(rules[0]).toMatchObject({ key: 'sluice:live:{c:acme}:state' })
+  })
+})
+
+describe('a request with a credential', () => {
+  it('is that of the consumer in the API key, wherever its kind is taken', async () => {
+    const { caller } = await ask('/', { key: mintApiKey('acme') })
+    expect(caller).toMatchObject({ method: 'api-key', consumer: 'acme' })
+    expect(await ask('/partners', { key: mintApiKey('acme') })).toMatchObject({
+      refusal: { status: 401, reason: 'this kind of credential is not taken here; taken here: opaque-key' },
+    })
+    expect((await ask('/partners', { consumer: 'acme' })).caller.method).toBe('opaque-key')
+  })
+
+  it('is somebody whom only the store knows, with an opaque key', async () => {
+    const { caller, cost } = await ask('/', { key: 'partner-key-of-before' })
+    expect(caller).toMatchObject({ method: 'opaque-key', consumer: '?' })
+    expect(cost.admitted.commands).toContainEqual({ command: 'GET', least: 1, most: 1 })
+  })
+
+  it('that is wrong is refused without the store, and no word of it is repeated', async () => {
+    const key = `${mintApiKey('acme')}x`
+    const explanation = await ask('/', { key })
+    expect(explanation).toMatchObject({
+      refusal: { status: 401, reason: expect.stringContaining('malformed') },
+      cost: { httpRequests: 0, admitted: { least: 0, most: 0 } },
+    })
+    expect(JSON.stringify(explanation)).not.toContain(key.slice(-20))
+    for (const asked of [{ key: 'line\nbreak' }, { token: 'secret-no-token' }, { method: 'bad method' }]) {
+      const error = await ask('/', asked).catch(error => error)
+      expect(error).toMatchObject({ kind: 'usage' })
+      expect(error.message).not.toMatch(/line|secret/)
+    }
+  })
+
+  it('that is a token is taken by its claims, and nobody verifies it', async () => {
+    const claims = { iss: 'https://issuer.example/', sub: 'user|1', tier: 'gold', aud: 'other', exp: 1 }
+    const text = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
+    const token = `${text({ alg: 'none' })}.${text(claims)}.`
+    expect((await ask('/', { token })).refusal).toMatchObject({ status: 401 })
+    // The variable with the secret is not there, and not needed.
+    const auth0 = jwt({
+      ...{ secret: 'AUTH0_SECRET', algorithms: ['HS256'], issuer: claims.iss, audience: 'api' },
+      ...{ claims: { consumer: 'sub', plan: 'tier' }, plans: { gold: 'pro' } },
+    })
+    const rules = [...RULES, { name: 'tier', by: ['claim:tier'], ...numbers } as RuleInput]
+    const taking = config({ ...INPUT, rules, credentials: { ...INPUT.credentials, jwt: { auth0 } } })
+    const consumer = 'auth0~user|1'
+    for (const asked of [{ token }, { consumer, plan: 'pro' }]) {
+      const explanation = await explain(taking, { method: 'GET', path: '/', ...asked })
+      expect(explanation.caller).toMatchObject({ method: 'auth0', consumer: 'auth0~user%7C1', plan: 'pro' })
+      expect(explanation.rules[0]).toMatchObject({ key: 'sluice:{c:auth0~user%7C1}:state' })
+      expect(reasons(explanation).guesses).toBe('a token is verified before the store is asked')
+    }
+    const { rules: counted } = await explain(taking, { method: 'GET', path: '/', token })
+    expect(counted.at(-1)).toMatchObject({ key: 'sluice:{x:claim.auth0.tier=gold}:state' })
+  })
+})
+
+describe('a request without one', () => {
+  it('is let in where anonymous callers are, under rules that can count it', async () => {
+    const explanation = await ask('/open', { address: '2001:db8::1' })
+    expect(explanation.caller).toEqual({ method: 'anonymous', address: '2001:db8:0:0::/64' })
+    expect(reasons(explanation)).toMatchObject({
+      all: 'the caller has no consumer',
+      address: undefined,
+      pro: 'only for plans (pro), and without a credential there is none',
+      rows: 'the caller has no consumer',
+      strangers: undefined,
+      guesses: 'nobody shows a credential to guess at',
+    })
+  })
+
+  it.each([
+    ['/', {}, 401, 'no credential; taken here: api-key, opaque-key'],
+    ['/open', { address: '192.0.2.66' }, 403, 'its address is blocked (block, in the config)'],
+    ['/open', { country: 'XX' }, 403, 'its country is blocked (block, in the config)'],
+    ['/_sluice/x', { consumer: 'acme' }, 404, 'paths under /_sluice/ never reach the origin'],
+  ])('at %s with %j is refused: %i', async (path, asked, status, reason) => {
+    const explanation = await ask(path, asked)
+    expect(explanation.refusal).toEqual({ status, reason })
+    expect(explanation.rules.every(({ applies }) => !applies)).toBe(true)
+  })
+
+  it('that is a preflight is not counted', async () => {
+    const headers = [
+      ['origin', 'https://app.example'],
+      ['access-control-request-method', 'GET'],
+    ] as const
+    const explanation = await ask('/', { method: 'OPTIONS', headers })
+    expect(explanation).toMatchObject({ isPreflight: true, cost: { httpRequests: 0 } })
+    expect(explanation).not.toHaveProperty('refusal')
+  })
+
+  it.each(['x-forwarded-for', 'forwarded', 'peer'] as const)(
+    'comes from its address when that is read from %s',
+    async from => {
+      const proxies = from === 'peer' ? {} : { trustedProxies: ['10.0.0.0/8'] }
+      const settings = config({ ...INPUT, address: { from, ...proxies } })
+      for (const [address, identity] of [
+        ['192.0.2.9', '192.0.2.9'],
+        ['2001:db8::9', '2001:db8:0:0::/64'],
+      ] as const) {
+        const { caller } = await explain(settings, { method: 'GET', path: '/open', address })
+        expect(caller.address).toBe(identity)
+      }
+    },
+  )
+})

@@ -1,0 +1,265 @@
+/** Keys: made, brought in, listed, changed and ended. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { consumerOfApiKey, mintApiKey, sha256 } from '../../../src/credentials/api-key.ts'
+import { expireKey, labelKey, planKey, revokeKey, rotateKey } from '../../../src/node/admin/key-changes.ts'
+import { findKey } from '../../../src/node/admin/key-reference.ts'
+import { consumersOf, createKey, importKey, listKeys, unlistIfEmpty } from '../../../src/node/admin/keys.ts'
+import { startAdmin, type TestAdmin } from '../../support/admin.ts'
+import { describeOnRedis, type TestRedis } from '../../support/redis.ts'
+
+const HOUR = 3600e3
+const OPAQUE = 'partner-key-of-before-0123456789'
+
+describeOnRedis('keys', start => {
+  let admin: TestAdmin<TestRedis>
+  beforeAll(async () => {
+    admin = await startAdmin(await start())
+  })
+  afterAll(() => admin?.close())
+  beforeEach(async () => {
+    await send('FLUSHALL')
+    admin.proxy.count()
+  })
+
+  const send = (...command: string[]) => admin.redis.connection.send(command)
+  const text = async (...command: string[]) => String(await send(...command))
+  const ttlOf = async (key: string) => Number(await send('PTTL', key))
+  const inAnHour = () => new Date(Date.now() + HOUR)
+
+  it('are made with their place in the index, in a transaction, and never stored', async () => {
+    const expiresAt = inAnHour()
+    const made = await createKey(admin.store, {
+      consumer: 'acme',
+      plan: 'pro',
+      label: 'für Ü, 100 %',
+      expiresAt,
+    })
+    expect(admin.proxy.count()).toBe(2)
+    expect(consumerOfApiKey(made.key)).toBe('acme')
+    const digest = await sha256(made.key)
+    expect(made.id).toBe(`acme/${digest.slice(0, 12)}`)
+    const record = `sluice:{c:acme}:key:${digest}`
+    expect(await text('SMEMBERS', 'sluice:{c:acme}:keys')).toBe(digest)
+    expect(await text('SMEMBERS', 'sluice:{consumers}')).toBe('acme')
+    expect(await ttlOf(record)).toBeGreaterThan(HOUR - 20e3)
+    expect(await ttlOf(record)).toBeLessThanOrEqual(HOUR)
+    expect((await text('GET', record)) + (await text('KEYS', '*'))).not.toContain(made.key.slice(9, 30))
+
+    const [listed, ...others] = await listKeys(admin.store, 'acme')
+    expect(others).toEqual([])
+    const { key, ...known } = made
+    expect(listed).toEqual(known)
+    expect(listed).toMatchObject({ label: 'für Ü, 100 %', plan: 'pro', hint: key.slice(-4), expiresAt })
+  })
+
+  it('of an environment are apart from all others', async () => {
+    const test = admin.storeOf({ environment: 'test' })
+    const { key, id } = await createKey(test, { consumer: 'acme' })
+    expect(key).toMatch(/^slk_test_acme_/)
+    expect(await text('KEYS', '*')).not.toContain('sluice:{')
+    expect(await listKeys(admin.store)).toEqual([])
+    expect((await findKey(test, key)).id).toBe(id)
+    await expect(findKey(admin.store, key)).rejects.toMatchObject({ kind: 'not-found' })
+  })
+
+  it('are listed for everybody or for one, and those that have expired leave the index', async () => {
+    const globex = await createKey(admin.store, { consumer: 'globex', plan: 'free' })
+    const acme = await createKey(admin.store, { consumer: 'acme' })
+    const gone = await createKey(admin.store, { consumer: 'acme' })
+    const digest = await sha256(gone.key)
+    await send('DEL', `sluice:{c:acme}:key:${digest}`)
+    expect((await listKeys(admin.store)).map(({ id }) => id)).toEqual([acme.id, globex.id])
+    expect(await text('SMEMBERS', 'sluice:{c:acme}:keys')).toBe(await sha256(acme.key))
+    expect(await listKeys(admin.store, 'nobody')).toEqual([])
+    expect(await listKeys(admin.store, 'globex')).toHaveLength(1)
+  })
+
+  it('are found by id, by the beginning of it, and by themselves', async () => {
+    const { key, id } = await createKey(admin.store, { consumer: 'a.b_c-d' })
+    const digest = await sha256(key)
+    for (const given of [id, `a.b_c-d/${digest}`, `a.b_c-d/${digest.slice(0, 4)}`, key]) {
+      expect(await findKey(admin.store, given)).toMatchObject({ id, digest, consumer: 'a.b_c-d' })
+    }
+  })
+
+  it('that are not there, or not one, are told with those there are, and no secret', async () => {
+    const { id } = await createKey(admin.store, { consumer: 'acme' })
+    await send('SADD', 'sluice:{c:acme}:keys', ...['0', '1'].map(last => `feed${'0'.repeat(59)}${last}`))
+    const other = mintApiKey('acme')
+    const cases: [string, string, RegExp][] = [
+      [
+        'acme/feed',
+        'refused',
+        /More than one key begins like this: acme\/feed0{12}, acme\/feed0{12}\. Write more/,
+      ],
+      ['acme/0000', 'not-found', new RegExp(`^acme has no such key\\. Its keys: .*${id}`)],
+      ['nobody/0000', 'not-found', /has no keys/],
+      [other, 'not-found', /^acme\/[0-9a-f]{12} is no good key/],
+      [`${other}x`, 'not-found', /its form or its checksum is wrong/],
+      [OPAQUE, 'not-found', /none like it has been imported/],
+      ['QUJDREVGR0hJSktMTU5P/abcdef', 'not-found', /none like it has been imported/],
+      ['short', 'usage', /That is no key/],
+    ]
+    for (const [given, kind, message] of cases) {
+      const error: Error = await findKey(admin.store, given).catch(error => error)
+      expect(error, given).toMatchObject({ kind, message: expect.stringMatching(message) })
+      if (given.length > 20) expect(error.message).not.toContain(given.slice(10, 20))
+    }
+  })
+
+  it('get another label and another plan, and live as long as before', async () => {
+    const { id } = await createKey(admin.store, { consumer: 'acme', plan: 'free', expiresAt: inAnHour() })
+    const key = await findKey(admin.store, id)
+    await labelKey(admin.store, key, 'new')
+    await planKey(admin.store, key, 'pro')
+    expect((await findKey(admin.store, id)).record).toMatchObject({ label: 'new', plan: 'pro' })
+    expect(await ttlOf(`sluice:{c:acme}:key:${key.digest}`)).toBeGreaterThan(HOUR - 20e3)
+    await labelKey(admin.store, key, undefined)
+    await planKey(admin.store, key, undefined)
+    const { record } = await findKey(admin.store, id)
+    expect(record).not.toHaveProperty('label')
+    expect(record).not.toHaveProperty('plan')
+    expect(record.expiresAt).toEqual(key.record.expiresAt)
+  })
+
+  it('expire when they are told to, never, or at once', async () => {
+    const { id } = await createKey(admin.store, { consumer: 'acme' })
+    const key = await findKey(admin.store, id)
+    const record = `sluice:{c:acme}:key:${key.digest}`
+    const at = inAnHour()
+    await expireKey(admin.store, key, at)
+    expect((await findKey(admin.store, id)).record.expiresAt).toEqual(at)
+    expect(await ttlOf(record)).toBeGreaterThan(HOUR - 20e3)
+    await expireKey(admin.store, key, undefined)
+    expect((await findKey(admin.store, id)).record).not.toHaveProperty('expiresAt')
+    expect(await ttlOf(record)).toBe(-1)
+    await expireKey(admin.store, key, new Date(Date.now() - 1))
+    expect(await text('KEYS', '*')).toBe('sluice:{consumers}')
+    await expect(expireKey(admin.store, key, at)).rejects.toMatchObject({ kind: 'not-found' })
+    // A change that comes too late does not bring it back.
+    await expect(labelKey(admin.store, key, 'x')).rejects.toMatchObject({ kind: 'not-found' })
+    expect(await text('KEYS', '*')).toBe('sluice:{consumers}')
+  })
+
+  it('are revoked with all that is known of them', async () => {
+    const { id } = await createKey(admin.store, { consumer: 'acme' })
+    await revokeKey(admin.store, await findKey(admin.store, id))
+    await unlistIfEmpty(admin.store, 'acme')
+    expect(Number(await send('DBSIZE'))).toBe(0)
+    await createKey(admin.store, { consumer: 'acme' })
+    await unlistIfEmpty(admin.store, 'acme')
+    expect(await consumersOf(admin.store)).toEqual(['acme'])
+  })
+
+  it('are rotated: the new one is as the old one was, which ends after the overlap', async () => {
+    const expiresAt = new Date(Date.now() + 10 * HOUR)
+    const old = await createKey(admin.store, { consumer: 'acme', plan: 'pro', label: 'ci', expiresAt })
+    const { created, oldEndsAt } = await rotateKey(admin.store, await findKey(admin.store, old.id), HOUR)
+    expect(created).toMatchObject({ consumer: 'acme', plan: 'pro', label: 'ci' })
+    expect(created.key).not.toBe(old.key)
+    expect(created.expiresAt!.getTime() - created.createdAt.getTime()).toBeCloseTo(10 * HOUR, -3)
+    expect((await findKey(admin.store, old.id)).record.expiresAt).toEqual(oldEndsAt)
+    expect(oldEndsAt!.getTime() - Date.now()).toBeLessThanOrEqual(HOUR)
+
+    // An overlap lets nothing live longer.
+    const again = await rotateKey(admin.store, await findKey(admin.store, old.id), 5 * HOUR)
+    expect(again.oldEndsAt).toEqual(oldEndsAt)
+    // None ends it at once.
+    await rotateKey(admin.store, await findKey(admin.store, created.id), 0)
+    await expect(findKey(admin.store, created.id)).rejects.toMatchObject({ kind: 'not-found' })
+    const opaque = await importKey(admin.store, { key: OPAQUE }, { consumer: 'acme' })
+    await expect(rotateKey(admin.store, await findKey(admin.store, opaque.id), 0)).rejects.toMatchObject({
+      kind: 'refused',
+    })
+  })
+
+  it('that cannot be ended in a rotation are told beside the new one, which is good', async () => {
+    const old = await createKey(admin.store, { consumer: 'acme' })
+    const found = await findKey(admin.store, old.id)
+    // Somebody else was faster.
+    await send('DEL', `sluice:{c:acme}:key:${found.digest}`)
+    const { created, failure } = await rotateKey(admin.store, found, HOUR)
+    expect(failure).toMatchObject({ kind: 'not-found' })
+    expect((await findKey(admin.store, created.key)).id).toBe(created.id)
+  })
+
+  describe('of others', () => {
+    it('are taken by their text or their SHA-256, and told as such', async () => {
+      const { id } = await importKey(admin.store, { key: OPAQUE }, { consumer: 'acme', plan: 'pro' })
+      const digest = await sha256(OPAQUE)
+      expect(await text('GET', `sluice:{k:${digest}}`)).toBe('acme')
+      expect(await listKeys(admin.store)).toMatchObject([{ id, kind: 'opaque-key', hint: OPAQUE.slice(-4) }])
+      expect((await findKey(admin.store, OPAQUE)).id).toBe(id)
+      const other = await sha256('another-key-of-before')
+      await importKey(admin.store, { digest: other.toUpperCase() }, { consumer: 'globex' })
+      expect(await text('GET', `sluice:{k:${other}}`)).toBe('globex')
+      expect(await listKeys(admin.store, 'globex')).toMatchObject([{ kind: 'opaque-key' }])
+    })
+
+    it('belong to one consumer only, until they are revoked or have expired', async () => {
+      const { id } = await importKey(admin.store, { key: OPAQUE }, { consumer: 'acme' })
+      const taken = importKey(admin.store, { key: OPAQUE }, { consumer: 'globex' })
+      await expect(taken).rejects.toMatchObject({
+        kind: 'refused',
+        message: `This key is acme's already: ${id}.`,
+      })
+      await revokeKey(admin.store, await findKey(admin.store, id))
+      const digest = await sha256(OPAQUE)
+      expect(await send('EXISTS', `sluice:{k:${digest}}`)).toBe(0)
+
+      await importKey(admin.store, { key: OPAQUE }, { consumer: 'globex', expiresAt: inAnHour() })
+      expect(await ttlOf(`sluice:{k:${digest}}`)).toBeGreaterThan(HOUR - 20e3)
+      // As when it has expired, and what led to it is left.
+      await send('DEL', `sluice:{c:globex}:key:${digest}`)
+      await importKey(admin.store, { key: OPAQUE }, { consumer: 'initech' })
+      expect(await text('GET', `sluice:{k:${digest}}`)).toBe('initech')
+      expect(await ttlOf(`sluice:{k:${digest}}`)).toBe(-1)
+    })
+
+    it('keep what leads to them for as long as they live', async () => {
+      const { id } = await importKey(admin.store, { key: OPAQUE }, { consumer: 'acme' })
+      const pointer = `sluice:{k:${await sha256(OPAQUE)}}`
+      const key = () => findKey(admin.store, id)
+      await expireKey(admin.store, await key(), inAnHour())
+      expect(await ttlOf(pointer)).toBeGreaterThan(HOUR - 20e3)
+      await expireKey(admin.store, await key(), new Date(Date.now() + 2 * HOUR))
+      expect(await ttlOf(pointer)).toBeGreaterThan(2 * HOUR - 20e3)
+      await expireKey(admin.store, await key(), undefined)
+      expect(await ttlOf(pointer)).toBe(-1)
+    })
+
+    it.each([
+      ['refused', { key: mintApiKey('acme') }],
+      ['refused', { key: 'slk_live_whatever_it_may_be' }],
+      ['usage', { key: 'too-short' }],
+      ['usage', { key: 'with a space in the middle' }],
+      ['usage', { key: 'ümlaut-in-the-middle-of-it' }],
+      ['usage', { digest: 'abc' }],
+      ['usage', { digest: `${'0'.repeat(63)}g` }],
+    ])('are %s when they can be none: %j', async (kind, opaque) => {
+      const error = await importKey(admin.store, opaque, { consumer: 'acme' }).catch(error => error)
+      expect(error).toMatchObject({ kind })
+      expect(error.message).not.toContain(Object.values(opaque)[0])
+      expect(Number(await send('DBSIZE'))).toBe(0)
+    })
+  })
+
+  it('have no message with a key, a token or a command in it when the store fails', async () => {
+    const { key, id } = await createKey(admin.store, { consumer: 'acme' })
+    await send('SET', 'sluice:{consumers}', 'no set')
+    const wrongType = await createKey(admin.store, { consumer: 'acme' }).catch(error => error)
+    expect(wrongType).toMatchObject({ kind: 'store', message: expect.stringContaining('WRONGTYPE') })
+    admin.proxy.fault = (_, response) => response.end(`no JSON: ${key}`)
+    const noJson = await findKey(admin.store, key).catch(error => error)
+    admin.proxy.fault = (request, _) => request.destroy()
+    const gone = await findKey(admin.store, id).catch(error => error)
+    admin.proxy.fault = (_, response) => response.writeHead(401).end('{"error":"WRONGPASS"}')
+    const refused = await findKey(admin.store, id).catch(error => error)
+    admin.proxy.fault = undefined
+    for (const error of [wrongType, noJson, gone, refused]) {
+      expect(error).toMatchObject({ kind: 'store' })
+      expect(error.message).toMatch(/^The store at 127\.0\.0\.1:\d+ did not take it: /)
+      expect(error.message).not.toMatch(/slk_|sluice:|token|command|SADD|GET/i)
+    }
+  })
+})

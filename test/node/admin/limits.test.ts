@@ -1,0 +1,188 @@
+/** What is left, told without spending any of it, and made whole again. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { RuleInput } from '../../../src/config/check/schema.ts'
+import type { Config } from '../../../src/config/compile.ts'
+import { mintApiKey } from '../../../src/credentials/api-key.ts'
+import { createLimiter } from '../../../src/limiter/limiter.ts'
+import { blockConsumer, setPlan } from '../../../src/node/admin/consumers.ts'
+import {
+  peekCaller,
+  peekLimit,
+  resetCaller,
+  resetLimit,
+  rulesNotShown,
+  type Standing,
+} from '../../../src/node/admin/limits.ts'
+import { compileOverride, setOverride } from '../../../src/node/admin/overrides.ts'
+import { configOf } from '../../support/engines.ts'
+import { type App, startGateway, type TestGateway } from '../../support/gateway.ts'
+import { REDIS_KINDS } from '../../support/redis.ts'
+
+const RULES: RuleInput[] = [
+  {
+    name: 'steady',
+    by: 'consumer',
+    algorithm: 'gcra',
+    limit: 3,
+    period: '30d',
+    plans: { pro: { limit: 6 } },
+  },
+  { name: 'window', by: 'consumer', algorithm: 'fixed-window', limit: 4, period: '300d', cost: 2 },
+  { name: 'log', by: 'consumer', algorithm: 'sliding-log', limit: 5, period: '30d' },
+  { name: 'tried', by: 'consumer', algorithm: 'sliding-window', limit: 1, period: '30d', mode: 'shadow' },
+  { name: 'address', by: 'address', algorithm: 'token-bucket', limit: 9, period: '30d' },
+  { name: 'guesses', by: 'address', on: 'auth-failure', algorithm: 'fixed-window', limit: 2, period: '300d' },
+  { name: 'route', by: ['consumer', 'route'], algorithm: 'gcra', limit: 9, period: '1s' },
+  { name: 'key', by: 'credential', algorithm: 'gcra', limit: 9, period: '1s' },
+]
+const INPUT = {
+  plans: ['free', 'pro'],
+  rules: RULES,
+  limits: {
+    zendesk: [
+      { name: 'second', algorithm: 'leaky-bucket' as const, limit: 1, period: '1d' as const, queue: 2 },
+      { name: 'day', by: ['account'], algorithm: 'fixed-window' as const, limit: 2, period: '300d' as const },
+    ],
+  },
+}
+
+describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on the %s Redis', kind => {
+  let gateway: TestGateway
+  let app: App
+  let config: Config
+  beforeAll(async () => {
+    gateway = await startGateway(kind)
+    app = gateway.app(INPUT)
+    config = configOf(INPUT)
+  })
+  afterAll(() => gateway?.close())
+  beforeEach(async () => {
+    await gateway.redis.connection.send(['FLUSHALL'])
+  })
+
+  const address = '192.0.2.7'
+  const short = ({ rule, mode, allowed, remaining, retryAfter }: Standing) => [
+    rule.name,
+    mode,
+    allowed,
+    remaining,
+    retryAfter > 0 ? 'later' : retryAfter,
+  ]
+  const consumerStands = async (plan?: string) =>
+    (await peekCaller(gateway.admin, config, { consumer: 'acme' }, plan)).standings.map(short)
+
+  it('of a consumer stand as the gateway has counted them, and looking spends nothing', async () => {
+    const key = await gateway.key('acme')
+    expect((await app('/', { key, address })).status).toBe(200)
+    expect((await app('/', { key, address })).status).toBe(200)
+    const stands = [
+      ['steady', 'enforce', true, 1, 0],
+      ['window', 'enforce', false, 0, 'later'],
+      ['log', 'enforce', true, 3, 0],
+      ['tried', 'shadow', false, 0, 'later'],
+    ]
+    for (let i = 0; i < 2; i++) expect(await consumerStands()).toEqual(stands)
+    expect((await app('/', { key, address })).status).toBe(429)
+    expect(rulesNotShown(config, 'consumer')).toEqual(['route', 'key'])
+    expect(rulesNotShown(config, 'address')).toEqual([])
+  })
+
+  it('are those of the plan that is asked for, or that the consumer has', async () => {
+    const remaining = async (plan?: string) => (await consumerStands(plan))[0]?.[3]
+    expect([await remaining(), await remaining('pro')]).toEqual([3, 6])
+    await setPlan(gateway.admin, 'acme', 'pro')
+    expect([await remaining(), await remaining('free')]).toEqual([6, 3])
+  })
+
+  it('are those that the consumer has by an override', async () => {
+    const input = { ...INPUT, origin: 'route' }
+    await setOverride(gateway.admin, 'acme', compileOverride(input, { rule: 'steady', limit: 1, burst: 1 }))
+    await setOverride(gateway.admin, 'acme', compileOverride(input, { rule: 'window', mode: 'off' }))
+    await setOverride(gateway.admin, 'acme', compileOverride(input, { rule: 'log', mode: 'shadow' }))
+    const { standings, off } = await peekCaller(gateway.admin, config, { consumer: 'acme' })
+    expect(standings.map(short)).toEqual([
+      ['steady', 'enforce', true, 1, 0],
+      ['log', 'shadow', true, 5, 0],
+      ['tried', 'shadow', true, 1, 0],
+    ])
+    expect(standings[0]!.rule).toMatchObject({ limit: 1, on: 'request' })
+    expect(off.map(({ name }) => name)).toEqual(['window'])
+  })
+
+  it('of a consumer that is blocked are not told', async () => {
+    await blockConsumer(gateway.admin, 'acme')
+    const { blockedAt, standings } = await peekCaller(gateway.admin, config, { consumer: 'acme' })
+    expect([blockedAt instanceof Date, standings]).toEqual([true, []])
+    await resetCaller(gateway.admin, config, { consumer: 'acme' })
+  })
+
+  it('of a consumer are whole after a reset, with overrides and whatever the plan, and no others', async () => {
+    const key = await gateway.key('acme', 'pro')
+    await app('/', { key, address })
+    const input = { ...INPUT, origin: 'route' }
+    await setOverride(gateway.admin, 'acme', compileOverride(input, { rule: 'steady', limit: 2, burst: 2 }))
+    await app('/', { key, address })
+    await gateway.redis.connection.send(['DEL', 'sluice:{c:acme}:consumer'])
+    await setPlan(gateway.admin, 'acme', 'pro')
+    expect((await consumerStands()).map(stand => stand[3])).toEqual([5, 0, 3, 0])
+    await resetCaller(gateway.admin, config, { consumer: 'acme' })
+    expect((await consumerStands()).map(stand => stand[3])).toEqual([6, 4, 5, 1])
+    await setOverride(gateway.admin, 'acme', compileOverride(input, { rule: 'steady', limit: 2, burst: 2 }))
+    expect((await consumerStands())[0]?.[3]).toBe(1)
+    await resetCaller(gateway.admin, config, { consumer: 'acme' })
+    expect((await consumerStands())[0]?.[3]).toBe(2)
+    const { standings } = await peekCaller(gateway.admin, config, { address })
+    expect(standings[0]).toMatchObject({ remaining: 7 })
+  })
+
+  it('of an address are told and reset, those of guesses too', async () => {
+    const key = await gateway.key('acme')
+    const guess = async () => (await app('/', { key: mintApiKey('acme'), address })).status
+    expect([await guess(), await guess(), await guess()]).toEqual([401, 401, 429])
+    const stands = async () => (await peekCaller(gateway.admin, config, { address })).standings
+    expect((await stands()).map(short)).toEqual([
+      ['address', 'enforce', true, 9, 0],
+      ['guesses', 'enforce', false, 0, 'later'],
+    ])
+    expect((await stands())[1]!.rule.on).toBe('auth-failure')
+    await resetCaller(gateway.admin, config, { address })
+    expect((await stands()).map(short)).toEqual([
+      ['address', 'enforce', true, 9, 0],
+      ['guesses', 'enforce', true, 2, 0],
+    ])
+    expect((await app('/', { key, address })).status).toBe(200)
+    for (const wrong of ['', 'example.com', '192.0.2.0/24', '1.2.3']) {
+      await expect(peekCaller(gateway.admin, config, { address: wrong })).rejects.toMatchObject({
+        kind: 'usage',
+      })
+    }
+  })
+
+  it('by name are told with the time to wait, and reset as a whole or by rule', async () => {
+    const limiter = createLimiter(config, gateway.admin.decisions)
+    const identity = { account: '42' }
+    for (let i = 0; i < 2; i++) expect((await limiter.limit('zendesk', identity)).allowed).toBe(true)
+    const stands = async () => (await peekLimit(gateway.admin, config, 'zendesk', identity)).map(short)
+    expect(await stands()).toEqual([
+      ['second', 'enforce', true, 1, 0],
+      ['day', 'enforce', false, 0, 'later'],
+    ])
+    expect(await stands()).toEqual(await stands())
+    await resetLimit(gateway.admin, config, 'zendesk', identity, 'day')
+    expect((await stands()).map(stand => stand[3])).toEqual([1, 2])
+    await resetLimit(gateway.admin, config, 'zendesk', identity)
+    expect((await stands()).map(stand => stand[3])).toEqual([3, 2])
+  })
+
+  it.each([
+    ['nothing', {}, undefined, 'not-found', /There is no limit 'nothing'\. .* are: zendesk/],
+    ['zendesk', {}, undefined, 'usage', /counts by account: account is missing/],
+    ['zendesk', { account: '1', user: '2' }, undefined, 'usage', /user is no part of it/],
+    ['zendesk', { account: '1' }, 'week', 'not-found', /has no rule 'week'\. Its rules are: second, day/],
+  ])('by name that are not there are told: %s %j %s', async (name, identity, rule, kind, message) => {
+    const error = { kind, message: expect.stringMatching(message) }
+    await expect(resetLimit(gateway.admin, config, name, identity, rule)).rejects.toMatchObject(error)
+    if (rule) return
+    await expect(peekLimit(gateway.admin, config, name, identity)).rejects.toMatchObject(error)
+  })
+})

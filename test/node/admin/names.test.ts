@@ -1,0 +1,80 @@
+import { describe, expect, it } from 'vitest'
+import { consumerName, futureOf, planName, shortText, whenOf } from '../../../src/node/admin/names.ts'
+import { escaped } from '../../../src/store/escape.ts'
+
+const NOW = new Date('2026-01-01T00:00:00Z')
+
+describe('a consumer', () => {
+  it.each([
+    ['acme', 'acme'],
+    ['a.b_c-d', 'a.b_c-d'],
+    ['auth0~user|1', 'auth0~user%7C1'],
+    // As `consumers list` shows it.
+    ['auth0~user%7C1', 'auth0~user%7C1'],
+    ['auth0~a~b*c', 'auth0~a%7Eb%2Ac'],
+    ['auth0~100%', 'auth0~100%25'],
+    ['auth0~ü', 'auth0~%C3%BC'],
+  ])('%s stands in keys as %s', async (text, name) => {
+    expect(await consumerName(text)).toBe(name)
+    expect(await consumerName(name)).toBe(name)
+  })
+
+  it('with a long subject stands there as its digest', async () => {
+    const subject = 'a'.repeat(101)
+    const name = `auth0~${await escaped(subject)}`
+    expect(name).toMatch(/^auth0~#[0-9a-f]{64}$/)
+    expect([await consumerName(`auth0~${subject}`), await consumerName(name)]).toEqual([name, name])
+  })
+
+  it.each(['', '~x', 'auth0~', '-a', 'a b', 'a{b', 'A~x', 'a'.repeat(65), '\u001b[2J'])(
+    'is not called %j',
+    async text => {
+      const error = await consumerName(text).catch(error => error)
+      expect(error).toMatchObject({ kind: 'usage', message: expect.stringContaining('is no consumer name') })
+      expect(error.message).not.toMatch(/\p{Cc}/u)
+    },
+  )
+})
+
+it('a plan is one of the config', () => {
+  expect(planName('pro', ['free', 'pro'])).toBe('pro')
+  expect(() => planName('gold', ['free', 'pro'])).toThrow(/'gold' is not in .* plans are free, pro/)
+})
+
+it('a label is a short line', () => {
+  expect(shortText(' für alle ', 'label')).toBe('für alle')
+  for (const text of ['', '  ', 'a\nb', '\u001b[1mx', '\ud800', 'x'.repeat(101)]) {
+    expect(() => shortText(text, 'label'), text).toThrow(/A label is 1 to 100 characters/)
+  }
+})
+
+describe('a time', () => {
+  it.each([
+    ['now', '2026-01-01T00:00:00.000Z'],
+    ['24h', '2026-01-02T00:00:00.000Z'],
+    ['0s', '2026-01-01T00:00:00.000Z'],
+    ['2030-12-31', '2030-12-31T00:00:00.000Z'],
+    ['2030-12-31T18:00Z', '2030-12-31T18:00:00.000Z'],
+    ['2030-12-31T18:00:00+02:00', '2030-12-31T16:00:00.000Z'],
+  ])('%s is %s', (text, time) => {
+    expect(whenOf(text, NOW)?.toISOString()).toBe(time)
+  })
+
+  it('can be never', () => {
+    expect(whenOf('never', NOW)).toBeUndefined()
+  })
+
+  // Without a zone it would hang on the machine.
+  it.each(['', 'tomorrow', '5', '-1h', '2030-12-31T18:00', '2030-02-31x', '2030-13-01', '1000000000d'])(
+    'is not written %j',
+    text => {
+      expect(() => whenOf(text, NOW)).toThrow()
+    },
+  )
+
+  it('has to come where it is meant for later', () => {
+    expect(() => futureOf('2020-01-01', NOW)).toThrow(/is over already/)
+    expect(() => futureOf('now', NOW)).toThrow(/is over already/)
+    expect(futureOf('1s', NOW)?.getTime()).toBe(NOW.getTime() + 1000)
+  })
+})

@@ -1,0 +1,37 @@
+/** The store as those who administer use it: over the real client and the bridge. */
+import { type AdminStore, type AdminStoreOptions, adminStore } from '../../src/node/admin/admin-store.ts'
+import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
+import type { TestRedis } from './redis.ts'
+
+const TOKEN = 'a token for tests'
+
+export interface TestAdmin<T> {
+  redis: T
+  store: AdminStore
+  /** Counts its HTTP requests. */
+  proxy: CountingProxy
+  /** Another view of the same database. */
+  storeOf(options: Omit<AdminStoreOptions, 'url' | 'token'>): AdminStore
+  close(): Promise<void>
+}
+
+export async function startAdmin<T extends Pick<TestRedis, 'url' | 'close'>>(
+  redis: T,
+  options: Omit<AdminStoreOptions, 'url' | 'token'> = {},
+): Promise<TestAdmin<T>> {
+  const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0 })
+  const proxy = await startCountingProxy(bridge.url)
+  const storeOf: TestAdmin<T>['storeOf'] = options => adminStore({ url: proxy.url, token: TOKEN, ...options })
+  return {
+    redis,
+    store: storeOf(options),
+    proxy,
+    storeOf,
+    async close() {
+      await proxy.close()
+      await bridge.close()
+      await redis.close()
+    },
+  }
+}

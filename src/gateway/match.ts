@@ -4,7 +4,7 @@
  */
 import type { Config, GatewayRule } from '../config/compile.ts'
 import { ANONYMOUS, type CredentialMethod, type Place, type Route } from '../config/compile-route.ts'
-import { canonicalPath } from './path.ts'
+import { readingsOf } from './path.ts'
 
 export interface Matched {
   /** The most specific one, if any matches. */
@@ -20,28 +20,31 @@ export interface Matched {
 type Matching = Pick<Config, 'routes' | 'rules' | 'credentials'>
 
 /**
- * What the origin will make of a path that can be read in two ways is not known here. So a rule limits in whichever way
- * it matches, and where the ways lead to several routes, only what all of them accept is accepted, and the highest cost
- * counts.
+ * What the origin will make of a path that can be read in several ways is not known here. So a rule limits in whichever
+ * way it matches, and where the ways lead to several routes, only what all of them accept is accepted, and the highest
+ * cost counts.
  */
 export function match({ routes, rules, credentials }: Matching, request: Request): Matched {
-  const readings = readingsOf(request.url)
-  const found = readings.map(reading => routes.find(({ match }) => matches(match, request.method, [reading])))
-  // As sent, as it is spelled out, and without the slash at its end where that leads somewhere.
-  const [sent, canonical, bare] = found
-  const ways = new Set([canonical, sent, ...(bare ? [bare] : [])])
+  const { hostname, pathname } = new URL(request.url)
+  const paths = readingsOf(pathname)
+  const routeAt = (path: string) =>
+    routes.find(({ match }) => matches(match, request.method, hostname, [path]))
+  const found = paths.map(routeAt)
+  // Without the slash at its end only where that leads somewhere.
+  const bare = paths.filter(path => /.\/$/.test(path)).map(path => path.slice(0, -1))
+  const ways = new Set([...found, ...bare.map(routeAt).filter(route => route !== undefined)])
   const lists = [...ways].map(route => route?.accept ?? credentials.accept)
   const isLimited = [...ways].some(route => route?.isLimited ?? true)
-  const names = new Set(found.map(route => route?.name))
+  const names = new Set([...ways].map(route => route?.name))
   return {
-    ...(canonical && { route: canonical }),
+    ...(found[0] && { route: found[0] }),
     accept: lists.reduce((all, list) => all.filter(method => list.includes(method))),
     cost: Math.max(...[...ways].map(route => route?.cost ?? 1)),
     rules: rules.filter(
       ({ match, on }) =>
         // Guesses are counted wherever they can be made.
         (isLimited || on === 'auth-failure') &&
-        matches(match, request.method, readings) &&
+        matches(match, request.method, hostname, [...paths, ...bare]) &&
         (match.routes === undefined || [...names].some(name => name && match.routes!.has(name))),
     ),
   }
@@ -51,19 +54,13 @@ export function acceptsAnonymous({ accept }: Matched): boolean {
   return accept.includes(ANONYMOUS)
 }
 
-interface Reading {
-  hostname: string
-  pathname: string
-}
-
-function readingsOf(url: string): Reading[] {
-  const { hostname, pathname } = new URL(url)
-  const resolved = canonicalPath(pathname)
-  return [pathname, resolved, resolved.replace(/(.)\/$/, '$1')].map(path => ({ hostname, pathname: path }))
-}
-
-function matches({ methods, url }: Place, method: string, readings: readonly Reading[]): boolean {
+function matches(
+  { methods, url }: Place,
+  method: string,
+  hostname: string,
+  paths: readonly string[],
+): boolean {
   // HEAD is GET without a body (RFC 9110, section 9.3.2).
   const hasMethod = methods === undefined || methods.has(method) || (method === 'HEAD' && methods.has('GET'))
-  return hasMethod && (url === undefined || readings.some(reading => url.test(reading)))
+  return hasMethod && (url === undefined || paths.some(pathname => url.test({ hostname, pathname })))
 }

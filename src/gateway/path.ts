@@ -1,21 +1,43 @@
-/** What a path means, whatever its spelling: rules and the reserved prefix are matched against this. */
+/** What a path means, whatever its spelling: routes, rules and the reserved prefix are matched against this. */
 
 const RESERVED = '/_sluice'
 
+/** Encodings of encodings, and no further. */
+const MOST_DECODINGS = 3
+
 /**
- * Percent-encodings resolved (also those of encodings, as some origins do), backslashes turned, slashes folded, dot
- * segments resolved.
+ * Every path that an origin can make of one, the plainest first: percent-encodings and those of encodings resolved,
+ * backslashes turned, slashes folded, dot segments resolved. One origin decodes once and another not at all, one folds
+ * slashes before it looks at dots and another behind or never, one reads `/..;x/` as `/../`. So each step is taken and
+ * not taken.
  */
-export function canonicalPath(pathname: string): string {
-  let path = pathname
-  for (let i = 0; i < 3 && path.includes('%'); i++) path = path.replace(/(?:%[0-9a-f]{2})+/gi, decoded)
-  const segments: string[] = []
-  for (const segment of path.replaceAll('\\', '/').split('/')) {
-    if (segment === '..') segments.pop()
-    else if (segment !== '' && segment !== '.') segments.push(segment)
+export function readingsOf(pathname: string): Readings {
+  // What the URL parser leaves of most paths can be read in one way only.
+  if (!/[%;]|\/\//.test(pathname)) return [pathname]
+  const texts = [pathname, withoutParameters(pathname)].flatMap(decodings)
+  const readings = texts
+    .flatMap(text => [turned(text), text.replaceAll('\\', '-')])
+    .flatMap(path => [path, withoutParameters(path)])
+    .flatMap(path => [path, folded(path)])
+  const plainest = withoutDots(folded(turned(decodings(pathname).at(-1)!)))
+  const resolved = readings.map(withoutDots)
+  const others = new Set([...resolved, ...[...resolved, ...readings].map(withLiteralDots)])
+  others.delete(plainest)
+  return [plainest, ...others]
+}
+
+type Readings = readonly [plainest: string, ...string[]]
+
+/** Without what stands behind a semicolon in a segment (RFC 3986, section 3.3). */
+const withoutParameters = (path: string) => path.replace(/;[^/\\]*/g, '')
+
+/** The text, and what comes of decoding it once, twice and so on. */
+function decodings(text: string): string[] {
+  const texts = [text]
+  for (let i = 0; i < MOST_DECODINGS && texts[i]?.includes('%'); i++) {
+    texts.push(texts[i]!.replace(/(?:%[0-9a-f]{2})+/gi, decoded))
   }
-  const trailing = path.endsWith('/') && segments.length > 0 ? '/' : ''
-  return `/${segments.join('/')}${trailing}`
+  return texts
 }
 
 /** Bytes that are no UTF-8 stay encoded; the ASCII among them does not hide behind them. */
@@ -27,8 +49,31 @@ function decoded(run: string): string {
   }
 }
 
-/** Is this one of the gateway's own paths, in any spelling? Those never reach the origin. */
+const turned = (path: string) => path.replaceAll('\\', '/')
+
+const folded = (path: string) => path.replace(/\/(?:\.?\/)+/g, '/')
+
+/**
+ * For origins to whom dots are a name like any other, encoded ones or all. A URLPattern would resolve them, so another
+ * name stands in.
+ */
+const withLiteralDots = (path: string) => path.replace(/(?<=\/)(?:\.|%2e){1,2}(?=\/|$)/gi, '-')
+
+function withoutDots(path: string): string {
+  const segments: string[] = []
+  for (const segment of path.split('/').slice(1)) {
+    if (segment === '..') segments.pop()
+    else if (segment !== '.') segments.push(segment)
+  }
+  // A dot segment at the end leaves the slash before it.
+  if (/\/\.\.?$/.test(path)) segments.push('')
+  return `/${segments.join('/')}`
+}
+
+/** Is this one of the gateway's own paths, however it is read? Those never reach the origin. */
 export function isReserved(pathname: string): boolean {
-  const path = canonicalPath(pathname).toLowerCase()
-  return path === RESERVED || path.startsWith(`${RESERVED}/`)
+  return readingsOf(pathname).some(reading => {
+    const path = reading.toLowerCase()
+    return path === RESERVED || path.startsWith(`${RESERVED}/`)
+  })
 }

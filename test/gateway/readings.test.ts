@@ -1,0 +1,157 @@
+/** Paths that origins read differently: whichever way one does, nobody reaches a route by what another route takes. */
+import { expect, it } from 'vitest'
+import { type Matched, match } from '../../src/gateway/match.ts'
+import { isReserved, readingsOf } from '../../src/gateway/path.ts'
+import { configOf } from '../support/engines.ts'
+import { randomFrom, SEED } from '../support/random.ts'
+
+const config = configOf({
+  rules: [
+    { name: 'admin', by: 'address', algorithm: 'gcra', limit: 1, period: '1s', match: { path: '/admin/*' } },
+  ],
+  routes: [
+    { name: 'public', match: { path: '/public/*' }, accept: ['api-key', 'anonymous'] },
+    { name: 'admin', match: { path: '/admin/*' }, accept: ['api-key'], cost: 9 },
+    { name: 'inner', match: { path: '/public/admin/*' }, accept: ['opaque-key'] },
+  ],
+  credentials: { opaqueKeys: {} },
+})
+
+const at = (path: string): Matched => match(config, new Request(`http://gateway.test${path}`))
+
+type Origin = (pathname: string) => string
+
+const decode = (path: string) =>
+  path.replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(parseInt(hex, 16)))
+const fold = (path: string) => path.replace(/\/+/g, '/')
+const turn = (path: string) => path.replaceAll('\\', '/')
+const strip = (path: string) => path.replace(/;[^/]*/g, '')
+
+/** RFC 3986, section 5.2.4. */
+function resolve(path: string): string {
+  const output: string[] = []
+  const segments = path.split('/').slice(1)
+  for (const [i, segment] of segments.entries()) {
+    if (segment === '..') output.pop()
+    else if (segment !== '.') output.push(segment)
+    if (i === segments.length - 1 && /^\.\.?$/.test(segment)) output.push('')
+  }
+  return `/${output.join('/')}`
+}
+
+/** As servers and frameworks do, each in its own order. */
+const ORIGINS: Record<string, Origin> = {
+  'takes it as it is': path => path,
+  'folds slashes': fold,
+  'decodes once, then folds and resolves': path => resolve(fold(decode(path))),
+  'decodes once, then resolves': path => resolve(decode(path)),
+  'decodes once and lets dots stand': decode,
+  'decodes once, folds and lets dots stand': path => fold(decode(path)),
+  'decodes twice': path => resolve(fold(decode(decode(path)))),
+  'decodes twice and turns backslashes': path => resolve(fold(turn(decode(decode(path))))),
+  'turns backslashes that it decodes': path => resolve(turn(decode(path))),
+  'takes parameters off first': path => resolve(fold(decode(strip(path)))),
+  'takes parameters off what it has decoded': path => resolve(fold(strip(decode(path)))),
+  'takes parameters off and does nothing else': path => resolve(strip(path)),
+}
+
+/** By prefix, as origins do: dots that one lets stand are no reason for it to look elsewhere. */
+const PLACES = [
+  ['inner', '/public/admin/'],
+  ['admin', '/admin/'],
+  ['public', '/public/'],
+] as const
+
+const ACCEPT = { inner: ['opaque-key'], admin: ['api-key'], public: ['api-key', 'anonymous'] }
+
+function servedAt(path: string): (typeof PLACES)[number][0] | undefined {
+  return PLACES.find(([, prefix]) => path.toLowerCase().startsWith(prefix))?.[0]
+}
+
+it.each([
+  // Decoded once it is in /admin, as it is and decoded twice in /public.
+  '/public/..%2fadmin%2fx%252f..%252f..%252fpublic%252fy',
+  '/public/..;/admin/x',
+  '/public/..;a=b/admin/x',
+  '/public/..%3b/admin/x',
+  '/public/%2e%2e;/admin/x',
+  '/public;/../admin/x',
+])('no path is public that somebody reads as another one: %s', path => {
+  const { accept, cost, rules } = at(path)
+  expect([accept, cost, rules.length]).toEqual([['api-key'], 9, 1])
+})
+
+it.each([
+  '/public//admin/x%2f..%2f..%2fy',
+  '/public%2fadmin%2f..%2f..%2fother',
+  '/public/x//..%2f..%2fadmin/y',
+])('no path is taken for the one around it: %s', path => {
+  expect(at(path).accept).not.toContain('api-key')
+  expect(at(path).accept).not.toContain('anonymous')
+})
+
+it.each([
+  '/_sluice;x/health',
+  '/_sluice/x%252f..%252f..%252fother',
+  '/a/..;/_sluice/x',
+  '/_sluice%2f..%2f..%2fx',
+  '/./%5fSluice//',
+])("%s is one of the gateway's own", path => {
+  expect(isReserved(new URL(`http://gateway.test${path}`).pathname)).toBe(true)
+})
+
+it.each(['/', '/reports/7', '/a.b/c..d/...', '/files/a b', '/_sluices/x'])('%s is read in one way', path => {
+  const { pathname } = new URL(`http://gateway.test${path}`)
+  expect(readingsOf(pathname)).toContain(decodeURIComponent(pathname))
+  expect(readingsOf(pathname).length).toBeLessThanOrEqual(2)
+  expect(isReserved(pathname)).toBe(false)
+})
+
+it(`whatever the spelling, what an origin serves is asked for what it takes (SEED=${SEED})`, () => {
+  const random = randomFrom(SEED)
+  const parts = [
+    'public',
+    'admin',
+    'Admin',
+    'x',
+    '..',
+    '.',
+    '',
+    '..;',
+    ';a',
+    '%2e%2e',
+    '%252e%252e',
+    '..%3b',
+    '%61dmin',
+  ]
+  const slashes = ['/', '/', '/', '//', '%2f', '%252f', '%5c', '%255c', '\\']
+  const seen = new Set<string>()
+  for (let i = 0; i < 2000; i++) {
+    const path = Array.from(
+      { length: random.int(1, 9) },
+      (_, n) => (n ? random.pick(slashes) : '/') + random.pick(parts),
+    )
+    const { pathname } = new URL(`http://gateway.test${path.join('')}`)
+    const matched = at(pathname)
+    for (const [origin, read] of Object.entries(ORIGINS)) {
+      const place = servedAt(read(pathname))
+      if (!place) continue
+      seen.add(`${origin} ${place}`)
+      const told = `${pathname}: an origin that ${origin} serves ${read(pathname)} (SEED=${SEED})`
+      expect(ACCEPT[place], told).toEqual(expect.arrayContaining([...matched.accept]))
+      if (place !== 'admin') continue
+      expect([matched.cost, matched.rules.length], told).toEqual([9, 1])
+    }
+  }
+  // Each of them has served something of each place.
+  expect(seen.size).toBe(Object.keys(ORIGINS).length * PLACES.length)
+})
+
+it('a long path takes no long time', () => {
+  for (const part of ['%252f..', '/..;x', '%2f%2e%2e;', ';', '//', '%', '%255c.', '%25252f']) {
+    const path = `/${part.repeat(16_000 / part.length)}`
+    const startedAt = performance.now()
+    at(path)
+    expect(performance.now() - startedAt, part).toBeLessThan(500)
+  }
+})

@@ -2,6 +2,7 @@
 import type { By } from '../config/check/rule-schema.ts'
 import { type IdentityPart, identityStateKey } from '../store/keys.ts'
 import type { Caller } from './identify.ts'
+import { hostOf } from './path.ts'
 
 /**
  * Keys for one request.
@@ -54,7 +55,7 @@ async function identityKey(
       case 'method':
         return [[part, request.method]]
       case 'host':
-        return [[part, new URL(request.url).hostname]]
+        return [[part, hostOf(new URL(request.url))]]
       case 'country':
       case 'asn':
         return [[part, textOf(cfOf(request)[part])]]

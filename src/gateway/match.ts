@@ -4,7 +4,7 @@
  */
 import type { Config, GatewayRule } from '../config/compile.ts'
 import { ANONYMOUS, type CredentialMethod, type Place, type Route } from '../config/compile-route.ts'
-import { readingsOf } from './path.ts'
+import { hostOf, readingsOf } from './path.ts'
 
 export interface Matched {
   /** The most specific one, if any matches. */
@@ -25,8 +25,9 @@ type Matching = Pick<Config, 'routes' | 'rules' | 'credentials'>
  * cost counts.
  */
 export function match({ routes, rules, credentials }: Matching, request: Request): Matched {
-  const { hostname, pathname } = new URL(request.url)
-  const paths = readingsOf(pathname)
+  const url = new URL(request.url)
+  const hostname = hostOf(url)
+  const paths = readingsOf(url.pathname)
   const routeAt = (path: string) =>
     routes.find(({ match }) => matches(match, request.method, hostname, [path]))
   const found = paths.map(routeAt)

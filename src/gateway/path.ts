@@ -1,4 +1,4 @@
-/** What a path means, whatever its spelling: routes, rules and the reserved prefix are matched against this. */
+/** What a path and a host mean, whatever their spelling: routes, rules and the reserved prefix are matched against this. */
 
 const RESERVED = '/_sluice'
 
@@ -68,6 +68,11 @@ function withoutDots(path: string): string {
   // A dot segment at the end leaves the slash before it.
   if (/\/\.\.?$/.test(path)) segments.push('')
   return `/${segments.join('/')}`
+}
+
+/** The dot at the end of a host's full name changes nothing about whose it is, so it is no other host to us. */
+export function hostOf(url: URL): string {
+  return url.hostname.replace(/\.$/, '')
 }
 
 /** Is this one of the gateway's own paths, however it is read? Those never reach the origin. */

@@ -107,6 +107,20 @@ it.each(['/', '/reports/7', '/a.b/c..d/...', '/files/a b', '/_sluices/x'])('%s i
   expect(isReserved(pathname)).toBe(false)
 })
 
+it('a host is the same with the dot at the end of its full name', () => {
+  const ofHost = configOf({
+    rules: [
+      { name: 'one', by: 'host', algorithm: 'gcra', limit: 1, period: '1s', match: { host: 'admin.test' } },
+    ],
+    routes: [{ name: 'admin', match: { host: 'admin.test' }, accept: ['opaque-key'] }],
+    credentials: { opaqueKeys: {}, accept: ['anonymous'] },
+  })
+  for (const host of ['admin.test', 'admin.test.', 'ADMIN.test.:8080', '%61dmin.test', 'admin。test']) {
+    const { accept, rules } = match(ofHost, new Request(`http://${host}/`))
+    expect([accept, rules.length], host).toEqual([['opaque-key'], 1])
+  }
+})
+
 it(`whatever the spelling, what an origin serves is asked for what it takes (SEED=${SEED})`, () => {
   const random = randomFrom(SEED)
   const parts = [

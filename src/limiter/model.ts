@@ -27,15 +27,14 @@ export class Model {
       return { status, plan: '', at: 0, verdicts: [], ...(consumer !== undefined && { consumer }) }
     }
     const caller = this.#identify(who)
-    if (caller?.isBlocked) return { status: 'blocked', plan: '', at: now, verdicts: [] }
-    const { isBad = false, consumer, overrides = [] } = caller ?? {}
+    const { isBad = false, isBlocked = false, consumer, overrides = [] } = caller ?? {}
     // A plan that the config does not know counts as the default plan.
     const plan = !caller || isBad ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
 
     // Check all.
     const applying = rules
       .filter(({ rule: { on, match } }) =>
-        on === 'auth-failure' ? true : !isBad && (match.plans?.includes(plan) ?? true),
+        on === 'auth-failure' ? true : !isBad && !isBlocked && (match.plans?.includes(plan) ?? true),
       )
       .flatMap(counted => overridden(counted, overrides, now))
     const checked = applying.map(({ counted, told }) => {
@@ -48,6 +47,7 @@ export class Model {
       return { rule, told, mode, records, check: isSpent ? check : withoutSpending(check) }
     })
     const admitted = checked.every(({ check, mode }) => check.retryAfter === 0 || mode === 'shadow')
+    if (admitted && isBlocked) return { status: 'blocked', plan: '', at: now, verdicts: [] }
 
     // Commit all, or nothing.
     const spending = admitted ? checked.filter(({ check }) => check.after) : []

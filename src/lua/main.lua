@@ -34,7 +34,8 @@
 --   reply    { status, plan, now, then FIELDS integers a rule, then as many for
 --              each rule whose numbers the record of the consumer has overridden }
 --            status: 1 admitted, 0 refused, -1 bad credential, -2 blocked (no
---                    rules follow). After a pointer, plan is 'plan consumer'
+--                    rules follow; and none but those for bad credentials can
+--                    refuse first). After a pointer, plan is 'plan consumer'
 --            a rule: allowed (1, 0, or -1: it does not apply to this caller),
 --                    remaining, reset_after, wait (microseconds), where wait is
 --                    retry_after (-1: never) when it refuses, and the delay
@@ -97,7 +98,7 @@ local values = redis.call('MGET', unpack(KEYS, 1, ARGV[4] + 0))
 
 -- Who calls? The plan is that of the credential, else that of the consumer, else
 -- the default one, which also stands in for plans that the config does not know.
-local plan, is_bad, overridden, changes = '', who == 'failed', nil, nil
+local plan, is_bad, is_blocked, overridden, changes = '', who == 'failed', nil, nil, nil
 if who ~= '' and not is_bad then
   local settings, own_plan = values[1], nil
   if who == 'key' or consumer then
@@ -107,9 +108,7 @@ if who ~= '' and not is_bad then
   end
   is_bad = not own_plan
   if own_plan then
-    if settings and find(settings, 'blocked=', 1, true) then
-      return { -2, '', now }
-    end
+    is_blocked = settings and find(settings, 'blocked=', 1, true)
     if own_plan == '' then
       own_plan = settings and match(settings, '^plan=(%S+)') or ''
     end
@@ -164,7 +163,7 @@ local place, admitted, logs = REPLY_HEAD, true, nil
 for i = HEAD + 1, #ARGV, FRAME do
   local key, tag, algorithm, limit, period, third, cost, callers, mode = unpack(ARGV, i, i + FRAME - 1)
   local applies = callers == '!'
-  if not applies and not is_bad then
+  if not applies and not is_bad and not is_blocked then
     applies = callers == '' or find(callers, spaced_plan, 1, true)
   end
   if applies and overridden then
@@ -209,6 +208,10 @@ end
 if not admitted then
   reply[1] = 0
   return reply
+end
+-- Only now, or who has guessed too often would learn that a guess was right.
+if is_blocked then
+  return { -2, '', now }
 end
 
 -- Commit all: the records of each key in one state, which lives as long as the

@@ -271,6 +271,16 @@ describeOnEngines('a rule on auth-failure', fresh => {
     expect(await engine.snapshot()).toEqual(before)
   })
 
+  it('refuses a blocked consumer like any other when there were too many, and else says that it is blocked', async () => {
+    const { engine, bad, ask } = await prepared()
+    await engine.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
+    expect((await ask(KEY)).status).toBe('blocked')
+    for (let i = 0; i < 2; i++) await ask(bad)
+    const before = await engine.snapshot()
+    expect(decide(await ask(KEY))).toEqual(decide(await ask(bad)))
+    expect(await engine.snapshot()).toEqual(before)
+  })
+
   it('that is a shadow refuses nobody', async () => {
     const { engine, bad } = await prepared()
     const rules = [{ ...GUESSES, mode: 'shadow' as const }, MINUTE]

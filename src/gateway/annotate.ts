@@ -14,8 +14,9 @@ export function annotate(response: Response, decision: Decision, requestId: stri
   headers.set('X-Request-Id', requestId)
   if (decision.kind === 'unauthenticated' || decision.kind === 'forbidden') return
   // Shadows are nobody's business but the operator's, nor is what guesses are left to others, while they are.
-  const isDenied = decision.kind === 'denied'
-  const verdicts = enforced(decision.verdicts).filter(({ rule }) => isDenied || rule.on === 'request')
+  const verdicts = enforced(decision.verdicts).filter(
+    ({ rule, allowed }) => !allowed || rule.on === 'request',
+  )
   merge(headers, 'RateLimit-Policy', verdicts.map(policy))
   merge(headers, 'RateLimit', verdicts.map(standing))
   if (decision.kind === 'allowed' && decision.degraded)

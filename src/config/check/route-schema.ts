@@ -18,7 +18,10 @@ export interface RouteInput {
   accept?: string[] | undefined
   /** What a request costs here, as a multiple of the cost of each rule (default `1`). */
   cost?: number | undefined
-  /** `false`: nothing is counted here (default `true`). Callers are still asked for a credential, unless `accept` has `'anonymous'`. */
+  /**
+   * `false`: no request is counted here (default `true`). Callers are still asked for a credential, unless `accept` has `'anonymous'`, and
+   * those that guess are counted (`on: 'auth-failure'`).
+   */
   limits?: boolean | undefined
 }
 

@@ -1,0 +1,121 @@
+/** Who guesses credentials: counted wherever it is tried, and when there were too many, told nothing more by anything. */
+import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
+import type { ConfigInput, RuleInput } from '../../src/config/schema.ts'
+import { mintApiKey, sha256 } from '../../src/credentials/api-key.ts'
+import { consumerKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
+import { formatConsumer } from '../../src/store/records.ts'
+import { credentialOf } from '../support/engines.ts'
+import { startGateway, type TestGateway } from '../support/gateway.ts'
+
+let gateway: TestGateway
+beforeAll(async () => {
+  gateway = await startGateway()
+})
+afterAll(() => gateway?.close())
+beforeEach(async () => {
+  await gateway.redis.connection.send(['FLUSHDB'])
+  gateway.origin.received.length = 0
+})
+
+const GUESSES: RuleInput = {
+  ...{ name: 'guesses', by: 'address', on: 'auth-failure' },
+  ...{ algorithm: 'fixed-window', limit: 2, period: '300d' },
+}
+const TEN: RuleInput = { name: 'ten', by: 'consumer', algorithm: 'fixed-window', limit: 10, period: '300d' }
+
+const app = (config: Partial<ConfigInput> = {}) => gateway.app({ rules: [TEN, GUESSES], ...config })
+const set = (key: string, text: string) => gateway.redis.connection.send(['SET', key, text])
+
+const OPAQUE = 'an-old-partner-key-4711'
+const importOpaque = async (consumer: string) => {
+  const digest = await sha256(OPAQUE)
+  await set(pointerKey(digest), consumer)
+  await set(credentialKey(consumer, digest), credentialOf())
+}
+
+it('is counted on a route where requests are not', async () => {
+  const ask = app({ routes: [{ name: 'free', match: { path: '/free/*' }, limits: false }] })
+  const key = await gateway.key('acme')
+  const statuses = []
+  for (let i = 0; i < 3; i++) statuses.push((await ask('/free/x', { key: mintApiKey('acme') })).status)
+  expect(statuses).toEqual([401, 401, 429])
+  expect((await ask('/free/x', { key })).status).toBe(429)
+  // Elsewhere nobody has guessed, and nothing is counted there.
+  const elsewhere = await ask('/free/x', { key, address: '192.0.2.9' })
+  expect([elsewhere.status, elsewhere.headers.get('ratelimit')]).toEqual([200, null])
+})
+
+it.each(['GET', 'HEAD', 'POST', 'OPTIONS', 'DELETE', 'PROPFIND'])('is counted with %s', async method => {
+  const ask = app()
+  const statuses = []
+  for (let i = 0; i < 3; i++) statuses.push((await ask('/', { method, key: mintApiKey('acme') })).status)
+  expect(statuses).toEqual([401, 401, 429])
+})
+
+it('is counted for whomever it names: an allowed consumer, a blocked one, nobody', async () => {
+  await set(consumerKey('bad'), formatConsumer({ blockedAt: new Date(), overrides: [] }))
+  const ask = app({ allow: { consumers: ['acme'] } })
+  for (const [i, consumer] of ['acme', 'bad', 'nobody'].entries()) {
+    const { status } = await ask('/', { key: mintApiKey(consumer) })
+    expect([consumer, status]).toEqual([consumer, i < 2 ? 401 : 429])
+  }
+})
+
+it('is counted for keys and opaque keys together, in whichever header', async () => {
+  const ask = app({ credentials: { opaqueKeys: {} } })
+  expect((await ask('/', { key: 'a-guess-of-an-opaque-key' })).status).toBe(401)
+  expect((await ask('/', { headers: { 'x-api-key': 'another-guess-of-a-key' } })).status).toBe(401)
+  expect((await ask('/', { headers: { 'x-api-key': mintApiKey('acme') } })).status).toBe(429)
+})
+/** Whatever can be seen of a reply, but for its own id and the seconds, which pass. */
+const seen = async (response: Response) => {
+  const headers = [...response.headers].filter(([name]) => name !== 'x-request-id')
+  return [response.status, String(headers), await response.text()].join('\n').replace(/\d{5,}/g, '<seconds>')
+}
+
+it('tells a right guess from a wrong one by nothing when there were too many', async () => {
+  const log = (['log', 'warn', 'error', 'info', 'debug'] as const).map(level => vi.spyOn(console, level))
+  const ask = app({ credentials: { opaqueKeys: {} }, allow: { consumers: ['allowed'] } })
+  const right = {
+    good: await gateway.key('acme'),
+    allowed: await gateway.key('allowed'),
+    blocked: await gateway.key('blocked'),
+    exhausted: await gateway.key('exhausted'),
+    opaque: OPAQUE,
+  }
+  await importOpaque('partner')
+  await set(consumerKey('blocked'), formatConsumer({ blockedAt: new Date(), overrides: [] }))
+  for (let i = 0; i < 10; i++) await ask('/', { key: right.exhausted, address: '192.0.2.9' })
+  for (let i = 0; i < 2; i++) await ask('/', { key: mintApiKey('acme') })
+  gateway.origin.received.length = 0
+
+  const wrong = await seen(await ask('/', { key: mintApiKey('acme') }))
+  expect(wrong).toMatch(/^429/)
+  for (const [name, key] of Object.entries(right)) {
+    gateway.store.count()
+    expect(await seen(await ask('/', { key })), name).toEqual(wrong)
+    // One trip, and a second one where the store has not seen the script of that kind of call.
+    expect(gateway.store.count(), name).toBeLessThanOrEqual(2)
+  }
+  expect(gateway.origin.received).toEqual([])
+  for (const spy of log) {
+    expect(spy).not.toHaveBeenCalled()
+    spy.mockRestore()
+  }
+  // Who was not there keeps what they have.
+  expect((await ask('/', { key: right.blocked, address: '192.0.2.9' })).status).toBe(403)
+  const good = await ask('/', { key: right.good, address: '192.0.2.9' })
+  expect(good.headers.get('ratelimit')).toMatch(/^"ten";r=9;/)
+})
+
+it('is nobody else’s business: a limit that refuses does not tell how many guesses are left', async () => {
+  const ask = app({ rules: [{ ...TEN, limit: 1 }, GUESSES] })
+  const key = await gateway.key('acme')
+  await ask('/', { key })
+  const refused = await ask('/', { key })
+  expect([refused.status, refused.headers.get('ratelimit')]).toEqual([
+    429,
+    expect.stringMatching(/^"ten";r=0;t=\d+$/),
+  ])
+  expect(refused.headers.get('ratelimit-policy')).not.toContain('guesses')
+})

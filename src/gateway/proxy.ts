@@ -15,9 +15,25 @@ const HOP_BY_HOP = [
   ...['te', 'trailer', 'transfer-encoding', 'upgrade'],
 ]
 
-/** What the origin believes because the gateway says it; whatever a client says there is taken out. */
-const SAID_BY_GATEWAY =
-  /^(x-consumer-.*|x-forwarded-.*|forwarded|x-real-ip|x-client-ip|x-request-id|sluice-.*)$/
+/**
+ * What origins believe because whoever stands before them says it: who calls, from where, and what was asked for. Whatever
+ * a client says there is taken out, or it would choose its address, and the path by which an origin finds its way.
+ */
+const SAID_BY_GATEWAY = new RegExp(
+  `^(${[
+    ...[
+      'x-consumer-.*',
+      'sluice-.*',
+      'x-request-id',
+      'forwarded',
+      'x-forwarded-.*',
+      'x-original-(url|uri|host|forwarded-.*)',
+      'x-rewrite-url',
+    ],
+    ...['x-real-ip', 'x-remote-(ip|addr)', 'x-originating-ip', '(x-)?((cluster|true|fastly)-)?client-ip'],
+    ...['cf-connecting-ip(v6)?', 'x-envoy-external-address'],
+  ].join('|')})$`,
+)
 
 type ProxyConfig = Pick<Config, 'origin' | 'originDeadlineMs' | 'credentials' | 'address'>
 
@@ -79,8 +95,8 @@ function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehal
   const { caller, peer, decision, requestId } = behalf
   const headers = withoutHopByHop(request.headers)
   for (const name of [...headers.keys()]) {
-    // Many servers take X_Consumer_Id for X-Consumer-Id.
-    if (SAID_BY_GATEWAY.test(name.replaceAll('_', '-'))) headers.delete(name)
+    // Many servers take X_Consumer_Id for X-Consumer-Id, and some do so with every character that is no letter.
+    if (SAID_BY_GATEWAY.test(name.replace(/[^a-z0-9]/g, '-'))) headers.delete(name)
   }
 
   // An upgrade is the one hop-by-hop matter that is passed on: it opens a WebSocket to the origin.

@@ -38,8 +38,10 @@ export function createApp(config: Config, store: Store, { peerOf, variables }: P
   app.use('*', async (c, next) => {
     const request = c.req.raw
     if (!isPreflight(request)) return next()
-    if (config.cors) return answerPreflight(request, config.cors)
     const peer = peerOf?.(request, c.env)
+    const refusal = identifier.refuse(request, peer)
+    if (refusal) return deny(refusal)
+    if (config.cors) return answerPreflight(request, config.cors)
     const { response } = await proxy(request, config, {
       requestId: crypto.randomUUID(),
       ...(peer !== undefined && { peer }),

@@ -53,6 +53,8 @@ type Settings = Pick<Config, 'credentials' | 'environment' | 'address' | 'block'
 export type Identify = (request: Request, matched: Matched, peer?: string) => Promise<Caller>
 
 export interface Identifier {
+  /** Whoever is on a list of those that are kept out, whatever they show. */
+  refuse(request: Request, peer?: string): Forbidden | undefined
   identify: Identify
   /** Remembers whose opaque key it was, or forgets it. */
   learn(caller: Caller, outcome: { status: string; consumer?: string }): void
@@ -166,6 +168,11 @@ export function createIdentifier(
   }
 
   return {
+    refuse(request, peer) {
+      const what = blockedBy(request, clientAddress(request, address, peer))
+      return what && { kind: 'forbidden', what }
+    },
+
     async identify(request, matched, peer) {
       const client = clientAddress(request, address, peer)
       const caller = {

@@ -13,6 +13,7 @@ import { problem } from './gateway/problem.ts'
 import { proxy } from './gateway/proxy.ts'
 import { question } from './gateway/question.ts'
 import { settle } from './gateway/settle.ts'
+import { unexpected } from './gateway/unexpected.ts'
 import { type Decision, decide } from './limiter/decide.ts'
 import { evaluate } from './limiter/evaluate.ts'
 import type { Store } from './store/store.ts'
@@ -75,14 +76,7 @@ export function createApp(config: Config, store: Store, { peerOf, variables }: P
     return decide(outcome)
   }
 
-  app.onError(error => {
-    console.error(JSON.stringify({ level: 'error', event: 'exception', error: error.stack ?? error.name }))
-    return problem({
-      status: 500,
-      title: 'Internal Server Error',
-      detail: 'The gateway failed to handle this request. Its log says why.',
-    })
-  })
+  app.onError(unexpected)
 
   return app
 }

@@ -43,6 +43,9 @@ export function retryAfterSeconds(retryAfter: number): number | undefined {
 
 const NOT_VALID = 'The credential is not valid. Check that it was copied whole, or ask for a new one.'
 
+const NOTHING_TAKEN =
+  'This path can be read in several ways, and no credential is taken for all of them. Spell it plainly.'
+
 /**
  * A challenge on every 401 (RFC 9110, section 15.5.2), with an error code unless there was no credential at all (RFC 6750,
  * section 3). That a token has expired is said only of one whose signature is good.
@@ -52,7 +55,7 @@ function unauthorized({ reason, taken = [] }: Unauthenticated): Response {
     reason === 'missing' ? 'Bearer realm="sluice"' : 'Bearer realm="sluice", error="invalid_token"'
   const isExpired = reason === 'expired'
   const details: Partial<Record<Unauthenticated['reason'], string>> = {
-    missing: `Send ${taken.join(', or ')}.`,
+    missing: taken.length > 0 ? `Send ${taken.join(', or ')}.` : NOTHING_TAKEN,
     expired: 'The token has expired. Get a new one.',
     'not-accepted': 'This kind of credential is not taken here.',
   }

@@ -10,7 +10,7 @@ import { ANONYMOUS } from '../config/compile-route.ts'
 import { apiKeyStart, consumerOfApiKey, sha256 } from '../credentials/api-key.ts'
 import type { JwtVerifier } from '../credentials/jwt.ts'
 import { isOpaqueKey, KeyMemory, whoseOpaqueKey } from '../credentials/opaque-key.ts'
-import { type Presented, presentedIn } from '../credentials/presented.ts'
+import { MAX_TOKEN_LENGTH, type Presented, presentedIn, wordsOf } from '../credentials/presented.ts'
 import type { Forbidden, Unauthenticated } from '../limiter/decide.ts'
 import type { Who } from '../limiter/wire.ts'
 import { consumerKey, credentialKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
@@ -110,8 +110,9 @@ export function createIdentifier(
   async function opaqueKey({ apiKey, bearer }: Presented, headers: Headers): Promise<Found | undefined> {
     const own = credentials.opaqueKeys?.header
     const text = own === undefined ? (apiKey ?? bearer) : (headers.get(own) ?? undefined)
-    if (text === undefined || isOurs(text)) return undefined
-    if (!isOpaqueKey(text)) return { kind: 'unauthenticated', reason: 'malformed' }
+    // Where API keys come too, one of ours is for that method; in a header of its own it is no opaque key.
+    if (text === undefined || (own === undefined && isOurs(text))) return undefined
+    if (isOurs(text) || !isOpaqueKey(text)) return { kind: 'unauthenticated', reason: 'malformed' }
     const digest = await sha256(text)
     const consumer = memory?.consumerOf(digest)
     return {
@@ -143,13 +144,15 @@ export function createIdentifier(
     }
   }
 
-  /** Where tokens are taken, one of nobody we know is a bad token, and not none. */
+  /** Where tokens are taken, one of nobody we know is a bad token, and not none; so are two, and one too long to read. */
   function isForeignToken(accept: readonly string[], { bearer }: Presented, headers: Headers): boolean {
     return accept.some(method => {
       const issuer = credentials.jwt.get(method)
       if (!issuer) return false
       return issuer.header === undefined
-        ? bearer !== undefined && issuer.issuerOf(bearer) !== undefined
+        ? wordsOf(bearer ?? '').some(
+            word => word.length > MAX_TOKEN_LENGTH || issuer.issuerOf(word) !== undefined,
+          )
         : headers.has(issuer.header)
     })
   }

@@ -1,0 +1,282 @@
+/** Two callers share a key of the store only if they are the same one to the rule, whatever they are made of. */
+import { describe, expect, it } from 'vitest'
+import type { By } from '../../src/config/rule-schema.ts'
+import { jwtConsumer } from '../../src/credentials/jwt.ts'
+import type { Caller } from '../../src/gateway/identify.ts'
+import { identityKeys } from '../../src/gateway/identity.ts'
+import {
+  consumerKey,
+  credentialIndexKey,
+  credentialKey,
+  identityStateKey,
+  inEnvironment,
+  limitStateKey,
+  logKey,
+  pointerKey,
+} from '../../src/store/keys.ts'
+import { type Random, randomFrom, SEED } from '../support/random.ts'
+import { STATE_KEY } from '../support/store-keys.ts'
+
+const SHA = 'ab'.repeat(32)
+
+/** Few and alike, so that what could be taken for another often is. */
+const VALUES = [
+  ...[
+    '',
+    'a',
+    'A',
+    'b',
+    'a,b=c',
+    'a%2Cb%3Dc',
+    'a%252C',
+    '=',
+    ',',
+    'header.a=a',
+    'a,header.b=a',
+    'claim.auth0.a',
+  ],
+  ...[
+    `#${SHA}`,
+    '#',
+    '%23',
+    '%',
+    '{',
+    '}',
+    '{c:acme}',
+    '}:state',
+    ':',
+    '*',
+    '?',
+    '~',
+    '%7E',
+    '%2A',
+    '%2a',
+    ' ',
+    '+',
+  ],
+  ...[
+    '\0',
+    '\n',
+    '\r\n',
+    '\u2028',
+    'ä',
+    'a\u0308',
+    'Ä',
+    '%C3%A4',
+    '🚦',
+    '\ud83d',
+    '\udea6',
+    '\ud83d\ud83d',
+    '\ufffd',
+  ],
+  ...['undefined', 'null', 'true', '1', '01', '1.0', '-0', 'x'.repeat(99), 'x'.repeat(100), 'x'.repeat(101)],
+  ...['ä'.repeat(16), 'ä'.repeat(17), 'ä'.repeat(18), '\ud800'.repeat(200), 'x'.repeat(10_000)],
+]
+
+function randomText(random: Random): string {
+  if (random.chance(0.7)) return random.pick(VALUES)
+  if (random.chance(0.5)) return random.pick(VALUES) + random.pick(VALUES)
+  return String.fromCharCode(...Array.from({ length: random.int(1, 3) }, () => random.int(0, 0xffff)))
+}
+
+/** All there is to know of a request that something can be counted by. */
+interface Facts {
+  consumer?: string
+  digest: string
+  claims?: Record<string, unknown>
+  method: string
+  address: string
+  route?: string
+  verb: string
+  host: string
+  headers: Record<string, string>
+  cf: Record<string, unknown>
+}
+
+async function randomFacts(random: Random): Promise<Facts> {
+  const issuer = random.pick(['auth0', 'a'])
+  const isToken = random.chance(0.6)
+  const kind = random.int(0, 3)
+  return {
+    ...(kind > 0 && {
+      consumer: isToken
+        ? await jwtConsumer(issuer, randomText(random))
+        : random.pick(['acme', 'a', 'A', 'a.b', '?', 'auth0', 'state']),
+    }),
+    ...(kind > 0 && isToken && { claims: { a: randomClaim(random), 'b,c=d': randomClaim(random) } }),
+    digest: random.pick([SHA, 'cd'.repeat(32)]),
+    method: isToken ? issuer : 'api-key',
+    address: random.pick(['192.0.2.1', '192.0.2.2', '2001:db8::/64', 'unknown']),
+    ...(random.chance(0.7) && { route: random.pick(['a', 'b', 'route', 'state']) }),
+    verb: random.pick(['GET', 'POST', 'a', "M'()!*~"]),
+    host: random.pick(['a', 'b.test', '[::1]', 'x'.repeat(200)]),
+    headers: Object.fromEntries(
+      ['a', 'b'].flatMap(name => (random.chance(0.7) ? [[name, randomText(random)]] : [])),
+    ),
+    cf: { country: random.pick(['DE', 'FR', 'T1', undefined]), asn: random.pick([1, 12, undefined]) },
+  }
+}
+
+const randomClaim = (random: Random) =>
+  random.pick([randomText(random), randomText(random), 1, true, undefined])
+
+const PARTS: By[] = [
+  ...(['consumer', 'credential', 'address', 'route', 'method', 'host', 'country', 'asn'] as const),
+  ...(['header:a', 'header:b', 'claim:a', 'claim:b,c=d'] as const),
+]
+
+function randomBy(random: Random): By[] {
+  if (random.chance(0.05)) return ['global']
+  const parts = Array.from({ length: random.int(1, 4) }, () => random.pick(PARTS))
+  return [...new Set(parts)]
+}
+
+async function keyOf(facts: Facts, by: By[]): Promise<string | undefined> {
+  const { consumer, digest, claims, method, address, route, verb, host, headers, cf } = facts
+  const caller = {
+    addressIdentity: address,
+    ...(consumer !== undefined && {
+      credential: { consumer, digest, method, ...(claims && { claims }), header: '', isVouched: false },
+    }),
+  } as Caller
+  // As a Request is, but for what it would not carry.
+  const request = {
+    method: verb,
+    url: `http://${host}/`,
+    cf,
+    headers: { get: (name: string) => headers[name] ?? null },
+  }
+  return await identityKeys(request as unknown as Request, caller, route)(by)
+}
+
+/** What is counted apart, said in a way that mistakes nothing for something else. */
+function identityOf({ consumer, digest, claims, method, ...facts }: Facts, by: By[]): string {
+  const entries = by.flatMap((part): [string, unknown][] => {
+    const [kind, name = ''] = part.split(/:(.*)/s)
+    switch (kind) {
+      case 'global':
+        return []
+      case 'consumer':
+        return [['consumer', consumer]]
+      case 'credential':
+        return [
+          ['consumer', consumer],
+          ['credential', digest],
+        ]
+      case 'claim':
+        return [[part, [method, claims?.[name] === undefined ? null : String(claims[name])]]]
+      case 'header':
+        return [[part, facts.headers[name] ?? null]]
+      case 'country':
+      case 'asn':
+        return [[part, facts.cf[kind] ?? null]]
+      case 'method':
+        return [[part, facts.verb]]
+      default:
+        return [[part, facts[kind as 'address' | 'route' | 'host'] ?? null]]
+    }
+  })
+  return JSON.stringify(Object.entries(Object.fromEntries(entries)).sort(([a], [b]) => (a < b ? -1 : 1)))
+}
+
+it(`of two requests is the same only if all that is counted by is (SEED=${SEED})`, async () => {
+  const random = randomFrom(SEED)
+  const told = new Map<string, string>()
+  let collisions = 0
+  for (let i = 0; i < 6000; i++) {
+    const facts = await randomFacts(random)
+    const by = randomBy(random)
+    const key = await keyOf(facts, by)
+    const identity = identityOf(facts, by)
+    if (key === undefined) {
+      expect(by.some(part => /^(consumer|credential|claim)/.test(part))).toBe(true)
+      continue
+    }
+    expect(key).toMatch(STATE_KEY)
+    expect(key.length).toBeLessThan(1000)
+    const before = told.get(key)
+    if (before !== undefined) collisions += 1
+    expect(identity, `${key} is also ${before} (request ${i}, SEED=${SEED})`).toBe(before ?? identity)
+    told.set(key, identity)
+    expect(await keyOf(structuredClone(facts), [...by])).toBe(key)
+  }
+  // Alike enough to have met often, and different enough to have been told apart.
+  expect(collisions).toBeGreaterThan(500)
+  expect(told.size).toBeGreaterThan(1000)
+})
+
+describe('a value', () => {
+  it.each(['header.a', 'claim.auth0.a', 'account'])(
+    'in %s is its own, and none is what it is to have none',
+    async part => {
+      const texts = [...new Set(VALUES)]
+      const keys = await Promise.all(
+        [...texts, undefined].map(value => identityStateKey(undefined, [[part, value]])),
+      )
+      expect(new Set(keys).size).toBe(texts.length + 1)
+      const byName = await Promise.all(texts.map(value => limitStateKey('l', [[part, value]])))
+      for (const key of [...keys, ...byName]) expect(key).toMatch(STATE_KEY)
+      expect(new Set([...keys, ...byName]).size).toBe(2 * texts.length + 1)
+    },
+  )
+
+  it('as the consumer of a token is its own, and of no other issuer or key', async () => {
+    const texts = [...new Set(VALUES)]
+    const consumers = await Promise.all(
+      texts.flatMap(text => ['a', 'auth0', 'a-b'].map(issuer => jwtConsumer(issuer, text))),
+    )
+    expect(new Set(consumers).size).toBe(3 * texts.length)
+    for (const consumer of consumers) {
+      // What is put into keys and headers of requests to the origin.
+      expect(consumer).toMatch(/^[a-z0-9_-]+~[\w.%#!'()-]*$/)
+      expect(consumer.length).toBeLessThan(170)
+    }
+  })
+
+  it('moved to the part beside it is another identity', async () => {
+    const pairs = [
+      ['a', 'b'],
+      ['a,header.b=b', ''],
+      ['', 'a,header.b=b'],
+      ['a,header.b', 'b'],
+      ['a%2Cheader.b%3Db', ''],
+    ] as const
+    const keys = await Promise.all(
+      pairs.map(([a, b]) =>
+        identityStateKey(undefined, [
+          ['header.a', a],
+          ['header.b', b],
+        ]),
+      ),
+    )
+    expect(new Set(keys).size).toBe(pairs.length)
+  })
+})
+
+it('no two things of the store have one key, in one environment or in two', async () => {
+  const random = randomFrom(SEED)
+  const keys = new Set<string>()
+  const names = ['a', 'c', 'key', 'keys', 'state', 'consumer', 'live', 'test', 'log', 'l']
+  const add = (key: string) => {
+    for (const environment of [undefined, 'a', 'c', 'live', 'test', 'state']) {
+      const own = inEnvironment(key, environment)
+      expect(keys, own).not.toContain(own)
+      keys.add(own)
+    }
+  }
+  for (const name of names) {
+    for (const key of [consumerKey(name), credentialIndexKey(name), pointerKey(name)]) add(key)
+    for (const other of names) add(credentialKey(name, other))
+    for (const owner of [{ consumer: name }, { address: name }]) {
+      for (const parts of [[], [[name, undefined]], [['route', name]]] as const) {
+        const key = await identityStateKey(owner, parts)
+        add(key)
+        for (const tag of ['abc', 'log', random.pick(['x0y', 'key'])])
+          if (!keys.has(logKey(key, tag))) add(logKey(key, tag))
+      }
+    }
+    for (const identity of [[], [['account', name]]] as const) add(await limitStateKey(name, identity))
+  }
+  for (const parts of [[], [['route', 'a']], [['route', undefined]]] as const)
+    add(await identityStateKey(undefined, parts))
+})

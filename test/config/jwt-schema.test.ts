@@ -150,7 +150,7 @@ describe('a mistake', () => {
     [
       'jwks with a password',
       { ...JWKS, jwks: 'https://a:b@c.example/' },
-      [`auth0.jwks: 'https://a:b@c.example/' ${ADDRESS}`],
+      [`auth0.jwks: 'https://…@c.example/' ${ADDRESS}`],
     ],
     ['jwks as a file', { ...JWKS, jwks: 'file:///keys' }, [`auth0.jwks: 'file:///keys' ${ADDRESS}`]],
 

@@ -24,9 +24,9 @@ export function pathOf(keys: readonly (string | number)[]): string {
   return keys.map((key, i) => (typeof key === 'number' ? `[${key}]` : i === 0 ? key : `.${key}`)).join('')
 }
 
-/** A value as it stands in the file, cut short. */
+/** A value as it stands in the file, cut short, and a URL without the password in it. */
 export function show(value: unknown): string {
-  const text =
+  const written =
     typeof value === 'string'
       ? `'${value}'`
       : typeof value === 'number'
@@ -34,5 +34,6 @@ export function show(value: unknown): string {
         : typeof value === 'function'
           ? 'a function'
           : (JSON.stringify(value) ?? String(value))
+  const text = written.replace(/:\/\/[^/?#\s'"]*@/g, '://…@')
   return text.length > 60 ? `${text.slice(0, 57)}…` : text
 }

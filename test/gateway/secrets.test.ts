@@ -1,0 +1,284 @@
+/** Whatever fails, no secret stands in a log, in a reply, or in a request to the origin. */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { createApp, type Platform } from '../../src/app.ts'
+import { compileConfig } from '../../src/config/compile.ts'
+import { withEnvironment } from '../../src/config/environment.ts'
+import { jwt } from '../../src/config/jwt.ts'
+import type { ConfigInput } from '../../src/config/schema.ts'
+import { mintApiKey, sha256 } from '../../src/credentials/api-key.ts'
+import { credentialKey, pointerKey } from '../../src/store/keys.ts'
+import type { Store } from '../../src/store/store.ts'
+import { upstashStore } from '../../src/store/upstash.ts'
+import { configOf, credentialOf } from '../support/engines.ts'
+import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { type KeyServer, sign, signingKey, startKeyServer } from '../support/key-server.ts'
+
+const STORE_TOKEN = 'a token for tests'
+const JWT_SECRET = 'a secret of the tests, of 32 bytes and some more'
+const OPAQUE = 'an-old-partner-key-4711'
+
+let gateway: TestGateway
+let issuer: KeyServer
+let apiKey: string
+let tokens: { internal: string; published: string }
+/** All of them, and what they could be recognized or used by. */
+let secrets: string[]
+
+beforeAll(async () => {
+  const signer = await signingKey('ES256', 'one')
+  ;[gateway, issuer] = await Promise.all([startGateway(), startKeyServer(signer.jwk)])
+  const claims = { aud: 'api', sub: 'sub-that-is-secret', exp: Math.floor(Date.now() / 1e3) + 300 }
+  const privateKey = new TextEncoder().encode(JWT_SECRET)
+  tokens = {
+    internal: await sign({ iss: 'internal', ...claims }, { kid: 'x', alg: 'HS256', privateKey }),
+    published: await sign({ iss: 'published', ...claims }, signer),
+  }
+})
+afterAll(async () => {
+  await gateway?.close()
+  await issuer?.close()
+})
+
+const LEVELS = ['log', 'info', 'debug', 'warn', 'error', 'trace'] as const
+let lines: string[]
+beforeEach(async () => {
+  await gateway.redis.connection.send(['FLUSHDB'])
+  gateway.origin.received.length = 0
+  lines = []
+  for (const level of LEVELS) {
+    vi.spyOn(console, level).mockImplementation((...args) => void lines.push(args.map(String).join(' ')))
+  }
+  apiKey = await gateway.key('acme')
+  const digest = await sha256(OPAQUE)
+  await gateway.redis.connection.send(['SET', pointerKey(digest), 'partner'])
+  await gateway.redis.connection.send(['SET', credentialKey('partner', digest), credentialOf()])
+  const credentials = [apiKey, OPAQUE, ...Object.values(tokens)]
+  secrets = [
+    ...[STORE_TOKEN, JWT_SECRET, ...credentials, ...(await Promise.all(credentials.map(sha256)))],
+    // The parts that say it all, and those of which every key of the store is made.
+    ...[apiKey.slice(-36), ...Object.values(tokens).flatMap(token => token.split('.').slice(1)), 'sluice:{'],
+  ]
+})
+afterEach(() => {
+  vi.restoreAllMocks()
+  gateway.store.fault = undefined
+})
+
+const config = (): Partial<ConfigInput> & Pick<ConfigInput, 'rules'> => ({
+  originDeadline: '100ms',
+  rules: [
+    { name: 'consumer', by: 'consumer', algorithm: 'gcra', limit: 100, period: '1d' },
+    { name: 'few', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1d', match: { path: '/few' } },
+    { name: 'guesses', by: 'address', on: 'auth-failure', algorithm: 'gcra', limit: 100, period: '1d' },
+  ],
+  credentials: {
+    opaqueKeys: {},
+    jwt: {
+      internal: jwt({ secret: 'JWT_SECRET', algorithms: ['HS256'], issuer: 'internal', audience: 'api' }),
+      published: jwt({ jwks: issuer.url, algorithms: ['ES256'], issuer: 'published', audience: 'api' }),
+    },
+    accept: ['api-key', 'internal', 'published', 'opaque-key'],
+  },
+})
+
+/** With the deadline of production, or one that no test has to wait for. */
+const storeWithin = (deadlineMs: number) =>
+  upstashStore({ url: gateway.store.url, token: STORE_TOKEN, deadlineMs, keyLocking: true })
+
+interface Asking extends Platform {
+  store?: Store
+  /** Default: each there is. */
+  credentials?: string[]
+}
+
+/** A request with each credential, in each header; what came back, as text. */
+async function askAll(path: string, { store = storeWithin(5000), credentials, ...platform }: Asking = {}) {
+  const app = createApp({ ...configOf(config()), origin: gateway.origin.url }, store, {
+    variables: { JWT_SECRET, UPSTASH_REDIS_REST_TOKEN: STORE_TOKEN },
+    ...platform,
+  })
+  const shown = credentials ?? [apiKey, OPAQUE, ...Object.values(tokens)]
+  const asked = shown.flatMap(text => [{ authorization: `Bearer ${text}` }, { 'x-api-key': text }])
+  const replies = asked.map(async headers => {
+    const response = await app.request(`http://gateway.test${path}`, { headers })
+    return { status: response.status, text: JSON.stringify([...response.headers]) + (await response.text()) }
+  })
+  const all = await Promise.all(replies)
+  return { replies: all.map(({ text }) => text), statuses: new Set(all.map(({ status }) => status)) }
+}
+
+function expectNoSecret(replies: readonly string[]): void {
+  const received = gateway.origin.received.map(({ url, headers }) => JSON.stringify({ url, headers }))
+  for (const [where, texts] of Object.entries({ lines, replies, received })) {
+    for (const secret of secrets) expect(texts.join('\n'), where).not.toContain(secret)
+  }
+}
+
+describe('no secret is told', () => {
+  it('when all is well', async () => {
+    const { replies, statuses } = await askAll('/few')
+    expect([...statuses].sort()).toEqual([200, 401, 429])
+    expect(gateway.origin.received.length).toBeGreaterThan(3)
+    expect(lines).toEqual([])
+    expectNoSecret(replies)
+  })
+
+  const quoting =
+    (status: number, error: (body: string) => string) =>
+    (request: IncomingMessage, response: ServerResponse) => {
+      const chunks: Buffer[] = []
+      request.on('data', chunk => chunks.push(chunk))
+      request.on('end', () => {
+        const quoted = `${Buffer.concat(chunks)} ${JSON.stringify(request.headers)}`
+        response.writeHead(status, { 'content-type': 'application/json' }).end(error(quoted))
+      })
+    }
+
+  it.each<[string, TestGateway['store']['fault']]>([
+    ['is gone', (_, response) => void response.destroy()],
+    ['hangs', () => {}],
+    [
+      'quotes the command in its error',
+      quoting(400, text => JSON.stringify({ error: `ERR unknown command ${text}` })),
+    ],
+    ['begins with it', quoting(400, text => JSON.stringify({ error: text }))],
+    ['quotes it in capitals', quoting(500, text => JSON.stringify({ error: text.toUpperCase() }))],
+    ['quotes it on a web page', quoting(502, text => `<html>${text}</html>`)],
+    ['quotes it in an answer', quoting(200, text => JSON.stringify({ result: [1, text, 1] }))],
+    ['quotes it instead of an answer', quoting(200, text => JSON.stringify({ result: text }))],
+    ['refuses the token', quoting(401, text => JSON.stringify({ error: `WRONGPASS ${text}` }))],
+  ])('when the store %s', async (_, fault) => {
+    gateway.store.fault = fault
+    const { replies } = await askAll('/', { store: storeWithin(100) })
+    expect(lines.length).toBeGreaterThan(3)
+    expectNoSecret(replies)
+  })
+
+  it.each(['/drop', '/hang', '/error', '/hop'])('when the origin does %s', async path => {
+    const { replies } = await askAll(path)
+    expectNoSecret(replies)
+  })
+
+  it.each<[string, (response: ServerResponse) => void]>([
+    ['is gone', response => void response.destroy()],
+    ['answers nonsense', response => void response.end('nonsense')],
+    ['answers an error', response => void response.writeHead(500).end(tokens.published)],
+    ['redirects', response => void response.writeHead(302, { location: `/${tokens.published}` }).end()],
+  ])('when an issuer %s', async (_, answer) => {
+    const before = issuer.answer
+    issuer.answer = answer
+    const { replies, statuses } = await askAll('/')
+    issuer.answer = before
+    expect(statuses).toContain(503)
+    expect(lines.join()).toContain('"event":"issuer"')
+    expectNoSecret(replies)
+  })
+
+  it('when an error of the platform quotes it, in whichever step', async () => {
+    const all = () => [apiKey, OPAQUE, STORE_TOKEN, tokens.internal].join('\n    at ')
+    const failing: Store = {
+      isCluster: false,
+      run: async () => Promise.reject(new TypeError(`cannot send ${all()}`, { cause: all() })),
+      ping: async () => Promise.reject(new TypeError(all())),
+    }
+    const first = await askAll('/', { store: failing })
+    expect(lines.join()).toContain('TypeError')
+    const second = await askAll('/', {
+      peerOf: () => {
+        throw new TypeError(`cannot read ${apiKey}\n${STORE_TOKEN}`)
+      },
+    })
+    expect([...second.statuses]).toEqual([500])
+    expect(lines.at(-1)).toMatch(/"event":"exception","error":"TypeError\\n +at .*secrets\.test\.ts/)
+    const health = await createApp(configOf({ rules: config().rules }), failing).request(
+      'http://gateway.test/_sluice/health',
+    )
+    expectNoSecret([...first.replies, ...second.replies, await health.text()])
+  })
+
+  it('when a token is bad in whichever way', async () => {
+    const [head, body, signature] = tokens.internal.split('.')
+    const credentials = [
+      ...[`${head}.${body}.`, `${head}.${body}.AAAA`, `${head}..${signature}`, `.${body}.${signature}`],
+      ...[
+        `${body}.${head}.${signature}`,
+        `${tokens.internal}.${signature}`,
+        `${tokens.internal}, ${tokens.published}`,
+      ],
+    ]
+    const { replies, statuses } = await askAll('/', { credentials })
+    expect([...statuses]).toEqual([401])
+    expectNoSecret(replies)
+  })
+})
+
+describe('no secret is told by what is wrong with the config', () => {
+  const PASSWORD = 'hunter2-and-more'
+  const messageOf = (work: () => unknown): string => {
+    try {
+      work()
+    } catch (error) {
+      return `${(error as Error).message} ${(error as Error).stack} ${JSON.stringify(error)}`
+    }
+    throw new Error('Nothing is wrong with it.')
+  }
+
+  it.each<[string, Record<string, unknown>]>([
+    ['a password in the origin', { origin: `https://user:${PASSWORD}@origin.test` }],
+    ['a password alone in the origin', { origin: `https://${PASSWORD}@origin.test` }],
+    ['the token of the store', { store: { token: PASSWORD } }],
+    ['the store', { UPSTASH_REDIS_REST_TOKEN: PASSWORD }],
+    [
+      'a secret in place of its name',
+      { jwt: { x: jwt({ secret: PASSWORD, algorithms: ['HS256'], issuer: 'a', audience: 'b' }) } },
+    ],
+    [
+      'a password in the address of keys',
+      {
+        jwt: {
+          x: jwt({
+            jwks: `https://user:${PASSWORD}@a.test/`,
+            algorithms: ['ES256'],
+            issuer: 'a',
+            audience: 'b',
+          }),
+        },
+      },
+    ],
+  ])('%s', (_, { jwt: methods, ...wrong }) => {
+    const input = {
+      origin: 'https://origin.test',
+      rules: config().rules,
+      ...(methods ? { credentials: { jwt: methods } } : {}),
+      ...wrong,
+    }
+    expect(messageOf(() => compileConfig(input))).not.toContain(PASSWORD)
+  })
+
+  it('a variable of the environment', () => {
+    const good = configOf({ rules: config().rules })
+    for (const name of ['UPSTASH_REDIS_REST_URL', 'ORIGIN_URL', 'SLUICE_ENVIRONMENT']) {
+      const env = { UPSTASH_REDIS_REST_URL: 'http://a', UPSTASH_REDIS_REST_TOKEN: STORE_TOKEN }
+      const told = messageOf(() => withEnvironment(good, { ...env, [name]: `redis://user:${PASSWORD}@host` }))
+      expect(told).not.toContain(PASSWORD)
+      expect(told).not.toContain(STORE_TOKEN)
+      expect(told).toContain(name)
+    }
+  })
+})
+
+it('a key that is not for us is nowhere told either', async () => {
+  const foreign = mintApiKey('acme', 'slk_test_')
+  const app = gateway.app({ rules: config().rules, environment: 'live' })
+  for (const headers of [
+    { 'x-api-key': foreign },
+    { authorization: `Bearer ${foreign}` },
+    { authorization: foreign },
+  ]) {
+    const response = await app('/', { headers })
+    expect(response.status).toBe(401)
+    expect(JSON.stringify([...response.headers]) + (await response.text())).not.toContain(foreign)
+  }
+  expect([lines, gateway.origin.received]).toEqual([[], []])
+})

@@ -106,7 +106,8 @@ function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehal
   const address = caller ? caller.address : clientAddress(request, config.address, peer)
   if (address) headers.set('x-forwarded-for', address)
   headers.set('x-forwarded-proto', url.protocol.replace(':', ''))
-  headers.set('x-forwarded-host', request.headers.get('host') ?? url.host)
+  // Not the header Host, which can say another host than the one that was matched.
+  headers.set('x-forwarded-host', url.host)
   headers.delete('host')
   headers.set('x-request-id', requestId)
 

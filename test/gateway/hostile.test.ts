@@ -69,6 +69,12 @@ describe('what a client claims in a header', () => {
     expect(JSON.stringify(received())).not.toContain('forged')
   })
 
+  it('about the host is not told in place of the host that was matched', async () => {
+    const key = await gateway.key('acme')
+    expect((await app()('/', { key, headers: { host: 'admin.test' } })).status).toBe(200)
+    expect(received()['x-forwarded-host']).toBe('gateway.test')
+  })
+
   it('is not let through by a Connection that names ours', async () => {
     const ask = app()
     const headers = {

@@ -224,6 +224,81 @@ describe('the proxy', () => {
   })
 })
 
+describe('bytes that no good client sends', () => {
+  const CONSUMER = 'X-Consumer-Id: admin'
+  const keyed = () => `X-API-Key: ${key}`
+  const get = (path: string, ...lines: string[]) => [`GET ${path} HTTP/1.1`, 'Host: a.test', ...lines]
+
+  it.each<[string, () => string[]]>([
+    ['a key twice', () => get('/', keyed(), keyed())],
+    ['a bearer key twice', () => get('/', `Authorization: Bearer ${key}`, `Authorization: Bearer ${key}`)],
+    [
+      'a bearer key behind another scheme',
+      () => get('/', 'Authorization: Basic x', `Authorization: Bearer ${key}`),
+    ],
+    ['a key of 10 kB', () => get('/', keyed() + 'x'.repeat(10_000))],
+    ['NUL in a key', () => get('/', `${keyed()}\0`)],
+    ['NUL in a header', () => get('/', keyed(), 'X-Other: a\0b')],
+    ['a bare CR in a header', () => get('/', keyed(), `X-Other: a\r${CONSUMER}`)],
+    ['a header folded over two lines', () => get('/', keyed(), `X-Other: a\r\n ${CONSUMER}`)],
+    ['a space before the colon', () => get('/', keyed(), CONSUMER.replace(':', ' :'))],
+    ['a length twice', () => get('/', keyed(), 'Content-Length: 0', 'Content-Length: 5')],
+    ['a method in small letters', () => get('/', keyed()).with(0, 'get / HTTP/1.1')],
+    ['a method of its own', () => get('/', keyed()).with(0, 'FOO / HTTP/1.1')],
+    ['a path of ours by its whole address', () => get('http://b.test//_sluice/x', keyed())],
+    ['a path of ours behind dots', () => get('/log/..%2f%5Fsluice/x', keyed())],
+    ['a public path left by dots', () => get('/log/../x')],
+    ['a public path left by encoded dots', () => get('/log/%2e%2e/x')],
+    ['a public path left by backslashes', () => get('/log\\..\\x')],
+    ['a public path left by a parameter', () => get('/log/..;/x')],
+    [
+      'a preflight with a body',
+      () =>
+        get('/', 'Origin: a', 'Access-Control-Request-Method: GET', 'Transfer-Encoding: chunked')
+          .with(0, 'OPTIONS / HTTP/1.1')
+          .concat('', '1', 'x', '0'),
+    ],
+  ])('get to no origin: %s', async (_, lines) => {
+    expect(await rawBytes(lines())).toMatch(/^HTTP\/1\.1 (400|401|404|501) /)
+    expect(origin.received).toEqual([])
+  })
+
+  it.each<[string, () => string[]]>([
+    ['a line feed alone', () => get('/', keyed(), `X-Other: a\n${CONSUMER}`)],
+    ['underscores', () => get('/', keyed(), 'X_Consumer_Id: admin', 'X.Consumer.Id: admin')],
+    ['Connection', () => get('/', keyed(), CONSUMER, 'Connection: x-consumer-id, x-request-id')],
+    [
+      'a body that is another request',
+      () => [...get('/', keyed(), 'Transfer-Encoding: chunked', ''), '0', '', ...get('/', CONSUMER)],
+    ],
+  ])('do not say who calls: %s', async (_, lines) => {
+    expect(await rawBytes(lines())).toMatch(/^HTTP\/1\.1 200 /)
+    for (const { headers } of origin.received) expect(headers['x-consumer-id']).toBe('acme')
+    expect(JSON.stringify(origin.received)).not.toContain('admin')
+  })
+
+  it('do not say another host than the one that was matched', async () => {
+    for (const host of ['a.test', 'u:p@a.test', 'a.test/x?', 'a.test#']) {
+      await rawBytes(get('/', keyed()).with(1, `Host: ${host}`))
+    }
+    const told = new Set(origin.received.map(({ headers }) => headers['x-forwarded-host']))
+    expect([...told]).toEqual(['a.test'])
+  })
+})
+
+/** What comes back for these lines, by a socket of its own. */
+async function rawBytes(lines: readonly string[]): Promise<string> {
+  const { hostname, port } = new URL(stack.url)
+  const socket = connect(Number(port), hostname)
+  const reply = new Promise<string>((resolve, reject) => {
+    socket.once('data', data => resolve(String(data)))
+    socket.once('error', reject)
+    socket.once('close', () => resolve('nothing'))
+  })
+  socket.write(Buffer.from([...lines, '', ''].join('\r\n'), 'latin1'))
+  return await reply.finally(() => socket.destroy())
+}
+
 /** By node:http, which sends headers that fetch forbids and leaves bodies as they are. */
 function raw(path: string, headers: Record<string, string>) {
   return new Promise<{ headers: Record<string, unknown>; body: Buffer }>((resolve, reject) => {

@@ -35,6 +35,9 @@ const SAID_BY_GATEWAY = new RegExp(
   ].join('|')})$`,
 )
 
+/** Of a preflight, for which nobody was asked who they are, an origin must not make another method. */
+const OTHER_METHOD = ['x-http-method-override', 'x-http-method', 'x-method-override']
+
 type ProxyConfig = Pick<Config, 'origin' | 'originDeadlineMs' | 'credentials' | 'address'>
 
 /** Whom the request is passed on for. Without a caller (a CORS preflight) only the address is said. */
@@ -98,6 +101,7 @@ function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehal
     // Many servers take X_Consumer_Id for X-Consumer-Id, and some do so with every character that is no letter.
     if (SAID_BY_GATEWAY.test(name.replace(/[^a-z0-9]/g, '-'))) headers.delete(name)
   }
+  if (!caller) for (const name of OTHER_METHOD) headers.delete(name)
 
   // An upgrade is the one hop-by-hop matter that is passed on: it opens a WebSocket to the origin.
   if (request.headers.get('upgrade')?.toLowerCase() === 'websocket') headers.set('upgrade', 'websocket')

@@ -258,6 +258,19 @@ describe('a credential', () => {
   })
 })
 
+it.each(['X-HTTP-Method-Override', 'X-HTTP-Method', 'X-Method-Override'])(
+  'a preflight, which nobody has to vouch for, is no other method by %s',
+  async name => {
+    const preflight = { origin: 'https://a.example', 'access-control-request-method': 'GET' }
+    await app()('/x', { method: 'OPTIONS', headers: { ...preflight, [name]: 'DELETE' } })
+    expect(gateway.origin.received[0]!.method).toBe('OPTIONS')
+    expect(received()).not.toHaveProperty(name.toLowerCase())
+    // Of somebody known it is between them and the origin.
+    await app()('/x', { method: 'POST', key: await gateway.key('acme'), headers: { [name]: 'DELETE' } })
+    expect(received()).toHaveProperty(name.toLowerCase())
+  },
+)
+
 describe('who is blocked', () => {
   it.each(['GET', 'OPTIONS', 'HEAD', 'PROPFIND'])(
     'gets through with no %s, and no preflight',

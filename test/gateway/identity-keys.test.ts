@@ -138,11 +138,9 @@ describe('of what callers write, each different value has a key of its own, and 
     expect(claims).toHaveLength(texts.size)
     const consumers = await keysOf(short, { ...config, rules: [rule('consumer')] })
     expect(consumers).toHaveLength(2 * texts.size)
-    const both = await keysOf(short, { ...config, rules: [rule(['consumer', 'claim:tenant'])] })
-    expect(both).toHaveLength(3 * texts.size)
-    const prototypes = await keysOf(short, { ...config, rules: [rule('claim:constructor')] })
+    const prototypes = await keysOf(short.slice(0, 3), { ...config, rules: [rule('claim:constructor')] })
     expect(prototypes).toContain('sluice:{x:claim.internal.constructor}:state')
-    expect(prototypes).toHaveLength(3 * texts.size + 1)
+    expect(prototypes).toHaveLength(2 * texts.size + 1)
   })
 
   it('by credential and consumer of a key', async () => {

@@ -183,7 +183,7 @@ it(`of two requests is the same only if all that is counted by is (SEED=${SEED})
   const random = randomFrom(SEED)
   const told = new Map<string, string>()
   let collisions = 0
-  for (let i = 0; i < 6000; i++) {
+  for (let i = 0; i < 3000; i++) {
     const facts = await randomFacts(random)
     const by = randomBy(random)
     const key = await keyOf(facts, by)
@@ -201,8 +201,8 @@ it(`of two requests is the same only if all that is counted by is (SEED=${SEED})
     expect(await keyOf(structuredClone(facts), [...by])).toBe(key)
   }
   // Alike enough to have met often, and different enough to have been told apart.
-  expect(collisions).toBeGreaterThan(500)
-  expect(told.size).toBeGreaterThan(1000)
+  expect(collisions).toBeGreaterThan(200)
+  expect(told.size).toBeGreaterThan(500)
 })
 
 describe('a value', () => {

@@ -12,8 +12,10 @@ const MOST_DECODINGS = 3
  * not taken.
  */
 export function readingsOf(pathname: string): Readings {
-  // What the URL parser leaves of most paths can be read in one way only.
+  // What the URL parser leaves of most paths can be read in one way only, or in two: with and without encodings.
   if (!/[%;]|\/\//.test(pathname)) return [pathname]
+  const [, once = pathname] = decodings(pathname)
+  if (!/[%;\\]|\/\//.test(once) && !/%2[ef]/i.test(pathname)) return [once, pathname]
   const texts = [pathname, withoutParameters(pathname)].flatMap(decodings)
   const readings = texts
     .flatMap(text => [turned(text), text.replaceAll('\\', '-')])

@@ -5,8 +5,9 @@ export default defineConfig({
   test: {
     // The summary of a replay is printed by its test and meant to be read.
     silent: false,
-    // By default one core is left to watch mode, which on two cores leaves one. Suites wait for Redis half of their time.
-    maxWorkers: '100%',
+    // By default one core is left to watch mode, which on two cores leaves one. Suites wait for Redis, and for processes
+    // that they start, half of their time.
+    maxWorkers: '150%',
     projects: [
       {
         test: {

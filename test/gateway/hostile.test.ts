@@ -1,7 +1,7 @@
 /** What clients send to be taken for somebody else: headers and credentials as no good client sends them. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { ConfigInput, RouteInput, RuleInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/config/jwt.ts'
-import type { ConfigInput, RouteInput, RuleInput } from '../../src/config/schema.ts'
 import { mintApiKey, sha256 } from '../../src/credentials/api-key.ts'
 import { credentialKey, pointerKey } from '../../src/store/keys.ts'
 import { credentialOf } from '../support/engines.ts'

@@ -1,8 +1,8 @@
 /** What the store really holds after requests that are hostile in whatever can be counted by. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createApp } from '../../src/app.ts'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/config/jwt.ts'
-import type { ConfigInput, RuleInput } from '../../src/config/schema.ts'
 import { mintApiKey, sha256 } from '../../src/credentials/api-key.ts'
 import { createLimiter } from '../../src/limiter/limiter.ts'
 import { credentialKey } from '../../src/store/keys.ts'
@@ -96,7 +96,7 @@ async function states(): Promise<string[]> {
   const all = ((await gateway.redis.connection.send(['KEYS', '*'])) as Buffer[]).map(key =>
     key.toString('latin1'),
   )
-  const found = all.filter(key => !/:(key:[0-9a-f]{64}|consumer)$/.test(key))
+  const found = all.filter(key => !/:(key:[0-9a-f]{64}|consumer|keys)$|:\{consumers\}$/.test(key))
   for (const key of found) {
     expect(key).toMatch(STATE_KEY)
     expect(key.length).toBeLessThan(1000)

@@ -2,10 +2,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createApp, type Platform } from '../../src/app.ts'
-import { compileConfig } from '../../src/config/compile.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { withEnvironment } from '../../src/config/environment.ts'
 import { jwt } from '../../src/config/jwt.ts'
-import type { ConfigInput } from '../../src/config/schema.ts'
 import { mintApiKey, sha256 } from '../../src/credentials/api-key.ts'
 import { credentialKey, pointerKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -253,7 +253,7 @@ describe('no secret is told by what is wrong with the config', () => {
       ...(methods ? { credentials: { jwt: methods } } : {}),
       ...wrong,
     }
-    expect(messageOf(() => compileConfig(input))).not.toContain(PASSWORD)
+    expect(messageOf(() => checkedConfig(input))).not.toContain(PASSWORD)
   })
 
   it('a variable of the environment', () => {

@@ -8,6 +8,7 @@ import { addressStateKey } from '../../src/store/keys.ts'
 import { readAccessLog } from '../support/access-log.ts'
 import e2eConfig from '../support/e2e.config.ts'
 import { configOf, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
+import { hasRedisServer, type RedisKind } from '../support/redis.ts'
 import { evaluationOf } from '../support/traffic.ts'
 
 const { title, requests } = readAccessLog()
@@ -21,14 +22,19 @@ const RULES = rulesOf(
 const countedAt = (address: string) =>
   RULES.map(rule => count(rule, addressStateKey(addressIdentity(address))))
 
-describeOnRedisEngine(`the ${requests.length} requests of ${title}`, fresh => {
+/** The embedded Redis takes a millisecond for each; where there is a real one, that takes all of them. */
+const partOf = (kind: RedisKind) =>
+  kind === 'embedded' && hasRedisServer ? requests.slice(0, 2500) : requests
+
+describeOnRedisEngine(`requests of ${title}`, (fresh, kind) => {
   it('are decided as the model foretells, one by one', async context => {
     const redis = await fresh()
     const model = new Model()
     const counts = { admitted: 0, refused: 0 }
     const refusedBy: Record<string, number> = { second: 0, minute: 0, hour: 0 }
     const refusedAddresses = new Set<string>()
-    for (const [i, { address, at }] of requests.entries()) {
+    const replayed = partOf(kind)
+    for (const [i, { address, at }] of replayed.entries()) {
       const evaluation = evaluationOf(countedAt(address), at)
       const expected = model.evaluate(evaluation)
       expect(await redis.evaluate(evaluation), `request ${i}`).toEqual(expected)
@@ -38,13 +44,13 @@ describeOnRedisEngine(`the ${requests.length} requests of ${title}`, fresh => {
       if (expected.status === 'refused') refusedAddresses.add(address)
       for (const { rule, allowed } of expected.verdicts) if (!allowed) refusedBy[rule.name]! += 1
     }
-    const addresses = new Set(requests.map(({ address }) => address)).size
+    const addresses = new Set(replayed.map(({ address }) => address)).size
     console.log(
-      `${context.task.suite?.name}: ${addresses} addresses, ${counts.admitted} admitted, ${counts.refused} refused ` +
+      `${replayed.length} ${context.task.suite?.name}: ${addresses} addresses, ${counts.admitted} admitted, ${counts.refused} refused ` +
         `of ${refusedAddresses.size} addresses (second ${refusedBy.second}, minute ${refusedBy.minute}, hour ${refusedBy.hour})`,
     )
-    expect(counts.admitted + counts.refused).toBe(10_000)
-    if (title === 'a real log') {
+    expect(counts.admitted + counts.refused).toBe(replayed.length)
+    if (replayed === requests && title === 'a real log') {
       expect({ ...counts, ...refusedBy, addresses }).toEqual(REAL_SUMMARY)
     } else {
       expect(counts.refused).toBeGreaterThan(100)

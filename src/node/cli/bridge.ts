@@ -1,7 +1,7 @@
 /** `npx sluice bridge`: the REST bridge alone, for those who host their own Redis. */
 import { Command } from 'commander'
 import { AdminError } from '../admin/admin-error.ts'
-import { type BridgeOptions, startBridge } from '../rest-bridge/bridge.ts'
+import type { BridgeOptions } from '../rest-bridge/bridge.ts'
 import { port, redisUrl, seconds } from './arguments.ts'
 
 interface Flags {
@@ -38,6 +38,7 @@ async function bridge(flags: Flags): Promise<void> {
     )
 
   const options: BridgeOptions = { redisUrl: redisUrl(redis), token, port: flags.port, host: flags.host }
+  const { startBridge } = await import('../rest-bridge/bridge.ts')
   const running = await startBridge({ ...options, deadlineMs: flags.deadline * 1000 }).catch(error => {
     if (error.code === 'EADDRINUSE') {
       throw new Error(`Port ${flags.port} is taken. Free it, or choose another with --port.`)

@@ -1,23 +1,26 @@
 /** The one secret that is compared here: keys are looked up by their digest, and tokens verified by the platform. */
 import * as crypto from 'node:crypto'
 import { afterAll, beforeAll, expect, it, vi } from 'vitest'
-import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import type { Bridge } from '../../src/node/rest-bridge/bridge.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
-vi.mock('node:crypto', async importOriginal => {
-  const original = await importOriginal<typeof crypto>()
-  return { ...original, timingSafeEqual: vi.fn(original.timingSafeEqual) }
-})
+const compare = vi.fn(crypto.timingSafeEqual)
 
 const TOKEN = 'a token for tests'
 
 let redis: TestRedis
 let bridge: Bridge
 beforeAll(async () => {
+  // A bridge of its own, as other suites share the modules.
+  vi.doMock('node:crypto', () => ({ ...crypto, timingSafeEqual: compare }))
+  vi.resetModules()
+  const { startBridge } = await import('../../src/node/rest-bridge/bridge.ts')
   redis = await startRedis('embedded')
   bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0 })
 })
 afterAll(async () => {
+  vi.doUnmock('node:crypto')
+  vi.resetModules()
   await bridge?.close()
   await redis?.close()
 })
@@ -33,7 +36,6 @@ it.each([
   ['of bytes', '\u00ff'.repeat(32), 401],
   ['twice', `${TOKEN}, Bearer ${TOKEN}`, 401],
 ])('a token %s is compared in constant time, as digests of one length', async (_, token, status) => {
-  const compare = vi.mocked(crypto.timingSafeEqual)
   compare.mockClear()
   const init = { method: 'POST', body: '["PING"]' }
   const inHeader = await fetch(bridge.url, { ...init, headers: { authorization: `Bearer ${token}` } })

@@ -17,7 +17,6 @@ import {
 import { ConfigError } from '../config/config-error.ts'
 import { escaped } from '../store/escape.ts'
 import { isConsumerName } from './api-key.ts'
-import { MAX_TOKEN_LENGTH } from './presented.ts'
 
 /** One way to come with a token, as compiled from the config (src/config/jwt-schema.ts). */
 export interface JwtIssuer {
@@ -64,6 +63,12 @@ export interface RefusedToken {
   /** For the log: codes and names of claims, nothing that the token says. */
   detail: string
 }
+
+/**
+ * Servers take header lines of 8 KB (nginx) to 16 KB (Node) and tokens have one or two: a longer one is no token, and
+ * would cost its decoding and hashing before the signature could say so.
+ */
+const MAX_TOKEN_LENGTH = 8192
 
 export interface JwtVerifierOptions {
   /** Of an issuer with a secret: the value of its variable. */

@@ -1,12 +1,6 @@
 /** What a request presents as its credential, and which of it never reaches the origin. No I/O, and no secret is kept. */
 import type { Credentials } from '../config/compile.ts'
 
-/**
- * Servers take header lines of 8 KB (nginx) to 16 KB (Node) and tokens have one or two: a longer one is no token, and
- * would cost its decoding and hashing before the signature could say so.
- */
-export const MAX_TOKEN_LENGTH = 8192
-
 /** Where credentials may stand, by header. */
 export interface Presented {
   apiKey?: string
@@ -33,18 +27,27 @@ export function removeCredentials(
   const own = [...jwt.values()].map(({ header }) => header)
   for (const name of ['x-api-key', opaqueKeys?.header, used, ...own]) if (name) headers.delete(name)
   if (isOurs(headers.get('authorization') ?? '', credentials)) headers.delete('authorization')
+  if (own.includes(ACCESS_HEADER)) removeCookie(headers, ACCESS_COOKIE)
 }
 
-/** The parts of a header that may be a credential each, where several lines were joined. */
-export function wordsOf(header: string): string[] {
-  return header.split(/[\s,"]+/)
+/** Cloudflare Access sends the same token in both. */
+const ACCESS_HEADER = 'cf-access-jwt-assertion'
+const ACCESS_COOKIE = 'CF_Authorization'
+
+function removeCookie(headers: Headers, name: string): void {
+  const cookies = headers.get('cookie')?.split(/;\s*/)
+  const others = cookies?.filter(cookie => !cookie.trim().startsWith(`${name}=`))
+  if (others?.length === cookies?.length) return
+  if (others?.length) headers.set('cookie', others.join('; '))
+  else headers.delete('cookie')
 }
 
-/** An origin's own token is left alone. */
-function isOurs(authorization: string, { keyPrefix, jwt }: Credentials): boolean {
+/** An origin's own token is left alone. Where opaque keys come as bearer tokens, nobody can tell: all of them are ours. */
+function isOurs(authorization: string, { keyPrefix, opaqueKeys, jwt }: Credentials): boolean {
+  if (opaqueKeys && opaqueKeys.header === undefined && /^Bearer\b/i.test(authorization)) return true
   // At the beginning of a word: the letters may stand inside of something else.
   if (new RegExp(`(^|[\\s,"])${keyPrefix}_`).test(authorization)) return true
-  const words = wordsOf(authorization)
+  const words = authorization.split(/[\s,"]+/)
   return [...jwt.values()].some(
     ({ header, issuer, issuerOf }) => header === undefined && words.some(word => issuerOf(word) === issuer),
   )

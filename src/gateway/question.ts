@@ -20,8 +20,7 @@ export async function question(
     limiting(matched.rules, caller, allow).map(async (rule): Promise<CountedRule[]> => {
       const form = formFor(rule, caller)
       const key = form && (await keyOf(rule.by))
-      if (!key) return []
-      return [count(form, key, form.quota.cost * (form.on === 'request' ? matched.cost : 1))]
+      return key ? [count(atCost(form, matched.cost), key)] : []
     }),
   )
   return { rules: counted.flat(), plans, ...(credential && { who: credential.who }) }
@@ -47,6 +46,12 @@ function formFor(rule: GatewayRule, { credential }: Caller): GatewayRule | undef
   // Who shows no credential has no plan, and guesses none.
   if (on === 'auth-failure' || (match.plans && !isForOthers)) return undefined
   return isForOthers ? withoutPlans(rule) : rule
+}
+
+/** A guess costs the same everywhere. */
+function atCost(rule: GatewayRule, factor: number): GatewayRule {
+  if (factor === 1 || rule.on === 'auth-failure') return rule
+  return { ...rule, quota: { ...rule.quota, cost: rule.quota.cost * factor } }
 }
 
 function withoutPlans(rule: GatewayRule): GatewayRule {

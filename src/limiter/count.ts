@@ -1,7 +1,7 @@
 /** A rule as it is asked about in one request: for whom, at what cost, enforced or not. Pure. */
 import { windowEnds } from '../algorithms/calendar.ts'
 import type { Rule } from '../config/compile-rule.ts'
-import { logKey } from '../store/keys.ts'
+import { logKey, UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 
 export interface CountedRule {
   rule: Rule
@@ -39,6 +39,8 @@ export function count(rule: Rule, key: string, cost = rule.quota.cost, nowMs = D
  * each rule, so a share that grows keeps those it had, and two rules do not hit the same callers first.
  */
 function isWithin(share: number, { name }: Rule, key: string): boolean {
+  // Of a consumer that only the store knows nobody knows the place, and it may not be in the share.
+  if (key.includes(UNKNOWN_CONSUMER_TAG)) return share >= 1
   return share >= 1 || (share > 0 && placeOf(`${name} ${key}`) < share)
 }
 

@@ -421,3 +421,52 @@ describe('guessing', () => {
     expect((await ask('/', { key: await gateway.key('acme') })).status).toBe(200)
   })
 })
+
+describe('what is shown and not taken', () => {
+  const opaque = { authorization: 'Bearer an-old-partner-key-4711' }
+
+  it('reaches no origin: an opaque key beside another, and the cookie of Access', async () => {
+    const key = await gateway.key('acme')
+    const headers = { 'x-api-key': key, ...opaque, cookie: 'a=1; CF_Authorization=a.b.c; b=2' }
+    await app({ credentials: { opaqueKeys: {} } })('/', { headers })
+    expect(received()).not.toHaveProperty('authorization')
+    await app({ credentials: { jwt: { access: access() } } })('/', { headers })
+    expect(received().cookie).toBe('a=1; b=2')
+    // Who has neither leaves the origin's own alone.
+    await app()('/', { headers })
+    expect(received()).toMatchObject({ ...opaque, cookie: headers.cookie })
+  })
+
+  it('is never taken for nothing, where its kind could be', async () => {
+    const taking = (accept: string[], opaqueKeys?: { header: string }) =>
+      app({ credentials: { jwt: { auth0: auth0() }, accept, ...(opaqueKeys && { opaqueKeys }) } })
+    const jwe = { authorization: 'Bearer a.b.c.d.e' }
+    expect((await taking(['auth0', 'anonymous'])('/', { headers: jwe })).status).toBe(401)
+    expect((await taking(['auth0', 'anonymous'])('/', { headers: opaque })).status).toBe(401)
+    const partner = { header: 'x-partner-key' }
+    const shown = { 'x-partner-key': 'an-old-partner-key-4711' }
+    expect((await taking(['api-key', 'anonymous'], partner)('/', { headers: shown })).status).toBe(401)
+    expect((await taking(['api-key', 'anonymous'], partner)('/', { headers: opaque })).status).toBe(200)
+  })
+})
+
+describe('a method that the origin may take for another', () => {
+  it('is limited as either, and let in only where both are', async () => {
+    const rules: RuleInput[] = [{ ...TEN, name: 'deletes', match: { methods: ['DELETE'] } }]
+    const routes = [
+      { name: 'open', match: { methods: ['POST'], path: '/x' }, accept: ['api-key', 'anonymous'] },
+    ]
+    const ask = app({ rules, routes })
+    const [method, headers] = ['POST', { 'x-http-method-override': 'delete' }]
+    const key = await gateway.key('acme')
+    expect((await ask('/x', { method, headers, key })).headers.get('ratelimit')).toContain('deletes')
+    expect([(await ask('/x', { method })).status, (await ask('/x', { method, headers })).status]).toEqual([
+      200, 401,
+    ])
+  })
+
+  it('is GET as well, when it is HEAD', async () => {
+    const routes = [{ name: 'open', match: { methods: ['GET'] }, accept: ['anonymous'] }]
+    expect((await app({ routes })('/', { method: 'HEAD' })).status).toBe(200)
+  })
+})

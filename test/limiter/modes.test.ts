@@ -4,7 +4,7 @@ import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { count } from '../../src/limiter/count.ts'
 import { decide } from '../../src/limiter/decide.ts'
-import { consumerStateKey } from '../../src/store/keys.ts'
+import { consumerStateKey, UNKNOWN_CONSUMER } from '../../src/store/keys.ts'
 import { describeOnEngines, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
 import { type Random, randomFrom, SEED } from '../support/random.ts'
 import { evaluationOf, NOON, randomCount, randomRules, randomStep } from '../support/traffic.ts'
@@ -159,4 +159,10 @@ it('a share of callers is stable, grows by adding, and is not the same for every
   expect(within(0.1).isSubsetOf(within(0.2))).toBe(true)
   const both = within(0.1).intersection(within(0.1, 'b'))
   expect(both.size).toBeLessThan(100)
+})
+
+it('a share of callers is not for one whose place nobody knows yet: an opaque key on first sight', () => {
+  const [half, all] = rulesOf({ ...LIVE, enforce: 0.5 }, { ...LIVE, name: 'all' })
+  const modes = [half!, all!].map(rule => count(rule, consumerStateKey(UNKNOWN_CONSUMER)).mode)
+  expect(modes).toEqual(['shadow', 'enforce'])
 })

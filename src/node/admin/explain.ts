@@ -139,9 +139,9 @@ function explainRule(input: RuleInput, situation: Situation): RuleExplanation {
   }
 }
 
-/** Who has no plan is asked for in a copy of the row. */
+/** What is asked about is a copy where a route has a cost, and for who has no plan. */
 function isSame(rule: GatewayRule, row: GatewayRule, plan: string | undefined): boolean {
-  return rule === row || (plan === undefined && rule.name === row.name && rule.tag === row.tag)
+  return rule.match === row.match || (plan === undefined && rule.name === row.name && rule.tag === row.tag)
 }
 
 function refusalOf({ refusal }: Caller, accept: readonly string[]): Explanation['refusal'] {

@@ -1,0 +1,185 @@
+/**
+ * What a request shows to say who calls, of the kinds that are taken where it goes. A key costs no I/O here: whether it is
+ * good is found out in the same trip that counts the request. A token is verified with the issuer's keys, which an isolate
+ * remembers.
+ */
+import type { Config } from '../config/compile.ts'
+import type { Issuer } from '../config/compile-credentials.ts'
+import { ANONYMOUS, type CredentialMethod } from '../config/compile-route.ts'
+import type { Unauthenticated } from '../limiter/decide.ts'
+import type { Who } from '../limiter/wire.ts'
+import { consumerKey, credentialKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
+import { apiKeyStart, consumerOfApiKey, sha256 } from './api-key.ts'
+import type { JwtVerifier } from './jwt.ts'
+import { isOpaqueKey, KeyMemory, whoseOpaqueKey } from './opaque-key.ts'
+import { type Presented, presentedIn } from './presented.ts'
+
+export interface Credential {
+  method: CredentialMethod
+  /**
+   * Whose it claims to be, as it stands in keys of the store; true once the store has admitted the request. Of an opaque
+   * key nobody has seen: UNKNOWN_CONSUMER.
+   */
+  consumer: string
+  /** SHA-256 of what was presented. */
+  digest: string
+  /** What the store is asked about it. */
+  who: Who
+  /** The header it came in, in lower case. */
+  header: string
+  /** It is true already, whatever the store says: a signature vouches for it. */
+  isVouched: boolean
+  claims?: Readonly<Record<string, unknown>>
+}
+
+export interface CredentialFinder {
+  /**
+   * The first of the kinds taken here that is shown: good as far as one can tell without the store, or a refusal. What is
+   * shown and bad is never passed over for the next kind, or for none.
+   * @returns undefined when nothing is shown
+   */
+  find(
+    accept: readonly CredentialMethod[],
+    headers: Headers,
+  ): Promise<Credential | Unauthenticated | undefined>
+  /** In words, for who shows nothing where something is asked for. */
+  describe(accept: readonly CredentialMethod[]): string[]
+  /** Remembers whose opaque key it was, or forgets it. */
+  learn(credential: Credential | undefined, outcome: { status: string; consumer?: string }): void
+}
+
+type Settings = Pick<Config, 'credentials' | 'environment' | 'plans'>
+type Found = Credential | Unauthenticated | undefined
+
+const MALFORMED: Unauthenticated = { kind: 'unauthenticated', reason: 'malformed' }
+const REASON = { invalid: 'malformed', expired: 'expired', unavailable: 'unverifiable' } as const
+
+/**
+ * Makes one for an isolate: it remembers consumers and issuers' keys, as plain data.
+ * @param variables of the environment, among them the secrets that issuers share
+ * @throws ConfigError naming a secret that is missing or too short
+ */
+export function createCredentialFinder(
+  { credentials, environment, plans }: Settings,
+  variables: Readonly<Record<string, unknown>>,
+): CredentialFinder {
+  const { keyPrefix, opaqueKeys, jwt } = credentials
+  const verifiers = new Map([...jwt.values()].map(issuer => [issuer.name, verifierOf(issuer, variables)]))
+  const start = apiKeyStart(keyPrefix, environment)
+  const memory = opaqueKeys && new KeyMemory(opaqueKeys)
+  const isOurs = (text: string) => text.startsWith(`${keyPrefix}_`)
+
+  async function apiKey({ apiKey, bearer }: Presented): Promise<Found> {
+    const text = apiKey ?? bearer
+    // A bearer token may be the origin's own affair, and X-API-Key may hold an opaque key. One of ours that is broken is
+    // still ours.
+    const canBeOthers = apiKey === undefined || (opaqueKeys && opaqueKeys.header === undefined)
+    if (text === undefined || (canBeOthers && !isOurs(text))) return undefined
+    const consumer = consumerOfApiKey(text, start)
+    if (consumer === undefined) return MALFORMED
+    const digest = await sha256(text)
+    const keys = { consumerKey: consumerKey(consumer), credentialKey: credentialKey(consumer, digest) }
+    return {
+      ...{ method: 'api-key', consumer, digest, isVouched: false },
+      header: apiKey === undefined ? 'authorization' : 'x-api-key',
+      who: { kind: 'key', ...keys },
+    }
+  }
+
+  async function opaqueKey({ apiKey, bearer }: Presented, headers: Headers): Promise<Found> {
+    const own = opaqueKeys?.header
+    const text = own === undefined ? (apiKey ?? bearer) : (headers.get(own) ?? undefined)
+    // Where API keys come too, one of ours is for that method; in a header of its own it is no opaque key.
+    if (text === undefined || (own === undefined && isOurs(text))) return undefined
+    if (isOurs(text) || !isOpaqueKey(text)) return MALFORMED
+    const digest = await sha256(text)
+    const consumer = memory?.consumerOf(digest)
+    return {
+      ...{ method: 'opaque-key', consumer: consumer ?? UNKNOWN_CONSUMER, digest, isVouched: false },
+      header: own ?? (apiKey === undefined ? 'authorization' : 'x-api-key'),
+      who: whoseOpaqueKey(digest, consumer),
+    }
+  }
+
+  async function token(name: CredentialMethod, { bearer }: Presented, headers: Headers): Promise<Found> {
+    const issuer = jwt.get(name)!
+    const text = issuer.header === undefined ? bearer : (headers.get(issuer.header)?.trim() ?? undefined)
+    // A token of another issuer is for another method.
+    if (text === undefined || issuer.issuerOf(text) !== issuer.issuer) return undefined
+    const verified = await verifiers.get(name)!.verify(text)
+    if (verified.kind === 'refused') {
+      return { kind: 'unauthenticated', reason: REASON[verified.reason], detail: verified.detail }
+    }
+    const { consumer, plan, claims } = verified
+    const own = plan !== undefined && plans.includes(plan) ? { plan } : {}
+    return {
+      ...{ method: name, consumer, digest: await sha256(text), isVouched: true, claims },
+      header: issuer.header ?? 'authorization',
+      who: { kind: 'token', consumerKey: consumerKey(consumer), ...own },
+    }
+  }
+
+  async function present(method: CredentialMethod, presented: Presented, headers: Headers): Promise<Found> {
+    switch (method) {
+      case 'api-key':
+        return await apiKey(presented)
+      case 'opaque-key':
+        return await opaqueKey(presented, headers)
+      case ANONYMOUS:
+        return undefined
+      default:
+        return await token(method, presented, headers)
+    }
+  }
+
+  /** Shown, and of no kind that is taken here: it is never taken for none. */
+  function inVain(accept: readonly CredentialMethod[], presented: Presented, headers: Headers): Found {
+    const { apiKey, bearer } = presented
+    const isKey =
+      apiKey !== undefined ||
+      (bearer !== undefined && isOurs(bearer)) ||
+      (opaqueKeys?.header !== undefined && headers.has(opaqueKeys.header))
+    if (isKey) return { kind: 'unauthenticated', reason: 'not-accepted' }
+    // Where tokens are taken, one of nobody we know is a bad one. Elsewhere a bearer token is the origin's own affair.
+    const isToken = accept.some(method => {
+      const issuer = jwt.get(method)
+      return issuer && (issuer.header === undefined ? bearer !== undefined : headers.has(issuer.header))
+    })
+    return isToken ? MALFORMED : undefined
+  }
+
+  return {
+    async find(accept, headers) {
+      const presented = presentedIn(headers)
+      for (const method of accept) {
+        const found = await present(method, presented, headers)
+        if (found) return found
+      }
+      const { bearer } = presented
+      const vain = inVain(accept, presented, headers)
+      return vain ?? (bearer !== undefined && !accept.includes(ANONYMOUS) ? MALFORMED : undefined)
+    },
+
+    describe(accept) {
+      const texts = accept.map(method => {
+        const issuer = jwt.get(method)
+        if (issuer)
+          return `a token, as ${issuer.header ? `${issuer.header}:` : 'Authorization: Bearer'} <token>`
+        if (method === 'opaque-key' && opaqueKeys?.header) return `a key, as ${opaqueKeys.header}: <key>`
+        return 'an API key, as Authorization: Bearer <key> or as X-API-Key: <key>'
+      })
+      return [...new Set(texts)]
+    },
+
+    learn(credential, { status, consumer }) {
+      if (credential?.method !== 'opaque-key') return
+      if (status === 'unknown-credential') memory?.forget(credential.digest)
+      else if (consumer !== undefined) memory?.remember(credential.digest, consumer)
+    },
+  }
+}
+
+function verifierOf(issuer: Issuer, variables: Readonly<Record<string, unknown>>): JwtVerifier {
+  const secret = 'secret' in issuer.keys ? variables[issuer.keys.secret] : undefined
+  return issuer.createVerifier(issuer, { secret: typeof secret === 'string' ? secret : undefined })
+}

@@ -2,6 +2,7 @@
 import type { Quota } from '../algorithms/algorithm.ts'
 import { CALENDAR_PERIODS, type CalendarPeriod, NOMINAL_PERIOD } from '../algorithms/calendar.ts'
 import type { AlgorithmName } from '../algorithms/index.ts'
+import { BASE62 } from '../base62.ts'
 import type {
   By,
   LimitRuleInput,
@@ -192,8 +193,6 @@ export function longestDelay({ algorithm, quota: { limit, period, burst } }: Rul
 function greatestCommonDivisor(a: number, b: number): number {
   return b === 0 ? a : greatestCommonDivisor(b, a % b)
 }
-
-const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 
 /**
  * State belongs to a rule's name, algorithm and period, and where it is a time and no count also to the limit and

@@ -5,8 +5,8 @@
  * before them, so that garbage and typos are refused without a trip. The checksum proves nothing else. Only the
  * SHA-256 of a key is ever stored, which is right for a random secret of this size: no salt, no slow hash.
  */
+import { BASE62 } from '../base62.ts'
 
-const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const SECRET_LENGTH = 30
 const CHECKSUM_LENGTH = 6
 /** More than the longest prefix, environment, consumer and secret. */
@@ -40,12 +40,6 @@ export function consumerOfApiKey(key: string, start = apiKeyStart()): string | u
   if (!CONSUMER.test(consumer) || !SECRET.test(key.slice(end + 1))) return undefined
   const body = key.slice(0, -CHECKSUM_LENGTH)
   return checksum(body) === key.slice(-CHECKSUM_LENGTH) ? consumer : undefined
-}
-
-/** In hexadecimal: the only form in which a key is stored. */
-export async function sha256(key: string): Promise<string> {
-  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(key))
-  return Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, '0')).join('')
 }
 
 function randomBase62(length: number): string {

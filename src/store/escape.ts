@@ -3,6 +3,7 @@
  * Different texts stay different (`#` itself never stays), and nothing is left of `{`, `}`, `:`, `,`, `=`, `*` and `~`,
  * with which keys and names are put together.
  */
+import { sha256 } from '../sha256.ts'
 
 const MAX_ESCAPED = 100
 
@@ -11,8 +12,7 @@ export async function escaped(value: string): Promise<string> {
   if (text !== undefined && text.length <= MAX_ESCAPED) return text
   // UTF-16 as it is, so that broken surrogates stay apart.
   const units = Uint16Array.from({ length: value.length }, (_, i) => value.charCodeAt(i))
-  const digest = await crypto.subtle.digest('SHA-256', units)
-  return `#${Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, '0')).join('')}`
+  return `#${await sha256(units)}`
 }
 
 function percentEncoded(value: string): string {

@@ -1,10 +1,11 @@
 /** The gateway in front of a Redis Cluster: the app, the real client, the bridge, three nodes. */
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
-import { mintApiKey, sha256 } from '../../src/credentials/api-key.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { createLimiter } from '../../src/limiter/limiter.ts'
 import { ask } from '../../src/limiter/wire.ts'
 import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
+import { sha256 } from '../../src/sha256.ts'
 import { addressStateKey, consumerStateKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'

@@ -1,7 +1,8 @@
 /** Who guesses credentials: counted wherever it is tried, and when there were too many, told nothing more by anything. */
 import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
-import { mintApiKey, sha256 } from '../../src/credentials/api-key.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { sha256 } from '../../src/sha256.ts'
 import { consumerKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
 import { credentialOf } from '../support/engines.ts'

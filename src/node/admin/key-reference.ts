@@ -1,6 +1,7 @@
 /** Which key is meant: its id as `keys list` shows it, or the key itself. */
-import { consumerOfApiKey, sha256 } from '../../credentials/api-key.ts'
+import { consumerOfApiKey } from '../../credentials/api-key.ts'
 import { isOpaqueKey } from '../../credentials/opaque-key.ts'
+import { sha256 } from '../../sha256.ts'
 import { credentialIndexKey, credentialKey, pointerKey } from '../../store/keys.ts'
 import { type CredentialRecord, parseCredential } from '../../store/records.ts'
 import { AdminError } from './admin-error.ts'

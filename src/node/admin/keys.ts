@@ -2,8 +2,9 @@
  * API keys and opaque keys: making them, bringing them in, and what there is. Never the secret: of a key the store knows
  * the SHA-256 and a few letters.
  */
-import { isConsumerName, mintApiKey, sha256 } from '../../credentials/api-key.ts'
+import { isConsumerName, mintApiKey } from '../../credentials/api-key.ts'
 import { isOpaqueKey } from '../../credentials/opaque-key.ts'
+import { sha256 } from '../../sha256.ts'
 import {
   CONSUMER_INDEX_KEY,
   consumerKey,

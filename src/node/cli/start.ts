@@ -1,6 +1,6 @@
 /** `npm start`: the gateway and all it needs, on this machine. */
 import { Command } from 'commander'
-import { sha256 } from '../../credentials/api-key.ts'
+import { sha256 } from '../../sha256.ts'
 import { type AdminStore, adminStore, loadScript } from '../admin/admin-store.ts'
 import { revokeKey } from '../admin/key-changes.ts'
 import { createKey, unlistIfEmpty } from '../admin/keys.ts'

@@ -1,9 +1,10 @@
 /** Keys: made, brought in, listed, changed and ended. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { consumerOfApiKey, mintApiKey, sha256 } from '../../../src/credentials/api-key.ts'
+import { consumerOfApiKey, mintApiKey } from '../../../src/credentials/api-key.ts'
 import { expireKey, labelKey, planKey, revokeKey, rotateKey } from '../../../src/node/admin/key-changes.ts'
 import { findKey } from '../../../src/node/admin/key-reference.ts'
 import { consumersOf, createKey, importKey, listKeys, unlistIfEmpty } from '../../../src/node/admin/keys.ts'
+import { sha256 } from '../../../src/sha256.ts'
 import { startAdmin, type TestAdmin } from '../../support/admin.ts'
 import { describeOnRedis, type TestRedis } from '../../support/redis.ts'
 

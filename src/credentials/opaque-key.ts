@@ -7,7 +7,7 @@ import QuickLRU from 'quick-lru'
 import type { Who } from '../limiter/wire.ts'
 import { consumerKey, credentialKey, pointerKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
 
-/** Some 200 bytes each. */
+/** Some 200 bytes each; up to twice as many are kept. */
 const MOST_REMEMBERED = 10_000
 
 /** Shorter ones can be guessed, and longer ones are something else. */

@@ -162,11 +162,13 @@ export function createCredentialFinder(
     },
 
     describe(accept) {
-      const texts = accept.map(method => {
+      const kinds = accept.filter(method => method !== ANONYMOUS)
+      const texts = kinds.map(method => {
         const issuer = jwt.get(method)
         if (issuer)
           return `a token, as ${issuer.header ? `${issuer.header}:` : 'Authorization: Bearer'} <token>`
-        if (method === 'opaque-key' && opaqueKeys?.header) return `a key, as ${opaqueKeys.header}: <key>`
+        if (method === 'opaque-key' && opaqueKeys?.header)
+          return `a key of another make, as ${opaqueKeys.header}: <key>`
         return 'an API key, as Authorization: Bearer <key> or as X-API-Key: <key>'
       })
       return [...new Set(texts)]

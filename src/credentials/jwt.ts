@@ -179,7 +179,7 @@ function secretKeys(secret: string): Keys {
 /** RFC 7518, section 3.2: a secret is at least as long as the hash. A shorter one can be guessed offline. */
 function checkedSecret(variable: string, algorithms: readonly string[], secret: string | undefined): string {
   if (!secret) {
-    const message = `is missing. Set it; for a deployment: npx wrangler secret put ${variable}`
+    const message = `is missing. Set it in the environment, or for a deployment: npx wrangler secret put ${variable}`
     throw new ConfigError([{ path: variable, message }])
   }
   const longest = [...algorithms].sort().at(-1)!

@@ -21,6 +21,9 @@ function quotaExceeded({ violated, retryAfter }: Denied): Response {
   const names = violated.map(({ rule }) => rule.name)
   const [first] = violated
   const limits = violated.map(({ rule }) => `${rule.name} (${rule.limit} per ${period(rule)})`)
+  // Who is told so may have a good one: others have tried bad ones from there.
+  const what =
+    first!.rule.on === 'auth-failure' ? 'Too many bad credentials have come from here' : 'Limit reached'
   const seconds = retryAfterSeconds(retryAfter)
   const advice =
     seconds === undefined
@@ -30,7 +33,7 @@ function quotaExceeded({ violated, retryAfter }: Denied): Response {
     status: 429,
     title: 'Quota Exceeded',
     type: QUOTA_EXCEEDED,
-    detail: `Limit reached: ${limits.join(', ')}. ${advice}`,
+    detail: `${what}: ${limits.join(', ')}. ${advice}`,
     extra: { 'violated-policies': names },
     headers: seconds === undefined ? {} : { 'retry-after': String(seconds) },
   })
@@ -57,7 +60,7 @@ function unauthorized({ reason, taken = [] }: Unauthenticated): Response {
   const details: Partial<Record<Unauthenticated['reason'], string>> = {
     missing: taken.length > 0 ? `Send ${taken.join(', or ')}.` : NOTHING_TAKEN,
     expired: 'The token has expired. Get a new one.',
-    'not-accepted': 'This kind of credential is not taken here.',
+    'not-accepted': `This kind of credential is not taken here. Send ${taken.join(', or ') || 'none'}.`,
   }
   return problem({
     status: 401,

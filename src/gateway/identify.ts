@@ -59,9 +59,10 @@ export function createIdentifier(
       if (refusal) return { ...caller, refusal }
 
       const found = await credentials.find(accept, request.headers)
-      if (found) return 'kind' in found ? { ...caller, refusal: found } : { ...caller, credential: found }
-      if (accept.includes(ANONYMOUS)) return caller
       const taken = credentials.describe(accept)
+      if (found && 'kind' in found) return { ...caller, refusal: { ...found, taken } }
+      if (found) return { ...caller, credential: found }
+      if (accept.includes(ANONYMOUS)) return caller
       return { ...caller, refusal: { kind: 'unauthenticated', reason: 'missing', taken } }
     },
 

@@ -684,9 +684,13 @@ describe('a secret', () => {
     [
       undefined,
       ['HS256'],
-      'JWT_SECRET: is missing. Set it; for a deployment: npx wrangler secret put JWT_SECRET',
+      'JWT_SECRET: is missing. Set it in the environment, or for a deployment: npx wrangler secret put JWT_SECRET',
     ],
-    ['', ['HS256'], 'JWT_SECRET: is missing. Set it; for a deployment: npx wrangler secret put JWT_SECRET'],
+    [
+      '',
+      ['HS256'],
+      'JWT_SECRET: is missing. Set it in the environment, or for a deployment: npx wrangler secret put JWT_SECRET',
+    ],
     [
       'z'.repeat(31),
       ['HS256'],

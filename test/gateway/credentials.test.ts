@@ -399,7 +399,13 @@ describe('guessing', () => {
       const headers = Object.fromEntries([...response.headers].filter(([name]) => name !== 'x-request-id'))
       return [response.status, headers, await response.json()]
     }
-    expect(await told(right)).toEqual(await told(guess))
+    const toldOfGuess = await told(guess)
+    expect(await told(right)).toEqual(toldOfGuess)
+    expect(toldOfGuess[2]).toMatchObject({
+      detail: expect.stringContaining(
+        'Too many bad credentials have come from here: guesses (3 per 300 days).',
+      ),
+    })
     expect([guess.status, guess.headers.get('ratelimit')]).toEqual([
       429,
       expect.stringMatching(/^"guesses";r=0;/),

@@ -54,6 +54,16 @@ describe('sluice check', () => {
     expect(stdout).toContain('consumer-second  10 per 1 s     by consumer  gcra')
   })
 
+  it.each([
+    ['a syntax error', "export default {\n  origin: 'route'\n  rules: [],\n}\n", 3],
+    ['what is nowhere', '\n\n\nexport default { origin: nowhere() }\n', 4],
+  ])('names the file and the line of %s', async (_, text, line) => {
+    const file = join(directory, 'wrong.config.ts')
+    writeFileSync(file, text)
+    const { code, stderr } = await sluice(['check', file])
+    expect([code, stderr]).toEqual([1, expect.stringContaining(`wrong.config.ts:${line}: `)])
+  })
+
   it('says what each rule does, those of the limits by name too', async () => {
     const file = join(directory, 'modes.config.ts')
     const rules = [

@@ -3,7 +3,7 @@ import { decodeJwt, type JWTPayload } from 'jose'
 import type { Config } from '../../config/compile.ts'
 import { isConsumerName } from '../../credentials/api-key.ts'
 import type { Credential } from '../../credentials/find-credential.ts'
-import { readClaims } from '../../credentials/jwt.ts'
+import { type JwtIssuer, type RefusedToken, readClaims, type VerifiedToken } from '../../credentials/jwt.ts'
 import { whoseOpaqueKey } from '../../credentials/opaque-key.ts'
 import { type Caller, createIdentifier } from '../../gateway/identify.ts'
 import type { Matched } from '../../gateway/match.ts'
@@ -82,7 +82,7 @@ function nameAddress(headers: Headers, { address: { from } }: Config, address: s
   if (from === 'forwarded') headers.set(from, `for="${address.includes(':') ? `[${address}]` : address}"`)
 }
 
-/** As the gateway finds it, but for tokens: nobody verifies one here, so what it claims is taken as true. */
+/** As the gateway finds it, but for tokens: nobody verifies a signature here, so what it claims is taken as true. */
 export async function callerOf(
   config: Config,
   asked: Asked,
@@ -98,13 +98,25 @@ export async function callerOf(
     : { ...anonymous, refusal: { kind: 'unauthenticated', reason: 'not-accepted' } }
 }
 
-/** With issuers that take every token for good. */
+/** All but the signature, which takes the issuer's keys. */
+async function believed(claims: JWTPayload, issuer: JwtIssuer): Promise<VerifiedToken | RefusedToken> {
+  const { exp, nbf } = claims
+  const [now, tolerance] = [Date.now() / 1e3, issuer.clockToleranceSeconds]
+  if (typeof exp !== 'number') return { kind: 'refused', reason: 'invalid', detail: 'no exp' }
+  if (exp <= now - tolerance) return { kind: 'refused', reason: 'expired', detail: 'exp' }
+  const isEarly = typeof nbf === 'number' && nbf > now + tolerance
+  const isMeant = [claims.aud].flat().some(audience => audience && issuer.audience.includes(audience))
+  if (isEarly || !isMeant) return { kind: 'refused', reason: 'invalid', detail: isEarly ? 'nbf' : 'aud' }
+  return await readClaims(claims, issuer)
+}
+
+/** With issuers that look at no signature. */
 function believing({ credentials, ...config }: Config): Config {
-  const believed = [...credentials.jwt].map(([name, issuer]) => {
-    const verifier = { verify: (token: string) => readClaims(claimsOf(token), issuer) }
+  const issuers = [...credentials.jwt].map(([name, issuer]) => {
+    const verifier = { verify: (token: string) => believed(claimsOf(token), issuer) }
     return [name, { ...issuer, createVerifier: () => verifier }] as const
   })
-  return { ...config, credentials: { ...credentials, jwt: new Map(believed) } }
+  return { ...config, credentials: { ...credentials, jwt: new Map(issuers) } }
 }
 
 /** One that the consumer could have, by the first way to come that is taken here. */

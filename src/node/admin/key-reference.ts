@@ -29,8 +29,13 @@ export async function findKey(store: AdminStore, text: string): Promise<FoundKey
   if (parsed) return { id: keyId(consumer, digest), consumer, digest, record: parsed }
   throw new AdminError(
     'not-found',
-    `${keyId(consumer, digest)} is no good key: it has expired or was revoked.`,
+    `There is no key ${keyId(consumer, digest)} ${whereOf(store)}: it never was, has expired or was revoked. ` +
+      'If it is of another environment, name that with --env.',
   )
+}
+
+function whereOf({ environment }: AdminStore): string {
+  return environment === undefined ? 'outside of environments' : `in the environment ${environment}`
 }
 
 /** @returns undefined for what is no id; an opaque key can look like one, of a consumer that nobody knows */

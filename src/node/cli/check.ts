@@ -15,7 +15,9 @@ export function checkCommand(): Command {
 }
 
 async function check(file?: string): Promise<void> {
-  const config = await loadConfig(file && resolve(file))
+  const loaded = await loadConfig(file && resolve(file))
+  const environment = process.env.SLUICE_ENVIRONMENT || loaded.environment
+  const config = { ...loaded, ...(environment && { environment }) }
   const count = new Set(config.rules.map(({ name }) => name)).size
   console.log(`The config is right: ${count === 1 ? '1 rule' : `${count} rules`}, origin ${config.origin}.`)
   print(config.rules.map(rule => rowOf(rule, config)))

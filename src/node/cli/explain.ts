@@ -38,7 +38,7 @@ export function explainCommand(): Command {
     .addOption(
       new Option(
         '--token <jwt>',
-        'a token, which is not verified: only its claims are read; - as above',
+        'a token, of which all but the signature is verified; - as above',
       ).conflicts(['consumer']),
     )
     .option('--consumer <name>', 'as if it came with a credential of this consumer')

@@ -76,7 +76,7 @@ async function start(flags: Flags): Promise<void> {
     const created = await createKey(store, { consumer: DEMO_CONSUMER, plan: config.plans[0]!, expiresAt })
     key = created.key
     if (await servesUntil(stack, stop.signal)) {
-      greet(stack, key, config.plans[0]!, Boolean(rest))
+      greet(stack, { key, plan: config.plans[0]!, isLasting: Boolean(rest) })
       await aborted(stop.signal)
     }
   } finally {
@@ -124,7 +124,17 @@ async function answers(url: string, isGood: (ok: boolean) => boolean): Promise<b
   }
 }
 
-function greet({ url, rest }: Stack, key: string, plan: string, isLasting: boolean): void {
+interface Demo {
+  key: string
+  plan: string
+  /** The variables of the store are set already. */
+  isLasting: boolean
+}
+
+function greet({ url, rest }: Stack, { key, plan, isLasting }: Demo): void {
+  // What the Worker is started with is there for this command only.
+  const { SLUICE_ENVIRONMENT } = process.env
+  const environment = SLUICE_ENVIRONMENT ? ` --env ${SLUICE_ENVIRONMENT}` : ''
   const store = isLasting
     ? ''
     : `UPSTASH_REDIS_REST_URL=${rest.url} \\\n    UPSTASH_REDIS_REST_TOKEN=${rest.token} \\\n    `
@@ -135,7 +145,7 @@ One request:
 Fifteen at once:
     for i in $(seq 15); do curl -s -o /dev/null -w '%{http_code} ' ${url}/ -H 'X-API-Key: ${key}'; done; echo
 A key of your own:
-    ${store}npx sluice keys create --consumer acme --plan ${plan}
+    ${store}npx sluice keys create --consumer acme --plan ${plan}${environment}
 
 Sluice is ready on ${url}`)
 }

@@ -137,10 +137,11 @@ describe('a request with a credential', () => {
     }
   })
 
-  it('that is a token is taken by its claims, and nobody verifies it', async () => {
-    const claims = { iss: 'https://issuer.example/', sub: 'user|1', tier: 'gold', aud: 'other', exp: 1 }
+  it('that is a token is taken by its claims, and nobody verifies its signature', async () => {
+    const claims = { iss: 'https://issuer.example/', sub: 'user|1', tier: 'gold', aud: 'api', exp: 4e9 }
     const text = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
-    const token = `${text({ alg: 'none' })}.${text(claims)}.`
+    const tokenOf = (more: object) => `${text({ alg: 'none' })}.${text({ ...claims, ...more })}.`
+    const token = tokenOf({})
     expect((await ask('/', { token })).refusal).toMatchObject({ status: 401 })
     // The variable with the secret is not there, and not needed.
     const auth0 = jwt({
@@ -155,6 +156,10 @@ describe('a request with a credential', () => {
       expect(explanation.caller).toMatchObject({ method: 'auth0', consumer: 'auth0~user%7C1', plan: 'pro' })
       expect(explanation.rules[0]).toMatchObject({ key: 'sluice:{c:auth0~user%7C1}:state' })
       expect(reasons(explanation).guesses).toBe('a token is verified before the store is asked')
+    }
+    for (const more of [{ exp: 1 }, { exp: undefined }, { aud: 'other' }, { nbf: 4e9 }, { sub: '' }]) {
+      const bad = await explain(taking, { method: 'GET', path: '/', token: tokenOf(more) })
+      expect(bad.refusal, JSON.stringify(more)).toMatchObject({ status: 401 })
     }
     const { rules: counted } = await explain(taking, { method: 'GET', path: '/', token })
     expect(counted.at(-1)).toMatchObject({ key: 'sluice:{x:claim.auth0.tier=gold}:state' })

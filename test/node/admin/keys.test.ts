@@ -95,7 +95,7 @@ describeOnRedis('keys', start => {
       ],
       ['acme/0000', 'not-found', new RegExp(`^acme has no such key\\. Its keys: .*${id}`)],
       ['nobody/0000', 'not-found', /has no keys/],
-      [other, 'not-found', /^acme\/[0-9a-f]{12} is no good key/],
+      [other, 'not-found', /^There is no key acme\/[0-9a-f]{12} outside of environments/],
       [`${other}x`, 'not-found', /its form or its checksum is wrong/],
       [OPAQUE, 'not-found', /none like it has been imported/],
       ['QUJDREVGR0hJSktMTU5P/abcdef', 'not-found', /none like it has been imported/],

@@ -73,7 +73,7 @@ async function start(flags: Flags): Promise<void> {
   try {
     await loadScript(store, config).catch(error => {
       const hint = ' UPSTASH_REDIS_REST_URL says so: unset it, or give --redis, for a store of its own.'
-      throw rest && error instanceof Error ? new Error(error.message + hint) : error
+      throw rest && error instanceof Error ? new Error(error.message.replace(/\.?$/, '.') + hint) : error
     })
     const expiresAt = new Date(Date.now() + DEMO_KEY_MS)
     const created = await createKey(store, { consumer: DEMO_CONSUMER, plan: config.plans[0]!, expiresAt })

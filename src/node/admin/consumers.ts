@@ -36,18 +36,20 @@ export async function listConsumers(store: AdminStore): Promise<ConsumerInfo[]> 
   }))
 }
 
-/** @throws AdminError when nothing is known of the consumer */
+/** @throws AdminError when nothing is known of the consumer, not even that it had something once */
 export async function showConsumer(store: AdminStore, consumer: string): Promise<ConsumerInfo> {
   const text = await store.ask(redis => redis.get<string>(store.at(consumerKey(consumer))))
   const keys = await listKeys(store, consumer)
-  if (text === null && keys.length === 0) throw await unknown(store, consumer)
+  if (text === null && keys.length === 0) {
+    const all = await consumersOf(store)
+    if (!all.includes(consumer)) throw unknown(consumer, all)
+  }
   return { consumer, ...parseConsumer(text ?? ''), keys }
 }
 
 /** Tokens name consumers that nothing is known of here until something is set for them, so that is no error elsewhere. */
-async function unknown(store: AdminStore, consumer: string): Promise<AdminError> {
-  const all = await consumersOf(store)
-  const others = all.filter(name => name !== consumer).slice(0, 10)
+function unknown(consumer: string, all: readonly string[]): AdminError {
+  const others = all.slice(0, 10)
   const list = others.length > 0 ? ` There are ${others.join(', ')}${all.length > 10 ? ', …' : ''}.` : ''
   return new AdminError(
     'not-found',
@@ -56,7 +58,11 @@ async function unknown(store: AdminStore, consumer: string): Promise<AdminError>
 }
 
 export interface ChangeResult {
+  /** What it was until now. */
+  before: ConsumerRecord
   record: ConsumerRecord
+  /** Otherwise it was like this already, and nothing was written. */
+  isChanged: boolean
   /** Nobody of this name was known before: perhaps it is misspelled. */
   isNew: boolean
 }
@@ -66,16 +72,26 @@ export async function changeConsumer(
   consumer: string,
   change: (record: ConsumerRecord) => ConsumerRecord,
 ): Promise<ChangeResult> {
+  const key = consumerKey(consumer)
+  const now = (await store.ask(redis => redis.get<string>(store.at(key)))) ?? undefined
+  let before = parseConsumer(now ?? '')
+  let record = change(before)
+  // A change that is refused, or is none, must leave no name in the list with nothing behind it.
+  if (textOf(record) === now) return { before, record, isChanged: false, isNew: false }
   const isNew = await enlist(store, consumer)
-  let record: ConsumerRecord = { overrides: [] }
-  await store.change(consumerKey(consumer), text => {
-    record = change(parseConsumer(text ?? ''))
-    const { plan, blockedAt, overrides } = record
-    // Nothing is left to tell.
-    if (!plan && !blockedAt && overrides.length === 0) return undefined
-    return { text: formatConsumer(record), expiry: 'never' }
+  await store.change(key, text => {
+    before = parseConsumer(text ?? '')
+    record = change(before)
+    const after = textOf(record)
+    return after === undefined ? undefined : { text: after, expiry: 'never' }
   })
-  return { record, isNew }
+  return { before, record, isChanged: true, isNew }
+}
+
+/** @returns undefined where nothing is left to tell */
+function textOf(record: ConsumerRecord): string | undefined {
+  const { plan, blockedAt, overrides } = record
+  return plan || blockedAt || overrides.length > 0 ? formatConsumer(record) : undefined
 }
 
 /** @param plan undefined: the default plan, where a key names none */
@@ -95,8 +111,11 @@ export function blockConsumer(store: AdminStore, consumer: string, reason?: stri
   }))
 }
 
-export function unblockConsumer(store: AdminStore, consumer: string): Promise<ChangeResult> {
-  return changeConsumer(store, consumer, ({ blockedAt: _, reason: __, ...rest }) => rest)
+/** @throws AdminError when nothing is known of the consumer: then another is meant, and is blocked still */
+export async function unblockConsumer(store: AdminStore, consumer: string): Promise<ChangeResult> {
+  const result = await changeConsumer(store, consumer, ({ blockedAt: _, reason: __, ...rest }) => rest)
+  if (!result.isChanged) await showConsumer(store, consumer)
+  return result
 }
 
 /**

@@ -66,8 +66,9 @@ export async function importKey(
 ): Promise<KeyInfo> {
   const digest = await digestOf(store, opaque)
   const record = { ...rest, createdAt: new Date(), ...('key' in opaque && hinted(opaque.key)) }
+  const owner = await freeOwner(store, digest)
   await enlist(store, consumer)
-  await claim(store, digest, consumer, rest.expiresAt)
+  await claim(store, digest, consumer, owner, rest.expiresAt)
   await write(store, consumer, digest, record)
   return { id: keyId(consumer, digest), consumer, kind: 'opaque-key', ...record }
 }
@@ -91,19 +92,28 @@ async function digestOf({ keyPrefix }: AdminStore, opaque: OpaqueKey): Promise<s
   )
 }
 
-/** The pointer says whose a key is, so only one consumer can have it. One that leads to no record is free. */
-async function claim(
-  store: AdminStore,
-  digest: string,
-  consumer: string,
-  expiresAt: Date | undefined,
-): Promise<void> {
+/**
+ * The pointer says whose a key is, so only one consumer can have it. One that leads to no record is free.
+ * @returns what the free pointer says
+ * @throws AdminError for a key that is somebody's
+ */
+async function freeOwner(store: AdminStore, digest: string): Promise<string | null> {
   const owner = await store.ask(redis => redis.get<string>(store.at(pointerKey(digest))))
   if (owner !== null) {
     const record = await store.ask(redis => redis.exists(store.at(credentialKey(owner, digest))))
     if (Number(record) === 1)
       throw new AdminError('refused', `This key is ${owner}'s already: ${keyId(owner, digest)}.`)
   }
+  return owner
+}
+
+async function claim(
+  store: AdminStore,
+  digest: string,
+  consumer: string,
+  owner: string | null,
+  expiresAt: Date | undefined,
+): Promise<void> {
   await store.change(pointerKey(digest), now => {
     if ((now ?? null) !== owner) throw new AdminError('refused', 'Somebody is importing this key just now.')
     return { text: consumer, expiry: expiresAt ?? 'never' }

@@ -108,12 +108,8 @@ async function set(argument: string, flags: Flags & { plan?: string | false }): 
   const plan = flags.plan === false ? undefined : planName(flags.plan, config.plans)
   const consumer = await consumerName(argument)
   const result = await setPlan(store, consumer, plan)
-  tell(
-    flags,
-    consumer,
-    result,
-    plan ? `${consumer} is on plan ${plan}.` : `${consumer} has no plan of its own.`,
-  )
+  const is = plan ? `${consumer} is on plan ${plan}` : `${consumer} has no plan of its own`
+  tell(flags, consumer, result, result.isChanged ? `${is}.` : `${is} already: nothing to change.`)
 }
 
 async function block(argument: string, flags: Flags & { reason?: string }): Promise<void> {
@@ -127,7 +123,9 @@ async function block(argument: string, flags: Flags & { reason?: string }): Prom
 async function unblock(argument: string, flags: Flags): Promise<void> {
   const { store } = await openStore(flags)
   const consumer = await consumerName(argument)
-  tell(flags, consumer, await unblockConsumer(store, consumer), `${consumer} is not blocked.`)
+  const result = await unblockConsumer(store, consumer)
+  const is = `${consumer} is not blocked`
+  tell(flags, consumer, result, result.isChanged ? `${is}.` : `${is}: nothing to change.`)
 }
 
 async function remove(argument: string, flags: Flags): Promise<void> {

@@ -56,6 +56,30 @@ describeOnRedis('consumers', start => {
     })
   })
 
+  it('are not listed by what was refused, or changed nothing', async () => {
+    await importKey(admin.store, { key: 'partner-key-of-before' }, { consumer: 'acme' })
+    const before = (await text('KEYS', '*')).split(',').sort()
+    for (const refused of [
+      () => importKey(admin.store, { key: 'partner-key-of-before' }, { consumer: 'nobody' }),
+      () => unblockConsumer(admin.store, 'nobody'),
+      () => removeOverride(admin.store, 'nobody', 'minute'),
+    ])
+      await expect(refused()).rejects.toMatchObject({ kind: expect.stringMatching(/^(refused|not-found)$/) })
+    expect(await setPlan(admin.store, 'nobody', undefined)).toMatchObject({ isNew: false, isChanged: false })
+    expect(await unblockConsumer(admin.store, 'acme')).toMatchObject({ isChanged: false })
+    expect(await text('SMEMBERS', 'sluice:{consumers}')).toBe('acme')
+    expect((await text('KEYS', '*')).split(',').sort()).toEqual(before)
+  })
+
+  it('of which only the name is left are shown as they are listed, and removed', async () => {
+    await setPlan(admin.store, 'acme', 'pro')
+    await setPlan(admin.store, 'acme', undefined)
+    expect(await listConsumers(admin.store)).toEqual([{ consumer: 'acme', overrides: [], keys: [] }])
+    expect(await showConsumer(admin.store, 'acme')).toEqual({ consumer: 'acme', overrides: [], keys: [] })
+    expect(await removeConsumer(admin.store, 'acme', [])).toEqual({ keys: 0 })
+    await expect(showConsumer(admin.store, 'acme')).rejects.toMatchObject({ kind: 'not-found' })
+  })
+
   it('keep every change of those who make them at once', async () => {
     const rules = Array.from({ length: 6 }, (_, i) => `rule-${i}`)
     await Promise.all([

@@ -2,7 +2,7 @@
  * What the store holds about credentials and consumers: one line of text each, read by src/lua/main.lua in the same
  * trip that counts the request. Every value is escaped, so that none can look like another.
  *
- *     credential   plan=<plan or nothing> created=<time> [expires=<time>] [label=<text>] [hint=<last letters>]
+ *     credential   plan=<plan or nothing> created=<time> [expires=<time>] [label=<text>] [hint=<last letters>] [replaced=<id>]
  *     consumer     plan=<plan> [blocked=<time>] [reason=<text>] [override=<family>,<numbers>] …
  */
 
@@ -16,6 +16,8 @@ export interface CredentialRecord {
   label?: string
   /** What of the key may be shown, to tell it from others. */
   hint?: string
+  /** Id of the key that was made in its place: this one lives on for the overlap only. */
+  replacedBy?: string
 }
 
 /** The record of a consumer. Without one it is on the default plan, not blocked, and has the numbers of its plan. */
@@ -54,19 +56,21 @@ export interface OverrideNumbers {
   burst: number
 }
 
-export function formatCredential({ plan, createdAt, expiresAt, label, hint }: CredentialRecord): string {
+export function formatCredential(record: CredentialRecord): string {
+  const { plan, createdAt, expiresAt, label, hint, replacedBy } = record
   return fields([
     ['plan', plan ?? ''],
     ['created', createdAt.toISOString()],
     ['expires', expiresAt?.toISOString()],
     ['label', label],
     ['hint', hint],
+    ['replaced', replacedBy],
   ])
 }
 
 /** @returns undefined when it is none of ours */
 export function parseCredential(text: string): CredentialRecord | undefined {
-  const { plan, created, expires, label, hint } = Object.fromEntries(entries(text))
+  const { plan, created, expires, label, hint, replaced } = Object.fromEntries(entries(text))
   if (plan === undefined || created === undefined) return undefined
   return {
     createdAt: new Date(created),
@@ -74,6 +78,7 @@ export function parseCredential(text: string): CredentialRecord | undefined {
     ...(expires && { expiresAt: new Date(expires) }),
     ...(label && { label }),
     ...(hint && { hint }),
+    ...(replaced && { replacedBy: replaced }),
   }
 }
 

@@ -16,8 +16,16 @@ export async function planKey(store: AdminStore, key: FoundKey, plan: string | u
   await changeKey(store, key, ({ plan: _, ...rest }) => ({ ...rest, ...(plan && { plan }) }))
 }
 
-/** @param at undefined: never. A time that is past revokes it. */
-export async function expireKey(store: AdminStore, key: FoundKey, at: Date | undefined): Promise<void> {
+/**
+ * @param at undefined: never, and a key that was being replaced is one of its own again. A time that is past revokes it.
+ * @param replacedBy id of the key that was made in its place
+ */
+export async function expireKey(
+  store: AdminStore,
+  key: FoundKey,
+  at: Date | undefined,
+  replacedBy?: string,
+): Promise<void> {
   if (at && at <= new Date()) return await revokeKey(store, key)
   // Whom an opaque key belongs to must be known for as long as it is good.
   const { expiresAt } = key.record
@@ -26,7 +34,10 @@ export async function expireKey(store: AdminStore, key: FoundKey, at: Date | und
   await changeKey(
     store,
     key,
-    ({ expiresAt: _, ...rest }) => ({ ...rest, ...(at && { expiresAt: at }) }),
+    ({ expiresAt: _, replacedBy: before, ...rest }) => {
+      const successor = replacedBy ?? before
+      return { ...rest, ...(at && { expiresAt: at, ...(successor && { replacedBy: successor }) }) }
+    },
     at ?? 'never',
   )
   if (!isLonger) await expirePointer(store, key, at)
@@ -56,6 +67,7 @@ export interface Rotated {
 /**
  * A new key in the place of an old one: same plan, label and time to live. The new one is told whatever becomes of the old:
  * it is good, and cannot be had again.
+ * @throws AdminError for an opaque key, and for one that is being replaced: what it has left is no time to live
  */
 export async function rotateKey(store: AdminStore, key: FoundKey, overlapMs: number): Promise<Rotated> {
   const { consumer, digest, record } = key
@@ -65,7 +77,11 @@ export async function rotateKey(store: AdminStore, key: FoundKey, overlapMs: num
       'An opaque key was not made here and cannot be made anew. Import another, and revoke it.',
     )
   }
-  const { plan, label, createdAt, expiresAt } = record
+  const { plan, label, createdAt, expiresAt, replacedBy } = record
+  if (replacedBy) {
+    const end = expiresAt ? ` and ends at ${expiresAt.toISOString().replace(/\.\d+/, '')}` : ''
+    throw new AdminError('refused', `It is being replaced by ${replacedBy}${end}. Rotate that one.`)
+  }
   const now = Date.now()
   const created = await createKey(store, {
     consumer,
@@ -75,7 +91,7 @@ export async function rotateKey(store: AdminStore, key: FoundKey, overlapMs: num
   })
   const endsAt = new Date(Math.min(now + overlapMs, expiresAt?.getTime() ?? Number.POSITIVE_INFINITY))
   try {
-    await expireKey(store, key, endsAt)
+    await expireKey(store, key, endsAt, created.id)
     return { created, oldEndsAt: endsAt }
   } catch (error) {
     if (!(error instanceof AdminError)) throw error

@@ -103,7 +103,7 @@ async function rotate(key: string, flags: StoreFlags & { overlap: string; yes?: 
   if (overlap === undefined) throw new AdminError('usage', "--overlap: write a duration such as '24h', or 0.")
   const { store, config } = await openStore(flags)
   const found = await findKey(store, await secretOf(key))
-  if (overlap === 0) await mustConfirm(`End ${found.id} at once?`, flags)
+  if (overlap === 0 && !found.record.replacedBy) await mustConfirm(`End ${found.id} at once?`, flags)
   const { created, oldEndsAt, failure } = await rotateKey(store, found, overlap / 1000)
   const { id } = found
   if (flags.json) print(flags, { ...created, replaces: { id, expiresAt: oldEndsAt ?? null } }, String)

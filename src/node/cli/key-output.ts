@@ -16,9 +16,10 @@ export function tellOfKey(
 }
 
 export function keyTable(keys: readonly KeyInfo[]): string {
-  const rows = keys.map(({ id, kind, plan, label, createdAt, expiresAt, hint }) => [
+  const rows = keys.map(({ id, kind, plan, label, createdAt, expiresAt, hint, replacedBy }) => [
     ...[id, kind, plan ?? "(consumer's)", label ?? '', time(createdAt)],
-    ...[expiresAt ? timeAhead(expiresAt) : 'never', hint ? `…${hint}` : ''],
+    (expiresAt ? timeAhead(expiresAt) : 'never') + (replacedBy ? `, replaced by ${replacedBy}` : ''),
+    hint ? `…${hint}` : '',
   ])
   return table(['KEY', 'KIND', 'PLAN', 'LABEL', 'CREATED (UTC)', 'EXPIRES', 'HINT'], rows)
 }

@@ -163,8 +163,9 @@ describeOnRedis('keys', start => {
     expect(oldEndsAt!.getTime() - Date.now()).toBeLessThanOrEqual(HOUR)
 
     // An overlap lets nothing live longer.
-    const again = await rotateKey(admin.store, await findKey(admin.store, old.id), 5 * HOUR)
-    expect(again.oldEndsAt).toEqual(oldEndsAt)
+    const short = await createKey(admin.store, { consumer: 'acme', expiresAt: inAnHour() })
+    const again = await rotateKey(admin.store, await findKey(admin.store, short.id), 5 * HOUR)
+    expect(again.oldEndsAt).toEqual(short.expiresAt)
     // None ends it at once.
     await rotateKey(admin.store, await findKey(admin.store, created.id), 0)
     await expect(findKey(admin.store, created.id)).rejects.toMatchObject({ kind: 'not-found' })
@@ -172,6 +173,27 @@ describeOnRedis('keys', start => {
     await expect(rotateKey(admin.store, await findKey(admin.store, opaque.id), 0)).rejects.toMatchObject({
       kind: 'refused',
     })
+  })
+
+  it('are rotated once: what is left of the overlap is no time to live', async () => {
+    const old = await createKey(admin.store, { consumer: 'acme' })
+    const { created, oldEndsAt } = await rotateKey(admin.store, await findKey(admin.store, old.id), HOUR)
+    const [listed] = (await listKeys(admin.store)).filter(({ id }) => id === old.id)
+    expect(listed).toMatchObject({ replacedBy: created.id, expiresAt: oldEndsAt })
+    const ends = oldEndsAt!.toISOString().slice(0, 19)
+    for (const overlap of [HOUR, 0]) {
+      const again = rotateKey(admin.store, await findKey(admin.store, old.id), overlap)
+      await expect(again).rejects.toMatchObject({
+        kind: 'refused',
+        message: `It is being replaced by ${created.id} and ends at ${ends}Z. Rotate that one.`,
+      })
+    }
+    expect(await listKeys(admin.store)).toHaveLength(2)
+    // A key that is kept after all is one of its own.
+    await expireKey(admin.store, await findKey(admin.store, old.id), undefined)
+    expect((await findKey(admin.store, old.id)).record).not.toHaveProperty('replacedBy')
+    const next = await rotateKey(admin.store, await findKey(admin.store, created.id), HOUR)
+    expect(next.created).not.toHaveProperty('expiresAt')
   })
 
   it('that cannot be ended in a rotation are told beside the new one, which is good', async () => {

@@ -291,6 +291,25 @@ describe('the administration', () => {
     ])
   })
 
+  it('tells a block that is there already, and what changes nothing', async () => {
+    await asked(['consumers', 'block', 'slow', '--reason', 'did not pay', '--yes'])
+    const again = await asked(['consumers', 'block', 'slow', '--yes'])
+    expect([again.code, again.stdout]).toEqual([
+      0,
+      expect.stringMatching(/^slow is blocked already, since 20[\d-]+ [\d:]+ UTC: did not pay\.\n$/),
+    ])
+    const unknown = await asked(['consumers', 'unblock', 'nobody'])
+    expect([unknown.code, unknown.stdout]).toEqual([1, ''])
+    const none = await asked(['consumers', 'set', 'nobody', '--no-plan'])
+    expect([none.code, none.stdout, none.stderr]).toEqual([
+      0,
+      'nobody has no plan of its own: nothing to change.\n',
+      '',
+    ])
+    expect((await asked(['consumers', 'list'])).stdout).not.toContain('nobody')
+    await asked(['consumers', 'remove', 'slow', '--yes'])
+  })
+
   it('does not repeat what may be a key', async () => {
     const { code, stderr } = await asked([
       'keys',

@@ -103,10 +103,11 @@ export function setPlan(
   return changeConsumer(store, consumer, ({ plan: _, ...rest }) => ({ ...rest, ...(plan && { plan }) }))
 }
 
+/** One that is blocked stays so since then, and for the reason it was unless another is given. */
 export function blockConsumer(store: AdminStore, consumer: string, reason?: string): Promise<ChangeResult> {
-  return changeConsumer(store, consumer, ({ reason: _, ...rest }) => ({
-    ...rest,
-    blockedAt: new Date(),
+  return changeConsumer(store, consumer, record => ({
+    ...record,
+    blockedAt: record.blockedAt ?? new Date(),
     ...(reason && { reason }),
   }))
 }

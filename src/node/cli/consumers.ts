@@ -109,7 +109,7 @@ async function set(argument: string, flags: Flags & { plan?: string | false }): 
   const consumer = await consumerName(argument)
   const result = await setPlan(store, consumer, plan)
   const is = plan ? `${consumer} is on plan ${plan}` : `${consumer} has no plan of its own`
-  tell(flags, consumer, result, result.isChanged ? `${is}.` : `${is} already: nothing to change.`)
+  tell(flags, consumer, result, result.isChanged ? `${is}.` : `${is}: nothing to change.`)
 }
 
 async function block(argument: string, flags: Flags & { reason?: string }): Promise<void> {
@@ -117,7 +117,17 @@ async function block(argument: string, flags: Flags & { reason?: string }): Prom
   const { store } = await openStore(flags)
   const consumer = await consumerName(argument)
   await mustConfirm(`Block ${consumer}?`, flags)
-  tell(flags, consumer, await blockConsumer(store, consumer, reason), `${consumer} is blocked.`)
+  const result = await blockConsumer(store, consumer, reason)
+  const { blockedAt } = result.before
+  const { reason: why } = result.record
+  tell(
+    flags,
+    consumer,
+    result,
+    blockedAt
+      ? `${consumer} is blocked already, since ${time(blockedAt)} UTC${why ? `: ${why}` : ''}.`
+      : `${consumer} is blocked.`,
+  )
 }
 
 async function unblock(argument: string, flags: Flags): Promise<void> {

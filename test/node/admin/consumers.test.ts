@@ -56,6 +56,15 @@ describeOnRedis('consumers', start => {
     })
   })
 
+  it('that are blocked stay so since then, for the reason they were unless another is given', async () => {
+    const { record } = await blockConsumer(admin.store, 'acme', 'did not pay')
+    const again = await blockConsumer(admin.store, 'acme')
+    expect(again).toMatchObject({ isChanged: false, before: record, record })
+    const other = await blockConsumer(admin.store, 'acme', 'abuse')
+    expect(other).toMatchObject({ before: record, record: { ...record, reason: 'abuse' } })
+    expect(await showConsumer(admin.store, 'acme')).toMatchObject({ ...record, reason: 'abuse' })
+  })
+
   it('are not listed by what was refused, or changed nothing', async () => {
     await importKey(admin.store, { key: 'partner-key-of-before' }, { consumer: 'acme' })
     const before = (await text('KEYS', '*')).split(',').sort()

@@ -47,10 +47,21 @@ export function removeOverride(store: AdminStore, consumer: string, rule: string
   })
 }
 
+/** What these numbers are for. */
+export const TAKING: Record<'burst' | 'queue', readonly string[]> = {
+  burst: ['gcra', 'token-bucket'],
+  queue: ['leaky-bucket'],
+}
+
 /** @throws AdminError naming every number that the rule cannot have */
 export function compileOverride(config: RulesInput, input: OverrideInput): Override {
   const { rule: name, mode, until, limit, burst, queue } = input
   const { rule, compiled } = ruleOf(config, name)
+  for (const option of ['burst', 'queue'] as const) {
+    if (input[option] === undefined || TAKING[option].includes(rule.algorithm)) continue
+    const problem = `--${option} means nothing for ${name}: it is a ${rule.algorithm}.`
+    throw new AdminError('usage', `${problem} It is for ${TAKING[option].join(' and ')}.`)
+  }
   if (limit === undefined && burst === undefined && queue === undefined && mode === undefined) {
     throw new AdminError('usage', 'What is to be different? Give a limit, a burst or a queue, or a mode.')
   }

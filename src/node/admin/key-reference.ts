@@ -6,7 +6,7 @@ import { credentialIndexKey, credentialKey, pointerKey } from '../../store/keys.
 import { type CredentialRecord, parseCredential } from '../../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
-import { keyId } from './keys.ts'
+import { digitsOf, keyId } from './keys.ts'
 import { consumerName } from './names.ts'
 
 export interface FoundKey {
@@ -23,13 +23,13 @@ const ID = /^([^/]{1,255})\/([0-9a-f]{4,64})$/s
  * @throws AdminError where no key or more than one is meant; it lists those there are
  */
 export async function findKey(store: AdminStore, text: string): Promise<FoundKey> {
-  const { consumer, digest } = (await byId(store, text)) ?? (await byKey(store, text))
+  const { consumer, digest, id } = (await byId(store, text)) ?? (await byKey(store, text))
   const record = await store.ask(redis => redis.get<string>(store.at(credentialKey(consumer, digest))))
   const parsed = parseCredential(record ?? '')
-  if (parsed) return { id: keyId(consumer, digest), consumer, digest, record: parsed }
+  if (parsed) return { id, consumer, digest, record: parsed }
   throw new AdminError(
     'not-found',
-    `There is no key ${keyId(consumer, digest)} ${whereOf(store)}: it never was, has expired or was revoked. ` +
+    `There is no key ${id} ${whereOf(store)}: it never was, has expired or was revoked. ` +
       'If it is of another environment, name that with --env.',
   )
 }
@@ -40,18 +40,22 @@ function whereOf({ environment }: AdminStore): string {
 
 /** @returns undefined for what is no id; an opaque key can look like one, of a consumer that nobody knows */
 async function byId(store: AdminStore, text: string): Promise<Found | undefined> {
-  const [, owner, digits] = ID.exec(text) ?? []
+  const [, owner, start] = ID.exec(text) ?? []
   const consumer = owner && (await consumerName(owner).catch(() => undefined))
-  if (!consumer || !digits) return undefined
+  if (!consumer || !start) return undefined
   const digests = await store.ask(redis => redis.smembers(store.at(credentialIndexKey(consumer))))
-  const meant = digests.filter(digest => digest.startsWith(digits))
-  if (meant.length === 1) return { consumer, digest: meant[0]! }
+  const meant = digests.filter(digest => digest.startsWith(start))
+  const digits = digitsOf(digests)
+  if (meant.length === 1) {
+    const digest = meant[0]!
+    return { consumer, digest, id: keyId(consumer, digest, digits) }
+  }
   if (meant.length > 1) {
-    const all = listed(consumer, meant)
+    const all = listed(consumer, meant, digits)
     throw new AdminError('refused', `More than one key begins like this: ${all}. Write more of it.`)
   }
   if (digests.length > 0) {
-    const all = listed(consumer, digests)
+    const all = listed(consumer, digests, digits)
     throw new AdminError('not-found', `${consumer} has no such key. Its keys: ${all}.`)
   }
   if (isOpaqueKey(text)) return undefined
@@ -64,7 +68,7 @@ async function byId(store: AdminStore, text: string): Promise<Found | undefined>
 async function byKey(store: AdminStore, text: string): Promise<Found> {
   if (text.startsWith(`${store.keyPrefix}_`)) {
     const consumer = consumerOfApiKey(text, store.keyStart)
-    if (consumer !== undefined) return { consumer, digest: await sha256(text) }
+    if (consumer !== undefined) return found(consumer, await sha256(text))
     const where = store.environment === undefined ? '' : ` of the environment ${store.environment}`
     throw new AdminError('not-found', `That is no API key${where}: its form or its checksum is wrong.`)
   }
@@ -76,14 +80,16 @@ async function byKey(store: AdminStore, text: string): Promise<Found> {
   }
   const digest = await sha256(text)
   const consumer = await store.ask(redis => redis.get<string>(store.at(pointerKey(digest))))
-  if (consumer !== null) return { consumer, digest }
+  if (consumer !== null) return found(consumer, digest)
   throw new AdminError('not-found', 'There is no key of this id, and none like it has been imported.')
 }
 
-type Found = Pick<FoundKey, 'consumer' | 'digest'>
+type Found = Omit<FoundKey, 'record'>
 
-function listed(consumer: string, digests: readonly string[]): string {
+const found = (consumer: string, digest: string): Found => ({ consumer, digest, id: keyId(consumer, digest) })
+
+function listed(consumer: string, digests: readonly string[], digits: number): string {
   const most = 10
-  const shown = digests.slice(0, most).map(digest => `${consumer}/${digest.slice(0, 16)}`)
+  const shown = digests.slice(0, most).map(digest => keyId(consumer, digest, digits))
   return shown.join(', ') + (digests.length > most ? `, and ${digests.length - most} more` : '')
 }

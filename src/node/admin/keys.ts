@@ -39,8 +39,17 @@ export interface CreatedKey extends KeyInfo {
 
 const ID_DIGITS = 12
 
-export function keyId(consumer: string, digest: string): string {
-  return `${consumer}/${digest.slice(0, ID_DIGITS)}`
+/** @param digits more only where two keys begin alike */
+export function keyId(consumer: string, digest: string, digits = ID_DIGITS): string {
+  return `${consumer}/${digest.slice(0, digits)}`
+}
+
+/** How many digits tell the keys of a consumer apart. */
+export function digitsOf(digests: readonly string[]): number {
+  const all = new Set(digests).size
+  let digits = ID_DIGITS
+  while (digits < 64 && new Set(digests.map(digest => digest.slice(0, digits))).size < all) digits += 4
+  return digits
 }
 
 export async function createKey(store: AdminStore, { consumer, ...rest }: NewKey): Promise<CreatedKey> {
@@ -126,7 +135,10 @@ export async function listKeys(store: AdminStore, only?: string): Promise<KeyInf
   const indexes = await store.askEach<string, string[]>(consumers, (pipeline, consumer) =>
     pipeline.smembers(store.at(credentialIndexKey(consumer))),
   )
-  const all = consumers.flatMap((consumer, i) => indexes[i]!.map(digest => ({ consumer, digest })))
+  const all = consumers.flatMap((consumer, i) => {
+    const digits = digitsOf(indexes[i]!)
+    return indexes[i]!.map(digest => ({ consumer, digest, id: keyId(consumer, digest, digits) }))
+  })
   const texts = await store.askEach<Key, string | null>(all, (pipeline, { consumer, digest }) =>
     pipeline.get(store.at(credentialKey(consumer, digest))),
   )
@@ -138,10 +150,10 @@ export async function listKeys(store: AdminStore, only?: string): Promise<KeyInf
     all.filter((_, i) => texts[i] === null),
   )
   return all
-    .flatMap(({ consumer, digest }, i): KeyInfo[] => {
+    .flatMap(({ consumer, id }, i): KeyInfo[] => {
       const record = parseCredential(texts[i] ?? '')
       const kind = owners[i] === consumer ? 'opaque-key' : 'api-key'
-      return record ? [{ id: keyId(consumer, digest), consumer, kind, ...record }] : []
+      return record ? [{ id, consumer, kind, ...record }] : []
     })
     .sort((a, b) => compare(a.consumer, b.consumer) || a.createdAt.getTime() - b.createdAt.getTime())
 }

@@ -85,15 +85,18 @@ describeOnRedis('keys', start => {
 
   it('that are not there, or not one, are told with those there are, and no secret', async () => {
     const { id } = await createKey(admin.store, { consumer: 'acme' })
+    const only = await createKey(admin.store, { consumer: 'globex' })
+    expect(only.id).toMatch(/^globex\/[0-9a-f]{12}$/)
     await send('SADD', 'sluice:{c:acme}:keys', ...['0', '1'].map(last => `feed${'0'.repeat(59)}${last}`))
     const other = mintApiKey('acme')
     const cases: [string, string, RegExp][] = [
       [
         'acme/feed',
         'refused',
-        /More than one key begins like this: acme\/feed0{12}, acme\/feed0{12}\. Write more/,
+        /More than one key begins like this: acme\/feed0{59}0, acme\/feed0{59}1\. Write more/,
       ],
       ['acme/0000', 'not-found', new RegExp(`^acme has no such key\\. Its keys: .*${id}`)],
+      ['globex/0000', 'not-found', new RegExp(`^globex has no such key\\. Its keys: ${only.id}\\.$`)],
       ['nobody/0000', 'not-found', /has no keys/],
       [other, 'not-found', /^There is no key acme\/[0-9a-f]{12} outside of environments/],
       [`${other}x`, 'not-found', /its form or its checksum is wrong/],

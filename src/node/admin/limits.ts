@@ -119,6 +119,11 @@ export async function resetCaller(store: AdminStore, config: Config, counted: Co
   )
 }
 
+/** Rules that are told and reset, by name. */
+export function rulesShown(config: Pick<Config, 'rules'>, by: 'consumer' | 'address'): string[] {
+  return [...new Set(rulesBy(config, by).map(({ name }) => name))]
+}
+
 /** Rules that count a part of what it does, or one of its keys: their state has no key that could be named here. */
 export function rulesNotShown({ rules }: Pick<Config, 'rules'>, by: 'consumer' | 'address'): string[] {
   const isIts = (part: string) => (by === 'consumer' ? PARTS_OF_CONSUMER.test(part) : part === by)
@@ -137,7 +142,7 @@ function countedBy(config: Config, counted: Counted): { by: 'consumer' | 'addres
   return { by: 'address', key: addressStateKey(addressIdentity(counted.address, config.address.ipv6Prefix)) }
 }
 
-function rulesBy({ rules }: Config, by: 'consumer' | 'address'): GatewayRule[] {
+function rulesBy({ rules }: Pick<Config, 'rules'>, by: 'consumer' | 'address'): GatewayRule[] {
   return rules.filter(rule => rule.by.length === 1 && rule.by[0] === by)
 }
 

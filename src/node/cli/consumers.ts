@@ -16,7 +16,7 @@ import { destructive, mustConfirm, onStore, openStore, type StoreFlags, tell } f
 import { keyTable } from './key-output.ts'
 import type { LoadedConfig } from './load-config.ts'
 import { print, table, time } from './output.ts'
-import { overrideCommand, overrideTable, viewOf } from './overrides.ts'
+import { overrideCommand, overrideTable, settingsOf } from './overrides.ts'
 
 type Flags = StoreFlags & { yes?: boolean }
 
@@ -77,18 +77,9 @@ async function show(argument: string, flags: Flags): Promise<void> {
   print(flags, documentOf(info, config), () => described(info, config))
 }
 
-function documentOf(
-  { consumer, plan, blockedAt, reason, keys, overrides }: ConsumerInfo,
-  config: LoadedConfig,
-) {
-  return {
-    consumer,
-    plan: plan ?? null,
-    blockedAt: blockedAt ?? null,
-    ...(reason && { reason }),
-    keys,
-    overrides: overrides.map(override => viewOf(override, config)),
-  }
+function documentOf({ consumer, keys, ...record }: ConsumerInfo, config: LoadedConfig) {
+  const { overrides, ...settings } = settingsOf(consumer, record, config)
+  return { ...settings, keys, overrides }
 }
 
 function described(info: ConsumerInfo, config: LoadedConfig): string {

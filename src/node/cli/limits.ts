@@ -8,9 +8,11 @@ import {
   resetCaller,
   resetLimit,
   rulesNotShown,
+  rulesShown,
   type Standing,
 } from '../admin/limits.ts'
 import { consumerName, planName } from '../admin/names.ts'
+import { TAKING } from '../admin/overrides.ts'
 import { destructive, mustConfirm, onStore, openStore, type StoreFlags } from './administration.ts'
 import { part } from './arguments.ts'
 import { about, exactly, print, table, time } from './output.ts'
@@ -98,12 +100,14 @@ async function reset(limit: string | undefined, flags: Flags): Promise<void> {
   if (flags.rule !== undefined) throw new AdminError('usage', '--rule is for limits by name.')
   const { by, counted } = await callerOf(flags)
   const whose = Object.values(counted)[0]
-  await mustConfirm(`Reset all that is counted for ${whose}?`, flags)
+  const rules = rulesShown(config, by)
+  const others = rulesNotShown(config, by)
+  const rest = others.length > 0 ? ` Not reset: ${others.join(', ')} (counted by more than the ${by}).` : ''
+  if (rules.length === 0) throw new AdminError('refused', `No rule is counted by ${by} alone.${rest}`)
+  const what = allOf(rules)
+  await mustConfirm(`Reset ${what} of ${whose}?`, flags)
   await resetCaller(store, config, counted)
-  const notShown = rulesNotShown(config, by)
-  print(flags, { ...counted, reset: true, notReset: notShown }, () =>
-    [`What ${whose} may spend is whole again.`, ...noteOf(notShown, by)].join('\n'),
-  )
+  print(flags, { ...counted, reset: true, rules, notReset: others }, () => `Reset ${what}.${rest}`)
 }
 
 type Asked = { kind: 'limit'; name: string } | { kind: 'caller' }
@@ -126,6 +130,11 @@ async function callerOf({
     : { by: 'consumer', counted: { consumer: await consumerName(consumer) } }
 }
 
+/** `a`, `a and b`, `a, b and c` */
+function allOf(names: readonly string[]): string {
+  return [names.slice(0, -1).join(', '), names.at(-1)].filter(Boolean).join(' and ')
+}
+
 function noteOf(names: readonly string[], by: string): string[] {
   return names.length > 0 ? [`Not here: ${names.join(', ')}, which count a part of what one ${by} does.`] : []
 }
@@ -133,7 +142,7 @@ function noteOf(names: readonly string[], by: string): string[] {
 function standingTable(standings: readonly Standing[]): string {
   const rows = standings.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter, cost }) => [
     rule.name,
-    mode + (rule.on === 'auth-failure' ? ', guesses' : ''),
+    mode + (rule.on === 'auth-failure' ? ', on auth-failure' : ''),
     `${rule.limit} per ${rule.calendar?.period ?? exactly(rule.period)}`,
     (allowed ? 'yes' : 'no') + (cost === 1 ? '' : ` (cost ${cost})`),
     String(remaining),
@@ -143,13 +152,19 @@ function standingTable(standings: readonly Standing[]): string {
   return table(['RULE', 'MODE', 'LIMIT', 'ALLOWED NOW', 'REMAINING', 'WHOLE AGAIN', 'RETRY'], rows)
 }
 
+/** Under the name that the algorithm has for it; the bucket holds those that wait and the one that departs. */
+function burstOf({ algorithm, quota: { burst } }: Standing['rule']): { burst?: number; queue?: number } {
+  if (TAKING.burst.includes(algorithm)) return { burst }
+  return TAKING.queue.includes(algorithm) ? { queue: burst - 1 } : {}
+}
+
 function documentOf({ rule, cost, mode, allowed, remaining, resetAfter, retryAfter }: Standing) {
   return {
     rule: rule.name,
     on: rule.on,
     mode,
     limit: rule.limit,
-    burst: rule.quota.burst,
+    ...burstOf(rule),
     cost,
     allowed,
     remaining,

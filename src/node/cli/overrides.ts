@@ -1,10 +1,10 @@
 /** `npx sluice consumers override …`: other numbers for one consumer, for a time. */
 import { Command, Option } from 'commander'
-import type { Override } from '../../store/records.ts'
+import type { ConsumerRecord, Override } from '../../store/records.ts'
 import { AdminError } from '../admin/admin-error.ts'
 import { consumerName, futureOf } from '../admin/names.ts'
-import { compileOverride, removeOverride, setOverride, standingOf } from '../admin/overrides.ts'
-import { destructive, mustConfirm, openStore, type StoreFlags, tell } from './administration.ts'
+import { compileOverride, removeOverride, setOverride, standingOf, TAKING } from '../admin/overrides.ts'
+import { mustConfirm, onStore, openStore, type StoreFlags } from './administration.ts'
 import { units } from './arguments.ts'
 import type { LoadedConfig } from './load-config.ts'
 import { print, table, timeAhead } from './output.ts'
@@ -21,7 +21,7 @@ interface Flags extends StoreFlags {
 }
 
 export function overrideCommand(): Command {
-  return destructive(new Command('override'))
+  return onStore(new Command('override'))
     .description('Give a consumer other numbers for one rule, in the place of any it had for it.')
     .argument('<consumer>', 'of tokens: <method>~<subject>')
     .argument('<rule>', 'that is counted for a consumer')
@@ -38,6 +38,7 @@ export function overrideCommand(): Command {
     )
     .option('--until <time>', "as in '2030-12-31T18:00:00Z'")
     .option('--remove', 'take the override away')
+    .option('--yes', 'do not ask; --remove needs it where no terminal is there to ask on')
     .action(override)
 }
 
@@ -71,25 +72,37 @@ async function override(argument: string, rule: string, flags: Flags): Promise<v
 async function remove(argument: string, rule: string, flags: Flags): Promise<void> {
   const others = [flags.limit, flags.burst, flags.queue, flags.mode, flags.for, flags.until]
   if (others.some(value => value !== undefined)) throw new AdminError('usage', '--remove stands alone.')
-  const { store } = await openStore(flags)
+  const { store, config } = await openStore(flags)
   const consumer = await consumerName(argument)
   await mustConfirm(`Remove the override of ${rule} for ${consumer}?`, flags)
-  tell(
-    flags,
+  const { record } = await removeOverride(store, consumer, rule)
+  print(flags, settingsOf(consumer, record, config), () => `${consumer} has the numbers of ${rule} again.`)
+}
+
+/** What is set for a consumer, as JSON has it. */
+export function settingsOf(
+  consumer: string,
+  { plan, blockedAt, reason, overrides }: ConsumerRecord,
+  config: LoadedConfig,
+) {
+  return {
     consumer,
-    await removeOverride(store, consumer, rule),
-    `${consumer} has the numbers of ${rule} again.`,
-  )
+    plan: plan ?? null,
+    blockedAt: blockedAt ?? null,
+    ...(reason && { reason }),
+    overrides: overrides.map(override => viewOf(override, config)),
+  }
 }
 
 /** As JSON has it. */
-export function viewOf(override: Override, config: LoadedConfig) {
+function viewOf(override: Override, config: LoadedConfig) {
   const { rule, mode, numbers } = override
   return {
     rule,
     ...(numbers && {
       limit: numbers.limit,
-      [isQueue(override, config) ? 'queue' : 'burst']: burstOf(override, config),
+      ...(isQueue(override, config) && { queue: burstOf(override, config) }),
+      ...(hasBurst(override, config) && { burst: burstOf(override, config) }),
     }),
     ...(mode && { mode }),
     until: untilOf(override) ?? null,
@@ -109,7 +122,7 @@ export function overrideTable(overrides: readonly Override[], config: LoadedConf
   const rows = overrides.map(override => {
     const until = untilOf(override)
     const standing = STANDINGS[standingOf(override, config.input)]
-    return [override.rule, numbersOf(override, config), until ? timeAhead(until) : 'removed', standing]
+    return [override.rule, numbersOf(override, config), until ? timeAhead(until) : 'no end', standing]
   })
   return table(['OVERRIDE OF', 'NUMBERS', 'UNTIL (UTC)', 'STANDING'], rows)
 }
@@ -141,5 +154,11 @@ function burstOf(override: Override, config: LoadedConfig): number {
 }
 
 function isQueue({ rule }: Override, { input }: LoadedConfig): boolean {
-  return input.rules.some(({ name, algorithm }) => name === rule && algorithm === 'leaky-bucket')
+  return input.rules.some(({ name, algorithm }) => name === rule && TAKING.queue.includes(algorithm))
+}
+
+/** Of a rule that is gone only the numbers are left: windows and logs have the limit there. */
+function hasBurst({ rule: name, numbers }: Override, { input }: LoadedConfig): boolean {
+  const rule = input.rules.find(rule => rule.name === name)
+  return rule ? TAKING.burst.includes(rule.algorithm) : numbers?.burst !== numbers?.limit
 }

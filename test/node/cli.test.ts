@@ -261,7 +261,7 @@ describe('the administration', () => {
       '--json',
     ]
     expect(JSON.parse((await asked(changed)).stdout)).toMatchObject({
-      ...{ consumer: 'acme', rule: 'consumer-minute', limit: 7, burst: 7, standing: 'applies' },
+      ...{ consumer: 'acme', rule: 'consumer-minute', limit: 7, standing: 'applies' },
     })
     const shown = await asked(['consumers', 'show', 'acme', '--json'])
     expect(JSON.parse(shown.stdout)).toMatchObject({ keys: [{ id, label: 'ci' }], overrides: [{ limit: 7 }] })
@@ -308,6 +308,17 @@ describe('the administration', () => {
     ])
     expect((await asked(['consumers', 'list'])).stdout).not.toContain('nobody')
     await asked(['consumers', 'remove', 'slow', '--yes'])
+  })
+
+  it.each([
+    [['keys', 'rotate'], '--overlap 0'],
+    [['keys', 'expire'], 'now'],
+    [['consumers', 'override'], '--remove'],
+  ])('says in the help of %j that %s needs --yes', async (command, what) => {
+    const { stdout } = await sluice([...command, '--help'])
+    expect(stdout.replace(/\s+/g, ' ')).toMatch(
+      new RegExp(`--yes do not ask; \\W?${what}\\W? needs it where no terminal is there to ask on`),
+    )
   })
 
   it('does not repeat what may be a key', async () => {

@@ -25,19 +25,21 @@ export function keyChangeCommands(): Command[] {
       .argument('[plan]')
       .option('--clear', "take it away: the consumer's plan counts")
       .action(plan),
-    destructive(new Command('expire'))
+    onStore(new Command('expire'))
       .description('Say when a key ends.')
       .argument('<key>', KEY)
       .argument('<when>', "'now', 'never', a duration such as '24h', or a time such as '2030-12-31'")
+      .option('--yes', 'do not ask; `now` needs it where no terminal is there to ask on')
       .action(expire),
     destructive(new Command('revoke'))
       .description('End a key for good, with the next request.')
       .argument('<key>', KEY)
       .action(revoke),
-    destructive(new Command('rotate'))
+    onStore(new Command('rotate'))
       .description('Make a new key in the place of an old one: same plan, label and time to live.')
       .argument('<key>', KEY)
       .option('--overlap <duration>', 'how long the old one is still good; 0 ends it at once', '24h')
+      .option('--yes', 'do not ask; `--overlap 0` needs it where no terminal is there to ask on')
       .action(rotate),
   ]
 }

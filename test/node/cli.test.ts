@@ -199,7 +199,7 @@ describe('sluice keys create', () => {
     [
       1,
       ['--consumer', 'a', '--url', 'http://127.0.0.1:1', '--token', 'very-secret'],
-      /The store at 127\.0\.0\.1:1 did not take it: no answer/,
+      /^The store at 127\.0\.0\.1:1 cannot be reached: check its URL\.$/m,
     ],
     [
       2,

@@ -85,7 +85,7 @@ export function adminStore(options: AdminStoreOptions): AdminStore {
       try {
         return await ask(redis)
       } catch (error) {
-        throw new AdminError('store', `The store at ${new URL(url).host} did not take it: ${saidBy(error)}`)
+        throw new AdminError('store', `The store at ${new URL(url).host} ${saidBy(error)}`)
       }
     },
 
@@ -129,9 +129,29 @@ export async function loadScript(store: AdminStore, { keyLocking }: { keyLocking
 
 /** The client's messages quote the whole command, and whatever came that is no JSON. */
 function saidBy(error: unknown): string {
-  if (error instanceof errors.UpstashJSONParseError) return 'its reply is no JSON'
-  if (error instanceof errors.UpstashError) return error.message.split(', command was:')[0]!.slice(0, 200)
-  return error instanceof Error && /^(Timeout|Abort)Error$/.test(error.name)
-    ? `no answer within ${DEADLINE_MS / 1000} s`
-    : 'no answer'
+  const isOther = 'answers, but not as an Upstash REST API: check its URL.'
+  if (error instanceof errors.UpstashJSONParseError) return isOther
+  if (error instanceof errors.UpstashError) {
+    const said = error.message.split(', command was:')[0]!.slice(0, 200)
+    // What the client makes of an error reply without an error in it.
+    return /^(undefined|null|\[object Object\])$/.test(said) ? isOther : `did not take it: ${said}`
+  }
+  if (!(error instanceof Error)) return LOST
+  if (/^(Timeout|Abort)Error$/.test(error.name))
+    return `did not answer in ${DEADLINE_MS / 1000} s; the change may have been made.`
+  // The client stumbles over JSON of another form; errors of the connection have a cause.
+  if (error instanceof TypeError && error.cause === undefined) return isOther
+  return isUnreachable(error.cause) ? 'cannot be reached: check its URL.' : LOST
+}
+
+const LOST = 'broke off before it answered; the change may have been made.'
+
+/** No connection came about, so nothing was sent. */
+function isUnreachable(cause: unknown): boolean {
+  const { code, message } = (cause ?? {}) as { code?: unknown; message?: unknown }
+  // One that no browser connects to, nor Node.
+  if (message === 'bad port') return true
+  return /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT)$/.test(
+    String(code),
+  )
 }

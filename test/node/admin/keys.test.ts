@@ -1,6 +1,8 @@
 /** Keys: made, brought in, listed, changed and ended. */
+import { type AddressInfo, createServer } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { consumerOfApiKey, mintApiKey } from '../../../src/credentials/api-key.ts'
+import { adminStore } from '../../../src/node/admin/admin-store.ts'
 import { expireKey, labelKey, planKey, revokeKey, rotateKey } from '../../../src/node/admin/key-changes.ts'
 import { findKey } from '../../../src/node/admin/key-reference.ts'
 import { consumersOf, createKey, importKey, listKeys, unlistIfEmpty } from '../../../src/node/admin/keys.ts'
@@ -9,6 +11,15 @@ import { startAdmin, type TestAdmin } from '../../support/admin.ts'
 import { describeOnRedis, type TestRedis } from '../../support/redis.ts'
 
 const HOUR = 3600e3
+
+/** Where nobody listens any more. */
+async function closedPort(): Promise<string> {
+  const server = createServer()
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise(resolve => server.close(resolve))
+  return `http://127.0.0.1:${port}`
+}
 const OPAQUE = 'partner-key-of-before-0123456789'
 
 describeOnRedis('keys', start => {
@@ -281,11 +292,39 @@ describeOnRedis('keys', start => {
     const gone = await findKey(admin.store, id).catch(error => error)
     admin.proxy.fault = (_, response) => response.writeHead(401).end('{"error":"WRONGPASS"}')
     const refused = await findKey(admin.store, id).catch(error => error)
+    admin.proxy.fault = (_, response) => response.writeHead(404).end('{"message":"no such path"}')
+    const otherApi = await findKey(admin.store, id).catch(error => error)
+    const closed = adminStore({ url: await closedPort(), token: 't' })
+    const unreached = await findKey(closed, id).catch(error => error)
+    admin.proxy.fault = (_, response) => response.end('{"status":"fine"}')
+    const fine = await findKey(admin.store, id).catch(error => error)
     admin.proxy.fault = undefined
-    for (const error of [wrongType, noJson, gone, refused]) {
+    const other = 'answers, but not as an Upstash REST API: check its URL\\.'
+    for (const [error, said] of [
+      [wrongType, 'did not take it: WRONGTYPE .*'],
+      [noJson, other],
+      [gone, 'broke off before it answered; the change may have been made\\.'],
+      [refused, 'did not take it: WRONGPASS'],
+      [otherApi, other],
+      [fine, other],
+      [unreached, 'cannot be reached: check its URL\\.'],
+    ]) {
       expect(error).toMatchObject({ kind: 'store' })
-      expect(error.message).toMatch(/^The store at 127\.0\.0\.1:\d+ did not take it: /)
+      expect(error.message).toMatch(new RegExp(`^The store at 127\\.0\\.0\\.1:\\d+ ${said}$`))
       expect(error.message).not.toMatch(/slk_|sluice:|token|command|SADD|GET/i)
     }
   })
 })
+
+it('a store that does not answer is told as one that may have done it', async () => {
+  const server = createServer()
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  const store = adminStore({ url: `http://127.0.0.1:${port}`, token: 't' })
+  const error = await createKey(store, { consumer: 'acme' }).catch(error => error)
+  server.close()
+  expect(error).toMatchObject({
+    kind: 'store',
+    message: `The store at 127.0.0.1:${port} did not answer in 5 s; the change may have been made.`,
+  })
+}, 15e3)

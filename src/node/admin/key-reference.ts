@@ -90,6 +90,10 @@ const found = (consumer: string, digest: string): Found => ({ consumer, digest, 
 
 function listed(consumer: string, digests: readonly string[], digits: number): string {
   const most = 10
-  const shown = digests.slice(0, most).map(digest => keyId(consumer, digest, digits))
+  // A set of the store has no order of its own.
+  const shown = [...digests]
+    .sort()
+    .slice(0, most)
+    .map(digest => keyId(consumer, digest, digits))
   return shown.join(', ') + (digests.length > most ? `, and ${digests.length - most} more` : '')
 }

@@ -6,6 +6,7 @@ import { adminStore } from '../../../src/node/admin/admin-store.ts'
 import { expireKey, labelKey, planKey, revokeKey, rotateKey } from '../../../src/node/admin/key-changes.ts'
 import { findKey } from '../../../src/node/admin/key-reference.ts'
 import { consumersOf, createKey, importKey, listKeys, unlistIfEmpty } from '../../../src/node/admin/keys.ts'
+import { keyTable } from '../../../src/node/cli/key-output.ts'
 import { sha256 } from '../../../src/sha256.ts'
 import { startAdmin, type TestAdmin } from '../../support/admin.ts'
 import { describeOnRedis, type TestRedis } from '../../support/redis.ts'
@@ -194,6 +195,7 @@ describeOnRedis('keys', start => {
     const { created, oldEndsAt } = await rotateKey(admin.store, await findKey(admin.store, old.id), HOUR)
     const [listed] = (await listKeys(admin.store)).filter(({ id }) => id === old.id)
     expect(listed).toMatchObject({ replacedBy: created.id, expiresAt: oldEndsAt })
+    expect(keyTable([listed!])).toMatch(new RegExp(`\\(in \\d+ min\\), replaced by ${created.id} `))
     const ends = oldEndsAt!.toISOString().slice(0, 19)
     for (const overlap of [HOUR, 0]) {
       const again = rotateKey(admin.store, await findKey(admin.store, old.id), overlap)

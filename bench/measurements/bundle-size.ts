@@ -34,7 +34,10 @@ async function dryRun({ directory }: TestBed): Promise<number> {
   writeFileSync(join(cwd, 'wrangler.toml'), toml)
   const wrangler = join(ROOT, 'node_modules/wrangler/bin/wrangler.js')
   const outdir = join(cwd, 'out')
-  const args = ['deploy', join(ROOT, 'src/index.ts'), '--env=', '--dry-run', '--outdir', outdir]
+  const args = [
+    ...['deploy', join(ROOT, 'src/index.ts'), '--config', join(cwd, 'wrangler.toml'), '--env='],
+    ...['--dry-run', '--outdir', outdir],
+  ]
   await promisify(execFile)(process.execPath, [wrangler, ...args], {
     cwd,
     env: {

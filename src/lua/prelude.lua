@@ -6,7 +6,7 @@
 -- a rule, RECORD bytes each, most significant bit first:
 --
 --     3 bytes  tag       whose record it is: rule name, algorithm and whatever
---                        else its numbers hang on, hashed (config/compile.ts),
+--                        else its numbers hang on, hashed (config/compile-rule.ts),
 --                        so that no rule reads another's numbers
 --     42 bits  idle_at   the instant from which it reads as an idle caller's, in
 --                        whole milliseconds before the end of the year 2109.

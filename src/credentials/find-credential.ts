@@ -68,13 +68,15 @@ export function createCredentialFinder(
   const verifiers = new Map([...jwt.values()].map(issuer => [issuer.name, verifierOf(issuer, variables)]))
   const start = apiKeyStart(keyPrefix, environment)
   const memory = opaqueKeys && new KeyMemory(opaqueKeys)
+  /** Then nobody can tell an opaque key from a token of the origin's: all bearer tokens are ours. */
+  const takesBearer = opaqueKeys !== undefined && opaqueKeys.header === undefined
   const isOurs = (text: string) => text.startsWith(`${keyPrefix}_`)
 
   async function apiKey({ apiKey, bearer }: Presented): Promise<Found> {
     const text = apiKey ?? bearer
     // A bearer token may be the origin's own affair, and X-API-Key may hold an opaque key. One of ours that is broken is
     // still ours.
-    const canBeOthers = apiKey === undefined || (opaqueKeys && opaqueKeys.header === undefined)
+    const canBeOthers = apiKey === undefined || takesBearer
     if (text === undefined || (canBeOthers && !isOurs(text))) return undefined
     const consumer = consumerOfApiKey(text, start)
     if (consumer === undefined) return MALFORMED
@@ -138,7 +140,7 @@ export function createCredentialFinder(
     const { apiKey, bearer } = presented
     const isKey =
       apiKey !== undefined ||
-      (bearer !== undefined && isOurs(bearer)) ||
+      (bearer !== undefined && (isOurs(bearer) || takesBearer)) ||
       (opaqueKeys?.header !== undefined && headers.has(opaqueKeys.header))
     if (isKey) return { kind: 'unauthenticated', reason: 'not-accepted' }
     // Where tokens are taken, one of nobody we know is a bad one. Elsewhere a bearer token is the origin's own affair.

@@ -455,6 +455,8 @@ describe('what is shown and not taken', () => {
     const jwe = { authorization: 'Bearer a.b.c.d.e' }
     expect((await taking(['auth0', 'anonymous'])('/', { headers: jwe })).status).toBe(401)
     expect((await taking(['auth0', 'anonymous'])('/', { headers: opaque })).status).toBe(401)
+    const bearers = app({ credentials: { opaqueKeys: {}, accept: ['api-key', 'anonymous'] } })
+    expect((await bearers('/', { headers: opaque })).status).toBe(401)
     const partner = { header: 'x-partner-key' }
     const shown = { 'x-partner-key': 'an-old-partner-key-4711' }
     expect((await taking(['api-key', 'anonymous'], partner)('/', { headers: shown })).status).toBe(401)

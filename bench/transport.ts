@@ -37,7 +37,9 @@ export function straightTo(connection: RedisConnection, sent: Command[]): Transp
 
   const store: Store = {
     async run(calls) {
-      const [{ keys, args } = { keys: [], args: [] }] = calls
+      const [call] = calls
+      if (!call || !('keys' in call)) throw new TypeError('Only decisions are measured here.')
+      const { keys, args } = call
       try {
         return [await evalsha(PLAIN_SCRIPT.sha1, keys, args)]
       } catch (error) {

@@ -7,6 +7,7 @@ export type ErrorCode =
   | 'ERR_STORE_TIMEOUT'
   | 'ERR_STORE_UNREACHABLE'
   | 'ERR_STORE_REFUSED'
+  | 'ERR_STORE_QUOTA'
   | 'ERR_STORE_REPLY_INVALID'
 
 export class GatewayError extends Error {

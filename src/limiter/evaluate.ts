@@ -12,6 +12,7 @@ export type DegradedCause =
   | 'store-timeout'
   | 'store-unreachable'
   | 'store-refused'
+  | 'store-quota'
   | 'store-reply-invalid'
   | 'internal'
 
@@ -57,6 +58,8 @@ function causeOf(error: GatewayError): DegradedCause {
       return 'store-unreachable'
     case 'ERR_STORE_REFUSED':
       return 'store-refused'
+    case 'ERR_STORE_QUOTA':
+      return 'store-quota'
     case 'ERR_STORE_REPLY_INVALID':
       return 'store-reply-invalid'
     case 'ERR_CONFIG_INVALID':

@@ -6,15 +6,18 @@ export interface Store {
    */
   readonly isCluster?: boolean
   /**
-   * Runs the decision script once for each call, all in one HTTP request.
-   * @returns the script's replies in order, not yet checked; where some calls failed and others did not (one slot of a
-   *   cluster is gone), a GatewayError in the place of the reply
-   * @throws GatewayError ERR_STORE_TIMEOUT, _UNREACHABLE, _REFUSED or _REPLY_INVALID; their messages hold no keys
+   * Runs the decision script once for each call, and plain commands beside it, all in one HTTP request; for no calls at
+   * all there is none.
+   * @returns the replies in order, not yet checked; where some calls failed and others did not (one slot of a cluster is
+   *   gone), a GatewayError in the place of the reply
+   * @throws GatewayError ERR_STORE_TIMEOUT, _UNREACHABLE, _REFUSED, _QUOTA or _REPLY_INVALID; their messages hold no keys
    */
-  run(calls: readonly ScriptCall[]): Promise<unknown[]>
+  run(calls: readonly StoreCall[]): Promise<unknown[]>
   /** Resolves when the store answers; throws as `run` does. */
   ping(): Promise<void>
 }
+
+export type StoreCall = ScriptCall | PlainCall
 
 export interface ScriptCall {
   keys: readonly string[]
@@ -22,3 +25,9 @@ export interface ScriptCall {
   /** It touches keys that are not in `keys`, whose names only the script can know. */
   hasHiddenKeys?: boolean
 }
+
+/** A command of Redis that is no decision: live switches are read with them, and counters written. */
+export type PlainCall =
+  | { command: 'GET'; key: string }
+  | { command: 'HINCRBY'; key: string; field: string; by: number }
+  | { command: 'EXPIRE'; key: string; seconds: number }

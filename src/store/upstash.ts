@@ -6,7 +6,7 @@ import { errors, Redis } from '@upstash/redis/cloudflare'
 import { GatewayError } from '../errors.ts'
 import { KEY_LOCKING_SCRIPT, PLAIN_SCRIPT } from '../lua/bundle.generated.ts'
 import { inEnvironment } from './keys.ts'
-import type { ScriptCall, Store } from './store.ts'
+import type { PlainCall, ScriptCall, Store, StoreCall } from './store.ts'
 
 export interface UpstashOptions {
   url: string
@@ -57,22 +57,25 @@ export function upstashStore(options: UpstashOptions): Store {
   }
 
   /** One pipeline; those that found no script are sent again with it, in a second one. */
-  async function runAll(redis: Redis, calls: readonly ScriptCall[]): Promise<unknown[]> {
+  async function runAll(redis: Redis, calls: readonly StoreCall[]): Promise<unknown[]> {
     const hashed = redis.pipeline()
-    for (const call of calls) hashed.evalsha(scriptFor(call).sha1, [...call.keys], [...call.args])
+    for (const call of calls) {
+      if (isPlain(call)) addPlain(hashed, call)
+      else hashed.evalsha(scriptFor(call).sha1, [...call.keys], [...call.args])
+    }
     const answers: Answer[] = await hashed.exec({ keepErrors: true })
 
-    const missing = [...answers.keys()].filter(i => answers[i]!.error?.startsWith('NOSCRIPT'))
+    const missing = [...calls.entries()].flatMap(([i, call]) =>
+      !isPlain(call) && answers[i]?.error?.startsWith('NOSCRIPT') ? [{ i, call }] : [],
+    )
     if (missing.length > 0) {
       const whole = redis.pipeline()
-      for (const call of missing.map(i => calls[i]!)) {
-        whole.eval(scriptFor(call).source, [...call.keys], [...call.args])
-      }
+      for (const { call } of missing) whole.eval(scriptFor(call).source, [...call.keys], [...call.args])
       // What the first has answered stands, whatever becomes of the second.
       const late: Answer[] = await whole
         .exec({ keepErrors: true })
         .catch(error => missing.map(() => ({ failure: storeError(error) })))
-      for (const [n, i] of missing.entries()) answers[i] = late[n]!
+      for (const [n, { i }] of missing.entries()) answers[i] = late[n]!
     }
     return answers.map(
       ({ result, error, failure }) =>
@@ -84,13 +87,14 @@ export function upstashStore(options: UpstashOptions): Store {
     isCluster: cluster ?? false,
 
     async run(asked) {
+      if (asked.length === 0) return []
       const redis = connect()
-      const calls = asked.map(call => ({
-        ...call,
-        keys: call.keys.map(key => inEnvironment(key, environment)),
-      }))
+      const calls = asked.map(call => placed(call, environment))
+      const [only] = calls
       try {
-        return calls.length === 1 ? [await runOne(redis, calls[0]!)] : await runAll(redis, calls)
+        return calls.length === 1 && !isPlain(only!)
+          ? [await runOne(redis, only!)]
+          : await runAll(redis, calls)
       } catch (error) {
         throw storeError(error)
       }
@@ -104,6 +108,24 @@ export function upstashStore(options: UpstashOptions): Store {
       }
     },
   }
+}
+
+const isPlain = (call: StoreCall): call is PlainCall => 'command' in call
+
+function addPlain(pipeline: ReturnType<Redis['pipeline']>, call: PlainCall): void {
+  switch (call.command) {
+    case 'GET':
+      return void pipeline.get(call.key)
+    case 'HINCRBY':
+      return void pipeline.hincrby(call.key, call.field, call.by)
+    case 'EXPIRE':
+      return void pipeline.expire(call.key, call.seconds)
+  }
+}
+
+function placed(call: StoreCall, environment: string | undefined): StoreCall {
+  if (isPlain(call)) return { ...call, key: inEnvironment(call.key, environment) }
+  return { ...call, keys: call.keys.map(key => inEnvironment(key, environment)) }
 }
 
 interface Answer {
@@ -126,6 +148,9 @@ function storeError(error: unknown): GatewayError {
     // The bridge's own words for a Redis that is gone or slow; the client does not tell the HTTP status.
     if (error.message.startsWith('ERR Redis cannot be reached')) return unreachable()
     if (error.message.startsWith('ERR Redis did not answer in time')) return timedOut()
+    if (QUOTA.test(error.message)) {
+      return new GatewayError('ERR_STORE_QUOTA', 'The store has had more requests than its plan allows.')
+    }
     const kind = /^[A-Z]{2,20}/.exec(error.message)?.[0] ?? 'an error'
     return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.`)
   }
@@ -135,6 +160,14 @@ function storeError(error: unknown): GatewayError {
   }
   return unreachable()
 }
+
+/**
+ * What Upstash answers when an account has used up what it pays for, or is throttled: a matter of the bill, and no outage.
+ * (Its documentation has `ERR max daily request limit exceeded` and `ERR max requests limit exceeded`; the others are what
+ * gateways say with a 429.)
+ */
+const QUOTA =
+  /^(ERR )?(max (daily |monthly )?requests? limit|max bandwidth|too many requests|rate limit|throttled)/i
 
 const timedOut = () => new GatewayError('ERR_STORE_TIMEOUT', 'The store did not answer within the deadline.')
 

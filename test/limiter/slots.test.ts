@@ -134,7 +134,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
       ...store,
       run: async (calls: Parameters<typeof store.run>[0]) => {
         const replies = await store.run(calls)
-        return calls.map(({ keys }, i) => (keys.includes(ADDRESS) ? other : replies[i]))
+        return calls.map((call, i) => ('keys' in call && call.keys.includes(ADDRESS) ? other : replies[i]))
       },
     }
     expect((await ask(broken, asked(NOON))).status).toBe('refused')

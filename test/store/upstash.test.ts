@@ -1,0 +1,79 @@
+/** The store over HTTP, on every Redis there is: decisions and plain commands in one request. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { upstashStore } from '../../src/store/upstash.ts'
+import { type CountingProxy, startCountingProxy } from '../support/counting-proxy.ts'
+import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+
+const LOOKUP = { keys: ['sluice:{k:x}'], args: ['', '', '', '0', 'lookup', ''] }
+
+describeOnRedis('the store', start => {
+  let redis: TestRedis
+  let bridge: Awaited<ReturnType<typeof startBridge>>
+  let proxy: CountingProxy
+  beforeAll(async () => {
+    redis = await start()
+    bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0 })
+    proxy = await startCountingProxy(bridge.url)
+  })
+  afterAll(async () => {
+    await proxy?.close()
+    await bridge?.close()
+    await redis?.close()
+  })
+  const store = (environment?: string) =>
+    upstashStore({ url: proxy.url, token: 't', deadlineMs: 5000, keyLocking: true, environment })
+
+  it('runs plain commands beside decisions in one request, in the environment that it is of', async () => {
+    await redis.connection.send(['SET', 'sluice:test:{a}', 'text'])
+    const calls = [
+      { command: 'GET', key: 'sluice:{a}' },
+      LOOKUP,
+      { command: 'HINCRBY', key: 'sluice:{b}', field: 'f', by: 3 },
+      { command: 'EXPIRE', key: 'sluice:{b}', seconds: 100 },
+      { command: 'GET', key: 'sluice:{none}' },
+    ] as const
+    await store('test').run(calls)
+    proxy.count()
+    expect(await store('test').run(calls)).toEqual(['text', [-1, '', 0], 6, 1, null])
+    expect(proxy.count()).toBe(1)
+    expect(String(await redis.connection.send(['HGET', 'sluice:test:{b}', 'f']))).toBe('6')
+    expect(Number(await redis.connection.send(['TTL', 'sluice:test:{b}']))).toBeGreaterThan(90)
+  })
+
+  it('sends only the decision again when Redis has forgotten the script', async () => {
+    await redis.connection.send(['SCRIPT', 'FLUSH'])
+    await redis.connection.send(['DEL', 'sluice:{b}'])
+    const count = { command: 'HINCRBY', key: 'sluice:{b}', field: 'f', by: 1 } as const
+    expect(await store().run([count, LOOKUP])).toEqual([1, [-1, '', 0]])
+  })
+
+  it('sends nothing where there is nothing to run', async () => {
+    proxy.count()
+    expect(await store().run([])).toEqual([])
+    expect(proxy.count()).toBe(0)
+  })
+})
+
+describe('what Upstash says when the plan is used up or throttled', () => {
+  it.each([
+    'ERR max daily request limit exceeded. Limit: 10000, Usage: 10000. See https://upstash.com/docs for details',
+    'ERR max requests limit exceeded. Limit: 500000, Usage: 500000.',
+    'Too Many Requests',
+  ])('is told apart from an outage: %s', async error => {
+    const proxy = await startCountingProxy('http://127.0.0.1:9')
+    proxy.fault = (_, response) => void response.writeHead(429).end(JSON.stringify({ error }))
+    const store = upstashStore({ url: proxy.url, token: 't', deadlineMs: 5000, keyLocking: true })
+    await expect(store.run([LOOKUP])).rejects.toMatchObject({ code: 'ERR_STORE_QUOTA' })
+    await proxy.close()
+  })
+
+  it('is not that a single request is too large', async () => {
+    const proxy = await startCountingProxy('http://127.0.0.1:9')
+    const error = 'ERR max request size exceeded. Limit: 10485760 bytes'
+    proxy.fault = (_, response) => void response.writeHead(400).end(JSON.stringify({ error }))
+    const store = upstashStore({ url: proxy.url, token: 't', deadlineMs: 5000, keyLocking: true })
+    await expect(store.run([LOOKUP])).rejects.toMatchObject({ code: 'ERR_STORE_REFUSED' })
+    await proxy.close()
+  })
+})

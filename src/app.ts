@@ -2,6 +2,7 @@
 import { Hono } from 'hono/tiny'
 import type { Config } from './config/compile.ts'
 import { annotate } from './gateway/annotate.ts'
+import { type Background, backgroundOf } from './gateway/background.ts'
 import { answerPreflight, exposeToScripts, isPreflight } from './gateway/cors.ts'
 import { deny } from './gateway/deny.ts'
 import { healthCheck } from './gateway/health.ts'
@@ -13,9 +14,13 @@ import { problem } from './gateway/problem.ts'
 import { proxy } from './gateway/proxy.ts'
 import { question } from './gateway/question.ts'
 import { settle } from './gateway/settle.ts'
-import { unexpected } from './gateway/unexpected.ts'
+import { logException, unexpected } from './gateway/unexpected.ts'
 import { type Decision, decide } from './limiter/decide.ts'
-import { evaluate } from './limiter/evaluate.ts'
+import { type Degraded, degradedBy, evaluate } from './limiter/evaluate.ts'
+import { fallBack } from './limiter/fallback.ts'
+import { createLocalLimiter } from './limiter/local.ts'
+import { probe } from './limiter/probe.ts'
+import { withBreaker } from './store/breaker.ts'
 import type { Store } from './store/store.ts'
 
 /** What the app needs of the platform beside the request. */
@@ -26,8 +31,11 @@ export interface Platform {
   peerOf?: (request: Request, env: unknown) => string | undefined
 }
 
-export function createApp(config: Config, store: Store, { peerOf, variables }: Platform = {}): Hono {
+export function createApp(config: Config, bare: Store, { peerOf, variables }: Platform = {}): Hono {
   const app = new Hono()
+  const store = withBreaker(bare, config.breaker, probe)
+  const local = createLocalLimiter(config.localShare)
+  const fallback = { credentials: config.credentials.onStoreFailure, local }
   const health = healthCheck(store)
   const identifier = createIdentifier(config, variables)
 
@@ -54,31 +62,73 @@ export function createApp(config: Config, store: Store, { peerOf, variables }: P
     const request = c.req.raw
     const requestId = crypto.randomUUID()
 
-    const matched = match(config, request)
-    const caller = await identifier.identify(request, matched, peerOf?.(request, c.env))
-    const decision = caller.refusal ?? (await decisionOn(request, caller, matched))
-
+    const { caller, decision } = await judge(request, c.env)
     if (decision.kind === 'allowed') await hold(decision.delay)
     const { response, isOwn } =
       decision.kind === 'allowed'
-        ? await proxy(request, config, { caller, decision, requestId })
+        ? await proxy(request, config, { ...(caller && { caller }), decision, requestId })
         : { response: deny(decision), isOwn: true }
 
-    annotate(response, decision, requestId)
-    exposeToScripts(request, response, config.cors, { isOwn })
-    settle(decision, requestId)
+    safely(() => annotate(response, decision, requestId))
+    safely(() => exposeToScripts(request, response, config.cors, { isOwn }))
+    safely(() => settle(decision, requestId))
+    safely(() => recover(backgroundOf(c)))
     return response
   })
 
+  async function judge(request: Request, env: unknown): Promise<{ caller?: Caller; decision: Decision }> {
+    try {
+      const peer = peerOf?.(request, env)
+      const matched = match(config, request)
+      const caller = await identifier.identify(request, matched, peer)
+      return { caller, decision: caller.refusal ?? (await decisionOn(request, caller, matched)) }
+    } catch (error) {
+      // Who it is, and what is asked for here, nobody knows: then nobody comes in.
+      return { decision: { kind: 'unavailable', what: 'credential', degraded: degradedBy(error) } }
+    }
+  }
+
+  /** Never throws: what goes wrong in limiting is like a store that fails. */
   async function decisionOn(request: Request, caller: Caller, matched: Matched): Promise<Decision> {
-    const outcome = await evaluate(store, await question(request, caller, matched, config))
-    identifier.learn(caller, outcome)
-    return decide(outcome)
+    try {
+      const asked = await question(request, caller, matched, config)
+      const outcome = await evaluate(store, asked)
+      if (outcome.status === 'degraded') return fallBack(asked, outcome, identifier.recall(caller), fallback)
+      identifier.learn(caller, outcome)
+      return decide(outcome)
+    } catch (error) {
+      return fallBackUncounted(caller, matched, degradedBy(error))
+    }
+  }
+
+  function fallBackUncounted(caller: Caller, { rules }: Matched, degraded: Degraded): Decision {
+    const isClosed = rules.some(
+      ({ mode, onStoreFailure }) => mode === 'enforce' && onStoreFailure === 'closed',
+    )
+    if (isClosed) return { kind: 'unavailable', what: 'limits', degraded }
+    const { credential } = caller
+    const asked = { rules: [], plans: config.plans, ...(credential && { who: credential.who }) }
+    return fallBack(asked, degraded, identifier.recall(caller), fallback)
+  }
+
+  /** After an outage, or in one: is the store back, and what does it not know yet? */
+  function recover(background: Background): void {
+    if (store.isProbeDue()) background(store.probe())
+    else if (!store.isOpen() && local.hasSpent()) background(local.handOver(store))
   }
 
   app.onError(unexpected)
 
   return app
+}
+
+/** What is said about a request must not cost it its answer. */
+function safely(say: () => void): void {
+  try {
+    say()
+  } catch (error) {
+    logException(error)
+  }
 }
 
 function notFound(): Response {

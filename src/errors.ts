@@ -8,6 +8,7 @@ export type ErrorCode =
   | 'ERR_STORE_UNREACHABLE'
   | 'ERR_STORE_REFUSED'
   | 'ERR_STORE_QUOTA'
+  | 'ERR_STORE_BREAKER_OPEN'
   | 'ERR_STORE_REPLY_INVALID'
 
 export class GatewayError extends Error {
@@ -19,4 +20,15 @@ export class GatewayError extends Error {
     super(message, options)
     this.code = code
   }
+}
+
+/** Where it happened. Of foreign errors not their message: it may quote what was being handled. */
+export function traceOf(error: unknown): string {
+  if (!(error instanceof Error)) return typeof error
+  const { name, message, stack = '' } = error
+  // A message can look like a frame. What is not where it should be is not told.
+  const head = message ? `${name}: ${message}` : name
+  const frames = stack.startsWith(head) ? stack.slice(head.length).split('\n') : []
+  const what = error instanceof GatewayError ? head : name
+  return [what, ...frames.filter(line => /^\s+at /.test(line))].join('\n')
 }

@@ -8,7 +8,6 @@ import type { RuleInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
 import { count } from '../../src/limiter/count.ts'
 import { decide } from '../../src/limiter/decide.ts'
-import { evaluate } from '../../src/limiter/evaluate.ts'
 import type { Who } from '../../src/limiter/wire.ts'
 import {
   addressStateKey,
@@ -20,6 +19,7 @@ import {
 } from '../../src/store/keys.ts'
 import { type ConsumerRecord, formatConsumer, formatCredential } from '../../src/store/records.ts'
 import type { Contender } from '../contenders.ts'
+import { evaluated } from '../evaluated.ts'
 import { inHotLoop } from '../hot-loop.ts'
 import { inRounds, median } from '../measure.ts'
 import { type Findings, times } from '../report.ts'
@@ -120,10 +120,9 @@ function decision({ store }: Transport, { who, rules = RULES, verdicts = 6 }: Ki
     const counted = config.rules.map(rule =>
       count(rule, rule.by[0] === 'consumer' ? consumerStateKey(named) : addressStateKey(address)),
     )
-    const decided = decide(await evaluate(store, { rules: counted, plans, ...(asks && { who: asks }) }))
+    const decided = decide(await evaluated(store, { rules: counted, plans, ...(asks && { who: asks }) }))
     if (decided.kind === 'denied') return 'refused'
-    // A request that passes because nothing was counted would cost nothing.
-    if (decided.kind !== 'allowed' || decided.degraded || decided.verdicts.length !== verdicts) {
+    if (decided.kind !== 'allowed' || decided.verdicts.length !== verdicts) {
       throw new Error(`Not all rules were evaluated: ${JSON.stringify(decided)}`)
     }
     return 'allowed'

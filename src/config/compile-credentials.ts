@@ -17,6 +17,9 @@ export interface Credentials {
   jwt: ReadonlyMap<CredentialMethod, Issuer>
   /** Handed on to the origin. */
   forward: boolean
+  /** Who may come while the store cannot say whether a credential is good. */
+  onStoreFailure: 'recent' | 'refuse' | 'unchecked'
+  seenForMs: number
 }
 
 export interface Issuer extends JwtIssuer {
@@ -31,7 +34,7 @@ export function methodsOf({ credentials = {} }: ConfigInput): CredentialMethod[]
 }
 
 export function compileCredentials(config: ConfigInput): Credentials {
-  const { accept, apiKeys, opaqueKeys, jwt = {}, forward } = config.credentials ?? {}
+  const { accept, apiKeys, opaqueKeys, jwt = {}, forward, onStoreFailure, seenFor } = config.credentials ?? {}
   return {
     accept: accept ?? methodsOf(config),
     keyPrefix: apiKeys?.prefix ?? 'slk',
@@ -48,5 +51,7 @@ export function compileCredentials(config: ConfigInput): Credentials {
       ]),
     ),
     forward: forward ?? false,
+    onStoreFailure: onStoreFailure ?? 'recent',
+    seenForMs: parseDuration(seenFor ?? '10m')! / 1e3,
   }
 }

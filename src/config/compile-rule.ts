@@ -8,6 +8,7 @@ import type {
   LimitRuleInput,
   MatchInput,
   NumbersInput,
+  OnStoreFailure,
   PlanNumbersInput,
   RuleInput,
 } from './check/rule-schema.ts'
@@ -39,6 +40,8 @@ export interface Rule {
   enforcedShare: number
   /** The rule it would replace. */
   candidateFor?: string
+  /** What becomes of a request while the store does not answer. */
+  onStoreFailure: OnStoreFailure
   match: Match
 }
 
@@ -131,6 +134,7 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
     mode,
     enforcedShare: input.enforce ?? 1,
     ...(candidateFor !== undefined && { candidateFor }),
+    onStoreFailure: input.onStoreFailure ?? 'open',
     match: {},
   }
 }

@@ -3,8 +3,10 @@
  * be worked out once worked out. Pure; the result is never changed. Nothing is checked here: check/ has done that before
  * the Worker was built, and stays out of it.
  */
+
+import type { BreakerSettings } from '../store/breaker.ts'
 import { compileRanges, type Ranges } from './address-ranges.ts'
-import type { ConfigInput, CorsInput } from './check/schema.ts'
+import type { BreakerInput, ConfigInput, CorsInput, LimitRuleInput, RuleInput } from './check/schema.ts'
 import { type AddressSettings, compileAddress } from './compile-address.ts'
 import { type Credentials, compileCredentials } from './compile-credentials.ts'
 import { compileRoutes, type Route } from './compile-route.ts'
@@ -39,6 +41,10 @@ export interface Config {
   /** Never let in. */
   block: { addresses: Ranges; countries: ReadonlySet<string> }
   storeDeadlineMs: number
+  /** Absent: every decision waits for the store. */
+  breaker?: BreakerSettings
+  /** Of each limit, what one isolate admits by itself while the store fails. */
+  localShare: number
   keyLocking: boolean
   /** Keys of several slots cannot go into one call. */
   cluster: boolean
@@ -50,14 +56,21 @@ export function compileConfig(config: ConfigInput): Config {
   const plans = config.plans ?? ['free']
   const limits = Object.entries(config.limits ?? {})
   const credentials = compileCredentials(config)
+  const withDefault = <T extends RuleInput | LimitRuleInput>(rule: T): T => ({
+    ...rule,
+    onStoreFailure: rule.onStoreFailure ?? config.onStoreFailure,
+  })
+  const storeDeadlineMs = milliseconds(config.store?.deadline ?? '250ms')
   return {
     origin: config.origin,
     originDeadlineMs: milliseconds(config.originDeadline ?? '30s'),
     ...(config.environment !== undefined && { environment: config.environment }),
     plans,
     routes: compileRoutes(config.routes ?? [], credentials.accept),
-    rules: config.rules.flatMap(rule => compileGatewayRule(rule, plans)).filter(({ mode }) => mode !== 'off'),
-    limits: new Map(limits.map(([name, set]) => [name, set.map(compileLimitRule)])),
+    rules: config.rules
+      .flatMap(rule => compileGatewayRule(withDefault(rule), plans))
+      .filter(({ mode }) => mode !== 'off'),
+    limits: new Map(limits.map(([name, set]) => [name, set.map(withDefault).map(compileLimitRule)])),
     credentials,
     address: compileAddress(config.address),
     allow: {
@@ -68,11 +81,20 @@ export function compileConfig(config: ConfigInput): Config {
       addresses: compileRanges(config.block?.addresses ?? []),
       countries: new Set(config.block?.countries),
     },
-    storeDeadlineMs: milliseconds(config.store?.deadline ?? '250ms'),
+    storeDeadlineMs,
+    ...compileBreaker(config.store?.breaker, storeDeadlineMs),
+    localShare: config.store?.localShare ?? 1,
     keyLocking: config.store?.keyLocking ?? true,
     cluster: config.store?.cluster ?? false,
     ...(config.cors && { cors: compileCors(config.cors) }),
   }
+}
+
+function compileBreaker(input: BreakerInput | false = {}, deadlineMs: number): Pick<Config, 'breaker'> {
+  if (input === false) return {}
+  const { failures = 5, slowCalls = 1, slowAfter, retryAfter = '1s' } = input
+  const slowAfterMs = slowAfter === undefined ? deadlineMs : milliseconds(slowAfter)
+  return { breaker: { failures, slowCalls, slowAfterMs, retryAfterMs: milliseconds(retryAfter) } }
 }
 
 function compileCors({ origins, headers, maxAge }: CorsInput): NonNullable<Config['cors']> {

@@ -7,13 +7,14 @@ import type { Config } from '../config/compile.ts'
 import type { Issuer } from '../config/compile-credentials.ts'
 import { ANONYMOUS, type CredentialMethod } from '../config/compile-route.ts'
 import type { Unauthenticated } from '../limiter/decide.ts'
-import type { Who } from '../limiter/wire.ts'
+import type { Outcome, Who } from '../limiter/wire.ts'
 import { sha256 } from '../sha256.ts'
 import { consumerKey, credentialKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
 import { apiKeyStart, consumerOfApiKey } from './api-key.ts'
 import type { JwtVerifier } from './jwt.ts'
 import { isOpaqueKey, KeyMemory, whoseOpaqueKey } from './opaque-key.ts'
 import { type Presented, presentedIn } from './presented.ts'
+import { type Seen, SeenCredentials } from './seen.ts'
 
 export interface Credential {
   method: CredentialMethod
@@ -45,8 +46,10 @@ export interface CredentialFinder {
   ): Promise<Credential | Unauthenticated | undefined>
   /** In words, for who shows nothing where something is asked for. */
   describe(accept: readonly CredentialMethod[]): string[]
-  /** Remembers whose opaque key it was, or forgets it. */
-  learn(credential: Credential | undefined, outcome: { status: string; consumer?: string }): void
+  /** Remembers what the store has said of it, or forgets it. */
+  learn(credential: Credential | undefined, outcome: Outcome): void
+  /** What the store has said of it not long ago. */
+  recall(credential: Credential | undefined): Seen | undefined
 }
 
 type Settings = Pick<Config, 'credentials' | 'environment' | 'plans'>
@@ -68,6 +71,7 @@ export function createCredentialFinder(
   const verifiers = new Map([...jwt.values()].map(issuer => [issuer.name, verifierOf(issuer, variables)]))
   const start = apiKeyStart(keyPrefix, environment)
   const memory = opaqueKeys && new KeyMemory(opaqueKeys)
+  const seen = new SeenCredentials(credentials)
   /** Then nobody can tell an opaque key from a token of the origin's: all bearer tokens are ours. */
   const takesBearer = opaqueKeys !== undefined && opaqueKeys.header === undefined
   const isOurs = (text: string) => text.startsWith(`${keyPrefix}_`)
@@ -176,11 +180,16 @@ export function createCredentialFinder(
       return [...new Set(texts)]
     },
 
-    learn(credential, { status, consumer }) {
-      if (credential?.method !== 'opaque-key') return
+    learn(credential, outcome) {
+      if (!credential) return
+      seen.learn(credential.digest, outcome)
+      if (credential.method !== 'opaque-key') return
+      const { status, consumer } = outcome
       if (status === 'unknown-credential') memory?.forget(credential.digest)
       else if (consumer !== undefined) memory?.remember(credential.digest, consumer)
     },
+
+    recall: credential => credential && seen.recall(credential.digest),
   }
 }
 

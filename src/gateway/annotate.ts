@@ -12,15 +12,14 @@ import { retryAfterSeconds } from './deny.ts'
 export function annotate(response: Response, decision: Decision, requestId: string): void {
   const { headers } = response
   headers.set('X-Request-Id', requestId)
-  if (decision.kind === 'unauthenticated' || decision.kind === 'forbidden') return
+  if ('degraded' in decision && decision.degraded) headers.set('Sluice-Degraded', decision.degraded.cause)
+  if (!('verdicts' in decision)) return
   // Shadows are nobody's business but the operator's, nor is what guesses are left to others, while they are.
   const verdicts = enforced(decision.verdicts).filter(
     ({ rule, allowed }) => !allowed || rule.on === 'request',
   )
   merge(headers, 'RateLimit-Policy', verdicts.map(policy))
   merge(headers, 'RateLimit', verdicts.map(standing))
-  if (decision.kind === 'allowed' && decision.degraded)
-    headers.set('Sluice-Degraded', decision.degraded.cause)
 }
 
 /** `"minute";q=120;w=60`, with the burst beside it where it is not the limit. */

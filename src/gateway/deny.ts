@@ -1,12 +1,15 @@
 /** What a caller reads who is not let through. Rich inside, vague outside: it never tells a bad key from an unknown one. */
 import type { Rule } from '../config/compile.ts'
-import type { Denied, Forbidden, Unauthenticated } from '../limiter/decide.ts'
+import type { Denied, Forbidden, Unauthenticated, Unavailable } from '../limiter/decide.ts'
 import { problem } from './problem.ts'
 
 /** draft-ietf-httpapi-ratelimit-headers-11, section 5 */
 const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded'
 
-export function deny(decision: Denied | Unauthenticated | Forbidden): Response {
+/** The same, section 6: the gateway itself is not all there. */
+const REDUCED_CAPACITY = 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity'
+
+export function deny(decision: Denied | Unauthenticated | Forbidden | Unavailable): Response {
   switch (decision.kind) {
     case 'denied':
       return quotaExceeded(decision)
@@ -14,6 +17,8 @@ export function deny(decision: Denied | Unauthenticated | Forbidden): Response {
       return decision.reason === 'unverifiable' ? unverifiable() : unauthorized(decision)
     case 'forbidden':
       return forbidden(decision)
+    case 'unavailable':
+      return unavailable(decision)
   }
 }
 
@@ -90,6 +95,23 @@ function unverifiable(): Response {
     headers: { 'retry-after': '5' },
   })
 }
+
+function unavailable({ what }: Unavailable): Response {
+  const detail = {
+    limits: 'Limits cannot be checked at the moment, and this request must not pass without.',
+    credential: 'The credential cannot be checked at the moment.',
+  }
+  return problem({
+    status: 503,
+    title: 'Temporary Reduced Capacity',
+    type: REDUCED_CAPACITY,
+    detail: `${detail[what]} Nothing was charged; try again in ${RETRY_SECONDS} s.`,
+    headers: { 'retry-after': String(RETRY_SECONDS) },
+  })
+}
+
+/** A store that is back is noticed within a second by default. */
+const RETRY_SECONDS = 1
 
 const UNITS = [
   ['day', 86400e6],

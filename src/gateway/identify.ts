@@ -3,7 +3,9 @@ import { isInRanges } from '../config/address-ranges.ts'
 import type { Config } from '../config/compile.ts'
 import { ANONYMOUS } from '../config/compile-route.ts'
 import { type Credential, createCredentialFinder } from '../credentials/find-credential.ts'
+import type { Seen } from '../credentials/seen.ts'
 import type { Forbidden, Unauthenticated } from '../limiter/decide.ts'
+import type { Outcome } from '../limiter/wire.ts'
 import { addressIdentity, clientAddress } from './address.ts'
 import { cfOf } from './identity.ts'
 import type { Matched } from './match.ts'
@@ -26,7 +28,9 @@ export interface Identifier {
   /** Who is kept out whatever they show, for requests that show nothing (preflights). */
   refuse(request: Request, peer?: string): Forbidden | undefined
   /** What the store has said of the caller's credential. */
-  learn(caller: Caller, outcome: { status: string; consumer?: string }): void
+  learn(caller: Caller, outcome: Outcome): void
+  /** What the store has said of it not long ago. */
+  recall(caller: Caller): Seen | undefined
 }
 
 /**
@@ -69,5 +73,7 @@ export function createIdentifier(
     refuse: (request, peer) => blocked(request, clientAddress(request, address, peer)),
 
     learn: ({ credential }, outcome) => credentials.learn(credential, outcome),
+
+    recall: ({ credential }) => credentials.recall(credential),
   }
 }

@@ -5,7 +5,7 @@
 import type { Decision } from '../limiter/decide.ts'
 
 export function settle(decision: Decision, requestId: string): void {
-  if (decision.kind === 'allowed' && decision.degraded) {
+  if ('degraded' in decision && decision.degraded) {
     warn('degraded', { ...decision.degraded, request_id: requestId })
   }
   if (decision.kind === 'unauthenticated' && decision.reason === 'unverifiable') {

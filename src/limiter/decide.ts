@@ -1,8 +1,15 @@
 /** From what the store said to what happens to the request. Pure. */
-import type { Degraded, DegradedCause } from './evaluate.ts'
+import type { DegradedCause } from './evaluate.ts'
 import type { Outcome, Verdict } from './wire.ts'
 
-export type Decision = Allowed | Denied | Unauthenticated | Forbidden
+export type Decision = Allowed | Denied | Unauthenticated | Forbidden | Unavailable
+
+/** Why a decision was made without the store. */
+export interface DegradedMark {
+  cause: DegradedCause
+  /** For the log, never for the caller. */
+  detail: string
+}
 
 export interface Allowed {
   kind: 'allowed'
@@ -14,8 +21,8 @@ export interface Allowed {
   verdicts: readonly Verdict[]
   /** µs to hold the request before it goes on to the origin. */
   delay: number
-  /** Set when the request passes only because the limits could not be evaluated. */
-  degraded?: { cause: DegradedCause; detail: string }
+  /** Set when the store has not evaluated the limits. */
+  degraded?: DegradedMark
 }
 
 export interface Denied {
@@ -25,6 +32,8 @@ export interface Denied {
   violated: readonly Verdict[]
   /** µs after which all of them would admit this cost, if nobody spends meanwhile; -1 never. */
   retryAfter: number
+  /** Set when the isolate has counted by itself. */
+  degraded?: DegradedMark
 }
 
 export interface Unauthenticated {
@@ -43,16 +52,20 @@ export interface Forbidden {
   what: 'consumer' | 'address' | 'country'
 }
 
-export function decide(outcome: Outcome | Degraded): Decision {
+/** The store cannot be asked, and without it this request must not pass. */
+export interface Unavailable {
+  kind: 'unavailable'
+  /** What could not be checked. */
+  what: 'limits' | 'credential'
+  degraded: DegradedMark
+}
+
+export function decide(outcome: Outcome): Decision {
   switch (outcome.status) {
     case 'unknown-credential':
       return { kind: 'unauthenticated', reason: 'unknown' }
     case 'blocked':
       return { kind: 'forbidden', what: 'consumer' }
-    case 'degraded': {
-      const { cause, detail } = outcome
-      return { kind: 'allowed', verdicts: [], delay: 0, degraded: { cause, detail } }
-    }
     case 'admitted': {
       const { plan, consumer, verdicts } = outcome
       const delay = Math.max(0, ...enforced(verdicts).map(verdict => verdict.delay))

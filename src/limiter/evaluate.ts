@@ -2,7 +2,7 @@
  * The only await on the store: one decision, one trip. Also the only place where a failure of the store becomes
  * an outcome; nothing above it sees a store error.
  */
-import { GatewayError } from '../errors.ts'
+import { GatewayError, traceOf } from '../errors.ts'
 import type { Store } from '../store/store.ts'
 import { evaluateOnCluster } from './slots.ts'
 import { ask, type Evaluation, type Outcome } from './wire.ts'
@@ -14,6 +14,7 @@ export type DegradedCause =
   | 'store-refused'
   | 'store-quota'
   | 'store-reply-invalid'
+  | 'breaker-open'
   | 'internal'
 
 export interface Degraded {
@@ -38,14 +39,11 @@ export async function evaluate(store: Store, evaluation: Evaluation): Promise<Ou
   }
 }
 
-function degradedBy(error: unknown): Degraded {
+/** What the log says of an error in limiting code, the store's or our own. */
+export function degradedBy(error: unknown): Degraded {
   // Messages of foreign errors may quote keys and tokens: only ours are passed on.
   if (!(error instanceof GatewayError)) {
-    return {
-      status: 'degraded',
-      cause: 'internal',
-      detail: error instanceof Error ? error.name : typeof error,
-    }
+    return { status: 'degraded', cause: 'internal', detail: traceOf(error) }
   }
   return { status: 'degraded', cause: causeOf(error), detail: error.message }
 }
@@ -60,6 +58,8 @@ function causeOf(error: GatewayError): DegradedCause {
       return 'store-refused'
     case 'ERR_STORE_QUOTA':
       return 'store-quota'
+    case 'ERR_STORE_BREAKER_OPEN':
+      return 'breaker-open'
     case 'ERR_STORE_REPLY_INVALID':
       return 'store-reply-invalid'
     case 'ERR_CONFIG_INVALID':

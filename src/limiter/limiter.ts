@@ -9,10 +9,12 @@ import type { Config, LimitRule } from '../config/compile.ts'
 import { limitStateKey } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
 import { type CountedRule, count } from './count.ts'
-import { decide, enforced } from './decide.ts'
-import { type DegradedCause, evaluate } from './evaluate.ts'
+import { type Allowed, type Decision, type Denied, decide, enforced, type Unavailable } from './decide.ts'
+import { type Degraded, type DegradedCause, evaluate } from './evaluate.ts'
+import { fallBack } from './fallback.ts'
 import { checkCost, checkIdentity, checkRule } from './limit-checks.ts'
-import type { Verdict } from './wire.ts'
+import { createLocalLimiter } from './local.ts'
+import type { Evaluation, Verdict } from './wire.ts'
 
 /** Who is counted: a value for every part that the rules of the limit are counted by. */
 export type LimitIdentity = Readonly<Record<string, string | number>>
@@ -37,7 +39,7 @@ export interface LimitDecision {
   verdicts: readonly Verdict[]
   /** What each rule was asked for, by rule name. */
   costs: Readonly<Record<string, number>>
-  /** Set when it is allowed only because the limits could not be evaluated. */
+  /** Set when the store has not evaluated the limits: its rules say what happens then (`onStoreFailure`). */
   degraded?: DegradedCause
 }
 
@@ -100,7 +102,16 @@ const REAL_TIME: LimiterClock = {
 /** More than any rule can have spent: given back, it leaves the whole budget. */
 export const EVERYTHING = 2 ** 52
 
-export function createLimiter(config: Pick<Config, 'limits'>, store: Store, clock = REAL_TIME): Limiter {
+/** Where the store must answer before anybody may pass, it is asked again after so long (µs). */
+const UNAVAILABLE_RETRY = 1e6
+
+export function createLimiter(
+  config: Pick<Config, 'limits'> & Partial<Pick<Config, 'localShare'>>,
+  store: Store,
+  clock = REAL_TIME,
+): Limiter {
+  const local = createLocalLimiter(config.localShare ?? 1, clock.now && (() => clock.now!() / 1e3))
+
   function rulesOf(name: string): readonly LimitRule[] {
     const rules = config.limits.get(name)
     if (rules) return rules
@@ -127,28 +138,36 @@ export function createLimiter(config: Pick<Config, 'limits'>, store: Store, cloc
       counted.push({ ...count(rule, await limitStateKey(name, parts), asked.cost, nowMs), ...asked })
     }
 
-    const outcome = await evaluate(store, {
+    const asking = {
       rules: counted,
       plans: [],
       ...(clock.now && { now: clock.now() }),
       ...(spentAt !== undefined && { spentAt }),
-    })
-    const decision = decide(outcome)
+    }
+    const outcome = await evaluate(store, asking)
+    const decision = outcome.status === 'degraded' ? withoutStore(asking, outcome) : decide(outcome)
     if (decision.kind === 'unauthenticated' || decision.kind === 'forbidden') {
       throw new Error('Nobody in particular asks for a limit by name.')
     }
-    const { degraded } = decision.kind === 'allowed' ? decision : {}
+    // Not awaited: nobody waits for what the store is told afterwards, and what fails there is lost.
+    if (outcome.status !== 'degraded' && local.hasSpent()) void local.handOver(store).catch(() => {})
     return {
       limit: name,
       identity,
       allowed: decision.kind === 'allowed',
       delayMs: decision.kind === 'allowed' ? milliseconds(decision.delay) : 0,
-      retryAfterMs: decision.kind === 'denied' ? milliseconds(decision.retryAfter) : 0,
+      retryAfterMs: milliseconds(retryAfterOf(decision)),
       at: outcome.status === 'degraded' ? 0 : outcome.at,
-      verdicts: decision.verdicts,
+      verdicts: decision.kind === 'unavailable' ? [] : decision.verdicts,
       costs,
-      ...(degraded && { degraded: degraded.cause }),
+      ...(decision.degraded && { degraded: decision.degraded.cause }),
     }
+  }
+
+  /** What is given back is the store's alone to take. */
+  function withoutStore(asking: Evaluation, degraded: Degraded): Decision {
+    const rules = asking.rules.filter(({ cost }) => cost >= 0)
+    return fallBack({ ...asking, rules }, degraded, undefined, { credentials: 'refuse', local })
   }
 
   const elapsedMs = () => (clock.now ? clock.now() / 1e3 : performance.now())
@@ -210,6 +229,17 @@ export function createLimiter(config: Pick<Config, 'limits'>, store: Store, cloc
     },
   }
   return limiter
+}
+
+function retryAfterOf(decision: Allowed | Denied | Unavailable): number {
+  switch (decision.kind) {
+    case 'allowed':
+      return 0
+    case 'denied':
+      return decision.retryAfter
+    case 'unavailable':
+      return UNAVAILABLE_RETRY
+  }
 }
 
 /** What is asked of one rule. */

@@ -2,12 +2,12 @@
  * The decision of main.lua over plain memory, with the TypeScript models. It is the script's specification in
  * the parity tests, and replays traffic without a store. Lua twin: src/lua/main.lua, same steps in the same order.
  */
-import { type Check, IDLE, type State } from '../algorithms/algorithm.ts'
-import { algorithms } from '../algorithms/index.ts'
+import type { State } from '../algorithms/algorithm.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import { type Override, type OverrideNumbers, parseConsumer, parseCredential } from '../store/records.ts'
 import type { CountedRule } from './count.ts'
+import { type Counted, countInMemory } from './memory.ts'
 import { type Evaluation, type Outcome, type Who, withAgreement } from './wire.ts'
 
 export class Model {
@@ -31,38 +31,21 @@ export class Model {
     // A plan that the config does not know counts as the default plan.
     const plan = !caller || isBad ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
 
-    // Check all.
     const applying = rules
       .filter(({ rule: { on, match } }) =>
         on === 'auth-failure' ? true : !isBad && !isBlocked && (match.plans?.includes(plan) ?? true),
       )
       .flatMap(counted => overridden(counted, overrides, now))
-    const checked = applying.map(({ counted, told }) => {
-      const { rule, key: named, cost, spent, mode, ends } = counted
-      const key = consumer === undefined ? named : named.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
-      const records = this.#stateOf(key)
-      const quota = { ...rule.quota, cost, ...(spent !== undefined && { spent }), ...(ends && { ends }) }
-      const check = algorithms[rule.algorithm](quota, records.get(rule.tag) ?? IDLE, now, spentAt)
-      const isSpent = isBad || rule.on !== 'auth-failure'
-      return { rule, told, mode, records, check: isSpent ? check : withoutSpending(check) }
+    const asked = applying.map(({ counted, told }) => {
+      const { key } = counted
+      const named = consumer === undefined ? key : key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
+      const isPeek = !isBad && counted.rule.on === 'auth-failure'
+      return { counted: { ...counted, key: named }, told, isPeek }
     })
-    const admitted = checked.every(({ check, mode }) => check.retryAfter === 0 || mode === 'shadow')
+    // A blocked consumer spends nothing.
+    const { admitted, verdicts } = countInMemory(this.#states, asked, now, spentAt)
     if (admitted && isBlocked) return { status: 'blocked', plan: '', at: now, verdicts: [] }
 
-    // Commit all, or nothing.
-    const spending = admitted ? checked.filter(({ check }) => check.after) : []
-    for (const { records } of spending) {
-      for (const [tag, [idleAt]] of records) if (idleAt <= now) records.delete(tag)
-    }
-    for (const { rule, records, check } of spending) records.set(rule.tag, check.after!.state)
-
-    // Report how things stand now.
-    const verdicts = checked.map(({ told, mode, check }) => {
-      const { retryAfter } = check
-      const { remaining, resetAfter } = (admitted && check.after) || check
-      const delay = (admitted && check.after?.delay) || 0
-      return { rule: told, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay }
-    })
     const status = !admitted ? 'refused' : isBad ? 'unknown-credential' : 'admitted'
     return { status, plan, at: now, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
   }
@@ -81,12 +64,6 @@ export class Model {
     if (!credential) return { ...BAD, ...learnt }
     return { plan: credential.plan ?? plan ?? '', isBlocked: !!blockedAt, overrides, ...learnt }
   }
-
-  #stateOf(key: string): Map<string, State> {
-    const records = this.#states.get(key) ?? new Map<string, State>()
-    this.#states.set(key, records)
-    return records
-  }
 }
 
 interface Caller {
@@ -101,7 +78,7 @@ interface Caller {
 const BAD: Caller = { isBad: true, plan: '', isBlocked: false, overrides: [] }
 
 /** A rule as this consumer has it: to count by, and as it is told. Nothing where it is off for them. */
-function overridden(counted: CountedRule, overrides: readonly Override[], now: number): Applying[] {
+function overridden(counted: CountedRule, overrides: readonly Override[], now: number): Counted[] {
   const { rule, cost } = counted
   const override = rule.takesOverrides && overrides.find(({ family }) => family === rule.family)
   if (!override || (override.until !== undefined && override.until <= now)) return [{ counted, told: rule }]
@@ -115,11 +92,6 @@ function overridden(counted: CountedRule, overrides: readonly Override[], now: n
   ]
 }
 
-interface Applying {
-  counted: CountedRule
-  told: Rule
-}
-
 function withNumbers(
   rule: Rule,
   { tag, limit, burst, quotaLimit, quotaPeriod, third }: OverrideNumbers,
@@ -131,8 +103,4 @@ function withNumbers(
     limit,
     quota: { ...rule.quota, limit: quotaLimit, period: quotaPeriod, burst, ...step },
   }
-}
-
-function withoutSpending({ after: _, ...check }: Check): Check {
-  return check
 }

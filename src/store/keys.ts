@@ -13,6 +13,7 @@
  *     sluice:{global}:state                string  those of everybody together
  *     sluice:{l:<limit>}:state             string  all counters of a limit by name that everybody shares
  *     sluice:{l:<limit>}:state:<identity>  string  the same of one identity: `account=42`
+ *     sluice:{probe}:state                 string  a counter that isolates try whether the store is back with
  *     …:state…:log:<tag>                   string  the log of one rule `sliding-log` (src/algorithms/sliding-log.lua)
  *
  * With an environment, `sluice:<environment>:` stands in the place of `sluice:`.
@@ -41,6 +42,8 @@ export function credentialIndexKey(consumer: string): string {
 }
 
 export const CONSUMER_INDEX_KEY = 'sluice:{consumers}'
+
+export const PROBE_STATE_KEY = 'sluice:{probe}:state'
 
 export function pointerKey(digest: string): string {
   return `sluice:{k:${digest}}`

@@ -70,7 +70,7 @@ describe('a mistake', () => {
   const DURATION =
     "is no duration. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'."
   const SETTINGS = 'The settings are name, by, on, cost, match, plans, algorithm, limit, period'
-  const MODES = 'mode, enforce, candidateFor.'
+  const MODES = 'mode, enforce, candidateFor, onStoreFailure.'
   const ALGORITHMS =
     "'gcra', 'token-bucket', 'leaky-bucket', 'fixed-window', 'sliding-window' or 'sliding-log'"
 

@@ -80,7 +80,7 @@ describe('a mistake', () => {
       'a burst and a queue',
       withRule({ burst: 5, queue: 5 }),
       [
-        'rules[0].queue: is not a setting here. The settings are name, by, on, cost, match, plans, algorithm, limit, period, burst, mode, enforce, candidateFor.',
+        'rules[0].queue: is not a setting here. The settings are name, by, on, cost, match, plans, algorithm, limit, period, burst, mode, enforce, candidateFor, onStoreFailure.',
       ],
     ],
   ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))

@@ -44,7 +44,11 @@ describeOnCluster('the gateway', start => {
   beforeEach(() => void gateway.store.count())
 
   const app = (rules: RuleInput[] = [CONSUMER, ADDRESS], accept = ['api-key']) =>
-    gateway.app({ rules, credentials: { accept }, store: { cluster: true } })
+    gateway.app({
+      rules,
+      credentials: { accept, onStoreFailure: 'unchecked' },
+      store: { cluster: true },
+    })
   const storeAt = (cluster: boolean): Store =>
     upstashStore({
       ...{ url: gateway.store.url, token: 'a token for tests', deadlineMs: 5000 },

@@ -190,8 +190,8 @@ describe('no secret is told', () => {
         throw new TypeError(`cannot read ${apiKey}\n${STORE_TOKEN}`)
       },
     })
-    expect([...second.statuses]).toEqual([500])
-    expect(lines.at(-1)).toMatch(/"event":"exception","error":"TypeError\\n +at .*secrets\.test\.ts/)
+    expect([...second.statuses]).toEqual([503])
+    expect(lines.at(-1)).toMatch(/"cause":"internal","detail":"TypeError\\n +at .*secrets\.test\.ts/)
     const health = await createApp(configOf({ rules: config().rules }), failing).request(
       'http://gateway.test/_sluice/health',
     )

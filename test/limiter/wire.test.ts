@@ -155,7 +155,7 @@ describe('a decision', () => {
     expect(await evaluate(store, { rules, plans: ['free'] })).toEqual({
       status: 'degraded',
       cause: 'internal',
-      detail: 'TypeError',
+      detail: expect.stringMatching(/^TypeError\n +at /),
     })
   })
 })

@@ -47,7 +47,12 @@ export async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>
     store,
     admin,
     app(input, platform = {}) {
-      const config = checkedConfig({ origin: origin.url, ...input })
+      // Longer than in production: these machines are busy, and few tests are about the deadline.
+      const config = checkedConfig({
+        origin: origin.url,
+        ...input,
+        store: { deadline: '5s', ...input.store },
+      })
       const app = createApp(config, storeOf(config, store.url), platform)
       return async (path, { key, address, ...init } = {}) => {
         const headers = new Headers(init.headers)
@@ -69,11 +74,10 @@ export async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>
 }
 
 function storeOf(config: Config, url: string) {
-  // Longer than in production: these machines are busy, and no test here is about the deadline.
   return upstashStore({
     url,
     token: TOKEN,
-    deadlineMs: 5000,
+    deadlineMs: config.storeDeadlineMs,
     keyLocking: config.keyLocking,
     cluster: config.cluster,
     environment: config.environment,

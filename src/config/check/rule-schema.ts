@@ -66,7 +66,14 @@ interface CommonInput {
   enforce?: number | undefined
   /** A shadow rule that is compared with the rule of this name, which it would replace. Default: none. */
   candidateFor?: string | undefined
+  /**
+   * What becomes of a request while the store does not answer: it passes (`'open'`), it is refused with a 503
+   * (`'closed'`), or the isolate counts by itself (`'local'`, within `store.localShare`). Default: that of the config.
+   */
+  onStoreFailure?: OnStoreFailure | undefined
 }
+
+export type OnStoreFailure = 'open' | 'closed' | 'local'
 
 /**
  * What of a request is counted apart. A request that has no such header, claim, route, country or network is counted
@@ -178,6 +185,7 @@ const modes = {
   mode: v.optional(v.picklist(['enforce', 'shadow', 'off'], "is no mode. Use 'enforce', 'shadow' or 'off'.")),
   enforce: v.optional(share()),
   candidateFor: v.optional(name('rule name')),
+  onStoreFailure: v.optional(onStoreFailure()),
 }
 
 const BY =
@@ -298,6 +306,11 @@ const ALGORITHMS = "'gcra', 'token-bucket', 'leaky-bucket', 'fixed-window', 'sli
 export const rule = ruleOf(gatewayOnly, RULE)
 export const limitRule = ruleOf(limitOnly, LIMIT_RULE)
 
+export function onStoreFailure() {
+  return v.picklist(['open', 'closed', 'local'], "is no way out. Use 'open', 'closed' or 'local'.")
+}
+
+/** From 0 to 1. */
 function share() {
   const fix = 'is no share. Write a number from 0 to 1.'
   return v.pipe(v.number(fix), v.minValue(0, fix), v.maxValue(1, fix))

@@ -10,10 +10,17 @@ import type { JwtMethod } from '../jwt.ts'
 import { type AddressInput, address } from './address-schema.ts'
 import { addressRanges } from './range-schema.ts'
 import { acceptList, type RouteInput, route } from './route-schema.ts'
-import { type LimitRuleInput, limitRule, type RuleInput, rule } from './rule-schema.ts'
-import { duration, flag, name, record, settings, text } from './values.ts'
+import {
+  type LimitRuleInput,
+  limitRule,
+  type OnStoreFailure,
+  onStoreFailure,
+  type RuleInput,
+  rule,
+} from './rule-schema.ts'
+import { duration, flag, name, record, settings, text, units } from './values.ts'
 
-export type { AddressInput, Duration, LimitRuleInput, RouteInput, RuleInput }
+export type { AddressInput, Duration, LimitRuleInput, OnStoreFailure, RouteInput, RuleInput }
 
 export interface CredentialsInput {
   /**
@@ -47,6 +54,25 @@ export interface CredentialsInput {
   jwt?: Record<string, JwtMethod> | undefined
   /** Hand the caller's credential on to the origin (default `false`). */
   forward?: boolean | undefined
+  /**
+   * Who may come while the store cannot say whether a credential is good: those whom this isolate has let in not long ago
+   * (`'recent'`), nobody with a key (`'refuse'`), or whoever shows something that looks like one (`'unchecked'`: only where
+   * the origin checks by itself). The others get a 503. Tokens are vouched for by their signature (default `'recent'`).
+   */
+  onStoreFailure?: 'recent' | 'refuse' | 'unchecked' | undefined
+  /** How long ago is not long ago (default `'10m'`): so long a revoked key can pass while the store fails. */
+  seenFor?: Duration | undefined
+}
+
+export interface BreakerInput {
+  /** So many failures in a row open it (default `5`). */
+  failures?: number | undefined
+  /** So many slow calls in a row open it (default `1`). One that reaches the deadline is slow, and a failure. */
+  slowCalls?: number | undefined
+  /** What is slow (default: the deadline). */
+  slowAfter?: Duration | undefined
+  /** While it is open the store is tried so often, and no request waits for it (default `'1s'`). */
+  retryAfter?: Duration | undefined
 }
 
 export interface CorsInput {
@@ -105,11 +131,20 @@ export interface ConfigInput {
         countries?: string[] | undefined
       }
     | undefined
+  /** What becomes of a request while the store does not answer, for rules that say nothing else (default `'open'`: it passes). */
+  onStoreFailure?: OnStoreFailure | undefined
   /** How the store is asked. Where it is, is a variable of the environment. */
   store?:
     | {
-        /** How long one decision may take (default `'250ms'`); after that the request passes unlimited, marked. */
+        /** How long one decision may take (default `'250ms'`); after that it is made without the store. */
         deadline?: Duration | undefined
+        /** When an isolate stops waiting for a store that fails. `false`: never. */
+        breaker?: BreakerInput | false | undefined
+        /**
+         * The share of each limit that one isolate admits by itself while the store fails, for rules with
+         * `onStoreFailure: 'local'` (default `1`). There can be many isolates.
+         */
+        localShare?: number | undefined
         /**
          * Send the script with `flags=allow-key-locking` (default `true`), without which Upstash runs it under a
          * lock on the whole database. The bridge of this project takes either; turn it off for other proxies.
@@ -206,6 +241,24 @@ const methods = v.lazy(input => {
     : record(name('name of an issuer'), method, METHODS)
 })
 
+const LOCAL_SHARE = 'is no share. Write a number from 0.001 to 1.'
+
+const BREAKER = "is no breaker. Write it as in { retryAfter: '1s' }, or false."
+
+const breaker = v.lazy(input =>
+  input === false
+    ? v.literal(false)
+    : settings(
+        {
+          failures: v.optional(units(1, 1000, 'nobody would notice a store that fails')),
+          slowCalls: v.optional(units(1, 1000, 'nobody would notice a store that fails')),
+          slowAfter: v.optional(duration(1e3, 60e6, "from '1ms' to '60s'")),
+          retryAfter: v.optional(duration(10e3, 60e6, "from '10ms' to '60s'")),
+        },
+        BREAKER,
+      ),
+)
+
 export const configSchema = settings(
   {
     origin,
@@ -276,14 +329,26 @@ export const configSchema = settings(
           ),
           jwt: v.optional(methods),
           forward: v.optional(flag),
+          onStoreFailure: v.optional(
+            v.picklist(
+              ['recent', 'refuse', 'unchecked'],
+              "is no way out. Use 'recent', 'refuse' or 'unchecked'.",
+            ),
+          ),
+          seenFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
         },
         "is no object. Write it as in { accept: ['api-key'] }.",
       ),
     ),
+    onStoreFailure: v.optional(onStoreFailure()),
     store: v.optional(
       settings(
         {
           deadline: v.optional(duration(1e3, 60e6, "from '1ms' to '60s'")),
+          breaker: v.optional(breaker),
+          localShare: v.optional(
+            v.pipe(v.number(LOCAL_SHARE), v.minValue(0.001, LOCAL_SHARE), v.maxValue(1, LOCAL_SHARE)),
+          ),
           keyLocking: v.optional(flag),
           cluster: v.optional(flag),
         },

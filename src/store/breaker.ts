@@ -1,0 +1,137 @@
+/**
+ * Stops an isolate from waiting for a store that fails (the circuit breaker of M. Nygard, Release It!): a dead store
+ * costs the requests in flight one deadline, and those after them nothing. All of it is plain data, so it outlives the
+ * request; each isolate has its own.
+ *
+ * It opens on the first call that takes too long, which has cost somebody the deadline, and on several quick failures
+ * in a row. While it is open every call fails at once, and whether the store is back is found out in the background,
+ * at once and then every so often: by a probe of its own, so that nobody waits for it. Since the first probe takes one
+ * trip, a single call that was lost on the way closes the gates for no longer than that.
+ */
+import { GatewayError } from '../errors.ts'
+import type { Store } from './store.ts'
+
+export interface BreakerSettings {
+  /** Failures in a row that open it. */
+  failures: number
+  /** Slow calls in a row that open it. */
+  slowCalls: number
+  /** A call that takes as long is slow; so is one that reaches the deadline, whatever this says. */
+  slowAfterMs: number
+  /** Between probes while it is open. */
+  retryAfterMs: number
+}
+
+export interface GuardedStore extends Store {
+  isOpen(): boolean
+  /** Whether it is time to find out if the store is back. */
+  isProbeDue(): boolean
+  /** Finds it out; resolves when it is known. To be run where no request waits for it. */
+  probe(): Promise<void>
+}
+
+/** Of an account that has used up what it pays for: asking more often changes nothing. */
+const QUOTA_RETRY_MS = 30_000
+
+/**
+ * After so long without a word from the store nobody knows anything: the next call goes through to it, as the probe. An
+ * isolate that few come to would else refuse the first of them over an outage that is long past.
+ */
+const STALE_MS = 10_000
+
+/**
+ * @param probe asks the store for something that decisions need; rejects when it cannot
+ * @param settings absent: it never opens
+ */
+export function withBreaker(
+  store: Store,
+  settings: BreakerSettings | undefined,
+  probe: (store: Store) => Promise<void>,
+  now: () => number = Date.now,
+): GuardedStore {
+  const { failures, slowCalls, slowAfterMs, retryAfterMs } = settings ?? NEVER
+  let failed = 0
+  let slow = 0
+  /** Set while it is open. */
+  let open: { cause: GatewayError; heardAt: number; probeAt: number } | undefined
+
+  function settled(startedAt: number, failure: GatewayError | undefined): void {
+    const isSlow = failure?.code === 'ERR_STORE_TIMEOUT' || now() - startedAt >= slowAfterMs
+    failed = failure ? failed + 1 : 0
+    slow = isSlow ? slow + 1 : 0
+    const isUsedUp = settings && failure?.code === 'ERR_STORE_QUOTA'
+    if (failed >= failures || slow >= slowCalls || isUsedUp) openFor(failure ?? TOO_SLOW)
+  }
+
+  function openFor(cause: GatewayError): void {
+    const wait = cause.code === 'ERR_STORE_QUOTA' ? QUOTA_RETRY_MS : open ? retryAfterMs : 0
+    open = { cause, heardAt: now(), probeAt: now() + wait }
+  }
+
+  function close(): void {
+    open = undefined
+    failed = 0
+    slow = 0
+  }
+
+  /** Lost ones (the platform may end the request that they belong to) are followed by others. */
+  const takeTurn = () => {
+    if (open) open.probeAt = now() + Math.max(retryAfterMs, 1)
+  }
+
+  async function attempt<T>(run: () => Promise<T>): Promise<T> {
+    takeTurn()
+    try {
+      const result = await run()
+      close()
+      return result
+    } catch (error) {
+      if (open) openFor(error instanceof GatewayError ? error : open.cause)
+      throw error
+    }
+  }
+
+  const isStale = () => open !== undefined && now() - open.heardAt >= STALE_MS && now() >= open.probeAt
+
+  return {
+    ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
+    ping: () => store.ping(),
+
+    isOpen: () => open !== undefined,
+    isProbeDue: () => open !== undefined && now() >= open.probeAt,
+    async probe() {
+      await attempt(() => probe(store)).catch(() => {})
+    },
+
+    async run(calls) {
+      if (isStale()) return await attempt(() => store.run(calls))
+      if (open) {
+        const { message } = open.cause
+        throw new GatewayError('ERR_STORE_BREAKER_OPEN', `The store was not asked. Before: ${message}`)
+      }
+      const startedAt = now()
+      try {
+        const replies = await store.run(calls)
+        // What was begun before it opened says nothing about now.
+        if (!open)
+          settled(
+            startedAt,
+            replies.find(reply => reply instanceof GatewayError),
+          )
+        return replies
+      } catch (error) {
+        if (!open && error instanceof GatewayError) settled(startedAt, error)
+        throw error
+      }
+    },
+  }
+}
+
+const TOO_SLOW = new GatewayError('ERR_STORE_TIMEOUT', 'The store was slow.')
+
+const NEVER: BreakerSettings = {
+  failures: Number.POSITIVE_INFINITY,
+  slowCalls: Number.POSITIVE_INFINITY,
+  slowAfterMs: Number.POSITIVE_INFINITY,
+  retryAfterMs: 0,
+}

@@ -1,0 +1,206 @@
+/** The breaker, on a clock that is passed in: when it opens, whom it lets wait, and how it closes. */
+import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/errors.ts'
+import { type BreakerSettings, withBreaker } from '../../src/store/breaker.ts'
+import type { Store } from '../../src/store/store.ts'
+
+const SETTINGS: BreakerSettings = { failures: 3, slowCalls: 1, slowAfterMs: 250, retryAfterMs: 1000 }
+const CALL = { keys: ['k'], args: [] }
+
+const timeout = () => new GatewayError('ERR_STORE_TIMEOUT', 'no answer')
+const refused = () => new GatewayError('ERR_STORE_REFUSED', 'OOM')
+const usedUp = () => new GatewayError('ERR_STORE_QUOTA', 'used up')
+
+/** A store that takes so long and fails in such a way, behind a breaker. */
+function isolate(settings: BreakerSettings | undefined = SETTINGS) {
+  const world = {
+    time: 1e6,
+    takesMs: 10,
+    failure: undefined as (() => Error) | undefined,
+    calls: 0,
+    probes: 0,
+  }
+  const answer = async () => {
+    world.time += world.takesMs
+    if (world.failure) throw world.failure()
+  }
+  const bare: Store = {
+    async run(calls) {
+      world.calls += 1
+      await answer()
+      return calls.map(() => 'reply')
+    },
+    ping: answer,
+  }
+  const store = withBreaker(
+    bare,
+    settings,
+    async () => {
+      world.probes += 1
+      await answer()
+    },
+    () => world.time,
+  )
+  const run = async () =>
+    await store.run([CALL]).then(
+      () => 'ok',
+      error => (error as GatewayError).code,
+    )
+  return { world, store, run }
+}
+
+describe('a breaker', () => {
+  it('opens on the first call that reaches the deadline: a dead store costs one, and then nothing', async () => {
+    const { world, store, run } = isolate()
+    world.failure = timeout
+    world.takesMs = 250
+    expect(await run()).toBe('ERR_STORE_TIMEOUT')
+    const before = world.time
+    for (let i = 0; i < 100; i++) expect(await run()).toBe('ERR_STORE_BREAKER_OPEN')
+    expect([world.calls, world.time]).toEqual([1, before])
+    expect(store.isOpen()).toBe(true)
+  })
+
+  it('opens on quick failures only when there are several in a row', async () => {
+    const { world, store, run } = isolate()
+    for (const failure of [refused, refused, undefined, refused, refused]) {
+      world.failure = failure
+      await run()
+    }
+    expect(store.isOpen()).toBe(false)
+    await run()
+    expect(store.isOpen()).toBe(true)
+  })
+
+  it('opens on as many slow calls in a row as it is told, though they succeed', async () => {
+    const { world, store, run } = isolate({ ...SETTINGS, slowCalls: 2, slowAfterMs: 100 })
+    for (const takesMs of [100, 10, 100]) {
+      world.takesMs = takesMs
+      expect(await run()).toBe('ok')
+    }
+    expect(store.isOpen()).toBe(false)
+    expect(await run()).toBe('ok')
+    expect(store.isOpen()).toBe(true)
+  })
+
+  it('never opens where there is none', async () => {
+    const { world, store, run } = isolate(undefined)
+    // The default of the parameter is for the tests: this is a config without one.
+    const never = withBreaker(
+      { run: () => Promise.reject(timeout()), ping: async () => {} },
+      undefined,
+      async () => {},
+    )
+    for (let i = 0; i < 50; i++) await never.run([CALL]).catch(() => {})
+    expect(never.isOpen()).toBe(false)
+    world.failure = undefined
+    expect([await run(), store.isOpen()]).toEqual(['ok', false])
+  })
+
+  it('tries the store at once, then after each pause, one at a time, and closes on the first good answer', async () => {
+    const { world, store, run } = isolate()
+    world.failure = timeout
+    await run()
+    expect(store.isProbeDue()).toBe(true)
+    world.takesMs = 250
+    const probing = store.probe()
+    // Those who come while it is on its way send none of their own.
+    expect(store.isProbeDue()).toBe(false)
+    await probing
+    expect(store.isOpen()).toBe(true)
+
+    world.time += 999
+    expect(store.isProbeDue()).toBe(false)
+    world.time += 1
+    expect(store.isProbeDue()).toBe(true)
+    world.failure = undefined
+    await store.probe()
+    expect([store.isOpen(), await run(), world.probes]).toEqual([false, 'ok', 2])
+  })
+
+  it('sends another probe when one was lost with the request that it belonged to', async () => {
+    const { world, store, run } = isolate()
+    world.failure = timeout
+    await run()
+    const lost = withBreaker(
+      { run: () => Promise.reject(timeout()), ping: async () => {} },
+      SETTINGS,
+      () => new Promise(() => {}),
+      () => world.time,
+    )
+    await lost.run([CALL]).catch(() => {})
+    void lost.probe()
+    expect(lost.isProbeDue()).toBe(false)
+    world.time += 1000
+    expect(lost.isProbeDue()).toBe(true)
+    expect(store.isOpen()).toBe(true)
+  })
+
+  it('lets a request through to the store after long silence, and only one', async () => {
+    const { world, store, run } = isolate()
+    world.failure = timeout
+    await run()
+    world.time += 10_000
+    world.failure = undefined
+    const both = await Promise.all([run(), run()])
+    expect(both).toEqual(['ok', 'ERR_STORE_BREAKER_OPEN'])
+    expect(store.isOpen()).toBe(false)
+  })
+
+  it('stays open when that one fails too', async () => {
+    const { world, store, run } = isolate()
+    world.failure = timeout
+    await run()
+    world.time += 10_000
+    expect(await run()).toBe('ERR_STORE_TIMEOUT')
+    expect(await run()).toBe('ERR_STORE_BREAKER_OPEN')
+    expect(store.isOpen()).toBe(true)
+  })
+
+  it('opens at once when the plan is used up, and asks again only after half a minute', async () => {
+    const { world, store, run } = isolate()
+    world.failure = usedUp
+    expect(await run()).toBe('ERR_STORE_QUOTA')
+    expect([store.isOpen(), store.isProbeDue()]).toEqual([true, false])
+    world.time += 29_000
+    expect(store.isProbeDue()).toBe(false)
+    world.time += 1000
+    expect(store.isProbeDue()).toBe(true)
+  })
+
+  it('is not moved by what was begun before it opened', async () => {
+    const world = { time: 0 }
+    const answers: ((failure?: Error) => void)[] = []
+    const bare: Store = {
+      run: () =>
+        new Promise((resolve, reject) => {
+          answers.push(failure => (failure ? reject(failure) : resolve(['reply'])))
+        }),
+      ping: async () => {},
+    }
+    const store = withBreaker(
+      bare,
+      SETTINGS,
+      async () => {},
+      () => world.time,
+    )
+    const calls = [store.run([CALL]), store.run([CALL]), store.run([CALL])].map(call => call.catch(() => {}))
+    answers[0]!(timeout())
+    await calls[0]
+    answers[1]!()
+    await calls[1]
+    expect(store.isOpen()).toBe(true)
+    await store.probe()
+    expect(store.isOpen()).toBe(false)
+    answers[2]!()
+    await calls[2]
+    expect(store.isOpen()).toBe(false)
+  })
+
+  it('tells why it is open, and nothing of what was asked', async () => {
+    const { world, store, run } = isolate()
+    world.failure = timeout
+    await run()
+    await expect(store.run([CALL])).rejects.toThrow('The store was not asked. Before: no answer')
+  })
+})

@@ -72,7 +72,7 @@ export function createApp(config: Config, bare: Store, { peerOf, variables }: Pl
     safely(() => annotate(response, decision, requestId))
     safely(() => exposeToScripts(request, response, config.cors, { isOwn }))
     safely(() => settle(decision, requestId))
-    safely(() => recover(backgroundOf(c)))
+    safely(() => recover(decision, backgroundOf(c)))
     return response
   })
 
@@ -112,9 +112,11 @@ export function createApp(config: Config, bare: Store, { peerOf, variables }: Pl
   }
 
   /** After an outage, or in one: is the store back, and what does it not know yet? */
-  function recover(background: Background): void {
+  function recover(decision: Decision, background: Background): void {
     if (store.isProbeDue()) background(store.probe())
-    else if (!store.isOpen() && local.hasSpent()) background(local.handOver(store))
+    // Only who has just heard from the store tells it anything.
+    const isDecided = 'verdicts' in decision && !decision.degraded
+    if (isDecided && local.hasSpent()) background(local.handOver(store))
   }
 
   app.onError(unexpected)

@@ -223,6 +223,27 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await gone.refund(decision)).toMatchObject({ allowed: false, degraded: 'internal' })
   })
 
+  it('does what the rules say while the store is gone: passes, waits for it, or counts by itself', async () => {
+    const rule = { name: 'all', algorithm: 'fixed-window', limit: 2, period: '1h' } as const
+    const { limits } = configOf({
+      rules: [{ ...rule, by: 'address' }],
+      limits: {
+        open: [rule],
+        closed: [{ ...rule, onStoreFailure: 'closed' }],
+        local: [{ ...rule, onStoreFailure: 'local' }],
+      },
+    })
+    const gone = createLimiter({ limits }, { run: () => Promise.reject(new Error()), ping: async () => {} })
+    const ask = async (name: string) => {
+      const { allowed, retryAfterMs, degraded } = await gone.limit(name)
+      return [allowed, retryAfterMs > 0, degraded]
+    }
+    for (let i = 0; i < 3; i++) expect(await ask('open')).toEqual([true, false, 'internal'])
+    expect(await ask('closed')).toEqual([false, true, 'internal'])
+    for (let i = 0; i < 2; i++) expect(await ask('local')).toEqual([true, false, 'internal'])
+    expect(await ask('local')).toEqual([false, true, 'internal'])
+  })
+
   it('gives nothing back to a rule that has not spent: a shadow that would have refused', async () => {
     const { limiter } = limiterOn(await fresh())
     const who = { team: 't', user: 7 }

@@ -1,0 +1,376 @@
+/** What becomes of requests that the store says nothing about: by rule, by credential, and when it is back. */
+import type { ServerResponse } from 'node:http'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { blockConsumer } from '../../src/node/admin/consumers.ts'
+import { importKey } from '../../src/node/admin/keys.ts'
+import { type App, startGateway, type TestGateway } from '../support/gateway.ts'
+
+let gateway: TestGateway
+beforeAll(async () => {
+  gateway = await startGateway()
+})
+afterAll(() => gateway?.close())
+beforeEach(() => vi.spyOn(console, 'warn').mockImplementation(() => {}))
+afterEach(() => {
+  gateway.store.fault = undefined
+  vi.restoreAllMocks()
+})
+
+const RULE: RuleInput = { name: 'few', by: 'address', algorithm: 'fixed-window', limit: 3, period: '1h' }
+const ANYONE = { credentials: { accept: ['api-key', 'anonymous'] } } satisfies Partial<ConfigInput>
+
+const gone = () => {
+  gateway.store.fault = (_: unknown, response: ServerResponse) =>
+    void response
+      .writeHead(503, { 'content-type': 'application/json' })
+      .end('{"error":"ERR Redis cannot be reached"}')
+}
+const back = () => {
+  gateway.store.fault = undefined
+}
+
+/** So many requests, one after the other, as status and mark. */
+async function answers(app: App, count: number, init: Parameters<App>[1] = { address: '192.0.2.1' }) {
+  const all: string[] = []
+  for (let i = 0; i < count; i++) {
+    const { status, headers } = await app('/', init)
+    all.push([status, headers.get('sluice-degraded')].filter(Boolean).join(' '))
+  }
+  return all
+}
+
+/** Asks until the store decides again: the request before the last has found out that it is back. */
+async function untilBack(app: App, init: Parameters<App>[1] = { address: '203.0.113.250' }) {
+  await vi.waitUntil(async () => !(await app('/', init)).headers.has('sluice-degraded'), { timeout: 5000 })
+}
+
+const fresh = (() => {
+  let n = 0
+  return () => `198.51.100.${++n}`
+})()
+
+describe('while the store fails, a rule', () => {
+  it('that is open lets everybody pass, marked, to the origin as to the caller', async () => {
+    const app = gateway.app({ ...ANYONE, rules: [RULE] })
+    gone()
+    gateway.origin.received.length = 0
+    expect(await answers(app, 5)).toEqual(Array(5).fill('200 store-unreachable'))
+    expect(gateway.origin.received[0]!.headers['sluice-degraded']).toBe('store-unreachable')
+  })
+
+  it('that is closed lets nobody pass: a 503 that is ours, not theirs, with when to come again', async () => {
+    const app = gateway.app({ ...ANYONE, rules: [RULE, { ...RULE, name: 'shut', onStoreFailure: 'closed' }] })
+    gone()
+    gateway.origin.received.length = 0
+    const response = await app('/', { address: fresh() })
+    expect(response.status).toBe(503)
+    expect(Object.fromEntries(response.headers)).toMatchObject({
+      'content-type': 'application/problem+json',
+      'retry-after': '1',
+      'sluice-degraded': 'store-unreachable',
+      'cache-control': 'no-store',
+    })
+    expect(await response.json()).toMatchObject({
+      type: 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity',
+      status: 503,
+    })
+    expect(gateway.origin.received).toEqual([])
+  })
+
+  it('that is local goes on counting in the isolate, and refuses with the exact time', async () => {
+    const app = gateway.app({ ...ANYONE, rules: [RULE], onStoreFailure: 'local' })
+    gone()
+    const address = fresh()
+    expect(await answers(app, 4, { address })).toEqual([
+      ...Array(3).fill('200 store-unreachable'),
+      '429 store-unreachable',
+    ])
+    const refused = await app('/', { address })
+    expect(refused.headers.get('ratelimit')).toMatch(/^"few";r=0;t=\d+$/)
+    expect(refused.headers.get('retry-after')).toMatch(/^\d+$/)
+    // Others have budgets of their own.
+    expect((await app('/', { address: fresh() })).status).toBe(200)
+  })
+
+  it('that is local admits the share of its limit, and whoever costs more than the share once', async () => {
+    const rules: RuleInput[] = [{ ...RULE, limit: 12, onStoreFailure: 'local' }]
+    const app = gateway.app({ ...ANYONE, rules, store: { localShare: 0.25 } })
+    const dear = gateway.app({
+      ...ANYONE,
+      rules: rules.map(rule => ({ ...rule, cost: 8 })),
+      store: { localShare: 0.25 },
+    })
+    gone()
+    const admitted = (all: string[]) => all.filter(answer => answer.startsWith('200')).length
+    expect(admitted(await answers(app, 12, { address: fresh() }))).toBe(3)
+    expect(admitted(await answers(dear, 3, { address: fresh() }))).toBe(1)
+  })
+
+  it.each(['gcra', 'token-bucket', 'sliding-window', 'sliding-log', 'fixed-window'] as const)(
+    'that is local admits half of a %s',
+    async algorithm => {
+      const rules = [{ ...RULE, algorithm, limit: 10, onStoreFailure: 'local' } as RuleInput]
+      const app = gateway.app({ ...ANYONE, rules, store: { localShare: 0.5 } })
+      gone()
+      const all = await answers(app, 8, { address: fresh() })
+      expect(all.map(answer => answer.slice(0, 3))).toEqual([
+        ...Array(5).fill('200'),
+        ...Array(3).fill('429'),
+      ])
+    },
+  )
+
+  it('that is local and a queue holds requests as the store would', async () => {
+    const queue: RuleInput = {
+      ...{ name: 'queue', by: 'address', algorithm: 'leaky-bucket', limit: 20, period: '1s', queue: 3 },
+      onStoreFailure: 'local',
+    }
+    const app = gateway.app({ ...ANYONE, rules: [queue] })
+    gone()
+    const address = fresh()
+    const startedAt = performance.now()
+    const all = await Promise.all(Array.from({ length: 6 }, () => app('/', { address })))
+    expect(all.map(({ status }) => status).sort()).toEqual([200, 200, 200, 200, 429, 429])
+    expect(performance.now() - startedAt).toBeGreaterThanOrEqual(149)
+  })
+
+  it('charges nothing anywhere when one of several local ones refuses', async () => {
+    const wide: RuleInput = { ...RULE, name: 'wide', by: 'global', limit: 5 }
+    const app = gateway.app({ ...ANYONE, rules: [RULE, wide], onStoreFailure: 'local' })
+    gone()
+    await answers(app, 10, { address: fresh() })
+    expect((await answers(app, 3, { address: fresh() })).map(answer => answer.slice(0, 3))).toEqual([
+      ...['200', '200', '429'],
+    ])
+  })
+
+  it('that is only watched, or is not for this request, changes nothing', async () => {
+    const shut: RuleInput = { ...RULE, onStoreFailure: 'closed' }
+    const app = gateway.app({
+      ...ANYONE,
+      plans: ['free', 'pro'],
+      rules: [
+        { ...shut, mode: 'shadow' },
+        { ...shut, name: 'elsewhere', match: { path: '/reports/*' } },
+        { ...shut, name: 'pros', match: { plans: ['pro'] } },
+      ],
+    })
+    gone()
+    expect(await answers(app, 1)).toEqual(['200 store-unreachable'])
+  })
+
+  it('says itself what happens, and the others have what the config says', async () => {
+    const app = gateway.app({
+      ...ANYONE,
+      onStoreFailure: 'closed',
+      rules: [{ ...RULE, onStoreFailure: 'open' }],
+    })
+    gone()
+    expect(await answers(app, 1)).toEqual(['200 store-unreachable'])
+  })
+})
+
+describe('while the store fails, a credential', () => {
+  const rules: RuleInput[] = [{ ...RULE, by: 'consumer', limit: 100 }]
+
+  it('that this isolate has seen let in passes, as who it is', async () => {
+    const key = await gateway.key('acme', 'pro')
+    const app = gateway.app({ plans: ['free', 'pro'], rules })
+    expect((await app('/', { key })).status).toBe(200)
+    gone()
+    expect((await app('/', { key })).status).toBe(200)
+    expect(gateway.origin.received.at(-1)!.headers).toMatchObject({
+      'x-consumer-id': 'acme',
+      'x-consumer-plan': 'pro',
+      'sluice-degraded': 'store-unreachable',
+    })
+  })
+
+  it('that nobody has checked gets a 503, a made-up one like a good one', async () => {
+    const app = gateway.app({ rules })
+    gone()
+    gateway.origin.received.length = 0
+    for (const key of [await keyFrom('good'), mintApiKey('made-up')]) {
+      const response = await app('/', { key })
+      expect([response.status, response.headers.get('retry-after')]).toEqual([503, '1'])
+      expect(await response.json()).toMatchObject({ detail: expect.stringContaining('credential') })
+    }
+    expect(gateway.origin.received).toEqual([])
+    // What needs no store to tell is told.
+    expect((await app('/', { key: 'slk_acme_garbage' })).status).toBe(401)
+  })
+
+  async function keyFrom(consumer: string): Promise<string> {
+    gateway.store.fault = undefined
+    const key = await gateway.key(consumer)
+    gone()
+    return key
+  }
+
+  it('is forgotten after a time', async () => {
+    vi.useFakeTimers({ toFake: ['Date'] })
+    try {
+      const key = await gateway.key('acme')
+      const app = gateway.app({ rules, credentials: { seenFor: '1m' } })
+      expect((await app('/', { key })).status).toBe(200)
+      gone()
+      vi.setSystemTime(Date.now() + 59_000)
+      expect((await app('/', { key })).status).toBe(200)
+      vi.setSystemTime(Date.now() + 2000)
+      expect((await app('/', { key })).status).toBe(503)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+  it('is refused however well it is known, where the config says so', async () => {
+    const key = await gateway.key('acme')
+    const app = gateway.app({ rules, credentials: { onStoreFailure: 'refuse' } })
+    expect((await app('/', { key })).status).toBe(200)
+    gone()
+    expect((await app('/', { key })).status).toBe(503)
+  })
+
+  it('passes unchecked where the config says so, and the origin is not told whose it is', async () => {
+    const app = gateway.app({ rules, credentials: { onStoreFailure: 'unchecked' } })
+    gone()
+    expect((await app('/', { key: mintApiKey('acme') })).status).toBe(200)
+    expect(gateway.origin.received.at(-1)!.headers).not.toHaveProperty('x-consumer-id')
+  })
+
+  it('of somebody who was blocked last stays blocked, and a key that was bad last stays unknown', async () => {
+    const key = await gateway.key('villain')
+    const app = gateway.app({ rules, credentials: { onStoreFailure: 'unchecked' } })
+    await app('/', { key })
+    await blockConsumer(gateway.admin, 'villain')
+    expect((await app('/', { key })).status).toBe(403)
+    const revoked = mintApiKey('acme')
+    const strict = gateway.app({ rules })
+    expect((await strict('/', { key: revoked })).status).toBe(401)
+    gone()
+    expect((await app('/', { key })).status).toBe(403)
+    expect((await strict('/', { key: revoked })).status).toBe(503)
+  })
+
+  it('counts on the plan that it had', async () => {
+    const key = await gateway.key('acme-pro', 'pro')
+    const local: RuleInput[] = [
+      { ...RULE, by: 'consumer', plans: { pro: { limit: 5 } }, onStoreFailure: 'local' },
+    ]
+    const app = gateway.app({ plans: ['free', 'pro'], rules: local })
+    await app('/', { key })
+    gone()
+    const all = await answers(app, 7, { key })
+    expect(all.filter(answer => answer.startsWith('200'))).toHaveLength(5)
+  })
+
+  it('that only the store can name is counted for itself', async () => {
+    const keys = ['partner-key-number-one', 'partner-key-number-two']
+    for (const key of keys) await importKey(gateway.admin, { key }, { consumer: `partner-${key.slice(-3)}` })
+    const local: RuleInput[] = [{ ...RULE, by: 'consumer', limit: 2, onStoreFailure: 'local' }]
+    const app = gateway.app({ rules: local, credentials: { opaqueKeys: {}, onStoreFailure: 'unchecked' } })
+    gone()
+    for (const key of keys) {
+      expect((await answers(app, 3, { key })).map(answer => answer.slice(0, 3))).toEqual([
+        '200',
+        '200',
+        '429',
+      ])
+    }
+  })
+})
+
+describe('when the store is back', () => {
+  it('it is told what was spent meanwhile, and no budget is had twice', async () => {
+    const rules: RuleInput[] = [{ ...RULE, limit: 5, onStoreFailure: 'local' }]
+    const app = gateway.app({ ...ANYONE, rules })
+    const address = fresh()
+    gone()
+    expect((await answers(app, 4, { address })).every(answer => answer.startsWith('200'))).toBe(true)
+    back()
+    await untilBack(app)
+    await untilBack(app)
+    await vi.waitFor(async () => {
+      const peek = await gateway.app({ ...ANYONE, rules: [{ ...rules[0]!, cost: 0 }] })('/', { address })
+      expect(peek.headers.get('ratelimit')).toMatch(/^"few";r=1;/)
+    })
+    expect(await answers(app, 2, { address })).toEqual(['200', '429'])
+  })
+
+  it('it is told no more than is left, where others have spent too', async () => {
+    const rules: RuleInput[] = [{ ...RULE, limit: 5, onStoreFailure: 'local' }]
+    const [app, other] = [gateway.app({ ...ANYONE, rules }), gateway.app({ ...ANYONE, rules })]
+    const address = fresh()
+    await answers(other, 3, { address })
+    gone()
+    await answers(app, 4, { address })
+    back()
+    await untilBack(app)
+    await untilBack(app)
+    await vi.waitFor(async () => {
+      expect(await answers(other, 1, { address })).toEqual(['429'])
+    })
+  })
+
+  it('no request waits for finding out: while it is gone, one after another is answered at once', async () => {
+    const app = gateway.app({
+      ...ANYONE,
+      rules: [RULE],
+      store: { deadline: '100ms', breaker: { retryAfter: '60s' } },
+    })
+    gateway.store.fault = () => {}
+    gateway.store.count()
+    expect(await answers(app, 1)).toEqual(['200 store-timeout'])
+    expect(await answers(app, 20)).toEqual(Array(20).fill('200 breaker-open'))
+    // The request that waited, and one probe.
+    expect(gateway.store.count()).toBe(2)
+  })
+})
+
+describe('a bug in limiting code', () => {
+  const by: RuleInput = { ...RULE, by: 'header:x-long' }
+  const long = { headers: { 'x-long': 'a'.repeat(500) } }
+  /** Long values are hashed: this fails while it is worked out what to ask. */
+  const breakHash = () => vi.spyOn(crypto.subtle, 'digest').mockRejectedValue(new TypeError('slk_secret'))
+
+  it('lets a request pass like a store that fails, and the log says where it is', async () => {
+    const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const app = gateway.app({ ...ANYONE, rules: [by] })
+    breakHash()
+    expect(await answers(app, 1, long)).toEqual(['200 internal'])
+    const [line] = warn.mock.calls.map(([line]) => JSON.parse(String(line)))
+    expect(line).toMatchObject({
+      event: 'degraded',
+      cause: 'internal',
+      detail: expect.stringMatching(/^TypeError/),
+    })
+    expect(JSON.stringify(line)).not.toContain('slk_secret')
+  })
+
+  it('closes where a rule for the request is closed', async () => {
+    const app = gateway.app({ ...ANYONE, rules: [by, { ...RULE, name: 'shut', onStoreFailure: 'closed' }] })
+    breakHash()
+    expect(await answers(app, 1, long)).toEqual(['503 internal'])
+  })
+
+  it('lets nobody in while it is not even known who calls', async () => {
+    const key = await gateway.key('acme')
+    const app = gateway.app({ rules: [RULE] })
+    breakHash()
+    expect(await answers(app, 1, { key })).toEqual(['503 internal'])
+  })
+
+  it('in what is said about a reply does not cost the reply', async () => {
+    const error = vi.spyOn(console, 'error').mockImplementation(() => {})
+    const app = gateway.app({ ...ANYONE, rules: [RULE] })
+    vi.spyOn(Headers.prototype, 'append').mockImplementation(() => {
+      throw new TypeError('immutable')
+    })
+    const { status } = await app('/', { address: fresh() })
+    vi.mocked(Headers.prototype.append).mockRestore()
+    expect(status).toBe(200)
+    expect(error.mock.calls.join()).toContain('"event":"exception"')
+  })
+})

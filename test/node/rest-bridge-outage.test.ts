@@ -1,6 +1,7 @@
 /** The bridge when Redis is slow, gone, and back: it answers in its own time, and needs no help to recover. */
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -92,5 +93,37 @@ describe.skipIf(!hasRedisServer)(title, () => {
     startServer()
     await answers()
     expect((await ask(['EXISTS', 'late'])).body).toEqual({ result: 0 })
+  })
+
+  it('connects anew when a connection has died without a word', async () => {
+    const alive = new Set<Socket>()
+    const forwarder = createServer(near => {
+      const far = connect(socket)
+      alive.add(near).add(far)
+      near.on('data', data => alive.has(near) && far.write(data))
+      far.on('data', data => alive.has(near) && near.write(data))
+      near.on('error', () => {}).on('close', () => far.destroy())
+      far.on('error', () => {}).on('close', () => alive.has(near) && near.destroy())
+    })
+    await new Promise<void>(resolve => forwarder.listen(0, '127.0.0.1', resolve))
+    const { port } = forwarder.address() as AddressInfo
+    const direct = bridge
+    bridge = await startBridge({
+      ...{ redisUrl: `redis://127.0.0.1:${port}`, token: TOKEN, port: 0 },
+      deadlineMs: DEADLINE_MS,
+    })
+    try {
+      expect((await ask(['PING'])).status).toBe(200)
+      // Nobody closes it, and nothing passes any more, as when the other host has lost its power.
+      alive.clear()
+      expect((await ask(['PING'])).status).toBe(504)
+      await answers()
+      expect((await ask(['SET', 'who', 'me'])).body).toEqual({ result: 'OK' })
+      expect((await ask(['GET', 'who'])).body).toEqual({ result: 'me' })
+    } finally {
+      await bridge.close()
+      bridge = direct
+      forwarder.close()
+    }
   })
 })

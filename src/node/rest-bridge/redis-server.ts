@@ -1,6 +1,7 @@
 /**
- * One connection to one server, by node-redis: raw replies, reconnecting by itself. It has no deadline and follows
- * no redirection; both are for the connections made of it (redis-connection.ts, cluster-connection.ts).
+ * One connection to one server, by node-redis: raw replies, reconnecting by itself when it breaks, and when it has died
+ * without a word. It has no deadline and follows no redirection; both are for the connections made of it
+ * (redis-connection.ts, cluster-connection.ts).
  */
 import { createClient, ErrorReply, MultiErrorReply, RESP_TYPES } from 'redis'
 
@@ -27,13 +28,19 @@ export class RedisServer {
   readonly connected: Promise<unknown>
   /** Resolves when the first attempt to connect has ended, well or not. */
   readonly firstAttempt: Promise<void>
-  readonly #client: ReturnType<typeof createRawClient>
+  #client: RawClient
+  readonly #url: string
   readonly #deadlineMs: number
   #isConnecting = true
+  #isLeft = false
+  /** When the server last said anything, and when the client was made (ms). */
+  #heardAt = 0
+  #madeAt = performance.now()
 
   /** @param deadlineMs for connecting, and for what is under way when the server is left */
   constructor(url: string, deadlineMs: number) {
     this.#client = createRawClient(url, deadlineMs)
+    this.#url = url
     this.#deadlineMs = deadlineMs
     this.host = new URL(url).hostname.replace(/^\[(.*)\]$/, '$1')
     this.firstAttempt = new Promise(resolve => {
@@ -60,7 +67,7 @@ export class RedisServer {
 
   /** @throws ErrorReply what Redis said; else the connection is gone, or breaks */
   async send(command: Command): Promise<Reply> {
-    return (await this.#client.sendCommand([...command])) as Reply
+    return await this.#heard(this.#client.sendCommand([...command]) as Promise<Reply>)
   }
 
   /** MULTI … EXEC. @throws ErrorReply when all of it was discarded; else the connection is gone, or breaks */
@@ -71,7 +78,7 @@ export class RedisServer {
     const multi = this.#client.multi()
     for (const command of commands) multi.addCommand([...command])
     try {
-      return (await multi.exec()) as unknown as Reply[]
+      return await this.#heard(multi.exec() as unknown as Promise<Reply[]>)
     } catch (error) {
       // Redis runs the rest of a transaction past a failing command; so the replies are good.
       if (error instanceof MultiErrorReply) return error.replies as Reply[]
@@ -87,14 +94,55 @@ export class RedisServer {
 
   /** Takes nothing more, and ends when what is under way is answered or late. */
   leave(): void {
+    this.#isLeft = true
     this.#client.close().catch(() => {})
     setTimeout(() => this.destroy(), this.#deadlineMs).unref()
   }
 
   destroy(): void {
+    this.#isLeft = true
     this.#client.destroy()
   }
+
+  /** Notes that the server is alive, or doubts it when a whole deadline has passed without a word. */
+  async #heard<T>(reply: Promise<T>): Promise<T> {
+    const sentAt = performance.now()
+    const doubt = setTimeout(() => {
+      if (this.#heardAt < sentAt && this.#madeAt < sentAt) this.#renew()
+      // A little later than its caller stops waiting, who is told what it was: no answer in time.
+    }, this.#deadlineMs * DOUBT)
+    try {
+      const result = await reply
+      this.#heardAt = performance.now()
+      return result
+    } catch (error) {
+      if (error instanceof ErrorReply || error instanceof MultiErrorReply) this.#heardAt = performance.now()
+      else if (!this.#client.isReady && sentAt - this.#madeAt > 2 * this.#deadlineMs) this.#renew()
+      throw error
+    } finally {
+      clearTimeout(doubt)
+    }
+  }
+
+  /**
+   * A connection whose other end is gone without a word (a host that lost its power, a firewall that forgot it) looks like
+   * one that is slow, until TCP gives up after a quarter of an hour. What was asked on the old one fails, as it would have
+   * by its deadline; nothing is sent again.
+   */
+  #renew(): void {
+    if (this.#isLeft) return
+    const old = this.#client
+    this.#client = createRawClient(this.#url, this.#deadlineMs)
+    this.#madeAt = performance.now()
+    this.#client.on('error', () => {})
+    this.#client.connect().catch(() => {})
+    old.destroy()
+  }
 }
+
+const DOUBT = 1.2
+
+type RawClient = ReturnType<typeof createRawClient>
 
 function createRawClient(url: string, connectTimeout: number) {
   return createClient({

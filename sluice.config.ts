@@ -11,6 +11,9 @@ export default defineConfig({
   // What an API key can have as its plan. The first is the default.
   plans: ['free', 'pro'],
 
+  // While Redis does not answer, each isolate counts by itself. Or 'open': everything passes; or 'closed': nothing does.
+  onStoreFailure: 'local',
+
   rules: [
     // The consumer, whoever holds the API key …
     { name: 'consumer-second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },

@@ -4,7 +4,13 @@
  * whole budget. When the store is back, it is told what has been spent meanwhile.
  */
 import QuickLRU from 'quick-lru'
-import type { Quota, State } from '../algorithms/algorithm.ts'
+import type { Algorithm, Quota, State } from '../algorithms/algorithm.ts'
+import { fixedWindow } from '../algorithms/fixed-window.ts'
+import { gcra } from '../algorithms/gcra.ts'
+import type { AlgorithmName } from '../algorithms/index.ts'
+import { leakyBucket } from '../algorithms/leaky-bucket.ts'
+import { slidingWindow } from '../algorithms/sliding-window.ts'
+import { tokenBucket } from '../algorithms/token-bucket.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { Store } from '../store/store.ts'
 import { type CountedRule, count } from './count.ts'
@@ -16,6 +22,16 @@ const MOST_IDENTITIES = 10_000
 
 /** So many go to the store in one request when it is back. */
 const MOST_AT_ONCE = 50
+
+/** A log is counted as a sliding window, whose memory is two numbers. */
+const ALGORITHMS: Record<AlgorithmName, Algorithm> = {
+  gcra,
+  'token-bucket': tokenBucket,
+  'leaky-bucket': leakyBucket,
+  'fixed-window': fixedWindow,
+  'sliding-window': slidingWindow,
+  'sliding-log': slidingWindow,
+}
 
 export interface LocalLimiter {
   /** All or nothing, as the store would. */
@@ -41,7 +57,12 @@ export function createLocalLimiter(share: number, now: () => number = Date.now):
       const rule = rules.get(tag)
       if (!rule) return []
       const peek = { ...count(rule, key, 0, now()), rule: shared(rule, 0, share) }
-      const [verdict] = countInMemory(memory, [{ counted: peek, told: rule }], now() * 1e3).verdicts
+      const [verdict] = countInMemory(
+        ALGORITHMS,
+        memory,
+        [{ counted: peek, told: rule }],
+        now() * 1e3,
+      ).verdicts
       const units = peek.rule.quota.burst - verdict!.remaining
       return units > 0 ? [toSpend(rule, key, units)] : []
     })
@@ -60,7 +81,7 @@ export function createLocalLimiter(share: number, now: () => number = Date.now):
         rules.set(rule.tag, rule)
         return { counted: { ...counted, rule: shared(rule, cost, share) }, told: rule }
       })
-      return countInMemory(memory, all, now() * 1e3)
+      return countInMemory(ALGORITHMS, memory, all, now() * 1e3)
     },
 
     hasSpent: () => memory.size > 0,
@@ -90,10 +111,7 @@ export function createLocalLimiter(share: number, now: () => number = Date.now):
   }
 }
 
-/**
- * A rule with a share of its limit. One request that costs more than the share, and no more than the limit, still fits.
- * A log becomes a sliding window, whose memory is two numbers.
- */
+/** A rule with a share of its limit. One request that costs more than the share, and no more than the limit, still fits. */
 function shared(rule: Rule, cost: number, share: number): Rule {
   const { quota } = rule
   const burst = Math.max(1, Math.floor(quota.burst * share), Math.min(cost, quota.burst))
@@ -106,7 +124,7 @@ function shared(rule: Rule, cost: number, share: number): Rule {
     case 'sliding-window':
       return { ...rule, quota: { ...quota, burst, limit: burst } }
     case 'sliding-log':
-      return { ...rule, algorithm: 'sliding-window', quota: asWindow(quota, burst) }
+      return { ...rule, quota: asWindow(quota, burst) }
   }
 }
 

@@ -1,6 +1,6 @@
 /** All or nothing over plain memory, with the TypeScript models: check all, then commit all. No I/O, no clock. */
-import { type Check, IDLE, type State } from '../algorithms/algorithm.ts'
-import { algorithms } from '../algorithms/index.ts'
+import { type Algorithm, type Check, IDLE, type State } from '../algorithms/algorithm.ts'
+import type { AlgorithmName } from '../algorithms/index.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { CountedRule } from './count.ts'
 import type { Verdict } from './wire.ts'
@@ -21,6 +21,7 @@ export interface Counted {
 
 /** @returns a verdict for each rule, as things stand then */
 export function countInMemory(
+  algorithms: Readonly<Record<AlgorithmName, Algorithm>>,
   memory: StateMemory,
   rules: readonly Counted[],
   now: number,

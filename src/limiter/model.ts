@@ -3,6 +3,7 @@
  * the parity tests, and replays traffic without a store. Lua twin: src/lua/main.lua, same steps in the same order.
  */
 import type { State } from '../algorithms/algorithm.ts'
+import { algorithms } from '../algorithms/index.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import { type Override, type OverrideNumbers, parseConsumer, parseCredential } from '../store/records.ts'
@@ -43,7 +44,7 @@ export class Model {
       return { counted: { ...counted, key: named }, told, isPeek }
     })
     // A blocked consumer spends nothing.
-    const { admitted, verdicts } = countInMemory(this.#states, asked, now, spentAt)
+    const { admitted, verdicts } = countInMemory(algorithms, this.#states, asked, now, spentAt)
     if (admitted && isBlocked) return { status: 'blocked', plan: '', at: now, verdicts: [] }
 
     const status = !admitted ? 'refused' : isBad ? 'unknown-credential' : 'admitted'

@@ -88,6 +88,9 @@ describe('sluice check', () => {
         '  d  5 per day (UTC)  by account  fixed-window',
         'Credentials:',
         '  api-key  slk_…',
+        'While the store does not answer:',
+        '  open  not counted: a, b, c, zendesk/d',
+        '  keys  those let in by the same isolate within 10 min; others are refused',
       ],
     ])
   })
@@ -102,7 +105,7 @@ describe('sluice check', () => {
       `{ name: 'month', by: 'consumer', algorithm: 'fixed-window', limit: 10_000, period: 'month', plans: { pro: { limit: 500_000 }, partner: false } }`,
       `{ name: 'queue', by: 'consumer', algorithm: 'leaky-bucket', limit: 10, period: '1s', match: { plans: ['pro', 'partner'], routes: ['reports'] }, plans: { partner: { limit: 50, queue: 5 } } }`,
       `{ name: 'guesses', by: 'address', on: 'auth-failure', algorithm: 'sliding-window', limit: 20, period: '90s' }`,
-      `{ name: 'known', by: 'claim:org', algorithm: 'sliding-log', limit: 20, period: '1h', cost: 2, match: { authenticated: true } }`,
+      `{ name: 'known', by: 'claim:org', algorithm: 'sliding-log', limit: 20, period: '1h', cost: 2, match: { authenticated: true }, onStoreFailure: 'closed' }`,
     ]
     const routes = [
       `{ name: 'docs', match: { methods: ['GET'], path: '/docs/*' }, accept: ['api-key', 'anonymous'] }`,
@@ -113,7 +116,7 @@ describe('sluice check', () => {
       file,
       `import { jwt } from '${jwt}'
       export default {
-        origin: 'route', environment: 'live', plans: ['free', 'pro', 'partner'], rules: [${rules}], routes: [${routes}],
+        origin: 'route', environment: 'live', onStoreFailure: 'local', store: { localShare: 0.25 }, plans: ['free', 'pro', 'partner'], rules: [${rules}], routes: [${routes}],
         credentials: { accept: ['api-key', 'own'], opaqueKeys: {}, jwt: { own: jwt(${issuer}), staff: jwt(${staff}) } },
       }`,
     )
@@ -140,6 +143,10 @@ describe('sluice check', () => {
         '  anonymous   callers without a credential, not limited by any rule',
         '  staff       tokens of https://team.cloudflareaccess.com, as cf-access-jwt-assertion, accepted nowhere',
         '  opaque-key  imported keys, as X-API-Key or Authorization: Bearer, accepted nowhere',
+        'While the store does not answer:',
+        '  local   counted in each isolate, 25 % of the limit, by itself: second, month, queue, guesses',
+        '  closed  refused: known',
+        '  keys    those let in by the same isolate within 10 min; others are refused',
       ],
     ])
   })

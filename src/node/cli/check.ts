@@ -32,6 +32,33 @@ async function check(file?: string): Promise<void> {
   }
   console.log('Credentials:')
   print(credentialsOf(config))
+  console.log('While the store does not answer:')
+  print(fallbackOf(config))
+}
+
+/** What becomes of requests then, by rule and by credential. */
+function fallbackOf({ rules, limits, localShare, credentials }: Config): string[][] {
+  const all = [
+    ...rules.map(rule => [rule.name, rule] as const),
+    ...[...limits].flatMap(([limit, set]) => set.map(rule => [`${limit}/${rule.name}`, rule] as const)),
+  ]
+  const share = localShare === 1 ? '' : ` ${Number((localShare * 100).toPrecision(12))} % of the limit,`
+  const ways = {
+    open: 'not counted: ',
+    local: `counted in each isolate,${share} by itself: `,
+    closed: 'refused: ',
+  }
+  const byRule = (['open', 'local', 'closed'] as const).flatMap(way => {
+    const names = new Set(all.flatMap(([name, rule]) => (rule.onStoreFailure === way ? [name] : [])))
+    return names.size === 0 ? [] : [[way, ways[way] + [...names].join(', ')]]
+  })
+  const seconds = credentials.seenForMs / 1e3
+  const keys = {
+    recent: `those let in by the same isolate within ${seconds % 60 === 0 ? `${seconds / 60} min` : `${seconds} s`}; others are refused`,
+    refuse: 'all are refused',
+    unchecked: 'all that look like one pass',
+  }
+  return [...byRule, ['keys', keys[credentials.onStoreFailure]]]
 }
 
 /** Each column as wide as its widest cell. */

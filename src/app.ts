@@ -13,7 +13,7 @@ import { isReserved } from './gateway/path.ts'
 import { problem } from './gateway/problem.ts'
 import { proxy } from './gateway/proxy.ts'
 import { question } from './gateway/question.ts'
-import { settle } from './gateway/settle.ts'
+import { createSettle, type Telling } from './gateway/settle.ts'
 import { logException, unexpected } from './gateway/unexpected.ts'
 import { type Decision, decide } from './limiter/decide.ts'
 import { type Degraded, degradedBy, evaluate } from './limiter/evaluate.ts'
@@ -29,15 +29,29 @@ export interface Platform {
   variables?: Readonly<Record<string, unknown>>
   /** The other end of the connection, for `address: { from: … }` off Cloudflare. */
   peerOf?: (request: Request, env: unknown) => string | undefined
+  /** How it is told what was decided. */
+  telling?: Telling
 }
 
-export function createApp(config: Config, bare: Store, { peerOf, variables }: Platform = {}): Hono {
+/** What is known of a request that is decided. */
+interface Judged {
+  decision: Decision
+  /** Absent, as is the route: it could not be found out. */
+  caller?: Caller
+  route?: string | undefined
+  storeMs: number
+}
+
+export function createApp(config: Config, bare: Store, platform: Platform = {}): Hono {
+  const { peerOf, variables, telling = {} } = platform
   const app = new Hono()
   const store = withBreaker(bare, config.breaker, probe)
   const local = createLocalLimiter(config.localShare)
   const fallback = { credentials: config.credentials.onStoreFailure, local }
   const health = healthCheck(store)
   const identifier = createIdentifier(config, variables)
+  // Not by the breaker: how long a batch of counters takes says nothing about decisions.
+  const settle = createSettle(config, bare, telling)
 
   app.get('/_sluice/health', health)
 
@@ -62,7 +76,9 @@ export function createApp(config: Config, bare: Store, { peerOf, variables }: Pl
     const request = c.req.raw
     const requestId = crypto.randomUUID()
 
-    const { caller, decision } = await judge(request, c.env)
+    const { caller, decision, route, storeMs } = await judge(request, c.env)
+    settle(decision, { requestId, route, storeMs }, backgroundOf(c))
+
     if (decision.kind === 'allowed') await hold(decision.delay)
     const { response, isOwn } =
       decision.kind === 'allowed'
@@ -71,20 +87,22 @@ export function createApp(config: Config, bare: Store, { peerOf, variables }: Pl
 
     safely(() => annotate(response, decision, requestId))
     safely(() => exposeToScripts(request, response, config.cors, { isOwn }))
-    safely(() => settle(decision, requestId))
     safely(() => recover(decision, backgroundOf(c)))
     return response
   })
 
-  async function judge(request: Request, env: unknown): Promise<{ caller?: Caller; decision: Decision }> {
+  async function judge(request: Request, env: unknown): Promise<Judged> {
     try {
       const peer = peerOf?.(request, env)
       const matched = match(config, request)
       const caller = await identifier.identify(request, matched, peer)
-      return { caller, decision: caller.refusal ?? (await decisionOn(request, caller, matched)) }
+      const askedAt = Date.now()
+      const decision = caller.refusal ?? (await decisionOn(request, caller, matched))
+      return { caller, decision, route: matched.route?.name, storeMs: Date.now() - askedAt }
     } catch (error) {
       // Who it is, and what is asked for here, nobody knows: then nobody comes in.
-      return { decision: { kind: 'unavailable', what: 'credential', degraded: degradedBy(error) } }
+      const decision = { kind: 'unavailable', what: 'credential', degraded: degradedBy(error) } as const
+      return { decision, storeMs: 0 }
     }
   }
 
@@ -115,7 +133,7 @@ export function createApp(config: Config, bare: Store, { peerOf, variables }: Pl
   function recover(decision: Decision, background: Background): void {
     if (store.isProbeDue()) background(store.probe())
     // Only who has just heard from the store tells it anything.
-    const isDecided = 'verdicts' in decision && !decision.degraded
+    const isDecided = 'verdicts' in decision && !('degraded' in decision)
     if (isDecided && local.hasSpent()) background(local.handOver(store))
   }
 

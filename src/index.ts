@@ -34,7 +34,8 @@ function build(env: Environment): Hono {
     cluster: config.cluster,
     environment: settings.environment,
   })
-  return createApp(settings, store, { variables: { ...env } })
+  const { SLUICE_ANALYTICS: analytics, ...variables } = env
+  return createApp(settings, store, { variables, ...(analytics && { telling: { analytics } }) })
 }
 
 function misconfigured(): Response {

@@ -22,6 +22,8 @@ const LINKS: Record<string, string> = {
   allow: '[allow](#allow)',
   block: '[block](#block)',
   store: '[store](#store)',
+  log: '[log](#log)',
+  stats: '[stats](#stats)',
   cors: '[cors](#cors)',
 }
 
@@ -48,7 +50,7 @@ export function readTables(): Map<string, readonly Row[]> {
     ['match', rowsOf(find('rules.match').settings, 'rules.match')],
     ['limits', rowsOfVariants(find('limits').variants, 'limits').filter(row => !texts.has(text(row)))],
     ['credentials.jwt', issuers.filter(row => row.of).concat(issuers.filter(row => !row.of))],
-    ...['routes', 'credentials', 'address', 'allow', 'block', 'store', 'cors'].map(
+    ...['routes', 'credentials', 'address', 'allow', 'block', 'store', 'log', 'stats', 'cors'].map(
       name => [name, rowsOf(find(name).settings, name)] as const,
     ),
     ['environment', rowsOf(variables)],

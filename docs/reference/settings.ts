@@ -58,7 +58,7 @@ function variablesOf([shape]: readonly Shape[]): Setting[] {
   return [...shape!].map(([name, member]) => ({
     name,
     isRequired: missing().some(({ path }) => path === name),
-    value: 'text',
+    value: member.type.includes('string') ? 'text' : 'binding',
     ...commentOf([member]),
     settings: [],
     variants: new Map(),

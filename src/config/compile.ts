@@ -48,6 +48,9 @@ export interface Config {
   keyLocking: boolean
   /** Keys of several slots cannot go into one call. */
   cluster: boolean
+  log: { perSecond: number }
+  /** Absent: nothing is kept. */
+  stats?: { everyMs: number }
   cors?: { origins: '*' | readonly string[]; headers?: readonly string[]; maxAgeSeconds: number }
 }
 
@@ -86,6 +89,8 @@ export function compileConfig(config: ConfigInput): Config {
     localShare: config.store?.localShare ?? 1,
     keyLocking: config.store?.keyLocking ?? true,
     cluster: config.store?.cluster ?? false,
+    log: { perSecond: config.log?.perSecond ?? 5 },
+    ...(config.stats?.keep !== false && { stats: { everyMs: milliseconds(config.stats?.every ?? '10s') } }),
     ...(config.cors && { cors: compileCors(config.cors) }),
   }
 }

@@ -1,4 +1,5 @@
 /** What differs from deployment to deployment and does not belong in a file: secrets, and the origin's address. */
+import type { AnalyticsDataset } from '../metrics/analytics.ts'
 import type { Config } from './compile.ts'
 import { ConfigError, type Mistake } from './config-error.ts'
 
@@ -21,6 +22,8 @@ export interface Environment {
   ORIGIN_URL?: string
   /** Which of several deployments this is. Default: `environment` in the config. */
   SLUICE_ENVIRONMENT?: string
+  /** A data set of Workers Analytics Engine, bound in wrangler.toml: each request is a data point. Default: none. */
+  SLUICE_ANALYTICS?: AnalyticsDataset
 }
 
 /** @throws ConfigError naming what is missing or wrong; never the token's value */

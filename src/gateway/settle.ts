@@ -1,18 +1,73 @@
 /**
- * After the reply: what is left to do that must not delay it. One structured line for each degraded decision, and for each
- * token that could not be verified.
+ * A request is decided: counts it, logs what is unusual, sends the data point. Before the origin is asked, since who goes
+ * away meanwhile has been decided about too. Nothing of this fails or delays a request.
  */
+import type { Config } from '../config/compile.ts'
 import type { Decision } from '../limiter/decide.ts'
+import { type AnalyticsDataset, writeDataPoint } from '../metrics/analytics.ts'
+import { createCounters } from '../metrics/counters.ts'
+import { createFlusher, type FlushTiming } from '../metrics/flush.ts'
+import { createLog, type Log } from '../metrics/log.ts'
+import { type Circumstances, type Observation, observe, refusing } from '../metrics/observation.ts'
+import type { Store } from '../store/store.ts'
+import type { Background } from './background.ts'
+import { logException } from './unexpected.ts'
 
-export function settle(decision: Decision, requestId: string): void {
-  if ('degraded' in decision && decision.degraded) {
-    warn('degraded', { ...decision.degraded, request_id: requestId })
-  }
-  if (decision.kind === 'unauthenticated' && decision.reason === 'unverifiable') {
-    warn('issuer', { detail: decision.detail, request_id: requestId })
+/** How it is told; what is absent is as on any platform. */
+export interface Telling extends Omit<FlushTiming, 'everyMs'> {
+  analytics?: AnalyticsDataset
+}
+
+export type Settle = (decision: Decision, circumstances: Circumstances, background: Background) => void
+
+/** One for an isolate. */
+export function createSettle(
+  config: Pick<Config, 'log' | 'stats'>,
+  store: Store,
+  { analytics, ...timing }: Telling,
+): Settle {
+  const counters = createCounters()
+  const flusher = config.stats && createFlusher(counters, store, { ...timing, ...config.stats })
+  const log = createLog(config.log.perSecond, timing.now)
+  let hasFailed = false
+
+  return (decision, circumstances, background) => {
+    try {
+      const observation = observe(decision, circumstances)
+      if (flusher) {
+        counters.record(observation)
+        if (observation.cause) flusher.doubt()
+        flusher.schedule(background)
+      }
+      logUnusual(log, observation)
+      if (analytics) writeDataPoint(analytics, observation)
+    } catch (error) {
+      // Once: what fails here fails for every request.
+      if (!hasFailed) logException(error)
+      hasFailed = true
+    }
   }
 }
 
-function warn(event: string, fields: Record<string, unknown>): void {
-  console.warn(JSON.stringify({ level: 'warn', event, ...fields }))
+/** No caller, address, path or credential stands in a line. */
+function logUnusual(log: Log, observation: Observation): void {
+  const { outcome, cause, reason, detail, route, plan, verdicts, retryAfter, requestId } = observation
+  const told = {
+    ...(cause && { cause }),
+    ...(detail && { detail }),
+    ...(reason && { reason }),
+    outcome,
+    ...(route && { route }),
+    ...(plan && { plan }),
+    ...(retryAfter !== undefined && { retry_after: retryAfter }),
+    request_id: requestId,
+  }
+  const policies = refusing(verdicts, 'enforce')
+  if (cause) log('warn', 'degraded', { ...told, policies })
+  else if (outcome === 'unverifiable') log('warn', 'issuer', told)
+  else if (outcome !== 'allowed') log('info', 'refused', { ...told, policies })
+  const wouldRefuse = refusing(verdicts, 'shadow')
+  // Who is refused anyway is no argument about a rule.
+  if (wouldRefuse.length > 0 && policies.length === 0)
+    log('info', 'would-refuse', { ...told, policies: wouldRefuse })
 }

@@ -27,6 +27,8 @@ export interface Allowed {
 
 export interface Denied {
   kind: 'denied'
+  /** As of who is allowed. */
+  plan?: string
   verdicts: readonly Verdict[]
   /** The enforced verdicts that refused; at least one. */
   violated: readonly Verdict[]
@@ -44,6 +46,8 @@ export interface Unauthenticated {
   detail?: string
   /** What is taken here, in words, where the caller is told. */
   taken?: readonly string[]
+  /** Of the rules that have counted the bad credential, where the store was asked. */
+  verdicts?: readonly Verdict[]
 }
 
 /** Known, and not let in whatever the limits. */
@@ -63,7 +67,7 @@ export interface Unavailable {
 export function decide(outcome: Outcome): Decision {
   switch (outcome.status) {
     case 'unknown-credential':
-      return { kind: 'unauthenticated', reason: 'unknown' }
+      return { kind: 'unauthenticated', reason: 'unknown', verdicts: outcome.verdicts }
     case 'blocked':
       return { kind: 'forbidden', what: 'consumer' }
     case 'admitted': {
@@ -72,10 +76,11 @@ export function decide(outcome: Outcome): Decision {
       return { kind: 'allowed', verdicts, delay, ...(plan && { plan }), ...(consumer && { consumer }) }
     }
     case 'refused': {
-      const { verdicts } = withoutHints(outcome)
+      const { verdicts, plan } = withoutHints(outcome)
       const violated = enforced(verdicts).filter(verdict => !verdict.allowed)
       const waits = violated.map(verdict => verdict.retryAfter)
-      return { kind: 'denied', verdicts, violated, retryAfter: waits.includes(-1) ? -1 : Math.max(...waits) }
+      const retryAfter = waits.includes(-1) ? -1 : Math.max(...waits)
+      return { kind: 'denied', verdicts, violated, retryAfter, ...(plan && { plan }) }
     }
   }
 }
@@ -84,10 +89,10 @@ export function decide(outcome: Outcome): Decision {
  * Who has guessed too often is told that and nothing else: the other rules apply to good credentials only, so their
  * verdicts would say which guess was right.
  */
-function withoutHints({ verdicts }: Outcome): Pick<Outcome, 'verdicts'> {
+function withoutHints({ verdicts, plan }: Outcome): Pick<Outcome, 'verdicts' | 'plan'> {
   const ofGuesses = verdicts.filter(({ rule }) => rule.on === 'auth-failure')
   const hasGuessedTooOften = enforced(ofGuesses).some(({ allowed }) => !allowed)
-  return { verdicts: hasGuessedTooOften ? ofGuesses : verdicts }
+  return hasGuessedTooOften ? { verdicts: ofGuesses, plan: '' } : { verdicts, plan }
 }
 
 /** Verdicts that count. */

@@ -14,6 +14,7 @@
  *     sluice:{l:<limit>}:state             string  all counters of a limit by name that everybody shares
  *     sluice:{l:<limit>}:state:<identity>  string  the same of one identity: `account=42`
  *     sluice:{probe}:state                 string  a counter that isolates try whether the store is back with
+ *     sluice:{stats}:<yyyymmddhh>          hash    what was counted in an hour (UTC), by what it is (src/metrics/counters.ts)
  *     …:state…:log:<tag>                   string  the log of one rule `sliding-log` (src/algorithms/sliding-log.lua)
  *
  * With an environment, `sluice:<environment>:` stands in the place of `sluice:`.
@@ -89,6 +90,11 @@ export async function limitStateKey(
   if (identity.length === 0) return `sluice:{l:${limit}}:state`
   const parts = await Promise.all(identity.map(async ([part, value]) => `${part}=${await escaped(value)}`))
   return `sluice:{l:${limit}}:state:${parts.join(',')}`
+}
+
+/** @param at any time in the hour */
+export function statsKey(at: Date): string {
+  return `sluice:{stats}:${at.toISOString().slice(0, 13).replace(/[-T]/g, '')}`
 }
 
 /** @param tag of the rule that keeps the log */

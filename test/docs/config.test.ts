@@ -107,6 +107,9 @@ describe('a setting', () => {
       'store: localShare',
       'store: keyLocking',
       'store: cluster',
+      'log: perSecond',
+      'stats: keep',
+      'stats: every',
       'cors: maxAge',
     ])
   })

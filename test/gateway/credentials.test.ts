@@ -118,7 +118,7 @@ describe('a token', () => {
   it('whose issuer does not answer gets a 503 and a line in the log', async () => {
     const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
     const gone = jwt({ jwks: 'http://127.0.0.1:1/', algorithms: ['ES256'], issuer: ISSUER, audience: 'api' })
-    const response = await app({ credentials: { jwt: { gone } } })('/', { key: await token() })
+    const response = await app({ credentials: { jwt: { gone } }, log: {} })('/', { key: await token() })
     expect([response.status, response.headers.get('retry-after')]).toEqual([503, '5'])
     const [line] = warn.mock.calls.map(([text]) => JSON.parse(text))
     expect(line).toMatchObject({

@@ -337,7 +337,7 @@ describe('a bug in limiting code', () => {
 
   it('lets a request pass like a store that fails, and the log says where it is', async () => {
     const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
-    const app = gateway.app({ ...ANYONE, rules: [by] })
+    const app = gateway.app({ ...ANYONE, rules: [by], log: {} })
     breakHash()
     expect(await answers(app, 1, long)).toEqual(['200 internal'])
     const [line] = warn.mock.calls.map(([line]) => JSON.parse(String(line)))

@@ -13,6 +13,9 @@ import { type RedisKind, startRedis, type TestRedis } from './redis.ts'
 
 const TOKEN = 'a token for tests'
 
+/** Counters are not handed on where a test does not want it: it may be counting requests to the store. */
+const FOREVER = () => new Promise<void>(() => {})
+
 export interface TestGateway<T = TestRedis> {
   redis: T
   origin: TestOrigin
@@ -50,10 +53,13 @@ export async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>
       // Longer than in production: these machines are busy, and few tests are about the deadline.
       const config = checkedConfig({
         origin: origin.url,
+        // Of what is refused there would be many.
+        log: { perSecond: 0 },
         ...input,
         store: { deadline: '5s', ...input.store },
       })
-      const app = createApp(config, storeOf(config, store.url), platform)
+      const telling = { sleep: FOREVER, ...platform.telling }
+      const app = createApp(config, storeOf(config, store.url), { ...platform, telling })
       return async (path, { key, address, ...init } = {}) => {
         const headers = new Headers(init.headers)
         if (key) headers.set('authorization', `Bearer ${key}`)

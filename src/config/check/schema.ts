@@ -157,6 +157,22 @@ export interface ConfigInput {
         cluster?: boolean | undefined
       }
     | undefined
+  /** Lines of JSON about requests that are refused, would be by a shadow, or pass because the store fails. */
+  log?:
+    | {
+        /** Lines of each event that an isolate writes in a second, 0 for none (default `5`). Each says how many were left out. */
+        perSecond?: number | undefined
+      }
+    | undefined
+  /** Counters of what was decided, for `npx sluice stats`. */
+  stats?:
+    | {
+        /** Keep them in the store (default `true`). */
+        keep?: boolean | undefined
+        /** How often an isolate that has requests hands its counters on (default `'10s'`): one HTTP request, a command for each counter. */
+        every?: Duration | undefined
+      }
+    | undefined
   /**
    * Answer browsers' preflights here. Without it they go to the origin, and its own CORS headers stand. Either
    * way they are neither authenticated nor counted. Default: they go to the origin.
@@ -353,6 +369,15 @@ export const configSchema = settings(
           cluster: v.optional(flag),
         },
         "is no object. Write it as in { deadline: '250ms' }.",
+      ),
+    ),
+    log: v.optional(
+      settings({ perSecond: v.optional(units(0, 1000)) }, 'is no object. Write it as in { perSecond: 5 }.'),
+    ),
+    stats: v.optional(
+      settings(
+        { keep: v.optional(flag), every: v.optional(duration(1e6, 20e6, "from '1s' to '20s'")) },
+        "is no object. Write it as in { every: '10s' }.",
       ),
     ),
     cors: v.optional(

@@ -1,0 +1,110 @@
+/**
+ * Hands counters on to the store, in the background: one HTTP request every so often for an isolate that has traffic, never
+ * one for a request. They go into one hash for each hour, by the time at which they arrive.
+ *
+ * What surely has not arrived stays and goes with the next; what may have arrived is not sent again, so that nothing is ever
+ * counted twice: it is counted as lost. During an outage nothing is risked: the store has to answer a ping first.
+ */
+import { GatewayError } from '../errors.ts'
+import type { Background } from '../gateway/background.ts'
+import { statsKey } from '../store/keys.ts'
+import type { PlainCall, Store } from '../store/store.ts'
+import type { Batch, Counters } from './counters.ts'
+
+export interface Flusher {
+  /** To be called whenever something has been counted. */
+  schedule(background: Background): void
+  /** A decision has found that the store does not answer. */
+  doubt(): void
+}
+
+export interface FlushTiming {
+  everyMs: number
+  sleep?: Sleep
+  now?: () => number
+}
+
+export type Sleep = (ms: number) => Promise<void>
+
+/** Counters that one HTTP request carries; each is a command. */
+const MOST_AT_ONCE = 200
+
+/** Workers end what runs behind a request after 30 s. */
+const CONTEXT_MS = 25_000
+
+/** What has not come this long after its time has been ended by the platform. */
+const GRACE_MS = 10_000
+
+/** `npx sluice stats` looks back 7 days at most. */
+const LIFE_SECONDS = 8 * 86400
+
+export function createFlusher(
+  counters: Counters,
+  store: Store,
+  { everyMs, sleep = unreferencedSleep, now = Date.now }: FlushTiming,
+): Flusher {
+  // A time and not a flag: the request that it was scheduled in may be ended any time, with all that runs behind it.
+  let isDueBy = 0
+  let isDoubtful = false
+
+  async function flush(): Promise<void> {
+    const until = now() + CONTEXT_MS
+    do {
+      isDueBy = now() + everyMs + GRACE_MS
+      await sleep(everyMs)
+      await send()
+    } while (counters.size > 0 && now() + everyMs < until)
+    isDueBy = 0
+  }
+
+  async function send(): Promise<void> {
+    if (isDoubtful && !(await answers(store))) return
+    const batch = counters.take(MOST_AT_ONCE)
+    if (batch.length === 0) return
+    try {
+      const replies = await store.run(callsFor(batch, statsKey(new Date(now()))))
+      isDoubtful = false
+      counters.putBack(batch.filter((_, i) => replies[i] instanceof GatewayError))
+    } catch (error) {
+      isDoubtful = true
+      if (mayHaveArrived(error)) counters.lose(batch)
+      else counters.putBack(batch)
+    }
+  }
+
+  return {
+    schedule(background) {
+      if (now() < isDueBy) return
+      background(flush())
+    },
+    doubt() {
+      isDoubtful = true
+    },
+  }
+}
+
+function callsFor(batch: Batch, key: string): PlainCall[] {
+  const counts = batch.map(([field, by]): PlainCall => ({ command: 'HINCRBY', key, field, by }))
+  return [...counts, { command: 'EXPIRE', key, seconds: LIFE_SECONDS }]
+}
+
+function answers(store: Store): Promise<boolean> {
+  return store.ping().then(
+    () => true,
+    () => false,
+  )
+}
+
+/** An error that the store has told, or that came before it was asked, means that nothing was done. */
+function mayHaveArrived(error: unknown): boolean {
+  if (!(error instanceof GatewayError)) return true
+  return /_(TIMEOUT|UNREACHABLE|REPLY_INVALID)$/.test(error.code)
+}
+
+/** On Node, nothing waits for a timer of ours to end. */
+function unreferencedSleep(ms: number): Promise<void> {
+  return new Promise(resolve => {
+    const timer: unknown = setTimeout(resolve, ms)
+    ;(timer as { unref?(): void }).unref?.()
+  })
+}

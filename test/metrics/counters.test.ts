@@ -1,0 +1,127 @@
+/** What an isolate counts: one outcome for each request, each rule by its own verdict, in bounded memory. */
+import { describe, expect, it } from 'vitest'
+import { type Decision, decide } from '../../src/limiter/decide.ts'
+import type { Verdict } from '../../src/limiter/wire.ts'
+import { createCounters } from '../../src/metrics/counters.ts'
+import { observe } from '../../src/metrics/observation.ts'
+import { rulesOf } from '../support/engines.ts'
+
+const WHERE = { requestId: 'id', route: 'reports', storeMs: 1 }
+
+const [minute, tried] = rulesOf(
+  { name: 'minute', by: 'consumer', algorithm: 'fixed-window', limit: 9, period: '1m' },
+  { name: 'tried', by: 'consumer', algorithm: 'sliding-log', limit: 9, period: '1m', candidateFor: 'minute' },
+)
+
+function verdict(rest: Partial<Verdict> = {}): Verdict {
+  return {
+    ...{ rule: minute!, mode: 'enforce', allowed: true },
+    ...{ remaining: 1, resetAfter: 0, retryAfter: 0, delay: 0 },
+    ...rest,
+  }
+}
+
+function countedFor(...decisions: Decision[]): Record<string, number> {
+  const counters = createCounters()
+  for (const decision of decisions) counters.record(observe(decision, WHERE))
+  return Object.fromEntries(counters.take(100))
+}
+
+describe('counters', () => {
+  it('have a request once, whatever becomes of it', () => {
+    const degraded = { cause: 'store-timeout', detail: '' } as const
+    const verdicts = [verdict({ allowed: false, retryAfter: 5 })]
+    const outcome = { plan: 'pro', at: 1, verdicts: [] }
+    const decisions: Decision[] = [
+      decide({ status: 'admitted', ...outcome }),
+      { kind: 'allowed', verdicts: [], delay: 0, degraded },
+      { kind: 'unavailable', what: 'limits', degraded },
+      { kind: 'denied', verdicts, violated: verdicts, retryAfter: 5, degraded },
+      decide({ status: 'refused', ...outcome, verdicts }),
+      decide({ status: 'unknown-credential', ...outcome }),
+      decide({ status: 'blocked', ...outcome }),
+      { kind: 'unauthenticated', reason: 'missing' },
+      { kind: 'unauthenticated', reason: 'unverifiable', detail: 'no answer' },
+      { kind: 'forbidden', what: 'country' },
+    ]
+    const requests = Object.entries(countedFor(...decisions)).filter(([field]) => field.startsWith('request'))
+    expect(Object.fromEntries(requests)).toEqual({
+      'request allowed - reports': 1,
+      'request failed_open store-timeout reports': 1,
+      'request failed_closed store-timeout reports': 1,
+      'request limited store-timeout reports': 1,
+      'request limited - reports': 1,
+      'request unauthenticated - reports': 2,
+      'request unverifiable - reports': 1,
+      'request forbidden - reports': 2,
+    })
+  })
+
+  it('have each rule by its own verdict, with the plan, and candidates beside the rule they would replace', () => {
+    const verdicts = [
+      verdict({ allowed: false }),
+      verdict({ rule: tried!, mode: 'shadow', agrees: false }),
+      verdict({ rule: { ...minute!, name: 'other' } }),
+    ]
+    const refused = decide({ status: 'refused', plan: 'pro', at: 1, verdicts })
+    expect(countedFor(refused, refused)).toEqual({
+      'request limited - reports': 2,
+      'rule limited minute reports pro': 2,
+      'rule shadow_allowed tried reports pro': 2,
+      'candidate disagreed tried reports pro': 2,
+      'rule allowed other reports pro': 2,
+    })
+  })
+
+  it('have the rules that count guesses, of a guess that is refused and of one that is not', () => {
+    const [guesses] = rulesOf({
+      ...{ name: 'guesses', by: 'address', algorithm: 'fixed-window', limit: 1, period: '1m' },
+      ...{ on: 'auth-failure', mode: 'shadow' },
+    } as Parameters<typeof rulesOf>[0])
+    const told = verdict({ rule: guesses!, mode: 'shadow', allowed: false })
+    const decision = decide({ status: 'unknown-credential', plan: '', at: 1, verdicts: [told] })
+    expect(countedFor(decision)).toEqual({
+      'request unauthenticated - reports': 1,
+      'rule shadow_limited guesses reports -': 1,
+    })
+  })
+
+  it('are taken out the oldest first, and what is put back is added to what came meanwhile', () => {
+    const counters = createCounters()
+    const allowed = observe(decide({ status: 'admitted', plan: '', at: 1, verdicts: [verdict()] }), WHERE)
+    counters.record(allowed)
+    const batch = counters.take(1)
+    expect([batch, counters.size]).toEqual([[['request allowed - reports', 1]], 1])
+    counters.record(allowed)
+    counters.putBack(batch)
+    expect(Object.fromEntries(counters.take(9))).toEqual({
+      'rule allowed minute reports -': 2,
+      'request allowed - reports': 2,
+    })
+  })
+
+  it('that are lost leave the number of their requests', () => {
+    const counters = createCounters()
+    const allowed = observe(decide({ status: 'admitted', plan: '', at: 1, verdicts: [verdict()] }), WHERE)
+    for (let i = 0; i < 3; i++) counters.record(allowed)
+    counters.lose(counters.take(9))
+    counters.record(allowed)
+    counters.lose(counters.take(9))
+    expect(counters.take(9)).toEqual([['lost', 4]])
+  })
+
+  it('take bounded memory: where there is no room for their labels, sums stay right without', () => {
+    const counters = createCounters(10)
+    for (let i = 0; i < 500; i++) {
+      const named = verdict({ rule: { ...minute!, name: `rule-${i}` } })
+      const decision = decide({ status: 'admitted', plan: '', at: 1, verdicts: [named] })
+      counters.record(observe(decision, { ...WHERE, route: `route-${i}` }))
+    }
+    expect(counters.size).toBeLessThanOrEqual(12)
+    const all = counters.take(100)
+    const sumOf = (kind: string) =>
+      all.filter(([field]) => field.startsWith(kind)).reduce((sum, [, by]) => sum + by, 0)
+    expect([sumOf('request allowed '), sumOf('rule allowed ')]).toEqual([500, 500])
+    expect(Object.fromEntries(all)['rule allowed ~ ~ ~']).toBeGreaterThan(400)
+  })
+})

@@ -1,0 +1,35 @@
+/** A log that cannot be flooded, and says what it left out. */
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { createLog } from '../../src/metrics/log.ts'
+
+let lines: Record<string, unknown>[]
+beforeEach(() => {
+  lines = []
+  for (const level of ['info', 'warn'] as const)
+    vi.spyOn(console, level).mockImplementation(line => void lines.push(JSON.parse(line)))
+})
+afterEach(() => vi.restoreAllMocks())
+
+describe('a log', () => {
+  it('has so many lines of an event in a second, and the next one tells how many it has not', () => {
+    let now = 1000
+    const log = createLog(2, () => now)
+    for (let i = 0; i < 10; i++) log('info', 'refused', { i })
+    log('warn', 'degraded', {})
+    now = 2000
+    for (let i = 10; i < 12; i++) log('info', 'refused', { i })
+    expect(lines).toEqual([
+      { level: 'info', event: 'refused', i: 0, skipped: 0 },
+      { level: 'info', event: 'refused', i: 1, skipped: 0 },
+      { level: 'warn', event: 'degraded', skipped: 0 },
+      { level: 'info', event: 'refused', i: 10, skipped: 8 },
+      { level: 'info', event: 'refused', i: 11, skipped: 0 },
+    ])
+  })
+
+  it('has none with 0', () => {
+    const log = createLog(0, () => 0)
+    log('info', 'refused', {})
+    expect(lines).toEqual([])
+  })
+})

@@ -9,6 +9,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { consumerOfApiKey } from '../../src/credentials/api-key.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { sha256 } from '../../src/sha256.ts'
+import { statsKey } from '../../src/store/keys.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
 const SLUICE = fileURLToPath(new URL('../../src/node/cli/sluice.ts', import.meta.url))
@@ -371,6 +372,45 @@ describe('the administration', () => {
     )
     expect(stdout).toContain('admitted  5 commands (EVALSHA, TIME, MGET, 2 × SETEX): $10 per million')
     expect((await sluice(['explain', '--help'])).stdout).toContain('Exit codes: 0 done; 1 it failed')
+  })
+})
+
+describe('sluice stats', () => {
+  it('shows the counters of the store to people, as JSON, and to Prometheus', async () => {
+    const redis = await startRedis('embedded')
+    const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0 })
+    try {
+      const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
+      expect((await sluice(['stats'], env)).stdout).toMatch(/^Nothing has been counted since /)
+
+      const counts = ['request limited - -', '2', 'rule limited consumer-second - pro', '2']
+      await redis.connection.send(['HSET', statsKey(new Date()), ...counts])
+      expect((await sluice(['stats'], env)).stdout).toMatch(/^consumer-second +0 +2 \(100 %\)$/m)
+      const { since, ...document } = JSON.parse(
+        (await sluice(['stats', '--since', '1h', '--json'], env)).stdout,
+      )
+      expect(since).toMatch(/:00:00\.000Z$/)
+      expect(document).toEqual({
+        rules: [
+          {
+            ...{ rule: 'consumer-second', route: '-', plan: 'pro', allowed: 0, limited: 2 },
+            ...{ shadowAllowed: 0, shadowLimited: 0, agreed: 0, disagreed: 0 },
+          },
+        ],
+        requests: [{ outcome: 'limited', cause: '-', route: '-', count: 2 }],
+        lost: 0,
+      })
+      expect((await sluice(['stats', '--prometheus'], env)).stdout).toMatch(
+        /^gateway_rate_limit_decisions_total\{policy="consumer-second",route="",plan="pro",outcome="limited"\} 2$/m,
+      )
+      expect(await sluice(['stats', '--rule', 'nowhere'], env)).toMatchObject({
+        code: 1,
+        stderr: expect.stringMatching(/^There is no rule 'nowhere'\. The rules are: consumer-second, /),
+      })
+    } finally {
+      await bridge.close()
+      await redis.close()
+    }
   })
 })
 

@@ -9,6 +9,7 @@ import { explainCommand } from './explain.ts'
 import { keysCommand } from './keys.ts'
 import { limitsCommand } from './limits.ts'
 import { startCommand } from './start.ts'
+import { statsCommand } from './stats.ts'
 
 const FAILED = 1
 const WRONG_USAGE = 2
@@ -22,6 +23,7 @@ const program = new Command('sluice')
   .addCommand(keysCommand())
   .addCommand(consumersCommand())
   .addCommand(limitsCommand())
+  .addCommand(statsCommand())
   .addCommand(bridgeCommand())
 
 onEach(program, command => {

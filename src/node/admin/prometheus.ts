@@ -1,0 +1,76 @@
+/** Counters in the text format of Prometheus (version 0.0.4), with the names that dashboards are made of. */
+import type { Stats } from './stats.ts'
+
+type Labels = Readonly<Record<string, string>>
+type Sample = readonly [labels: Labels, value: number]
+
+/** The counts of one day, which begin anew at midnight (UTC): a counter may fall to nothing, and must not shrink. */
+export function startOfDay(now: Date): Date {
+  return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate()))
+}
+
+export function prometheusText({ rules, requests, lost }: Stats): string {
+  const verdicts = rules.flatMap(({ rule, route, plan, ...counts }) => {
+    const labels = { policy: rule, route: told(route), plan: told(plan) }
+    return [
+      [{ ...labels, outcome: 'allowed' }, counts.allowed],
+      [{ ...labels, outcome: 'limited' }, counts.limited],
+      [{ ...labels, outcome: 'shadow_allowed' }, counts.shadowAllowed],
+      [{ ...labels, outcome: 'shadow_limited' }, counts.shadowLimited],
+    ] satisfies Sample[]
+  })
+  const agreements = rules.flatMap(({ rule, route, plan, agreed, disagreed }) => {
+    const labels = { policy: rule, route: told(route), plan: told(plan) }
+    return [
+      [{ ...labels, agreement: 'agreed' }, agreed],
+      [{ ...labels, agreement: 'disagreed' }, disagreed],
+    ] satisfies Sample[]
+  })
+  const outcomes = requests.map(
+    ({ outcome, cause, route, count }): Sample => [
+      { outcome, cause: told(cause), route: told(route) },
+      count,
+    ],
+  )
+  const errors = new Map<string, number>()
+  for (const { cause, count } of requests) {
+    const reason = /^store-(.+)/.exec(cause)?.[1]
+    if (reason) errors.set(reason, (errors.get(reason) ?? 0) + count)
+  }
+  return [
+    counter('decisions', 'Verdicts of rules.', verdicts.filter(isCounted)),
+    counter(
+      'candidate_verdicts',
+      'Verdicts of candidates, beside those of the live rule.',
+      agreements.filter(isCounted),
+    ),
+    counter('requests', 'What was decided about requests.', outcomes),
+    counter(
+      'store_errors',
+      'Requests whose decision the store has failed.',
+      [...errors].map(([reason, count]): Sample => [{ reason }, count]),
+    ),
+    counter('lost_requests', 'Requests whose counters may not have arrived.', [[{}, lost]]),
+  ].join('')
+}
+
+const isCounted = ([, value]: Sample) => value > 0
+
+/** An empty label is none. */
+const told = (label: string) => (label === '-' ? '' : label)
+
+function counter(name: string, help: string, samples: readonly Sample[]): string {
+  if (samples.length === 0) return ''
+  const full = `gateway_rate_limit_${name}_total`
+  const lines = samples.map(([labels, value]) => `${full}${labelText(labels)} ${value}`)
+  return [`# HELP ${full} ${help}`, `# TYPE ${full} counter`, ...lines, ''].join('\n')
+}
+
+function labelText(labels: Labels): string {
+  const pairs = Object.entries(labels).map(([name, value]) => `${name}="${escapedLabel(value)}"`)
+  return pairs.length > 0 ? `{${pairs.join(',')}}` : ''
+}
+
+function escapedLabel(value: string): string {
+  return value.replace(/\\/g, '\\\\').replace(/"/g, '\\"').replace(/\n/g, '\\n')
+}

@@ -1,0 +1,126 @@
+/** What was counted: by rule, and by what became of requests. Read from the hours of the store, which expire after a week. */
+import { statsKey } from '../../store/keys.ts'
+import { AdminError } from './admin-error.ts'
+import type { AdminStore } from './admin-store.ts'
+
+/** Labels as they stand in counters (src/metrics/counters.ts): `-` for none, `~` where there was no room for them. */
+export interface RuleCounts {
+  rule: string
+  route: string
+  plan: string
+  allowed: number
+  limited: number
+  shadowAllowed: number
+  shadowLimited: number
+  /** Of a candidate: with the rule it would replace. */
+  agreed: number
+  disagreed: number
+}
+
+export interface RequestCount {
+  outcome: string
+  cause: string
+  route: string
+  count: number
+}
+
+export interface Stats {
+  /** The start of the first hour. */
+  since: Date
+  rules: readonly RuleCounts[]
+  requests: readonly RequestCount[]
+  /** Requests whose counters may not have arrived. */
+  lost: number
+}
+
+const HOUR_MS = 3600e3
+
+/** From the start of the hour in which it was. */
+export async function readStats(store: AdminStore, since: Date, now = new Date()): Promise<Stats> {
+  const first = Math.floor(since.getTime() / HOUR_MS)
+  const last = Math.floor(now.getTime() / HOUR_MS)
+  const hours = Array.from({ length: last - first + 1 }, (_, i) => new Date((first + i) * HOUR_MS))
+  // As Redis has it, since nothing is deserialized: field, value, field, value.
+  const hashes = await store.askEach<Date, readonly string[]>(hours, (pipeline, hour) =>
+    pipeline.hgetall(store.at(statsKey(hour))),
+  )
+  return { since: hours[0]!, ...summed(hashes.flatMap(pairs)) }
+}
+
+function pairs(hash: readonly string[]): [field: string, count: number][] {
+  return Array.from({ length: hash.length / 2 }, (_, i) => [hash[2 * i]!, Number(hash[2 * i + 1])])
+}
+
+function summed(fields: readonly (readonly [string, number])[]): Omit<Stats, 'since'> {
+  const rules = new Map<string, RuleCounts>()
+  const requests = new Map<string, RequestCount>()
+  let lost = 0
+  for (const [field, count] of fields) {
+    const [kind, outcome = '', ...labels] = field.split(' ')
+    const name = labels.join(' ')
+    if (kind === 'lost') lost += count
+    if (kind === 'request') {
+      const [cause = '', route = ''] = labels
+      const sum = requests.get(`${outcome} ${name}`)?.count ?? 0
+      requests.set(`${outcome} ${name}`, { outcome, cause, route, count: sum + count })
+    }
+    const counted = COUNTS.get(`${kind} ${outcome}`)
+    if (!counted) continue
+    const [rule = '', route = '', plan = ''] = labels
+    const sums = rules.get(name) ?? { rule, route, plan, ...NOTHING }
+    rules.set(name, { ...sums, [counted]: sums[counted] + count })
+  }
+  return { rules: [...rules.values()], requests: [...requests.values()], lost }
+}
+
+const NOTHING = { allowed: 0, limited: 0, shadowAllowed: 0, shadowLimited: 0, agreed: 0, disagreed: 0 }
+
+const COUNTS = new Map<string, keyof typeof NOTHING>([
+  ['rule allowed', 'allowed'],
+  ['rule limited', 'limited'],
+  ['rule shadow_allowed', 'shadowAllowed'],
+  ['rule shadow_limited', 'shadowLimited'],
+  ['candidate agreed', 'agreed'],
+  ['candidate disagreed', 'disagreed'],
+])
+
+/**
+ * @param names of the rules that there are
+ * @throws AdminError for a rule that nobody has heard of
+ */
+export function ofRule(stats: Stats, rule: string, names: readonly string[]): Stats {
+  const rules = stats.rules.filter(counts => counts.rule === rule)
+  if (rules.length > 0 || names.includes(rule)) return { ...stats, rules }
+  throw new AdminError('not-found', `There is no rule '${rule}'. The rules are: ${names.join(', ')}.`)
+}
+
+/** One row for each rule, or for each rule and route or plan. In the order of the config; rules that it lost come last. */
+export function byRule(
+  rules: readonly RuleCounts[],
+  names: readonly string[],
+  by?: 'route' | 'plan',
+): RuleCounts[] {
+  const rows = new Map<string, RuleCounts>()
+  for (const counts of rules) {
+    const { rule, route, plan } = counts
+    const label = by ? counts[by] : ''
+    const row = rows.get(`${rule} ${label}`) ?? { rule, route, plan, ...NOTHING }
+    const sums = COUNT_NAMES.map(name => [name, row[name] + counts[name]])
+    rows.set(`${rule} ${label}`, { ...row, ...Object.fromEntries(sums) })
+  }
+  const place = ({ rule }: RuleCounts) => (names.includes(rule) ? names.indexOf(rule) : names.length)
+  const label = (row: RuleCounts) => `${row.rule} ${by ? row[by] : ''}`
+  return [...rows.values()].sort((a, b) => place(a) - place(b) || (label(a) < label(b) ? -1 : 1))
+}
+
+const COUNT_NAMES = Object.keys(NOTHING) as (keyof typeof NOTHING)[]
+
+/** One row for each outcome and cause, the most frequent first. */
+export function byOutcome(requests: readonly RequestCount[]): Omit<RequestCount, 'route'>[] {
+  const rows = new Map<string, Omit<RequestCount, 'route'>>()
+  for (const { outcome, cause, count } of requests) {
+    const sum = rows.get(`${outcome} ${cause}`)?.count ?? 0
+    rows.set(`${outcome} ${cause}`, { outcome, cause, count: sum + count })
+  }
+  return [...rows.values()].sort((a, b) => b.count - a.count)
+}

@@ -1,0 +1,80 @@
+/** What `npx sluice stats` prints for people. */
+import type { Config } from '../../config/compile.ts'
+import { byOutcome, byRule, type RuleCounts, type Stats } from '../admin/stats.ts'
+import { table, time } from './output.ts'
+
+/** What of it is asked for. */
+export interface Shown {
+  rule?: string
+  by?: 'route' | 'plan'
+}
+
+/** @param names of rules, in the order in which they are shown */
+export function statsText(
+  { since, rules, requests, lost }: Stats,
+  { rule, by }: Shown,
+  names: readonly string[],
+  config: Config,
+): string {
+  const sum = requests.reduce((sum, { count }) => sum + count, 0)
+  if (sum + lost === 0) return `Nothing has been counted since ${time(since)} UTC. ${adviceFor(config)}`
+  const lines = [`Since ${time(since)} UTC:`, '']
+  const rows = byRule(rules, names, by)
+  lines.push(rows.length > 0 ? ruleTable(rows, by, config) : `${rule ?? 'No rule'} has not been asked.`)
+  if (rule === undefined) {
+    const outcomes = byOutcome(requests).map(({ outcome, cause, count }) => [
+      outcome,
+      cause === '-' ? '' : cause,
+      String(count),
+      share(count, sum),
+    ])
+    lines.push(
+      '',
+      table(['REQUESTS', 'CAUSE', 'COUNT', 'SHARE'], [...outcomes, ['all', '', String(sum), '']]),
+    )
+  }
+  if (lost > 0) lines.push('', `The counters of ${lost} more requests were sent and may not have arrived.`)
+  return lines.join('\n')
+}
+
+function adviceFor({ stats, environment }: Config): string {
+  if (!stats) return 'The config says stats: { keep: false }, so nothing is.'
+  const whose = environment === undefined ? '' : ` Those of environment ${environment} are shown.`
+  return `Counters come ${stats.everyMs / 1e3} s after a request has passed a gateway with this store.${whose}`
+}
+
+function ruleTable(rows: readonly RuleCounts[], by: Shown['by'], { rules }: Config): string {
+  const liveOf = new Map(rules.map(({ name, candidateFor }) => [name, candidateFor]))
+  const cells = rows.map(row => {
+    const { rule, allowed, limited, shadowAllowed, shadowLimited, agreed, disagreed } = row
+    const live = liveOf.get(rule) ?? 'the live rule'
+    return [
+      WORDS.get(rule) ?? rule,
+      ...(by ? [WORDS.get(row[by]) ?? row[by]] : []),
+      ...sharesOf(allowed, limited),
+      ...sharesOf(shadowAllowed, shadowLimited),
+      agreed + disagreed > 0 ? `${share(agreed, agreed + disagreed)} with ${live}` : '',
+    ]
+  })
+  const label = by ? [by.toUpperCase()] : []
+  return table(['RULE', ...label, 'ALLOWED', 'DENIED', 'WOULD ALLOW', 'WOULD DENY', 'AGREES'], cells)
+}
+
+/** For labels that are no names. */
+const WORDS = new Map([
+  ['-', '(none)'],
+  ['~', '(others)'],
+])
+
+function sharesOf(allowed: number, limited: number): [string, string] {
+  const sum = allowed + limited
+  return sum === 0 ? ['', ''] : [String(allowed), `${limited} (${share(limited, sum)})`]
+}
+
+/** `0.3 %`; what is not nothing is never said to be, nor what is not all. */
+function share(part: number, sum: number): string {
+  const percent = (100 * part) / sum
+  if (part > 0 && percent < 0.1) return '< 0.1 %'
+  if (part < sum && percent > 99.9) return '> 99.9 %'
+  return `${Math.round(percent * 10) / 10} %`
+}

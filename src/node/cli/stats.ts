@@ -1,0 +1,63 @@
+/** `npx sluice stats`: what rules have done, and what shadows would have. */
+import { Command, InvalidArgumentError, Option } from 'commander'
+import { parseDuration } from '../../config/duration.ts'
+import { prometheusText, startOfDay } from '../admin/prometheus.ts'
+import { ofRule, readStats } from '../admin/stats.ts'
+import { onStore, openStore, type StoreFlags } from './administration.ts'
+import { print } from './output.ts'
+import { type Shown, statsText } from './stats-output.ts'
+
+interface Flags extends StoreFlags, Shown {
+  since: number
+  prometheus?: boolean
+}
+
+const DAY_MS = 86400e3
+
+export function statsCommand(): Command {
+  return onStore(new Command('stats'))
+    .description(
+      'What rules have done, what shadows and candidates would have, and what was decided about requests.',
+    )
+    .addOption(
+      new Option('--since <duration>', 'how far back, from 1h to 7d; whole hours')
+        .default(DAY_MS, '24h')
+        .argParser(lookBack),
+    )
+    .option('--rule <name>', 'only this rule')
+    .addOption(new Option('--by <part>', 'each rule by this').choices(['route', 'plan']))
+    .addOption(
+      new Option('--prometheus', 'text for Prometheus: counters since midnight (UTC)').conflicts([
+        'json',
+        'since',
+        'by',
+        'rule',
+      ]),
+    )
+    .addHelpText('after', MEANING)
+    .action(stats)
+}
+
+const MEANING = `
+A request has one outcome: allowed; limited (429); failed_open or failed_closed (503) where the store has not decided it;
+unauthenticated (401); forbidden (403); unverifiable (503: a token's issuer does not answer). What was decided without the
+store has a cause. Preflights and /_sluice/ are not counted. A rule is counted by its own verdict wherever it applied,
+whatever the others said.`
+
+function lookBack(text: string): number {
+  const milliseconds = (parseDuration(text) ?? 0) / 1e3
+  if (milliseconds >= 3600e3 && milliseconds <= 7 * DAY_MS) return milliseconds
+  throw new InvalidArgumentError('Write a duration from 1h to 7d.')
+}
+
+async function stats(flags: Flags): Promise<void> {
+  const { store, config } = await openStore(flags)
+  const now = new Date()
+  const since = flags.prometheus ? startOfDay(now) : new Date(now.getTime() - flags.since)
+  const all = await readStats(store, since, now)
+  // Those that are off too, which may have been on.
+  const names = config.input.rules.map(({ name }) => name)
+  const counted = flags.rule === undefined ? all : ofRule(all, flags.rule, names)
+  if (flags.prometheus) return void process.stdout.write(prometheusText(counted))
+  print(flags, counted, () => statsText(counted, flags, names, config))
+}

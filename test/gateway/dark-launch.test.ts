@@ -1,0 +1,286 @@
+/** Rules that are tried out are counted as they would be if they counted, beside those that do: to the last request. */
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { RuleInput } from '../../src/config/check/schema.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import type { AnalyticsDataset } from '../../src/metrics/analytics.ts'
+import { byOutcome, byRule, readStats, type Stats } from '../../src/node/admin/stats.ts'
+import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { REDIS_KINDS } from '../support/redis.ts'
+
+const RULES: RuleInput[] = [
+  { name: 'live', by: 'consumer', algorithm: 'fixed-window', limit: 4, period: '300d' },
+  { name: 'tight', by: 'consumer', algorithm: 'fixed-window', limit: 1, period: '300d', mode: 'shadow' },
+  { name: 'log', by: 'consumer', algorithm: 'sliding-log', limit: 3, period: '300d', candidateFor: 'live' },
+  { name: 'guesses', by: 'address', on: 'auth-failure', algorithm: 'gcra', limit: 1, period: '300d' },
+]
+const CONFIG = {
+  plans: ['free', 'pro'],
+  rules: RULES,
+  routes: [{ name: 'reports', match: { path: '/reports/*' } }],
+  log: {},
+}
+
+let lines: Record<string, unknown>[]
+beforeEach(() => {
+  lines = []
+  for (const level of ['info', 'warn'] as const)
+    vi.spyOn(console, level).mockImplementation(line => void lines.push(JSON.parse(line)))
+})
+afterEach(() => vi.restoreAllMocks())
+
+/** Time passes for what is to be handed on when the test says so. */
+function flushing() {
+  const sleepers: (() => void)[] = []
+  return {
+    telling: { sleep: () => new Promise<void>(wake => sleepers.push(wake)) },
+    flush: () => {
+      for (const wake of sleepers.splice(0)) wake()
+    },
+  }
+}
+
+describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
+  'a dark launch, on the %s Redis',
+  kind => {
+    let gateway: TestGateway
+    beforeAll(async () => {
+      gateway = await startGateway(kind)
+    })
+    afterAll(() => gateway?.close())
+    beforeEach(async () => {
+      gateway.store.fault = undefined
+      gateway.store.count()
+      await gateway.redis.connection.send(['FLUSHALL'])
+    })
+
+    // From the hour before, for the case that one is just beginning.
+    const read = () => readStats(gateway.admin, new Date(Date.now() - 3600e3))
+    /** What is handed on arrives some time later. */
+    const readWhen = async (isThere: (stats: Stats) => boolean) =>
+      await vi.waitFor(
+        async () => {
+          const stats = await read()
+          expect(isThere(stats)).toBe(true)
+          return stats
+        },
+        { timeout: 10_000 },
+      )
+    const sent = ({ requests }: Stats) => requests.reduce((sum, { count }) => sum + count, 0)
+
+    it('is counted by rule, route and plan; requests to the store stay one for each and one for all counters', async () => {
+      const { telling, flush } = flushing()
+      const app = gateway.app(CONFIG, { telling })
+      const [free, pro] = [await gateway.key('acme'), await gateway.key('other', 'pro')]
+      await app('/', { key: pro })
+      gateway.store.count()
+      const statuses = []
+      for (let i = 0; i < 6; i++) statuses.push((await app('/reports/7', { key: free })).status)
+      statuses.push((await app('/', { key: pro })).status)
+      expect(statuses).toEqual([200, 200, 200, 200, 429, 429, 200])
+      expect(gateway.store.count()).toBe(7)
+
+      flush()
+      const stats = await readWhen(stats => sent(stats) === 8)
+      expect(gateway.store.count()).toBe(1)
+      const short = (by?: 'route' | 'plan') =>
+        byRule(stats.rules, ['live', 'tight', 'log', 'guesses'], by).map(row => [
+          ...[row.rule, ...(by ? [row[by]] : []), row.allowed, row.limited],
+          ...[row.shadowAllowed, row.shadowLimited, row.agreed, row.disagreed],
+        ])
+      expect(short()).toEqual([
+        ['live', 6, 2, 0, 0, 0, 0],
+        ['tight', 0, 0, 2, 6, 0, 0],
+        // The log would have refused the fourth, which the window has let through.
+        ['log', 0, 0, 5, 3, 7, 1],
+        ['guesses', 8, 0, 0, 0, 0, 0],
+      ])
+      expect(short('route').slice(0, 2)).toEqual([
+        ['live', '-', 2, 0, 0, 0, 0, 0],
+        ['live', 'reports', 4, 2, 0, 0, 0, 0],
+      ])
+      expect(short('plan').slice(2, 4)).toEqual([
+        ['tight', 'free', 0, 0, 1, 5, 0, 0],
+        ['tight', 'pro', 0, 0, 1, 1, 0, 0],
+      ])
+      const keys = (await gateway.redis.connection.send(['KEYS', 'sluice:{stats}:*'])) as Buffer[]
+      const ttl = Number(await gateway.redis.connection.send(['TTL', keys[0]!.toString()]))
+      expect([keys.length, ttl > 7.9 * 86400]).toEqual([1, true])
+    })
+
+    it('keeps books that balance: each request has one outcome, with or without a trip, with or without a store', async () => {
+      const { telling, flush } = flushing()
+      const app = gateway.app(
+        { ...CONFIG, block: { addresses: ['192.0.2.66'] } },
+        {
+          telling,
+          peerOf: request => {
+            if (request.url.endsWith('/broken')) throw new TypeError('for the test')
+            return undefined
+          },
+        },
+      )
+      const key = await gateway.key('acme')
+      vi.spyOn(console, 'error').mockImplementation(() => {})
+      for (let i = 0; i < 6; i++) await app('/', { key, address: '192.0.2.1' })
+      await app('/')
+      await app('/', { key: 'slk_acme_garbage' })
+      for (let i = 0; i < 2; i++) await app('/', { key: mintApiKey('acme'), address: '192.0.2.2' })
+      await app('/', { key, address: '192.0.2.66' })
+      expect((await app('/broken')).status).toBe(503)
+      gateway.store.fault = (_, response) => void response.destroy()
+      for (let i = 0; i < 3; i++) await app('/', { key })
+      gateway.store.fault = undefined
+      // Neither of these is a request of the API.
+      await app('/_sluice/health')
+      const preflight = { origin: 'https://app.example', 'access-control-request-method': 'GET' }
+      await app('/', { method: 'OPTIONS', headers: preflight })
+
+      flush()
+      const stats = await readWhen(stats => sent(stats) === 15)
+      expect(stats.lost).toBe(0)
+      expect(byOutcome(stats.requests).map(({ outcome, cause, count }) => [outcome, cause, count])).toEqual([
+        ['allowed', '-', 4],
+        ['limited', '-', 3],
+        ['unauthenticated', '-', 3],
+        ['failed_open', 'store-unreachable', 3],
+        ['forbidden', '-', 1],
+        ['failed_closed', 'internal', 1],
+      ])
+    })
+
+    it('is counted through an outage, and told when the store is back', async () => {
+      const { telling, flush } = flushing()
+      // Its probes would be counted here.
+      const app = gateway.app({ ...CONFIG, store: { breaker: false } }, { telling })
+      const key = await gateway.key('acme')
+      await app('/', { key })
+      gateway.store.fault = (_, response) => void response.destroy()
+      for (let i = 0; i < 5; i++) {
+        expect((await app('/', { key })).headers.get('sluice-degraded')).toBe('store-unreachable')
+        gateway.store.count()
+        flush()
+        // It asks whether the store is there, and sends nothing.
+        await vi.waitFor(() => expect(gateway.store.count()).toBe(1))
+      }
+      gateway.store.fault = undefined
+      await app('/', { key })
+      await vi.waitFor(async () => {
+        flush()
+        expect(sent(await read())).toBe(7)
+      })
+      const stats = await read()
+      expect(byOutcome(stats.requests).map(({ outcome, count }) => [outcome, count])).toEqual([
+        ['failed_open', 5],
+        ['allowed', 2],
+      ])
+      expect(stats.lost).toBe(0)
+    })
+
+    it('leaves a line for who is refused, and for who would have been; neither says who it was', async () => {
+      const app = gateway.app(CONFIG)
+      const key = await gateway.key('acme')
+      const address = '203.0.113.7'
+      const ids: (string | null)[] = []
+      for (let i = 0; i < 5; i++) {
+        const response = await app('/reports/secret-path?token=secret-query', { key, address })
+        ids.push(response.headers.get('x-request-id'))
+      }
+      const where = { route: 'reports', plan: 'free', level: 'info', skipped: 0 }
+      const passed = { ...where, event: 'would-refuse', outcome: 'allowed' }
+      expect(lines).toEqual([
+        { ...passed, policies: ['tight'], request_id: ids[1] },
+        { ...passed, policies: ['tight'], request_id: ids[2] },
+        { ...passed, policies: ['tight', 'log'], request_id: ids[3] },
+        {
+          ...{ ...where, event: 'refused', outcome: 'limited', policies: ['live'], request_id: ids[4] },
+          retry_after: expect.any(Number),
+        },
+      ])
+      const text = JSON.stringify(lines)
+      for (const secret of [key, 'acme', address, 'secret-path', 'secret-query', 'sluice:'])
+        expect(text).not.toContain(secret)
+    })
+
+    it('has no more lines than the config says', async () => {
+      const app = gateway.app({ ...CONFIG, log: { perSecond: 0 } })
+      for (let i = 0; i < 5; i++) expect((await app('/')).status).toBe(401)
+      expect(lines).toEqual([])
+    })
+
+    it('sends nothing where the config says so', async () => {
+      const { telling, flush } = flushing()
+      const app = gateway.app({ ...CONFIG, stats: { keep: false } }, { telling })
+      const key = await gateway.key('acme')
+      await app('/', { key })
+      flush()
+      await app('/', { key })
+      expect(await gateway.redis.connection.send(['KEYS', 'sluice:{stats}:*'])).toEqual([])
+    })
+
+    it('is one data point for each request, where a data set is bound', async () => {
+      const { analytics, points } = dataset()
+      const app = gateway.app(CONFIG, { telling: { analytics } })
+      const key = await gateway.key('acme')
+      for (let i = 0; i < 5; i++) await app('/reports/7', { key })
+      await app('/')
+      gateway.store.fault = (_, response) => void response.destroy()
+      await app('/', { key })
+      const took = [1, expect.any(Number)]
+      const point = (index: string, ...blobs: string[]) => ({ indexes: [index], blobs, doubles: took })
+      expect(points).toEqual([
+        point('none', 'allowed', 'reports', 'free', '', '', ''),
+        point('none', 'allowed', 'reports', 'free', '', '', 'tight'),
+        point('none', 'allowed', 'reports', 'free', '', '', 'tight'),
+        point('none', 'allowed', 'reports', 'free', '', '', 'tight,log'),
+        point('live', 'limited', 'reports', 'free', '', 'live', 'tight,log'),
+        point('none', 'unauthenticated', '', '', '', '', ''),
+        // Whose plan it is, is known from before.
+        point('none', 'failed_open', '', 'free', 'store-unreachable', '', ''),
+      ])
+    })
+
+    it('fails nobody when it cannot be told, and says so once', async () => {
+      const errors = vi.spyOn(console, 'error').mockImplementation(() => {})
+      const analytics = {
+        writeDataPoint() {
+          throw new TypeError('a secret of the platform')
+        },
+      }
+      const app = gateway.app(CONFIG, { telling: { analytics } })
+      const key = await gateway.key('acme')
+      for (let i = 0; i < 3; i++) expect((await app('/', { key })).status).toBe(200)
+      expect(errors.mock.calls).toEqual([[expect.stringContaining('"event":"exception","error":"TypeError')]])
+      expect(errors.mock.calls[0]![0]).not.toContain('a secret')
+    })
+
+    it('fits into data points whatever the rules are called', async () => {
+      const { analytics, points } = dataset()
+      const rules = Array.from({ length: 150 }, (_, i): RuleInput => {
+        const name = `${'n'.repeat(58)}-${100 + i}`
+        return { name, by: 'consumer', algorithm: 'fixed-window', limit: 1, period: '300d', mode: 'shadow' }
+      })
+      const app = gateway.app({ rules }, { telling: { analytics } })
+      const key = await gateway.key('acme')
+      for (let i = 0; i < 2; i++) expect((await app('/', { key })).status).toBe(200)
+      expect(points).toHaveLength(2)
+    })
+  },
+)
+
+/** Refuses what Workers Analytics Engine refuses. */
+function dataset() {
+  const points: unknown[] = []
+  const bytes = (text: string) => new TextEncoder().encode(text).length
+  const analytics: AnalyticsDataset = {
+    writeDataPoint(point) {
+      const { indexes, blobs, doubles } = point
+      expect(indexes.length).toBeLessThanOrEqual(1)
+      expect(bytes(indexes.join())).toBeLessThanOrEqual(96)
+      expect(blobs.length).toBeLessThanOrEqual(20)
+      expect(bytes(blobs.join(''))).toBeLessThanOrEqual(16 * 1024)
+      expect(doubles.length).toBeLessThanOrEqual(20)
+      points.push(point)
+    },
+  }
+  return { analytics, points }
+}

@@ -1,0 +1,208 @@
+/** What `npx sluice stats` makes of counters: tables for people, JSON, and text for Prometheus. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { checkedConfig } from '../../../src/config/check/check.ts'
+import type { ConfigInput } from '../../../src/config/check/schema.ts'
+import { prometheusText, startOfDay } from '../../../src/node/admin/prometheus.ts'
+import { ofRule, readStats } from '../../../src/node/admin/stats.ts'
+import { statsCommand } from '../../../src/node/cli/stats.ts'
+import { type Shown, statsText } from '../../../src/node/cli/stats-output.ts'
+import { statsKey } from '../../../src/store/keys.ts'
+import { startAdmin, type TestAdmin } from '../../support/admin.ts'
+import { startRedis, type TestRedis } from '../../support/redis.ts'
+
+const INPUT: ConfigInput = {
+  origin: 'route',
+  rules: [
+    { name: 'minute', by: 'consumer', algorithm: 'fixed-window', limit: 10, period: '1m' },
+    {
+      name: 'log',
+      by: 'consumer',
+      algorithm: 'sliding-log',
+      limit: 10,
+      period: '1m',
+      candidateFor: 'minute',
+    },
+    { name: 'idle', by: 'address', algorithm: 'gcra', limit: 10, period: '1m' },
+  ],
+}
+
+const NAMES = INPUT.rules.map(({ name }) => name)
+
+let admin: TestAdmin<TestRedis>
+beforeAll(async () => {
+  admin = await startAdmin(await startRedis('embedded'))
+})
+afterAll(() => admin?.close())
+beforeEach(async () => {
+  await admin.redis.connection.send(['FLUSHALL'])
+})
+
+const HOUR_MS = 3600e3
+
+/** In the hour before, for the case that this one is just beginning. */
+const lately = () => new Date(Date.now() - HOUR_MS)
+
+async function count(counts: Record<string, number>, at = new Date()): Promise<void> {
+  const fields = Object.entries(counts).flatMap(([field, count]) => [field, String(count)])
+  await admin.redis.connection.send(['HSET', statsKey(at), ...fields])
+}
+
+/** As the command has it. */
+async function show(shown: Shown = {}, input: Partial<ConfigInput> = {}): Promise<string> {
+  const all = await readStats(admin.store, lately())
+  const stats = shown.rule === undefined ? all : ofRule(all, shown.rule, NAMES)
+  return statsText(stats, shown, NAMES, checkedConfig({ ...INPUT, ...input }))
+}
+
+const COUNTS = {
+  'request allowed - -': 900,
+  'request allowed - reports': 99,
+  'request limited - reports': 1,
+  'request failed_open store-timeout -': 4,
+  'request failed_open breaker-open -': 6,
+  'rule allowed minute - free': 900,
+  'rule allowed minute reports pro': 99,
+  'rule limited minute reports pro': 1,
+  'rule shadow_allowed log - free': 899,
+  'rule shadow_limited log - free': 1,
+  'candidate agreed log - free': 899,
+  'candidate disagreed log - free': 1,
+  'rule allowed gone - free': 3,
+}
+
+describe('the counters', () => {
+  it('of an hour are read as far back as is asked for, in one request', async () => {
+    const now = new Date('2026-11-21T08:30:00Z')
+    for (const [hours, by] of [1, 10, 100, 1000].entries()) {
+      await count({ 'request allowed - -': by }, new Date(now.getTime() - hours * HOUR_MS))
+    }
+    admin.proxy.count()
+    const stats = await readStats(admin.store, new Date(now.getTime() - 2 * HOUR_MS), now)
+    expect(admin.proxy.count()).toBe(1)
+    expect(stats).toEqual({
+      since: new Date('2026-11-21T06:00:00Z'),
+      rules: [],
+      requests: [{ outcome: 'allowed', cause: '-', route: '-', count: 111 }],
+      lost: 0,
+    })
+  })
+
+  it('of one environment are not those of another', async () => {
+    await count(COUNTS)
+    const { requests } = await readStats(admin.storeOf({ environment: 'live' }), lately())
+    expect(requests).toEqual([])
+  })
+
+  it('of kinds that a newer version has are left out', async () => {
+    await count({ 'request allowed - -': 1, 'weather fine - -': 7, 'rule weathered minute - -': 7 })
+    const { rules, requests } = await readStats(admin.store, lately())
+    expect([rules, requests.length]).toEqual([[], 1])
+  })
+})
+
+describe('sluice stats', () => {
+  it('says by rule what it has done, and of a shadow what it would have', async () => {
+    await count({ ...COUNTS, lost: 5 })
+    const lines = (await show()).split('\n')
+    expect(lines[0]).toMatch(/^Since \d{4}-\d\d-\d\d \d\d:00 UTC:$/)
+    expect(lines.slice(2)).toEqual([
+      'RULE    ALLOWED  DENIED     WOULD ALLOW  WOULD DENY  AGREES',
+      'minute  999      1 (0.1 %)',
+      'log                         899          1 (0.1 %)   99.9 % with minute',
+      'gone    3        0 (0 %)',
+      '',
+      'REQUESTS     CAUSE          COUNT  SHARE',
+      'allowed                     999    98.9 %',
+      'failed_open  breaker-open   6      0.6 %',
+      'failed_open  store-timeout  4      0.4 %',
+      'limited                     1      < 0.1 %',
+      'all                         1010',
+      '',
+      'The counters of 5 more requests were sent and may not have arrived.',
+    ])
+  })
+
+  it('says it by route and by plan, and of one rule', async () => {
+    await count(COUNTS)
+    expect((await show({ by: 'route', rule: 'minute' })).split('\n').slice(2)).toEqual([
+      'RULE    ROUTE    ALLOWED  DENIED   WOULD ALLOW  WOULD DENY  AGREES',
+      'minute  (none)   900      0 (0 %)',
+      'minute  reports  99       1 (1 %)',
+    ])
+    expect(await show({ by: 'plan' })).toMatch(/^log +free +899 /m)
+  })
+
+  it('says what to do where nothing has been counted, or nothing of a rule', async () => {
+    expect(await show()).toMatch(/^Nothing has been counted since .* Counters come 10 s after a request/)
+    expect(await show({}, { stats: { keep: false } })).toMatch(
+      /says stats: { keep: false }, so nothing is\.$/,
+    )
+    expect(await show({}, { environment: 'live' })).toMatch(/Those of environment live are shown\.$/)
+    await count(COUNTS)
+    expect(await show({ rule: 'idle' })).toMatch(/\n\nidle has not been asked\.$/)
+    await expect(show({ rule: 'nowhere' })).rejects.toMatchObject({
+      kind: 'not-found',
+      message: "There is no rule 'nowhere'. The rules are: minute, log, idle.",
+    })
+  })
+
+  it.each([
+    ['--since', '30m'],
+    ['--since', '8d'],
+    ['--since', 'yesterday'],
+    ['--by', 'consumer'],
+    ['--prometheus', '--json'],
+    ['--prometheus', '--since', '2h'],
+  ])('does not take %s %s', async (...args) => {
+    const command = statsCommand()
+      .exitOverride()
+      .configureOutput({ writeErr: () => {} })
+    await expect(command.parseAsync(args, { from: 'user' })).rejects.toThrow()
+  })
+})
+
+describe('sluice stats --prometheus', () => {
+  it('prints counters with labels', async () => {
+    await count({ ...COUNTS, lost: 5 })
+    expect(prometheusText(await readStats(admin.store, lately())).split('\n')).toEqual([
+      '# HELP gateway_rate_limit_decisions_total Verdicts of rules.',
+      '# TYPE gateway_rate_limit_decisions_total counter',
+      'gateway_rate_limit_decisions_total{policy="minute",route="",plan="free",outcome="allowed"} 900',
+      'gateway_rate_limit_decisions_total{policy="minute",route="reports",plan="pro",outcome="allowed"} 99',
+      'gateway_rate_limit_decisions_total{policy="minute",route="reports",plan="pro",outcome="limited"} 1',
+      'gateway_rate_limit_decisions_total{policy="log",route="",plan="free",outcome="shadow_allowed"} 899',
+      'gateway_rate_limit_decisions_total{policy="log",route="",plan="free",outcome="shadow_limited"} 1',
+      'gateway_rate_limit_decisions_total{policy="gone",route="",plan="free",outcome="allowed"} 3',
+      '# HELP gateway_rate_limit_candidate_verdicts_total Verdicts of candidates, beside those of the live rule.',
+      '# TYPE gateway_rate_limit_candidate_verdicts_total counter',
+      'gateway_rate_limit_candidate_verdicts_total{policy="log",route="",plan="free",agreement="agreed"} 899',
+      'gateway_rate_limit_candidate_verdicts_total{policy="log",route="",plan="free",agreement="disagreed"} 1',
+      '# HELP gateway_rate_limit_requests_total What was decided about requests.',
+      '# TYPE gateway_rate_limit_requests_total counter',
+      'gateway_rate_limit_requests_total{outcome="allowed",cause="",route=""} 900',
+      'gateway_rate_limit_requests_total{outcome="allowed",cause="",route="reports"} 99',
+      'gateway_rate_limit_requests_total{outcome="limited",cause="",route="reports"} 1',
+      'gateway_rate_limit_requests_total{outcome="failed_open",cause="store-timeout",route=""} 4',
+      'gateway_rate_limit_requests_total{outcome="failed_open",cause="breaker-open",route=""} 6',
+      '# HELP gateway_rate_limit_store_errors_total Requests whose decision the store has failed.',
+      '# TYPE gateway_rate_limit_store_errors_total counter',
+      'gateway_rate_limit_store_errors_total{reason="timeout"} 4',
+      '# HELP gateway_rate_limit_lost_requests_total Requests whose counters may not have arrived.',
+      '# TYPE gateway_rate_limit_lost_requests_total counter',
+      'gateway_rate_limit_lost_requests_total 5',
+      '',
+    ])
+  })
+
+  it('counts from midnight, so that counters fall to nothing once a day and never shrink', () => {
+    expect(startOfDay(new Date('2026-11-21T23:59:59.999Z'))).toEqual(new Date('2026-11-21T00:00:00Z'))
+    expect(startOfDay(new Date('2026-11-22T00:00:00Z'))).toEqual(new Date('2026-11-22T00:00:00Z'))
+  })
+
+  it('escapes whatever stands in the store', () => {
+    const requests = [{ outcome: 'a"b', cause: 'c\\d', route: 'e\nf', count: 1 }]
+    expect(prometheusText({ since: new Date(0), rules: [], requests, lost: 0 })).toContain(
+      '{outcome="a\\"b",cause="c\\\\d",route="e\\nf"} 1\n',
+    )
+  })
+})

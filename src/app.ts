@@ -77,7 +77,9 @@ export function createApp(config: Config, bare: Store, platform: Platform = {}):
     const requestId = crypto.randomUUID()
 
     const { caller, decision, route, storeMs } = await judge(request, c.env)
-    settle(decision, { requestId, route, storeMs }, backgroundOf(c))
+    const background = backgroundOf(c)
+    settle(decision, { requestId, route, storeMs }, background)
+    safely(() => recover(decision, background))
 
     if (decision.kind === 'allowed') await hold(decision.delay)
     const { response, isOwn } =
@@ -87,7 +89,6 @@ export function createApp(config: Config, bare: Store, platform: Platform = {}):
 
     safely(() => annotate(response, decision, requestId))
     safely(() => exposeToScripts(request, response, config.cors, { isOwn }))
-    safely(() => recover(decision, backgroundOf(c)))
     return response
   })
 

@@ -22,6 +22,8 @@ import { createLocalLimiter } from './limiter/local.ts'
 import { probe } from './limiter/probe.ts'
 import { withBreaker } from './store/breaker.ts'
 import type { Store } from './store/store.ts'
+import { createSwitchBoard, withSwitches } from './switches/live.ts'
+import { isEnforced, marked, relax } from './switches/relax.ts'
 
 /** What the app needs of the platform beside the request. */
 export interface Platform {
@@ -31,6 +33,8 @@ export interface Platform {
   peerOf?: (request: Request, env: unknown) => string | undefined
   /** How it is told what was decided. */
   telling?: Telling
+  /** ms, by which the copy of the live switches grows old, and switches end; tests pass their own. */
+  now?: () => number
 }
 
 /** What is known of a request that is decided. */
@@ -43,9 +47,10 @@ interface Judged {
 }
 
 export function createApp(config: Config, bare: Store, platform: Platform = {}): Hono {
-  const { peerOf, variables, telling = {} } = platform
+  const { peerOf, variables, telling = {}, now } = platform
   const app = new Hono()
-  const store = withBreaker(bare, config.breaker, probe)
+  const switches = createSwitchBoard({ ...(now && { now }) })
+  const store = withBreaker(withSwitches(bare, switches), config.breaker, probe)
   const local = createLocalLimiter(config.localShare)
   const fallback = { credentials: config.credentials.onStoreFailure, local }
   const health = healthCheck(store)
@@ -76,10 +81,14 @@ export function createApp(config: Config, bare: Store, platform: Platform = {}):
     const request = c.req.raw
     const requestId = crypto.randomUUID()
 
+    const isOverdue = switches.isOverdue()
     const { caller, decision, route, storeMs } = await judge(request, c.env)
     const background = backgroundOf(c)
     settle(decision, { requestId, route, storeMs }, background)
     safely(() => recover(decision, background))
+    // Where nothing is counted no trip brings the switches, and nobody would see them switched back.
+    const isUnasked = caller && !caller.refusal && isOverdue && switches.isOverdue()
+    if (isUnasked) background(store.run([]))
 
     if (decision.kind === 'allowed') await hold(decision.delay)
     const { response, isOwn } =
@@ -110,20 +119,20 @@ export function createApp(config: Config, bare: Store, platform: Platform = {}):
   /** Never throws: what goes wrong in limiting is like a store that fails. */
   async function decisionOn(request: Request, caller: Caller, matched: Matched): Promise<Decision> {
     try {
-      const asked = await question(request, caller, matched, config)
+      const asked = await question(request, caller, matched, config, switches.current())
       const outcome = await evaluate(store, asked)
       if (outcome.status === 'degraded') return fallBack(asked, outcome, identifier.recall(caller), fallback)
       identifier.learn(caller, outcome)
-      return decide(outcome)
+      const latest = switches.current()
+      return marked(decide(relax(outcome, asked, latest)), latest)
     } catch (error) {
       return fallBackUncounted(caller, matched, degradedBy(error))
     }
   }
 
   function fallBackUncounted(caller: Caller, { rules }: Matched, degraded: Degraded): Decision {
-    const isClosed = rules.some(
-      ({ mode, onStoreFailure }) => mode === 'enforce' && onStoreFailure === 'closed',
-    )
+    const latest = switches.current()
+    const isClosed = rules.some(rule => rule.onStoreFailure === 'closed' && isEnforced(rule, latest))
     if (isClosed) return { kind: 'unavailable', what: 'limits', degraded }
     const { credential } = caller
     const asked = { rules: [], plans: config.plans, ...(credential && { who: credential.who }) }

@@ -34,7 +34,7 @@ export interface Rule {
   takesOverrides: boolean
   /** What is counted. */
   on: 'request' | 'auth-failure'
-  /** Of a gateway's rules those that are off are left out. */
+  /** One that is off is not asked about, unless it is switched on (src/switches/). */
   mode: 'enforce' | 'shadow' | 'off'
   /** The share of callers for whom it is enforced, 0 to 1; for the others it is a shadow. */
   enforcedShare: number

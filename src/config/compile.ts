@@ -30,7 +30,7 @@ export interface Config {
   plans: readonly string[]
   /** The most specific first. */
   routes: readonly Route[]
-  /** Without those that are off; with one row more for each plan that has numbers of its own. */
+  /** With those that are off, as they can be switched on; with one row more for each plan that has numbers of its own. */
   rules: readonly GatewayRule[]
   /** Rule sets that are asked by name, with those of their rules that are off. */
   limits: ReadonlyMap<string, readonly LimitRule[]>
@@ -70,9 +70,7 @@ export function compileConfig(config: ConfigInput): Config {
     ...(config.environment !== undefined && { environment: config.environment }),
     plans,
     routes: compileRoutes(config.routes ?? [], credentials.accept),
-    rules: config.rules
-      .flatMap(rule => compileGatewayRule(withDefault(rule), plans))
-      .filter(({ mode }) => mode !== 'off'),
+    rules: config.rules.flatMap(rule => compileGatewayRule(withDefault(rule), plans)),
     limits: new Map(limits.map(([name, set]) => [name, set.map(withDefault).map(compileLimitRule)])),
     credentials,
     address: compileAddress(config.address),

@@ -3,16 +3,22 @@ import { isInRanges } from '../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../config/compile.ts'
 import { type CountedRule, count } from '../limiter/count.ts'
 import type { Evaluation } from '../limiter/wire.ts'
+import { switchedMode } from '../switches/relax.ts'
+import { NO_SWITCHES } from '../switches/switches.ts'
 import type { Caller } from './identify.ts'
 import { identityKeys } from './identity.ts'
 import type { Matched } from './match.ts'
 
-/** @param request what is counted by stands in it, beside what the caller is */
+/**
+ * @param request what is counted by stands in it, beside what the caller is
+ * @param switches by which a rule is asked about otherwise than the config has it, or not at all
+ */
 export async function question(
   request: Request,
   caller: Caller,
   matched: Matched,
   { plans, allow }: Pick<Config, 'plans' | 'allow'>,
+  switches = NO_SWITCHES,
 ): Promise<Evaluation> {
   const { credential } = caller
   const keyOf = identityKeys(request, caller, matched.route?.name)
@@ -20,7 +26,9 @@ export async function question(
     limiting(matched.rules, caller, allow).map(async (rule): Promise<CountedRule[]> => {
       const form = formFor(rule, caller)
       const key = form && (await keyOf(rule.by))
-      return key ? [count(atCost(form, matched.cost), key)] : []
+      if (!key) return []
+      const mode = switchedMode(form, key, switches)
+      return mode === 'off' ? [] : [{ ...count(atCost(form, matched.cost), key), mode }]
     }),
   )
   return { rules: counted.flat(), plans, ...(credential && { who: credential.who }) }

@@ -4,6 +4,7 @@
  */
 import type { Config } from '../config/compile.ts'
 import type { Decision } from '../limiter/decide.ts'
+import type { DegradedCause } from '../limiter/evaluate.ts'
 import { type AnalyticsDataset, writeDataPoint } from '../metrics/analytics.ts'
 import { createCounters } from '../metrics/counters.ts'
 import { createFlusher, type FlushTiming } from '../metrics/flush.ts'
@@ -36,7 +37,7 @@ export function createSettle(
       const observation = observe(decision, circumstances)
       if (flusher) {
         counters.record(observation)
-        if (observation.cause) flusher.doubt()
+        if (observation.cause && observation.cause !== KILLED) flusher.doubt()
         flusher.schedule(background)
       }
       logUnusual(log, observation)
@@ -48,6 +49,9 @@ export function createSettle(
     }
   }
 }
+
+/** Who has switched everything off need not be told so by every request, and the store has not failed. */
+const KILLED: DegradedCause = 'kill-switch'
 
 /** No caller, address, path or credential stands in a line. */
 function logUnusual(log: Log, observation: Observation): void {
@@ -62,6 +66,7 @@ function logUnusual(log: Log, observation: Observation): void {
     ...(retryAfter !== undefined && { retry_after: retryAfter }),
     request_id: requestId,
   }
+  if (cause === KILLED) return
   const policies = refusing(verdicts, 'enforce')
   if (cause) log('warn', 'degraded', { ...told, policies })
   else if (outcome === 'unverifiable') log('warn', 'issuer', told)

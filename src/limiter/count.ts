@@ -28,17 +28,25 @@ export function count(rule: Rule, key: string, cost = rule.quota.cost, nowMs = D
     rule,
     key,
     cost,
-    mode: rule.mode === 'enforce' && isWithin(rule.enforcedShare, rule, key) ? 'enforce' : 'shadow',
+    mode: modeFor(rule, key),
     ...(rule.algorithm === 'sliding-log' && { logKey: logKey(key, rule.tag) }),
     ...(calendar && { ends: windowEnds(calendar.period, calendar.timeZone, nowMs) }),
   }
+}
+
+/** Enforced, or not for whom is counted in this state. */
+export function modeFor(
+  rule: Pick<Rule, 'name' | 'mode' | 'enforcedShare'>,
+  key: string,
+): CountedRule['mode'] {
+  return rule.mode === 'enforce' && isWithin(rule.enforcedShare, rule.name, key) ? 'enforce' : 'shadow'
 }
 
 /**
  * Whether an identity is in the share of callers for whom a rule is enforced. Each has a fixed place from 0 to 1 under
  * each rule, so a share that grows keeps those it had, and two rules do not hit the same callers first.
  */
-function isWithin(share: number, { name }: Rule, key: string): boolean {
+function isWithin(share: number, name: string, key: string): boolean {
   // Of a consumer that only the store knows nobody knows the place, and it may not be in the share.
   if (key.includes(UNKNOWN_CONSUMER_TAG)) return share >= 1
   return share >= 1 || (share > 0 && placeOf(`${name} ${key}`) < share)

@@ -21,7 +21,7 @@ export interface Allowed {
   verdicts: readonly Verdict[]
   /** µs to hold the request before it goes on to the origin. */
   delay: number
-  /** Set when the store has not evaluated the limits. */
+  /** Set when the store has not evaluated the limits, or they are switched off. */
   degraded?: DegradedMark
 }
 

@@ -16,6 +16,7 @@ export type DegradedCause =
   | 'store-reply-invalid'
   | 'breaker-open'
   | 'internal'
+  | 'kill-switch'
 
 export interface Degraded {
   status: 'degraded'

@@ -5,9 +5,12 @@
  *     const limiter = createLimiter(config, store)
  *     const { allowed, delayMs, retryAfterMs } = await limiter.limit('zendesk', { account: '42' }, { cost: 1 })
  */
-import type { Config, LimitRule } from '../config/compile.ts'
+import type { Config, LimitRule, Rule } from '../config/compile.ts'
 import { limitStateKey } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
+import { type SwitchBoard, withSwitches } from '../switches/live.ts'
+import { marked, relax, switchedMode } from '../switches/relax.ts'
+import { NO_SWITCHES } from '../switches/switches.ts'
 import { type CountedRule, count } from './count.ts'
 import { type Allowed, type Decision, type Denied, decide, enforced, type Unavailable } from './decide.ts'
 import { type Degraded, type DegradedCause, evaluate } from './evaluate.ts'
@@ -37,9 +40,12 @@ export interface LimitDecision {
   at: number
   /** One for each rule of the set, in µs; empty while degraded. */
   verdicts: readonly Verdict[]
-  /** What each rule was asked for, by rule name. */
+  /** What each rule was asked for, by rule name; none where a refusal was switched off while it was made. */
   costs: Readonly<Record<string, number>>
-  /** Set when the store has not evaluated the limits: its rules say what happens then (`onStoreFailure`). */
+  /**
+   * Set when the store has not evaluated the limits: its rules say what happens then (`onStoreFailure`). Or all limits are
+   * switched off.
+   */
   degraded?: DegradedCause
 }
 
@@ -105,11 +111,14 @@ export const EVERYTHING = 2 ** 52
 /** Where the store must answer before anybody may pass, it is asked again after so long (µs). */
 const UNAVAILABLE_RETRY = 1e6
 
+/** @param board for limits that follow the live switches, under `<limit>/<rule>`: one for as long as the process lives */
 export function createLimiter(
   config: Pick<Config, 'limits'> & Partial<Pick<Config, 'localShare'>>,
-  store: Store,
+  bare: Store,
   clock = REAL_TIME,
+  board?: SwitchBoard,
 ): Limiter {
+  const store = board ? withSwitches(bare, board) : bare
   const local = createLocalLimiter(config.localShare ?? 1, clock.now && (() => clock.now!() / 1e3))
 
   function rulesOf(name: string): readonly LimitRule[] {
@@ -123,29 +132,40 @@ export function createLimiter(
     name: string,
     identity: LimitIdentity,
     askedOf: (rule: LimitRule) => Asked | undefined,
-    spentAt?: number,
+    back?: { spentAt?: number },
   ): Promise<LimitDecision> {
     const rules = rulesOf(name)
     checkIdentity(name, identity, rules)
+    // Giving back is no limiting: no switch keeps it from being done.
+    const switches = () => (back ? NO_SWITCHES : (board?.current() ?? NO_SWITCHES))
+    const switchedAs = (rule: Rule) => `${name}/${rule.name}`
     const nowMs = clock.now ? clock.now() / 1e3 : Date.now()
     const counted: CountedRule[] = []
     const costs: Record<string, number> = {}
     for (const rule of rules) {
-      const asked = rule.mode === 'off' ? undefined : askedOf(rule)
+      const asked = askedOf(rule)
       if (!asked) continue
-      costs[rule.name] = asked.cost
       const parts = rule.by.map(part => [part, String(identity[part])] as const)
-      counted.push({ ...count(rule, await limitStateKey(name, parts), asked.cost, nowMs), ...asked })
+      const key = await limitStateKey(name, parts)
+      const mode = switchedMode(rule, key, switches(), switchedAs(rule))
+      // What was spent while it was switched on is given back.
+      if (mode === 'off' && asked.spent === undefined) continue
+      costs[rule.name] = asked.cost
+      counted.push({
+        ...count(rule, key, asked.cost, nowMs),
+        ...(mode !== 'off' && { mode }),
+        ...asked,
+      })
     }
 
-    const asking = {
-      rules: counted,
-      plans: [],
-      ...(clock.now && { now: clock.now() }),
-      ...(spentAt !== undefined && { spentAt }),
-    }
-    const outcome = await evaluate(store, asking)
-    const decision = outcome.status === 'degraded' ? withoutStore(asking, outcome) : decide(outcome)
+    const asking = { rules: counted, plans: [], ...(clock.now && { now: clock.now() }), ...back }
+    const isOverdue = board?.isOverdue()
+    const told = await evaluate(store, asking)
+    // Where nothing is counted no trip brings the switches, and nobody would see them switched back.
+    if (isOverdue && board?.isOverdue()) await store.run([]).catch(() => {})
+    const outcome = told.status === 'degraded' ? told : relax(told, asking, switches(), switchedAs)
+    const decision =
+      outcome.status === 'degraded' ? withoutStore(asking, outcome) : marked(decide(outcome), switches())
     if (decision.kind === 'unauthenticated' || decision.kind === 'forbidden') {
       throw new Error('Nobody in particular asks for a limit by name.')
     }
@@ -159,7 +179,8 @@ export function createLimiter(
       retryAfterMs: milliseconds(retryAfterOf(decision)),
       at: outcome.status === 'degraded' ? 0 : outcome.at,
       verdicts: decision.kind === 'unavailable' ? [] : decision.verdicts,
-      costs,
+      // What is admitted though it was refused has spent nothing, and gets nothing back.
+      costs: outcome.status === told.status ? costs : {},
       ...(decision.degraded && { degraded: decision.degraded.cause }),
     }
   }
@@ -219,13 +240,13 @@ export function createLimiter(
         given.set(rule.name, before + units)
         return units > 0 ? { cost: -units, spent } : { cost: 0 }
       }
-      return done(await ask(name, identity, back, at))
+      return done(await ask(name, identity, back, { spentAt: at }))
     },
 
     async reset(name, identity = {}, { rule: only } = {}) {
       if (only !== undefined) checkRule(name, only, rulesOf(name))
       const isReset = (rule: LimitRule) => only === undefined || rule.name === only
-      return done(await ask(name, identity, rule => (isReset(rule) ? { cost: -EVERYTHING } : undefined)))
+      return done(await ask(name, identity, rule => (isReset(rule) ? { cost: -EVERYTHING } : undefined), {}))
     },
   }
   return limiter

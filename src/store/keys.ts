@@ -6,6 +6,7 @@
  *     sluice:{c:<consumer>}:keys           set     SHA-256 of all keys of the consumer, for `npx sluice keys list`
  *     sluice:{k:<sha256>}                  string  whose opaque key it is
  *     sluice:{consumers}                   set     all consumers, for `npx sluice consumers list`
+ *     sluice:{switches}                    string  what is switched without a deployment (src/switches/switches.ts)
  *     sluice:{c:<consumer>}:state          string  all counters of the consumer (src/lua/prelude.lua)
  *     sluice:{c:<consumer>}:state:<parts>  string  those of a part of what it does: `route=reports`
  *     sluice:{ip:<address>}:state…         string  all counters of an address, or of an IPv6 network; parts as above
@@ -43,6 +44,8 @@ export function credentialIndexKey(consumer: string): string {
 }
 
 export const CONSUMER_INDEX_KEY = 'sluice:{consumers}'
+
+export const SWITCHES_KEY = 'sluice:{switches}'
 
 export const PROBE_STATE_KEY = 'sluice:{probe}:state'
 

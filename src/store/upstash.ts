@@ -154,6 +154,10 @@ function storeError(error: unknown): GatewayError {
     const kind = /^[A-Z]{2,20}/.exec(error.message)?.[0] ?? 'an error'
     return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.`)
   }
+  // The client stumbles over a pipeline's reply that is no list of results. Connections that fail are TypeErrors too.
+  if (error instanceof TypeError && STUMBLED.test(error.message)) {
+    return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is no list of results.")
+  }
   const name = error instanceof Error ? error.name : ''
   if (name === 'TimeoutError' || name === 'AbortError') {
     return timedOut()
@@ -168,6 +172,9 @@ function storeError(error: unknown): GatewayError {
  */
 const QUOTA =
   /^(ERR )?(max (daily |monthly )?requests? limit|max bandwidth|too many requests|rate limit|throttled)/i
+
+/** In the words of V8, which Workers and Node have. */
+const STUMBLED = /^Cannot (read|destructure)|is not (a function|iterable)/
 
 const timedOut = () => new GatewayError('ERR_STORE_TIMEOUT', 'The store did not answer within the deadline.')
 

@@ -256,8 +256,15 @@ describe('routes', () => {
     expect(await left('/reports/7')).toBe('r=9')
     expect(await left('/reports/7', 'POST')).toBe('r=5')
     expect(await left('/other')).toBe('r=4')
+    // The live switches, too, are known there already.
+    const informed = await gateway.informed({
+      routes,
+      plans: ['free', 'pro'],
+      rules: [TEN],
+      credentials: { jwt: { auth0: auth0() } },
+    })
     gateway.store.count()
-    const response = await ask()('/status')
+    const response = await informed('/status')
     expect([response.status, response.headers.get('ratelimit')]).toEqual([200, null])
     expect(gateway.store.count()).toBe(0)
   })

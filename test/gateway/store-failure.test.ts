@@ -24,6 +24,9 @@ afterEach(() => {
 const say = (status: number, body: string) => (_: unknown, response: ServerResponse) =>
   void response.writeHead(status, { 'content-type': 'application/json' }).end(body)
 
+/** In the place of what the script says. The live switches are asked for by the way, and none are set. */
+const answer = (result: string) => say(200, `[{"result":null},{"result":${result}}]`)
+
 const FAULTS = {
   hangs: [() => {}, 'store-timeout'],
   'sends headers and then hangs': [
@@ -43,18 +46,20 @@ const FAULTS = {
   'has never heard of any script': [say(400, '{"error":"NOSCRIPT No matching script"}'), 'store-refused'],
   'answers with a web page': [say(502, '<html>Bad Gateway</html>'), 'store-reply-invalid'],
   'answers with half a reply': [say(200, '{"result":[1,'), 'store-reply-invalid'],
-  'answers with no list': [say(200, '{"result":"OK"}'), 'store-reply-invalid'],
-  'answers null': [say(200, '{"result":null}'), 'store-reply-invalid'],
-  'answers with too few fields': [say(200, '{"result":[1,"free",1,2]}'), 'store-reply-invalid'],
-  'answers with text for a number': [say(200, '{"result":[1,"free",1,"2",3,0]}'), 'store-reply-invalid'],
-  'answers with a fraction': [say(200, '{"result":[1,"free",1,2.5,3,0]}'), 'store-reply-invalid'],
-  'refuses though no rule does': [say(200, '{"result":[0,"free",1,0,0,0]}'), 'store-reply-invalid'],
-  'admits though a rule refuses': [say(200, '{"result":[1,"free",0,0,0,5]}'), 'store-reply-invalid'],
+  'answers with no list': [answer('"OK"'), 'store-reply-invalid'],
+  'answers with no list of results': [say(200, '{"result":"OK"}'), 'store-reply-invalid'],
+  'answers less than it was asked': [say(200, '[{"result":null}]'), 'store-reply-invalid'],
+  'answers null': [answer('null'), 'store-reply-invalid'],
+  'answers with too few fields': [answer('[1,"free",1,2]'), 'store-reply-invalid'],
+  'answers with text for a number': [answer('[1,"free",1,"2",3,0]'), 'store-reply-invalid'],
+  'answers with a fraction': [answer('[1,"free",1,2.5,3,0]'), 'store-reply-invalid'],
+  'refuses though no rule does': [answer('[0,"free",1,0,0,0]'), 'store-reply-invalid'],
+  'admits though a rule refuses': [answer('[1,"free",0,0,0,5]'), 'store-reply-invalid'],
   'answers with a number that no header can carry': [
-    say(200, '{"result":[1,"free",1,9007199254740991,0,0]}'),
+    answer('[1,"free",1,9007199254740991,0,0]'),
     'store-reply-invalid',
   ],
-  'answers with an unknown status': [say(200, '{"result":[7,"free",1,2,3,0]}'), 'store-reply-invalid'],
+  'answers with an unknown status': [answer('[7,"free",1,2,3,0]'), 'store-reply-invalid'],
 } as const
 
 describe('a store that', () => {
@@ -110,7 +115,7 @@ describe('a store that', () => {
     gateway.store.fault = (request, response) => {
       calls += 1
       // The first delivery is answered with NOSCRIPT, the second never.
-      if (calls === 1) say(400, '{"error":"NOSCRIPT"}')(request, response)
+      if (calls === 1) say(200, '[{"result":null},{"error":"NOSCRIPT"}]')(request, response)
     }
     expect((await ask(mintApiKey('acme'))).headers.get('sluice-degraded')).toBe('store-timeout')
     expect(calls).toBe(2)

@@ -76,22 +76,22 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
 
     const guesses: RuleInput = { ...RULES[3]!, name: 'guesses', on: 'auth-failure' } as RuleInput
     const internal = jwt({ secret: 'SECRET', algorithms: ['HS256'], issuer: 'internal', audience: 'api' })
-    const isolate = (rules = RULES) =>
-      gateway.app(
-        {
-          rules,
-          plans: ['free', 'pro'],
-          credentials: {
-            opaqueKeys: {},
-            jwt: { internal },
-            accept: ['api-key', 'internal', 'opaque-key', 'anonymous'],
-          },
+    const of = (rules: RuleInput[]): Parameters<TestGateway['app']> => [
+      {
+        rules,
+        plans: ['free', 'pro'],
+        credentials: {
+          opaqueKeys: {},
+          jwt: { internal },
+          accept: ['api-key', 'internal', 'opaque-key', 'anonymous'],
         },
-        { variables: { SECRET: secret } },
-      )
-    const warm = isolate()
-    const guarded = isolate([...RULES, guesses])
-    const tight = isolate(RULES.map(rule => ({ ...rule, limit: 1 })))
+      },
+      { variables: { SECRET: secret } },
+    ]
+    const isolate = () => gateway.app(...of(RULES))
+    const warm = await gateway.informed(...of(RULES))
+    const guarded = await gateway.informed(...of([...RULES, guesses]))
+    const tight = await gateway.informed(...of(RULES.map(rule => ({ ...rule, limit: 1 }))))
     let addresses = 0
     const address = () => `198.51.100.${++addresses}`
     // The scripts themselves have to be sent once, that for opaque keys apart from the other.
@@ -99,6 +99,8 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
     await isolate()('/', { key: opaque, address: address() })
 
     const MGET = { evalsha: 1, time: 1, mget: 1 }
+    // An isolate that has no copy of the live switches, or one older than a second, asks for them by the way.
+    const switches = 1
     const count = async (app: App, status: number, init: Parameters<App>[1]) => {
       gateway.store.count()
       const commands = await commandsOf(async () => {
@@ -111,7 +113,9 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
     const is = (commands: Record<string, number>) => [1, ...(kind === 'embedded' ? [] : [commands])]
 
     expect(await count(warm, 200, { key }), 'API key, warm').toEqual(is({ ...MGET, setex: 2 }))
-    expect(await count(isolate(), 200, { key }), 'API key, cold').toEqual(is({ ...MGET, setex: 2 }))
+    expect(await count(isolate(), 200, { key }), 'API key, cold').toEqual(
+      is({ ...MGET, get: switches, setex: 2 }),
+    )
     await set(consumerKey('counted'), formatConsumer({ plan: 'pro', overrides: [] }))
     expect(await count(warm, 200, { key }), 'after a change of plan').toEqual(is({ ...MGET, setex: 2 }))
     expect(await count(warm, 401, { key: revoked }), 'API key, revoked').toEqual(is(MGET))
@@ -124,9 +128,9 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
     )
     expect(await count(tight, 200, { address: '192.0.2.9' }), 'anonymous').toEqual(is({ ...MGET, setex: 1 }))
     expect(await count(tight, 429, { key, address: '192.0.2.9' }), 'API key, refused').toEqual(is(MGET))
-    const cold = isolate()
+    const cold = gateway.app(of(RULES)[0], { ...of(RULES)[1], now: () => 0 })
     expect(await count(cold, 200, { key: opaque }), 'opaque key, cold').toEqual(
-      is({ ...MGET, get: 1, setex: 2 }),
+      is({ ...MGET, get: 1 + switches, setex: 2 }),
     )
     expect(await count(cold, 200, { key: opaque }), 'opaque key, warm').toEqual(is({ ...MGET, setex: 2 }))
     expect(
@@ -136,6 +140,20 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
     expect(await count(warm, 200, { key: token }), 'JWT').toEqual(is({ ...MGET, setex: 2 }))
     await set(consumerKey('counted'), formatConsumer({ blockedAt: new Date(), overrides: [] }))
     expect(await count(warm, 403, { key }), 'blocked').toEqual(is(MGET))
+  })
+
+  it('asks for the live switches along with it once a second, by no request of its own', async () => {
+    let now = 5000
+    const app = gateway.app({ rules: RULES }, { now: () => now })
+    const key = await gateway.key('switched')
+    gateway.store.count()
+    const gets: (number | undefined)[] = []
+    for (now of [5000, 5000, 5999, 6000, 6001, 7100]) {
+      const { get } = await commandsOf(() => app('/', { key, address: '192.0.2.10' }))
+      gets.push(get)
+      expect(gateway.store.count()).toBe(1)
+    }
+    if (kind !== 'embedded') expect(gets).toEqual([1, undefined, undefined, 1, undefined, 1])
   })
 
   async function commandsOf(work: () => Promise<Response>): Promise<Record<string, number>> {

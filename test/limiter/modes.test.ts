@@ -137,10 +137,6 @@ function shadowsOf(random: Random): Rule[] {
   return randomRules(random, 3).map(rule => ({ ...rule, mode: 'shadow', tag: `~${rule.tag.slice(1)}` }))
 }
 
-it('a rule that is off is not asked', () => {
-  expect(rulesOf(LIVE, { ...LIVE, name: 'off', mode: 'off' }).map(({ name }) => name)).toEqual(['live'])
-})
-
 it('a share of callers is stable, grows by adding, and is not the same for every rule', () => {
   const keys = Array.from({ length: 4000 }, (_, i) => consumerStateKey(`consumer-${i}`))
   const within = (enforce: number, name = 'a') => {

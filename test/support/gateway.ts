@@ -3,6 +3,7 @@ import { createApp, type Platform } from '../../src/app.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { type AdminStore, adminStore } from '../../src/node/admin/admin-store.ts'
 import { createKey } from '../../src/node/admin/keys.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
@@ -25,6 +26,8 @@ export interface TestGateway<T = TestRedis> {
   admin: AdminStore
   /** A new app, as a new isolate would have it. */
   app(config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>, platform?: Platform): App
+  /** One that has learnt the live switches and asks for them no more, as its clock stands still. */
+  informed(...of: Parameters<TestGateway['app']>): Promise<App>
   /** A key that is in the store. */
   key(consumer: string, plan?: string): Promise<string>
   close(): Promise<void>
@@ -44,7 +47,7 @@ export async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>
   const store = await startCountingProxy(bridge.url)
   const admin = adminStore({ url: bridge.url, token: TOKEN })
   const origin = await startOrigin()
-  return {
+  const gateway: TestGateway<T> = {
     redis,
     origin,
     store,
@@ -67,6 +70,11 @@ export async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>
         return await app.request(`http://gateway.test${path}`, { ...init, headers })
       }
     },
+    async informed(input, platform) {
+      const app = gateway.app(input, { ...platform, now: () => 0 })
+      await app('/', { key: mintApiKey('nobody') })
+      return app
+    },
     async key(consumer, plan = 'free') {
       return (await createKey(admin, { consumer, plan })).key
     },
@@ -77,6 +85,7 @@ export async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>
       await redis.close()
     },
   }
+  return gateway
 }
 
 function storeOf(config: Config, url: string) {

@@ -35,12 +35,10 @@ export async function peekLimit(
   const rules = limitOf(config, name)
   asked(() => checkIdentity(name, identity, rules))
   const counted = await Promise.all(
-    rules
-      .filter(({ mode }) => mode !== 'off')
-      .map(async rule => {
-        const parts = rule.by.map(part => [part, String(identity[part])] as const)
-        return count(rule, await limitStateKey(name, parts))
-      }),
+    rules.filter(isOn).map(async rule => {
+      const parts = rule.by.map(part => [part, String(identity[part])] as const)
+      return count(rule, await limitStateKey(name, parts))
+    }),
   )
   return await look(store, config, counted)
 }
@@ -127,7 +125,7 @@ export function rulesShown(config: Pick<Config, 'rules'>, by: 'consumer' | 'addr
 /** Rules that count a part of what it does, or one of its keys: their state has no key that could be named here. */
 export function rulesNotShown({ rules }: Pick<Config, 'rules'>, by: 'consumer' | 'address'): string[] {
   const isIts = (part: string) => (by === 'consumer' ? PARTS_OF_CONSUMER.test(part) : part === by)
-  const others = rules.filter(rule => rule.by.some(isIts) && rule.by.join() !== by)
+  const others = rules.filter(rule => isOn(rule) && rule.by.some(isIts) && rule.by.join() !== by)
   return [...new Set(others.map(({ name }) => name))]
 }
 
@@ -143,8 +141,11 @@ function countedBy(config: Config, counted: Counted): { by: 'consumer' | 'addres
 }
 
 function rulesBy({ rules }: Pick<Config, 'rules'>, by: 'consumer' | 'address'): GatewayRule[] {
-  return rules.filter(rule => rule.by.length === 1 && rule.by[0] === by)
+  return rules.filter(rule => isOn(rule) && rule.by.length === 1 && rule.by[0] === by)
 }
+
+/** By the config: what is switched is not looked at here. */
+const isOn = ({ mode }: Rule) => mode !== 'off'
 
 /** The row of each rule that is for this plan, or for those without one. */
 function ofPlan(rules: readonly GatewayRule[], plan: string | undefined): GatewayRule[] {

@@ -18,7 +18,7 @@ export interface Situation {
 }
 
 /**
- * @param rows of the rule: none where it is off
+ * @param rows of the rule
  * @param row the one for the caller's plan, if there is one
  */
 export function whyNot(
@@ -27,8 +27,8 @@ export function whyNot(
   situation: Situation,
 ): string {
   const { matched, caller, config, plan, isAsked } = situation
-  const [first] = rows
-  if (!first) return "mode: 'off'"
+  const first = rows[0]!
+  if (first.mode === 'off') return "mode: 'off'"
   const elsewhere = notHere(first, situation)
   if (elsewhere) return elsewhere
   if (!isAsked) return 'the request does not come so far'

@@ -17,10 +17,11 @@ export function checkCommand(): Command {
 async function check(file?: string): Promise<void> {
   const loaded = await loadConfig(file && resolve(file))
   const environment = process.env.SLUICE_ENVIRONMENT || loaded.environment
-  const config = { ...loaded, ...(environment && { environment }) }
-  const count = new Set(config.rules.map(({ name }) => name)).size
+  const rules = loaded.rules.filter(({ mode }) => mode !== 'off')
+  const config = { ...loaded, rules, ...(environment && { environment }) }
+  const count = new Set(rules.map(({ name }) => name)).size
   console.log(`The config is right: ${count === 1 ? '1 rule' : `${count} rules`}, origin ${config.origin}.`)
-  print(config.rules.map(rule => rowOf(rule, config)))
+  print(rules.map(rule => rowOf(rule, config)))
   for (const [name, set] of config.limits) {
     console.log(`The limit ${name}:`)
     print(set.map(rule => rowOf(rule, config)))

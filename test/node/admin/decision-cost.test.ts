@@ -53,7 +53,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     const { cost } = await explained(input, { consumer: 'acme' })
     const consumer = name.replaceAll(/\W/g, '-')
     const key = await gateway.key(consumer)
-    const app = gateway.app(input)
+    const app = await gateway.informed(input)
     for (let i = 0; i < 12; i++) {
       const spent = await counted(() => app('/', { key, address }))
       expect(spent.status).toBe(200)
@@ -77,7 +77,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     const key = 'partner-key-of-before'
     await importKey(gateway.admin, { key }, { consumer: 'partner' })
     const cold = (await explained(input, { key })).cost
-    const app = gateway.app(input)
+    const app = await gateway.informed(input)
     expectWithin(await counted(() => app('/', { key, address })), cold.httpRequests, cold.admitted)
     const warm = (await explained(input, { consumer: 'partner' })).cost
     expectWithin(await counted(() => app('/', { key, address })), warm.httpRequests, warm.admitted)

@@ -1,0 +1,100 @@
+/**
+ * Live switches: what those who administer have turned down, or up, without a deployment. One text of the store for all of
+ * them (JSON), written by src/node/admin/switches.ts and read beside decisions (live.ts). Whatever of it is no switch of
+ * ours reads as none, and never as another.
+ */
+
+/** Who has switched it and when, and until when it counts. */
+export interface Switch {
+  at: Date
+  by: string
+  /** From then on it changes nothing. Absent: until it is switched back. */
+  until?: Date
+  reason?: string
+}
+
+/** In the place of what the config says of a rule; what is absent stays. */
+export interface RuleSwitch extends Switch {
+  mode?: SwitchMode
+  /** Of the callers for whom it is enforced, 0 to 1. */
+  share?: number
+}
+
+export const SWITCH_MODES = ['off', 'shadow', 'enforce'] as const
+export type SwitchMode = (typeof SWITCH_MODES)[number]
+
+export interface Switches {
+  /** No rule counts anything; credentials and blocks are looked at as ever. */
+  kill?: Switch
+  /** By the rule's name; of a limit that is asked by name `<limit>/<rule>`. */
+  rules: ReadonlyMap<string, RuleSwitch>
+}
+
+export const NO_SWITCHES: Switches = { rules: new Map() }
+
+/** @param text as it stands in the store; null where nothing does */
+export function parseSwitches(text: string | null): Switches {
+  const { kill, rules } = objectIn(text)
+  const killing = parseSwitch(kill)
+  const named = Object.entries(isObject(rules) ? rules : {}).flatMap(([name, value]) => {
+    const parsed = parseRuleSwitch(value)
+    return parsed ? [[name, parsed] as const] : []
+  })
+  return { ...(killing && { kill: killing }), rules: new Map(named) }
+}
+
+export function formatSwitches({ kill, rules }: Switches): string {
+  return JSON.stringify({ ...(kill && { kill }), rules: Object.fromEntries(rules) })
+}
+
+/** Without what is over. */
+export function activeAt({ kill, rules }: Switches, nowMs: number): Switches {
+  const active = [...rules].filter(([, each]) => !isOver(each, nowMs))
+  return { ...(kill && !isOver(kill, nowMs) && { kill }), rules: new Map(active) }
+}
+
+export function isOver({ until }: Switch, nowMs: number): boolean {
+  return until !== undefined && until.getTime() <= nowMs
+}
+
+function objectIn(text: string | null): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text ?? '')
+    return isObject(value) ? value : {}
+  } catch {
+    return {}
+  }
+}
+
+/** One without a time or a name is not ours; nor is one with an end that cannot be read, which would have none. */
+function parseSwitch(value: unknown): Switch | undefined {
+  if (!isObject(value)) return undefined
+  const { at, by, until, reason } = value
+  const [setAt, endsAt] = [timeOf(at), timeOf(until)]
+  if (!setAt || typeof by !== 'string' || (until !== undefined && !endsAt)) return undefined
+  return {
+    at: setAt,
+    by,
+    ...(endsAt && { until: endsAt }),
+    ...(typeof reason === 'string' && { reason }),
+  }
+}
+
+function parseRuleSwitch(value: unknown): RuleSwitch | undefined {
+  const common = parseSwitch(value)
+  if (!common) return undefined
+  const { mode: written, share } = value as Record<string, unknown>
+  const mode = SWITCH_MODES.find(name => name === written)
+  const isShare = typeof share === 'number' && share >= 0 && share <= 1
+  if ((written !== undefined && !mode) || (share !== undefined && !isShare)) return undefined
+  return { ...common, ...(mode && { mode }), ...(isShare && { share }) }
+}
+
+function timeOf(text: unknown): Date | undefined {
+  const time = new Date(typeof text === 'string' ? text : Number.NaN)
+  return Number.isNaN(time.getTime()) ? undefined : time
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

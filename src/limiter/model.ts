@@ -6,7 +6,13 @@ import type { State } from '../algorithms/algorithm.ts'
 import { algorithms } from '../algorithms/index.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
-import { type Override, type OverrideNumbers, parseConsumer, parseCredential } from '../store/records.ts'
+import {
+  isBlocked,
+  type Override,
+  type OverrideNumbers,
+  parseConsumer,
+  parseCredential,
+} from '../store/records.ts'
 import type { CountedRule } from './count.ts'
 import { type Counted, countInMemory } from './memory.ts'
 import { type Evaluation, type Outcome, type Who, withAgreement } from './wire.ts'
@@ -27,14 +33,14 @@ export class Model {
       const status = consumer === undefined ? 'unknown-credential' : 'admitted'
       return { status, plan: '', at: 0, verdicts: [], ...(consumer !== undefined && { consumer }) }
     }
-    const caller = this.#identify(who)
-    const { isBad = false, isBlocked = false, consumer, overrides = [] } = caller ?? {}
+    const caller = this.#identify(who, now)
+    const { isBad = false, isOut = false, consumer, overrides = [] } = caller ?? {}
     // A plan that the config does not know counts as the default plan.
     const plan = !caller || isBad ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
 
     const applying = rules
       .filter(({ rule: { on, match } }) =>
-        on === 'auth-failure' ? true : !isBad && !isBlocked && (match.plans?.includes(plan) ?? true),
+        on === 'auth-failure' ? true : !isBad && !isOut && (match.plans?.includes(plan) ?? true),
       )
       .flatMap(counted => overridden(counted, overrides, now))
     const asked = applying.map(({ counted, told }) => {
@@ -45,38 +51,41 @@ export class Model {
     })
     // A blocked consumer spends nothing.
     const { admitted, verdicts } = countInMemory(algorithms, this.#states, asked, now, spentAt)
-    if (admitted && isBlocked) return { status: 'blocked', plan: '', at: now, verdicts: [] }
+    if (admitted && isOut) return { status: 'blocked', plan: '', at: now, verdicts: [] }
 
     const status = !admitted ? 'refused' : isBad ? 'unknown-credential' : 'admitted'
     return { status, plan, at: now, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
   }
 
-  #identify(who: Exclude<Who, { kind: 'lookup' }> | undefined): Caller | undefined {
+  #identify(who: Exclude<Who, { kind: 'lookup' }> | undefined, now: number): Caller | undefined {
     if (!who) return undefined
     if (who.kind === 'failed') return BAD
     const consumer = who.kind === 'pointer' ? this.#records.get(who.pointerKey) : undefined
     if (who.kind === 'pointer' && consumer === undefined) return BAD
     const named = (key: string) =>
       consumer === undefined ? key : key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
-    const { plan, blockedAt, overrides } = parseConsumer(this.#records.get(named(who.consumerKey)) ?? '')
+    const record = parseConsumer(this.#records.get(named(who.consumerKey)) ?? '')
+    const { plan, overrides } = record
+    const isOut = isBlocked(record, now)
     const learnt = consumer === undefined ? {} : { consumer }
-    if (who.kind === 'token') return { plan: who.plan || (plan ?? ''), isBlocked: !!blockedAt, overrides }
+    if (who.kind === 'token') return { plan: who.plan || (plan ?? ''), isOut, overrides }
     const credential = parseCredential(this.#records.get(named(who.credentialKey)) ?? '')
     if (!credential) return { ...BAD, ...learnt }
-    return { plan: credential.plan ?? plan ?? '', isBlocked: !!blockedAt, overrides, ...learnt }
+    return { plan: credential.plan ?? plan ?? '', isOut, overrides, ...learnt }
   }
 }
 
 interface Caller {
   isBad?: boolean
   plan: string
-  isBlocked: boolean
+  /** Blocked, and its time has not passed. */
+  isOut: boolean
   overrides: readonly Override[]
   /** Learnt of the store. */
   consumer?: string
 }
 
-const BAD: Caller = { isBad: true, plan: '', isBlocked: false, overrides: [] }
+const BAD: Caller = { isBad: true, plan: '', isOut: false, overrides: [] }
 
 /** A rule as this consumer has it: to count by, and as it is told. Nothing where it is off for them. */
 function overridden(counted: CountedRule, overrides: readonly Override[], now: number): Counted[] {

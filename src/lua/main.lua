@@ -109,6 +109,10 @@ if who ~= '' and not is_bad then
   is_bad = not own_plan
   if own_plan then
     is_blocked = settings and find(settings, 'blocked=', 1, true)
+    if is_blocked then
+      local ends_at = match(settings, ' until=(%d+)')
+      is_blocked = not ends_at or ends_at + 0 > now
+    end
     if own_plan == '' then
       own_plan = settings and match(settings, '^plan=(%S+)') or ''
     end

@@ -3,7 +3,8 @@
  * trip that counts the request. Every value is escaped, so that none can look like another.
  *
  *     credential   plan=<plan or nothing> created=<time> [expires=<time>] [label=<text>] [hint=<last letters>] [replaced=<id>]
- *     consumer     plan=<plan> [blocked=<time>] [reason=<text>] [override=<family>,<numbers>] …
+ *     consumer     plan=<plan> [blocked=<time>] [until=<µs>] [by=<who>] [reason=<text>]
+ *                  [override=<family>,<numbers>] …
  */
 
 /** The record of an API key or an opaque key. It lives as long as the key is good. */
@@ -25,6 +26,10 @@ export interface ConsumerRecord {
   /** Counts where the credential names none. */
   plan?: string
   blockedAt?: Date
+  /** µs since the epoch, from when on it is not blocked any more. Absent: until somebody lets it in. */
+  blockedUntil?: number
+  /** Who has blocked it; for those who administer. */
+  blockedBy?: string
   /** Why it is blocked; for those who administer. */
   reason?: string
   overrides: readonly Override[]
@@ -82,10 +87,19 @@ export function parseCredential(text: string): CredentialRecord | undefined {
   }
 }
 
-export function formatConsumer({ plan, blockedAt, reason, overrides }: ConsumerRecord): string {
+export function formatConsumer({
+  plan,
+  blockedAt,
+  blockedUntil,
+  blockedBy,
+  reason,
+  overrides,
+}: ConsumerRecord): string {
   return fields([
     ['plan', plan ?? ''],
     ['blocked', blockedAt?.toISOString()],
+    ['until', blockedUntil?.toFixed()],
+    ['by', blockedBy],
     ['reason', reason],
     ...overrides.map(override => ['override', formatOverride(override)] as const),
   ])
@@ -93,13 +107,24 @@ export function formatConsumer({ plan, blockedAt, reason, overrides }: ConsumerR
 
 export function parseConsumer(text: string): ConsumerRecord {
   const all = entries(text)
-  const { plan, blocked, reason } = Object.fromEntries(all)
+  const { plan, blocked, until, by, reason } = Object.fromEntries(all)
+  const endsAt = /^\d+/.exec(until ?? '')?.[0]
   return {
     ...(plan && { plan }),
     ...(blocked && { blockedAt: new Date(blocked) }),
+    ...(endsAt && { blockedUntil: Number(endsAt) }),
+    ...(by && { blockedBy: by }),
     ...(reason && { reason }),
     overrides: all.flatMap(([key, value]) => (key === 'override' ? (parseOverride(value) ?? []) : [])),
   }
+}
+
+/** @param now µs since the epoch */
+export function isBlocked(
+  { blockedAt, blockedUntil }: Pick<ConsumerRecord, 'blockedAt' | 'blockedUntil'>,
+  now: number,
+): boolean {
+  return blockedAt !== undefined && (blockedUntil === undefined || blockedUntil > now)
 }
 
 const MODES = { enforce: '1', shadow: '0', off: '-1' } as const

@@ -86,7 +86,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, o
   })
 
   it('of a consumer: blocked, and let in again', async () => {
-    await blockConsumer(gateway.admin, 'acme', 'did not pay')
+    await blockConsumer(gateway.admin, 'acme', { reason: 'did not pay' })
     expect((await ask()).status).toBe(403)
     await unblockConsumer(gateway.admin, 'acme')
     expect((await ask()).status).toBe(200)

@@ -12,7 +12,7 @@ import {
   pointerKey,
   UNKNOWN_CONSUMER,
 } from '../../src/store/keys.ts'
-import { type ConsumerRecord, formatConsumer } from '../../src/store/records.ts'
+import { type ConsumerRecord, formatConsumer, parseConsumer } from '../../src/store/records.ts'
 import {
   configOf,
   credentialOf,
@@ -129,6 +129,33 @@ describeOnEngines('a consumer', fresh => {
     expect(decide(outcome)).toEqual({ kind: 'forbidden', what: 'consumer' })
     expect(await engine.snapshot()).toEqual(before)
   })
+
+  it.each([KEY, TOKEN, POINTER])(
+    'is blocked until the block ends, by the clock of the store: $kind',
+    async who => {
+      const engine = await fresh()
+      await engine.setRecord(pointerKey('ff'), 'acme')
+      await engine.setRecord(credentialKey('acme', 'ff'), credentialOf())
+      const blocked: ConsumerRecord = {
+        ...{ blockedAt: new Date(0), blockedUntil: NOON, blockedBy: 'until=1', reason: 'no until=2 by=x' },
+        overrides: [],
+      }
+      await engine.setRecord(consumerKey('acme'), formatConsumer(blocked))
+      expect(parseConsumer(formatConsumer(blocked))).toEqual(blocked)
+      const statusAt = async (now: number) => (await engine.evaluate(asked([MINUTE], who, now))).status
+      expect([await statusAt(NOON - 1), await statusAt(NOON)]).toEqual(['blocked', 'admitted'])
+    },
+  )
+
+  it.each(['', 'soon', '-1', ' 1'])(
+    'is blocked without an end where that cannot be read: %j',
+    async until => {
+      const engine = await fresh()
+      const text = `plan= blocked=1970-01-01T00:00:00.000Z until=${until}`
+      await engine.setRecord(consumerKey('acme'), text)
+      expect((await engine.evaluate(asked([MINUTE], TOKEN))).status).toBe('blocked')
+    },
+  )
 
   it('is not blocked by what stands in a text of its record', async () => {
     const engine = await fresh()
@@ -379,8 +406,11 @@ function randomRecord(random: Random, now: number): [key: string, text: string] 
         ...(random.chance(0.5) && { until: now + random.int(-1e5, 1e6) }),
       })
     })
-  const blockedAt = random.chance(0.1) ? { blockedAt: new Date(0) } : {}
-  return [consumerKey('acme'), formatConsumer({ ...(plan && { plan }), ...blockedAt, overrides })]
+  const blocked = random.chance(0.2) && {
+    blockedAt: new Date(0),
+    ...(random.chance(0.5) && { blockedUntil: now + random.int(-1e5, 1e6) }),
+  }
+  return [consumerKey('acme'), formatConsumer({ ...(plan && { plan }), ...blocked, overrides })]
 }
 
 function bound(engine: Engine): Pick<Engine, 'setRecord'> {

@@ -12,7 +12,7 @@ import {
   credentialKey,
   logKey,
 } from '../../store/keys.ts'
-import { type ConsumerRecord, formatConsumer, parseConsumer } from '../../store/records.ts'
+import { type ConsumerRecord, formatConsumer, isBlocked, parseConsumer } from '../../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { dropPointers } from './key-changes.ts'
@@ -25,15 +25,30 @@ export interface ConsumerInfo extends ConsumerRecord {
 
 export async function listConsumers(store: AdminStore): Promise<ConsumerInfo[]> {
   const consumers = await consumersOf(store)
-  const texts = await store.askEach<string, string | null>(consumers, (pipeline, consumer) =>
-    pipeline.get(store.at(consumerKey(consumer))),
-  )
+  const texts = await textsOf(store, consumers)
   const keys = Map.groupBy(await listKeys(store), ({ consumer }) => consumer)
   return consumers.map((consumer, i) => ({
     consumer,
     ...parseConsumer(texts[i] ?? ''),
     keys: keys.get(consumer) ?? [],
   }))
+}
+
+/** Those who are blocked now. */
+export async function blockedConsumers(
+  store: AdminStore,
+): Promise<(Pick<ConsumerInfo, 'consumer'> & ConsumerRecord)[]> {
+  const consumers = await consumersOf(store)
+  const texts = await textsOf(store, consumers)
+  return consumers
+    .map((consumer, i) => ({ consumer, ...parseConsumer(texts[i] ?? '') }))
+    .filter(record => isBlocked(record, Date.now() * 1000))
+}
+
+function textsOf(store: AdminStore, consumers: readonly string[]): Promise<(string | null)[]> {
+  return store.askEach<string, string | null>(consumers, (pipeline, consumer) =>
+    pipeline.get(store.at(consumerKey(consumer))),
+  )
 }
 
 /** @throws AdminError when nothing is known of the consumer, not even that it had something once */
@@ -103,18 +118,46 @@ export function setPlan(
   return changeConsumer(store, consumer, ({ plan: _, ...rest }) => ({ ...rest, ...(plan && { plan }) }))
 }
 
-/** One that is blocked stays so since then, and for the reason it was unless another is given. */
-export function blockConsumer(store: AdminStore, consumer: string, reason?: string): Promise<ChangeResult> {
-  return changeConsumer(store, consumer, record => ({
-    ...record,
-    blockedAt: record.blockedAt ?? new Date(),
-    ...(reason && { reason }),
-  }))
+export interface Block {
+  by?: string
+  /** null: until somebody lets it in. */
+  until?: Date | null
+  reason?: string
+}
+
+/** One that is blocked stays so since then, as long and for the reason it was unless another is given. */
+export function blockConsumer(
+  store: AdminStore,
+  consumer: string,
+  { by, until, reason }: Block = {},
+): Promise<ChangeResult> {
+  return changeConsumer(store, consumer, record => {
+    const now = new Date()
+    const isStill = isBlocked(record, now.getTime() * 1000)
+    if (isStill && until === undefined && !reason) return record
+    const others = withoutBlock(record)
+    const before = isStill ? record : others
+    const { blockedAt = now } = before
+    const endsAt = until === undefined ? before.blockedUntil : until && until.getTime() * 1000
+    const [who, why] = [by ?? before.blockedBy, reason ?? before.reason]
+    return {
+      ...others,
+      blockedAt,
+      ...(endsAt && { blockedUntil: endsAt }),
+      ...(who && { blockedBy: who }),
+      ...(why && { reason: why }),
+    }
+  })
+}
+
+function withoutBlock(record: ConsumerRecord): ConsumerRecord {
+  const { blockedAt: _, blockedUntil: __, blockedBy: ___, reason: ____, ...others } = record
+  return others
 }
 
 /** @throws AdminError when nothing is known of the consumer: then another is meant, and is blocked still */
 export async function unblockConsumer(store: AdminStore, consumer: string): Promise<ChangeResult> {
-  const result = await changeConsumer(store, consumer, ({ blockedAt: _, reason: __, ...rest }) => rest)
+  const result = await changeConsumer(store, consumer, withoutBlock)
   if (!result.isChanged) await showConsumer(store, consumer)
   return result
 }

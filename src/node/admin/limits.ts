@@ -15,7 +15,7 @@ import { checkIdentity } from '../../limiter/limit-checks.ts'
 import { createLimiter, EVERYTHING, type LimitIdentity } from '../../limiter/limiter.ts'
 import { ask, type Evaluation, type Outcome, type Verdict } from '../../limiter/wire.ts'
 import { addressStateKey, consumerKey, consumerStateKey, limitStateKey } from '../../store/keys.ts'
-import { parseConsumer } from '../../store/records.ts'
+import { isBlocked, parseConsumer } from '../../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
@@ -86,13 +86,15 @@ export async function peekCaller(
     const rules = ofPlan(rulesBy(config, by), plan).map(rule => count(rule, key))
     return { ...(plan && { plan }), standings: await look(store, config, rules), off: [] }
   }
-  const record = consumerKey(counted.consumer)
-  const text = await store.ask(redis => redis.get<string>(store.at(record)))
-  const { plan: own = '', blockedAt } = parseConsumer(text ?? '')
+  const recordKey = consumerKey(counted.consumer)
+  const text = await store.ask(redis => redis.get<string>(store.at(recordKey)))
+  const record = parseConsumer(text ?? '')
+  const { plan: own = '', blockedAt } = record
   const chosen = plan ?? (config.plans.includes(own) ? own : config.plans[0]!)
-  if (blockedAt) return { plan: chosen, blockedAt, standings: [], off: [] }
+  if (blockedAt && isBlocked(record, Date.now() * 1000))
+    return { plan: chosen, blockedAt, standings: [], off: [] }
   const rules = ofPlan(rulesBy(config, by), chosen).map(rule => count(rule, key))
-  const standings = await look(store, config, rules, { kind: 'token', consumerKey: record })
+  const standings = await look(store, config, rules, { kind: 'token', consumerKey: recordKey })
   const seen = new Set(standings.map(({ rule }) => rule.name))
   return { plan: chosen, standings, off: rules.map(({ rule }) => rule).filter(({ name }) => !seen.has(name)) }
 }

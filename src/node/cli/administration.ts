@@ -1,11 +1,14 @@
 /** What the commands that administer have in common: the store they work on, and how they ask before they destroy. */
+import { userInfo } from 'node:os'
 import { text } from 'node:stream/consumers'
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { ENVIRONMENT } from '../../config/environment.ts'
 import { AdminError } from '../admin/admin-error.ts'
 import { type AdminStore, adminStore } from '../admin/admin-store.ts'
 import type { ChangeResult } from '../admin/consumers.ts'
+import { futureOf, shortText } from '../admin/names.ts'
 import { restStore } from './arguments.ts'
+import { blockDocument } from './blocks.ts'
 import { type LoadedConfig, loadConfig } from './load-config.ts'
 import { print } from './output.ts'
 
@@ -28,6 +31,35 @@ export function onStore(command: Command): Command {
 /** One that destroys. */
 export function destructive(command: Command): Command {
   return onStore(command).option('--yes', 'do not ask; needed where no terminal is there to ask on')
+}
+
+/** Who does it, why, and for how long. */
+export interface SignedFlags {
+  by?: string
+  reason?: string
+  for?: string
+  until?: string
+}
+
+/** The options of a change that is to be undone one day, by whoever comes upon it. */
+export function signed(command: Command): Command {
+  return command
+    .addOption(
+      new Option('--for <duration>', "how long, as in '1h' (default: until it is undone)").conflicts('until'),
+    )
+    .option('--until <time>', "as in '2030-12-31T18:00:00Z'")
+    .option('--by <who>', 'who does it (default: the user of this machine)')
+    .option('--reason <text>', 'for those who administer; callers are not told')
+}
+
+/** `until` is null for what has no end although one was asked about: `never`. */
+export function signatureOf(flags: SignedFlags): { by: string; reason?: string; until?: Date | null } {
+  const time = flags.for ?? flags.until
+  return {
+    by: shortText(flags.by ?? userInfo().username, 'name'),
+    ...(flags.reason !== undefined && { reason: shortText(flags.reason, 'reason') }),
+    ...(time !== undefined && { until: futureOf(time) ?? null }),
+  }
 }
 
 export async function openStore(flags: StoreFlags): Promise<{ store: AdminStore; config: LoadedConfig }> {
@@ -80,8 +112,8 @@ export function tell(
   human: string,
 ): void {
   if (isNew) console.error(`Nobody called ${consumer} was known here until now.`)
-  const { plan, blockedAt, reason, overrides } = record
+  const { plan, overrides } = record
   const rules = overrides.map(({ rule }) => rule)
-  const all = { consumer, plan: plan ?? null, blockedAt: blockedAt ?? null, ...(reason && { reason }) }
+  const all = { consumer, plan: plan ?? null, ...blockDocument(record) }
   print(flags, { ...all, overrides: rules }, () => human)
 }

@@ -11,8 +11,19 @@ import {
   unblockConsumer,
 } from '../admin/consumers.ts'
 import { rulesNotShown } from '../admin/limits.ts'
-import { consumerName, planName, shortText } from '../admin/names.ts'
-import { destructive, mustConfirm, onStore, openStore, type StoreFlags, tell } from './administration.ts'
+import { consumerName, planName } from '../admin/names.ts'
+import {
+  destructive,
+  mustConfirm,
+  onStore,
+  openStore,
+  type SignedFlags,
+  type StoreFlags,
+  signatureOf,
+  signed,
+  tell,
+} from './administration.ts'
+import { blockText, endedBlock, isBlockedNow } from './blocks.ts'
 import { keyTable } from './key-output.ts'
 import type { LoadedConfig } from './load-config.ts'
 import { print, table, time } from './output.ts'
@@ -36,9 +47,7 @@ export function consumersCommand(): Command {
         .action(set),
     )
     .addCommand(
-      of('block', 'Refuse whatever a consumer sends, with a 403.', destructive)
-        .option('--reason <text>', 'for those who administer; callers are not told')
-        .action(block),
+      signed(of('block', 'Refuse whatever a consumer sends, with a 403.', destructive)).action(block),
     )
     .addCommand(of('unblock', 'Let a consumer in again.').action(unblock))
     .addCommand(overrideCommand())
@@ -58,16 +67,13 @@ async function list(flags: Flags): Promise<void> {
 }
 
 function consumerTable(consumers: readonly ConsumerInfo[]): string {
-  const rows = consumers.map(({ consumer, plan, keys, overrides, blockedAt, reason }) => {
-    const blocked = blockedAt ? `since ${time(blockedAt)}${reason ? `: ${reason}` : ''}` : ''
-    return [
-      consumer,
-      plan ?? '(default)',
-      String(keys.length),
-      overrides.map(({ rule }) => rule).join(', '),
-      blocked,
-    ]
-  })
+  const rows = consumers.map(({ consumer, plan, keys, overrides, ...record }) => [
+    consumer,
+    plan ?? '(default)',
+    String(keys.length),
+    overrides.map(({ rule }) => rule).join(', '),
+    blockText(record),
+  ])
   return table(['CONSUMER', 'PLAN', 'KEYS', 'OVERRIDES', 'BLOCKED (UTC)'], rows)
 }
 
@@ -83,11 +89,13 @@ function documentOf({ consumer, keys, ...record }: ConsumerInfo, config: LoadedC
 }
 
 function described(info: ConsumerInfo, config: LoadedConfig): string {
-  const { consumer, plan, blockedAt, reason, keys, overrides } = info
+  const { consumer, plan, keys, overrides } = info
   const unknown =
     plan && !config.plans.includes(plan) ? `, which the config does not know: ${config.plans[0]} counts` : ''
   const lines = [`${consumer} is on plan ${plan ? plan + unknown : `${config.plans[0]} (the default)`}.`]
-  if (blockedAt) lines.push(`Blocked since ${time(blockedAt)} UTC${reason ? `: ${reason}` : ''}.`)
+  const ended = endedBlock(info)
+  if (isBlockedNow(info)) lines.push(`Blocked ${blockText(info)} (UTC).`)
+  else if (ended) lines.push(`It was blocked until ${time(ended)} UTC.`)
   lines.push('', keys.length > 0 ? keyTable(keys) : 'It has no keys.')
   lines.push('', overrides.length > 0 ? overrideTable(overrides, config) : 'It has no overrides.')
   return lines.join('\n')
@@ -103,25 +111,17 @@ async function set(argument: string, flags: Flags & { plan?: string | false }): 
   tell(flags, consumer, result, result.isChanged ? `${is}.` : `${is}: nothing to change.`)
 }
 
-async function block(argument: string, flags: Flags & { reason?: string }): Promise<void> {
-  const reason = flags.reason === undefined ? undefined : shortText(flags.reason, 'reason')
+export async function block(argument: string, flags: Flags & SignedFlags): Promise<void> {
+  const signature = signatureOf(flags)
   const { store } = await openStore(flags)
   const consumer = await consumerName(argument)
   await mustConfirm(`Block ${consumer}?`, flags)
-  const result = await blockConsumer(store, consumer, reason)
-  const { blockedAt } = result.before
-  const { reason: why } = result.record
-  tell(
-    flags,
-    consumer,
-    result,
-    blockedAt
-      ? `${consumer} is blocked already, since ${time(blockedAt)} UTC${why ? `: ${why}` : ''}.`
-      : `${consumer} is blocked.`,
-  )
+  const result = await blockConsumer(store, consumer, signature)
+  const already = result.isChanged ? '' : ' already'
+  tell(flags, consumer, result, `${consumer} is blocked${already}, ${blockText(result.record)} (UTC).`)
 }
 
-async function unblock(argument: string, flags: Flags): Promise<void> {
+export async function unblock(argument: string, flags: Flags): Promise<void> {
   const { store } = await openStore(flags)
   const consumer = await consumerName(argument)
   const result = await unblockConsumer(store, consumer)

@@ -6,6 +6,7 @@ import { consumerName, futureOf } from '../admin/names.ts'
 import { compileOverride, removeOverride, setOverride, standingOf, TAKING } from '../admin/overrides.ts'
 import { mustConfirm, onStore, openStore, type StoreFlags } from './administration.ts'
 import { units } from './arguments.ts'
+import { blockDocument } from './blocks.ts'
 import type { LoadedConfig } from './load-config.ts'
 import { print, table, timeAhead } from './output.ts'
 
@@ -82,14 +83,13 @@ async function remove(argument: string, rule: string, flags: Flags): Promise<voi
 /** What is set for a consumer, as JSON has it. */
 export function settingsOf(
   consumer: string,
-  { plan, blockedAt, reason, overrides }: ConsumerRecord,
+  { plan, overrides, ...record }: ConsumerRecord,
   config: LoadedConfig,
 ) {
   return {
     consumer,
     plan: plan ?? null,
-    blockedAt: blockedAt ?? null,
-    ...(reason && { reason }),
+    ...blockDocument(record),
     overrides: overrides.map(override => viewOf(override, config)),
   }
 }

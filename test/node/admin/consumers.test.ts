@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import {
   blockConsumer,
+  blockedConsumers,
   listConsumers,
   removeConsumer,
   setPlan,
@@ -10,6 +11,7 @@ import {
 } from '../../../src/node/admin/consumers.ts'
 import { createKey, importKey, listKeys } from '../../../src/node/admin/keys.ts'
 import { removeOverride, setOverride } from '../../../src/node/admin/overrides.ts'
+import { formatConsumer } from '../../../src/store/records.ts'
 import { startAdmin, type TestAdmin } from '../../support/admin.ts'
 import { rulesOf } from '../../support/engines.ts'
 import { describeOnRedis, type TestRedis } from '../../support/redis.ts'
@@ -30,7 +32,7 @@ describeOnRedis('consumers', start => {
   it('are on the plan they are set to, blocked or not, with the reason', async () => {
     const { isNew, record } = await setPlan(admin.store, 'acme', 'pro')
     expect({ isNew, record }).toEqual({ isNew: true, record: { plan: 'pro', overrides: [] } })
-    const blocked = await blockConsumer(admin.store, 'acme', 'did not pay, twice')
+    const blocked = await blockConsumer(admin.store, 'acme', { reason: 'did not pay, twice' })
     expect(blocked).toMatchObject({ isNew: false, record: { plan: 'pro', reason: 'did not pay, twice' } })
     expect(await text('GET', 'sluice:{c:acme}:consumer')).toMatch(
       /^plan=pro blocked=20\S+Z reason=did%20not%20pay,%20twice$/,
@@ -57,12 +59,39 @@ describeOnRedis('consumers', start => {
   })
 
   it('that are blocked stay so since then, for the reason they were unless another is given', async () => {
-    const { record } = await blockConsumer(admin.store, 'acme', 'did not pay')
+    const { record } = await blockConsumer(admin.store, 'acme', { reason: 'did not pay' })
     const again = await blockConsumer(admin.store, 'acme')
     expect(again).toMatchObject({ isChanged: false, before: record, record })
-    const other = await blockConsumer(admin.store, 'acme', 'abuse')
+    const other = await blockConsumer(admin.store, 'acme', { reason: 'abuse' })
     expect(other).toMatchObject({ before: record, record: { ...record, reason: 'abuse' } })
     expect(await showConsumer(admin.store, 'acme')).toMatchObject({ ...record, reason: 'abuse' })
+  })
+
+  it('are blocked by whom, and for as long, as was said last', async () => {
+    const [soon, later] = [new Date(Date.now() + 3600e3), new Date(Date.now() + 7200e3)]
+    const { record } = await blockConsumer(admin.store, 'acme', { by: 'ana', until: soon, reason: 'abuse' })
+    expect(record).toMatchObject({ blockedBy: 'ana', blockedUntil: soon.getTime() * 1000, reason: 'abuse' })
+    expect(await text('GET', 'sluice:{c:acme}:consumer')).toMatch(
+      /^plan= blocked=20\S+Z until=\d{16} by=ana reason=abuse$/,
+    )
+    expect((await blockConsumer(admin.store, 'acme', { by: 'bob' })).isChanged).toBe(false)
+    const longer = await blockConsumer(admin.store, 'acme', { by: 'bob', until: later })
+    const until = later.getTime() * 1000
+    expect(longer.record).toEqual({ ...record, blockedBy: 'bob', blockedUntil: until })
+    const { blockedUntil: _, ...endless } = longer.record
+    expect((await blockConsumer(admin.store, 'acme', { until: null })).record).toEqual(endless)
+    expect((await unblockConsumer(admin.store, 'acme')).record).toEqual({ overrides: [] })
+  })
+
+  it('whose block has ended are blocked no more, and anew when they are blocked again', async () => {
+    const old = { blockedAt: new Date(0), blockedUntil: 1000, blockedBy: 'ana', reason: 'abuse' }
+    await send('SET', 'sluice:{c:acme}:consumer', formatConsumer({ ...old, overrides: [] }))
+    await send('SADD', 'sluice:{consumers}', 'acme')
+    expect(await blockedConsumers(admin.store)).toEqual([])
+    const { record } = await blockConsumer(admin.store, 'acme', { by: 'bob' })
+    expect(record).toEqual({ blockedAt: expect.any(Date), blockedBy: 'bob', overrides: [] })
+    expect(record.blockedAt!.getTime()).toBeGreaterThan(1000)
+    expect(await blockedConsumers(admin.store)).toEqual([{ consumer: 'acme', ...record }])
   })
 
   it('are not listed by what was refused, or changed nothing', async () => {

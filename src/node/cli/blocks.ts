@@ -1,0 +1,41 @@
+/** Blocks of consumers, as commands take and tell them. One whose time has passed is none. */
+import { type ConsumerRecord, isBlocked } from '../../store/records.ts'
+import { time, timeAhead } from './output.ts'
+
+type Blocked = Pick<ConsumerRecord, 'blockedAt' | 'blockedUntil' | 'blockedBy' | 'reason'>
+
+/** As JSON has it. */
+export function blockDocument(record: Blocked) {
+  const { blockedAt, blockedBy, reason } = record
+  if (!isBlockedNow(record)) return { blockedAt: null }
+  const until = endOf(record)
+  return {
+    blockedAt,
+    ...(until && { blockedUntil: until }),
+    ...(blockedBy && { blockedBy }),
+    ...(reason && { reason }),
+  }
+}
+
+/** `since 2026-11-21 06:00, until 2026-11-22 06:00 (in 23 h), by ops: unpaid`; nothing for who is not blocked. Times in UTC. */
+export function blockText(record: Blocked): string {
+  const { blockedAt, blockedBy, reason } = record
+  if (!blockedAt || !isBlockedNow(record)) return ''
+  const until = endOf(record)
+  return [
+    `since ${time(blockedAt)}`,
+    until ? `, until ${timeAhead(until)}` : '',
+    blockedBy ? `, by ${blockedBy}` : '',
+    reason ? `: ${reason}` : '',
+  ].join('')
+}
+
+/** When it ended, where it has. */
+export function endedBlock(record: Blocked): Date | undefined {
+  return isBlockedNow(record) ? undefined : endOf(record)
+}
+
+export const isBlockedNow = (record: Blocked) => isBlocked(record, Date.now() * 1000)
+
+const endOf = ({ blockedUntil }: Blocked) =>
+  blockedUntil === undefined ? undefined : new Date(blockedUntil / 1000)

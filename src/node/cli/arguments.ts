@@ -39,6 +39,13 @@ export function units(text: string): number {
   throw new InvalidArgumentError('Write a whole number.')
 }
 
+/** A fraction, as in the config. */
+export function share(text: string): number {
+  const number = Number(text)
+  if (/^\d*\.?\d+$/.test(text) && number <= 1) return number
+  throw new InvalidArgumentError('Write a fraction from 0 to 1, as in 0.25.')
+}
+
 /** `account=42`, given as often as needed. */
 export function part(text: string, others: Record<string, string> = {}): Record<string, string> {
   const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? []

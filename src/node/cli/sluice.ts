@@ -10,6 +10,7 @@ import { keysCommand } from './keys.ts'
 import { limitsCommand } from './limits.ts'
 import { startCommand } from './start.ts'
 import { statsCommand } from './stats.ts'
+import { switchCommand } from './switch.ts'
 
 const FAILED = 1
 const WRONG_USAGE = 2
@@ -24,6 +25,7 @@ const program = new Command('sluice')
   .addCommand(consumersCommand())
   .addCommand(limitsCommand())
   .addCommand(statsCommand())
+  .addCommand(switchCommand())
   .addCommand(bridgeCommand())
 
 onEach(program, command => {

@@ -1,0 +1,221 @@
+/** `npx sluice switch …`: what is turned down or up without a deployment, by whom, and until when. */
+import { Argument, Command } from 'commander'
+import { isOver, type RuleSwitch, SWITCH_MODES, type Switch, type Switches } from '../../switches/switches.ts'
+import { AdminError } from '../admin/admin-error.ts'
+import { blockedConsumers } from '../admin/consumers.ts'
+import {
+  killLimits,
+  mustBeSwitchable,
+  readSwitches,
+  resetRule,
+  restoreLimits,
+  type Switchable,
+  switchable,
+  switchRule,
+} from '../admin/switches.ts'
+import {
+  destructive,
+  mustConfirm,
+  onStore,
+  openStore,
+  type SignedFlags,
+  type StoreFlags,
+  signatureOf,
+  signed,
+} from './administration.ts'
+import { share } from './arguments.ts'
+import { blockDocument, blockText } from './blocks.ts'
+import { block, unblock } from './consumers.ts'
+import type { LoadedConfig } from './load-config.ts'
+import { print, table, time, timeAhead } from './output.ts'
+
+type Flags = StoreFlags & SignedFlags & { yes?: boolean }
+type RuleFlags = Flags & { share?: number }
+type RuleState = (typeof RULE_STATES)[number]
+
+const RULE_STATES = [...SWITCH_MODES, 'reset'] as const
+
+export function switchCommand(): Command {
+  const consumer = ['<consumer>', 'of tokens: <method>~<subject>'] as const
+  return (
+    onStore(new Command('switch'))
+      .description(
+        'Turn limits down or up, without a deployment: down within a second, up from the request after that. ' +
+          'Without a command: show what is switched.',
+      )
+      // Options behind a command are that command's.
+      .enablePositionalOptions()
+      .action(show)
+      .addCommand(
+        signed(destructive(new Command('kill')))
+          .description('Let everything pass that has a good credential, as if there were no rules.')
+          .addArgument(new Argument('<state>').choices(['on', 'off']))
+          .action(kill),
+      )
+      .addCommand(
+        signed(onStore(new Command('rule')))
+          .description('Switch a rule, in the place of what the config says.')
+          .argument('<name>', 'of a limit by name: <limit>/<rule>')
+          .addArgument(new Argument('[state]', 'reset: as in the config').choices(RULE_STATES))
+          .option('--share <fraction>', 'of the callers for whom it is enforced, 0 to 1', share)
+          .action(rule),
+      )
+      .addCommand(
+        signed(destructive(new Command('block')))
+          .description('Refuse whatever a consumer sends, with a 403, from the next request.')
+          .argument(...consumer)
+          .action(block),
+      )
+      .addCommand(
+        onStore(new Command('unblock'))
+          .description('Let a consumer in again.')
+          .argument(...consumer)
+          .action(unblock),
+      )
+  )
+}
+
+async function show(flags: StoreFlags): Promise<void> {
+  const { store, config } = await openStore(flags)
+  const [switches, blocked] = [await readSwitches(store), await blockedConsumers(store)]
+  const document = {
+    ...documentOf(switches, config),
+    blocked: blocked.map(({ consumer, ...record }) => ({ consumer, ...blockDocument(record) })),
+  }
+  print(flags, document, () => {
+    const rows = blocked.map(({ consumer, ...record }) => [consumer, blockText(record)])
+    return [
+      describedKill(switches),
+      '',
+      switches.rules.size > 0 ? ruleTable(switches, config) : 'No rule is switched.',
+      '',
+      rows.length > 0 ? table(['BLOCKED', '(UTC)'], rows) : 'No consumer is blocked.',
+    ].join('\n')
+  })
+}
+
+async function kill(state: 'on' | 'off', flags: Flags): Promise<void> {
+  if (state === 'off') mustStandAlone(flags, 'off')
+  const set = state === 'on' ? switchOf(flags) : undefined
+  const { store, config } = await openStore(flags)
+  if (set) await mustConfirm('Let everything pass, without any limit?', flags)
+  const switches = set ? await killLimits(store, set) : await restoreLimits(store)
+  print(flags, documentOf(switches, config), () => describedKill(switches))
+}
+
+async function rule(name: string, state: RuleState | undefined, flags: RuleFlags): Promise<void> {
+  const { share } = flags
+  if (state === 'reset') {
+    mustStandAlone(flags, state)
+    if (share !== undefined) throw new AdminError('usage', 'reset stands alone.')
+    const { store, config } = await openStore(flags)
+    const switches = await resetRule(store, name)
+    return print(flags, documentOf(switches, config), () => `${name} is as in the config.`)
+  }
+  if (state === undefined && share === undefined) {
+    throw new AdminError('usage', `To what? Give ${RULE_STATES.join(', ')}, or --share.`)
+  }
+  if (share !== undefined && (state === 'off' || state === 'shadow')) {
+    throw new AdminError('usage', '--share is of those for whom a rule is enforced.')
+  }
+  const set = {
+    ...switchOf(flags),
+    ...(state && { mode: state }),
+    ...(share !== undefined && { share }),
+  }
+  const { store, config } = await openStore(flags)
+  const written = mustBeSwitchable(config, name)
+  const switches = await switchRule(store, name, set)
+  const now = switches.rules.get(name)!
+  if (share !== undefined && (now.mode ?? written.mode) !== 'enforce') {
+    console.error(`${name} is ${now.mode ?? written.mode}: a share counts where it is enforced.`)
+  }
+  print(
+    flags,
+    documentOf(switches, config),
+    () => `${name} is switched to ${effectOf(now)}, ${signatureText(now)}.`,
+  )
+}
+
+function switchOf(flags: Flags): Switch {
+  const { until, ...signature } = signatureOf(flags)
+  return { at: new Date(), ...signature, ...(until && { until }) }
+}
+
+/** What is undone leaves nothing that could say who has done it. */
+function mustStandAlone({ for: duration, until, by, reason }: SignedFlags, state: string): void {
+  if ([duration, until, by, reason].every(value => value === undefined)) return
+  throw new AdminError(
+    'usage',
+    `${state} stands alone: nothing is kept that could say by whom, why or how long.`,
+  )
+}
+
+/** As JSON has it. */
+function documentOf(switches: Switches, config: LoadedConfig) {
+  const known = switchable(config)
+  return {
+    kill: switches.kill ? { ...switches.kill, standing: standingOf(switches.kill) } : null,
+    rules: [...switches.rules].map(([name, each]) => ({
+      rule: name,
+      ...each,
+      config: known.get(name) ?? null,
+      standing: standingOf(each, known.get(name), true),
+    })),
+  }
+}
+
+type Standing = 'applies' | 'over' | 'rule-gone'
+
+function standingOf(each: Switch, written?: Switchable, isRule = false): Standing {
+  if (isOver(each, Date.now())) return 'over'
+  return isRule && !written ? 'rule-gone' : 'applies'
+}
+
+const STANDINGS: Record<Standing, string> = {
+  applies: 'applies',
+  over: 'over',
+  'rule-gone': 'not now: no such rule in the config',
+}
+
+function describedKill({ kill }: Switches): string {
+  if (!kill) return 'The kill switch is off: limits count.'
+  if (isOver(kill, Date.now()))
+    return `The kill switch is off: limits count. It was on ${signatureText(kill)}.`
+  return `The kill switch is ON: everything passes, no limit counts. ${capitalized(signatureText(kill))}.`
+}
+
+function ruleTable({ rules }: Switches, config: LoadedConfig): string {
+  const known = switchable(config)
+  const rows = [...rules].map(([name, each]) => {
+    const written = known.get(name)
+    return [
+      name,
+      effectOf(each),
+      written ? effectOf(written) : '',
+      `${time(each.at)}, ${each.by}`,
+      each.until ? timeAhead(each.until) : 'no end',
+      STANDINGS[standingOf(each, written, true)],
+      each.reason ?? '',
+    ]
+  })
+  return table(
+    ['RULE', 'SWITCHED TO', 'IN THE CONFIG', 'SINCE (UTC), BY', 'UNTIL (UTC)', 'STANDING', 'REASON'],
+    rows,
+  )
+}
+
+/** `shadow`, `enforce for 25 %` */
+function effectOf({ mode, share }: Pick<RuleSwitch, 'mode' | 'share'>): string {
+  const percent =
+    share === undefined || (share === 1 && mode) ? '' : `for ${Number((share * 100).toPrecision(12))} %`
+  const isShared = mode === undefined || mode === 'enforce'
+  return [mode ?? 'enforced', isShared ? percent : ''].filter(Boolean).join(' ')
+}
+
+function signatureText({ at, by, until, reason }: Switch): string {
+  const end = until ? `until ${timeAhead(until)}, UTC` : 'until it is switched back'
+  return `since ${time(at)} by ${by}, ${end}${reason ? `: ${reason}` : ''}`
+}
+
+const capitalized = (text: string) => text[0]!.toUpperCase() + text.slice(1)

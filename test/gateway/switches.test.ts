@@ -1,0 +1,267 @@
+/**
+ * Live switches through the whole app: turned down they count for the very answer that they came with, turned up from the
+ * isolate's next request. The clock of the isolates is passed in: nothing here waits for a copy to grow old.
+ */
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { loadScript } from '../../src/node/admin/admin-store.ts'
+import { blockConsumer } from '../../src/node/admin/consumers.ts'
+import { killLimits, resetRule, restoreLimits, switchRule } from '../../src/node/admin/switches.ts'
+import type { RuleSwitch } from '../../src/switches/switches.ts'
+import { type App, startGateway, type TestGateway } from '../support/gateway.ts'
+import { REDIS_KINDS } from '../support/redis.ts'
+
+const window = { algorithm: 'fixed-window', limit: 2, period: '300d' } as const
+const RULES: RuleInput[] = [
+  { name: 'two', by: 'consumer', ...window },
+  { name: 'many', by: 'consumer', ...window, limit: 100 },
+  { name: 'tried', by: 'consumer', ...window, limit: 1, mode: 'shadow' },
+  { name: 'none', by: 'consumer', ...window, limit: 1, mode: 'off', plans: { pro: { limit: 3 } } },
+  { name: 'guesses', by: 'address', on: 'auth-failure', ...window },
+]
+const CONFIG: Partial<ConfigInput> & Pick<ConfigInput, 'rules'> = {
+  plans: ['free', 'pro'],
+  rules: RULES,
+  routes: [{ name: 'open', match: { path: '/open' }, accept: ['api-key', 'anonymous'] }],
+}
+
+describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, on the %s Redis', kind => {
+  let gateway: TestGateway
+  let now: number
+  let app: App
+  let key: string
+  beforeAll(async () => {
+    gateway = await startGateway(kind)
+    await loadScript(gateway.admin, { keyLocking: true })
+  })
+  afterAll(() => gateway?.close())
+  beforeEach(async () => {
+    await gateway.redis.connection.send(['FLUSHDB'])
+    gateway.origin.received.length = 0
+    now = Date.now()
+    app = isolate()
+    key = await gateway.key('acme')
+  })
+  afterEach(() => {
+    gateway.store.fault = undefined
+    vi.restoreAllMocks()
+  })
+
+  const isolate = () => gateway.app(CONFIG, { now: () => now })
+  const by = () => ({ at: new Date(), by: 'ops' })
+  const set = (rule: string, change: Pick<RuleSwitch, 'mode' | 'share' | 'until'>) =>
+    switchRule(gateway.admin, rule, { ...by(), ...change })
+  const later = () => {
+    now += 1000
+  }
+  /** Statuses of so many requests. */
+  const ask = async (times = 1, each = app) => {
+    const statuses: number[] = []
+    for (let i = 0; i < times; i++) statuses.push((await each('/', { key })).status)
+    return statuses
+  }
+  const namesIn = (response: Response) =>
+    [...(response.headers.get('ratelimit-policy') ?? '').matchAll(/"(\w+)"/g)].map(([, name]) => name)
+
+  it('leave a rule that is off in the config out, and switch it on for every plan', async () => {
+    expect(namesIn(await app('/', { key }))).toEqual(['two', 'many'])
+    await set('none', { mode: 'enforce' })
+    later()
+    // The request that learns it was asked without.
+    expect(namesIn(await app('/', { key }))).toEqual(['two', 'many'])
+    const response = await app('/', { key: await gateway.key('other', 'pro') })
+    expect(namesIn(response)).toEqual(['two', 'many', 'none'])
+    expect(response.headers.get('ratelimit-policy')).toContain('"none";q=3')
+    expect(namesIn(await app('/', { key: await gateway.key('third') }))).toEqual(['two', 'many', 'none'])
+    await resetRule(gateway.admin, 'none')
+    later()
+    expect(namesIn(await app('/', { key: await gateway.key('fourth') }))).toEqual(['two', 'many'])
+  })
+
+  it.each<[Pick<RuleSwitch, 'mode' | 'share'>, string[]]>([
+    [{ mode: 'off' }, ['many']],
+    [{ mode: 'shadow' }, ['many']],
+    [{ share: 0 }, ['many']],
+  ])('turned down count for the refusal that they came with: %j', async (change, left) => {
+    expect(await ask(3)).toEqual([200, 200, 429])
+    await set('two', change)
+    // A copy that is not yet a second old does not ask.
+    expect(await ask()).toEqual([429])
+    later()
+    gateway.store.count()
+    const response = await app('/', { key })
+    expect([response.status, namesIn(response)]).toEqual([200, left])
+    expect(response.headers.has('sluice-degraded')).toBe(false)
+    // It takes no request of its own, and has spent nothing: nothing had been, when it was refused.
+    expect(gateway.store.count()).toBe(1)
+    expect(response.headers.get('ratelimit')).toContain('"many";r=98')
+    expect((await app('/', { key })).headers.get('ratelimit')).toContain('"many";r=97')
+  })
+
+  it('turned down count at once in an isolate that has never asked, however many come at once', async () => {
+    await ask(2)
+    await set('two', { mode: 'off' })
+    const fresh = isolate()
+    const replies = await Promise.all(Array.from({ length: 8 }, () => fresh('/', { key })))
+    expect(replies.map(({ status }) => status)).toEqual(Array(8).fill(200))
+  })
+
+  it('turned up count from the next request', async () => {
+    await set('two', { mode: 'off' })
+    // The first is counted: it was asked before this isolate had heard of any switch.
+    expect(await ask(4)).toEqual([200, 200, 200, 200])
+    await resetRule(gateway.admin, 'two')
+    later()
+    // The first asks along, under what was known; the next ones are counted.
+    expect(await ask(4)).toEqual([200, 200, 429, 429])
+  })
+
+  it('enforce what is tried out, and as much of it as they say', async () => {
+    await set('two', { mode: 'off' })
+    await set('tried', { mode: 'enforce', share: 0 })
+    expect(await ask(3)).toEqual([200, 200, 200])
+    await set('tried', { mode: 'enforce', share: 1 })
+    later()
+    expect(await ask(2)).toEqual([200, 429])
+    await set('tried', { share: 0 })
+    later()
+    expect(await ask(2)).toEqual([200, 200])
+  })
+
+  it('end by themselves, by the clock of the isolate', async () => {
+    await set('two', { mode: 'off', until: new Date(now + 500) })
+    // The first is counted, as it was asked before the news came.
+    expect(await ask(3)).toEqual([200, 200, 200])
+    now += 500
+    expect(await ask(2)).toEqual([200, 429])
+  })
+
+  it('hold as they were last known while the store is gone, and until it tells otherwise', async () => {
+    await ask(2)
+    await set('two', { mode: 'off' })
+    later()
+    expect(await ask(2)).toEqual([200, 200])
+    await restoreAfterOutage()
+    // Still off, though the copy is old: this request has learnt nothing yet when it asks.
+    expect(await ask()).toEqual([200])
+
+    async function restoreAfterOutage() {
+      gateway.store.fault = (_, response) => void response.destroy()
+      for (let i = 0; i < 3; i++) {
+        later()
+        expect((await app('/', { key })).headers.get('sluice-degraded')).toBe('store-unreachable')
+      }
+      gateway.store.fault = undefined
+    }
+  })
+
+  it('that are no text of ours, or no text at all, change nothing', async () => {
+    const { connection } = gateway.redis
+    for (const [i, command] of [
+      ['SET', 'sluice:{switches}', '{"kill":true,"rules":{"two":"off"}}'],
+      ['SET', 'sluice:{switches}', '\0<html>'],
+      ['DEL', 'sluice:{switches}'],
+      ['LPUSH', 'sluice:{switches}', 'x'],
+    ].entries()) {
+      await connection.send(command)
+      later()
+      const response = await app('/', { key: await gateway.key(`other${i}`) })
+      expect([response.status, namesIn(response)]).toEqual([200, ['two', 'many']])
+    }
+    await ask(2)
+    expect(await ask()).toEqual([429])
+  })
+
+  describe('that kill', () => {
+    const kill = (until?: Date) => killLimits(gateway.admin, { ...by(), ...(until && { until }) })
+
+    it('let everything pass, marked, with the caller as ever, and count nothing', async () => {
+      app = gateway.app({ ...CONFIG, log: { perSecond: 1000 } }, { now: () => now })
+      const spies = [vi.spyOn(console, 'log'), vi.spyOn(console, 'info'), vi.spyOn(console, 'warn')]
+      for (const spy of spies) spy.mockImplementation(() => {})
+      expect(await ask(3)).toEqual([200, 200, 429])
+      const before = spies.flatMap(({ mock }) => mock.calls)
+      expect(before).not.toEqual([])
+      await kill()
+      later()
+      for (let i = 0; i < 4; i++) {
+        const { status, headers } = await app('/', { key })
+        expect([status, headers.get('sluice-degraded')]).toEqual([200, 'kill-switch'])
+        expect([headers.has('ratelimit'), headers.has('retry-after')]).toEqual([false, false])
+        expect(gateway.origin.received.at(-1)!.headers).toMatchObject({
+          'sluice-degraded': 'kill-switch',
+          'x-consumer-id': 'acme',
+          'x-consumer-plan': 'free',
+        })
+      }
+      // Nobody needs a line in the log for each.
+      expect(spies.flatMap(({ mock }) => mock.calls)).toEqual(before)
+      await restoreLimits(gateway.admin)
+      later()
+      // The first one asks along, and says what it was asked under.
+      expect(await ask(2)).toEqual([200, 429])
+    })
+
+    it('let nobody in who would not be: bad credentials, none, and blocked consumers', async () => {
+      await kill()
+      for (let i = 0; i < 2; i++) {
+        expect((await app('/', { key: mintApiKey('acme') })).status).toBe(401)
+        expect((await app('/', { key: 'slk_acme_garbage' })).status).toBe(401)
+        expect((await app('/')).status).toBe(401)
+      }
+      await blockConsumer(gateway.admin, 'acme')
+      expect(await ask()).toEqual([403])
+    })
+
+    it('do not tell who has guessed too often that a guess was right', async () => {
+      for (const bad of [1, 2]) {
+        expect((await app('/', { key: mintApiKey(`nobody${bad}`) })).status).toBe(401)
+      }
+      await kill()
+      later()
+      // It was asked before the news came: the good key is refused like the bad ones.
+      const [good, bad] = [isolate(), isolate()]
+      expect((await good('/', { key })).status).toBe(429)
+      expect((await bad('/', { key: mintApiKey('nobody') })).status).toBe(429)
+      // Guesses are a limit too: from the next request on nothing counts them, and each is told the truth.
+      expect((await good('/', { key })).status).toBe(200)
+      expect((await bad('/', { key: mintApiKey('nobody') })).status).toBe(401)
+    })
+
+    it('end, also for callers whom nothing else asks the store about', async () => {
+      await kill()
+      const marked = async () => (await app('/open')).headers.get('sluice-degraded')
+      gateway.store.count()
+      // No trip is made for an anonymous caller whom no rule counts: the switches are asked for beside it.
+      expect(await marked()).toBe(null)
+      await expect.poll(marked, { interval: 10 }).toBe('kill-switch')
+      expect(gateway.store.count()).toBe(1)
+      await restoreLimits(gateway.admin)
+      later()
+      expect(await marked()).toBe('kill-switch')
+      await expect.poll(marked, { interval: 10 }).toBe(null)
+      expect(gateway.store.count()).toBe(1)
+    })
+
+    it('are asked for once a second while the store does not answer', async () => {
+      gateway.store.fault = (_, response) => void response.destroy()
+      gateway.store.count()
+      for (let i = 0; i < 5; i++) expect((await app('/open')).status).toBe(200)
+      later()
+      expect((await app('/open')).status).toBe(200)
+      await expect.poll(() => gateway.store.count(), { interval: 10 }).toBeGreaterThan(0)
+      expect(gateway.store.count()).toBeLessThanOrEqual(2)
+    })
+
+    it('hold while the store is gone, and end by the clock', async () => {
+      await kill(new Date(now + 5000))
+      await app('/', { key })
+      gateway.store.fault = (_, response) => void response.destroy()
+      later()
+      expect((await app('/open')).headers.get('sluice-degraded')).toBe('kill-switch')
+      now += 4000
+      expect((await app('/open')).headers.get('sluice-degraded')).toBe(null)
+    })
+  })
+})

@@ -1,0 +1,156 @@
+/** An isolate's copy of the switches: how old it gets, and who asks for a new one. */
+import { beforeEach, describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/errors.ts'
+import type { Store, StoreCall } from '../../src/store/store.ts'
+import { createSwitchBoard, type SwitchBoard, withSwitches } from '../../src/switches/live.ts'
+import { formatSwitches } from '../../src/switches/switches.ts'
+
+const KILLED = formatSwitches({ kill: { at: new Date(0), by: 'ops' }, rules: new Map() })
+const GET = { command: 'GET', key: 'sluice:{switches}' }
+const CALL: StoreCall = { keys: ['k'], args: [] }
+
+let now: number
+let board: SwitchBoard
+beforeEach(() => {
+  now = 1_000_000
+  board = createSwitchBoard({ now: () => now })
+})
+
+const isKilled = () => board.current().kill !== undefined
+const learn = (answer: unknown) => board.ask()(answer)
+
+describe('the copy', () => {
+  it('is stale until an answer has come, and again a second after it was asked for', () => {
+    expect(board.isStale()).toBe(true)
+    const learn = board.ask()
+    expect(board.isStale()).toBe(true)
+    now += 400
+    learn(null)
+    now += 599
+    expect(board.isStale()).toBe(false)
+    now += 1
+    expect(board.isStale()).toBe(true)
+  })
+
+  it('is stale when the clock is set back', () => {
+    learn(null)
+    now -= 1
+    expect(board.isStale()).toBe(true)
+    learn(KILLED)
+    expect([isKilled(), board.isStale()]).toEqual([true, false])
+  })
+
+  it.each([undefined, 7, [], {}, new GatewayError('ERR_STORE_REFUSED', 'no')])(
+    'stays as it was, and stale, when the answer is %j',
+    answer => {
+      learn(KILLED)
+      now += 5000
+      learn(answer)
+      expect([isKilled(), board.isStale()]).toEqual([true, true])
+    },
+  )
+
+  it('is not replaced by an older one that was longer under way', () => {
+    const [slow, fast] = [board.ask(), board.ask()]
+    fast(KILLED)
+    slow(null)
+    expect(isKilled()).toBe(true)
+  })
+
+  it('ends its switches by its own clock', () => {
+    learn(
+      formatSwitches({ kill: { at: new Date(0), by: 'ops', until: new Date(now + 100) }, rules: new Map() }),
+    )
+    expect(isKilled()).toBe(true)
+    now += 100
+    expect(isKilled()).toBe(false)
+  })
+
+  it('is overdue when nobody who makes a trip has asked for a second', () => {
+    expect(board.isOverdue()).toBe(true)
+    board.ask()
+    expect(board.isOverdue()).toBe(false)
+    now += 1000
+    expect(board.isOverdue()).toBe(true)
+    learn(null)
+    expect(board.isOverdue()).toBe(false)
+  })
+})
+
+describe('the question', () => {
+  /** What each HTTP request would hold. */
+  let requests: (readonly StoreCall[])[]
+  let answers: (calls: readonly StoreCall[]) => Promise<unknown[]>
+  const storeOf = (isCluster?: boolean): Store =>
+    withSwitches(
+      {
+        ...(isCluster !== undefined && { isCluster }),
+        run(calls) {
+          requests.push(calls)
+          return answers(calls)
+        },
+        ping: () => Promise.resolve(),
+      },
+      board,
+    )
+  beforeEach(() => {
+    requests = []
+    answers = async calls => calls.map(call => ('command' in call ? KILLED : 'said'))
+  })
+
+  it('goes before the calls of whoever finds the copy old, in their request, and its answer to nobody else', async () => {
+    const store = storeOf()
+    expect(await store.run([CALL, CALL])).toEqual(['said', 'said'])
+    expect(isKilled()).toBe(true)
+    expect(await store.run([CALL])).toEqual(['said'])
+    now += 1000
+    expect(await store.run([CALL])).toEqual(['said'])
+    expect(requests).toEqual([[GET, CALL, CALL], [CALL], [GET, CALL]])
+  })
+
+  it('is put by all of those who come before the answer', async () => {
+    const store = storeOf()
+    await Promise.all([store.run([CALL]), store.run([CALL]), store.run([CALL])])
+    expect(requests).toEqual([
+      [GET, CALL],
+      [GET, CALL],
+      [GET, CALL],
+    ])
+  })
+
+  it('goes alone where there are no calls, and not at all when the copy is fresh', async () => {
+    const store = storeOf()
+    expect([await store.run([]), await store.run([])]).toEqual([[], []])
+    expect(requests).toEqual([[GET]])
+  })
+
+  it('that fails leaves what was known, and the calls what was said to them', async () => {
+    const store = storeOf()
+    await store.run([])
+    now += 1000
+    const failure = new GatewayError('ERR_STORE_REFUSED', 'The store answered WRONGTYPE.')
+    answers = async calls => calls.map(call => ('command' in call ? failure : 'said'))
+    expect(await store.run([CALL])).toEqual(['said'])
+    expect([isKilled(), board.isStale()]).toEqual([true, true])
+    answers = () => Promise.reject(failure)
+    await expect(store.run([CALL])).rejects.toBe(failure)
+    expect([isKilled(), board.isStale()]).toEqual([true, true])
+  })
+
+  it('rests for a second on a cluster when it has failed: its node may be the only one that hangs', async () => {
+    for (const [isCluster, asked] of [
+      [true, [2, 1, 2]],
+      [false, [2, 2, 2]],
+    ] as const) {
+      board = createSwitchBoard({ now: () => now })
+      requests = []
+      const store = storeOf(isCluster)
+      answers = () => Promise.reject(new GatewayError('ERR_STORE_TIMEOUT', 'late'))
+      await store.run([CALL]).catch(() => {})
+      await store.run([CALL]).catch(() => {})
+      now += 1000
+      await store.run([CALL]).catch(() => {})
+      expect(requests.map(calls => calls.length)).toEqual(asked)
+    }
+  })
+})

@@ -17,13 +17,16 @@ export function blockDocument(record: Blocked) {
   }
 }
 
-/** `since 2026-11-21 06:00, until 2026-11-22 06:00 (in 23 h), by ops: unpaid`; nothing for who is not blocked. Times in UTC. */
-export function blockText(record: Blocked): string {
+/**
+ * `since 2026-11-21 06:00 UTC, until 2026-11-22 06:00 (in 23 h), by ops: unpaid`; nothing for who is not blocked.
+ * @param zone said of the time; in a table its heading says so
+ */
+export function blockText(record: Blocked, zone = ''): string {
   const { blockedAt, blockedBy, reason } = record
   if (!blockedAt || !isBlockedNow(record)) return ''
   const until = endOf(record)
   return [
-    `since ${time(blockedAt)}`,
+    `since ${time(blockedAt)}${zone}`,
     until ? `, until ${timeAhead(until)}` : '',
     blockedBy ? `, by ${blockedBy}` : '',
     reason ? `: ${reason}` : '',

@@ -94,7 +94,7 @@ function described(info: ConsumerInfo, config: LoadedConfig): string {
     plan && !config.plans.includes(plan) ? `, which the config does not know: ${config.plans[0]} counts` : ''
   const lines = [`${consumer} is on plan ${plan ? plan + unknown : `${config.plans[0]} (the default)`}.`]
   const ended = endedBlock(info)
-  if (isBlockedNow(info)) lines.push(`Blocked ${blockText(info)} (UTC).`)
+  if (isBlockedNow(info)) lines.push(`Blocked ${blockText(info, ' UTC')}.`)
   else if (ended) lines.push(`It was blocked until ${time(ended)} UTC.`)
   lines.push('', keys.length > 0 ? keyTable(keys) : 'It has no keys.')
   lines.push('', overrides.length > 0 ? overrideTable(overrides, config) : 'It has no overrides.')
@@ -118,7 +118,7 @@ export async function block(argument: string, flags: Flags & SignedFlags): Promi
   await mustConfirm(`Block ${consumer}?`, flags)
   const result = await blockConsumer(store, consumer, signature)
   const already = result.isChanged ? '' : ' already'
-  tell(flags, consumer, result, `${consumer} is blocked${already}, ${blockText(result.record)} (UTC).`)
+  tell(flags, consumer, result, `${consumer} is blocked${already}, ${blockText(result.record, ' UTC')}.`)
 }
 
 export async function unblock(argument: string, flags: Flags): Promise<void> {

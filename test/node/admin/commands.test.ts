@@ -1,9 +1,10 @@
 /** What the commands tell of rules that the project's own config does not have. */
-import { afterAll, beforeAll, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { checkedConfig } from '../../../src/config/check/check.ts'
 import type { ConfigInput } from '../../../src/config/check/schema.ts'
 import { consumersCommand } from '../../../src/node/cli/consumers.ts'
 import { limitsCommand } from '../../../src/node/cli/limits.ts'
+import { switchCommand } from '../../../src/node/cli/switch.ts'
 import { type Bridge, startBridge } from '../../../src/node/rest-bridge/bridge.ts'
 import { startRedis, type TestRedis } from '../../support/redis.ts'
 
@@ -16,7 +17,10 @@ const INPUT: ConfigInput = {
     { name: 'queue', by, algorithm: 'leaky-bucket', limit: 10, period: '1s', queue: 5 },
     { name: 'steady', by, algorithm: 'gcra', limit: 10, period: '1s', burst: 20 },
     { name: 'wrong', by: 'address', on: 'auth-failure', algorithm: 'fixed-window', limit: 9, period: '1m' },
+    { name: 'slow', by: 'global', algorithm: 'gcra', limit: 10, period: '1s', enforce: 0.1 },
+    { name: 'none', by: 'global', algorithm: 'gcra', limit: 10, period: '1m', mode: 'off' },
   ],
+  limits: { zendesk: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: 'day' }] },
 }
 
 vi.mock('../../../src/node/cli/load-config.ts', () => ({
@@ -34,14 +38,24 @@ afterAll(async () => {
   await redis?.close()
 })
 
+const COMMANDS = { consumers: consumersCommand, limits: limitsCommand, switch: switchCommand }
+
 /** @returns what stands on standard output */
 async function run(group: 'consumers' | 'limits', ...args: string[]): Promise<string> {
+  return (await runWithErrors(group, ...args))[0]
+}
+
+/** @returns what stands on standard output, and on standard error */
+async function runWithErrors(
+  group: keyof typeof COMMANDS,
+  ...args: string[]
+): Promise<[out: string, error: string]> {
   const log = vi.spyOn(console, 'log').mockImplementation(() => {})
   const error = vi.spyOn(console, 'error').mockImplementation(() => {})
   try {
-    const command = group === 'consumers' ? consumersCommand() : limitsCommand()
-    await command.parseAsync([...args, '--url', bridge.url, '--token', 't'], { from: 'user' })
-    return log.mock.calls.join('\n')
+    const at = ['--url', bridge.url, '--token', 't']
+    await COMMANDS[group]().parseAsync([...args, ...at], { from: 'user' })
+    return [log.mock.calls.join('\n'), error.mock.calls.join('\n')]
   } finally {
     log.mockRestore()
     error.mockRestore()
@@ -86,4 +100,131 @@ it('overrides have one shape, and a burst only where there is one', async () => 
     overrides: left,
   })
   expect(await shown()).toEqual(left)
+})
+
+const KEY = 'sluice:{switches}'
+const OPS = { at: new Date('2026-11-21T06:00:00.000Z'), by: 'ops' }
+
+describe('sluice switch', () => {
+  beforeEach(async () => void (await redis.connection.send(['FLUSHALL'])))
+
+  const run = (...args: string[]) => runWithErrors('switch', ...args)
+  const ops = ['--by', 'ops']
+
+  it('shows that nothing is switched', async () => {
+    expect(await run()).toEqual([
+      'The kill switch is off: limits count.\n\nNo rule is switched.\n\nNo consumer is blocked.',
+      '',
+    ])
+    expect(JSON.parse((await run('--json'))[0])).toEqual({ kill: null, rules: [], blocked: [] })
+  })
+
+  it('shows what is switched, as what, by whom and until when, beside the config', async () => {
+    await run('rule', 'minute', 'shadow', ...ops, '--for', '1h', '--reason', 'the sale')
+    await run('rule', 'slow', '--share', '0.25', ...ops)
+    await run('rule', 'none', 'enforce', ...ops)
+    await run('rule', 'zendesk/day', 'off', ...ops)
+    await run('block', 'acme', '--yes', ...ops, '--for', '24h', '--reason', 'unpaid')
+    await redis.connection.send(['SADD', 'sluice:{consumers}', 'globex'])
+    const [shown] = await run()
+    const since = '20\\d\\d-\\d\\d-\\d\\d \\d\\d:\\d\\d'
+    for (const line of [
+      '^The kill switch is off: limits count\\.$',
+      `^minute +shadow +enforce +${since}, ops +${since} \\(in 60 min\\) +applies +the sale$`,
+      `^slow +enforced for 25 % +enforce for 10 % +${since}, ops +no end +applies$`,
+      `^none +enforce +off +${since}, ops +no end +applies$`,
+      `^zendesk/day +off +enforce +${since}, ops +no end +applies$`,
+      `^acme +since ${since}, until ${since} \\(in 24 h\\), by ops: unpaid$`,
+    ]) {
+      expect(shown).toMatch(new RegExp(line, 'm'))
+    }
+    expect(shown).not.toContain('globex')
+    expect(JSON.parse((await run('--json'))[0])).toMatchObject({
+      kill: null,
+      rules: [
+        {
+          rule: 'minute',
+          mode: 'shadow',
+          by: 'ops',
+          config: { mode: 'enforce', share: 1 },
+          standing: 'applies',
+        },
+        { rule: 'slow', share: 0.25, config: { mode: 'enforce', share: 0.1 } },
+        { rule: 'none', mode: 'enforce', config: { mode: 'off' } },
+        { rule: 'zendesk/day', mode: 'off' },
+      ],
+      blocked: [{ consumer: 'acme', blockedBy: 'ops', reason: 'unpaid' }],
+    })
+    expect((await run('unblock', 'acme'))[0]).toBe('acme is not blocked.')
+    expect((await run('rule', 'none', 'reset'))[0]).toBe('none is as in the config.')
+    const [after] = await run()
+    expect(after).toContain('No consumer is blocked.')
+    expect(after).not.toMatch(/^none/m)
+  })
+
+  it('says of a switch that it is over, or of no rule that there is', async () => {
+    const rules = { minute: { ...OPS, mode: 'off', until: new Date(1) }, gone: { ...OPS, mode: 'off' } }
+    const kill = { ...OPS, until: new Date(1) }
+    await redis.connection.send(['SET', KEY, JSON.stringify({ kill, rules })])
+    const [shown] = await run()
+    expect(shown).toMatch(
+      /^The kill switch is off: limits count\. It was on since 2026-11-21 06:00 by ops, until 1970/,
+    )
+    expect(shown).toMatch(/^minute +off .* 1970-01-01 00:00 \(over\) +over$/m)
+    expect(shown).toMatch(/^gone +off .* no end +not now: no such rule in the config$/m)
+    const { kill: told, rules: all } = JSON.parse((await run('--json'))[0])
+    expect([told.standing, ...all.map(({ standing }: { standing: string }) => standing)]).toEqual([
+      'over',
+      'over',
+      'rule-gone',
+    ])
+    // What the config no longer has can be taken back all the same.
+    expect((await run('rule', 'gone', 'reset'))[0]).toBe('gone is as in the config.')
+  })
+
+  it('kills and restores, and asks before it kills', async () => {
+    await expect(run('kill', 'on')).rejects.toMatchObject({
+      message: expect.stringMatching(/^Let everything pass, without any limit\? There is no terminal/),
+    })
+    const [killed] = await run('kill', 'on', '--yes', ...ops, '--for', '10m', '--reason', 'incident 42')
+    expect(killed).toMatch(
+      /^The kill switch is ON: everything passes, no limit counts\. Since 20\S+ \S+ by ops, until 20.* \(in 10 min\), UTC: incident 42\.$/,
+    )
+    expect((await run())[0]).toContain(killed)
+    expect((await run('kill', 'off'))[0]).toBe('The kill switch is off: limits count.')
+    await expect(run('kill', 'off')).rejects.toMatchObject({ kind: 'not-found' })
+  })
+
+  it('names the user of the machine where nobody is named', async () => {
+    const [shown] = await run('rule', 'minute', 'off', '--json')
+    expect(JSON.parse(shown).rules[0].by).toMatch(/^\S+$/)
+  })
+
+  it('says that a share counts nothing where nothing is enforced', async () => {
+    const [, warning] = await run('rule', 'none', '--share', '0.5')
+    expect(warning).toBe('none is off: a share counts where it is enforced.')
+  })
+
+  it.each<[RegExp, string[]]>([
+    [
+      /^The config has no rule nope\. Its rules are: second, minute, queue, steady, wrong, slow, none, zendesk\/day\.$/,
+      ['rule', 'nope', 'off'],
+    ],
+    [/^To what\? Give off, shadow, enforce, reset, or --share\.$/, ['rule', 'minute']],
+    [/^--share is of those for whom a rule is enforced\.$/, ['rule', 'minute', 'off', '--share', '1']],
+    [/^reset stands alone/, ['rule', 'minute', 'reset', '--for', '1h']],
+    [/^reset stands alone/, ['rule', 'minute', 'reset', '--share', '1']],
+    [/^off stands alone/, ['kill', 'off', '--by', 'ops']],
+    [/is over already/, ['rule', 'minute', 'off', '--until', '2020-01-01']],
+    [/is no time\./, ['kill', 'on', '--yes', '--for', 'soon']],
+    [/^A name is 1 to 100 characters/, ['rule', 'minute', 'off', '--by', ' ']],
+    [/^A reason is 1 to 100 characters/, ['rule', 'minute', 'off', '--reason', 'a\nb']],
+    [/^minute is not switched\. Switched are: none\.$/, ['rule', 'minute', 'reset']],
+  ])('refuses with %s', async (message, args) => {
+    await expect(run(...args)).rejects.toMatchObject({
+      name: 'AdminError',
+      message: expect.stringMatching(message),
+    })
+    expect(await redis.connection.send(['EXISTS', KEY])).toBe(0)
+  })
 })

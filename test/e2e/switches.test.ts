@@ -1,0 +1,144 @@
+/**
+ * Live switches over two Worker processes on one store. Their clocks are real, and a copy of the switches is good for one
+ * second of them: what is waited for here is that second, no more and no less.
+ */
+import { execFile } from 'node:child_process'
+import { setTimeout as wait } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { type AdminStore, adminStore } from '../../src/node/admin/admin-store.ts'
+import { createKey } from '../../src/node/admin/keys.ts'
+import { resetRule, switchRule } from '../../src/node/admin/switches.ts'
+import { type Stack, startStack } from '../../src/node/start/stack.ts'
+import type { SwitchMode } from '../../src/switches/switches.ts'
+import { startOrigin, type TestOrigin } from '../support/origin.ts'
+
+const SLUICE = fileURLToPath(new URL('../../src/node/cli/sluice.ts', import.meta.url))
+const copiesAreOld = () => wait(1001)
+
+let origin: TestOrigin
+const workers: Stack[] = []
+let admin: AdminStore
+let consumers = 0
+let key: string
+
+beforeAll(async () => {
+  origin = await startOrigin()
+  const start = (rest?: Stack['rest']) =>
+    startStack({
+      redis: 'auto',
+      ...(rest && { rest }),
+      origin: origin.url,
+      ports: { gateway: 0, bridge: 0, origin: 0 },
+      watch: false,
+      configFile: fileURLToPath(new URL('../support/switches.config.ts', import.meta.url)),
+    })
+  workers.push(await start())
+  workers.push(await start(workers[0]!.rest))
+  admin = adminStore(workers[0]!.rest)
+})
+afterAll(async () => {
+  for (const worker of workers.toReversed()) await worker.close()
+  await origin?.close()
+})
+beforeEach(async () => {
+  key = (await createKey(admin, { consumer: `acme-${++consumers}` })).key
+})
+
+/** Asks each Worker once, in turn. */
+async function ask(credential = key) {
+  const replies = []
+  for (const { url } of workers) {
+    const { status, headers } = await fetch(url, { headers: { 'x-api-key': credential } })
+    replies.push({ status, degraded: headers.get('sluice-degraded') })
+  }
+  return replies
+}
+const statuses = async () => (await ask()).map(({ status }) => status)
+const set = (mode: SwitchMode, rule = 'two') => switchRule(admin, rule, { at: new Date(), by: 'ops', mode })
+
+/** As people do it, in a process of its own. */
+async function sluice(...args: string[]): Promise<string> {
+  const { url, token } = workers[0]!.rest
+  const env = {
+    ...process.env,
+    UPSTASH_REDIS_REST_URL: url,
+    UPSTASH_REDIS_REST_TOKEN: token,
+    NODE_NO_WARNINGS: '1',
+  }
+  const { stdout } = await promisify(execFile)(process.execPath, [SLUICE, 'switch', ...args], { env })
+  return stdout
+}
+
+describe('two Workers', () => {
+  it.each(['off', 'shadow'] as const)(
+    'turn a rule down to %s at the first request a second later, and up at the one after that',
+    async mode => {
+      expect(await statuses()).toEqual([200, 200])
+      // Both have just asked for the switches, or before that: no copy is from later than this.
+      expect(await statuses()).toEqual([429, 429])
+      await set(mode)
+      await copiesAreOld()
+      expect(await statuses()).toEqual([200, 200])
+      expect(await statuses()).toEqual([200, 200])
+
+      await resetRule(admin, 'two')
+      await copiesAreOld()
+      // The request that learns it was asked as before.
+      expect(await statuses()).toEqual([200, 200])
+      expect(await statuses()).toEqual([429, 429])
+    },
+  )
+
+  it('turn a rule down at once when they have been idle', async () => {
+    expect(await statuses()).toEqual([200, 200])
+    expect(await statuses()).toEqual([429, 429])
+    await copiesAreOld()
+    await set('off')
+    expect(await statuses()).toEqual([200, 200])
+    await resetRule(admin, 'two')
+    await copiesAreOld()
+    await ask()
+  })
+
+  it('enforce a rule that is off in the config, on the numbers of both', async () => {
+    await set('off')
+    await set('enforce', 'none')
+    await copiesAreOld()
+    expect(await statuses()).toEqual([200, 200])
+    // One for the two of them: the first was counted by neither.
+    expect(await statuses()).toEqual([200, 429])
+    await resetRule(admin, 'none')
+    await resetRule(admin, 'two')
+    await copiesAreOld()
+    await ask()
+  })
+
+  it('let everything pass that has a good credential under the kill switch, until it is taken back', async () => {
+    expect(await statuses()).toEqual([200, 200])
+    expect(await statuses()).toEqual([429, 429])
+    expect(await sluice('kill', 'on', '--yes', '--for', '1h', '--by', 'ops')).toContain(
+      'The kill switch is ON',
+    )
+    await copiesAreOld()
+    const passed = { status: 200, degraded: 'kill-switch' }
+    for (let i = 0; i < 3; i++) expect(await ask()).toEqual([passed, passed])
+    expect((await ask(mintApiKey('nobody'))).map(({ status }) => status)).toEqual([401, 401])
+    expect(JSON.parse(await sluice('--json'))).toMatchObject({ kill: { by: 'ops', standing: 'applies' } })
+    expect(await sluice('kill', 'off')).toBe('The kill switch is off: limits count.\n')
+    await copiesAreOld()
+    await ask()
+    expect(await statuses()).toEqual([429, 429])
+  })
+
+  it('block a consumer from the next request, and let it in again', async () => {
+    const consumer = `acme-${consumers}`
+    expect(await statuses()).toEqual([200, 200])
+    await sluice('block', consumer, '--yes', '--for', '1h')
+    expect(await statuses()).toEqual([403, 403])
+    expect(await sluice('unblock', consumer)).toBe(`${consumer} is not blocked.\n`)
+    expect(await statuses()).toEqual([429, 429])
+  })
+})

@@ -1,0 +1,69 @@
+/** Live switches as they are set: by whom, until when, and beside others who set some. */
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import {
+  killLimits,
+  readSwitches,
+  resetRule,
+  restoreLimits,
+  switchRule,
+} from '../../../src/node/admin/switches.ts'
+import { startAdmin, type TestAdmin } from '../../support/admin.ts'
+import { describeOnRedis, type TestRedis } from '../../support/redis.ts'
+
+const KEY = 'sluice:{switches}'
+const OPS = { at: new Date('2026-11-21T06:00:00.000Z'), by: 'ops' }
+
+describeOnRedis('switches', start => {
+  let admin: TestAdmin<TestRedis>
+  beforeAll(async () => {
+    admin = await startAdmin(await start())
+  })
+  afterAll(() => admin?.close())
+  beforeEach(async () => void (await admin.redis.connection.send(['FLUSHALL'])))
+  const exists = () => admin.redis.connection.send(['EXISTS', KEY])
+
+  it('are kept with who and when until they are switched back, and then leave nothing', async () => {
+    const until = new Date('2030-01-01T00:00:00.000Z')
+    await killLimits(admin.store, { ...OPS, until, reason: 'incident' })
+    await switchRule(admin.store, 'minute', { ...OPS, mode: 'shadow' })
+    expect(await readSwitches(admin.store)).toEqual({
+      kill: { ...OPS, until, reason: 'incident' },
+      rules: new Map([['minute', { ...OPS, mode: 'shadow' }]]),
+    })
+    expect(await admin.redis.connection.send(['TTL', KEY])).toBe(-1)
+    await restoreLimits(admin.store)
+    await resetRule(admin.store, 'minute')
+    expect(await exists()).toBe(0)
+  })
+
+  it('of a share leave the mode that was switched to, unless that is over', async () => {
+    await switchRule(admin.store, 'minute', { ...OPS, mode: 'enforce' })
+    const half = await switchRule(admin.store, 'minute', { ...OPS, share: 0.5 })
+    expect(half.rules.get('minute')).toEqual({ ...OPS, mode: 'enforce', share: 0.5 })
+    const whole = await switchRule(admin.store, 'minute', { ...OPS, mode: 'enforce', until: new Date(1) })
+    expect(whole.rules.get('minute')).toEqual({ ...OPS, mode: 'enforce', until: new Date(1) })
+    const alone = await switchRule(admin.store, 'minute', { ...OPS, share: 0.5 })
+    expect(alone.rules.get('minute')).toEqual({ ...OPS, share: 0.5 })
+  })
+
+  it('that are not set cannot be taken back, and nothing is written', async () => {
+    await expect(restoreLimits(admin.store)).rejects.toMatchObject({ kind: 'not-found' })
+    await expect(resetRule(admin.store, 'minute')).rejects.toMatchObject({
+      message: 'minute is not switched. Switched are: none.',
+    })
+    expect(await exists()).toBe(0)
+  })
+
+  it('of several people at once are all kept', async () => {
+    const names = ['a', 'b', 'c', 'd', 'constructor', '__proto__']
+    await Promise.all(names.map(name => switchRule(admin.store, name, { ...OPS, mode: 'off' })))
+    expect([...(await readSwitches(admin.store)).rules.keys()].sort()).toEqual([...names].sort())
+  })
+
+  it('are those of one environment', async () => {
+    const staging = admin.storeOf({ environment: 'staging' })
+    await killLimits(staging, OPS)
+    expect(await readSwitches(admin.store)).toEqual({ rules: new Map() })
+    expect((await readSwitches(staging)).kill).toEqual(OPS)
+  })
+})

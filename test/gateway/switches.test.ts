@@ -8,8 +8,9 @@ import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { loadScript } from '../../src/node/admin/admin-store.ts'
 import { blockConsumer } from '../../src/node/admin/consumers.ts'
 import { killLimits, resetRule, restoreLimits, switchRule } from '../../src/node/admin/switches.ts'
-import type { RuleSwitch } from '../../src/switches/switches.ts'
-import { type App, startGateway, type TestGateway } from '../support/gateway.ts'
+import { formatSwitches, type RuleSwitch } from '../../src/switches/switches.ts'
+import { describeOnCluster } from '../support/cluster.ts'
+import { type App, startGateway, startGatewayOn, type TestGateway } from '../support/gateway.ts'
 import { REDIS_KINDS } from '../support/redis.ts'
 
 const window = { algorithm: 'fixed-window', limit: 2, period: '300d' } as const
@@ -173,6 +174,16 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
     expect(await ask()).toEqual([429])
   })
 
+  it('are those of the environment', async () => {
+    const kill = formatSwitches({ kill: by(), rules: new Map() })
+    await gateway.redis.connection.send(['SET', 'sluice:staging:{switches}', kill])
+    const staging = gateway.app({ ...CONFIG, environment: 'staging' }, { now: () => now })
+    const markOf = async (each: App) => (await each('/open')).headers.get('sluice-degraded')
+    await expect.poll(() => markOf(staging), { interval: 10 }).toBe('kill-switch')
+    await app('/', { key })
+    expect(await markOf(app)).toBe(null)
+  })
+
   describe('that kill', () => {
     const kill = (until?: Date) => killLimits(gateway.admin, { ...by(), ...(until && { until }) })
 
@@ -263,5 +274,33 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
       now += 4000
       expect((await app('/open')).headers.get('sluice-degraded')).toBe(null)
     })
+  })
+})
+
+describeOnCluster('switches', start => {
+  it('come along with decisions over several slots, and count for them', async () => {
+    const gateway = await startGatewayOn(await start())
+    try {
+      await loadScript(gateway.admin, { keyLocking: true })
+      let now = Date.now()
+      const rules: RuleInput[] = [
+        { name: 'two', by: 'consumer', ...window },
+        { name: 'many', by: 'address', ...window, limit: 100 },
+      ]
+      const app = gateway.app({ rules, store: { cluster: true } }, { now: () => now })
+      const caller = { key: await gateway.key('acme'), address: '192.0.2.1' }
+      const ask = async () => (await app('/', caller)).status
+      expect([await ask(), await ask(), await ask()]).toEqual([200, 200, 429])
+      await switchRule(gateway.admin, 'two', { at: new Date(), by: 'ops', mode: 'off' })
+      now += 1000
+      gateway.store.count()
+      // What the slot of the address had spent was given back with a second request, as it would be for a refusal.
+      const relaxed = await app('/', caller)
+      expect([relaxed.status, gateway.store.count()]).toEqual([200, 2])
+      expect(relaxed.headers.get('ratelimit')).toContain('"many";r=98')
+      expect([await ask(), gateway.store.count()]).toEqual([200, 1])
+    } finally {
+      await gateway.close()
+    }
   })
 })

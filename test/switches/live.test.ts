@@ -137,6 +137,12 @@ describe('the question', () => {
     expect([isKilled(), board.isStale()]).toEqual([true, true])
   })
 
+  it('that is put alone and fails fails as a call would', async () => {
+    const failure = new GatewayError('ERR_STORE_REFUSED', 'The store answered LOADING.')
+    answers = async () => [failure]
+    await expect(storeOf().run([])).rejects.toBe(failure)
+  })
+
   it('rests for a second on a cluster when it has failed: its node may be the only one that hangs', async () => {
     for (const [isCluster, asked] of [
       [true, [2, 1, 2]],

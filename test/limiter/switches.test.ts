@@ -1,0 +1,121 @@
+/** Limits by name under live switches: turned down for those who ask, never for what is given back. */
+import { beforeEach, describe, expect, it } from 'vitest'
+import { createLimiter, type Limiter, type LimiterClock } from '../../src/limiter/limiter.ts'
+import { createSwitchBoard } from '../../src/switches/live.ts'
+import { formatSwitches, type RuleSwitch, type Switches } from '../../src/switches/switches.ts'
+import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
+import { type CountedStore, storeOf } from '../support/stores.ts'
+import { NOON } from '../support/traffic.ts'
+
+const { limits } = configOf({
+  rules: [{ name: 'x', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }],
+  limits: {
+    zendesk: [
+      { name: 'two', algorithm: 'fixed-window', limit: 2, period: '1h' },
+      { name: 'many', algorithm: 'fixed-window', limit: 9, period: '1h' },
+      { name: 'none', algorithm: 'fixed-window', limit: 1, period: '1h', mode: 'off' },
+    ],
+    alone: [{ name: 'two', algorithm: 'fixed-window', limit: 2, period: '1h' }],
+  },
+})
+const by = { at: new Date(0), by: 'ops' }
+
+describeOnRedisEngine('a limit by name', fresh => {
+  let redis: RedisEngine
+  let store: CountedStore
+  let limiter: Limiter
+  let nowMs: number
+  beforeEach(async () => {
+    redis = await fresh()
+    store = storeOf(redis)
+    nowMs = 0
+    const clock: LimiterClock = { now: () => NOON, sleep: async () => {} }
+    limiter = createLimiter({ limits }, store, clock, createSwitchBoard({ now: () => nowMs }))
+  })
+
+  const put = async (switches: Switches) => {
+    await redis.send(['SET', 'sluice:{switches}', formatSwitches(switches)])
+    nowMs += 1000
+  }
+  const set = (name: string, change: Pick<RuleSwitch, 'mode' | 'share'>) =>
+    put({ rules: new Map([[name, { ...by, ...change }]]) })
+  const ask = async (times: number, name = 'zendesk') => {
+    const allowed: boolean[] = []
+    for (let i = 0; i < times; i++) allowed.push((await limiter.limit(name)).allowed)
+    return allowed
+  }
+  const left = async (rule: string) =>
+    (await limiter.peek('zendesk')).verdicts.find(verdict => verdict.rule.name === rule)?.remaining
+
+  it('is turned down at once, by limit and rule, in the same trip', async () => {
+    expect(await ask(3)).toEqual([true, true, false])
+    await set('zendesk/two', { mode: 'off' })
+    store.requests.length = 0
+    expect(await ask(2)).toEqual([true, true])
+    // The question goes along with the first.
+    expect(store.requests).toEqual([2, 1])
+    // The same rule of another limit is another.
+    expect(await ask(3, 'alone')).toEqual([true, true, false])
+  })
+
+  it('gives nothing back for what was admitted though it was refused: it has spent nothing', async () => {
+    await ask(2)
+    await set('zendesk/two', { mode: 'shadow' })
+    const decision = await limiter.limit('zendesk')
+    expect([decision.allowed, decision.costs]).toEqual([true, {}])
+    expect(await left('many')).toBe(7)
+    await limiter.refund(decision)
+    expect(await left('many')).toBe(7)
+  })
+
+  it('gives back what was spent before, whatever is switched since', async () => {
+    await set('zendesk/none', { mode: 'enforce' })
+    await limiter.peek('zendesk')
+    const decision = await limiter.limit('zendesk')
+    expect(decision.costs).toEqual({ two: 1, many: 1, none: 1 })
+    expect(await ask(1)).toEqual([false])
+    await put({ kill: by, rules: new Map() })
+    await limiter.peek('zendesk')
+    expect((await limiter.refund(decision)).allowed).toBe(true)
+    await set('zendesk/none', { mode: 'enforce' })
+    await limiter.peek('zendesk')
+    expect([await left('two'), await left('none')]).toEqual([2, 1])
+    await ask(2)
+    await put({ kill: by, rules: new Map() })
+    await limiter.peek('zendesk')
+    expect((await limiter.reset('zendesk')).allowed).toBe(true)
+    await put({ rules: new Map() })
+    await limiter.peek('zendesk')
+    expect(await left('two')).toBe(2)
+  })
+
+  describe('of which nothing is left to ask', () => {
+    it.each<[string, Switches]>([
+      ['kill', { kill: by, rules: new Map() }],
+      ['off', { rules: new Map([['alone/two', { ...by, mode: 'off' }]]) }],
+    ])('asks for the switches alone, once a second, and is turned up again: %s', async (name, switches) => {
+      await ask(3, 'alone')
+      await put(switches)
+      expect(await ask(2, 'alone')).toEqual([true, true])
+      const killed = name === 'kill' ? { degraded: 'kill-switch' } : {}
+      expect(await limiter.limit('alone')).toMatchObject({ allowed: true, verdicts: [], ...killed })
+      await put({ rules: new Map() })
+      store.requests.length = 0
+      expect(await ask(2, 'alone')).toEqual([true, false])
+      expect(store.requests).toEqual([1, 1])
+    })
+  })
+})
+
+it('a limiter without a board asks for no switches', async () => {
+  const requests: number[] = []
+  const store = {
+    run: async (calls: readonly unknown[]) => {
+      requests.push(calls.length)
+      return [[1, '', 1, 1, 1, 1, 0, 1, 1, 1, 0]]
+    },
+    ping: async () => {},
+  }
+  expect((await createLimiter({ limits }, store).limit('zendesk')).allowed).toBe(true)
+  expect(requests).toEqual([1])
+})

@@ -28,7 +28,9 @@ export async function question(
       const key = form && (await keyOf(rule.by))
       if (!key) return []
       const mode = switchedMode(form, key, switches)
-      return mode === 'off' ? [] : [{ ...count(atCost(form, matched.cost), key), mode }]
+      if (mode === 'off') return []
+      const staysShadow = mode === 'shadow' && switches.rules.has(rule.name)
+      return [{ ...count(atCost(form, matched.cost), key), mode, ...(staysShadow && { staysShadow }) }]
     }),
   )
   return { rules: counted.flat(), plans, ...(credential && { who: credential.who }) }

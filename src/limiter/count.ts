@@ -14,6 +14,8 @@ export interface CountedRule {
   /** Of a cost below 0: the units that were spent, of which so many are given back (default: all of them). */
   spent?: number
   mode: 'enforce' | 'shadow'
+  /** Of a shadow: no override of a consumer's enforces it, since it has been switched. */
+  staysShadow?: boolean
   /** Ends of the calendar windows around now (µs), where it counts by the calendar. */
   ends?: readonly number[]
 }

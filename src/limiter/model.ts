@@ -92,7 +92,8 @@ function overridden(counted: CountedRule, overrides: readonly Override[], now: n
   const { rule, cost } = counted
   const override = rule.takesOverrides && overrides.find(({ family }) => family === rule.family)
   if (!override || (override.until !== undefined && override.until <= now)) return [{ counted, told: rule }]
-  const { mode = counted.mode, numbers } = override
+  const { numbers } = override
+  const { mode = counted.mode } = counted.staysShadow ? {} : override
   const own = numbers ? withNumbers(rule, numbers) : rule
   if (cost < 0) return [{ counted: { ...counted, rule: own }, told: rule }]
   if (mode === 'off') return []

@@ -171,9 +171,10 @@ function thirdOf({ rule, logKey, ends }: CountedRule, index: (key: string) => st
 }
 
 /** Whether the rule can refuse; of what is given back, which nothing refuses, how much was spent. */
-function lastOf({ cost, spent = -cost, mode }: CountedRule): string {
+function lastOf({ cost, spent = -cost, mode, staysShadow }: CountedRule): string {
   if (cost < 0) return String(spent)
-  return mode === 'enforce' ? '1' : '0'
+  if (mode === 'enforce') return '1'
+  return staysShadow ? '2' : '0'
 }
 
 const textOf = (time: number | undefined) => (time === undefined ? '' : String(time))

@@ -28,7 +28,8 @@
 --            cost (0 peeks, below 0 gives back),
 --            callers it is for (' pro ': of these plans, '' all, '!' those whose
 --            credential turns out to be bad: for others it is checked, not spent),
---            mode (1: it can refuse, 0: shadow), or when it gives back how many
+--            mode (1: it can refuse, 0: shadow, 2: shadow whatever an override
+--            says), or when it gives back how many
 --            units were spent, of which the cost is a part
 --
 --   reply    { status, plan, now, then FIELDS integers a rule, then as many for
@@ -142,7 +143,7 @@ if who ~= '' and not is_bad then
           third = new_third ~= '' and new_third or third
         end
         if cost + 0 >= 0 then
-          mode = new_mode ~= '' and new_mode or mode
+          mode = new_mode ~= '' and mode ~= '2' and new_mode or mode
           local n = #changes
           changes[n + 1], changes[n + 2] = number, tonumber(told_limit) or -1
           changes[n + 3], changes[n + 4] = tonumber(told_burst) or -1, tonumber(mode)
@@ -187,7 +188,7 @@ for i = HEAD + 1, #ARGV, FRAME do
     local retry_after, remaining, reset_after, new_remaining, new_reset_after, new_idle_at, new_n, delay, log_bytes, log_offset =
       algorithms[algorithm](limit + 0, period + 0, third, cost, idle_at, n, now, spent_at, mode, values)
     if retry_after ~= 0 then
-      admitted = admitted and mode == '0'
+      admitted = admitted and mode ~= '1'
     elseif cost ~= 0 and (is_bad or callers ~= '!') then
       ARGV[i], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4] = key, at or 0, place, new_remaining
       ARGV[i + 5], ARGV[i + 6], ARGV[i + 7], ARGV[i + 8] = new_reset_after, delay or 0, new_idle_at, new_n

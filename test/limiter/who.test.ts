@@ -239,6 +239,27 @@ describeOnEngines('an override', fresh => {
     expect(await modeOf('enforce', { ...rule, mode: 'shadow' })).toEqual(['refused', ['enforce', false]])
   })
 
+  it('does not enforce a rule that has been switched to shadow, and its numbers stay', async () => {
+    const rule = RULES[3]!
+    const engine = await overriding(overrideOf(rule, { limit: 1 }, { mode: 'enforce' }))
+    const evaluation = asked([rule, MINUTE], KEY)
+    const [first, ...others] = evaluation.rules
+    const switched = {
+      ...evaluation,
+      rules: [{ ...first!, mode: 'shadow' as const, staysShadow: true }, ...others],
+    }
+    await engine.evaluate(switched)
+    const { status, verdicts } = await engine.evaluate(switched)
+    expect(status).toBe('admitted')
+    expect(
+      verdicts.map(({ rule, mode, allowed, remaining }) => [rule.limit, mode, allowed, remaining]),
+    ).toEqual([
+      [1, 'shadow', false, 0],
+      // What else counts the request counts it.
+      [MINUTE.limit, 'enforce', true, MINUTE.limit - 2],
+    ])
+  })
+
   it('belongs to the rule with its algorithm and period, whatever its limit and plan', async () => {
     const override = overrideOf(RULES[0]!, { limit: 7 })
     const limitOf = async (rule: RuleInput, who: Who = KEY) => {

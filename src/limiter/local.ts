@@ -12,6 +12,7 @@ import { leakyBucket } from '../algorithms/leaky-bucket.ts'
 import { slidingWindow } from '../algorithms/sliding-window.ts'
 import { tokenBucket } from '../algorithms/token-bucket.ts'
 import type { Rule } from '../config/compile-rule.ts'
+import type { GatewayError } from '../errors.ts'
 import type { Store } from '../store/store.ts'
 import { type CountedRule, count } from './count.ts'
 import { countInMemory } from './memory.ts'
@@ -40,7 +41,8 @@ export interface LocalLimiter {
   hasSpent(): boolean
   /**
    * Tells the store, in one or two requests, what the next few identities have spent and what has not come back since;
-   * resolves when it is done. What is on its way when the store fails again is lost: it is never sent twice.
+   * resolves when it is done. What is on its way when the store fails again is lost: it is never sent twice. What the
+   * store refuses stays here, as by a Redis that answers and cannot write: each try would else give out the share anew.
    */
   handOver(store: Store): Promise<void>
 }
@@ -87,20 +89,37 @@ export function createLocalLimiter(share: number, now: () => number = Date.now):
     hasSpent: () => memory.size > 0,
 
     async handOver(store) {
-      const batch = [...memory.keys()].slice(0, MOST_AT_ONCE)
-      const evaluations = batch.flatMap((key): Evaluation[] => {
-        const counted = spentBy(key, memory.get(key)!)
-        return counted.length > 0 ? [{ rules: counted, plans: [] }] : []
+      const taken = [...memory.keys()].slice(0, MOST_AT_ONCE).flatMap(key => {
+        const states = memory.get(key)!
+        const counted = spentBy(key, states)
+        memory.delete(key)
+        return counted.length > 0 ? [{ key, states, evaluation: { rules: counted, plans: [] } }] : []
       })
-      for (const key of batch) memory.delete(key)
-      const answers = await ask(store, evaluations)
+      const answers = await ask(
+        store,
+        taken.map(({ evaluation }) => evaluation),
+      ).catch(error => {
+        for (const { key, states } of taken) keep(key, states, error)
+        throw error
+      })
       // Where others have left less than was spent here, what is left.
       const rest = answers.flatMap((answer, i): Evaluation[] => {
-        const left = 'verdicts' in answer ? leftOf(answer, evaluations[i]!) : []
+        const { key, states, evaluation } = taken[i]!
+        if (!('verdicts' in answer)) {
+          keep(key, states, answer)
+          return []
+        }
+        const left = leftOf(answer, evaluation)
         return left.length > 0 ? [{ rules: left, plans: [] }] : []
       })
       await ask(store, rest)
     },
+  }
+
+  /** Of what the store has surely not done. */
+  function keep(key: string, states: Map<string, State>, { code }: GatewayError): void {
+    if (!/^ERR_STORE_(REFUSED|QUOTA|BREAKER_OPEN)$/.test(code)) return
+    memory.set(key, new Map([...states, ...(memory.get(key) ?? [])]))
   }
 
   function leftOf({ verdicts }: Outcome, { rules }: Evaluation): CountedRule[] {

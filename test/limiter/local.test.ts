@@ -81,6 +81,19 @@ describe('the limiter in the isolate', () => {
     expect(local.hasSpent()).toBe(false)
   })
 
+  it('keeps what the store refuses, so that a Redis that answers and cannot write gives nobody a share anew', async () => {
+    const local = createLocalLimiter(0.5)
+    const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 2, period: '7d' }
+    expect(local.count([counted(few, 1)]).admitted).toBe(true)
+    const readOnly = {
+      run: () => Promise.reject(new GatewayError('ERR_STORE_REFUSED', 'READONLY')),
+      ping: async () => {},
+    }
+    await expect(local.handOver(readOnly)).rejects.toThrow('READONLY')
+    expect(local.count([counted(few, 1)]).admitted).toBe(false)
+    expect(local.hasSpent()).toBe(true)
+  })
+
   it('keeps a bounded number of identities, those that came last', async () => {
     const local = createLocalLimiter(1)
     const few: LimitRuleInput = { name: 'one', algorithm: 'fixed-window', limit: 1, period: '7d' }

@@ -2,12 +2,23 @@
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
+/** @param passOn does what happens without a fault; given `reply`, that has the answer in the place of the caller */
+export type Fault = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  passOn: (reply?: (answer: IncomingMessage, response: ServerResponse) => void) => void,
+) => void
+
 export interface CountingProxy {
   url: string
   /** Requests since the last call. */
   count(): number
   /** What happens to requests instead of being passed on. */
-  fault: ((request: IncomingMessage, response: ServerResponse) => void) | undefined
+  fault: Fault | undefined
+  /** Nobody listens any more, and every connection is cut. */
+  shut(): Promise<void>
+  /** Listens again, where it did. */
+  open(): Promise<void>
   close(): Promise<void>
 }
 
@@ -21,24 +32,47 @@ export async function startCountingProxy(target: string): Promise<CountingProxy>
       requests = 0
       return counted
     },
-    close: () =>
+    shut: () =>
       new Promise(resolve => {
         server.close(() => resolve())
         server.closeAllConnections()
       }),
+    open: () => listen(Number(new URL(proxy.url).port)),
+    close: () => proxy.shut(),
   }
   const server = createServer((incoming, response) => {
     requests += 1
-    if (proxy.fault) return proxy.fault(incoming, response)
+    if (proxy.fault) proxy.fault(incoming, response, reply => passOn(incoming, response, reply))
+    else passOn(incoming, response)
+  })
+  // Longer than any test lasts: it must not close a connection under a request that comes just then.
+  server.keepAliveTimeout = 600_000
+
+  function passOn(
+    incoming: IncomingMessage,
+    response: ServerResponse,
+    reply: (answer: IncomingMessage, response: ServerResponse) => void = handOn,
+  ): void {
     const { method, headers, url } = incoming
-    const outgoing = request(target + url, { method: method!, headers }, answer => {
-      response.writeHead(answer.statusCode!, answer.headers)
-      answer.pipe(response)
-    })
+    const outgoing = request(target + url, { method: method!, headers }, answer => reply(answer, response))
     outgoing.on('error', () => response.destroy())
     incoming.pipe(outgoing)
-  })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  }
+
+  const listen = (port: number) =>
+    new Promise<void>((resolve, reject) => {
+      server.once('error', reject)
+      server.listen(port, '127.0.0.1', () => {
+        server.off('error', reject)
+        resolve()
+      })
+    })
+  await listen(0)
   proxy.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   return proxy
+}
+
+function handOn(answer: IncomingMessage, response: ServerResponse): void {
+  response.writeHead(answer.statusCode!, answer.headers)
+  answer.pipe(response)
 }

@@ -71,9 +71,14 @@ export async function startOrigin(): Promise<TestOrigin> {
   const server = createServer(async (request, response) => {
     const hash = createHash('sha256')
     let bodyBytes = 0
-    for await (const chunk of request as AsyncIterable<Buffer>) {
-      bodyBytes += chunk.length
-      hash.update(chunk)
+    try {
+      for await (const chunk of request as AsyncIterable<Buffer>) {
+        bodyBytes += chunk.length
+        hash.update(chunk)
+      }
+    } catch {
+      // Whoever asked went away in the middle of the body.
+      return
     }
     const { method = '', url = '', headers } = request
     const bodySha256 = hash.digest('hex')

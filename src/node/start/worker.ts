@@ -13,6 +13,8 @@ const STOP_MS = 2000
 
 export interface RunningWorker {
   url: string
+  /** Of the process that workerd is a child of. */
+  pid: number
   close(): Promise<void>
 }
 
@@ -54,6 +56,7 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
 
   return {
     url,
+    pid: child.pid!,
     async close() {
       if (child.connected) child.disconnect()
       // The guardian kills what is left.

@@ -1,0 +1,28 @@
+/** What Linux tells of processes; elsewhere nothing. */
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+
+/** The child of a process that has this name, where there is one. */
+export function childOf(parent: number, name: string): number | undefined {
+  if (!existsSync('/proc')) return undefined
+  return readdirSync('/proc')
+    .map(Number)
+    .find(pid => {
+      const status = statusOf(pid)
+      return status?.PPid === String(parent) && status.Name === name
+    })
+}
+
+export function residentBytes(pid: number): number | undefined {
+  const size = statusOf(pid)?.VmRSS
+  return size === undefined ? undefined : Number.parseInt(size, 10) * 1024
+}
+
+function statusOf(pid: number): Record<string, string> | undefined {
+  try {
+    const lines = readFileSync(`/proc/${pid}/status`, 'utf8').split('\n')
+    return Object.fromEntries(lines.map(line => line.split(/:\s+/)))
+  } catch {
+    // It ended, or it is no process at all.
+    return undefined
+  }
+}

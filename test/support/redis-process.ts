@@ -1,0 +1,92 @@
+/** A redis-server of one's own, to kill, freeze and bring back: empty, as it keeps no files. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { RedisServer, type Reply, within } from '../../src/node/rest-bridge/redis-server.ts'
+
+export interface RedisProcess {
+  port: number
+  host: string
+  /** The working directory; without it no snapshot can be written. */
+  directory: string
+  start(): Promise<void>
+  kill(): Promise<void>
+  freeze(): void
+  thaw(): void
+  /** Over a connection of its own. */
+  send(...command: string[]): Promise<Reply>
+  close(): Promise<void>
+}
+
+const host = '127.0.0.1'
+const DEADLINE_MS = 5000
+
+export async function startRedisProcess(): Promise<RedisProcess> {
+  const directory = mkdtempSync(join(tmpdir(), 'sluice-'))
+  const port = await freePort()
+  let child: ChildProcess
+
+  async function start(): Promise<void> {
+    const settings = {
+      port: String(port),
+      bind: host,
+      save: '',
+      dir: directory,
+      'repl-diskless-sync-delay': '0',
+    }
+    const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value])
+    child = spawn('redis-server', args, { stdio: 'ignore' })
+    const until = performance.now() + 10_000
+    while (!(await send('PING').catch(() => undefined))) {
+      if (performance.now() > until) throw new Error('The Redis of this test does not start.')
+      await new Promise(resolve => setTimeout(resolve, 10))
+    }
+  }
+
+  async function kill(): Promise<void> {
+    const exited = once(child, 'exit')
+    child.kill('SIGKILL')
+    await exited
+  }
+
+  async function send(...command: string[]): Promise<Reply> {
+    // Nothing is asked before it, as connectRedis() would: one that is busy or cannot write refuses a PING too.
+    const server = new RedisServer(`redis://${host}:${port}`, DEADLINE_MS)
+    try {
+      return await within(
+        server.connected.then(() => server.send(command)),
+        DEADLINE_MS,
+      )
+    } finally {
+      server.destroy()
+    }
+  }
+
+  await start()
+  return {
+    port,
+    host,
+    directory,
+    start,
+    kill,
+    freeze: () => void child.kill('SIGSTOP'),
+    thaw: () => void child.kill('SIGCONT'),
+    send,
+    async close() {
+      if (child.exitCode === null && child.signalCode === null) await kill()
+      rmSync(directory, { recursive: true, force: true, maxRetries: 5 })
+    },
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, host)
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}

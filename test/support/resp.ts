@@ -1,0 +1,26 @@
+/** Redis' protocol, as far as a proxy has to understand it. */
+
+/** Where the first command ends, which comes as a list of texts with their lengths; 0 if not all of it is there. */
+export function endOfCommand(bytes: Buffer): number {
+  const head = lineAt(bytes, 0, '*')
+  let end = head?.end ?? 0
+  for (let words = head?.number ?? 0; words > 0; words--) {
+    const length = lineAt(bytes, end, '$')
+    if (!length) return 0
+    end = length.end + length.number + 2
+  }
+  return end <= bytes.length ? end : 0
+}
+
+function lineAt(bytes: Buffer, start: number, kind: string): { number: number; end: number } | undefined {
+  const end = bytes.indexOf('\r\n', start)
+  if (end < 0) return undefined
+  const line = bytes.toString('latin1', start, end)
+  if (!line.startsWith(kind)) throw new Error(`This is no command: ${line.slice(0, 40)}`)
+  return { number: Number(line.slice(1)), end: end + 2 }
+}
+
+export function commandOf(...words: readonly string[]): Buffer {
+  const texts = words.map(word => `$${Buffer.byteLength(word)}\r\n${word}\r\n`)
+  return Buffer.from(`*${words.length}\r\n${texts.join('')}`)
+}

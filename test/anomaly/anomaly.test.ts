@@ -1,0 +1,40 @@
+/**
+ * Whatever fails, in whichever call, the gateway does what its policy says: no error that nothing asks for, no reply that
+ * keeps waiting, no more above a limit than is stated, nothing left behind. docs/reliability.md has the results.
+ */
+import { afterAll, beforeAll } from 'vitest'
+import { armHttp, armShut } from '../support/fault-proxy.ts'
+import { hasRedisServer, startRedis, type TestRedis } from '../support/redis.ts'
+import { describeClients } from './clients.ts'
+import { REDIS_FAULTS } from './faults-of-redis.ts'
+import { STORE_FAULTS } from './faults-of-store.ts'
+import { Lanes } from './lane.ts'
+import { describeMatrix } from './matrix.ts'
+import { describeOrigins } from './origins.ts'
+import { MODES } from './policy.ts'
+import { describeProcesses } from './processes.ts'
+import type { Anomaly } from './scenario.ts'
+
+let redis: TestRedis
+let lanes: Lanes
+beforeAll(async () => {
+  redis = await startRedis(hasRedisServer ? 'redis-server' : 'embedded')
+  lanes = await Lanes.start(MODES.length, redis.url)
+})
+afterAll(async () => {
+  await lanes?.close()
+  await redis?.close()
+})
+
+const overHttp = STORE_FAULTS.map(
+  ({ fault, ...rest }): Anomaly => ({
+    ...rest,
+    arm: ({ store }, when) => (fault ? armHttp(store, fault, when) : armShut(store, when)),
+  }),
+)
+
+describeMatrix('a store that', 'store', overHttp, () => lanes)
+describeMatrix('a Redis behind the bridge that', 'redis', REDIS_FAULTS, () => lanes)
+describeProcesses(() => lanes)
+describeOrigins(() => lanes)
+describeClients(() => lanes)

@@ -1,0 +1,90 @@
+/** Clients that go away in the middle: the gateway goes on, and counts them as what they are. */
+import { connect } from 'node:net'
+import { describe, expect, it } from 'vitest'
+import { armHttp } from '../support/fault-proxy.ts'
+import { anonymous, askAs, undisturbed } from './callers.ts'
+import type { Lane, Lanes } from './lane.ts'
+import { LIMIT, type Mode } from './policy.ts'
+import { untilDecided } from './scenario.ts'
+
+const MODE: Mode = 'open'
+const GONE = 20
+
+interface Leaving {
+  name: string
+  /** Lines of the request, as far as it comes. */
+  lines: (address: string) => readonly string[]
+  /** What keeps it waiting until it goes. */
+  wait?: (lane: Lane) => { disarm(): Promise<void> }
+}
+
+const get = (path: string) => (address: string) => [
+  `GET ${path} HTTP/1.1`,
+  'Host: a.test',
+  `CF-Connecting-IP: ${address}`,
+  '',
+  '',
+]
+
+const LEAVING: readonly Leaving[] = [
+  { name: 'in the middle of its headers', lines: address => get(`/${MODE}/x`)(address).slice(0, -1) },
+  {
+    name: 'in the middle of its upload',
+    lines: address => [
+      `POST /${MODE}/x HTTP/1.1`,
+      ...get('')(address).slice(1, -2),
+      'Content-Length: 100000',
+      '',
+      'x'.repeat(10_000),
+    ],
+  },
+  {
+    name: 'while the store is asked',
+    lines: get(`/${MODE}/x`),
+    wait: ({ store }) =>
+      armHttp(
+        store,
+        request => request.resume(),
+        () => true,
+      ),
+  },
+  {
+    name: 'while the origin is asked',
+    lines: get(`/${MODE}/x`),
+    wait: ({ originDoor }) => originDoor.arm({ request: () => {} }, () => true),
+  },
+  { name: 'while it is held', lines: get('/held/x') },
+  { name: 'before it reads the reply', lines: get(`/${MODE}/x`) },
+]
+
+export function describeClients(lanes: () => Lanes): void {
+  describe(`${GONE} clients that go away at once`, { concurrent: true }, () => {
+    it.each(LEAVING)('$name leave nothing behind', async leaving => {
+      await lanes().use(async lane => {
+        const held = leaving.wait?.(lane)
+        const address = lane.address()
+        await Promise.all(Array.from({ length: GONE }, () => goAway(lane.url, leaving.lines(address))))
+        await held?.disarm()
+
+        const { replies } = await undisturbed(async () => {
+          await untilDecided(lane, MODE)
+          const caller = anonymous(lane)
+          for (let i = 0; i <= LIMIT; i++) await askAs(lane, caller, MODE)
+          return caller
+        })
+        expect(replies.map(({ mark }) => mark)).toEqual(replies.map(() => undefined))
+        expect(replies.map(({ status }) => status)).toEqual([...Array(LIMIT).fill(200), 429])
+      })
+    })
+  })
+}
+
+/** Sends that and closes with a reset, as soon as it has gone out and been looked at. */
+async function goAway(url: string, lines: readonly string[]): Promise<void> {
+  const { hostname, port } = new URL(url)
+  const socket = connect(Number(port), hostname)
+  socket.on('error', () => {})
+  await new Promise(resolve => socket.write(lines.join('\r\n'), resolve))
+  await new Promise(resolve => setTimeout(resolve, 30))
+  socket.resetAndDestroy()
+}

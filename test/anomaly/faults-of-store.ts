@@ -1,0 +1,216 @@
+/**
+ * Ways in which the store can fail over HTTP, between the Worker and the bridge. Where a call does not get there, nothing is
+ * spent; where only the reply is lost, Redis has spent what nobody was told of.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Fault } from '../support/counting-proxy.ts'
+import { DEADLINE_MS } from './policy.ts'
+
+export interface StoreFault {
+  name: string
+  /** Absent: nobody listens while the call is made. */
+  fault?: Fault
+  /** The call gets to Redis, so it may have been spent. */
+  arrives?: true
+  /** It is no failure, and must not be taken for one. */
+  isHarmless?: true
+  /** It asks for patience: the plan is used up. */
+  isPatient?: true
+  /** One of those that `npm test` tries. */
+  isTypical?: true
+}
+
+const JSON_TYPE = { 'content-type': 'application/json' }
+
+const says =
+  (status: number, body: string, headers: Record<string, string> = JSON_TYPE): Fault =>
+  (request, response) => {
+    request.resume()
+    response.writeHead(status, headers).end(body)
+  }
+
+const errors = (status: number, ...messages: readonly string[]): StoreFault[] =>
+  messages.map(message => ({
+    name: `answers ${status} ${message}`,
+    fault: says(status, JSON.stringify({ error: message })),
+  }))
+
+/** The call is passed on, and the answer replaced when all of it is there. */
+const spoiled =
+  (act: (body: Buffer, response: ServerResponse) => void): Fault =>
+  (_, response, passOn) =>
+    passOn(async answer => {
+      // The other side may give up on it meanwhile.
+      response.on('error', () => {})
+      act(await bodyOf(answer), response)
+    })
+
+async function bodyOf(answer: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  for await (const chunk of answer as AsyncIterable<Buffer>) chunks.push(chunk)
+  return Buffer.concat(chunks)
+}
+
+/** Another list in the place of the reply's. */
+const edited = (edit: (list: unknown[]) => unknown): Fault =>
+  spoiled((body, response) => {
+    const answer = JSON.parse(String(body)) as { result: unknown[] } | { result: unknown[] }[]
+    // What is no decision has no list.
+    for (const each of [answer].flat()) {
+      if (Array.isArray(each.result)) each.result = edit(each.result) as unknown[]
+    }
+    response.writeHead(200, JSON_TYPE).end(JSON.stringify(answer))
+  })
+
+const DRIP_MS = 40
+
+/** `npm test` takes those; what they do to the gateway, the others do too. */
+const typical = (fault: StoreFault): StoreFault => ({ ...fault, isTypical: true })
+
+const patient = (fault: StoreFault): StoreFault => ({ ...fault, isPatient: true })
+
+const arriving = (name: string, fault: Fault): StoreFault => ({ name, fault, arrives: true })
+
+export const STORE_FAULTS: readonly StoreFault[] = [
+  typical({ name: 'refuses connections' }),
+  typical({ name: 'hangs', fault: request => request.resume() }),
+  { name: 'closes the connection', fault: (_, response) => response.socket?.end() },
+  { name: 'resets the connection', fault: (_, response) => response.socket?.resetAndDestroy() },
+  ...errors(400, 'ERR wrong number of arguments', 'ERR max request size exceeded'),
+  ...errors(
+    400,
+    'ERR max daily request limit exceeded. Limit: 10000, Usage: 10000.',
+    'ERR max requests limit exceeded. Limit: 500000, Usage: 500000.',
+  ).map(patient),
+  ...errors(400, 'NOSCRIPT No matching script. Please use EVAL.').map(typical),
+  ...errors(
+    400,
+    'LOADING Redis is loading the dataset in memory',
+    "READONLY You can't write against a read only replica.",
+  ),
+  ...errors(400, "OOM command not allowed when used memory > 'maxmemory'."),
+  ...errors(
+    400,
+    'MISCONF Redis is configured to save RDB snapshots, but it is currently unable to persist to disk.',
+  ),
+  ...errors(
+    400,
+    'BUSY Redis is busy running a script.',
+    'ERR Error running script: Script killed by user with SCRIPT KILL.',
+  ),
+  ...errors(400, 'UNKILLABLE Sorry the script already executed write commands against the dataset.'),
+  ...errors(401, 'WRONGPASS invalid or missing auth token'),
+  ...errors(405, 'ERR method not allowed'),
+  ...errors(429, 'ERR max requests limit exceeded').map(patient),
+  ...errors(500, 'ERR internal error'),
+  ...errors(502, 'ERR bad gateway'),
+  ...errors(503, 'ERR Redis cannot be reached'),
+  ...errors(504, 'ERR Redis did not answer in time'),
+  {
+    name: 'answers 502 with a web page',
+    fault: says(502, '<html>Bad Gateway</html>', { 'content-type': 'text/html' }),
+  },
+  {
+    name: 'answers 200 with a web page',
+    fault: says(200, '<html>Log in</html>', { 'content-type': 'text/html' }),
+  },
+  { name: 'answers 200 with nothing', fault: says(200, '') },
+  { name: 'redirects elsewhere', fault: says(302, '', { location: 'http://127.0.0.1:9/' }) },
+  arriving('is late', (_, response, passOn) =>
+    passOn(async answer => {
+      const body = await bodyOf(answer)
+      setTimeout(() => response.writeHead(200, JSON_TYPE).end(body), DEADLINE_MS + 100)
+    }),
+  ),
+  typical(
+    arriving(
+      'resets mid-reply',
+      spoiled((body, response) => {
+        response.writeHead(200, { ...JSON_TYPE, 'content-length': body.length })
+        response.write(body.subarray(0, body.length / 2), () => response.socket?.resetAndDestroy())
+      }),
+    ),
+  ),
+  arriving(
+    'closes mid-reply',
+    spoiled((body, response) => {
+      response.writeHead(200, { ...JSON_TYPE, 'content-length': body.length })
+      response.write(body.subarray(0, body.length / 2), () => response.socket?.end())
+    }),
+  ),
+  arriving(
+    'hangs mid-reply',
+    spoiled((body, response) => {
+      response.writeHead(200, { ...JSON_TYPE, 'content-length': body.length })
+      response.write(body.subarray(0, body.length / 2))
+    }),
+  ),
+  arriving(
+    'drips, slower than the deadline',
+    spoiled((body, response) => {
+      response.writeHead(200, { ...JSON_TYPE, 'content-length': body.length })
+      let sent = 0
+      const timer = setInterval(() => {
+        if (response.destroyed || sent === body.length) return clearInterval(timer)
+        response.write(body.subarray(sent, ++sent))
+        if (sent === body.length) response.end()
+      }, DRIP_MS)
+    }),
+  ),
+  arriving(
+    'answers with half of the JSON',
+    spoiled((body, response) => response.writeHead(200, JSON_TYPE).end(body.subarray(0, body.length / 2))),
+  ),
+  arriving(
+    'answers twice in one body',
+    spoiled((body, response) => response.writeHead(200, JSON_TYPE).end(Buffer.concat([body, body]))),
+  ),
+  arriving(
+    'answers twice on one connection',
+    spoiled((body, response) => {
+      const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`
+      const whole = Buffer.concat([Buffer.from(head), body])
+      response.socket?.write(Buffer.concat([whole, whole]))
+    }),
+  ),
+  arriving(
+    'answers with 5 MB',
+    spoiled((_, response) => response.writeHead(200, JSON_TYPE).end(`{"result":[1,"${'x'.repeat(5e6)}"]}`)),
+  ),
+  arriving(
+    'answers with too few numbers',
+    edited(list => list.slice(0, -1)),
+  ),
+  arriving(
+    'answers with too many numbers',
+    edited(list => [...list, 0]),
+  ),
+  arriving(
+    'answers with text for a number',
+    edited(list => list.with(-1, 'x')),
+  ),
+  arriving(
+    'answers with a fraction',
+    edited(list => list.with(-2, 0.5)),
+  ),
+  arriving(
+    'answers with null',
+    edited(() => null),
+  ),
+  arriving(
+    'answers OK',
+    edited(() => 'OK'),
+  ),
+  arriving(
+    'answers with a status that there is not',
+    edited(list => list.with(0, 7)),
+  ),
+  arriving(
+    'answers 500 after it was done',
+    spoiled((_, response) => response.writeHead(500, JSON_TYPE).end('{"error":"ERR"}')),
+  ),
+  {
+    ...arriving('is slow, and in time', (_, __, passOn) => setTimeout(passOn, DEADLINE_MS / 4)),
+    isHarmless: true,
+  },
+]

@@ -1,0 +1,142 @@
+/**
+ * A Worker in workerd with everything it stands on, and a place to spoil each way: between it and the bridge, between the
+ * bridge and Redis, and between it and the origin. Scenarios that run at once take a lane each.
+ */
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync } from 'node:fs'
+import { Agent } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type AdminStore, adminStore } from '../../src/node/admin/admin-store.ts'
+import { createKey } from '../../src/node/admin/keys.ts'
+import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { startGuardian } from '../../src/node/start/guardian.ts'
+import { startWorker } from '../../src/node/start/worker.ts'
+import { type CountingProxy, startCountingProxy } from '../support/counting-proxy.ts'
+import { startTcpProxy, type TcpProxy, targetOf } from '../support/fault-proxy.ts'
+import { startOrigin, type TestOrigin } from '../support/origin.ts'
+import { endOfCommand } from '../support/resp.ts'
+import { type Ask, exchange, type Seen } from './exchange.ts'
+
+export interface Lane {
+  url: string
+  /** Between the Worker and the bridge. */
+  store: CountingProxy
+  /** Between the bridge and Redis. */
+  redis: TcpProxy
+  /** Between the Worker and the origin. */
+  originDoor: TcpProxy
+  origin: TestOrigin
+  /** Past all faults but those of Redis itself. */
+  admin: AdminStore
+  /** Process of the Worker's owner: workerd is a child of it. */
+  pid: number
+  ask(path: string, ask?: Ask): Promise<Seen>
+  key(consumer: string): Promise<string>
+  /** Resolves when its store answers, of whose faults there are none any more. */
+  ready(): Promise<void>
+  /** Names that nobody else has. */
+  name(): string
+  address(): string
+  close(): Promise<void>
+}
+
+const TOKEN = randomBytes(12).toString('hex')
+const CONFIG = new URL('anomaly.config.ts', import.meta.url).pathname
+
+const READY_MS = 10_000
+
+let names = 0
+
+/** @param redisUrl of a Redis that others may use too: no two scenarios have a caller in common */
+export async function startLane(redisUrl: string): Promise<Lane> {
+  const guardian = startGuardian()
+  const directory = mkdtempSync(join(tmpdir(), 'sluice-'))
+  guardian.guard({ directory })
+  const redis = await startTcpProxy(targetOf(redisUrl), endOfCommand)
+  const bridge = await startBridge({ redisUrl: `redis://127.0.0.1:${redis.port}`, token: TOKEN, port: 0 })
+  const store = await startCountingProxy(bridge.url)
+  const origin = await startOrigin()
+  const originDoor = await startTcpProxy(targetOf(origin.url))
+  const admin = adminStore({ url: bridge.url, token: TOKEN })
+  const worker = await startWorker({
+    guardian,
+    directory: join(directory, 'w'),
+    host: '127.0.0.1',
+    port: 0,
+    watch: false,
+    configFile: CONFIG,
+    bindings: {
+      UPSTASH_REDIS_REST_URL: store.url,
+      UPSTASH_REDIS_REST_TOKEN: TOKEN,
+      ORIGIN_URL: `http://127.0.0.1:${originDoor.port}`,
+    },
+  })
+  // A connection for each request: what becomes of one says nothing about another.
+  const agent = new Agent({ keepAlive: false })
+  return {
+    url: worker.url,
+    store,
+    redis,
+    originDoor,
+    origin,
+    admin,
+    pid: worker.pid,
+    ask: (path, ask) => exchange(agent, worker.url + path, ask),
+    key: async consumer => (await createKey(admin, { consumer, plan: 'free' })).key,
+    async ready() {
+      const until = performance.now() + READY_MS
+      const answers = () =>
+        admin.decisions.ping().then(
+          () => true,
+          () => false,
+        )
+      while (!(await answers())) {
+        if (performance.now() > until) throw new Error('The store of this lane does not come back.')
+        await new Promise(resolve => setTimeout(resolve, 10))
+      }
+    },
+    name: () => `caller-${process.pid}-${++names}`,
+    address: () => {
+      names += 1
+      return `10.${(names >> 16) & 255}.${(names >> 8) & 255}.${names & 255}`
+    },
+    async close() {
+      agent.destroy()
+      await worker.close()
+      for (const part of [originDoor, origin, store, bridge, redis]) await part.close()
+      await guardian.dismiss()
+    },
+  }
+}
+
+/** So many lanes, each for one at a time. */
+export class Lanes {
+  readonly #all: readonly Lane[]
+  readonly #free: Lane[]
+  readonly #waiting: ((lane: Lane) => void)[] = []
+
+  private constructor(lanes: readonly Lane[]) {
+    this.#all = lanes
+    this.#free = [...lanes]
+  }
+
+  static async start(count: number, redisUrl: string): Promise<Lanes> {
+    return new Lanes(await Promise.all(Array.from({ length: count }, () => startLane(redisUrl))))
+  }
+
+  async use<T>(work: (lane: Lane) => Promise<T>): Promise<T> {
+    const lane = this.#free.pop() ?? (await new Promise<Lane>(resolve => this.#waiting.push(resolve)))
+    try {
+      return await work(lane)
+    } finally {
+      const next = this.#waiting.shift()
+      if (next) next(lane)
+      else this.#free.push(lane)
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#all.map(lane => lane.close()))
+  }
+}

@@ -1,0 +1,117 @@
+/**
+ * Every fault in every place: each call of the scenario in turn fails, then all of them, in each mode. `npm run
+ * test:anomalies` does that and writes what it found into docs/reliability.md; `npm test` takes some of it.
+ */
+import { afterAll, describe, expect, it } from 'vitest'
+import { writeTable } from '../../docs/reliability/tables.ts'
+import type { Lane, Lanes } from './lane.ts'
+import { MODES, type Mode } from './policy.ts'
+import { type Anomaly, type Finding, play, type Which } from './scenario.ts'
+
+export const IS_WHOLE = process.env.ANOMALIES === 'all'
+
+/** No scenario makes more calls; the first that finds nothing to spoil ends the search. */
+const MOST_CALLS = 40
+
+/** In `npm test`: where some are known already, and all of them. */
+const FEW: readonly Which[] = [3, 'every']
+
+/** One test a fault, each in every place. */
+export function describeMatrix(
+  title: string,
+  table: string,
+  anomalies: readonly Anomaly[],
+  lanes: () => Lanes,
+): void {
+  describeByMode(title, table, anomalies, lanes, inAllPlaces)
+}
+
+/** One test a case, in each mode. The title says how many are left out. */
+export function describeByMode<Case extends { name: string; isTypical?: true }>(
+  title: string,
+  table: string,
+  cases: readonly Case[],
+  lanes: () => Lanes,
+  find: (lane: Lane, each: Case, mode: Mode) => Promise<Finding>,
+): void {
+  const chosen = IS_WHOLE ? cases : cases.filter(({ isTypical }) => isTypical)
+  const left = cases.length - chosen.length
+  const found = new Map<string, Record<Mode, Finding>>()
+
+  describe(left > 0 ? `${title} (npm run test:anomalies: ${left} more ways)` : title, {
+    concurrent: true,
+  }, () => {
+    it.each(chosen)('$name', { timeout: 600_000 }, async each => {
+      const byMode = await Promise.all(
+        MODES.map(async mode => [mode, await lanes().use(lane => find(lane, each, mode))] as const),
+      )
+      const mistakes = byMode.flatMap(([mode, { mistakes }]) =>
+        mistakes.map(mistake => `${mode}, ${mistake}`),
+      )
+      expect(mistakes).toEqual([])
+      found.set(each.name, Object.fromEntries(byMode) as Record<Mode, Finding>)
+    })
+  })
+
+  afterAll(() => {
+    // A run of which something failed, or was left out, leaves the page as it is.
+    if (!IS_WHOLE || found.size < cases.length) return
+    const rows = cases.map(({ name }) => rowOf(name, found.get(name)!))
+    writeTable(table, { head: HEAD, rows })
+  })
+}
+
+async function inAllPlaces(lane: Lane, anomaly: Anomaly, mode: Mode): Promise<Finding> {
+  const findings: Finding[] = []
+  let isBeyond = false
+  for (const which of placesOf(anomaly)) {
+    if (isBeyond && which !== 'every') continue
+    const finding = await play(lane, anomaly, mode, which)
+    isBeyond = !finding.hasHit
+    findings.push({ ...finding, mistakes: finding.mistakes.map(mistake => `call ${which}: ${mistake}`) })
+  }
+  return worstOf(findings)
+}
+
+function placesOf({ isPatient }: Anomaly): readonly Which[] {
+  // Each takes half a minute until the store is asked again, and the first that fails is the last that is asked.
+  if (isPatient) return ['every']
+  return IS_WHOLE ? [...Array.from({ length: MOST_CALLS }, (_, i) => i + 1), 'every'] : FEW
+}
+
+function worstOf(findings: readonly Finding[]): Finding {
+  const most = (value: (finding: Finding) => number) => Math.max(...findings.map(value))
+  return {
+    degraded: findings.flatMap(({ degraded }) => degraded),
+    slowest: most(({ slowest }) => slowest),
+    excess: most(({ excess }) => excess),
+    backAfter: most(({ backAfter }) => backAfter),
+    mistakes: findings.flatMap(({ mistakes }) => mistakes),
+    hasHit: findings.some(({ hasHit }) => hasHit),
+  }
+}
+
+const HEAD = [
+  'the store …',
+  '`Sluice-Degraded`',
+  ...MODES.map(mode => `\`${mode}\``),
+  'slowest reply',
+  `above the limits (${MODES.join(' / ')})`,
+  'back after',
+]
+
+function rowOf(name: string, byMode: Record<Mode, Finding>): string[] {
+  const findings = MODES.map(mode => byMode[mode])
+  const worst = worstOf(findings)
+  const causes = worst.degraded.map(({ mark }) => `\`${mark}\``)
+  return [
+    name,
+    listed(causes),
+    ...findings.map(({ degraded }) => listed(degraded.map(({ status }) => String(status)))),
+    `${Math.round(worst.slowest)} ms`,
+    findings.map(({ excess }) => excess).join(' / '),
+    `${Math.round(worst.backAfter)} ms`,
+  ]
+}
+
+const listed = (texts: readonly string[]) => [...new Set(texts)].sort().join(', ') || 'none'

@@ -1,0 +1,51 @@
+/** The origin fails: the caller is told so, nobody else notices, and what was admitted stays counted. */
+import { afterAll, describe, expect, it } from 'vitest'
+import { writeTable } from '../../docs/reliability/tables.ts'
+import { armShut } from '../support/fault-proxy.ts'
+import { anonymous, askAs, type Reply, undisturbed } from './callers.ts'
+import { ORIGIN_FAULTS } from './faults-of-origin.ts'
+import { spentBy } from './judge.ts'
+import type { Lanes } from './lane.ts'
+import { IS_WHOLE } from './matrix.ts'
+import { LIMIT, type Mode } from './policy.ts'
+import { untilDecided } from './scenario.ts'
+
+const MODE: Mode = 'open'
+
+export function describeOrigins(lanes: () => Lanes): void {
+  const found = new Map<string, string[]>()
+
+  describe('an origin that', { concurrent: true }, () => {
+    it.each(ORIGIN_FAULTS)('$name is $status for its caller alone, and counted', async origin => {
+      await lanes().use(async lane => {
+        const { counted, replies } = await undisturbed(async () => {
+          await untilDecided(lane, MODE)
+          const caller = anonymous(lane)
+          const armed = origin.fault
+            ? lane.originDoor.arm(origin.fault, n => n === 1)
+            : armShut(lane.originDoor, n => n === 1)
+          await armed.before?.()
+          await askAs(lane, caller, MODE).finally(armed.disarm)
+          for (let i = 0; i < LIMIT; i++) await askAs(lane, caller, MODE)
+          return caller
+        })
+        expect(replies.map(({ mark }) => mark)).toEqual(replies.map(() => undefined))
+        const [{ status, isBroken, ms }, ...rest] = replies as [Reply, ...Reply[]]
+        expect({ status, isBroken }).toEqual({ status: origin.status, isBroken: origin.isBroken })
+        expect(rest.map(({ status }) => status)).toEqual([...Array(LIMIT - 1).fill(200), 429])
+        expect(await spentBy(lane, counted!, MODE)).toBe(LIMIT)
+        found.set(origin.name, [
+          origin.name,
+          `\`${status}\`${isBroken ? ', cut off' : ''}`,
+          `${Math.round(ms)} ms`,
+        ])
+      })
+    })
+  })
+
+  afterAll(() => {
+    if (!IS_WHOLE || found.size < ORIGIN_FAULTS.length) return
+    const rows = ORIGIN_FAULTS.map(({ name }) => found.get(name)!)
+    writeTable('origin', { head: ['the origin …', 'its caller sees', 'after'], rows })
+  })
+}

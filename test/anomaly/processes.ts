@@ -1,0 +1,93 @@
+/** Something happens to Redis while many ask at once: they get what the policy says, and the books are right afterwards. */
+import { describe } from 'vitest'
+import type { Target } from '../support/fault-proxy.ts'
+import { hasRedisServer } from '../support/redis.ts'
+import { startRedisProcess } from '../support/redis-process.ts'
+import { anonymous, askAs, type Caller, consumerOf } from './callers.ts'
+import { judge } from './judge.ts'
+import type { Lane, Lanes } from './lane.ts'
+import { describeByMode } from './matrix.ts'
+import { LIMIT, type Mode, RECOVERY_MS } from './policy.ts'
+import { REDIS_EVENTS, type RedisEvent } from './redis-events.ts'
+import { backSince, type Finding, isTakenForFailure, untilDecided } from './scenario.ts'
+
+const AT_ONCE = 4
+
+/** A busy machine is slow with as many; this is no measurement of what it can take. */
+const PAUSE_MS = 5
+
+/** Of each that asks at once the last request, and one more. */
+const UNREPLICATED = 2 * AT_ONCE
+
+/** As many of them are made beforehand: while Redis is gone, no key can be made. */
+const CONSUMERS = 40
+
+export function describeProcesses(lanes: () => Lanes): void {
+  if (!hasRedisServer) {
+    describe.skip('a Redis that is killed, frozen or flushed (no redis-server is installed)', () => {})
+    return
+  }
+  describeByMode('a Redis that', 'processes', REDIS_EVENTS, lanes, strike)
+}
+
+async function strike(lane: Lane, event: RedisEvent, mode: Mode): Promise<Finding> {
+  const before = lane.redis.target
+  const redis = await startRedisProcess()
+  let last = redis
+  let isOver = false
+  let load: Promise<void>[] = []
+  try {
+    await event.prepare?.(redis)
+    await turnTo(lane, redis)
+    const spares = await Promise.all(Array.from({ length: CONSUMERS }, () => consumerOf(lane)))
+    const callers: Caller[] = []
+    const ask = async () => {
+      while (!isOver) {
+        const caller = (callers.length % 2 === 0 && spares.pop()) || anonymous(lane)
+        callers.push(caller)
+        for (let i = 0; i <= LIMIT && !isOver; i++) {
+          await askAs(lane, caller, mode)
+          await new Promise(resolve => setTimeout(resolve, PAUSE_MS))
+        }
+      }
+    }
+    load = Array.from({ length: AT_ONCE }, ask)
+    await new Promise(resolve => setTimeout(resolve, 50))
+    const other = await event.happen(redis)
+    const overAt = performance.now()
+    if (other) {
+      last = other
+      lane.redis.target = other
+      lane.redis.cut()
+    }
+    const after = await untilDecided(lane, mode)
+    isOver = true
+    await Promise.all(load)
+
+    const judged = await judge(lane, [...callers, ...after], {
+      mode,
+      arrives: event.arrives ?? false,
+      losses: event.losses ?? 0,
+      unreplicated: event.isCopiedLate ? UNREPLICATED : 0,
+    })
+    const mistakes = [...judged.mistakes]
+    const backAfter = backSince(overAt, [...callers, ...after])
+    if (backAfter > RECOVERY_MS) mistakes.push(`the store was asked again after ${Math.round(backAfter)} ms`)
+    const replies = callers.flatMap(({ replies }) => replies)
+    if (event.isHarmless && isTakenForFailure(replies)) mistakes.push('taken for a failure')
+    return { ...judged, mistakes, backAfter, hasHit: true }
+  } finally {
+    isOver = true
+    await Promise.allSettled(load)
+    await turnTo(lane, before)
+    await redis.close()
+    if (last !== redis) await last.close()
+  }
+}
+
+/** From here on the bridge of the lane talks to another Redis. */
+async function turnTo(lane: Lane, target: Target): Promise<void> {
+  lane.redis.target = target
+  lane.redis.cut()
+  await lane.ready()
+}

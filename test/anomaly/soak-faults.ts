@@ -1,0 +1,80 @@
+/** Faults one after the other, at random, with pauses in which all is well: of the store, of Redis and of the origin. */
+import { armHttp } from '../support/fault-proxy.ts'
+import type { Random } from '../support/random.ts'
+import type { RedisProcess } from '../support/redis-process.ts'
+import { ORIGIN_FAULTS } from './faults-of-origin.ts'
+import { REDIS_FAULTS } from './faults-of-redis.ts'
+import { STORE_FAULTS } from './faults-of-store.ts'
+import type { Lane } from './lane.ts'
+
+interface Bed {
+  lane: Lane
+  redis: RedisProcess
+  random: Random
+}
+
+/** @returns what ends it */
+type Begin = (bed: Bed) => Promise<() => Promise<unknown>>
+
+const KINDS: Record<string, Begin> = {
+  async store({ lane, random }) {
+    const { fault } = random.pick(STORE_FAULTS.filter(({ isPatient }) => !isPatient))
+    const share = random.pick([0.05, 0.5, 1])
+    if (fault) return armHttp(lane.store, fault, () => random.chance(share)).disarm
+    await lane.store.shut()
+    return () => lane.store.open()
+  },
+  async redis({ lane, random }) {
+    const share = random.pick([0.02, 0.2])
+    const armed = random.pick(REDIS_FAULTS).arm(lane, () => random.chance(share))
+    return () => armed.disarm()
+  },
+  async origin({ lane, random }) {
+    const { fault } = random.pick(ORIGIN_FAULTS)
+    if (fault) return lane.originDoor.arm(fault, () => random.chance(0.2)).disarm
+    await lane.originDoor.shut()
+    return () => lane.originDoor.open()
+  },
+  async 'frozen Redis'({ redis }) {
+    redis.freeze()
+    return async () => redis.thaw()
+  },
+  async 'frozen connection'({ lane }) {
+    lane.redis.freeze()
+    return async () => lane.redis.thaw()
+  },
+  async 'killed Redis'({ redis }) {
+    await redis.kill()
+    return () => redis.start()
+  },
+  async 'lost scripts'({ redis }) {
+    await redis.send('SCRIPT', 'FLUSH')
+    return async () => {}
+  },
+}
+
+export interface Ended {
+  /** How often each kind of fault was there. */
+  faults: Record<string, number>
+  /** When Redis forgot everything, each time; ms since the epoch. */
+  losses: number[]
+}
+
+/** @param restore puts back what a Redis must know that has forgotten everything */
+export async function failAtRandom(bed: Bed, until: number, restore: () => Promise<unknown>): Promise<Ended> {
+  const { random } = bed
+  const ended: Ended = { faults: {}, losses: [] }
+  const kinds = Object.keys(KINDS)
+  while (Date.now() < until) {
+    await new Promise(resolve => setTimeout(resolve, random.int(200, 2000)))
+    const kind = random.pick(kinds)
+    ended.faults[kind] = (ended.faults[kind] ?? 0) + 1
+    const end = await KINDS[kind]!(bed)
+    await new Promise(resolve => setTimeout(resolve, random.int(100, 1500)))
+    await end()
+    if (kind !== 'killed Redis') continue
+    ended.losses.push(Date.now())
+    await restore()
+  }
+  return ended
+}

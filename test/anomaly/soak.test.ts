@@ -1,0 +1,176 @@
+/**
+ * Load for minutes, on one Worker, with faults at random: every request is answered as the policy says, the books
+ * balance, and memory stays what it is. `npm run test:soak`; SOAK_MINUTES says how long.
+ */
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { writeTable } from '../../docs/reliability/tables.ts'
+import { childOf, residentBytes } from '../support/processes.ts'
+import { randomFrom, SEED } from '../support/random.ts'
+import { hasRedisServer } from '../support/redis.ts'
+import { type RedisProcess, startRedisProcess } from '../support/redis-process.ts'
+import { startLane } from './lane.ts'
+import { DEADLINE_MS, LATE_MS, SOAK_LIMIT, SOAK_PERIOD_MS } from './policy.ts'
+import type { Books, SoakOrder } from './soak-client.ts'
+import { failAtRandom } from './soak-faults.ts'
+
+const MINUTES = Number(process.env.SOAK_MINUTES ?? 2)
+const CLIENT = fileURLToPath(new URL('soak-client.ts', import.meta.url))
+const CLIENTS = 2
+const AT_ONCE = 8
+
+const why = !process.env.SOAK
+  ? ' (npm run test:soak)'
+  : hasRedisServer
+    ? ''
+    : ' (no redis-server is installed)'
+
+describe.skipIf(why !== '')(`a Worker under load with faults at random${why}`, () => {
+  it(`answers for ${MINUTES} minutes, and keeps its memory (SEED=${SEED})`, {
+    timeout: MINUTES * 60_000 + 120_000,
+  }, async () => {
+    const redis = await startRedisProcess()
+    const lane = await startLane(`redis://${redis.host}:${redis.port}`)
+    const clients: ChildProcess[] = []
+    try {
+      const keys = await Promise.all(Array.from({ length: CLIENTS * AT_ONCE }, () => lane.key(lane.name())))
+      const records = await recordsOf(redis)
+      const worker = childOf(lane.pid, 'workerd')
+      const memory = { worker: [] as number[], redis: [] as number[] }
+
+      const books = Array.from({ length: CLIENTS }, (_, i) => {
+        const client = fork(CLIENT, [], { execArgv: ['--no-warnings'] })
+        clients.push(client)
+        client.send({
+          url: lane.url,
+          seed: SEED + i,
+          keys: keys.slice(i * AT_ONCE, (i + 1) * AT_ONCE),
+          network: String(i),
+          atOnce: AT_ONCE,
+        } satisfies SoakOrder)
+        return once(client, 'message').then(([books]) => books as Books)
+      })
+      const sampling = setInterval(() => {
+        const resident = worker === undefined ? undefined : residentBytes(worker)
+        if (resident !== undefined) memory.worker.push(resident)
+        // It does not answer while it is frozen or gone.
+        redis.send('INFO', 'memory').then(
+          text => memory.redis.push(usedBytes(String(text))),
+          () => {},
+        )
+      }, 1000)
+
+      const random = randomFrom(SEED)
+      const { faults, losses } = await failAtRandom(
+        { lane, redis, random },
+        Date.now() + MINUTES * 60_000,
+        () => Promise.all(records.map(([key, value]) => redis.send('SET', key, value))),
+      )
+      clearInterval(sampling)
+      for (const client of clients) client.send('enough')
+      const all = (await Promise.all(books)).reduce(sum)
+
+      const replied = Object.values(all.replies).reduce((one, other) => one + other, 0)
+      writeTable('soak', { head: ['what', 'result'], rows: rowsOf(all, faults, losses, memory) })
+      expect(all.mistakes, `SEED=${SEED}`).toEqual({})
+      expect(all.unanswered).toBe(0)
+      expect(replied + all.left).toBe(all.sent)
+      expect(all.slowest).toBeLessThan(DEADLINE_MS + LATE_MS)
+      expect(all.mostInWindow).toBeLessThanOrEqual(SOAK_LIMIT * (1 + mostInOneWindow(losses)))
+      for (const samples of Object.values(memory)) expect(grown(samples)).toBeLessThan(MOST_GROWTH)
+    } finally {
+      for (const client of clients) client.kill()
+      await lane.close()
+      await redis.close()
+    }
+  })
+})
+
+/** The restart of a Redis that forgot everything may fall into the window before the one in which it is told. */
+function mostInOneWindow(losses: readonly number[]): number {
+  return Math.max(
+    0,
+    ...losses.map(one => losses.filter(other => Math.abs(other - one) < SOAK_PERIOD_MS).length),
+  )
+}
+
+/** So long the heap of workerd grows to the size at which it is cleaned. Samples are a second apart. */
+const WARM_UP = 45
+
+/** A garbage collector's moods are within it; a leak of 1 kB a request is not. */
+const MOST_GROWTH = 1.3
+
+/** @param n of what is there after the warm-up */
+const third = (samples: readonly number[], n: 1 | 3) => {
+  const settled = samples.slice(WARM_UP)
+  return average(settled.slice(((n - 1) * settled.length) / 3, (n * settled.length) / 3))
+}
+
+const average = (samples: readonly number[]) =>
+  samples.reduce((sum, sample) => sum + sample, 0) / Math.max(1, samples.length)
+
+const isMeasured = (samples: readonly number[]) => samples.length > WARM_UP + 10
+
+/** The last third of the time beside the first. */
+const grown = (samples: readonly number[]) =>
+  isMeasured(samples) ? third(samples, 3) / third(samples, 1) : 1
+
+function sum(one: Books, other: Books): Books {
+  return {
+    sent: one.sent + other.sent,
+    left: one.left + other.left,
+    unanswered: one.unanswered + other.unanswered,
+    replies: added(one.replies, other.replies),
+    mistakes: added(one.mistakes, other.mistakes),
+    slowest: Math.max(one.slowest, other.slowest),
+    mostInWindow: Math.max(one.mostInWindow, other.mostInWindow),
+  }
+}
+
+function added(one: Record<string, number>, other: Record<string, number>): Record<string, number> {
+  const names = new Set([...Object.keys(one), ...Object.keys(other)])
+  return Object.fromEntries([...names].sort().map(name => [name, (one[name] ?? 0) + (other[name] ?? 0)]))
+}
+
+function rowsOf(
+  { sent, left, unanswered, replies, slowest, mostInWindow }: Books,
+  faults: Record<string, number>,
+  losses: readonly number[],
+  memory: Record<'worker' | 'redis', readonly number[]>,
+): string[][] {
+  const told = (counts: Record<string, number>) =>
+    Object.entries(counts)
+      .map(([name, count]) => `${name}: ${count.toLocaleString('en')}`)
+      .join('<br>')
+  const megabytes = (samples: readonly number[]) =>
+    isMeasured(samples)
+      ? `${(third(samples, 1) / 1e6).toFixed(1)} MB, then ${(third(samples, 3) / 1e6).toFixed(1)} MB`
+      : 'not measured'
+  return [
+    ['time, seed', `${MINUTES} min, ${SEED}`],
+    ['requests sent', sent.toLocaleString('en')],
+    ['replies', told(replies)],
+    ['left by their clients', left.toLocaleString('en')],
+    ['not answered', String(unanswered)],
+    ['faults', told(faults)],
+    ['slowest reply', `${Math.round(slowest)} ms`],
+    [
+      `most of one caller admitted by the store in a window, limit ${SOAK_LIMIT}`,
+      `${mostInWindow} (Redis emptied up to ${mostInOneWindow(losses)} times in one, ${losses.length} in all)`,
+    ],
+    [`memory of workerd, first and last third after ${WARM_UP} s`, megabytes(memory.worker)],
+    ['memory of Redis, the same', megabytes(memory.redis)],
+  ]
+}
+
+/** Keys and consumers as they stand in Redis. */
+async function recordsOf(redis: RedisProcess): Promise<(readonly [key: string, value: string])[]> {
+  const keys = (await redis.send('KEYS', '*:key:*')) as Buffer[]
+  return await Promise.all(
+    keys.map(async key => [String(key), String(await redis.send('GET', String(key)))] as const),
+  )
+}
+
+const usedBytes = (info: string) => Number(/^used_memory:(\d+)/m.exec(info)?.[1])

@@ -64,7 +64,10 @@ export function withBreaker(
   }
 
   function openFor(cause: GatewayError): void {
-    const wait = cause.code === 'ERR_STORE_QUOTA' ? QUOTA_RETRY_MS : open ? retryAfterMs : 0
+    // A single word of it may have been a moment's throttling; who hears it twice has used up what there is.
+    const isQuota = cause.code === 'ERR_STORE_QUOTA'
+    const again = isQuota && open?.cause.code === cause.code ? QUOTA_RETRY_MS : retryAfterMs
+    const wait = open || isQuota ? again : 0
     open = { cause, heardAt: now(), probeAt: now() + wait }
   }
 

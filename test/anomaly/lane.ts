@@ -31,6 +31,8 @@ export interface Lane {
   admin: AdminStore
   /** Process of the Worker's owner: workerd is a child of it. */
   pid: number
+  /** Where it was asked for. */
+  inspectorUrl?: string
   ask(path: string, ask?: Ask): Promise<Seen>
   key(consumer: string): Promise<string>
   /** Resolves when its store answers, of whose faults there are none any more. */
@@ -49,7 +51,7 @@ const READY_MS = 10_000
 let names = 0
 
 /** @param redisUrl of a Redis that others may use too: no two scenarios have a caller in common */
-export async function startLane(redisUrl: string): Promise<Lane> {
+export async function startLane(redisUrl: string, { inspect = false } = {}): Promise<Lane> {
   const guardian = startGuardian()
   const directory = mkdtempSync(join(tmpdir(), 'sluice-'))
   guardian.guard({ directory })
@@ -66,6 +68,7 @@ export async function startLane(redisUrl: string): Promise<Lane> {
     port: 0,
     watch: false,
     configFile: CONFIG,
+    inspect,
     bindings: {
       UPSTASH_REDIS_REST_URL: store.url,
       UPSTASH_REDIS_REST_TOKEN: TOKEN,
@@ -82,6 +85,7 @@ export async function startLane(redisUrl: string): Promise<Lane> {
     origin,
     admin,
     pid: worker.pid,
+    ...(worker.inspectorUrl !== undefined && { inspectorUrl: worker.inspectorUrl }),
     ask: (path, ask) => exchange(agent, worker.url + path, ask),
     key: async consumer => (await createKey(admin, { consumer, plan: 'free' })).key,
     async ready() {

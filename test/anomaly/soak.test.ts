@@ -7,6 +7,7 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { writeTable } from '../../docs/reliability/tables.ts'
+import { inspectHeap } from '../support/heap.ts'
 import { childOf, residentBytes } from '../support/processes.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { hasRedisServer } from '../support/redis.ts'
@@ -32,13 +33,14 @@ describe.skipIf(why !== '')(`a Worker under load with faults at random${why}`, (
     timeout: MINUTES * 60_000 + 120_000,
   }, async () => {
     const redis = await startRedisProcess()
-    const lane = await startLane(`redis://${redis.host}:${redis.port}`)
+    const lane = await startLane(`redis://${redis.host}:${redis.port}`, { inspect: true })
+    const heap = await inspectHeap(lane.inspectorUrl!)
     const clients: ChildProcess[] = []
     try {
       const keys = await Promise.all(Array.from({ length: CLIENTS * AT_ONCE }, () => lane.key(lane.name())))
       const records = await recordsOf(redis)
       const worker = childOf(lane.pid, 'workerd')
-      const memory = { worker: [] as number[], redis: [] as number[] }
+      const memory = { worker: [] as number[], heap: [] as number[], redis: [] as number[] }
 
       const books = Array.from({ length: CLIENTS }, (_, i) => {
         const client = fork(CLIENT, [], { execArgv: ['--no-warnings'] })
@@ -61,6 +63,10 @@ describe.skipIf(why !== '')(`a Worker under load with faults at random${why}`, (
           () => {},
         )
       }, 1000)
+      // Often, so that some come right after a collection.
+      const watching = setInterval(() => {
+        void heap.used().then(bytes => memory.heap.push(bytes))
+      }, 100)
 
       const random = randomFrom(SEED)
       const { faults, losses } = await failAtRandom(
@@ -69,6 +75,7 @@ describe.skipIf(why !== '')(`a Worker under load with faults at random${why}`, (
         () => Promise.all(records.map(([key, value]) => redis.send('SET', key, value))),
       )
       clearInterval(sampling)
+      clearInterval(watching)
       for (const client of clients) client.send('enough')
       const all = (await Promise.all(books)).reduce(sum)
 
@@ -79,9 +86,12 @@ describe.skipIf(why !== '')(`a Worker under load with faults at random${why}`, (
       expect(replied + all.left).toBe(all.sent)
       expect(all.slowest).toBeLessThan(DEADLINE_MS + LATE_MS)
       expect(all.mostInWindow).toBeLessThanOrEqual(SOAK_LIMIT * (1 + mostInOneWindow(losses)))
-      for (const samples of Object.values(memory)) expect(grown(samples)).toBeLessThan(MOST_GROWTH)
+      expect(floor(memory.heap, 3) - floor(memory.heap, 1)).toBeLessThan(MOST_HEAP_GROWTH)
+      expect(floor(memory.heap, 3)).toBeLessThan(MOST_HEAP)
+      expect(grown(memory.redis)).toBeLessThan(MOST_GROWTH)
     } finally {
       for (const client of clients) client.kill()
+      heap.close()
       await lane.close()
       await redis.close()
     }
@@ -96,11 +106,22 @@ function mostInOneWindow(losses: readonly number[]): number {
   )
 }
 
-/** So long the heap of workerd grows to the size at which it is cleaned. Samples are a second apart. */
+/** Samples are a second apart. */
 const WARM_UP = 45
 
-/** A garbage collector's moods are within it; a leak of 1 kB a request is not. */
+/** Of Redis. */
 const MOST_GROWTH = 1.3
+
+/** What an isolate remembers of callers on purpose is within it; a leak of 200 bytes a request is not. */
+const MOST_HEAP_GROWTH = 8e6
+
+/** Half of what Workers have. */
+const MOST_HEAP = 64e6
+
+/** What is left after a collection: the least that was seen in the first or last third of the time. */
+function floor(samples: readonly number[], n: 1 | 3): number {
+  return Math.min(...samples.slice(((n - 1) * samples.length) / 3, (n * samples.length) / 3))
+}
 
 /** @param n of what is there after the warm-up */
 const third = (samples: readonly number[], n: 1 | 3) => {
@@ -138,7 +159,7 @@ function rowsOf(
   { sent, left, unanswered, replies, slowest, mostInWindow }: Books,
   faults: Record<string, number>,
   losses: readonly number[],
-  memory: Record<'worker' | 'redis', readonly number[]>,
+  memory: Record<'worker' | 'heap' | 'redis', readonly number[]>,
 ): string[][] {
   const told = (counts: Record<string, number>) =>
     Object.entries(counts)
@@ -160,7 +181,14 @@ function rowsOf(
       `most of one caller admitted by the store in a window, limit ${SOAK_LIMIT}`,
       `${mostInWindow} (Redis emptied up to ${mostInOneWindow(losses)} times in one, ${losses.length} in all)`,
     ],
-    [`memory of workerd, first and last third after ${WARM_UP} s`, megabytes(memory.worker)],
+    [
+      "least in use in the isolate's heap, in the first and in the last third",
+      `${(floor(memory.heap, 1) / 1e6).toFixed(1)} MB, then ${(floor(memory.heap, 3) / 1e6).toFixed(1)} MB`,
+    ],
+    [
+      `memory of the process workerd, garbage included, first and last third after ${WARM_UP} s`,
+      megabytes(memory.worker),
+    ],
     ['memory of Redis, the same', megabytes(memory.redis)],
   ]
 }

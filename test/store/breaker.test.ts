@@ -157,11 +157,14 @@ describe('a breaker', () => {
     expect(store.isOpen()).toBe(true)
   })
 
-  it('opens at once when the plan is used up, and asks again only after half a minute', async () => {
+  it('opens at once when the plan is used up, and asks again after a second, then only every half minute', async () => {
     const { world, store, run } = isolate()
     world.failure = usedUp
     expect(await run()).toBe('ERR_STORE_QUOTA')
     expect([store.isOpen(), store.isProbeDue()]).toEqual([true, false])
+    world.time += 1000
+    expect(store.isProbeDue()).toBe(true)
+    await store.probe()
     world.time += 29_000
     expect(store.isProbeDue()).toBe(false)
     world.time += 1000

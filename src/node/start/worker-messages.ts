@@ -9,10 +9,12 @@ export interface WorkerSettings {
   watch: boolean
   /** The file to take the place of sluice.config.ts (tests). */
   configFile?: string
+  /** Serve the inspector of V8, on any free port (tests: what the heap holds). */
+  inspect?: boolean
 }
 
 export type WorkerMessage =
-  | { type: 'ready'; url: string }
+  | { type: 'ready'; url: string; inspectorUrl?: string }
   | { type: 'reloaded' }
   /** The sources or the config cannot be used; the Worker goes on as it was. */
   | { type: 'rejected'; message: string }

@@ -103,6 +103,7 @@ async function load(script: string, variables: Record<string, string>): Promise<
     bindings: { ...variables, ...settings.bindings },
     host: settings.host,
     port: settings.port,
+    ...(settings.inspect && { inspectorPort: 0 }),
     // Request.cf would be fetched from the network.
     cf: false,
     log: new Log(LogLevel.NONE),
@@ -116,7 +117,8 @@ async function load(script: string, variables: Record<string, string>): Promise<
   miniflare = new Miniflare(options)
   const url = await miniflare.ready
   hasServed = true
-  say({ type: 'ready', url: url.origin })
+  const inspector = settings.inspect ? { inspectorUrl: (await miniflare.getInspectorURL()).href } : {}
+  say({ type: 'ready', url: url.origin, ...inspector })
 }
 
 /** Read from wrangler.toml, so that what runs here is what is deployed. */

@@ -15,6 +15,8 @@ export interface RunningWorker {
   url: string
   /** Of the process that workerd is a child of. */
   pid: number
+  /** With `inspect`. */
+  inspectorUrl?: string
   close(): Promise<void>
 }
 
@@ -42,9 +44,9 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
   guardian.guard({ directory })
   const exited = once(child, 'exit')
 
-  const url = await new Promise<string>((resolve, reject) => {
+  const ready = await new Promise<Pick<RunningWorker, 'url' | 'inspectorUrl'>>((resolve, reject) => {
     child.on('message', (message: WorkerMessage) => {
-      if (message.type === 'ready') resolve(message.url)
+      if (message.type === 'ready') resolve(message)
       else if (message.type === 'failed') reject(new Error(message.message))
       else onMessage?.(message)
     })
@@ -54,8 +56,10 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
     throw error
   })
 
+  const { url, inspectorUrl } = ready
   return {
     url,
+    ...(inspectorUrl !== undefined && { inspectorUrl }),
     pid: child.pid!,
     async close() {
       if (child.connected) child.disconnect()

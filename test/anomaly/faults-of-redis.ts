@@ -12,8 +12,10 @@ const answers = (name: string, script: string, ...args: readonly string[]): Anom
 
 const says = (error: string): Anomaly => answers(`says ${error}`, 'return redis.error_reply(ARGV[1])', error)
 
+/** What was sent before on the same connection may have been done, and its reply is lost too. */
 const breaks = (name: string, request: TcpFault['request'], rest: Partial<Anomaly> = {}): Anomaly => ({
   name,
+  arrives: true,
   arm: ({ redis }, when) => redis.arm({ request: request! }, when),
   ...rest,
 })
@@ -29,7 +31,7 @@ const typical = { isTypical: true } as const
 
 /** Whatever is under way on the connection shares its fate. */
 const CONNECTION_FAULTS: readonly Anomaly[] = [
-  { name: 'refuses connections', arm: ({ redis }, when) => armShut(redis, when) },
+  { name: 'refuses connections', arrives: true, arm: ({ redis }, when) => armShut(redis, when) },
   {
     name: 'freezes, and thaws after the deadline',
     arrives: true,

@@ -7,9 +7,9 @@ export default defineConfig({
   test: {
     // The summary of a replay is printed by its test and meant to be read.
     silent: false,
-    // By default one core is left to watch mode, which on two cores leaves one. Suites wait for Redis, and for processes
-    // that they start, half of their time.
-    maxWorkers: Math.ceil(availableParallelism() * 1.5),
+    // By default one core is left to watch mode, which on two cores leaves one. Suites wait for Redis, for deadlines, and for
+    // processes that they start, more than half of their time.
+    maxWorkers: 2 * availableParallelism(),
     projects: [
       {
         test: {

@@ -44,6 +44,8 @@ interface Judged {
   caller?: Caller
   route?: string | undefined
   storeMs: number
+  /** The store has answered. */
+  isHeard?: boolean
 }
 
 export function createApp(config: Config, bare: Store, platform: Platform = {}): Hono {
@@ -82,10 +84,10 @@ export function createApp(config: Config, bare: Store, platform: Platform = {}):
     const requestId = crypto.randomUUID()
 
     const isOverdue = switches.isOverdue()
-    const { caller, decision, route, storeMs } = await judge(request, c.env)
+    const { caller, decision, route, storeMs, isHeard } = await judge(request, c.env)
     const background = backgroundOf(c)
     settle(decision, { requestId, route, storeMs }, background)
-    safely(() => recover(decision, background))
+    safely(() => recover(background, isHeard))
     // Where nothing is counted no trip brings the switches, and nobody would see them switched back.
     const isUnasked = caller && !caller.refusal && isOverdue && switches.isOverdue()
     if (isUnasked) background(store.run([]))
@@ -107,8 +109,10 @@ export function createApp(config: Config, bare: Store, platform: Platform = {}):
       const matched = match(config, request)
       const caller = await identifier.identify(request, matched, peer)
       const askedAt = Date.now()
-      const decision = caller.refusal ?? (await decisionOn(request, caller, matched))
-      return { caller, decision, route: matched.route?.name, storeMs: Date.now() - askedAt }
+      const decided = caller.refusal
+        ? { decision: caller.refusal }
+        : await decisionOn(request, caller, matched)
+      return { caller, ...decided, route: matched.route?.name, storeMs: Date.now() - askedAt }
     } catch (error) {
       // Who it is, and what is asked for here, nobody knows: then nobody comes in.
       const decision = { kind: 'unavailable', what: 'credential', degraded: degradedBy(error) } as const
@@ -117,16 +121,24 @@ export function createApp(config: Config, bare: Store, platform: Platform = {}):
   }
 
   /** Never throws: what goes wrong in limiting is like a store that fails. */
-  async function decisionOn(request: Request, caller: Caller, matched: Matched): Promise<Decision> {
+  async function decisionOn(
+    request: Request,
+    caller: Caller,
+    matched: Matched,
+  ): Promise<Pick<Judged, 'decision' | 'isHeard'>> {
     try {
       const asked = await question(request, caller, matched, config, switches.current())
       const outcome = await evaluate(store, asked)
-      if (outcome.status === 'degraded') return fallBack(asked, outcome, identifier.recall(caller), fallback)
+      if (outcome.status === 'degraded') {
+        return { decision: fallBack(asked, outcome, identifier.recall(caller), fallback) }
+      }
       identifier.learn(caller, outcome)
       const latest = switches.current()
-      return marked(decide(relax(outcome, asked, latest)), latest)
+      const decision = marked(decide(relax(outcome, asked, latest)), latest)
+      // What needs no trip has no time of the store's.
+      return { decision, isHeard: outcome.at > 0 }
     } catch (error) {
-      return fallBackUncounted(caller, matched, degradedBy(error))
+      return { decision: fallBackUncounted(caller, matched, degradedBy(error)) }
     }
   }
 
@@ -140,11 +152,10 @@ export function createApp(config: Config, bare: Store, platform: Platform = {}):
   }
 
   /** After an outage, or in one: is the store back, and what does it not know yet? */
-  function recover(decision: Decision, background: Background): void {
+  function recover(background: Background, isHeard = false): void {
     if (store.isProbeDue()) background(store.probe())
-    // Only who has just heard from the store tells it anything.
-    const isDecided = 'verdicts' in decision && !('degraded' in decision)
-    if (isDecided && local.hasSpent()) background(local.handOver(store))
+    // Not by the breaker: how long that takes says nothing about decisions.
+    if (isHeard && local.hasSpent()) background(local.handOver(bare))
   }
 
   app.onError(unexpected)

@@ -182,14 +182,14 @@ export function createCredentialFinder(
 
     learn(credential, outcome) {
       if (!credential) return
-      seen.learn(credential.digest, outcome)
+      seen.learn(credential, outcome)
       if (credential.method !== 'opaque-key') return
       const { status, consumer } = outcome
       if (status === 'unknown-credential') memory?.forget(credential.digest)
       else if (consumer !== undefined) memory?.remember(credential.digest, consumer)
     },
 
-    recall: credential => credential && seen.recall(credential.digest),
+    recall: credential => credential && seen.recall(credential),
   }
 }
 

@@ -1,14 +1,17 @@
 /**
- * Credentials that this isolate has seen let in, for the time when the store cannot be asked: whose they are, on which
- * plan, and who is blocked. Only what the store has vouched for gets in, so nobody can push others out with made-up
- * keys. Plain data, bounded in number and time.
+ * What this isolate has seen of callers, for the time when the store cannot be asked: credentials that were let in, whose
+ * they are and on which plan, and consumers that are blocked. Only what the store has vouched for gets in, so nobody can
+ * push others out with made-up keys. Plain data, bounded in number and time.
  */
 import QuickLRU from 'quick-lru'
+import type { Outcome } from '../limiter/wire.ts'
+import { UNKNOWN_CONSUMER } from '../store/keys.ts'
+import type { Credential } from './find-credential.ts'
 
-/** What the store last said of a credential. */
+/** What the store last said of who shows a credential. */
 export interface Seen {
-  plan: string
-  /** Where only the store knew. */
+  /** Absent: nothing of the credential itself. */
+  plan?: string
   consumer?: string
   isBlocked?: boolean
 }
@@ -16,22 +19,44 @@ export interface Seen {
 /** Some 300 bytes each; up to twice as many are kept. */
 const MOST_SEEN = 10_000
 
+/** A credential, and whose it is as far as it says so itself. */
+type Shown = Pick<Credential, 'digest' | 'consumer' | 'who'>
+
+/** Tokens come and go; whose they are stays. A consumer's name is no digest of a key, whatever it looks like. */
+const nameOf = ({ digest, consumer, who }: Shown) => (who.kind === 'token' ? `token ${consumer}` : digest)
+
 export class SeenCredentials {
-  readonly #seen: QuickLRU<string, Seen>
+  readonly #credentials: QuickLRU<string, Required<Pick<Seen, 'plan' | 'consumer'>>>
+  readonly #blocked: QuickLRU<string, true>
 
   constructor({ seenForMs }: { seenForMs: number }) {
-    this.#seen = new QuickLRU({ maxSize: MOST_SEEN, maxAge: seenForMs })
+    this.#credentials = new QuickLRU({ maxSize: MOST_SEEN, maxAge: seenForMs })
+    this.#blocked = new QuickLRU({ maxSize: MOST_SEEN, maxAge: seenForMs })
   }
 
-  recall(digest: string): Seen | undefined {
-    return this.#seen.get(digest)
+  recall(shown: Shown): Seen | undefined {
+    const seen = this.#credentials.get(nameOf(shown))
+    const isBlocked = this.#blocked.has(seen?.consumer ?? shown.consumer)
+    return isBlocked ? { ...seen, isBlocked } : seen
   }
 
-  learn(digest: string, outcome: { status: string; plan: string; consumer?: string }): void {
-    const { status, plan, consumer } = outcome
-    // A refusal does not say whether somebody is blocked.
-    if (status === 'admitted') this.#seen.set(digest, { plan, ...(consumer !== undefined && { consumer }) })
-    else if (status === 'blocked') this.#seen.set(digest, { plan: '', isBlocked: true })
-    else if (status === 'unknown-credential') this.#seen.delete(digest)
+  /** @param outcome of a request that showed it */
+  learn(shown: Shown, outcome: Pick<Outcome, 'status' | 'plan' | 'consumer'>): void {
+    const name = nameOf(shown)
+    const owner = outcome.consumer ?? this.#credentials.get(name)?.consumer ?? shown.consumer
+    const isKnown = owner !== UNKNOWN_CONSUMER
+    switch (outcome.status) {
+      case 'admitted':
+        if (isKnown) this.#credentials.set(name, { plan: outcome.plan, consumer: owner })
+        this.#blocked.delete(owner)
+        break
+      case 'blocked':
+        if (isKnown) this.#blocked.set(owner, true)
+        break
+      case 'unknown-credential':
+        this.#credentials.delete(name)
+        break
+      // A refusal says nothing about the credential that its plan would not, and nothing about blocks.
+    }
   }
 }

@@ -105,7 +105,7 @@ function unavailable({ what }: Unavailable): Response {
     status: 503,
     title: 'Temporary Reduced Capacity',
     type: REDUCED_CAPACITY,
-    detail: `${detail[what]} Nothing was charged; try again in ${RETRY_SECONDS} s.`,
+    detail: `${detail[what]} Try again in ${RETRY_SECONDS} s.`,
     headers: { 'retry-after': String(RETRY_SECONDS) },
   })
 }

@@ -1,6 +1,6 @@
 /**
  * What becomes of a request that the store has said nothing about. Each rule has its way out (`onStoreFailure`), and so have
- * credentials, which nobody can check then: docs/reliability.md has the risks. A bug of ours goes the same way.
+ * credentials, which nobody can check then: docs/security.md has the risks. A bug of ours goes the same way.
  */
 import type { Credentials } from '../config/compile-credentials.ts'
 import type { Seen } from '../credentials/seen.ts'
@@ -30,7 +30,7 @@ export function fallBack(
   const degraded = { cause, detail }
   // The last word on somebody who is blocked stands.
   if (seen?.isBlocked) return { kind: 'forbidden', what: 'consumer' }
-  const isKnown = seen !== undefined && credentials !== 'refuse'
+  const isKnown = seen?.plan !== undefined && credentials !== 'refuse'
   if (who && who.kind !== 'token' && !isKnown && credentials !== 'unchecked') {
     return { kind: 'unavailable', what: 'credential', degraded }
   }

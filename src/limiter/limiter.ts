@@ -6,6 +6,7 @@
  *     const { allowed, delayMs, retryAfterMs } = await limiter.limit('zendesk', { account: '42' }, { cost: 1 })
  */
 import type { Config, LimitRule, Rule } from '../config/compile.ts'
+import { withBreaker } from '../store/breaker.ts'
 import { limitStateKey } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
 import { type SwitchBoard, withSwitches } from '../switches/live.ts'
@@ -17,6 +18,7 @@ import { type Degraded, type DegradedCause, evaluate } from './evaluate.ts'
 import { fallBack } from './fallback.ts'
 import { checkCost, checkIdentity, checkRule } from './limit-checks.ts'
 import { createLocalLimiter } from './local.ts'
+import { probe } from './probe.ts'
 import type { Evaluation, Verdict } from './wire.ts'
 
 /** Who is counted: a value for every part that the rules of the limit are counted by. */
@@ -38,7 +40,7 @@ export interface LimitDecision {
   retryAfterMs: number
   /** When it was decided, by the store's clock (µs); 0 while degraded. */
   at: number
-  /** One for each rule of the set, in µs; empty while degraded. */
+  /** One for each rule of the set that was asked, in µs; while degraded those that count in the isolate. */
   verdicts: readonly Verdict[]
   /** What each rule was asked for, by rule name; none where a refusal was switched off while it was made. */
   costs: Readonly<Record<string, number>>
@@ -113,12 +115,12 @@ const UNAVAILABLE_RETRY = 1e6
 
 /** @param board for limits that follow the live switches, under `<limit>/<rule>`: one for as long as the process lives */
 export function createLimiter(
-  config: Pick<Config, 'limits'> & Partial<Pick<Config, 'localShare'>>,
+  config: Pick<Config, 'limits'> & Partial<Pick<Config, 'localShare' | 'breaker'>>,
   bare: Store,
   clock = REAL_TIME,
   board?: SwitchBoard,
 ): Limiter {
-  const store = board ? withSwitches(bare, board) : bare
+  const store = withBreaker(board ? withSwitches(bare, board) : bare, config.breaker, probe)
   const local = createLocalLimiter(config.localShare ?? 1, clock.now && (() => clock.now!() / 1e3))
 
   function rulesOf(name: string): readonly LimitRule[] {
@@ -169,8 +171,10 @@ export function createLimiter(
     if (decision.kind === 'unauthenticated' || decision.kind === 'forbidden') {
       throw new Error('Nobody in particular asks for a limit by name.')
     }
-    // Not awaited: nobody waits for what the store is told afterwards, and what fails there is lost.
-    if (outcome.status !== 'degraded' && local.hasSpent()) void local.handOver(store).catch(() => {})
+    // Not awaited: nobody waits for the store to be found again, or for what it is told afterwards.
+    if (store.isProbeDue()) void store.probe()
+    const isHeard = outcome.status !== 'degraded' && outcome.at > 0
+    if (isHeard && local.hasSpent()) void local.handOver(bare).catch(() => {})
     return {
       limit: name,
       identity,
@@ -228,6 +232,8 @@ export function createLimiter(
     async refund(decision, { cost } = {}) {
       const { limit: name, identity, at, verdicts, costs } = decision
       if (cost !== undefined) checkCost(name, cost, rulesOf(name))
+      // What the store has not spent it cannot give back.
+      if (decision.degraded && at === 0) return { ...decision, allowed: false }
       // What refused has spent nothing, shadows included; and without a decision nothing was spent at all.
       const charged = new Set(decision.allowed ? verdicts.filter(v => v.allowed).map(v => v.rule.name) : [])
       const given = refunded.get(decision) ?? new Map<string, number>()

@@ -12,17 +12,20 @@ import { leakyBucket } from '../algorithms/leaky-bucket.ts'
 import { slidingWindow } from '../algorithms/sliding-window.ts'
 import { tokenBucket } from '../algorithms/token-bucket.ts'
 import type { Rule } from '../config/compile-rule.ts'
-import type { GatewayError } from '../errors.ts'
+import { GatewayError } from '../errors.ts'
 import type { Store } from '../store/store.ts'
 import { type CountedRule, count } from './count.ts'
-import { countInMemory } from './memory.ts'
+import { countInMemory, type StateMemory } from './memory.ts'
 import { ask, type Evaluation, type Outcome, type Verdict } from './wire.ts'
 
 /** Identities: some 500 bytes each; up to twice as many are kept. */
 const MOST_IDENTITIES = 10_000
 
-/** So many go to the store in one request when it is back. */
-const MOST_AT_ONCE = 50
+/** So many identities the store is told of in one request. */
+const MOST_AT_ONCE = 20
+
+/** One that hands over may be ended by the platform; after so long another does. */
+const HAND_OVER_MS = 10_000
 
 /** A log is counted as a sliding window, whose memory is two numbers. */
 const ALGORITHMS: Record<AlgorithmName, Algorithm> = {
@@ -37,113 +40,164 @@ const ALGORITHMS: Record<AlgorithmName, Algorithm> = {
 export interface LocalLimiter {
   /** All or nothing, as the store would. */
   count(rules: readonly CountedRule[]): { admitted: boolean; verdicts: Verdict[] }
-  /** Whether the store is still to be told of something. */
+  /** Whether the store is still to be told of something, and nobody is at it. */
   hasSpent(): boolean
   /**
-   * Tells the store, in one or two requests, what the next few identities have spent and what has not come back since;
-   * resolves when it is done. What is on its way when the store fails again is lost: it is never sent twice. What the
-   * store refuses stays here, as by a Redis that answers and cannot write: each try would else give out the share anew.
+   * Tells a store that has just answered, in one or two requests, what the next few identities have spent and what has not
+   * come back since; resolves when it is done. What it may have heard is never told again; what it has not, and what it
+   * refuses (a Redis that answers and cannot write), goes on counting here.
    */
   handOver(store: Store): Promise<void>
 }
 
+/** What an identity has spent here. By tag of the rule, of which there are as many as the config has. */
+interface Spender {
+  states: Map<string, State>
+  rules: Map<string, Rule>
+  /** Units that the store has been told of, and may not have heard. */
+  told: Map<string, number>
+}
+
+/** Units of one identity that the store is told of. */
+interface Debt {
+  key: string
+  owed: readonly CountedRule[]
+}
+
 /** @param share of each limit, above 0 and up to 1 */
 export function createLocalLimiter(share: number, now: () => number = Date.now): LocalLimiter {
-  const memory = new QuickLRU<string, Map<string, State>>({ maxSize: MOST_IDENTITIES })
-  /** By tag: as many as the config has. */
-  const rules = new Map<string, Rule>()
+  const spenders = new QuickLRU<string, Spender>({ maxSize: MOST_IDENTITIES })
+  let busyUntil = 0
 
-  /** What has been spent of it and not come back, rule by rule; nothing is refused by it. */
-  function spentBy(key: string, states: ReadonlyMap<string, State>): CountedRule[] {
-    return [...states.keys()].flatMap(tag => {
+  const memory: StateMemory = {
+    get: key => spenders.get(key)?.states,
+    set: (key, states) => spenders.set(key, { states, rules: new Map(), told: new Map() }),
+  }
+
+  function countHere(asked: readonly CountedRule[]) {
+    const all = asked.map(counted => ({ counted: shared(counted, share), told: counted.rule }))
+    return countInMemory(ALGORITHMS, memory, all, now() * 1e3)
+  }
+
+  /** Units that have been spent here and have not come back. */
+  function unitsOf(key: string, rule: Rule): number {
+    const peek = count(rule, key, 0, now())
+    return shared(peek, share).rule.quota.burst - countHere([peek]).verdicts[0]!.remaining
+  }
+
+  function debtOf(key: string): Debt {
+    const { states, rules, told } = spenders.get(key)!
+    const owed = [...states.keys()].flatMap(tag => {
       const rule = rules.get(tag)
-      if (!rule) return []
-      const peek = { ...count(rule, key, 0, now()), rule: shared(rule, 0, share) }
-      const [verdict] = countInMemory(
-        ALGORITHMS,
-        memory,
-        [{ counted: peek, told: rule }],
-        now() * 1e3,
-      ).verdicts
-      const units = peek.rule.quota.burst - verdict!.remaining
-      return units > 0 ? [toSpend(rule, key, units)] : []
+      const units = rule ? unitsOf(key, rule) - (told.get(tag) ?? 0) : 0
+      return rule && units > 0 ? [toSpend(rule, key, units)] : []
     })
+    return { key, owed }
   }
 
   const toSpend = (rule: Rule, key: string, units: number): CountedRule => ({
-    // Its plan was looked at when it was counted.
+    // Its plan was looked at when it was counted, and nothing is refused by what has been spent.
     ...count({ ...rule, match: {} }, key, units, now()),
     mode: 'shadow',
   })
 
+  function note({ key, owed }: Debt, sign: 1 | -1): void {
+    const told = spenders.get(key)?.told
+    for (const { rule, cost } of told ? owed : []) {
+      told!.set(rule.tag, (told!.get(rule.tag) ?? 0) + sign * cost)
+    }
+  }
+
+  /** What the store has counted need not be counted here as well. */
+  function forget(debt: Debt): void {
+    const { key, owed } = debt
+    const spender = spenders.get(key)
+    if (!spender) return
+    countHere(owed.map(({ cost, ...rest }) => ({ ...rest, cost: -cost })))
+    note(debt, -1)
+    if ([...spender.rules.values()].every(rule => unitsOf(key, rule) <= 0)) spenders.delete(key)
+  }
+
+  /** Nobody knows of a call that was lost whether it has arrived: that is not told again. */
+  function failed(debt: Debt, { code }: GatewayError): void {
+    if (/^ERR_STORE_(REFUSED|QUOTA|BREAKER_OPEN)$/.test(code)) note(debt, -1)
+  }
+
+  async function tell(store: Store, debts: readonly Debt[]): Promise<void> {
+    for (const debt of debts) note(debt, 1)
+    const questions = debts.map(({ owed }) => ({ rules: owed, plans: [] }))
+    const answers = await ask(store, questions).catch(error => {
+      for (const debt of debts) if (error instanceof GatewayError) failed(debt, error)
+      throw error
+    })
+    // Where others have left less than was spent here, what is left.
+    const rest = answers.flatMap((answer, i): Evaluation[] => {
+      const debt = debts[i]!
+      if (answer instanceof GatewayError) {
+        failed(debt, answer)
+        return []
+      }
+      forget(debt)
+      const left = leftOf(answer, debt)
+      return left.length > 0 ? [{ rules: left, plans: [] }] : []
+    })
+    await ask(store, rest)
+  }
+
+  function leftOf({ verdicts }: Outcome, { key, owed }: Debt): CountedRule[] {
+    return verdicts.flatMap(({ allowed, remaining }, i) =>
+      allowed || remaining <= 0 ? [] : [toSpend(owed[i]!.rule, key, remaining)],
+    )
+  }
+
   return {
     count(asked) {
-      const all = asked.map(counted => {
-        const { rule, cost } = counted
-        rules.set(rule.tag, rule)
-        return { counted: { ...counted, rule: shared(rule, cost, share) }, told: rule }
-      })
-      return countInMemory(ALGORITHMS, memory, all, now() * 1e3)
+      const result = countHere(asked)
+      for (const { rule, key } of result.admitted ? asked : []) spenders.get(key)?.rules.set(rule.tag, rule)
+      return result
     },
 
-    hasSpent: () => memory.size > 0,
+    hasSpent: () => spenders.size > 0 && !(now() < busyUntil && now() > busyUntil - 2 * HAND_OVER_MS),
 
     async handOver(store) {
-      const taken = [...memory.keys()].slice(0, MOST_AT_ONCE).flatMap(key => {
-        const states = memory.get(key)!
-        const counted = spentBy(key, states)
-        memory.delete(key)
-        return counted.length > 0 ? [{ key, states, evaluation: { rules: counted, plans: [] } }] : []
-      })
-      const answers = await ask(
-        store,
-        taken.map(({ evaluation }) => evaluation),
-      ).catch(error => {
-        for (const { key, states } of taken) keep(key, states, error)
-        throw error
-      })
-      // Where others have left less than was spent here, what is left.
-      const rest = answers.flatMap((answer, i): Evaluation[] => {
-        const { key, states, evaluation } = taken[i]!
-        if (!('verdicts' in answer)) {
-          keep(key, states, answer)
-          return []
-        }
-        const left = leftOf(answer, evaluation)
-        return left.length > 0 ? [{ rules: left, plans: [] }] : []
-      })
-      await ask(store, rest)
+      busyUntil = now() + HAND_OVER_MS
+      try {
+        const debts = [...spenders.keys()].slice(0, MOST_AT_ONCE).map(debtOf)
+        for (const { key, owed } of debts) if (owed.length === 0) spenders.delete(key)
+        await tell(
+          store,
+          debts.filter(({ owed }) => owed.length > 0),
+        )
+      } finally {
+        busyUntil = 0
+      }
     },
-  }
-
-  /** Of what the store has surely not done. */
-  function keep(key: string, states: Map<string, State>, { code }: GatewayError): void {
-    if (!/^ERR_STORE_(REFUSED|QUOTA|BREAKER_OPEN)$/.test(code)) return
-    memory.set(key, new Map([...states, ...(memory.get(key) ?? [])]))
-  }
-
-  function leftOf({ verdicts }: Outcome, { rules }: Evaluation): CountedRule[] {
-    return verdicts.flatMap(({ allowed, remaining }, i) => {
-      const { rule, key } = rules[i]!
-      return allowed || remaining <= 0 ? [] : [toSpend(rule, key, remaining)]
-    })
   }
 }
 
-/** A rule with a share of its limit. One request that costs more than the share, and no more than the limit, still fits. */
-function shared(rule: Rule, cost: number, share: number): Rule {
+/**
+ * A rule with a share of its limit. A request that costs more than the share, and no more than the limit, takes all of the
+ * share: so the state means the same whatever was asked.
+ */
+function shared(counted: CountedRule, share: number): CountedRule {
+  const { rule, cost } = counted
   const { quota } = rule
-  const burst = Math.max(1, Math.floor(quota.burst * share), Math.min(cost, quota.burst))
-  switch (rule.algorithm) {
+  const burst = Math.max(1, Math.floor(quota.burst * share))
+  const fitting = cost > quota.burst ? cost : Math.min(cost, burst)
+  return { ...counted, cost: fitting, rule: { ...rule, quota: shareOf(rule, burst, share) } }
+}
+
+function shareOf({ algorithm, quota }: Rule, burst: number, share: number): Quota {
+  switch (algorithm) {
     case 'gcra':
     case 'token-bucket':
     case 'leaky-bucket':
-      return { ...rule, quota: { ...quota, burst, period: Math.round(quota.period / share) } }
+      return { ...quota, burst, period: Math.round(quota.period / share) }
     case 'fixed-window':
     case 'sliding-window':
-      return { ...rule, quota: { ...quota, burst, limit: burst } }
+      return { ...quota, burst, limit: burst }
     case 'sliding-log':
-      return { ...rule, quota: asWindow(quota, burst) }
+      return asWindow(quota, burst)
   }
 }
 

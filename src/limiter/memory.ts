@@ -37,8 +37,9 @@ export function countInMemory(
 
   const spending = admitted ? checked.filter(({ check }) => check.after) : []
   for (const key of new Set(spending.map(({ key }) => key))) {
-    const alive = [...(memory.get(key) ?? [])].filter(([, [idleAt]]) => idleAt > now)
-    memory.set(key, new Map(alive))
+    const states = memory.get(key)
+    if (!states) memory.set(key, new Map())
+    for (const [tag, [idleAt]] of states ?? []) if (idleAt <= now) states!.delete(tag)
   }
   for (const { rule, key, check } of spending) memory.get(key)!.set(rule.tag, check.after!.state)
 

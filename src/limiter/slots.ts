@@ -101,7 +101,9 @@ export async function joinSlots(
   if (status === 'blocked') return { status, plan: '', at, verdicts: [] }
 
   const byTag = new Map(verdicts.map(verdict => [verdict.rule.tag, verdict]))
-  const inOrder = evaluation.rules.flatMap(({ rule }) => byTag.get(rule.tag) ?? [])
+  // The rows of several plans can have one tag: a window's state is the same whatever its limit.
+  const tags = new Set(evaluation.rules.map(({ rule }) => rule.tag))
+  const inOrder = [...tags].flatMap(tag => byTag.get(tag) ?? [])
   return { status, plan, at, verdicts: withAgreement(inOrder) }
 }
 
@@ -139,10 +141,11 @@ async function settleRefusal(
 /** The refund of what a part has spent: nothing when it refused. */
 function refundOf(part: Evaluation, answer: Outcome | GatewayError): Evaluation[] {
   if (!isOutcome(answer) || answer.status !== 'admitted') return []
-  const { at, verdicts } = answer
+  const { at, verdicts, plan } = answer
   const allowed = new Set(verdicts.filter(verdict => verdict.allowed).map(({ rule }) => rule.tag))
   const rules = part.rules
     .filter(({ rule, cost }) => allowed.has(rule.tag) && cost > 0 && rule.on === 'request')
+    .filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
     // Its slot has already said whose plan it is for.
     .map(counted => ({ ...counted, rule: { ...counted.rule, match: {} }, cost: -counted.cost }))
   const { plans, who, now } = part

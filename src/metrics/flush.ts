@@ -44,13 +44,15 @@ export function createFlusher(
   { everyMs, sleep = unreferencedSleep, now = Date.now }: FlushTiming,
 ): Flusher {
   // A time and not a flag: the request that it was scheduled in may be ended any time, with all that runs behind it.
+  let scheduledAt = 0
   let isDueBy = 0
   let isDoubtful = false
 
   async function flush(): Promise<void> {
     const until = now() + CONTEXT_MS
     do {
-      isDueBy = now() + everyMs + GRACE_MS
+      scheduledAt = now()
+      isDueBy = scheduledAt + everyMs + GRACE_MS
       await sleep(everyMs)
       await send()
     } while (counters.size > 0 && now() + everyMs < until)
@@ -64,7 +66,10 @@ export function createFlusher(
     try {
       const replies = await store.run(callsFor(batch, statsKey(new Date(now()))))
       isDoubtful = false
-      counters.putBack(batch.filter((_, i) => replies[i] instanceof GatewayError))
+      const failed = batch.filter((_, i) => replies[i] instanceof GatewayError)
+      const isLost = replies.some(reply => reply instanceof GatewayError && mayHaveArrived(reply))
+      if (isLost) counters.lose(failed)
+      else counters.putBack(failed)
     } catch (error) {
       isDoubtful = true
       if (mayHaveArrived(error)) counters.lose(batch)
@@ -74,7 +79,8 @@ export function createFlusher(
 
   return {
     schedule(background) {
-      if (now() < isDueBy) return
+      // A clock that is set back must not keep it from being sent.
+      if (now() < isDueBy && now() >= scheduledAt) return
       background(flush())
     },
     doubt() {

@@ -54,11 +54,14 @@ export function withBreaker(
   let slow = 0
   /** Set while it is open. */
   let open: { cause: GatewayError; heardAt: number; probeAt: number } | undefined
+  /** How often it has closed. */
+  let era = 0
+
+  const isSlow = (startedAt: number) => now() - startedAt >= slowAfterMs
 
   function settled(startedAt: number, failure: GatewayError | undefined): void {
-    const isSlow = failure?.code === 'ERR_STORE_TIMEOUT' || now() - startedAt >= slowAfterMs
     failed = failure ? failed + 1 : 0
-    slow = isSlow ? slow + 1 : 0
+    slow = failure?.code === 'ERR_STORE_TIMEOUT' || isSlow(startedAt) ? slow + 1 : 0
     const isUsedUp = settings && failure?.code === 'ERR_STORE_QUOTA'
     if (failed >= failures || slow >= slowCalls || isUsedUp) openFor(failure ?? TOO_SLOW)
   }
@@ -75,18 +78,21 @@ export function withBreaker(
     open = undefined
     failed = 0
     slow = 0
+    era += 1
   }
 
-  /** Lost ones (the platform may end the request that they belong to) are followed by others. */
-  const takeTurn = () => {
-    if (open) open.probeAt = now() + Math.max(retryAfterMs, 1)
-  }
-
-  async function attempt<T>(run: () => Promise<T>): Promise<T> {
-    takeTurn()
+  /** What it costs to find out whether the store is back. Lost ones (the platform may end their request) are followed by others. */
+  async function attempt<T>(
+    run: () => Promise<T>,
+    failureIn: (result: T) => GatewayError | undefined,
+  ): Promise<T> {
+    if (open) open.probeAt = now() + retryAfterMs
+    const startedAt = now()
     try {
       const result = await run()
-      close()
+      const failure = failureIn(result) ?? (isSlow(startedAt) ? TOO_SLOW : undefined)
+      if (!failure) close()
+      else if (open) openFor(failure)
       return result
     } catch (error) {
       if (open) openFor(error instanceof GatewayError ? error : open.cause)
@@ -94,36 +100,45 @@ export function withBreaker(
     }
   }
 
-  const isStale = () => open !== undefined && now() - open.heardAt >= STALE_MS && now() >= open.probeAt
+  /** On a cluster one slot that fails is not the store. */
+  function failureIn(replies: readonly unknown[]): GatewayError | undefined {
+    const errors = replies.filter(reply => reply instanceof GatewayError)
+    return store.isCluster && errors.length < replies.length ? undefined : errors[0]
+  }
+
+  // A clock that is set back must not keep it open.
+  const hasPassed = (time: number) => open !== undefined && (now() >= time || now() < open.heardAt)
+  const isStale = () => open !== undefined && hasPassed(open.heardAt + STALE_MS) && hasPassed(open.probeAt)
 
   return {
     ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
     ping: () => store.ping(),
 
     isOpen: () => open !== undefined,
-    isProbeDue: () => open !== undefined && now() >= open.probeAt,
+    isProbeDue: () => open !== undefined && hasPassed(open.probeAt),
     async probe() {
-      await attempt(() => probe(store)).catch(() => {})
+      await attempt(
+        () => probe(store),
+        () => undefined,
+      ).catch(() => {})
     },
 
     async run(calls) {
-      if (isStale()) return await attempt(() => store.run(calls))
+      if (isStale()) return await attempt(() => store.run(calls), failureIn)
       if (open) {
         const { message } = open.cause
         throw new GatewayError('ERR_STORE_BREAKER_OPEN', `The store was not asked. Before: ${message}`)
       }
       const startedAt = now()
+      const startedIn = era
+      // What was begun before it opened says nothing about now.
+      const isOfNow = () => !open && era === startedIn
       try {
         const replies = await store.run(calls)
-        // What was begun before it opened says nothing about now.
-        if (!open)
-          settled(
-            startedAt,
-            replies.find(reply => reply instanceof GatewayError),
-          )
+        if (isOfNow()) settled(startedAt, failureIn(replies))
         return replies
       } catch (error) {
-        if (!open && error instanceof GatewayError) settled(startedAt, error)
+        if (isOfNow() && error instanceof GatewayError) settled(startedAt, error)
         throw error
       }
     },

@@ -14,7 +14,7 @@
  *     sluice:{global}:state                string  those of everybody together
  *     sluice:{l:<limit>}:state             string  all counters of a limit by name that everybody shares
  *     sluice:{l:<limit>}:state:<identity>  string  the same of one identity: `account=42`
- *     sluice:{probe}:state                 string  a counter that isolates try whether the store is back with
+ *     sluice:{probe-<number>}:state        string  a counter that isolates try whether the store is back with
  *     sluice:{stats}:<yyyymmddhh>          hash    what was counted in an hour (UTC), by what it is (src/metrics/counters.ts)
  *     …:state…:log:<tag>                   string  the log of one rule `sliding-log` (src/algorithms/sliding-log.lua)
  *
@@ -47,7 +47,9 @@ export const CONSUMER_INDEX_KEY = 'sluice:{consumers}'
 
 export const SWITCHES_KEY = 'sluice:{switches}'
 
-export const PROBE_STATE_KEY = 'sluice:{probe}:state'
+export function probeStateKey(number: number): string {
+  return `sluice:{probe-${number}}:state`
+}
 
 export function pointerKey(digest: string): string {
   return `sluice:{k:${digest}}`

@@ -146,6 +146,24 @@ describe('while the store fails, a rule', () => {
     ])
   })
 
+  it('that is local is not made to forget by requests that ask the store nothing', async () => {
+    const app = gateway.app({
+      ...ANYONE,
+      rules: [RULE],
+      onStoreFailure: 'local',
+      store: { breaker: false },
+      routes: [{ name: 'ping', match: { path: '/ping' }, limits: false }],
+    })
+    gone()
+    const address = fresh()
+    const statuses: number[] = []
+    for (let i = 0; i < 12; i++) {
+      statuses.push((await app('/', { address })).status)
+      expect((await app('/ping', { address })).status).toBe(200)
+    }
+    expect(statuses.filter(status => status === 200)).toHaveLength(3)
+  })
+
   it('that is only watched, or is not for this request, changes nothing', async () => {
     const shut: RuleInput = { ...RULE, onStoreFailure: 'closed' }
     const app = gateway.app({
@@ -252,6 +270,35 @@ describe('while the store fails, a credential', () => {
     gone()
     expect((await app('/', { key })).status).toBe(403)
     expect((await strict('/', { key: revoked })).status).toBe(503)
+  })
+
+  it('of a blocked consumer is refused, whichever of its keys comes', async () => {
+    const [first, second] = [await gateway.key('rogue'), await gateway.key('rogue')]
+    const app = gateway.app({ rules })
+    for (const key of [first, second]) expect((await app('/', { key })).status).toBe(200)
+    await blockConsumer(gateway.admin, 'rogue')
+    expect((await app('/', { key: first })).status).toBe(403)
+    gone()
+    for (const key of [first, second]) expect((await app('/', { key })).status).toBe(403)
+  })
+
+  it('that only the store can name is known by name for as long as it is known', async () => {
+    vi.useFakeTimers({ toFake: ['Date'] })
+    try {
+      const key = 'partner-key-number-three'
+      await importKey(gateway.admin, { key }, { consumer: 'partner-three' })
+      const app = gateway.app({ rules, credentials: { opaqueKeys: { rememberFor: '2s' } } })
+      for (let i = 0; i < 2; i++) expect((await app('/', { key })).status).toBe(200)
+      vi.setSystemTime(Date.now() + 5000)
+      gone()
+      expect((await app('/', { key })).status).toBe(200)
+      expect(gateway.origin.received.at(-1)!.headers).toMatchObject({
+        'x-consumer-id': 'partner-three',
+        'sluice-degraded': 'store-unreachable',
+      })
+    } finally {
+      vi.useRealTimers()
+    }
   })
 
   it('counts on the plan that it had', async () => {

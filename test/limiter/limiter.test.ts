@@ -1,7 +1,9 @@
 /** Limits that are asked by name: the library's face, over every Redis. */
 import { expect, it } from 'vitest'
+import { GatewayError } from '../../src/errors.ts'
 import { createLimiter, type LimitDecision, type Limiter } from '../../src/limiter/limiter.ts'
 import { limitStateKey } from '../../src/store/keys.ts'
+import type { Store } from '../../src/store/store.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { storeOf } from '../support/stores.ts'
@@ -242,6 +244,33 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await ask('closed')).toEqual([false, true, 'internal'])
     for (let i = 0; i < 2; i++) expect(await ask('local')).toEqual([true, false, 'internal'])
     expect(await ask('local')).toEqual([false, true, 'internal'])
+  })
+
+  it('waits for a store that hangs once, where the config has a breaker, and refunds nothing the store has not spent', async () => {
+    const { limits, breaker } = configOf({
+      rules: [{ name: 'a', by: 'address', algorithm: 'gcra', limit: 1, period: '1s' }],
+      limits: {
+        local: [{ name: 'all', algorithm: 'fixed-window', limit: 5, period: '1h', onStoreFailure: 'local' }],
+      },
+      store: { breaker: {} },
+    })
+    let calls = 0
+    const hanging: Store = {
+      run: async () => {
+        calls += 1
+        throw new GatewayError('ERR_STORE_TIMEOUT', 'no answer')
+      },
+      ping: async () => {},
+    }
+    const limiter = createLimiter({ limits, breaker: breaker! }, hanging)
+    const decision = await limiter.limit('local')
+    expect(decision).toMatchObject({ allowed: true, degraded: 'store-timeout' })
+    for (let i = 0; i < 4; i++)
+      expect(await limiter.limit('local')).toMatchObject({ degraded: 'breaker-open' })
+    expect((await limiter.limit('local')).allowed).toBe(false)
+    // The first, and the probe behind it.
+    expect(calls).toBe(2)
+    expect((await limiter.refund(decision)).allowed).toBe(false)
   })
 
   it('gives nothing back to a rule that has not spent: a shadow that would have refused', async () => {

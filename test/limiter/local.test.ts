@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { LimitRuleInput } from '../../src/config/check/schema.ts'
 import { compileLimitRule } from '../../src/config/compile-rule.ts'
-import { GatewayError } from '../../src/errors.ts'
+import { type ErrorCode, GatewayError } from '../../src/errors.ts'
 import { type CountedRule, count } from '../../src/limiter/count.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { ask, type Outcome } from '../../src/limiter/wire.ts'
@@ -49,6 +49,22 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     expect(remaining).toBeLessThan(50)
   })
 
+  it('is told with the numbers of the plan that it was spent on', async () => {
+    const store = storeOf(await fresh())
+    const local = createLocalLimiter(1)
+    const onPlan = (limit: number, cost: number, key: string) =>
+      counted({ name: 'plan', algorithm: 'fixed-window', limit, period: '7d' }, cost, key)
+    local.count([onPlan(100, 80, 'sluice:{c:pro}:state')])
+    local.count([onPlan(10, 1, 'sluice:{c:free}:state')])
+    await local.handOver(store)
+    const questions = [onPlan(100, 0, 'sluice:{c:pro}:state'), onPlan(10, 0, 'sluice:{c:free}:state')]
+    const answers = await ask(
+      store,
+      questions.map(rule => ({ rules: [rule], plans: [] })),
+    )
+    expect(answers.map(answer => (answer as Outcome).verdicts[0]!.remaining)).toEqual([20, 9])
+  })
+
   it('is told as far as others have left something', async () => {
     const store = storeOf(await fresh())
     const rule = RULES[3]!
@@ -60,36 +76,57 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     expect(now).toMatchObject({ verdicts: [{ remaining: 0 }] })
   })
 
-  it('is told some fifty identities at a time, each in a call of its own', async () => {
+  it('is told some twenty identities at a time, each in a call of its own', async () => {
     const store = storeOf(await fresh(), { isCluster: true })
     const local = createLocalLimiter(1)
-    for (let i = 0; i < 120; i++) local.count([counted(RULES[0]!, 1, `sluice:{ip:192.0.2.${i}}:state`)])
+    for (let i = 0; i < 50; i++) local.count([counted(RULES[0]!, 1, `sluice:{ip:192.0.2.${i}}:state`)])
     while (local.hasSpent()) await local.handOver(store)
-    expect(store.requests).toEqual([50, 50, 20])
+    expect(store.requests).toEqual([20, 20, 10])
   })
 })
 
 describe('the limiter in the isolate', () => {
-  it('never tells anything twice, though the store may not have heard it', async () => {
-    const local = createLocalLimiter(1)
-    local.count([counted(RULES[0]!, 1)])
-    const failing = {
-      run: () => Promise.reject(new GatewayError('ERR_STORE_TIMEOUT', 'no answer')),
-      ping: async () => {},
+  /** A store that fails in such a way, and remembers what it was asked. */
+  const failing = (code: ErrorCode) => {
+    const asked: number[] = []
+    const run = async (calls: readonly unknown[]) => {
+      asked.push(calls.length)
+      throw new GatewayError(code, 'no')
     }
-    await expect(local.handOver(failing)).rejects.toThrow('no answer')
+    return { asked, run, ping: async () => {} }
+  }
+
+  it('never tells anything twice that the store may have heard, and counts it until the store answers', async () => {
+    const local = createLocalLimiter(0.5)
+    const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 2, period: '7d' }
+    expect(local.count([counted(few, 1)]).admitted).toBe(true)
+    const store = failing('ERR_STORE_TIMEOUT')
+    await expect(local.handOver(store)).rejects.toThrow('no')
+    expect(local.count([counted(few, 1)]).admitted).toBe(false)
+    await local.handOver(store)
+    expect(store.asked).toEqual([1])
     expect(local.hasSpent()).toBe(false)
+  })
+
+  it('goes on counting while it tells, one teller at a time', async () => {
+    const local = createLocalLimiter(0.5)
+    const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 4, period: '7d' }
+    local.count([counted(few, 1)])
+    const answers = Promise.withResolvers<never>()
+    const telling = local.handOver({ run: () => answers.promise, ping: async () => {} })
+    expect(local.hasSpent()).toBe(false)
+    expect([1, 1, 1].map(() => local.count([counted(few, 1)]).admitted)).toEqual([true, false, false])
+    answers.reject(new GatewayError('ERR_STORE_REFUSED', 'READONLY'))
+    await expect(telling).rejects.toThrow('READONLY')
+    expect(local.count([counted(few, 1)]).admitted).toBe(false)
+    expect(local.hasSpent()).toBe(true)
   })
 
   it('keeps what the store refuses, so that a Redis that answers and cannot write gives nobody a share anew', async () => {
     const local = createLocalLimiter(0.5)
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 2, period: '7d' }
     expect(local.count([counted(few, 1)]).admitted).toBe(true)
-    const readOnly = {
-      run: () => Promise.reject(new GatewayError('ERR_STORE_REFUSED', 'READONLY')),
-      ping: async () => {},
-    }
-    await expect(local.handOver(readOnly)).rejects.toThrow('READONLY')
+    await expect(local.handOver(failing('ERR_STORE_REFUSED'))).rejects.toThrow('no')
     expect(local.count([counted(few, 1)]).admitted).toBe(false)
     expect(local.hasSpent()).toBe(true)
   })
@@ -110,6 +147,20 @@ describe('the limiter in the isolate', () => {
     const { admitted, verdicts } = local.count([counted(log, 1)])
     expect(admitted).toBe(false)
     expect(verdicts[0]).toMatchObject({ remaining: 0, rule: { algorithm: 'sliding-log', limit: 50_000 } })
+  })
+
+  it.each(RULES)('is not made to forget by requests that cost more than the share: $name', rule => {
+    let time = 1.7e12
+    const local = createLocalLimiter(0.1, () => time)
+    const hundred = { ...rule, limit: 100, period: '1h', queue: undefined } as LimitRuleInput
+    let [admitted, dear] = [0, 0]
+    for (let i = 0; i < 20; i++, time += 170_000) {
+      dear += local.count([counted(hundred, 50)]).admitted ? 1 : 0
+      admitted += local.count([counted(hundred, 1)]).admitted ? 1 : 0
+    }
+    // Within an hour the share is there once or twice: for one dear request each, or for ten.
+    expect(dear).toBeLessThanOrEqual(2)
+    expect(dear * 10 + admitted).toBeLessThanOrEqual(22)
   })
 
   it('admits what a share of the limit does in any stretch of time, whatever the algorithm', () => {

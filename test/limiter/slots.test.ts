@@ -14,7 +14,7 @@ import {
   pointerKey,
 } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
-import { credentialOf, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
+import { configOf, credentialOf, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
 import { overrideOf } from '../support/overrides.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { storeOf } from '../support/stores.ts'
@@ -121,6 +121,26 @@ describeOnRedisEngine('a decision over two slots', fresh => {
       ...{ rules: [count(ofPlan!, CONSUMER, 0)], plans: ['free'], who: WHO, now: NOON },
     })
     expect(verdicts[0]!.remaining).toBe(7)
+  })
+
+  it('counts a rule once, and gives it back once, though plans have rows of their own', async () => {
+    const { store, redis } = await prepared()
+    const plans = ['free', 'pro']
+    const numbers = {
+      algorithm: 'fixed-window',
+      limit: 3,
+      period: '1h',
+      plans: { pro: { limit: 9 } },
+    } as const
+    const { rules } = configOf({ plans, rules: [{ name: 'plans', by: 'consumer', ...numbers }] })
+    await redis.setRecord(CREDENTIAL, credentialOf('pro'))
+    const rows = rules.map(rule => count(rule, CONSUMER))
+    const both = asked(NOON, { rules: [...rows, count(narrow!, ADDRESS)], plans })
+    for (let i = 0; i < 2; i++) await ask(store, both)
+    // The address refuses: what the consumer's slot has spent is given back.
+    expect((await ask(store, both)).status).toBe('refused')
+    const { verdicts } = await ask(store, asked(NOON, { rules: rows, plans }))
+    expect(verdicts.map(({ rule, remaining }) => [rule.limit, remaining])).toEqual([[9, 6]])
   })
 
   it.each([

@@ -113,9 +113,14 @@ describe('a breaker', () => {
     expect(store.isProbeDue()).toBe(false)
     world.time += 1
     expect(store.isProbeDue()).toBe(true)
+    // An answer that is slow is none to go by.
     world.failure = undefined
     await store.probe()
-    expect([store.isOpen(), await run(), world.probes]).toEqual([false, 'ok', 2])
+    expect(store.isOpen()).toBe(true)
+    world.time += 1000
+    world.takesMs = 10
+    await store.probe()
+    expect([store.isOpen(), await run(), world.probes]).toEqual([false, 'ok', 3])
   })
 
   it('sends another probe when one was lost with the request that it belonged to', async () => {
@@ -195,8 +200,44 @@ describe('a breaker', () => {
     expect(store.isOpen()).toBe(true)
     await store.probe()
     expect(store.isOpen()).toBe(false)
-    answers[2]!()
+    answers[2]!(timeout())
     await calls[2]
+    expect(store.isOpen()).toBe(false)
+  })
+
+  it('is not kept open by a clock that is set back', async () => {
+    const { world, store, run } = isolate()
+    world.failure = timeout
+    await run()
+    await store.probe()
+    world.time -= 3600e3
+    expect(store.isProbeDue()).toBe(true)
+    world.failure = undefined
+    await store.probe()
+    expect(await run()).toBe('ok')
+  })
+
+  it('of a cluster opens when all of it fails, and not over one slot', async () => {
+    const lost = new GatewayError('ERR_STORE_UNREACHABLE', 'gone')
+    const world = { replies: [lost, 'reply'] as unknown[], time: 0 }
+    const bare: Store = { isCluster: true, run: async () => world.replies, ping: async () => {} }
+    const store = withBreaker(
+      bare,
+      SETTINGS,
+      async () => {},
+      () => world.time,
+    )
+    for (let i = 0; i < 10; i++) await store.run([CALL, CALL])
+    expect(store.isOpen()).toBe(false)
+    world.replies = [lost, lost]
+    for (let i = 0; i < 3; i++) await store.run([CALL, CALL])
+    expect(store.isOpen()).toBe(true)
+    world.time += 10_000
+    await store.run([CALL, CALL])
+    expect(store.isOpen()).toBe(true)
+    world.time += 10_000
+    world.replies = [lost, 'reply']
+    await store.run([CALL, CALL])
     expect(store.isOpen()).toBe(false)
   })
 

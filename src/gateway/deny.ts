@@ -22,13 +22,15 @@ export function deny(decision: Denied | Unauthenticated | Forbidden | Unavailabl
   }
 }
 
-function quotaExceeded({ violated, retryAfter }: Denied): Response {
+function quotaExceeded({ violated, retryAfter, degraded }: Denied): Response {
   const names = violated.map(({ rule }) => rule.name)
   const [first] = violated
   const limits = violated.map(({ rule }) => `${rule.name} (${rule.limit} per ${period(rule)})`)
   // Who is told so may have a good one: others have tried bad ones from there.
   const what =
-    first!.rule.on === 'auth-failure' ? 'Too many bad credentials have come from here' : 'Limit reached'
+    first!.rule.on === 'auth-failure'
+      ? 'Too many bad credentials have come from here'
+      : LIMIT_REACHED[degraded ? 'local' : 'store']
   const seconds = retryAfterSeconds(retryAfter)
   const advice =
     seconds === undefined
@@ -42,6 +44,12 @@ function quotaExceeded({ violated, retryAfter }: Denied): Response {
     extra: { 'violated-policies': names },
     headers: seconds === undefined ? {} : { 'retry-after': String(seconds) },
   })
+}
+
+const LIMIT_REACHED = {
+  store: 'Limit reached',
+  // Of which less may be admitted there.
+  local: 'Limit reached, as counted at this place alone for the moment',
 }
 
 /** Whole seconds, rounded up so that who waits them out is admitted; undefined for never. */

@@ -64,14 +64,16 @@ export function createJudge(config: Config, bare: Store, { variables, peerOf, no
     matched: Matched,
   ): Promise<Pick<Judged, 'decision' | 'isHeard'>> {
     try {
-      const asked = await question(request, caller, matched, config, switches.current())
+      const before = switches.current()
+      const asked = await question(request, caller, matched, config, before)
       const outcome = await evaluate(store, asked)
       if (outcome.status === 'degraded') {
         return { decision: fallBack(asked, outcome, identifier.recall(caller), fallback) }
       }
       identifier.learn(caller, outcome)
       const latest = switches.current()
-      const decision = marked(decide(relax(outcome, asked, latest)), latest)
+      // What was asked without any rule passes like that, though they have been switched on again meanwhile.
+      const decision = marked(decide(relax(outcome, asked, latest)), before.kill ? before : latest)
       // What needs no trip has no time of the store's.
       return { decision, isHeard: outcome.at > 0 }
     } catch (error) {
@@ -86,7 +88,8 @@ export function createJudge(config: Config, bare: Store, { variables, peerOf, no
     if (isClosed) return { kind: 'unavailable', what: 'limits', degraded }
     const { credential } = caller
     const asked = { rules: [], plans: config.plans, ...(credential && { who: credential.who }) }
-    return fallBack(asked, degraded, identifier.recall(caller), fallback)
+    const decision = fallBack(asked, degraded, identifier.recall(caller), fallback)
+    return decision.kind === 'allowed' ? { ...decision, isUncounted: true } : decision
   }
 
   return {

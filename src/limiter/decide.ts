@@ -23,6 +23,8 @@ export interface Allowed {
   delay: number
   /** Set when the store has not evaluated the limits, or they are switched off. */
   degraded?: DegradedMark
+  /** A rule that applies has been counted nowhere. */
+  isUncounted?: boolean
 }
 
 export interface Denied {

@@ -47,21 +47,23 @@ export function fallBack(
   if (applying.some(({ rule }) => rule.onStoreFailure === 'closed'))
     return { kind: 'unavailable', what: 'limits', degraded }
 
+  // Vouched for by what the store has said before, or by a signature.
+  const own = isKnown && plan ? { plan } : {}
   const counted = applying.filter(({ rule }) => rule.onStoreFailure === 'local')
   const { admitted, verdicts } = local.count(counted.map(rule => named(rule, who, seen)))
   if (!admitted) {
     const violated = verdicts.filter(({ allowed }) => !allowed)
     const waits = violated.map(({ retryAfter }) => retryAfter)
     const retryAfter = waits.includes(-1) ? -1 : Math.max(...waits)
-    return { kind: 'denied', verdicts, violated, retryAfter, degraded }
+    return { kind: 'denied', verdicts, violated, retryAfter, degraded, ...own }
   }
   return {
     kind: 'allowed',
     verdicts,
     delay: Math.max(0, ...verdicts.map(({ delay }) => delay)),
     degraded,
-    // Vouched for by what the store has said before, or by a signature.
-    ...(isKnown && plan && { plan }),
+    ...(counted.length < applying.length && { isUncounted: true }),
+    ...own,
     ...(isKnown && seen.consumer !== undefined && { consumer: seen.consumer }),
   }
 }

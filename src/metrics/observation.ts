@@ -5,9 +5,9 @@ import type { Verdict } from '../limiter/wire.ts'
 
 /**
  * What was decided about a request, exactly one for each: `allowed` or `limited` by its rules; `failed_open`, let through though
- * the store has not decided it, and `failed_closed`, refused because of that (503); `unauthenticated` (401) and `forbidden`
+ * a rule that applies was counted nowhere, and `failed_closed`, refused because of that (503); `unauthenticated` (401) and `forbidden`
  * (403); `unverifiable`, as the issuer of its token did not answer (503). What the store
- * should have decided and has not has a cause, also where an isolate that counted by itself has `limited` it. What the origin
+ * should have decided and has not has a cause, also where an isolate that counted by itself has `allowed` or `limited` it. What the origin
  * answers is no matter here.
  */
 export type RequestOutcome =
@@ -50,7 +50,7 @@ export function observe(decision: Decision, { route, ...circumstances }: Circums
   return {
     ...circumstances,
     ...(route !== undefined && { route }),
-    outcome: outcomeOf(decision, degraded !== undefined),
+    outcome: outcomeOf(decision),
     ...(degraded && { cause: degraded.cause, detail: degraded.detail }),
     ...(decision.kind === 'unauthenticated' && decision.detail && { detail: decision.detail }),
     ...(reason && { reason }),
@@ -60,10 +60,10 @@ export function observe(decision: Decision, { route, ...circumstances }: Circums
   }
 }
 
-function outcomeOf(decision: Decision, isDegraded: boolean): RequestOutcome {
+function outcomeOf(decision: Decision): RequestOutcome {
   switch (decision.kind) {
     case 'allowed':
-      return isDegraded ? 'failed_open' : 'allowed'
+      return decision.isUncounted ? 'failed_open' : 'allowed'
     case 'denied':
       return 'limited'
     case 'unauthenticated':

@@ -138,7 +138,7 @@ describe('two Workers', () => {
     expect(await statuses()).toEqual([200, 200])
     await sluice('block', consumer, '--yes', '--for', '1h')
     expect(await statuses()).toEqual([403, 403])
-    expect(await sluice('unblock', consumer)).toBe(`${consumer} is not blocked.\n`)
+    expect(await sluice('unblock', consumer)).toBe(`${consumer} is let in again.\n`)
     expect(await statuses()).toEqual([429, 429])
   })
 })

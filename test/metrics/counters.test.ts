@@ -34,6 +34,8 @@ describe('counters', () => {
     const outcome = { plan: 'pro', at: 1, verdicts: [] }
     const decisions: Decision[] = [
       decide({ status: 'admitted', ...outcome }),
+      { kind: 'allowed', verdicts: [], delay: 0, degraded, isUncounted: true },
+      // By the isolate's own count.
       { kind: 'allowed', verdicts: [], delay: 0, degraded },
       { kind: 'unavailable', what: 'limits', degraded },
       { kind: 'denied', verdicts, violated: verdicts, retryAfter: 5, degraded },
@@ -48,6 +50,7 @@ describe('counters', () => {
     expect(Object.fromEntries(requests)).toEqual({
       'request allowed - reports': 1,
       'request failed_open store-timeout reports': 1,
+      'request allowed store-timeout reports': 1,
       'request failed_closed store-timeout reports': 1,
       'request limited store-timeout reports': 1,
       'request limited - reports': 1,

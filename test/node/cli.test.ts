@@ -90,7 +90,7 @@ describe('sluice check', () => {
         'Credentials:',
         '  api-key  slk_…',
         'While the store does not answer:',
-        '  open  not counted: a, b, c, zendesk/d',
+        '  open  not counted: b, zendesk/d',
         '  keys  those let in by the same isolate within 10 min; others are refused',
       ],
     ])
@@ -353,6 +353,22 @@ describe('the administration', () => {
       2,
       expect.stringContaining('--env is no name of an environment'),
     ])
+  })
+
+  it('switches the environment that it is told, and no other', async () => {
+    const switched = await asked(['switch', 'kill', 'on', '--env', 'staging', '--yes', '--for', '10m'])
+    expect([switched.code, switched.stdout]).toEqual([
+      0,
+      expect.stringMatching(/^The kill switch is ON.* In the environment staging\.\n$/),
+    ])
+    expect((await asked(['switch'])).stdout).toMatch(/^The kill switch is off/)
+    expect(JSON.parse((await asked(['switch', '--env', 'staging', '--json'])).stdout)).toMatchObject({
+      kill: { standing: 'applies' },
+    })
+    const taken = await asked(['switch', 'kill', 'off', '--env', 'staging', '--json'])
+    expect([taken.code, JSON.parse(taken.stdout)]).toMatchObject([0, { kill: null }])
+    // In front of the command nobody would know what it is for.
+    expect((await asked(['switch', '--env', 'staging', 'kill', 'on', '--yes'])).code).toBe(2)
   })
 
   it('explains a request without a store, and what it costs', async () => {

@@ -307,7 +307,7 @@ export const rule = ruleOf(gatewayOnly, RULE)
 export const limitRule = ruleOf(limitOnly, LIMIT_RULE)
 
 export function onStoreFailure() {
-  return v.picklist(['open', 'closed', 'local'], "is no way out. Use 'open', 'closed' or 'local'.")
+  return v.picklist(['open', 'closed', 'local'], "is not known here. Use 'open', 'closed' or 'local'.")
 }
 
 /** From 0 to 1. */

@@ -266,8 +266,8 @@ const breaker = v.lazy(input =>
     ? v.literal(false)
     : settings(
         {
-          failures: v.optional(units(1, 1000, 'nobody would notice a store that fails')),
-          slowCalls: v.optional(units(1, 1000, 'nobody would notice a store that fails')),
+          failures: v.optional(units(1, 1000)),
+          slowCalls: v.optional(units(1, 1000)),
           slowAfter: v.optional(duration(1e3, 60e6, "from '1ms' to '60s'")),
           retryAfter: v.optional(duration(10e3, 60e6, "from '10ms' to '60s'")),
         },
@@ -348,7 +348,7 @@ export const configSchema = settings(
           onStoreFailure: v.optional(
             v.picklist(
               ['recent', 'refuse', 'unchecked'],
-              "is no way out. Use 'recent', 'refuse' or 'unchecked'.",
+              "is not known here. Use 'recent', 'refuse' or 'unchecked'.",
             ),
           ),
           seenFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),

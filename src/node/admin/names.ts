@@ -59,7 +59,7 @@ export function whenOf(text: string, now = new Date()): Date | undefined {
   if (!Number.isNaN(time.getTime())) return inRange(time, now)
   throw new AdminError(
     'usage',
-    `'${shown(text)}' is no time. Write a duration such as '24h' or '90d', or a time such as '2030-12-31' (UTC) or ` +
+    `'${shown(text)}' is neither a duration nor a time. Write it as in '24h' or '90d', or as in '2030-12-31' (UTC) or ` +
       `'2030-12-31T18:00:00Z'.`,
   )
 }

@@ -50,7 +50,9 @@ function fallbackOf({ rules, limits, localShare, credentials }: Config): string[
     closed: 'refused: ',
   }
   const byRule = (['open', 'local', 'closed'] as const).flatMap(way => {
-    const names = new Set(all.flatMap(([name, rule]) => (rule.onStoreFailure === way ? [name] : [])))
+    const names = new Set(
+      all.flatMap(([name, rule]) => (rule.onStoreFailure === way && rule.mode === 'enforce' ? [name] : [])),
+    )
     return names.size === 0 ? [] : [[way, ways[way] + [...names].join(', ')]]
   })
   const seconds = credentials.seenForMs / 1e3

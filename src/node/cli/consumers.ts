@@ -125,8 +125,8 @@ export async function unblock(argument: string, flags: Flags): Promise<void> {
   const { store } = await openStore(flags)
   const consumer = await consumerName(argument)
   const result = await unblockConsumer(store, consumer)
-  const is = `${consumer} is not blocked`
-  tell(flags, consumer, result, result.isChanged ? `${is}.` : `${is}: nothing to change.`)
+  const text = result.isChanged ? `${consumer} is let in again.` : `${consumer} was not blocked.`
+  tell(flags, consumer, result, text)
 }
 
 async function remove(argument: string, flags: Flags): Promise<void> {

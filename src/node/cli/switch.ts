@@ -2,6 +2,7 @@
 import { Argument, Command } from 'commander'
 import { isOver, type RuleSwitch, SWITCH_MODES, type Switch, type Switches } from '../../switches/switches.ts'
 import { AdminError } from '../admin/admin-error.ts'
+import type { AdminStore } from '../admin/admin-store.ts'
 import { blockedConsumers } from '../admin/consumers.ts'
 import {
   killLimits,
@@ -38,14 +39,15 @@ const RULE_STATES = [...SWITCH_MODES, 'reset'] as const
 export function switchCommand(): Command {
   const consumer = ['<consumer>', 'of tokens: <method>~<subject>'] as const
   return (
-    onStore(new Command('switch'))
+    // Without options of its own, which would take those of its commands.
+    new Command('switch')
       .description(
         'Turn limits down or up, without a deployment: down within a second, up from the request after that. ' +
           'Without a command: show what is switched.',
       )
-      // Options behind a command are that command's.
-      .enablePositionalOptions()
-      .action(show)
+      .addCommand(onStore(new Command('show')).description('Show what is switched (default).').action(show), {
+        isDefault: true,
+      })
       .addCommand(
         signed(destructive(new Command('kill')))
           .description('Let everything pass that has a good credential, as if there were no rules.')
@@ -85,7 +87,7 @@ async function show(flags: StoreFlags): Promise<void> {
   print(flags, document, () => {
     const rows = blocked.map(({ consumer, ...record }) => [consumer, blockText(record)])
     return [
-      describedKill(switches),
+      `${describedKill(switches)}${inEnvironmentOf(store)}`,
       '',
       switches.rules.size > 0 ? ruleTable(switches, config) : 'No rule is switched.',
       '',
@@ -100,7 +102,7 @@ async function kill(state: 'on' | 'off', flags: Flags): Promise<void> {
   const { store, config } = await openStore(flags)
   if (set) await mustConfirm('Let everything pass, without any limit?', flags)
   const switches = set ? await killLimits(store, set) : await restoreLimits(store)
-  print(flags, documentOf(switches, config), () => describedKill(switches))
+  print(flags, documentOf(switches, config), () => `${describedKill(switches)}${inEnvironmentOf(store)}`)
 }
 
 async function rule(name: string, state: RuleState | undefined, flags: RuleFlags): Promise<void> {
@@ -110,7 +112,8 @@ async function rule(name: string, state: RuleState | undefined, flags: RuleFlags
     if (share !== undefined) throw new AdminError('usage', 'reset stands alone.')
     const { store, config } = await openStore(flags)
     const switches = await resetRule(store, name)
-    return print(flags, documentOf(switches, config), () => `${name} is as in the config.`)
+    const said = `${name} is as in the config.${inEnvironmentOf(store)}`
+    return print(flags, documentOf(switches, config), () => said)
   }
   if (state === undefined && share === undefined) {
     throw new AdminError('usage', `To what? Give ${RULE_STATES.join(', ')}, or --share.`)
@@ -133,8 +136,13 @@ async function rule(name: string, state: RuleState | undefined, flags: RuleFlags
   print(
     flags,
     documentOf(switches, config),
-    () => `${name} is switched to ${effectOf(now)}, ${signatureText(now)}.`,
+    () => `${name} is switched to ${effectOf(now)}, ${signatureText(now)}.${inEnvironmentOf(store)}`,
   )
+}
+
+/** Nobody should have to guess what they have switched. */
+function inEnvironmentOf({ environment }: AdminStore): string {
+  return environment === undefined ? '' : ` In the environment ${environment}.`
 }
 
 function switchOf(flags: Flags): Switch {
@@ -210,7 +218,7 @@ function effectOf({ mode, share }: Pick<RuleSwitch, 'mode' | 'share'>): string {
   const percent =
     share === undefined || (share === 1 && mode) ? '' : `for ${Number((share * 100).toPrecision(12))} %`
   const isShared = mode === undefined || mode === 'enforce'
-  return [mode ?? 'enforced', isShared ? percent : ''].filter(Boolean).join(' ')
+  return [mode ?? 'enforce', isShared ? percent : ''].filter(Boolean).join(' ')
 }
 
 function signatureText({ at, by, until, reason }: Switch): string {

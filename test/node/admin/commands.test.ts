@@ -131,7 +131,7 @@ describe('sluice switch', () => {
     for (const line of [
       '^The kill switch is off: limits count\\.$',
       `^minute +shadow +enforce +${since}, ops +${since} \\(in 60 min\\) +applies +the sale$`,
-      `^slow +enforced for 25 % +enforce for 10 % +${since}, ops +no end +applies$`,
+      `^slow +enforce for 25 % +enforce for 10 % +${since}, ops +no end +applies$`,
       `^none +enforce +off +${since}, ops +no end +applies$`,
       `^zendesk/day +off +enforce +${since}, ops +no end +applies$`,
       `^acme +since ${since}, until ${since} \\(in 24 h\\), by ops: unpaid$`,
@@ -155,7 +155,7 @@ describe('sluice switch', () => {
       ],
       blocked: [{ consumer: 'acme', blockedBy: 'ops', reason: 'unpaid' }],
     })
-    expect((await run('unblock', 'acme'))[0]).toBe('acme is not blocked.')
+    expect((await run('unblock', 'acme'))[0]).toBe('acme is let in again.')
     expect((await run('rule', 'none', 'reset'))[0]).toBe('none is as in the config.')
     const [after] = await run()
     expect(after).toContain('No consumer is blocked.')
@@ -216,7 +216,7 @@ describe('sluice switch', () => {
     [/^reset stands alone/, ['rule', 'minute', 'reset', '--share', '1']],
     [/^off stands alone/, ['kill', 'off', '--by', 'ops']],
     [/is over already/, ['rule', 'minute', 'off', '--until', '2020-01-01']],
-    [/is no time\./, ['kill', 'on', '--yes', '--for', 'soon']],
+    [/is neither a duration nor a time\./, ['kill', 'on', '--yes', '--for', 'soon']],
     [/^A name is 1 to 100 characters/, ['rule', 'minute', 'off', '--by', ' ']],
     [/^A reason is 1 to 100 characters/, ['rule', 'minute', 'off', '--reason', 'a\nb']],
     [/^minute is not switched\. Switched are: none\.$/, ['rule', 'minute', 'reset']],

@@ -25,8 +25,8 @@ export function createApp(config: Config, store: Store, platform: Platform = {})
   const { peerOf, telling = {} } = platform
   const app = new Hono()
   const health = healthCheck(store)
-  const { judge, refuse, recover } = createJudge(config, store, platform)
-  const settle = createSettle(config, store, telling)
+  const { settle, tellOfStore } = createSettle(config, store, telling)
+  const { judge, refuse, recover } = createJudge(config, store, platform, tellOfStore)
 
   app.get('/_sluice/health', health)
 

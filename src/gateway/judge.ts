@@ -8,7 +8,7 @@ import { type Degraded, degradedBy, evaluate } from '../limiter/evaluate.ts'
 import { fallBack } from '../limiter/fallback.ts'
 import { createLocalLimiter } from '../limiter/local.ts'
 import { probe } from '../limiter/probe.ts'
-import { withBreaker } from '../store/breaker.ts'
+import { type StoreChange, withBreaker } from '../store/breaker.ts'
 import type { Store } from '../store/store.ts'
 import { createSwitchBoard, withSwitches } from '../switches/live.ts'
 import { isEnforced, marked, relax } from '../switches/relax.ts'
@@ -51,10 +51,17 @@ export interface Surroundings {
 }
 
 /** One for an isolate: what it remembers is plain data. */
-export function createJudge(config: Config, bare: Store, { variables, peerOf, now }: Surroundings): Judge {
+export function createJudge(
+  config: Config,
+  bare: Store,
+  { variables, peerOf, now }: Surroundings,
+  onStoreChange?: (change: StoreChange) => void,
+): Judge {
   const identifier = createIdentifier(config, variables)
   const switches = createSwitchBoard({ ...(now && { now }) })
-  const store = withBreaker(withSwitches(bare, switches), config.breaker, probe)
+  const store = withBreaker(withSwitches(bare, switches), config.breaker, probe, {
+    ...(onStoreChange && { onChange: onStoreChange }),
+  })
   const local = createLocalLimiter(config.localShare)
   const fallback = { credentials: config.credentials.onStoreFailure, local }
 

@@ -5,11 +5,13 @@
 import type { Config } from '../config/compile.ts'
 import type { Decision } from '../limiter/decide.ts'
 import type { DegradedCause } from '../limiter/evaluate.ts'
+import { causeOf } from '../limiter/evaluate.ts'
 import { type AnalyticsDataset, writeDataPoint } from '../metrics/analytics.ts'
 import { createCounters } from '../metrics/counters.ts'
 import { createFlusher, type FlushTiming } from '../metrics/flush.ts'
 import { createLog, type Log } from '../metrics/log.ts'
 import { type Circumstances, type Observation, observe, refusing } from '../metrics/observation.ts'
+import type { StoreChange } from '../store/breaker.ts'
 import type { Store } from '../store/store.ts'
 import type { Background } from './background.ts'
 import { logException } from './unexpected.ts'
@@ -19,7 +21,12 @@ export interface Telling extends Omit<FlushTiming, 'everyMs'> {
   analytics?: AnalyticsDataset
 }
 
-export type Settle = (decision: Decision, circumstances: Circumstances, background: Background) => void
+export interface Settle {
+  /** A request is decided. */
+  settle(decision: Decision, circumstances: Circumstances, background: Background): void
+  /** The store is gone, or back: one line each, whatever comes of requests. */
+  tellOfStore(change: StoreChange): void
+}
 
 /** One for an isolate. */
 export function createSettle(
@@ -32,7 +39,7 @@ export function createSettle(
   const log = createLog(config.log.perSecond, timing.now)
   let hasFailed = false
 
-  return (decision, circumstances, background) => {
+  function settle(decision: Decision, circumstances: Circumstances, background: Background): void {
     try {
       const observation = observe(decision, circumstances)
       if (flusher) {
@@ -47,6 +54,15 @@ export function createSettle(
       if (!hasFailed) logException(error)
       hasFailed = true
     }
+  }
+
+  return {
+    settle,
+    tellOfStore(change) {
+      if (change.isOpen)
+        log('warn', 'store-lost', { cause: causeOf(change.cause), detail: change.cause.message })
+      else log('info', 'store-back', { after_ms: change.afterMs })
+    },
   }
 }
 

@@ -49,7 +49,7 @@ export function degradedBy(error: unknown): Degraded {
   return { status: 'degraded', cause: causeOf(error), detail: error.message }
 }
 
-function causeOf(error: GatewayError): DegradedCause {
+export function causeOf(error: GatewayError): DegradedCause {
   switch (error.code) {
     case 'ERR_STORE_TIMEOUT':
       return 'store-timeout'

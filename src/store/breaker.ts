@@ -22,6 +22,15 @@ export interface BreakerSettings {
   retryAfterMs: number
 }
 
+/** The store is found to be gone, or back. */
+export type StoreChange = { isOpen: true; cause: GatewayError } | { isOpen: false; afterMs: number }
+
+/** What a breaker needs of its surroundings; what is absent is as on any platform. */
+export interface BreakerSurroundings {
+  now?: () => number
+  onChange?: (change: StoreChange) => void
+}
+
 export interface GuardedStore extends Store {
   isOpen(): boolean
   /** Whether it is time to find out if the store is back. */
@@ -47,13 +56,13 @@ export function withBreaker(
   store: Store,
   settings: BreakerSettings | undefined,
   probe: (store: Store) => Promise<void>,
-  now: () => number = Date.now,
+  { now = Date.now, onChange = () => {} }: BreakerSurroundings = {},
 ): GuardedStore {
   const { failures, slowCalls, slowAfterMs, retryAfterMs } = settings ?? NEVER
   let failed = 0
   let slow = 0
   /** Set while it is open. */
-  let open: { cause: GatewayError; heardAt: number; probeAt: number } | undefined
+  let open: { cause: GatewayError; since: number; heardAt: number; probeAt: number } | undefined
   /** How often it has closed. */
   let era = 0
 
@@ -71,10 +80,13 @@ export function withBreaker(
     const isQuota = cause.code === 'ERR_STORE_QUOTA'
     const again = isQuota && open?.cause.code === cause.code ? QUOTA_RETRY_MS : retryAfterMs
     const wait = open || isQuota ? again : 0
-    open = { cause, heardAt: now(), probeAt: now() + wait }
+    const since = open?.since ?? now()
+    if (!open) onChange({ isOpen: true, cause })
+    open = { cause, since, heardAt: now(), probeAt: now() + wait }
   }
 
   function close(): void {
+    if (open) onChange({ isOpen: false, afterMs: now() - open.since })
     open = undefined
     failed = 0
     slow = 0

@@ -1,7 +1,7 @@
 /** The breaker, on a clock that is passed in: when it opens, whom it lets wait, and how it closes. */
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
-import { type BreakerSettings, withBreaker } from '../../src/store/breaker.ts'
+import { type BreakerSettings, type StoreChange, withBreaker } from '../../src/store/breaker.ts'
 import type { Store } from '../../src/store/store.ts'
 
 const SETTINGS: BreakerSettings = { failures: 3, slowCalls: 1, slowAfterMs: 250, retryAfterMs: 1000 }
@@ -39,7 +39,7 @@ function isolate(settings: BreakerSettings | undefined = SETTINGS) {
       world.probes += 1
       await answer()
     },
-    () => world.time,
+    { now: () => world.time },
   )
   const run = async () =>
     await store.run([CALL]).then(
@@ -131,7 +131,7 @@ describe('a breaker', () => {
       { run: () => Promise.reject(timeout()), ping: async () => {} },
       SETTINGS,
       () => new Promise(() => {}),
-      () => world.time,
+      { now: () => world.time },
     )
     await lost.run([CALL]).catch(() => {})
     void lost.probe()
@@ -176,6 +176,33 @@ describe('a breaker', () => {
     expect(store.isProbeDue()).toBe(true)
   })
 
+  it('tells once that the store is gone, and once that it is back', async () => {
+    const world = { time: 0, failure: timeout() as Error | undefined }
+    const answer = async () => {
+      if (world.failure) throw world.failure
+      return ['reply']
+    }
+    const changes: StoreChange[] = []
+    const store = withBreaker(
+      { run: answer, ping: async () => {} },
+      SETTINGS,
+      async () => void (await answer()),
+      { now: () => world.time, onChange: change => changes.push(change) },
+    )
+    for (let i = 0; i < 3; i++) await store.run([CALL]).catch(() => {})
+    await store.probe()
+    world.time += 5000
+    await store.probe()
+    world.failure = undefined
+    world.time += 1000
+    await store.probe()
+    await store.run([CALL])
+    expect(changes).toMatchObject([
+      { isOpen: true, cause: { code: 'ERR_STORE_TIMEOUT' } },
+      { isOpen: false, afterMs: 6000 },
+    ])
+  })
+
   it('is not moved by what was begun before it opened', async () => {
     const world = { time: 0 }
     const answers: ((failure?: Error) => void)[] = []
@@ -186,12 +213,7 @@ describe('a breaker', () => {
         }),
       ping: async () => {},
     }
-    const store = withBreaker(
-      bare,
-      SETTINGS,
-      async () => {},
-      () => world.time,
-    )
+    const store = withBreaker(bare, SETTINGS, async () => {}, { now: () => world.time })
     const calls = [store.run([CALL]), store.run([CALL]), store.run([CALL])].map(call => call.catch(() => {}))
     answers[0]!(timeout())
     await calls[0]
@@ -221,12 +243,7 @@ describe('a breaker', () => {
     const lost = new GatewayError('ERR_STORE_UNREACHABLE', 'gone')
     const world = { replies: [lost, 'reply'] as unknown[], time: 0 }
     const bare: Store = { isCluster: true, run: async () => world.replies, ping: async () => {} }
-    const store = withBreaker(
-      bare,
-      SETTINGS,
-      async () => {},
-      () => world.time,
-    )
+    const store = withBreaker(bare, SETTINGS, async () => {}, { now: () => world.time })
     for (let i = 0; i < 10; i++) await store.run([CALL, CALL])
     expect(store.isOpen()).toBe(false)
     world.replies = [lost, lost]

@@ -63,6 +63,9 @@ async function start(flags: Flags): Promise<void> {
     ...(rest && { rest }),
     ...(flags.origin && { origin: flags.origin }),
   })
+  void stack.redisLost?.then(what =>
+    console.error(`${what} The gateway goes on without it; start anew to have one.`),
+  )
   console.log(`Redis    ${stack.redis}`)
   if (!rest) console.log(`Bridge   ${stack.rest.url}`)
   console.log(`Origin   ${stack.origin}${flags.origin ? '' : ' (demo: echoes what it receives)'}`)

@@ -13,6 +13,8 @@ export interface LocalRedis {
   url: string
   /** For people: what was taken, and why. */
   description: string
+  /** Resolves with what happened when it ends by itself. */
+  lost?: Promise<string>
   close(): Promise<void>
 }
 
@@ -98,13 +100,22 @@ export async function privateServer(
   if (child.pid) guardian.guard({ group: child.pid })
   guardian.guard({ directory })
   const exited = new Promise<void>(resolve => child.once('exit', () => resolve()))
+  let isClosing = false
+  const lost = new Promise<string>(resolve => {
+    child.once('exit', (code, signal) => {
+      if (!isClosing)
+        resolve(`${program.name} has ended (${signal ?? `code ${code}`}), and its data with it.`)
+    })
+  })
 
   const url = `unix://${socket}`
   await answers(socket)
   return {
     url,
     description: `${program.name} ${program.version}, found on the PATH, on a private socket; its data ends with it`,
+    lost,
     async close() {
+      isClosing = true
       child.kill('SIGTERM')
       // One that is frozen does not hear it; the guardian kills what is left.
       await Promise.race([exited, new Promise(resolve => setTimeout(resolve, STOP_MS).unref())])

@@ -36,6 +36,8 @@ export interface Stack {
   rest: { url: string; token: string }
   /** For people: which Redis it runs on, and why. */
   redis: string
+  /** Resolves with what happened when a Redis of our own ends by itself. */
+  redisLost?: Promise<string>
   /** Ends everything that was started and removes its files. */
   close(): Promise<void>
 }
@@ -77,11 +79,13 @@ async function startParts(
   guardian.guard({ directory })
 
   let rest = options.rest
+  let redisLost: Promise<string> | undefined
   let redis = rest ? `${new URL(rest.url).host}, over HTTP, because UPSTASH_REDIS_REST_URL is set` : ''
   if (!rest) {
     const local: LocalRedis = started(
       await takeRedis(options.redis, { guardian, directory: join(directory, 'r') }),
     )
+    redisLost = local.lost
     const token = randomBytes(24).toString('base64url')
     const bridge: Bridge = started(
       await listening(
@@ -122,7 +126,7 @@ async function startParts(
       ...(options.onMessage && { onMessage: options.onMessage }),
     }),
   )
-  return { url: worker.url, origin, rest, redis, close }
+  return { url: worker.url, origin, rest, redis, ...(redisLost && { redisLost }), close }
 }
 
 async function listening<T>(start: () => Promise<T>, port: number, use: string, flag: string): Promise<T> {

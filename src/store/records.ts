@@ -48,6 +48,9 @@ export interface Override {
   until?: number
   mode?: 'enforce' | 'shadow' | 'off'
   numbers?: OverrideNumbers
+  /** When it was set and by whom; for those who administer. */
+  at?: Date
+  by?: string
 }
 
 export interface OverrideNumbers {
@@ -129,15 +132,20 @@ export function isBlocked(
 
 const MODES = { enforce: '1', shadow: '0', off: '-1' } as const
 
-/** `<family>,<until>,<mode>,<tag>,<limit>,<period>,<third>,<limit as written>,<burst as written>,<rule>` */
-function formatOverride({ family, rule, until, mode, numbers }: Override): string {
+/**
+ * `<family>,<until>,<mode>,<tag>,<limit>,<period>,<third>,<limit as written>,<burst as written>,<rule>`, and where it is known
+ * `,<set at, ms>,<by>`. What the script reads comes first, and text from outside is escaped.
+ */
+function formatOverride({ family, rule, until, mode, numbers, at, by }: Override): string {
   const { tag, quotaLimit, quotaPeriod, third, limit, burst } = numbers ?? {}
   const parts = [until, mode ? MODES[mode] : '', tag, quotaLimit, quotaPeriod, third, limit, burst]
-  return [family, ...parts.map(part => part ?? ''), rule].join(',')
+  const signature = at && by !== undefined ? [at.getTime(), encodeURIComponent(by)] : []
+  return [family, ...parts.map(part => part ?? ''), rule, ...signature].join(',')
 }
 
 function parseOverride(text: string): Override | undefined {
-  const [family, until, code, tag, quotaLimit, quotaPeriod, third, limit, burst, rule] = text.split(',')
+  const [family, until, code, tag, quotaLimit, quotaPeriod, third, limit, burst, rule, at, by] =
+    text.split(',')
   if (!family || rule === undefined) return undefined
   const mode = (['enforce', 'shadow', 'off'] as const).find(name => MODES[name] === code)
   return {
@@ -155,10 +163,11 @@ function parseOverride(text: string): Override | undefined {
         burst: Number(burst),
       },
     }),
+    ...(at && by !== undefined && { at: new Date(Number(at)), by: decoded(by) }),
   }
 }
 
-/** Commas stay: an override holds no text from outside. */
+/** Commas stay: what an override holds of outside is escaped already. */
 function fields(pairs: readonly (readonly [key: string, value: string | undefined])[]): string {
   return pairs
     .flatMap(([key, value]) =>

@@ -34,16 +34,19 @@ export async function listConsumers(store: AdminStore): Promise<ConsumerInfo[]> 
   }))
 }
 
-/** Those who are blocked now. */
-export async function blockedConsumers(
+/** Those who are blocked now, or have overrides that have not ended. */
+export async function exceptionalConsumers(
   store: AdminStore,
 ): Promise<(Pick<ConsumerInfo, 'consumer'> & ConsumerRecord)[]> {
   const consumers = await consumersOf(store)
   const texts = await textsOf(store, consumers)
   return consumers
     .map((consumer, i) => ({ consumer, ...parseConsumer(texts[i] ?? '') }))
-    .filter(record => isBlocked(record, Date.now() * 1000))
+    .map(record => ({ ...record, overrides: record.overrides.filter(({ until }) => !isPast(until)) }))
+    .filter(record => isBlocked(record, Date.now() * 1000) || record.overrides.length > 0)
 }
+
+const isPast = (until: number | undefined) => until !== undefined && until <= Date.now() * 1000
 
 function textsOf(store: AdminStore, consumers: readonly string[]): Promise<(string | null)[]> {
   return store.askEach<string, string | null>(consumers, (pipeline, consumer) =>

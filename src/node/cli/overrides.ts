@@ -4,11 +4,11 @@ import type { ConsumerRecord, Override } from '../../store/records.ts'
 import { AdminError } from '../admin/admin-error.ts'
 import { consumerName, futureOf } from '../admin/names.ts'
 import { compileOverride, removeOverride, setOverride, standingOf, TAKING } from '../admin/overrides.ts'
-import { mustConfirm, onStore, openStore, type StoreFlags } from './administration.ts'
+import { mustConfirm, onStore, openStore, type StoreFlags, signatureOf } from './administration.ts'
 import { units } from './arguments.ts'
 import { blockDocument } from './blocks.ts'
 import type { LoadedConfig } from './load-config.ts'
-import { print, table, timeAhead } from './output.ts'
+import { print, table, time, timeAhead } from './output.ts'
 
 interface Flags extends StoreFlags {
   limit?: number
@@ -17,10 +17,12 @@ interface Flags extends StoreFlags {
   mode?: 'enforce' | 'shadow' | 'off'
   for?: string
   until?: string
+  by?: string
   remove?: boolean
   yes?: boolean
 }
 
+/** Also as `npx sluice switch override`. */
 export function overrideCommand(): Command {
   return onStore(new Command('override'))
     .description('Give a consumer other numbers for one rule, in the place of any it had for it.')
@@ -38,6 +40,7 @@ export function overrideCommand(): Command {
       ),
     )
     .option('--until <time>', "as in '2030-12-31T18:00:00Z'")
+    .option('--by <who>', 'who does it (default: the user of this machine)')
     .option('--remove', 'take the override away')
     .option('--yes', 'do not ask; --remove needs it where no terminal is there to ask on')
     .action(override)
@@ -45,12 +48,12 @@ export function overrideCommand(): Command {
 
 async function override(argument: string, rule: string, flags: Flags): Promise<void> {
   const { limit, burst, queue, mode } = flags
-  const time = flags.for ?? flags.until
+  const end = flags.for ?? flags.until
   if (flags.remove) return await remove(argument, rule, flags)
-  const until = time === undefined ? undefined : futureOf(time)
+  const until = end === undefined ? undefined : futureOf(end)
   const { store, config } = await openStore(flags)
   const consumer = await consumerName(argument)
-  const compiled = compileOverride(config.input, {
+  const numbers = compileOverride(config.input, {
     rule,
     ...(limit !== undefined && { limit }),
     ...(burst !== undefined && { burst }),
@@ -58,6 +61,7 @@ async function override(argument: string, rule: string, flags: Flags): Promise<v
     ...(mode && { mode }),
     ...(until && { until }),
   })
+  const compiled = { ...numbers, at: new Date(), by: signatureOf(flags).by }
   const { isNew } = await setOverride(store, consumer, compiled)
   if (isNew) console.error(`Nobody called ${consumer} was known here until now.`)
   const view = viewOf(compiled, config)
@@ -71,7 +75,7 @@ async function override(argument: string, rule: string, flags: Flags): Promise<v
 }
 
 async function remove(argument: string, rule: string, flags: Flags): Promise<void> {
-  const others = [flags.limit, flags.burst, flags.queue, flags.mode, flags.for, flags.until]
+  const others = [flags.limit, flags.burst, flags.queue, flags.mode, flags.for, flags.until, flags.by]
   if (others.some(value => value !== undefined)) throw new AdminError('usage', '--remove stands alone.')
   const { store, config } = await openStore(flags)
   const consumer = await consumerName(argument)
@@ -95,7 +99,7 @@ export function settingsOf(
 }
 
 /** As JSON has it. */
-function viewOf(override: Override, config: LoadedConfig) {
+export function viewOf(override: Override, config: LoadedConfig) {
   const { rule, mode, numbers } = override
   return {
     rule,
@@ -106,6 +110,7 @@ function viewOf(override: Override, config: LoadedConfig) {
     }),
     ...(mode && { mode }),
     until: untilOf(override) ?? null,
+    ...(override.at && { at: override.at, by: override.by }),
     standing: standingOf(override, config.input),
   }
 }
@@ -122,10 +127,28 @@ export function overrideTable(overrides: readonly Override[], config: LoadedConf
   const rows = overrides.map(override => {
     const until = untilOf(override)
     const standing = STANDINGS[standingOf(override, config.input)]
-    return [override.rule, numbersOf(override, config), until ? timeAhead(until) : 'no end', standing]
+    const end = until ? timeAhead(until) : 'no end'
+    return [override.rule, numbersOf(override, config), sinceText(override), end, standing]
   })
-  return table(['OVERRIDE OF', 'NUMBERS', 'UNTIL (UTC)', 'STANDING'], rows)
+  return table(['OVERRIDE OF', 'NUMBERS', 'SINCE (UTC), BY', 'UNTIL (UTC)', 'STANDING'], rows)
 }
+
+/** Those of all consumers. */
+export function allOverrides(
+  consumers: readonly { consumer: string; overrides: readonly Override[] }[],
+  config: LoadedConfig,
+): string {
+  const rows = consumers.flatMap(({ consumer, overrides }) =>
+    overrides.map(override => {
+      const until = untilOf(override)
+      const end = until ? timeAhead(until) : 'no end'
+      return [consumer, override.rule, numbersOf(override, config), sinceText(override), end]
+    }),
+  )
+  return table(['CONSUMER', 'OVERRIDE OF', 'NUMBERS', 'SINCE (UTC), BY', 'UNTIL (UTC)'], rows)
+}
+
+const sinceText = ({ at, by }: Override) => (at ? `${time(at)}, ${by}` : '')
 
 function numbersOf(override: Override, config: LoadedConfig): string {
   const { mode, numbers } = override

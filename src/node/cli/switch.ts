@@ -3,7 +3,7 @@ import { Argument, Command } from 'commander'
 import { isOver, type RuleSwitch, SWITCH_MODES, type Switch, type Switches } from '../../switches/switches.ts'
 import { AdminError } from '../admin/admin-error.ts'
 import type { AdminStore } from '../admin/admin-store.ts'
-import { blockedConsumers } from '../admin/consumers.ts'
+import { exceptionalConsumers } from '../admin/consumers.ts'
 import {
   killLimits,
   mustBeSwitchable,
@@ -25,10 +25,11 @@ import {
   signed,
 } from './administration.ts'
 import { share } from './arguments.ts'
-import { blockDocument, blockText } from './blocks.ts'
+import { blockDocument, blockText, isBlockedNow } from './blocks.ts'
 import { block, unblock } from './consumers.ts'
 import type { LoadedConfig } from './load-config.ts'
 import { print, table, time, timeAhead } from './output.ts'
+import { allOverrides, overrideCommand, viewOf } from './overrides.ts'
 
 type Flags = StoreFlags & SignedFlags & { yes?: boolean }
 type RuleFlags = Flags & { share?: number }
@@ -74,15 +75,20 @@ export function switchCommand(): Command {
           .argument(...consumer)
           .action(unblock),
       )
+      .addCommand(overrideCommand())
   )
 }
 
 async function show(flags: StoreFlags): Promise<void> {
   const { store, config } = await openStore(flags)
-  const [switches, blocked] = [await readSwitches(store), await blockedConsumers(store)]
+  const [switches, consumers] = [await readSwitches(store), await exceptionalConsumers(store)]
+  const blocked = consumers.filter(isBlockedNow)
   const document = {
     ...documentOf(switches, config),
     blocked: blocked.map(({ consumer, ...record }) => ({ consumer, ...blockDocument(record) })),
+    overrides: consumers.flatMap(({ consumer, overrides }) =>
+      overrides.map(each => ({ consumer, ...viewOf(each, config) })),
+    ),
   }
   print(flags, document, () => {
     const rows = blocked.map(({ consumer, ...record }) => [consumer, blockText(record)])
@@ -92,6 +98,8 @@ async function show(flags: StoreFlags): Promise<void> {
       switches.rules.size > 0 ? ruleTable(switches, config) : 'No rule is switched.',
       '',
       rows.length > 0 ? table(['BLOCKED', '(UTC)'], rows) : 'No consumer is blocked.',
+      '',
+      document.overrides.length > 0 ? allOverrides(consumers, config) : 'No consumer has an override.',
     ].join('\n')
   })
 }

@@ -85,11 +85,13 @@ it('a look says when a rule counts, and a burst only where there is one', async 
 
 it('overrides have one shape, and a burst only where there is one', async () => {
   for (const rule of ['minute', 'steady', 'queue'])
-    await run('consumers', 'override', 'acme', rule, '--limit', '8')
-  expect(await run('consumers', 'show', 'acme')).toMatch(/^minute +limit 8 +no end +applies$/m)
+    await run('consumers', 'override', 'acme', rule, '--limit', '8', '--by', 'ops, night')
+  expect(await run('consumers', 'show', 'acme')).toMatch(
+    /^minute +limit 8 +[-\d]+ [\d:]+, ops, night +no end +applies$/m,
+  )
   const removal = ['override', 'acme', 'minute', '--remove', '--yes', '--json']
   const shown = async () => JSON.parse(await run('consumers', 'show', 'acme', '--json')).overrides
-  const standing = { until: null, standing: 'applies' }
+  const standing = { until: null, at: expect.any(String), by: 'ops, night', standing: 'applies' }
   const left = [
     { rule: 'steady', limit: 8, burst: 20, ...standing },
     { rule: 'queue', limit: 8, queue: 5, ...standing },
@@ -113,10 +115,27 @@ describe('sluice switch', () => {
 
   it('shows that nothing is switched', async () => {
     expect(await run()).toEqual([
-      'The kill switch is off: limits count.\n\nNo rule is switched.\n\nNo consumer is blocked.',
+      'The kill switch is off: limits count.\n\nNo rule is switched.\n\nNo consumer is blocked.\n\n' +
+        'No consumer has an override.',
       '',
     ])
-    expect(JSON.parse((await run('--json'))[0])).toEqual({ kill: null, rules: [], blocked: [] })
+    expect(JSON.parse((await run('--json'))[0])).toEqual({
+      kill: null,
+      rules: [],
+      blocked: [],
+      overrides: [],
+    })
+  })
+
+  it('sets and shows the overrides of consumers, with who has set them', async () => {
+    await run('override', 'acme', 'minute', '--limit', '8', '--for', '24h', ...ops)
+    expect((await run())[0]).toMatch(
+      /^acme +minute +limit 8 +[-\d]+ [\d:]+, ops +[-\d]+ [\d:]+ \(in 24 h\)$/m,
+    )
+    const { overrides } = JSON.parse((await run('--json'))[0])
+    expect(overrides).toMatchObject([{ consumer: 'acme', rule: 'minute', limit: 8, by: 'ops' }])
+    await run('override', 'acme', 'minute', '--remove', '--yes')
+    expect((await run())[0]).toContain('No consumer has an override.')
   })
 
   it('shows what is switched, as what, by whom and until when, beside the config', async () => {

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import {
   blockConsumer,
-  blockedConsumers,
+  exceptionalConsumers,
   listConsumers,
   removeConsumer,
   setPlan,
@@ -69,29 +69,29 @@ describeOnRedis('consumers', start => {
 
   it('are blocked by whom, and for as long, as was said last', async () => {
     const [soon, later] = [new Date(Date.now() + 3600e3), new Date(Date.now() + 7200e3)]
-    const { record } = await blockConsumer(admin.store, 'acme', { by: 'ana', until: soon, reason: 'abuse' })
-    expect(record).toMatchObject({ blockedBy: 'ana', blockedUntil: soon.getTime() * 1000, reason: 'abuse' })
+    const { record } = await blockConsumer(admin.store, 'acme', { by: 'ops', until: soon, reason: 'abuse' })
+    expect(record).toMatchObject({ blockedBy: 'ops', blockedUntil: soon.getTime() * 1000, reason: 'abuse' })
     expect(await text('GET', 'sluice:{c:acme}:consumer')).toMatch(
-      /^plan= blocked=20\S+Z until=\d{16} by=ana reason=abuse$/,
+      /^plan= blocked=20\S+Z until=\d{16} by=ops reason=abuse$/,
     )
-    expect((await blockConsumer(admin.store, 'acme', { by: 'bob' })).isChanged).toBe(false)
-    const longer = await blockConsumer(admin.store, 'acme', { by: 'bob', until: later })
+    expect((await blockConsumer(admin.store, 'acme', { by: 'night' })).isChanged).toBe(false)
+    const longer = await blockConsumer(admin.store, 'acme', { by: 'night', until: later })
     const until = later.getTime() * 1000
-    expect(longer.record).toEqual({ ...record, blockedBy: 'bob', blockedUntil: until })
+    expect(longer.record).toEqual({ ...record, blockedBy: 'night', blockedUntil: until })
     const { blockedUntil: _, ...endless } = longer.record
     expect((await blockConsumer(admin.store, 'acme', { until: null })).record).toEqual(endless)
     expect((await unblockConsumer(admin.store, 'acme')).record).toEqual({ overrides: [] })
   })
 
   it('whose block has ended are blocked no more, and anew when they are blocked again', async () => {
-    const old = { blockedAt: new Date(0), blockedUntil: 1000, blockedBy: 'ana', reason: 'abuse' }
+    const old = { blockedAt: new Date(0), blockedUntil: 1000, blockedBy: 'ops', reason: 'abuse' }
     await send('SET', 'sluice:{c:acme}:consumer', formatConsumer({ ...old, overrides: [] }))
     await send('SADD', 'sluice:{consumers}', 'acme')
-    expect(await blockedConsumers(admin.store)).toEqual([])
-    const { record } = await blockConsumer(admin.store, 'acme', { by: 'bob' })
-    expect(record).toEqual({ blockedAt: expect.any(Date), blockedBy: 'bob', overrides: [] })
+    expect(await exceptionalConsumers(admin.store)).toEqual([])
+    const { record } = await blockConsumer(admin.store, 'acme', { by: 'night' })
+    expect(record).toEqual({ blockedAt: expect.any(Date), blockedBy: 'night', overrides: [] })
     expect(record.blockedAt!.getTime()).toBeGreaterThan(1000)
-    expect(await blockedConsumers(admin.store)).toEqual([{ consumer: 'acme', ...record }])
+    expect(await exceptionalConsumers(admin.store)).toEqual([{ consumer: 'acme', ...record }])
   })
 
   it('are not listed by what was refused, or changed nothing', async () => {

@@ -176,6 +176,34 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       expect(stats.lost).toBe(0)
     })
 
+    it('is allowed or limited by the isolate that counted it by itself, on the plan that it had', async () => {
+      const { telling, flush } = flushing()
+      const rules = CONFIG.rules.map(rule => ({ ...rule, onStoreFailure: 'local' as const }))
+      const app = gateway.app({ ...CONFIG, rules, store: { breaker: false } }, { telling })
+      const key = await gateway.key('local')
+      await app('/', { key })
+      gateway.store.fault = (_, response) => void response.destroy()
+      const statuses: number[] = []
+      for (let i = 0; i < 6; i++) statuses.push((await app('/', { key })).status)
+      const passed = statuses.filter(status => status === 200).length
+      gateway.store.fault = undefined
+      await vi.waitFor(async () => {
+        flush()
+        await app('/_sluice/health')
+        expect(sent(await read())).toBe(7)
+      })
+      const stats = await read()
+      expect(byOutcome(stats.requests).map(({ outcome, cause, count }) => [outcome, cause, count])).toEqual(
+        expect.arrayContaining([
+          ['allowed', '-', 1],
+          ['allowed', 'store-unreachable', passed],
+          ['limited', 'store-unreachable', 6 - passed],
+        ]),
+      )
+      expect(passed).toBeGreaterThan(0)
+      expect(passed).toBeLessThan(6)
+    })
+
     it('leaves a line for who is refused, and for who would have been; neither says who it was', async () => {
       const app = gateway.app(CONFIG)
       const key = await gateway.key('acme')

@@ -210,8 +210,10 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
       expect(spies.flatMap(({ mock }) => mock.calls)).toEqual(before)
       await restoreLimits(gateway.admin)
       later()
-      // The first one asks along, and says what it was asked under.
-      expect(await ask(2)).toEqual([200, 429])
+      // The first one asks along, and says what it was asked under: no rule has counted it.
+      const last = await app('/', { key })
+      expect([last.status, last.headers.get('sluice-degraded')]).toEqual([200, 'kill-switch'])
+      expect(await ask()).toEqual([429])
     })
 
     it('let nobody in who would not be: bad credentials, none, and blocked consumers', async () => {

@@ -202,6 +202,9 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       )
       expect(passed).toBeGreaterThan(0)
       expect(passed).toBeLessThan(6)
+      expect(new Set(byRule(stats.rules, ['live'], 'plan').map(({ plan }) => plan))).toEqual(
+        new Set(['free']),
+      )
     })
 
     it('leaves a line for who is refused, and for who would have been; neither says who it was', async () => {

@@ -7,6 +7,7 @@ import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { loadScript } from '../../src/node/admin/admin-store.ts'
 import { blockConsumer } from '../../src/node/admin/consumers.ts'
+import { compileOverride, setOverride } from '../../src/node/admin/overrides.ts'
 import { killLimits, resetRule, restoreLimits, switchRule } from '../../src/node/admin/switches.ts'
 import { formatSwitches, type RuleSwitch } from '../../src/switches/switches.ts'
 import { describeOnCluster } from '../support/cluster.ts'
@@ -106,6 +107,15 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
     const fresh = isolate()
     const replies = await Promise.all(Array.from({ length: 8 }, () => fresh('/', { key })))
     expect(replies.map(({ status }) => status)).toEqual(Array(8).fill(200))
+  })
+
+  it('to shadow hold for a consumer whose override enforces the rule, and what else counts goes on counting', async () => {
+    const override = compileOverride(CONFIG, { rule: 'two', mode: 'enforce' })
+    await setOverride(gateway.admin, 'acme', override)
+    await set('two', { mode: 'shadow' })
+    expect(await ask(4)).toEqual([200, 200, 200, 200])
+    // The first was asked about before the switch had come.
+    expect((await app('/', { key })).headers.get('ratelimit')).toContain('"many";r=95')
   })
 
   it('turned up count from the next request', async () => {

@@ -1,6 +1,7 @@
 /** Passes HTTP requests on and counts them; a fault can be put in its place. */
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { listen } from './listen.ts'
 
 /** @param passOn does what happens without a fault; given `reply`, that has the answer in the place of the caller */
 export type Fault = (
@@ -37,7 +38,7 @@ export async function startCountingProxy(target: string): Promise<CountingProxy>
         server.close(() => resolve())
         server.closeAllConnections()
       }),
-    open: () => listen(Number(new URL(proxy.url).port)),
+    open: () => listen(server, Number(new URL(proxy.url).port)),
     close: () => proxy.shut(),
   }
   const server = createServer((incoming, response) => {
@@ -59,15 +60,7 @@ export async function startCountingProxy(target: string): Promise<CountingProxy>
     incoming.pipe(outgoing)
   }
 
-  const listen = (port: number) =>
-    new Promise<void>((resolve, reject) => {
-      server.once('error', reject)
-      server.listen(port, '127.0.0.1', () => {
-        server.off('error', reject)
-        resolve()
-      })
-    })
-  await listen(0)
+  await listen(server, 0)
   proxy.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   return proxy
 }

@@ -4,6 +4,7 @@
  */
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import type { CountingProxy, Fault } from './counting-proxy.ts'
+import { listen } from './listen.ts'
 
 /** Which calls fail, counted from 1. */
 export type When = (n: number) => boolean
@@ -198,18 +199,10 @@ export async function startTcpProxy(
       proxy.cut()
       await closed
     },
-    open: () => listen(proxy.port),
+    open: () => listen(server, proxy.port),
     close: () => proxy.shut(),
   }
-  const listen = (port: number) =>
-    new Promise<void>((resolve, reject) => {
-      server.once('error', reject)
-      server.listen(port, '127.0.0.1', () => {
-        server.off('error', reject)
-        resolve()
-      })
-    })
-  await listen(0)
+  await listen(server, 0)
   proxy.port = (server.address() as AddressInfo).port
   return proxy
 }

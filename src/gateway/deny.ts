@@ -49,7 +49,7 @@ function quotaExceeded({ violated, retryAfter, degraded }: Denied): Response {
 const LIMIT_REACHED = {
   store: 'Limit reached',
   // Of which less may be admitted there.
-  local: 'Limit reached, as counted at this place alone for the moment',
+  local: 'Limit reached, as counted here alone',
 }
 
 /** Whole seconds, rounded up so that who waits them out is admitted; undefined for never. */
@@ -106,8 +106,8 @@ function unverifiable(): Response {
 
 function unavailable({ what }: Unavailable): Response {
   const detail = {
-    limits: 'Limits cannot be checked at the moment, and this request must not pass without.',
-    credential: 'The credential cannot be checked at the moment.',
+    limits: 'Limits cannot be checked now.',
+    credential: 'The credential cannot be checked now.',
   }
   return problem({
     status: 503,

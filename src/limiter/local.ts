@@ -67,7 +67,7 @@ interface Debt {
 /** @param share of each limit, above 0 and up to 1 */
 export function createLocalLimiter(share: number, now: () => number = Date.now): LocalLimiter {
   const spenders = new QuickLRU<string, Spender>({ maxSize: MOST_IDENTITIES })
-  let busyUntil = 0
+  let busySince = Number.NEGATIVE_INFINITY
 
   const memory: StateMemory = {
     get: key => spenders.get(key)?.states,
@@ -85,8 +85,20 @@ export function createLocalLimiter(share: number, now: () => number = Date.now):
     return shared(peek, share).rule.quota.burst - countHere([peek]).verdicts[0]!.remaining
   }
 
+  /** Without touching the others: reading one can push out those that came longest ago. */
+  function nextKeys(): string[] {
+    const keys: string[] = []
+    for (const key of spenders.keys()) {
+      keys.push(key)
+      if (keys.length === MOST_AT_ONCE) break
+    }
+    return keys
+  }
+
   function debtOf(key: string): Debt {
-    const { states, rules, told } = spenders.get(key)!
+    const spender = spenders.peek(key)
+    if (!spender) return { key, owed: [] }
+    const { states, rules, told } = spender
     const owed = [...states.keys()].flatMap(tag => {
       const rule = rules.get(tag)
       const units = rule ? unitsOf(key, rule) - (told.get(tag) ?? 0) : 0
@@ -157,19 +169,20 @@ export function createLocalLimiter(share: number, now: () => number = Date.now):
       return result
     },
 
-    hasSpent: () => spenders.size > 0 && !(now() < busyUntil && now() > busyUntil - 2 * HAND_OVER_MS),
+    // A clock that is set back must not keep it busy.
+    hasSpent: () => spenders.size > 0 && Math.abs(now() - busySince) > HAND_OVER_MS,
 
     async handOver(store) {
-      busyUntil = now() + HAND_OVER_MS
+      busySince = now()
       try {
-        const debts = [...spenders.keys()].slice(0, MOST_AT_ONCE).map(debtOf)
+        const debts = nextKeys().map(debtOf)
         for (const { key, owed } of debts) if (owed.length === 0) spenders.delete(key)
         await tell(
           store,
           debts.filter(({ owed }) => owed.length > 0),
         )
       } finally {
-        busyUntil = 0
+        busySince = Number.NEGATIVE_INFINITY
       }
     },
   }

@@ -62,6 +62,6 @@ function relaxed(verdict: Verdict, counted: CountedRule, switches: Switches, nam
 /** What passes under the kill switch says so: to the caller, and to the origin. */
 export function marked(decision: Decision, { kill }: Switches): Decision {
   if (!kill || decision.kind !== 'allowed' || decision.degraded) return decision
-  const degraded = { cause: 'kill-switch', detail: 'All limits are switched off.' } as const
+  const degraded = { cause: 'kill-switch', detail: '' } as const
   return { ...decision, degraded, isUncounted: true }
 }

@@ -6,8 +6,10 @@ import { type ErrorCode, GatewayError } from '../../src/errors.ts'
 import { type CountedRule, count } from '../../src/limiter/count.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { ask, type Outcome } from '../../src/limiter/wire.ts'
+import type { Store } from '../../src/store/store.ts'
 import { describeOnRedisEngine } from '../support/engines.ts'
 import { storeOf } from '../support/stores.ts'
+import { NOON } from '../support/traffic.ts'
 
 const RULES: LimitRuleInput[] = [
   ...(['gcra', 'token-bucket', 'leaky-bucket', 'fixed-window', 'sliding-window', 'sliding-log'] as const).map(
@@ -138,6 +140,23 @@ describe('the limiter in the isolate', () => {
     for (let i = 0; i < 30_000; i++) expect(local.count([counted(few, 1, key(i))]).admitted).toBe(true)
     expect(local.count([counted(few, 1, key(29_999))]).admitted).toBe(false)
     expect(local.count([counted(few, 1, key(0))]).admitted).toBe(true)
+  })
+
+  it('tells of all that it keeps, however many, and keeps none of it then', async () => {
+    const local = createLocalLimiter(1)
+    const few: LimitRuleInput = { name: 'one', algorithm: 'fixed-window', limit: 2, period: '7d' }
+    const keys = Array.from({ length: 10_030 }, (_, i) => `sluice:{ip:${i}}:state`)
+    for (const key of keys) local.count([counted(few, 1, key)])
+    const told = new Set<string>()
+    const store: Store = {
+      async run(calls) {
+        for (const call of calls) if ('keys' in call) told.add(call.keys[0]!)
+        return calls.map(() => [1, '', NOON, 1, 1, 1, 0])
+      },
+      ping: async () => {},
+    }
+    while (local.hasSpent()) await local.handOver(store)
+    expect(told.size).toBe(keys.length)
   })
 
   it('remembers of a log two numbers and no entries', () => {

@@ -9,7 +9,7 @@ import type { ChangeResult } from '../admin/consumers.ts'
 import { futureOf, shortText } from '../admin/names.ts'
 import { restStore } from './arguments.ts'
 import { blockDocument } from './blocks.ts'
-import { type LoadedConfig, loadConfig } from './load-config.ts'
+import { type ConfigLoader, type LoadedConfig, loadConfig } from './load-config.ts'
 import { print } from './output.ts'
 
 export interface StoreFlags {
@@ -62,17 +62,23 @@ export function signatureOf(flags: SignedFlags): { by: string; reason?: string; 
   }
 }
 
-export async function openStore(flags: StoreFlags): Promise<{ store: AdminStore; config: LoadedConfig }> {
+export async function openStore(
+  flags: StoreFlags,
+  load?: ConfigLoader,
+): Promise<{ store: AdminStore; config: LoadedConfig }> {
   const rest = restStore(flags)
-  const config = await configOf(flags)
+  const config = await configOf(flags, load)
   const { environment, keyLocking, cluster, credentials } = config
   const store = adminStore({ ...rest, environment, keyLocking, cluster, keyPrefix: credentials.keyPrefix })
   return { store, config }
 }
 
 /** The config, as the deployment has it. */
-export async function configOf({ env }: Pick<StoreFlags, 'env'>): Promise<LoadedConfig> {
-  const config = await loadConfig()
+export async function configOf(
+  { env }: Pick<StoreFlags, 'env'>,
+  load: ConfigLoader = loadConfig,
+): Promise<LoadedConfig> {
+  const config = await load()
   const environment = env ?? (process.env.SLUICE_ENVIRONMENT || config.environment)
   if (environment === undefined) return config
   if (ENVIRONMENT.test(environment)) return { ...config, environment }

@@ -25,39 +25,45 @@ import {
 } from './administration.ts'
 import { blockText, endedBlock, isBlockedNow } from './blocks.ts'
 import { keyTable } from './key-output.ts'
-import type { LoadedConfig } from './load-config.ts'
+import { type ConfigLoader, type LoadedConfig, loadConfig } from './load-config.ts'
 import { print, table, time } from './output.ts'
 import { overrideCommand, overrideTable, settingsOf } from './overrides.ts'
 
 type Flags = StoreFlags & { yes?: boolean }
 
-export function consumersCommand(): Command {
+export function consumersCommand(load: ConfigLoader = loadConfig): Command {
   const of = (name: string, description: string, make = onStore) =>
     make(new Command(name)).description(description).argument('<consumer>', 'of tokens: <method>~<subject>')
   return new Command('consumers')
     .description('Consumers: their plan, blocks and overrides. Each change counts from the next request.')
     .addCommand(
-      onStore(new Command('list')).description('List everybody who has keys or settings.').action(list),
+      onStore(new Command('list'))
+        .description('List everybody who has keys or settings.')
+        .action(list.bind(null, load)),
     )
-    .addCommand(of('show', 'Show all that is set for a consumer.').action(show))
+    .addCommand(of('show', 'Show all that is set for a consumer.').action(show.bind(null, load)))
     .addCommand(
       of('set', 'Put a consumer on a plan, for credentials that name none.')
         .option('--plan <name>', 'one of the plans in sluice.config.ts')
         .option('--no-plan', 'take it away: the first plan counts')
-        .action(set),
+        .action(set.bind(null, load)),
     )
     .addCommand(
-      signed(of('block', 'Refuse whatever a consumer sends, with a 403.', destructive)).action(block),
+      signed(of('block', 'Refuse whatever a consumer sends, with a 403.', destructive)).action(
+        block.bind(null, load),
+      ),
     )
-    .addCommand(of('unblock', 'Let a consumer in again.').action(unblock))
-    .addCommand(overrideCommand())
+    .addCommand(of('unblock', 'Let a consumer in again.').action(unblock.bind(null, load)))
+    .addCommand(overrideCommand(load))
     .addCommand(
-      of('remove', 'Remove a consumer: its keys, its settings, its counters.', destructive).action(remove),
+      of('remove', 'Remove a consumer: its keys, its settings, its counters.', destructive).action(
+        remove.bind(null, load),
+      ),
     )
 }
 
-async function list(flags: Flags): Promise<void> {
-  const { store, config } = await openStore(flags)
+async function list(load: ConfigLoader, flags: Flags): Promise<void> {
+  const { store, config } = await openStore(flags, load)
   const consumers = await listConsumers(store)
   print(
     flags,
@@ -77,8 +83,8 @@ function consumerTable(consumers: readonly ConsumerInfo[]): string {
   return table(['CONSUMER', 'PLAN', 'KEYS', 'OVERRIDES', 'BLOCKED (UTC)'], rows)
 }
 
-async function show(argument: string, flags: Flags): Promise<void> {
-  const { store, config } = await openStore(flags)
+async function show(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {
+  const { store, config } = await openStore(flags, load)
   const info = await showConsumer(store, await consumerName(argument))
   print(flags, documentOf(info, config), () => described(info, config))
 }
@@ -101,9 +107,13 @@ function described(info: ConsumerInfo, config: LoadedConfig): string {
   return lines.join('\n')
 }
 
-async function set(argument: string, flags: Flags & { plan?: string | false }): Promise<void> {
+async function set(
+  load: ConfigLoader,
+  argument: string,
+  flags: Flags & { plan?: string | false },
+): Promise<void> {
   if (flags.plan === undefined) throw new AdminError('usage', 'Give --plan <name>, or --no-plan.')
-  const { store, config } = await openStore(flags)
+  const { store, config } = await openStore(flags, load)
   const plan = flags.plan === false ? undefined : planName(flags.plan, config.plans)
   const consumer = await consumerName(argument)
   const result = await setPlan(store, consumer, plan)
@@ -111,9 +121,9 @@ async function set(argument: string, flags: Flags & { plan?: string | false }): 
   tell(flags, consumer, result, result.isChanged ? `${is}.` : `${is}: nothing to change.`)
 }
 
-export async function block(argument: string, flags: Flags & SignedFlags): Promise<void> {
+export async function block(load: ConfigLoader, argument: string, flags: Flags & SignedFlags): Promise<void> {
   const signature = signatureOf(flags)
-  const { store } = await openStore(flags)
+  const { store } = await openStore(flags, load)
   const consumer = await consumerName(argument)
   await mustConfirm(`Block ${consumer}?`, flags)
   const result = await blockConsumer(store, consumer, signature)
@@ -121,16 +131,16 @@ export async function block(argument: string, flags: Flags & SignedFlags): Promi
   tell(flags, consumer, result, `${consumer} is blocked${already}, ${blockText(result.record, ' UTC')}.`)
 }
 
-export async function unblock(argument: string, flags: Flags): Promise<void> {
-  const { store } = await openStore(flags)
+export async function unblock(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {
+  const { store } = await openStore(flags, load)
   const consumer = await consumerName(argument)
   const result = await unblockConsumer(store, consumer)
   const text = result.isChanged ? `${consumer} is let in again.` : `${consumer} was not blocked.`
   tell(flags, consumer, result, text)
 }
 
-async function remove(argument: string, flags: Flags): Promise<void> {
-  const { store, config } = await openStore(flags)
+async function remove(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {
+  const { store, config } = await openStore(flags, load)
   const consumer = await consumerName(argument)
   const { keys: owned } = await showConsumer(store, consumer)
   await mustConfirm(`Remove ${consumer}, with ${count(owned.length)}?`, flags)

@@ -15,6 +15,7 @@ import { consumerName, planName } from '../admin/names.ts'
 import { TAKING } from '../admin/overrides.ts'
 import { destructive, mustConfirm, onStore, openStore, type StoreFlags } from './administration.ts'
 import { part } from './arguments.ts'
+import { type ConfigLoader, loadConfig } from './load-config.ts'
 import { about, exactly, print, table, time } from './output.ts'
 
 interface Flags extends StoreFlags {
@@ -26,7 +27,7 @@ interface Flags extends StoreFlags {
   yes?: boolean
 }
 
-export function limitsCommand(): Command {
+export function limitsCommand(load: ConfigLoader = loadConfig): Command {
   const of = (command: Command) =>
     command
       .argument('[limit]', 'one of limits in sluice.config.ts')
@@ -41,19 +42,19 @@ export function limitsCommand(): Command {
       of(onStore(new Command('peek')))
         .description('Show what is left. Spends nothing.')
         .option('--plan <name>', "whose numbers (default: those of the consumer's plan)")
-        .action(peek),
+        .action(peek.bind(null, load)),
     )
     .addCommand(
       of(destructive(new Command('reset')))
         .description('Make the whole budget available again.')
         .option('--rule <name>', 'only this rule of the limit')
-        .action(reset),
+        .action(reset.bind(null, load)),
     )
 }
 
-async function peek(limit: string | undefined, flags: Flags): Promise<void> {
+async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags): Promise<void> {
   const asked = askedOf(limit, flags)
-  const { store, config } = await openStore(flags)
+  const { store, config } = await openStore(flags, load)
   if (asked.kind === 'limit') {
     const standings = await peekLimit(store, config, asked.name, flags.by ?? {})
     return print(flags, { limit: asked.name, by: flags.by ?? {}, rules: standings.map(documentOf) }, () =>
@@ -80,9 +81,9 @@ async function peek(limit: string | undefined, flags: Flags): Promise<void> {
   })
 }
 
-async function reset(limit: string | undefined, flags: Flags): Promise<void> {
+async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags): Promise<void> {
   const asked = askedOf(limit, flags)
-  const { store, config } = await openStore(flags)
+  const { store, config } = await openStore(flags, load)
   if (asked.kind === 'limit') {
     const { by = {}, rule } = flags
     const whose = Object.entries(by)

@@ -12,6 +12,9 @@ export interface LoadedConfig extends Config {
   input: ConfigInput
 }
 
+/** How a command gets the config of the deployment. */
+export type ConfigLoader = () => Promise<LoadedConfig>
+
 /** @throws ConfigError with every mistake; Error when the file cannot be read, with the line where that is known */
 export async function loadConfig(file: string = fileURLToPath(CONFIG_FILE)): Promise<LoadedConfig> {
   const module = await import(pathToFileURL(file).href).catch(error => {

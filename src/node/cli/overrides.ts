@@ -7,7 +7,7 @@ import { compileOverride, removeOverride, setOverride, standingOf, TAKING } from
 import { mustConfirm, onStore, openStore, type StoreFlags, signatureOf } from './administration.ts'
 import { units } from './arguments.ts'
 import { blockDocument } from './blocks.ts'
-import type { LoadedConfig } from './load-config.ts'
+import { type ConfigLoader, type LoadedConfig, loadConfig } from './load-config.ts'
 import { print, table, time, timeAhead } from './output.ts'
 
 interface Flags extends StoreFlags {
@@ -23,7 +23,7 @@ interface Flags extends StoreFlags {
 }
 
 /** Also as `npx sluice switch override`. */
-export function overrideCommand(): Command {
+export function overrideCommand(load: ConfigLoader = loadConfig): Command {
   return onStore(new Command('override'))
     .description('Give a consumer other numbers for one rule, in the place of any it had for it.')
     .argument('<consumer>', 'of tokens: <method>~<subject>')
@@ -43,15 +43,15 @@ export function overrideCommand(): Command {
     .option('--by <who>', 'who does it (default: the user of this machine)')
     .option('--remove', 'take the override away')
     .option('--yes', 'do not ask; --remove needs it where no terminal is there to ask on')
-    .action(override)
+    .action(override.bind(null, load))
 }
 
-async function override(argument: string, rule: string, flags: Flags): Promise<void> {
+async function override(load: ConfigLoader, argument: string, rule: string, flags: Flags): Promise<void> {
   const { limit, burst, queue, mode } = flags
   const end = flags.for ?? flags.until
-  if (flags.remove) return await remove(argument, rule, flags)
+  if (flags.remove) return await remove(load, argument, rule, flags)
   const until = end === undefined ? undefined : futureOf(end)
-  const { store, config } = await openStore(flags)
+  const { store, config } = await openStore(flags, load)
   const consumer = await consumerName(argument)
   const numbers = compileOverride(config.input, {
     rule,
@@ -74,10 +74,10 @@ async function override(argument: string, rule: string, flags: Flags): Promise<v
   )
 }
 
-async function remove(argument: string, rule: string, flags: Flags): Promise<void> {
+async function remove(load: ConfigLoader, argument: string, rule: string, flags: Flags): Promise<void> {
   const others = [flags.limit, flags.burst, flags.queue, flags.mode, flags.for, flags.until, flags.by]
   if (others.some(value => value !== undefined)) throw new AdminError('usage', '--remove stands alone.')
-  const { store, config } = await openStore(flags)
+  const { store, config } = await openStore(flags, load)
   const consumer = await consumerName(argument)
   await mustConfirm(`Remove the override of ${rule} for ${consumer}?`, flags)
   const { record } = await removeOverride(store, consumer, rule)

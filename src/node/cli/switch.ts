@@ -27,7 +27,7 @@ import {
 import { share } from './arguments.ts'
 import { blockDocument, blockText, isBlockedNow } from './blocks.ts'
 import { block, unblock } from './consumers.ts'
-import type { LoadedConfig } from './load-config.ts'
+import { type ConfigLoader, type LoadedConfig, loadConfig } from './load-config.ts'
 import { print, table, time, timeAhead } from './output.ts'
 import { allOverrides, overrideCommand, viewOf } from './overrides.ts'
 
@@ -37,7 +37,7 @@ type RuleState = (typeof RULE_STATES)[number]
 
 const RULE_STATES = [...SWITCH_MODES, 'reset'] as const
 
-export function switchCommand(): Command {
+export function switchCommand(load: ConfigLoader = loadConfig): Command {
   const consumer = ['<consumer>', 'of tokens: <method>~<subject>'] as const
   return (
     // Without options of its own, which would take those of its commands.
@@ -46,14 +46,19 @@ export function switchCommand(): Command {
         'Turn limits down or up, without a deployment: down within a second, up from the request after that. ' +
           'Without a command: show what is switched.',
       )
-      .addCommand(onStore(new Command('show')).description('Show what is switched (default).').action(show), {
-        isDefault: true,
-      })
+      .addCommand(
+        onStore(new Command('show'))
+          .description('Show what is switched (default).')
+          .action(show.bind(null, load)),
+        {
+          isDefault: true,
+        },
+      )
       .addCommand(
         signed(destructive(new Command('kill')))
           .description('Let everything pass that has a good credential, as if there were no rules.')
           .addArgument(new Argument('<state>').choices(['on', 'off']))
-          .action(kill),
+          .action(kill.bind(null, load)),
       )
       .addCommand(
         signed(onStore(new Command('rule')))
@@ -61,26 +66,26 @@ export function switchCommand(): Command {
           .argument('<name>', 'of a limit by name: <limit>/<rule>')
           .addArgument(new Argument('[state]', 'reset: as in the config').choices(RULE_STATES))
           .option('--share <fraction>', 'of the callers for whom it is enforced, 0 to 1', share)
-          .action(rule),
+          .action(rule.bind(null, load)),
       )
       .addCommand(
         signed(destructive(new Command('block')))
           .description('Refuse whatever a consumer sends, with a 403, from the next request.')
           .argument(...consumer)
-          .action(block),
+          .action(block.bind(null, load)),
       )
       .addCommand(
         onStore(new Command('unblock'))
           .description('Let a consumer in again.')
           .argument(...consumer)
-          .action(unblock),
+          .action(unblock.bind(null, load)),
       )
-      .addCommand(overrideCommand())
+      .addCommand(overrideCommand(load))
   )
 }
 
-async function show(flags: StoreFlags): Promise<void> {
-  const { store, config } = await openStore(flags)
+async function show(load: ConfigLoader, flags: StoreFlags): Promise<void> {
+  const { store, config } = await openStore(flags, load)
   const [switches, consumers] = [await readSwitches(store), await exceptionalConsumers(store)]
   const blocked = consumers.filter(isBlockedNow)
   const document = {
@@ -104,21 +109,26 @@ async function show(flags: StoreFlags): Promise<void> {
   })
 }
 
-async function kill(state: 'on' | 'off', flags: Flags): Promise<void> {
+async function kill(load: ConfigLoader, state: 'on' | 'off', flags: Flags): Promise<void> {
   if (state === 'off') mustStandAlone(flags, 'off')
   const set = state === 'on' ? switchOf(flags) : undefined
-  const { store, config } = await openStore(flags)
+  const { store, config } = await openStore(flags, load)
   if (set) await mustConfirm('Let everything pass, without any limit?', flags)
   const switches = set ? await killLimits(store, set) : await restoreLimits(store)
   print(flags, documentOf(switches, config), () => `${describedKill(switches)}${inEnvironmentOf(store)}`)
 }
 
-async function rule(name: string, state: RuleState | undefined, flags: RuleFlags): Promise<void> {
+async function rule(
+  load: ConfigLoader,
+  name: string,
+  state: RuleState | undefined,
+  flags: RuleFlags,
+): Promise<void> {
   const { share } = flags
   if (state === 'reset') {
     mustStandAlone(flags, state)
     if (share !== undefined) throw new AdminError('usage', 'reset stands alone.')
-    const { store, config } = await openStore(flags)
+    const { store, config } = await openStore(flags, load)
     const switches = await resetRule(store, name)
     const said = `${name} is as in the config.${inEnvironmentOf(store)}`
     return print(flags, documentOf(switches, config), () => said)
@@ -134,7 +144,7 @@ async function rule(name: string, state: RuleState | undefined, flags: RuleFlags
     ...(state && { mode: state }),
     ...(share !== undefined && { share }),
   }
-  const { store, config } = await openStore(flags)
+  const { store, config } = await openStore(flags, load)
   const written = mustBeSwitchable(config, name)
   const switches = await switchRule(store, name, set)
   const now = switches.rules.get(name)!

@@ -1,4 +1,4 @@
-/** What the commands tell of rules that the project's own config does not have. */
+/** The output of the commands for rules that the project's own config does not have. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { checkedConfig } from '../../../src/config/check/check.ts'
 import type { ConfigInput } from '../../../src/config/check/schema.ts'
@@ -23,9 +23,7 @@ const INPUT: ConfigInput = {
   limits: { zendesk: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: 'day' }] },
 }
 
-vi.mock('../../../src/node/cli/load-config.ts', () => ({
-  loadConfig: () => Promise.resolve({ ...checkedConfig(INPUT), input: INPUT }),
-}))
+const load = async () => ({ ...checkedConfig(INPUT), input: INPUT })
 
 let redis: TestRedis
 let bridge: Bridge
@@ -54,7 +52,7 @@ async function runWithErrors(
   const error = vi.spyOn(console, 'error').mockImplementation(() => {})
   try {
     const at = ['--url', bridge.url, '--token', 't']
-    await COMMANDS[group]().parseAsync([...args, ...at], { from: 'user' })
+    await COMMANDS[group](load).parseAsync([...args, ...at], { from: 'user' })
     return [log.mock.calls.join('\n'), error.mock.calls.join('\n')]
   } finally {
     log.mockRestore()

@@ -1,26 +1,20 @@
-/** The one secret that is compared here: keys are looked up by their digest, and tokens verified by the platform. */
-import * as crypto from 'node:crypto'
+/** The bridge's token is its only comparison of secrets: keys are looked up by digest, JWTs verified by the platform. */
+import { timingSafeEqual } from 'node:crypto'
 import { afterAll, beforeAll, expect, it, vi } from 'vitest'
-import type { Bridge } from '../../src/node/rest-bridge/bridge.ts'
+import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
-const compare = vi.fn(crypto.timingSafeEqual)
+const compare = vi.fn(timingSafeEqual)
 
 const TOKEN = 'a token for tests'
 
 let redis: TestRedis
 let bridge: Bridge
 beforeAll(async () => {
-  // A bridge of its own, as other suites share the modules.
-  vi.doMock('node:crypto', () => ({ ...crypto, timingSafeEqual: compare }))
-  vi.resetModules()
-  const { startBridge } = await import('../../src/node/rest-bridge/bridge.ts')
   redis = await startRedis('embedded')
-  bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0 })
+  bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, isEqualDigest: compare })
 })
 afterAll(async () => {
-  vi.doUnmock('node:crypto')
-  vi.resetModules()
   await bridge?.close()
   await redis?.close()
 })

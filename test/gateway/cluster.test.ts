@@ -1,5 +1,5 @@
 /** The gateway in front of a Redis Cluster: the app, the real client, the bridge, three nodes. */
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { createLimiter } from '../../src/limiter/limiter.ts'
@@ -9,9 +9,9 @@ import { sha256 } from '../../src/sha256.ts'
 import { addressStateKey, consumerStateKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
-import { describeOnCluster, type TestCluster } from '../support/cluster.ts'
+import { describeOnCluster } from '../support/cluster.ts'
 import { configOf, credentialOf, ModelEngine } from '../support/engines.ts'
-import { startGatewayOn, type TestGateway } from '../support/gateway.ts'
+import { useGatewayOn } from '../support/gateway.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { evaluationOf, NOON, randomCount, randomRules, randomStep } from '../support/traffic.ts'
 
@@ -34,14 +34,7 @@ const ADDRESS: RuleInput = {
 const consumers = ['acme', 'globex', 'initech', 'umbrella', 'hooli']
 
 describeOnCluster('the gateway', start => {
-  let cluster: TestCluster
-  let gateway: TestGateway<TestCluster>
-  beforeAll(async () => {
-    cluster = await start()
-    gateway = await startGatewayOn(cluster)
-  })
-  afterAll(() => gateway?.close())
-  beforeEach(() => void gateway.store.count())
+  const gateway = useGatewayOn(start)
 
   const app = (rules: RuleInput[] = [CONSUMER, ADDRESS], accept = ['api-key']) =>
     gateway.app({
@@ -85,7 +78,7 @@ describeOnCluster('the gateway', start => {
         await model.evaluate({ ...evaluation, rules: counted }),
       )
     }
-    const owners = await Promise.all([...slots].map(slot => cluster.ownerOf(slot)))
+    const owners = await Promise.all([...slots].map(slot => gateway.redis.ownerOf(slot)))
     expect(new Set(owners).size).toBe(3)
   })
 
@@ -215,10 +208,12 @@ describeOnCluster('the gateway', start => {
   it('goes on refusing what one slot refuses while the node of the other is gone', async () => {
     const ask = app()
     const address = '198.51.100.20'
-    const owner = await cluster.ownerOf(slotOf(addressStateKey(address)))
+    const owner = await gateway.redis.ownerOf(slotOf(addressStateKey(address)))
     const consumer = (
       await Promise.all(
-        consumers.map(async name => [name, await cluster.ownerOf(slotOf(consumerStateKey(name)))] as const),
+        consumers.map(
+          async name => [name, await gateway.redis.ownerOf(slotOf(consumerStateKey(name)))] as const,
+        ),
       )
     ).find(([, node]) => node !== owner)![0]
     const key = await gateway.key(consumer)

@@ -1,5 +1,5 @@
 /** Who is let in by what they show: methods in their order, routes, environments, lists, and guessing. */
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/config/jwt.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
@@ -7,25 +7,17 @@ import { sha256 } from '../../src/sha256.ts'
 import { credentialKey, pointerKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
 import { credentialOf } from '../support/engines.ts'
-import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { useGateway } from '../support/gateway.ts'
 import { type KeyServer, type SigningKey, sign, signingKey, startKeyServer } from '../support/key-server.ts'
 
-let gateway: TestGateway
+const gateway = useGateway()
 let keys: KeyServer
 let signer: SigningKey
 beforeAll(async () => {
-  ;[gateway, signer] = await Promise.all([startGateway(), signingKey('ES256', 'one')])
+  signer = await signingKey('ES256', 'one')
   keys = await startKeyServer(signer.jwk)
 })
-afterAll(async () => {
-  await gateway?.close()
-  await keys?.close()
-})
-beforeEach(async () => {
-  await gateway.redis.connection.send(['FLUSHDB'])
-  gateway.origin.received.length = 0
-  gateway.store.count()
-})
+afterAll(() => keys?.close())
 
 const set = (key: string, text: string) => gateway.redis.connection.send(['SET', key, text])
 const received = () => gateway.origin.received.at(-1)!.headers

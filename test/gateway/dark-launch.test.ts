@@ -1,10 +1,10 @@
 /** Rules that are tried out are counted as they would be if they counted, beside those that do: to the last request. */
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import type { AnalyticsDataset } from '../../src/metrics/analytics.ts'
 import { byOutcome, byRule, readStats, type Stats } from '../../src/node/admin/stats.ts'
-import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { useGateway } from '../support/gateway.ts'
 import { REDIS_KINDS } from '../support/redis.ts'
 
 const RULES: RuleInput[] = [
@@ -42,16 +42,7 @@ function flushing() {
 describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
   'a dark launch, on the %s Redis',
   kind => {
-    let gateway: TestGateway
-    beforeAll(async () => {
-      gateway = await startGateway(kind)
-    })
-    afterAll(() => gateway?.close())
-    beforeEach(async () => {
-      gateway.store.fault = undefined
-      gateway.store.count()
-      await gateway.redis.connection.send(['FLUSHALL'])
-    })
+    const gateway = useGateway(kind)
 
     // From the hour before, for the case that one is just beginning.
     const read = () => readStats(gateway.admin, new Date(Date.now() - 3600e3))

@@ -1,22 +1,15 @@
 /** What becomes of requests that the store says nothing about: by rule, by credential, and when it is back. */
 import type { ServerResponse } from 'node:http'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { blockConsumer } from '../../src/node/admin/consumers.ts'
 import { importKey } from '../../src/node/admin/keys.ts'
-import { type App, startGateway, type TestGateway } from '../support/gateway.ts'
+import { type App, useGateway } from '../support/gateway.ts'
 
-let gateway: TestGateway
-beforeAll(async () => {
-  gateway = await startGateway()
-})
-afterAll(() => gateway?.close())
+const gateway = useGateway()
 beforeEach(() => vi.spyOn(console, 'warn').mockImplementation(() => {}))
-afterEach(() => {
-  gateway.store.fault = undefined
-  vi.restoreAllMocks()
-})
+afterEach(() => vi.restoreAllMocks())
 
 const RULE: RuleInput = { name: 'few', by: 'address', algorithm: 'fixed-window', limit: 3, period: '1h' }
 const ANYONE = { credentials: { accept: ['api-key', 'anonymous'] } } satisfies Partial<ConfigInput>

@@ -1,21 +1,12 @@
 /** What a caller sees: who is let in, what the reply says, what reaches the origin. */
 
 import { parseList } from 'structured-headers'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { RouteInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { useGateway } from '../support/gateway.ts'
 
-let gateway: TestGateway
-beforeAll(async () => {
-  gateway = await startGateway()
-})
-afterAll(() => gateway?.close())
-beforeEach(async () => {
-  await gateway.redis.connection.send(['FLUSHDB'])
-  gateway.origin.received.length = 0
-  gateway.store.count()
-})
+const gateway = useGateway()
 
 /** Anonymous callers are let in here. */
 const OPEN: RouteInput[] = [

@@ -1,22 +1,14 @@
 /** Who guesses credentials: counted wherever it is tried, and when there were too many, told nothing more by anything. */
-import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { consumerKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
 import { credentialOf } from '../support/engines.ts'
-import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { useGateway } from '../support/gateway.ts'
 
-let gateway: TestGateway
-beforeAll(async () => {
-  gateway = await startGateway()
-})
-afterAll(() => gateway?.close())
-beforeEach(async () => {
-  await gateway.redis.connection.send(['FLUSHDB'])
-  gateway.origin.received.length = 0
-})
+const gateway = useGateway()
 
 const GUESSES: RuleInput = {
   ...{ name: 'guesses', by: 'address', on: 'auth-failure' },

@@ -1,24 +1,15 @@
 /** What clients send to be taken for somebody else: headers and credentials as no good client sends them. */
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { ConfigInput, RouteInput, RuleInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/config/jwt.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { credentialKey, pointerKey } from '../../src/store/keys.ts'
 import { credentialOf } from '../support/engines.ts'
-import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { useGateway } from '../support/gateway.ts'
 import { sign } from '../support/key-server.ts'
 
-let gateway: TestGateway
-beforeAll(async () => {
-  gateway = await startGateway()
-})
-afterAll(() => gateway?.close())
-beforeEach(async () => {
-  await gateway.redis.connection.send(['FLUSHDB'])
-  gateway.origin.received.length = 0
-  gateway.store.count()
-})
+const gateway = useGateway()
 
 const TEN: RuleInput = { name: 'ten', by: 'consumer', algorithm: 'fixed-window', limit: 10, period: '300d' }
 const OPEN: RouteInput = { name: 'public', match: { path: '/public/*' }, accept: ['api-key', 'anonymous'] }

@@ -1,5 +1,5 @@
 /** What the store really holds after requests that are hostile in whatever can be counted by. */
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { createApp } from '../../src/app.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/config/jwt.ts'
@@ -9,18 +9,11 @@ import { sha256 } from '../../src/sha256.ts'
 import { credentialKey } from '../../src/store/keys.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { configOf, credentialOf } from '../support/engines.ts'
-import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { useGateway } from '../support/gateway.ts'
 import { sign } from '../support/key-server.ts'
 import { STATE_KEY } from '../support/store-keys.ts'
 
-let gateway: TestGateway
-beforeAll(async () => {
-  gateway = await startGateway()
-})
-afterAll(() => gateway?.close())
-beforeEach(async () => {
-  await gateway.redis.connection.send(['FLUSHDB'])
-})
+const gateway = useGateway()
 
 const SECRET = 'a secret of the tests, of 32 bytes and some more'
 const LONG = 'x'.repeat(10_000)

@@ -1,5 +1,5 @@
 /** What those who administer change counts from the very next request of an isolate that knows the caller well. */
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { loadScript } from '../../src/node/admin/admin-store.ts'
 import { blockConsumer, removeConsumer, setPlan, unblockConsumer } from '../../src/node/admin/consumers.ts'
@@ -14,7 +14,7 @@ import {
   setOverride,
 } from '../../src/node/admin/overrides.ts'
 import { configOf } from '../support/engines.ts'
-import { type App, startGateway, type TestGateway } from '../support/gateway.ts'
+import { type App, useGateway } from '../support/gateway.ts'
 import { REDIS_KINDS } from '../support/redis.ts'
 
 const RULES: RuleInput[] = [
@@ -28,18 +28,15 @@ const CONFIG: Partial<ConfigInput> & Pick<ConfigInput, 'rules'> = {
 }
 
 describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, on the %s Redis', kind => {
-  let gateway: TestGateway
+  const gateway = useGateway(kind)
   let app: App
   let key: string
   beforeAll(async () => {
-    gateway = await startGateway(kind)
     app = gateway.app(CONFIG)
     // Once per life of a Redis; an opaque key that nobody has met is looked up by the other form of it.
     for (const keyLocking of [true, false]) await loadScript(gateway.admin, { keyLocking })
   })
-  afterAll(() => gateway?.close())
   beforeEach(async () => {
-    await gateway.redis.connection.send(['FLUSHALL'])
     key = (await createKey(gateway.admin, { consumer: 'acme' })).key
     await ask()
   })

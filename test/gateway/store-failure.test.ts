@@ -1,23 +1,18 @@
 /** A store that fails never fails the caller whom the config lets pass, and the log says why without a secret. */
 import type { ServerResponse } from 'node:http'
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { createApp } from '../../src/app.ts'
 import { jwt } from '../../src/config/jwt.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { configOf } from '../support/engines.ts'
-import { startGateway, type TestGateway } from '../support/gateway.ts'
+import { useGateway } from '../support/gateway.ts'
 import { sign } from '../support/key-server.ts'
 
 const DEADLINE_MS = 150
 
-let gateway: TestGateway
-beforeAll(async () => {
-  gateway = await startGateway()
-})
-afterAll(() => gateway?.close())
+const gateway = useGateway()
 afterEach(() => {
-  gateway.store.fault = undefined
   vi.restoreAllMocks()
 })
 

@@ -2,7 +2,7 @@
  * Live switches through the whole app: turned down they count for the very answer that they came with, turned up from the
  * isolate's next request. The clock of the isolates is passed in: nothing here waits for a copy to grow old.
  */
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { loadScript } from '../../src/node/admin/admin-store.ts'
@@ -11,7 +11,7 @@ import { compileOverride, setOverride } from '../../src/node/admin/overrides.ts'
 import { killLimits, resetRule, restoreLimits, switchRule } from '../../src/node/admin/switches.ts'
 import { formatSwitches, type RuleSwitch } from '../../src/switches/switches.ts'
 import { describeOnCluster } from '../support/cluster.ts'
-import { type App, startGateway, startGatewayOn, type TestGateway } from '../support/gateway.ts'
+import { type App, useGateway, useGatewayOn } from '../support/gateway.ts'
 import { REDIS_KINDS } from '../support/redis.ts'
 
 const window = { algorithm: 'fixed-window', limit: 2, period: '300d' } as const
@@ -29,24 +29,19 @@ const CONFIG: Partial<ConfigInput> & Pick<ConfigInput, 'rules'> = {
 }
 
 describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, on the %s Redis', kind => {
-  let gateway: TestGateway
+  const gateway = useGateway(kind)
   let now: number
   let app: App
   let key: string
   beforeAll(async () => {
-    gateway = await startGateway(kind)
     await loadScript(gateway.admin, { keyLocking: true })
   })
-  afterAll(() => gateway?.close())
   beforeEach(async () => {
-    await gateway.redis.connection.send(['FLUSHDB'])
-    gateway.origin.received.length = 0
     now = Date.now()
     app = isolate()
     key = await gateway.key('acme')
   })
   afterEach(() => {
-    gateway.store.fault = undefined
     vi.restoreAllMocks()
   })
 
@@ -290,29 +285,26 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
 })
 
 describeOnCluster('switches', start => {
+  const gateway = useGatewayOn(start)
+
   it('come along with decisions over several slots, and count for them', async () => {
-    const gateway = await startGatewayOn(await start())
-    try {
-      await loadScript(gateway.admin, { keyLocking: true })
-      let now = Date.now()
-      const rules: RuleInput[] = [
-        { name: 'two', by: 'consumer', ...window },
-        { name: 'many', by: 'address', ...window, limit: 100 },
-      ]
-      const app = gateway.app({ rules, store: { cluster: true } }, { now: () => now })
-      const caller = { key: await gateway.key('acme'), address: '192.0.2.1' }
-      const ask = async () => (await app('/', caller)).status
-      expect([await ask(), await ask(), await ask()]).toEqual([200, 200, 429])
-      await switchRule(gateway.admin, 'two', { at: new Date(), by: 'ops', mode: 'off' })
-      now += 1000
-      gateway.store.count()
-      // What the slot of the address had spent was given back with a second request, as it would be for a refusal.
-      const relaxed = await app('/', caller)
-      expect([relaxed.status, gateway.store.count()]).toEqual([200, 2])
-      expect(relaxed.headers.get('ratelimit')).toContain('"many";r=98')
-      expect([await ask(), gateway.store.count()]).toEqual([200, 1])
-    } finally {
-      await gateway.close()
-    }
+    await loadScript(gateway.admin, { keyLocking: true })
+    let now = Date.now()
+    const rules: RuleInput[] = [
+      { name: 'two', by: 'consumer', ...window },
+      { name: 'many', by: 'address', ...window, limit: 100 },
+    ]
+    const app = gateway.app({ rules, store: { cluster: true } }, { now: () => now })
+    const caller = { key: await gateway.key('acme'), address: '192.0.2.1' }
+    const ask = async () => (await app('/', caller)).status
+    expect([await ask(), await ask(), await ask()]).toEqual([200, 200, 429])
+    await switchRule(gateway.admin, 'two', { at: new Date(), by: 'ops', mode: 'off' })
+    now += 1000
+    gateway.store.count()
+    // What the slot of the address had spent was given back with a second request, as it would be for a refusal.
+    const relaxed = await app('/', caller)
+    expect([relaxed.status, gateway.store.count()]).toEqual([200, 2])
+    expect(relaxed.headers.get('ratelimit')).toContain('"many";r=98')
+    expect([await ask(), gateway.store.count()]).toEqual([200, 1])
   })
 })

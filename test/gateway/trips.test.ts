@@ -1,5 +1,5 @@
 /** What one decision costs: HTTP requests to the store, and commands inside Redis. Counted, not believed. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/config/jwt.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
@@ -7,7 +7,7 @@ import { sha256 } from '../../src/sha256.ts'
 import { consumerKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
 import { credentialOf } from '../support/engines.ts'
-import { type App, startGateway, type TestGateway } from '../support/gateway.ts'
+import { type App, type TestGateway, useGateway } from '../support/gateway.ts'
 import { sign } from '../support/key-server.ts'
 import { REDIS_KINDS } from '../support/redis.ts'
 
@@ -19,11 +19,7 @@ const RULES = (['consumer', 'address'] as const).flatMap((by): RuleInput[] => [
 ])
 
 describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
-  let gateway: TestGateway
-  beforeAll(async () => {
-    gateway = await startGateway(kind)
-  })
-  afterAll(() => gateway?.close())
+  const gateway = useGateway(kind)
 
   it('is one HTTP request to the store, cold or warm, allowed or refused', async () => {
     const key = await gateway.key('acme')

@@ -1,4 +1,5 @@
 /** The app on Node, over the real client, the bridge and a Redis: everything but workerd. */
+import { afterAll, beforeAll, beforeEach } from 'vitest'
 import { createApp, type Platform } from '../../src/app.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
@@ -22,7 +23,7 @@ export interface TestGateway<T = TestRedis> {
   origin: TestOrigin
   /** Counts the HTTP requests to the store. */
   store: CountingProxy
-  /** The same store, for those who administer; its requests are not counted. */
+  /** The same store, for administration; its requests are not counted. */
   admin: AdminStore
   /** A new app, as a new isolate would have it. */
   app(config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>, platform?: Platform): App
@@ -35,14 +36,41 @@ export interface TestGateway<T = TestRedis> {
 
 export type App = (path: string, init?: RequestInit & { key?: string; address?: string }) => Promise<Response>
 
-export async function startGateway(kind: RedisKind = 'embedded'): Promise<TestGateway> {
-  return await startGatewayOn(await startRedis(kind))
+/**
+ * A gateway for the tests of a file or of a `describe`, to be called there: started before the first of them, closed after the
+ * last. Each test begins with an empty Redis, a store without a fault, and nothing received or counted.
+ */
+export function useGateway(kind: RedisKind = 'embedded'): TestGateway {
+  const gateway = useGatewayOn(() => startRedis(kind))
+  beforeEach(async () => {
+    await gateway.redis.connection.send(['FLUSHALL'])
+  })
+  return gateway
 }
 
-/** @param redis a running Redis or Redis Cluster, which is closed with the gateway */
-export async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(
-  redis: T,
-): Promise<TestGateway<T>> {
+/**
+ * The same on any Redis or Redis Cluster, whose data stays between the tests.
+ * @param start the Redis, which is closed with the gateway
+ */
+export function useGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(
+  start: () => Promise<T>,
+): TestGateway<T> {
+  // Filled in by the first hook: tests and later hooks find it complete.
+  const gateway = {} as TestGateway<T>
+  beforeAll(async () => {
+    Object.assign(gateway, await startGatewayOn(await start()))
+  })
+  // Absent when the start has failed.
+  afterAll(() => gateway.close?.())
+  beforeEach(() => {
+    gateway.store.fault = undefined
+    gateway.store.count()
+    gateway.origin.received.length = 0
+  })
+  return gateway
+}
+
+async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis: T): Promise<TestGateway<T>> {
   const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0 })
   const store = await startCountingProxy(bridge.url)
   const admin = adminStore({ url: bridge.url, token: TOKEN })

@@ -1,5 +1,5 @@
 /** The numbers that `explain` prints, held against a Redis that counts, and against the HTTP requests there were. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../../src/config/check/schema.ts'
 import { loadScript } from '../../../src/node/admin/admin-store.ts'
 import type { CommandCounts } from '../../../src/node/admin/decision-cost.ts'
@@ -7,7 +7,7 @@ import { explain } from '../../../src/node/admin/explain.ts'
 import { importKey } from '../../../src/node/admin/keys.ts'
 import { describeOnCluster } from '../../support/cluster.ts'
 import { configOf } from '../../support/engines.ts'
-import { startGateway, startGatewayOn, type TestGateway } from '../../support/gateway.ts'
+import { useGateway, useGatewayOn } from '../../support/gateway.ts'
 import { hasRedisServer } from '../../support/redis.ts'
 
 const window = { algorithm: 'fixed-window', limit: 1000, period: '300d' } as const
@@ -41,12 +41,10 @@ const title = hasRedisServer
   : 'what explain says that a request costs (no real Redis is installed to count its commands)'
 
 describe.skipIf(!hasRedisServer)(title, () => {
-  let gateway: TestGateway
+  const gateway = useGateway('redis-server')
   beforeAll(async () => {
-    gateway = await startGateway('redis-server')
     for (const keyLocking of [true, false]) await loadScript(gateway.admin, { keyLocking })
   })
-  afterAll(() => gateway?.close())
 
   it.each(Object.entries(CONFIGS))('is what it costs: %s', async (name, rules) => {
     const input = { plans: ['free', 'pro'], rules }
@@ -120,27 +118,24 @@ describe('the price', () => {
 })
 
 describeOnCluster('what explain says that a request costs', start => {
-  it('is one HTTP request, and a call for each slot', async () => {
-    const gateway = await startGatewayOn(await start())
-    try {
-      for (const keyLocking of [true, false]) await loadScript(gateway.admin, { keyLocking })
-      const input = { rules: six, store: { cluster: true }, credentials: { opaqueKeys: {} } }
-      const { cost } = await explained(input, { consumer: 'acme' })
-      expect(cost).toMatchObject({ httpRequests: 1, calls: 2, admitted: { least: 8, most: 8 } })
-      const key = await gateway.key('acme')
-      const app = gateway.app(input)
-      gateway.store.count()
-      expect((await app('/', { key, address })).status).toBe(200)
-      expect(gateway.store.count()).toBe(cost.httpRequests)
+  const gateway = useGatewayOn(start)
 
-      const opaque = 'partner-key-of-before'
-      await importKey(gateway.admin, { key: opaque }, { consumer: 'partner' })
-      const cold = (await explained(input, { key: opaque })).cost
-      expect((await app('/', { key: opaque, address })).status).toBe(200)
-      expect(gateway.store.count()).toBe(cold.httpRequests)
-    } finally {
-      await gateway.close()
-    }
+  it('is one HTTP request, and a call for each slot', async () => {
+    for (const keyLocking of [true, false]) await loadScript(gateway.admin, { keyLocking })
+    const input = { rules: six, store: { cluster: true }, credentials: { opaqueKeys: {} } }
+    const { cost } = await explained(input, { consumer: 'acme' })
+    expect(cost).toMatchObject({ httpRequests: 1, calls: 2, admitted: { least: 8, most: 8 } })
+    const key = await gateway.key('acme')
+    const app = gateway.app(input)
+    gateway.store.count()
+    expect((await app('/', { key, address })).status).toBe(200)
+    expect(gateway.store.count()).toBe(cost.httpRequests)
+
+    const opaque = 'partner-key-of-before'
+    await importKey(gateway.admin, { key: opaque }, { consumer: 'partner' })
+    const cold = (await explained(input, { key: opaque })).cost
+    expect((await app('/', { key: opaque, address })).status).toBe(200)
+    expect(gateway.store.count()).toBe(cold.httpRequests)
   })
 })
 

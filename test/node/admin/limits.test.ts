@@ -1,5 +1,5 @@
 /** What is left, told without spending any of it, and made whole again. */
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../../src/config/check/schema.ts'
 import type { Config } from '../../../src/config/compile.ts'
 import { mintApiKey } from '../../../src/credentials/api-key.ts'
@@ -15,7 +15,7 @@ import {
 } from '../../../src/node/admin/limits.ts'
 import { compileOverride, setOverride } from '../../../src/node/admin/overrides.ts'
 import { configOf } from '../../support/engines.ts'
-import { type App, startGateway, type TestGateway } from '../../support/gateway.ts'
+import { type App, useGateway } from '../../support/gateway.ts'
 import { REDIS_KINDS } from '../../support/redis.ts'
 
 const RULES: RuleInput[] = [
@@ -47,17 +47,12 @@ const INPUT = {
 }
 
 describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on the %s Redis', kind => {
-  let gateway: TestGateway
+  const gateway = useGateway(kind)
   let app: App
   let config: Config
   beforeAll(async () => {
-    gateway = await startGateway(kind)
     app = gateway.app(INPUT)
     config = configOf(INPUT)
-  })
-  afterAll(() => gateway?.close())
-  beforeEach(async () => {
-    await gateway.redis.connection.send(['FLUSHALL'])
   })
 
   const address = '192.0.2.7'

@@ -6,7 +6,7 @@ import { backgroundOf } from './gateway/background.ts'
 import { answerPreflight, exposeToScripts, isPreflight } from './gateway/cors.ts'
 import { deny } from './gateway/deny.ts'
 import { healthCheck } from './gateway/health.ts'
-import { hold } from './gateway/hold.ts'
+import { hold, type Sleep } from './gateway/hold.ts'
 import { createJudge, type Surroundings } from './gateway/judge.ts'
 import { isReserved } from './gateway/path.ts'
 import { problem } from './gateway/problem.ts'
@@ -19,10 +19,12 @@ import type { Store } from './store/store.ts'
 export interface Platform extends Surroundings {
   /** How it is told what was decided. */
   telling?: Telling
+  /** Holds a request until its departure; tests pass their own. */
+  sleep?: Sleep
 }
 
 export function createApp(config: Config, store: Store, platform: Platform = {}): Hono {
-  const { peerOf, telling = {} } = platform
+  const { peerOf, telling = {}, sleep } = platform
   const app = new Hono()
   const health = healthCheck(store)
   const { settle, tellOfStore } = createSettle(config, store, telling)
@@ -57,7 +59,7 @@ export function createApp(config: Config, store: Store, platform: Platform = {})
     safely(() => settle(decision, { requestId, route, storeMs }, background))
     safely(() => recover(judged, background))
 
-    if (decision.kind === 'allowed') await hold(decision.delay)
+    if (decision.kind === 'allowed') await hold(decision.delay, sleep)
     const { response, isOwn } =
       decision.kind === 'allowed'
         ? await proxy(request, config, { ...(caller && { caller }), decision, requestId })

@@ -3,7 +3,11 @@
  * no CPU time. Departures were spaced by the store, so timers that run side by side keep the order.
  */
 
+export type Sleep = (ms: number) => Promise<void>
+
+const onTimer: Sleep = ms => new Promise(resolve => setTimeout(resolve, ms))
+
 /** @param delay µs */
-export async function hold(delay: number): Promise<void> {
-  if (delay > 0) await new Promise(resolve => setTimeout(resolve, Math.ceil(delay / 1e3)))
+export async function hold(delay: number, sleep: Sleep = onTimer): Promise<void> {
+  if (delay > 0) await sleep(Math.ceil(delay / 1e3))
 }

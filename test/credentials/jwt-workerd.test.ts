@@ -54,18 +54,19 @@ it('each request fetches the keys itself, none waits for another, and a cancelle
   const ask = async (init?: RequestInit) =>
     (await (await fetch(url, { method: 'POST', body: token, ...init })).json()) as { kind: string }
   const held: ServerResponse[] = []
+  const PATIENT = { timeout: 30_000 }
   const answer = server.answer
   server.answer = response => held.push(response)
 
   const cancelled = new AbortController()
   const first = ask({ signal: cancelled.signal }).catch(error => error.name)
-  await vi.waitFor(() => expect(held.length).toBe(1))
+  await vi.waitFor(() => expect(held.length).toBe(1), PATIENT)
   cancelled.abort()
   expect(await first).toBe('AbortError')
 
   // The first fetch is never answered, and these two not before both have arrived.
   const others = [ask(), ask()]
-  await vi.waitFor(() => expect(held.length).toBe(3))
+  await vi.waitFor(() => expect(held.length).toBe(3), PATIENT)
   for (const response of held.slice(1)) answer(response)
   for (const other of others) {
     expect(await other).toMatchObject({ kind: 'verified', consumer: 'auth0~alice' })

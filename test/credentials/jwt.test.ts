@@ -589,7 +589,7 @@ describe('keys by URL', () => {
     const ask = async () => {
       fetches = 0
       const asked = Array.from({ length: 20 }, () => verify(token))
-      await vi.waitFor(() => expect(replies.length).toBe(fetches))
+      await vi.waitFor(() => expect(replies.length).toBe(fetches), { timeout: 30_000 })
       await new Promise(resolve => setTimeout(resolve))
       const begun = fetches
       for (const reply of replies.splice(0)) reply()

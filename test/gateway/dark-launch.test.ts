@@ -28,6 +28,9 @@ beforeEach(() => {
 })
 afterEach(() => vi.restoreAllMocks())
 
+/** What happens in the background takes its time on a busy machine. */
+const PATIENT = { timeout: 30_000 }
+
 /** Time passes for what is to be handed on when the test says so. */
 function flushing() {
   const sleepers: (() => void)[] = []
@@ -48,14 +51,11 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
     const read = () => readStats(gateway.admin, new Date(Date.now() - 3600e3))
     /** What is handed on arrives some time later. */
     const readWhen = async (isThere: (stats: Stats) => boolean) =>
-      await vi.waitFor(
-        async () => {
-          const stats = await read()
-          expect(isThere(stats)).toBe(true)
-          return stats
-        },
-        { timeout: 10_000 },
-      )
+      await vi.waitFor(async () => {
+        const stats = await read()
+        expect(isThere(stats)).toBe(true)
+        return stats
+      }, PATIENT)
     const sent = ({ requests }: Stats) => requests.reduce((sum, { count }) => sum + count, 0)
 
     it('is counted by rule, route and plan; requests to the store stay one for each and one for all counters', async () => {
@@ -151,14 +151,14 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
         gateway.store.count()
         flush()
         // It asks whether the store is there, and sends nothing.
-        await vi.waitFor(() => expect(gateway.store.count()).toBe(1))
+        await vi.waitFor(() => expect(gateway.store.count()).toBe(1), PATIENT)
       }
       gateway.store.fault = undefined
       await app('/', { key })
       await vi.waitFor(async () => {
         flush()
         expect(sent(await read())).toBe(7)
-      })
+      }, PATIENT)
       const stats = await read()
       expect(byOutcome(stats.requests).map(({ outcome, count }) => [outcome, count])).toEqual([
         ['failed_open', 5],
@@ -182,7 +182,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
         flush()
         await app('/_sluice/health')
         expect(sent(await read())).toBe(7)
-      })
+      }, PATIENT)
       const stats = await read()
       expect(byOutcome(stats.requests).map(({ outcome, cause, count }) => [outcome, cause, count])).toEqual(
         expect.arrayContaining([

@@ -67,8 +67,8 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, o
   it('of a key: expired', async () => {
     await expireKey(gateway.admin, await found(), new Date(Date.now() + 3600e3))
     expect((await ask()).status).toBe(200)
-    await expireKey(gateway.admin, await found(), new Date(Date.now() + 300))
-    await expect.poll(async () => (await ask()).status, { timeout: 5000, interval: 50 }).toBe(401)
+    await expireKey(gateway.admin, await found(), new Date(Date.now() - 1))
+    expect((await ask()).status).toBe(401)
   })
 
   it('of a plan: of the key, then of the consumer', async () => {
@@ -116,7 +116,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, o
     ],
     [{ name: 'r', algorithm: 'token-bucket', ...numbers }, { limit: 2 }],
     [
-      { name: 'r', algorithm: 'leaky-bucket', ...numbers, period: '1s', queue: 3 },
+      { name: 'r', algorithm: 'leaky-bucket', ...numbers, period: '50s', queue: 3 },
       { limit: 1, queue: 1 },
     ],
     [{ name: 'r', algorithm: 'fixed-window', ...numbers, period: 'month' }, { limit: 2 }],
@@ -126,7 +126,8 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, o
   ])('of numbers: %j is overridden with %j', async (rule, changed) => {
     const input = { plans: ['free', 'pro'], rules: [rule] }
     await setOverride(gateway.admin, 'acme', compileOverride(input, { rule: 'r', ...changed }))
-    const one = gateway.app(input)
+    // What queues departs at once: a queue is held by other tests.
+    const one = gateway.app(input, { sleep: async () => {} })
     const replies = await Promise.all(Array.from({ length: 6 }, () => one('/', { key })))
     expect(replies.filter(({ status }) => status === 200)).toHaveLength(2)
     expect(replies[0]!.headers.get('ratelimit-policy')).toContain(`"r";q=${changed.limit}`)

@@ -184,7 +184,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
     await gateway.redis.connection.send(['SET', 'sluice:staging:{switches}', kill])
     const staging = gateway.app({ ...CONFIG, environment: 'staging' }, { now: () => now })
     const markOf = async (each: App) => (await each('/open')).headers.get('sluice-degraded')
-    await expect.poll(() => markOf(staging), { interval: 10 }).toBe('kill-switch')
+    await expect.poll(() => markOf(staging), { interval: 10, timeout: 30_000 }).toBe('kill-switch')
     await app('/', { key })
     expect(await markOf(app)).toBe(null)
   })
@@ -253,12 +253,12 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
       gateway.store.count()
       // No trip is made for an anonymous caller whom no rule counts: the switches are asked for beside it.
       expect(await marked()).toBe(null)
-      await expect.poll(marked, { interval: 10 }).toBe('kill-switch')
+      await expect.poll(marked, { interval: 10, timeout: 30_000 }).toBe('kill-switch')
       expect(gateway.store.count()).toBe(1)
       await restoreLimits(gateway.admin)
       later()
       expect(await marked()).toBe('kill-switch')
-      await expect.poll(marked, { interval: 10 }).toBe(null)
+      await expect.poll(marked, { interval: 10, timeout: 30_000 }).toBe(null)
       expect(gateway.store.count()).toBe(1)
     })
 
@@ -268,7 +268,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
       for (let i = 0; i < 5; i++) expect((await app('/open')).status).toBe(200)
       later()
       expect((await app('/open')).status).toBe(200)
-      await expect.poll(() => gateway.store.count(), { interval: 10 }).toBeGreaterThan(0)
+      await expect.poll(() => gateway.store.count(), { interval: 10, timeout: 30_000 }).toBeGreaterThan(0)
       expect(gateway.store.count()).toBeLessThanOrEqual(2)
     })
 

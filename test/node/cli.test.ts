@@ -466,7 +466,7 @@ describe('sluice start', () => {
     child.stderr.on('data', data => {
       output += data
     })
-    await expect.poll(() => output, { timeout: 25_000, interval: 20 }).toContain('Sluice is ready on http')
+    await expect.poll(() => output, { timeout: 50_000, interval: 20 }).toContain('Sluice is ready on http')
     const [, key = ''] = /Demo key: (\S+)/.exec(output) ?? []
     const [, url = ''] = /ready on (\S+)/.exec(output) ?? []
     return {
@@ -496,7 +496,7 @@ describe('sluice start', () => {
     expect(output()).toContain('the embedded Redis (no valkey-server or redis-server is on the PATH)')
     child.kill('SIGKILL')
     await exited
-    await expect.poll(() => readdirSync(directory), { timeout: 10_000 }).toEqual([])
+    await expect.poll(() => readdirSync(directory), { timeout: 30_000 }).toEqual([])
     await expect
       .poll(
         () =>
@@ -504,7 +504,7 @@ describe('sluice start', () => {
             () => 'serves',
             () => 'gone',
           ),
-        { timeout: 10_000 },
+        { timeout: 30_000 },
       )
       .toBe('gone')
   })
@@ -519,7 +519,7 @@ describe('sluice start', () => {
     npm.stdout.on('data', data => {
       output += data
     })
-    await expect.poll(() => output, { timeout: 25_000, interval: 20 }).toContain('Sluice is ready on http')
+    await expect.poll(() => output, { timeout: 50_000, interval: 20 }).toContain('Sluice is ready on http')
     const [, url = ''] = /ready on (\S+)/.exec(output) ?? []
     npm.kill('SIGKILL')
     const isGone = () =>
@@ -527,10 +527,10 @@ describe('sluice start', () => {
         () => false,
         () => true,
       )
-    await expect.poll(isGone, { timeout: 10_000 }).toBe(true)
+    await expect.poll(isGone, { timeout: 30_000 }).toBe(true)
     // npm has a cache of its own there.
     const ours = () => readdirSync(directory).filter(name => name.startsWith('sluice-'))
-    await expect.poll(ours, { timeout: 10_000 }).toEqual([])
+    await expect.poll(ours, { timeout: 30_000 }).toEqual([])
   })
 
   it('takes the Redis of REDIS_URL, and its demo key with it when it goes', async () => {

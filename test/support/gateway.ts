@@ -87,7 +87,7 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
         // Of what is refused there would be many.
         log: { perSecond: 0 },
         ...input,
-        store: { deadline: '5s', ...input.store },
+        store: { deadline: '20s', ...input.store },
       })
       const telling = { sleep: FOREVER, ...platform.telling }
       const app = createApp(config, storeOf(config, store.url), { ...platform, telling })

@@ -7,5 +7,7 @@ declare module 'vitest' {
     restToken: string
     originUrl: string
     apiKey: string
+    /** Of a consumer that one test has for itself. */
+    burstKey: string
   }
 }

@@ -23,7 +23,17 @@ const bridge = await startBridge({ redisUrl: redis.url, token: restToken, port: 
 const origin = await startDemoOrigin(0)
 const admin = adminStore({ url: bridge.url, token: restToken })
 const { key: apiKey } = await createKey(admin, { consumer: 'acme', plan: 'pro' })
-process.send!({ restUrl: bridge.url, restToken, originUrl: origin.url, apiKey } satisfies ProvidedContext)
+const { key: burstKey } = await createKey(admin, { consumer: 'burst', plan: 'pro' })
+// The embedded Redis reads the time here: it stands still, so that no budget comes back however busy the machine is.
+const startedAt = Date.now()
+Date.now = () => startedAt
+process.send!({
+  restUrl: bridge.url,
+  restToken,
+  originUrl: origin.url,
+  apiKey,
+  burstKey,
+} satisfies ProvidedContext)
 
 process.on('disconnect', async () => {
   await guardian.dismiss()

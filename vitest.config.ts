@@ -20,8 +20,8 @@ export default defineConfig({
           exclude: ['test/worker/**'],
           // Commands are started a hundred times: half of what each took went into stripping the types anew.
           env: { NODE_COMPILE_CACHE: join(tmpdir(), 'sluice-compile-cache') },
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
           // Files share their globals as well: what one replaces must not be left to the next.
           restoreMocks: true,
           unstubGlobals: true,
@@ -45,8 +45,8 @@ export default defineConfig({
           name: 'workerd',
           include: ['test/worker/**/*.test.ts'],
           globalSetup: ['test/support/worker-setup.ts'],
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
           restoreMocks: true,
         },
       },

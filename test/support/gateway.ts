@@ -25,7 +25,7 @@ export interface TestGateway<T = TestRedis> {
   store: CountingProxy
   /** The same store, for administration; its requests are not counted. */
   admin: AdminStore
-  /** A new app, as a new isolate would have it. */
+  /** A new app, as a new isolate would have it. The clock of its live switches stands still, unless one is given. */
   app(config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>, platform?: Platform): App
   /** One that has learnt the live switches and asks for them no more, as its clock stands still. */
   informed(...of: Parameters<TestGateway['app']>): Promise<App>
@@ -90,7 +90,9 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
         store: { deadline: '20s', ...input.store },
       })
       const telling = { sleep: FOREVER, ...platform.telling }
-      const app = createApp(config, storeOf(config, store.url), { ...platform, telling })
+      // Where a trip takes longer than the switches stay fresh, they would be asked for once more.
+      const now = () => 0
+      const app = createApp(config, storeOf(config, store.url), { now, ...platform, telling })
       return async (path, { key, address, ...init } = {}) => {
         const headers = new Headers(init.headers)
         if (key) headers.set('authorization', `Bearer ${key}`)

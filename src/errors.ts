@@ -10,6 +10,7 @@ export type ErrorCode =
   | 'ERR_STORE_QUOTA'
   | 'ERR_STORE_BREAKER_OPEN'
   | 'ERR_STORE_REPLY_INVALID'
+  | 'ERR_STORE_OVERLOAD'
 
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'

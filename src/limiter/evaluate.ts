@@ -15,6 +15,8 @@ export type DegradedCause =
   | 'store-quota'
   | 'store-reply-invalid'
   | 'breaker-open'
+  /** The isolate has more requests than it can handle: this says nothing about the store. */
+  | 'overload'
   | 'internal'
   | 'kill-switch'
 
@@ -63,6 +65,8 @@ export function causeOf(error: GatewayError): DegradedCause {
       return 'breaker-open'
     case 'ERR_STORE_REPLY_INVALID':
       return 'store-reply-invalid'
+    case 'ERR_STORE_OVERLOAD':
+      return 'overload'
     case 'ERR_CONFIG_INVALID':
       return 'internal'
   }

@@ -104,7 +104,7 @@ function answers(store: Store): Promise<boolean> {
 /** An error that the store has told, or that came before it was asked, means that nothing was done. */
 function mayHaveArrived(error: unknown): boolean {
   if (!(error instanceof GatewayError)) return true
-  return /_(TIMEOUT|UNREACHABLE|REPLY_INVALID)$/.test(error.code)
+  return /_(TIMEOUT|UNREACHABLE|REPLY_INVALID|OVERLOAD)$/.test(error.code)
 }
 
 /** On Node, nothing waits for a timer of ours to end. */

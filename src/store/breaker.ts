@@ -3,12 +3,14 @@
  * costs the requests in flight one deadline, and those after them nothing. All of it is plain data, so it outlives the
  * request; each isolate has its own.
  *
- * It opens on the first call that takes too long, which has cost somebody the deadline, and on several quick failures
- * in a row. While it is open every call fails at once, and whether the store is back is found out in the background,
- * at once and then every so often: by a probe of its own, so that nobody waits for it. Since the first probe takes one
- * trip, a single call that was lost on the way closes the gates for no longer than that.
+ * It opens on the first call that takes too long, which has cost a request the deadline, and on several quick failures
+ * in a row. While it is open every call fails at once, and a probe in the background finds out whether the store is back:
+ * at once and then every so often, so that no request waits for it. A call that took too long may have been lost on the way, so it
+ * only raises the suspicion of an outage: a probe that fails confirms it. Time in which the isolate itself was late (lag.ts)
+ * is not the store's, and calls that fail because of it (ERR_STORE_OVERLOAD) say nothing about the store.
  */
 import { GatewayError } from '../errors.ts'
+import { isolateLag, type LagMeter } from './lag.ts'
 import type { Store } from './store.ts'
 
 export interface BreakerSettings {
@@ -16,7 +18,7 @@ export interface BreakerSettings {
   failures: number
   /** Slow calls in a row that open it. */
   slowCalls: number
-  /** A call that takes as long is slow; so is one that reaches the deadline, whatever this says. */
+  /** A call that takes this long is slow; so is one that reaches the deadline, whatever this says. */
   slowAfterMs: number
   /** Between probes while it is open. */
   retryAfterMs: number
@@ -28,11 +30,17 @@ export type StoreChange = { isOpen: true; cause: GatewayError } | { isOpen: fals
 /** What a breaker needs of its surroundings; what is absent is as on any platform. */
 export interface BreakerSurroundings {
   now?: () => number
+  lag?: LagMeter
   onChange?: (change: StoreChange) => void
 }
 
 export interface GuardedStore extends Store {
   isOpen(): boolean
+  /**
+   * The store has really failed: it was heard to fail, or a probe has confirmed what a slow call let suspect. Without a
+   * breaker there are no probes, and every failure counts as real.
+   */
+  isOutageConfirmed(): boolean
   /** Whether it is time to find out if the store is back. */
   isProbeDue(): boolean
   /** Finds it out; resolves when it is known. To be run where no request waits for it. */
@@ -56,33 +64,46 @@ export function withBreaker(
   store: Store,
   settings: BreakerSettings | undefined,
   probe: (store: Store) => Promise<void>,
-  { now = Date.now, onChange = () => {} }: BreakerSurroundings = {},
+  { now = Date.now, lag = isolateLag, onChange = () => {} }: BreakerSurroundings = {},
 ): GuardedStore {
   const { failures, slowCalls, slowAfterMs, retryAfterMs } = settings ?? NEVER
   let failed = 0
   let slow = 0
   /** Set while it is open. */
-  let open: { cause: GatewayError; since: number; heardAt: number; probeAt: number } | undefined
+  let open:
+    | { cause: GatewayError; isConfirmed: boolean; since: number; heardAt: number; probeAt: number }
+    | undefined
   /** How often it has closed. */
   let era = 0
 
-  const isSlow = (startedAt: number) => now() - startedAt >= slowAfterMs
+  interface Start {
+    at: number
+    lateMs: number
+  }
+  const start = (): Start => ({ at: now(), lateMs: lag.total() })
+  const isSlow = ({ at, lateMs }: Start) => now() - at - (lag.total() - lateMs) >= slowAfterMs
 
-  function settled(startedAt: number, failure: GatewayError | undefined): void {
+  function settled(started: Start, failure: GatewayError | undefined): void {
+    if (isOverload(failure)) return
     failed = failure ? failed + 1 : 0
-    slow = failure?.code === 'ERR_STORE_TIMEOUT' || isSlow(startedAt) ? slow + 1 : 0
+    slow = isTimeout(failure) || isSlow(started) ? slow + 1 : 0
     const isUsedUp = settings && failure?.code === 'ERR_STORE_QUOTA'
-    if (failed >= failures || slow >= slowCalls || isUsedUp) openFor(failure ?? TOO_SLOW)
+    if (failed >= failures || slow >= slowCalls || isUsedUp) {
+      openFor(failure ?? TOO_SLOW, { isConfirmed: failure !== undefined && !isTimeout(failure) })
+    }
   }
 
-  function openFor(cause: GatewayError): void {
+  function openFor(cause: GatewayError, { isConfirmed }: { isConfirmed: boolean }): void {
     // A single word of it may have been a moment's throttling; who hears it twice has used up what there is.
     const isQuota = cause.code === 'ERR_STORE_QUOTA'
     const again = isQuota && open?.cause.code === cause.code ? QUOTA_RETRY_MS : retryAfterMs
     const wait = open || isQuota ? again : 0
     const since = open?.since ?? now()
     if (!open) onChange({ isOpen: true, cause })
-    open = { cause, since, heardAt: now(), probeAt: now() + wait }
+    open = {
+      ...{ cause, since, heardAt: now(), probeAt: now() + wait },
+      isConfirmed: isConfirmed || open?.isConfirmed === true,
+    }
   }
 
   function close(): void {
@@ -99,17 +120,24 @@ export function withBreaker(
     failureIn: (result: T) => GatewayError | undefined,
   ): Promise<T> {
     if (open) open.probeAt = now() + retryAfterMs
-    const startedAt = now()
+    const started = start()
     try {
       const result = await run()
-      const failure = failureIn(result) ?? (isSlow(startedAt) ? TOO_SLOW : undefined)
-      if (!failure) close()
-      else if (open) openFor(failure)
+      const failure = failureIn(result)
+      if (failure) failedAgain(failure)
+      else if (!isSlow(started)) close()
+      // A slow answer is an answer: it confirms no outage.
+      else if (open) openFor(TOO_SLOW, { isConfirmed: false })
       return result
     } catch (error) {
-      if (open) openFor(error instanceof GatewayError ? error : open.cause)
+      failedAgain(error)
       throw error
     }
+  }
+
+  function failedAgain(error: unknown): void {
+    if (!open || isOverload(error)) return
+    openFor(error instanceof GatewayError ? error : open.cause, { isConfirmed: true })
   }
 
   /** On a cluster one slot that fails is not the store. */
@@ -127,6 +155,7 @@ export function withBreaker(
     ping: () => store.ping(),
 
     isOpen: () => open !== undefined,
+    isOutageConfirmed: () => !settings || open?.isConfirmed === true,
     isProbeDue: () => open !== undefined && hasPassed(open.probeAt),
     async probe() {
       await attempt(
@@ -141,21 +170,25 @@ export function withBreaker(
         const { message } = open.cause
         throw new GatewayError('ERR_STORE_BREAKER_OPEN', `The store was not asked. Before: ${message}`)
       }
-      const startedAt = now()
+      const started = start()
       const startedIn = era
       // What was begun before it opened says nothing about now.
       const isOfNow = () => !open && era === startedIn
       try {
         const replies = await store.run(calls)
-        if (isOfNow()) settled(startedAt, failureIn(replies))
+        if (isOfNow()) settled(started, failureIn(replies))
         return replies
       } catch (error) {
-        if (isOfNow() && error instanceof GatewayError) settled(startedAt, error)
+        if (isOfNow() && error instanceof GatewayError) settled(started, error)
         throw error
       }
     },
   }
 }
+
+const isTimeout = (error: unknown) => error instanceof GatewayError && error.code === 'ERR_STORE_TIMEOUT'
+
+const isOverload = (error: unknown) => error instanceof GatewayError && error.code === 'ERR_STORE_OVERLOAD'
 
 const TOO_SLOW = new GatewayError('ERR_STORE_TIMEOUT', 'The store was slow.')
 

@@ -10,7 +10,8 @@ export interface Store {
    * all there is none.
    * @returns the replies in order, not yet checked; where some calls failed and others did not (one slot of a cluster is
    *   gone), a GatewayError in the place of the reply
-   * @throws GatewayError ERR_STORE_TIMEOUT, _UNREACHABLE, _REFUSED, _QUOTA or _REPLY_INVALID; their messages hold no keys
+   * @throws GatewayError ERR_STORE_TIMEOUT, _UNREACHABLE, _REFUSED, _QUOTA, _REPLY_INVALID or _OVERLOAD; their messages hold no
+   *   keys
    */
   run(calls: readonly StoreCall[]): Promise<unknown[]>
   /** Resolves when the store answers; throws as `run` does. */

@@ -5,13 +5,14 @@
 import { errors, Redis } from '@upstash/redis/cloudflare'
 import { GatewayError } from '../errors.ts'
 import { KEY_LOCKING_SCRIPT, PLAIN_SCRIPT } from '../lua/bundle.generated.ts'
+import { startDeadline, timedOut } from './deadline.ts'
 import { inEnvironment } from './keys.ts'
 import type { PlainCall, ScriptCall, Store, StoreCall } from './store.ts'
 
 export interface UpstashOptions {
   url: string
   token: string
-  /** For the whole of one call, a second delivery after NOSCRIPT included. */
+  /** For the whole of one call, a second delivery after NOSCRIPT included; see deadline.ts. */
   deadlineMs: number
   keyLocking: boolean
   cluster?: boolean
@@ -27,21 +28,35 @@ export function upstashStore(options: UpstashOptions): Store {
     keyLocking && !hasHiddenKeys ? KEY_LOCKING_SCRIPT : PLAIN_SCRIPT
 
   /** A client costs about a microsecond; with one a call, nothing of one request is kept for another. */
-  function connect(): Redis {
-    const deadline = AbortSignal.timeout(deadlineMs)
+  function connect(signal: AbortSignal): Redis {
     return new Redis({
       url,
       token,
       // retries: 0 and not `retry: false`, which still sends twice.
       retry: { retries: 0 },
       // A function: with a bare signal, an aborted call resolves with a made-up reply.
-      signal: () => deadline,
+      signal: () => signal,
       enableAutoPipelining: false,
       automaticDeserialization: false,
       responseEncoding: false,
       readYourWrites: false,
       enableTelemetry: false,
     })
+  }
+
+  async function withinDeadline<T>(
+    work: (redis: Redis, toStoreError: ToStoreError) => Promise<T>,
+  ): Promise<T> {
+    const deadline = startDeadline(deadlineMs)
+    // The deadline is asked and not the error: workerd hands on a copy of what a signal was aborted with.
+    const toStoreError: ToStoreError = error => deadline.failure() ?? storeError(error)
+    try {
+      return await work(connect(deadline.signal), toStoreError)
+    } catch (error) {
+      throw toStoreError(error)
+    } finally {
+      deadline.end()
+    }
   }
 
   async function runOne(redis: Redis, call: ScriptCall): Promise<unknown> {
@@ -57,7 +72,11 @@ export function upstashStore(options: UpstashOptions): Store {
   }
 
   /** One pipeline; those that found no script are sent again with it, in a second one. */
-  async function runAll(redis: Redis, calls: readonly StoreCall[]): Promise<unknown[]> {
+  async function runAll(
+    redis: Redis,
+    calls: readonly StoreCall[],
+    toStoreError: ToStoreError,
+  ): Promise<unknown[]> {
     const hashed = redis.pipeline()
     for (const call of calls) {
       if (isPlain(call)) addPlain(hashed, call)
@@ -74,7 +93,7 @@ export function upstashStore(options: UpstashOptions): Store {
       // What the first has answered stands, whatever becomes of the second.
       const late: Answer[] = await whole
         .exec({ keepErrors: true })
-        .catch(error => missing.map(() => ({ failure: storeError(error) })))
+        .catch(error => missing.map(() => ({ failure: toStoreError(error) })))
       for (const [n, { i }] of missing.entries()) answers[i] = late[n]!
     }
     return answers.map(
@@ -88,24 +107,17 @@ export function upstashStore(options: UpstashOptions): Store {
 
     async run(asked) {
       if (asked.length === 0) return []
-      const redis = connect()
       const calls = asked.map(call => placed(call, environment))
       const [only] = calls
-      try {
-        return calls.length === 1 && !isPlain(only!)
+      return await withinDeadline(async (redis, toStoreError) =>
+        calls.length === 1 && !isPlain(only!)
           ? [await runOne(redis, only!)]
-          : await runAll(redis, calls)
-      } catch (error) {
-        throw storeError(error)
-      }
+          : await runAll(redis, calls, toStoreError),
+      )
     },
 
     async ping() {
-      try {
-        await connect().ping()
-      } catch (error) {
-        throw storeError(error)
-      }
+      await withinDeadline(redis => redis.ping())
     },
   }
 }
@@ -127,6 +139,8 @@ function placed(call: StoreCall, environment: string | undefined): StoreCall {
   if (isPlain(call)) return { ...call, key: inEnvironment(call.key, environment) }
   return { ...call, keys: call.keys.map(key => inEnvironment(key, environment)) }
 }
+
+type ToStoreError = (error: unknown) => GatewayError
 
 interface Answer {
   result?: unknown
@@ -158,10 +172,6 @@ function storeError(error: unknown): GatewayError {
   if (error instanceof TypeError && STUMBLED.test(error.message)) {
     return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is no list of results.")
   }
-  const name = error instanceof Error ? error.name : ''
-  if (name === 'TimeoutError' || name === 'AbortError') {
-    return timedOut()
-  }
   return unreachable()
 }
 
@@ -175,7 +185,5 @@ const QUOTA =
 
 /** In the words of V8, which Workers and Node have. */
 const STUMBLED = /^Cannot (read|destructure)|is not (a function|iterable)/
-
-const timedOut = () => new GatewayError('ERR_STORE_TIMEOUT', 'The store did not answer within the deadline.')
 
 const unreachable = () => new GatewayError('ERR_STORE_UNREACHABLE', 'The store could not be reached.')

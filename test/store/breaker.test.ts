@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
 import { type BreakerSettings, type StoreChange, withBreaker } from '../../src/store/breaker.ts'
+import { createLagMeter } from '../../src/store/lag.ts'
 import type { Store } from '../../src/store/store.ts'
 
 const SETTINGS: BreakerSettings = { failures: 3, slowCalls: 1, slowAfterMs: 250, retryAfterMs: 1000 }
@@ -9,6 +10,7 @@ const CALL = { keys: ['k'], args: [] }
 
 const timeout = () => new GatewayError('ERR_STORE_TIMEOUT', 'no answer')
 const refused = () => new GatewayError('ERR_STORE_REFUSED', 'OOM')
+const overload = () => new GatewayError('ERR_STORE_OVERLOAD', 'busy')
 const usedUp = () => new GatewayError('ERR_STORE_QUOTA', 'used up')
 
 /** A store that takes so long and fails in such a way, behind a breaker. */
@@ -16,12 +18,16 @@ function isolate(settings: BreakerSettings | undefined = SETTINGS) {
   const world = {
     time: 1e6,
     takesMs: 10,
+    /** Of that time, the isolate was late for so long. */
+    lateMs: 0,
     failure: undefined as (() => Error) | undefined,
     calls: 0,
     probes: 0,
   }
+  const lag = createLagMeter(() => world.time)
   const answer = async () => {
     world.time += world.takesMs
+    if (world.lateMs > 0) lag.record(world.time - world.lateMs)
     if (world.failure) throw world.failure()
   }
   const bare: Store = {
@@ -39,7 +45,7 @@ function isolate(settings: BreakerSettings | undefined = SETTINGS) {
       world.probes += 1
       await answer()
     },
-    { now: () => world.time },
+    { now: () => world.time, lag },
   )
   const run = async () =>
     await store.run([CALL]).then(
@@ -92,7 +98,7 @@ describe('a breaker', () => {
       async () => {},
     )
     for (let i = 0; i < 50; i++) await never.run([CALL]).catch(() => {})
-    expect(never.isOpen()).toBe(false)
+    expect([never.isOpen(), never.isOutageConfirmed()]).toEqual([false, true])
     world.failure = undefined
     expect([await run(), store.isOpen()]).toEqual(['ok', false])
   })
@@ -174,6 +180,63 @@ describe('a breaker', () => {
     expect(store.isProbeDue()).toBe(false)
     world.time += 1000
     expect(store.isProbeDue()).toBe(true)
+  })
+
+  it('does not hold against the store that the isolate was late', async () => {
+    const { world, store, run } = isolate()
+    world.takesMs = 900
+    world.lateMs = 651
+    expect([await run(), store.isOpen()]).toEqual(['ok', false])
+    world.lateMs = 650
+    expect([await run(), store.isOpen()]).toEqual(['ok', true])
+  })
+
+  it('counts a call that failed by overload neither for the store nor against it', async () => {
+    const { world, store, run } = isolate()
+    for (const failure of [refused, overload, overload, overload, refused, overload]) {
+      world.failure = failure
+      world.takesMs = failure === overload ? 500 : 10
+      await run()
+    }
+    expect(store.isOpen()).toBe(false)
+    world.failure = refused
+    await run()
+    expect(store.isOpen()).toBe(true)
+  })
+
+  it('only suspects an outage after a slow call, until a probe fails too', async () => {
+    const { world, store, run } = isolate()
+    world.failure = timeout
+    await run()
+    expect([store.isOpen(), store.isOutageConfirmed()]).toEqual([true, false])
+    // The isolate was too busy to find it out.
+    world.failure = overload
+    await store.probe()
+    expect([store.isOpen(), store.isOutageConfirmed()]).toEqual([true, false])
+    // An answer, however slow, confirms no outage.
+    world.failure = undefined
+    world.takesMs = 250
+    await store.probe()
+    expect([store.isOpen(), store.isOutageConfirmed()]).toEqual([true, false])
+    world.failure = timeout
+    await store.probe()
+    expect(store.isOutageConfirmed()).toBe(true)
+    world.failure = overload
+    await store.probe()
+    expect(store.isOutageConfirmed()).toBe(true)
+    world.failure = undefined
+    world.takesMs = 10
+    await store.probe()
+    expect([store.isOpen(), store.isOutageConfirmed()]).toEqual([false, false])
+  })
+
+  it('needs no probe to confirm an outage that the store or its connection has reported', async () => {
+    for (const failure of [refused, usedUp]) {
+      const { world, store, run } = isolate()
+      world.failure = failure
+      for (let i = 0; i < 3; i++) await run()
+      expect([store.isOpen(), store.isOutageConfirmed()]).toEqual([true, true])
+    }
   })
 
   it('tells once that the store is gone, and once that it is back', async () => {

@@ -1,0 +1,51 @@
+/**
+ * Measures how late an isolate runs: the time in which a timer of its own was due and had not run yet, because the isolate was
+ * busy. The store is not to blame for that time. One meter for an isolate; it holds plain numbers, nothing of any request.
+ *
+ * On Workers the clock of a request stands still at the time for which its next timer was set. Other requests see the real
+ * time, so the meter goes by the latest time that any of them has seen.
+ */
+export interface LagMeter {
+  /** ms; the latest time that any request of this isolate has seen. */
+  now(): number
+  /**
+   * Records that a timer which was due at `dueAt` has not run until now.
+   * @returns how late it is, in ms; 0 when it is not later than timers of an idle isolate are
+   */
+  record(dueAt: number): number
+  /** ms; the difference between two readings is the late time between them. Time that is recorded twice counts once. */
+  total(): number
+}
+
+/** Timers of an idle isolate are up to a few ms late. */
+const TOLERANCE_MS = 5
+
+/** A clock that falls back by more than this was set back. */
+const SET_BACK_MS = 1000
+
+export function createLagMeter(clock: () => number = Date.now): LagMeter {
+  let latest = Number.NEGATIVE_INFINITY
+  let total = 0
+  let recordedUntil = Number.NEGATIVE_INFINITY
+
+  function now(): number {
+    const time = clock()
+    if (time > latest || time < latest - SET_BACK_MS) latest = time
+    return latest
+  }
+
+  return {
+    now,
+    record(dueAt) {
+      const time = now()
+      const late = time - dueAt
+      if (late <= TOLERANCE_MS) return 0
+      total += time - Math.max(dueAt, Math.min(recordedUntil, time))
+      recordedUntil = time
+      return late
+    },
+    total: () => total,
+  }
+}
+
+export const isolateLag = createLagMeter()

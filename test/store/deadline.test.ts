@@ -1,0 +1,125 @@
+/** The deadline of a call to the store and the lag meter behind it, on a clock that is passed in. */
+import { describe, expect, it } from 'vitest'
+import { startDeadline } from '../../src/store/deadline.ts'
+import { createLagMeter } from '../../src/store/lag.ts'
+
+/** An isolate whose timers run when the test lets them. */
+function isolate() {
+  const world = { time: 1e6 }
+  const timers = new Set<{ at: number; run: () => void }>()
+  const lag = createLagMeter(() => world.time)
+  const clock = {
+    lag,
+    setTimer(run: () => void, ms: number) {
+      const timer = { at: world.time + ms, run }
+      timers.add(timer)
+      return timer
+    },
+    clearTimer: (timer: unknown) => void timers.delete(timer as { at: number; run: () => void }),
+  }
+  /** Time passes, and timers run on time. */
+  function pass(ms: number): void {
+    const until = world.time + ms
+    for (;;) {
+      const [next] = [...timers].filter(({ at }) => at <= until).sort((a, b) => a.at - b.at)
+      if (!next) break
+      world.time = Math.max(world.time, next.at)
+      timers.delete(next)
+      next.run()
+    }
+    world.time = Math.max(world.time, until)
+  }
+  return {
+    world,
+    lag,
+    timers,
+    start: () => startDeadline(250, clock),
+    pass,
+    /** Time passes in which no timer can run. */
+    isBusy(ms: number) {
+      world.time += ms
+      pass(0)
+    },
+  }
+}
+
+describe('the deadline of a call', () => {
+  it('passes on time in an isolate that is responsive, and blames the store', () => {
+    const { start, pass } = isolate()
+    const deadline = start()
+    pass(249)
+    expect([deadline.signal.aborted, deadline.failure()]).toEqual([false, undefined])
+    pass(1)
+    expect([deadline.signal.aborted, deadline.failure()?.code]).toEqual([true, 'ERR_STORE_TIMEOUT'])
+  })
+
+  it('does not count the time in which the isolate was busy', () => {
+    const { start, pass, isBusy } = isolate()
+    const deadline = start()
+    isBusy(200)
+    // Of the 200 ms the first 50 were on time, and the other 150 late.
+    pass(199)
+    expect(deadline.failure()).toBeUndefined()
+    pass(1)
+    expect(deadline.failure()?.code).toBe('ERR_STORE_TIMEOUT')
+  })
+
+  it('passes after twice its time at the latest, and then blames the isolate', () => {
+    const { world, start, isBusy } = isolate()
+    const deadline = start()
+    const startedAt = world.time
+    while (!deadline.failure()) isBusy(210)
+    expect(deadline.failure()?.code).toBe('ERR_STORE_OVERLOAD')
+    expect(world.time - startedAt).toBeGreaterThanOrEqual(500)
+    expect(world.time - startedAt).toBeLessThan(500 + 210)
+  })
+
+  it('passes though the clock is set back', () => {
+    const { world, start, pass } = isolate()
+    const deadline = start()
+    pass(100)
+    world.time -= 3600e3
+    for (let i = 0; i < 10; i++) pass(3600e3 / 5)
+    expect(deadline.failure()?.code).toBe('ERR_STORE_TIMEOUT')
+  })
+
+  it('leaves no timer behind when the call ends', () => {
+    const { timers, start, pass } = isolate()
+    const deadline = start()
+    pass(60)
+    expect(timers.size).toBe(1)
+    deadline.end()
+    pass(1000)
+    expect([timers.size, deadline.signal.aborted]).toEqual([0, false])
+  })
+
+  it('records how late the isolate is when a reply arrives before the timer that would have shown it', () => {
+    const { world, lag, start } = isolate()
+    const deadline = start()
+    world.time += 180
+    deadline.end()
+    expect(lag.total()).toBe(130)
+  })
+})
+
+describe('the lag meter', () => {
+  it('counts late time once, however many timers were due in it, and ignores a few ms', () => {
+    const world = { time: 1000 }
+    const lag = createLagMeter(() => world.time)
+    expect([lag.record(950), lag.record(960), lag.record(996)]).toEqual([50, 40, 0])
+    expect(lag.total()).toBe(50)
+    world.time = 1010
+    lag.record(940)
+    expect(lag.total()).toBe(60)
+  })
+
+  it('goes by the latest time that any request has seen, and follows a clock that is set back', () => {
+    const world = { time: 1000 }
+    const lag = createLagMeter(() => world.time)
+    lag.now()
+    world.time = 800
+    expect(lag.now()).toBe(1000)
+    world.time = -3600e3
+    expect(lag.now()).toBe(-3600e3)
+  })
+})

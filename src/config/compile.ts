@@ -5,6 +5,7 @@
  */
 
 import type { BreakerSettings } from '../store/breaker.ts'
+import type { InFlightSettings } from '../store/in-flight.ts'
 import { compileRanges, type Ranges } from './address-ranges.ts'
 import type { BreakerInput, ConfigInput, CorsInput, LimitRuleInput, RuleInput } from './check/schema.ts'
 import { type AddressSettings, compileAddress } from './compile-address.ts'
@@ -43,6 +44,8 @@ export interface Config {
   storeDeadlineMs: number
   /** Absent: every decision waits for the store. */
   breaker?: BreakerSettings
+  /** How many decisions may wait for the store at once. */
+  inFlight: InFlightSettings
   /** Of each limit, what one isolate admits by itself while the store fails. */
   localShare: number
   keyLocking: boolean
@@ -84,6 +87,8 @@ export function compileConfig(config: ConfigInput): Config {
     },
     storeDeadlineMs,
     ...compileBreaker(config.store?.breaker, storeDeadlineMs),
+    // No call takes longer than two deadlines (store/deadline.ts).
+    inFlight: { most: config.store?.maxInFlight ?? 100, expiresAfterMs: 2 * storeDeadlineMs },
     localShare: config.store?.localShare ?? 1,
     keyLocking: config.store?.keyLocking ?? true,
     cluster: config.store?.cluster ?? false,

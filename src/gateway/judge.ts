@@ -9,6 +9,7 @@ import { fallBack } from '../limiter/fallback.ts'
 import { createLocalLimiter } from '../limiter/local.ts'
 import { probe } from '../limiter/probe.ts'
 import { type StoreChange, withBreaker } from '../store/breaker.ts'
+import { withInFlightLimit } from '../store/in-flight.ts'
 import type { Store } from '../store/store.ts'
 import { createSwitchBoard, withSwitches } from '../switches/live.ts'
 import { isEnforced, marked, relax } from '../switches/relax.ts'
@@ -59,11 +60,12 @@ export function createJudge(
 ): Judge {
   const identifier = createIdentifier(config, variables)
   const switches = createSwitchBoard({ ...(now && { now }) })
-  const store = withBreaker(withSwitches(bare, switches), config.breaker, probe, {
+  const guarded = withBreaker(withSwitches(bare, switches), config.breaker, probe, {
     ...(onStoreChange && { onChange: onStoreChange }),
   })
+  const store = withInFlightLimit(guarded, config.inFlight)
   const local = createLocalLimiter(config.localShare)
-  const fallback = { credentials: config.credentials.onStoreFailure, local }
+  const fallback = { credentials: config.credentials.onStoreFailure, local, store }
 
   async function decisionOn(
     request: Request,

@@ -1,19 +1,22 @@
 /**
- * What becomes of a request that the store has said nothing about. Each rule has its way out (`onStoreFailure`), and so have
- * credentials, which nobody can check then: docs/security.md has the risks. A bug of ours goes the same way.
+ * Decides a request for which the store has not answered. Each rule has its policy (`onStoreFailure`), and so have credentials,
+ * which cannot be checked then: docs/security.md has the risks. A bug of ours is handled the same way. A flood must not switch
+ * the limits off: rules with `open` are counted in the isolate, as with `local`, until the store has really failed.
  */
 import type { Credentials } from '../config/compile-credentials.ts'
 import type { Seen } from '../credentials/seen.ts'
+import type { GuardedStore } from '../store/breaker.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import type { CountedRule } from './count.ts'
 import type { Decision } from './decide.ts'
-import type { Degraded } from './evaluate.ts'
+import type { Degraded, DegradedCause } from './evaluate.ts'
 import type { LocalLimiter } from './local.ts'
 import type { Evaluation, Who } from './wire.ts'
 
 export interface FallbackSettings {
   credentials: Credentials['onStoreFailure']
   local: LocalLimiter
+  store: Pick<GuardedStore, 'isOutageConfirmed'>
 }
 
 /**
@@ -24,7 +27,7 @@ export function fallBack(
   asked: Evaluation,
   { cause, detail }: Degraded,
   seen: Seen | undefined,
-  { credentials, local }: FallbackSettings,
+  { credentials, local, store }: FallbackSettings,
 ): Decision {
   const { who, plans } = asked
   const degraded = { cause, detail }
@@ -49,7 +52,8 @@ export function fallBack(
 
   // Vouched for by what the store has said before, or by a signature.
   const own = isKnown && plan ? { plan } : {}
-  const counted = applying.filter(({ rule }) => rule.onStoreFailure === 'local')
+  const hasFailed = isStoreFailure(cause, store)
+  const counted = applying.filter(({ rule }) => rule.onStoreFailure === 'local' || !hasFailed)
   const { admitted, verdicts } = local.count(counted.map(rule => named(rule, who, seen)))
   if (!admitted) {
     const violated = verdicts.filter(({ allowed }) => !allowed)
@@ -65,6 +69,19 @@ export function fallBack(
     ...(counted.length < applying.length && { isUncounted: true }),
     ...own,
     ...(isKnown && seen.consumer !== undefined && { consumer: seen.consumer }),
+  }
+}
+
+/** Whether the store has failed, as far as is known. What was late may have been late because the isolate is flooded. */
+function isStoreFailure(cause: DegradedCause, store: FallbackSettings['store']): boolean {
+  switch (cause) {
+    case 'overload':
+      return false
+    case 'store-timeout':
+    case 'breaker-open':
+      return store.isOutageConfirmed()
+    default:
+      return true
   }
 }
 

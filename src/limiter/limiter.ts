@@ -7,6 +7,7 @@
  */
 import type { Config, LimitRule, Rule } from '../config/compile.ts'
 import { withBreaker } from '../store/breaker.ts'
+import { withInFlightLimit } from '../store/in-flight.ts'
 import { limitStateKey } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
 import { type SwitchBoard, withSwitches } from '../switches/live.ts'
@@ -115,12 +116,13 @@ const UNAVAILABLE_RETRY = 1e6
 
 /** @param board for limits that follow the live switches, under `<limit>/<rule>`: one for as long as the process lives */
 export function createLimiter(
-  config: Pick<Config, 'limits'> & Partial<Pick<Config, 'localShare' | 'breaker'>>,
+  config: Pick<Config, 'limits'> & Partial<Pick<Config, 'localShare' | 'breaker' | 'inFlight'>>,
   bare: Store,
   clock = REAL_TIME,
   board?: SwitchBoard,
 ): Limiter {
-  const store = withBreaker(board ? withSwitches(bare, board) : bare, config.breaker, probe)
+  const guarded = withBreaker(board ? withSwitches(bare, board) : bare, config.breaker, probe)
+  const store = withInFlightLimit(guarded, config.inFlight)
   const local = createLocalLimiter(config.localShare ?? 1, clock.now && (() => clock.now!() / 1e3))
 
   function rulesOf(name: string): readonly LimitRule[] {
@@ -192,7 +194,7 @@ export function createLimiter(
   /** What is given back is the store's alone to take. */
   function withoutStore(asking: Evaluation, degraded: Degraded): Decision {
     const rules = asking.rules.filter(({ cost }) => cost >= 0)
-    return fallBack({ ...asking, rules }, degraded, undefined, { credentials: 'refuse', local })
+    return fallBack({ ...asking, rules }, degraded, undefined, { credentials: 'refuse', local, store })
   }
 
   const elapsedMs = () => (clock.now ? clock.now() / 1e3 : performance.now())

@@ -1,7 +1,8 @@
 /**
  * Counts in the memory of the isolate while the store does not: the TypeScript models, a share of each limit, on the
  * clock of this machine. Bounded memory: those who have not come for long are forgotten first, and come back with a
- * whole budget. When the store is back, it is told what has been spent meanwhile.
+ * whole budget. When the store answers again, it is told what was spent meanwhile. That stays counted here as well until it comes
+ * back by itself: in a flood the store answers in between, and each time would bring a share anew.
  */
 import QuickLRU from 'quick-lru'
 import type { Algorithm, Quota, State } from '../algorithms/algorithm.ts'
@@ -40,7 +41,7 @@ const ALGORITHMS: Record<AlgorithmName, Algorithm> = {
 export interface LocalLimiter {
   /** All or nothing, as the store would. */
   count(rules: readonly CountedRule[]): { admitted: boolean; verdicts: Verdict[] }
-  /** Whether the store is still to be told of something, and nobody is at it. */
+  /** Whether the store is still to be told of something, and no hand-over is running. */
   hasSpent(): boolean
   /**
    * Tells a store that has just answered, in one or two requests, what the next few identities have spent and what has not
@@ -54,7 +55,7 @@ export interface LocalLimiter {
 interface Spender {
   states: Map<string, State>
   rules: Map<string, Rule>
-  /** Units that the store has been told of, and may not have heard. */
+  /** Of the units that have not come back, those that the store has been told of. */
   told: Map<string, number>
 }
 
@@ -66,7 +67,12 @@ interface Debt {
 
 /** @param share of each limit, above 0 and up to 1 */
 export function createLocalLimiter(share: number, now: () => number = Date.now): LocalLimiter {
-  const spenders = new QuickLRU<string, Spender>({ maxSize: MOST_IDENTITIES })
+  /** Who has spent something that the store is still to be told of. */
+  const owing = new Set<string>()
+  const spenders = new QuickLRU<string, Spender>({
+    maxSize: MOST_IDENTITIES,
+    onEviction: key => owing.delete(key),
+  })
   let busySince = Number.NEGATIVE_INFINITY
 
   const memory: StateMemory = {
@@ -74,25 +80,25 @@ export function createLocalLimiter(share: number, now: () => number = Date.now):
     set: (key, states) => spenders.set(key, { states, rules: new Map(), told: new Map() }),
   }
 
-  function countHere(asked: readonly CountedRule[]) {
+  /** For looking: what is read does not count as used of late, and so pushes nothing out. */
+  const untouched: StateMemory = { ...memory, get: key => spenders.peek(key)?.states }
+
+  function countHere(asked: readonly CountedRule[], where = memory) {
     const all = asked.map(counted => ({ counted: shared(counted, share), told: counted.rule }))
-    return countInMemory(ALGORITHMS, memory, all, now() * 1e3)
+    return countInMemory(ALGORITHMS, where, all, now() * 1e3)
   }
 
   /** Units that have been spent here and have not come back. */
   function unitsOf(key: string, rule: Rule): number {
     const peek = count(rule, key, 0, now())
-    return shared(peek, share).rule.quota.burst - countHere([peek]).verdicts[0]!.remaining
+    return shared(peek, share).rule.quota.burst - countHere([peek], untouched).verdicts[0]!.remaining
   }
 
-  /** Without touching the others: reading one can push out those that came longest ago. */
-  function nextKeys(): string[] {
-    const keys: string[] = []
-    for (const key of spenders.keys()) {
-      keys.push(key)
-      if (keys.length === MOST_AT_ONCE) break
-    }
-    return keys
+  /** What has come back by itself, the store has got back too. */
+  function forgetReturned({ key, rule }: CountedRule): void {
+    const told = spenders.peek(key)?.told
+    const before = told?.get(rule.tag)
+    if (told && before) told.set(rule.tag, Math.min(before, unitsOf(key, rule)))
   }
 
   function debtOf(key: string): Debt {
@@ -114,25 +120,17 @@ export function createLocalLimiter(share: number, now: () => number = Date.now):
   })
 
   function note({ key, owed }: Debt, sign: 1 | -1): void {
-    const told = spenders.get(key)?.told
+    const told = spenders.peek(key)?.told
     for (const { rule, cost } of told ? owed : []) {
       told!.set(rule.tag, (told!.get(rule.tag) ?? 0) + sign * cost)
     }
   }
 
-  /** What the store has counted need not be counted here as well. */
-  function forget(debt: Debt): void {
-    const { key, owed } = debt
-    const spender = spenders.get(key)
-    if (!spender) return
-    countHere(owed.map(({ cost, ...rest }) => ({ ...rest, cost: -cost })))
-    note(debt, -1)
-    if ([...spender.rules.values()].every(rule => unitsOf(key, rule) <= 0)) spenders.delete(key)
-  }
-
-  /** Nobody knows of a call that was lost whether it has arrived: that is not told again. */
+  /** A call that was lost may have arrived: what it said is not told again. */
   function failed(debt: Debt, { code }: GatewayError): void {
-    if (/^ERR_STORE_(REFUSED|QUOTA|BREAKER_OPEN)$/.test(code)) note(debt, -1)
+    if (!/^ERR_STORE_(REFUSED|QUOTA|BREAKER_OPEN)$/.test(code)) return
+    note(debt, -1)
+    if (spenders.has(debt.key)) owing.add(debt.key)
   }
 
   async function tell(store: Store, debts: readonly Debt[]): Promise<void> {
@@ -149,7 +147,6 @@ export function createLocalLimiter(share: number, now: () => number = Date.now):
         failed(debt, answer)
         return []
       }
-      forget(debt)
       const left = leftOf(answer, debt)
       return left.length > 0 ? [{ rules: left, plans: [] }] : []
     })
@@ -164,19 +161,24 @@ export function createLocalLimiter(share: number, now: () => number = Date.now):
 
   return {
     count(asked) {
+      asked.forEach(forgetReturned)
       const result = countHere(asked)
-      for (const { rule, key } of result.admitted ? asked : []) spenders.get(key)?.rules.set(rule.tag, rule)
+      for (const { rule, key } of result.admitted ? asked : []) {
+        spenders.get(key)?.rules.set(rule.tag, rule)
+        owing.add(key)
+      }
       return result
     },
 
     // A clock that is set back must not keep it busy.
-    hasSpent: () => spenders.size > 0 && Math.abs(now() - busySince) > HAND_OVER_MS,
+    hasSpent: () => owing.size > 0 && Math.abs(now() - busySince) > HAND_OVER_MS,
 
     async handOver(store) {
       busySince = now()
       try {
-        const debts = nextKeys().map(debtOf)
-        for (const { key, owed } of debts) if (owed.length === 0) spenders.delete(key)
+        const keys = [...owing.keys().take(MOST_AT_ONCE)]
+        for (const key of keys) owing.delete(key)
+        const debts = keys.map(debtOf)
         await tell(
           store,
           debts.filter(({ owed }) => owed.length > 0),

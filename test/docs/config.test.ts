@@ -104,6 +104,7 @@ describe('a setting', () => {
       'store: breaker.failures',
       'store: breaker.slowCalls',
       'store: breaker.retryAfter',
+      'store: maxInFlight',
       'store: localShare',
       'store: keyLocking',
       'store: cluster',

@@ -159,6 +159,34 @@ describe('the limiter in the isolate', () => {
     expect(told.size).toBe(keys.length)
   })
 
+  it('gives no share anew to an identity whose spending the store has been told of', async () => {
+    let time = 1.7e12
+    const local = createLocalLimiter(1, () => time)
+    const rule: LimitRuleInput = { name: 'ten', algorithm: 'gcra', limit: 10, period: '10s' }
+    const told: number[] = []
+    const store: Store = {
+      async run(calls) {
+        for (const call of calls)
+          if ('args' in call) told.push(...call.args.map(Number).filter(n => n === 10 || n === 3))
+        return calls.map(() => [1, '', NOON, 1, 1, 1, 0])
+      },
+      ping: async () => {},
+    }
+    expect(local.count([counted(rule, 10)]).admitted).toBe(true)
+    await local.handOver(store)
+    expect(local.hasSpent()).toBe(false)
+    expect(local.count([counted(rule, 1)]).admitted).toBe(false)
+    // What has come back meanwhile can be spent, and the store is told of that alone.
+    time += 3000
+    expect(local.count([counted(rule, 3)]).admitted).toBe(true)
+    expect(local.count([counted(rule, 1)]).admitted).toBe(false)
+    expect(local.hasSpent()).toBe(true)
+    told.length = 0
+    await local.handOver(store)
+    expect(told).toContain(3)
+    expect(local.hasSpent()).toBe(false)
+  })
+
   it('remembers of a log two numbers and no entries', () => {
     const local = createLocalLimiter(1)
     const log: LimitRuleInput = { name: 'log', algorithm: 'sliding-log', limit: 50_000, period: '1h' }

@@ -141,6 +141,11 @@ export interface ConfigInput {
         /** When an isolate stops waiting for a store that fails. `false`: never. */
         breaker?: BreakerInput | false | undefined
         /**
+         * How many decisions of one isolate may wait for the store at once (default `100`). One more is made without the
+         * store (`Sluice-Degraded: overload`), and rules with `'open'` are counted in the isolate then.
+         */
+        maxInFlight?: number | undefined
+        /**
          * The share of each limit that one isolate admits by itself while the store fails, for rules with
          * `onStoreFailure: 'local'` (default `1`). There can be many isolates.
          */
@@ -362,6 +367,7 @@ export const configSchema = settings(
         {
           deadline: v.optional(duration(1e3, 60e6, "from '1ms' to '60s'")),
           breaker: v.optional(breaker),
+          maxInFlight: v.optional(units(1, 10_000)),
           localShare: v.optional(
             v.pipe(v.number(LOCAL_SHARE), v.minValue(0.001, LOCAL_SHARE), v.maxValue(1, LOCAL_SHARE)),
           ),

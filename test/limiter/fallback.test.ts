@@ -1,0 +1,58 @@
+/** Which rules are counted in the isolate when the store has not answered, by the cause. */
+import { describe, expect, it } from 'vitest'
+import { compileLimitRule } from '../../src/config/compile-rule.ts'
+import { count } from '../../src/limiter/count.ts'
+import type { DegradedCause } from '../../src/limiter/evaluate.ts'
+import { fallBack } from '../../src/limiter/fallback.ts'
+import { createLocalLimiter } from '../../src/limiter/local.ts'
+
+/** Of 5 requests within a limit of 2: how many pass, and whether the last was counted. */
+function passed(onStoreFailure: 'open' | 'closed' | 'local', cause: DegradedCause, isConfirmed: boolean) {
+  const rule = compileLimitRule({
+    ...{ name: 'two', algorithm: 'fixed-window', limit: 2, period: '7d' },
+    onStoreFailure,
+  })
+  const settings = {
+    credentials: 'recent',
+    local: createLocalLimiter(1),
+    store: { isOutageConfirmed: () => isConfirmed },
+  } as const
+  const decisions = Array.from({ length: 5 }, () =>
+    fallBack(
+      { rules: [count(rule, 'sluice:{x}:state')], plans: [] },
+      { status: 'degraded', cause, detail: '' },
+      undefined,
+      settings,
+    ),
+  )
+  const kinds = decisions.map(({ kind }) => kind)
+  const isUncounted = decisions.some(decision => decision.kind === 'allowed' && decision.isUncounted)
+  return [kinds.filter(kind => kind === 'allowed').length, isUncounted]
+}
+
+describe('while the store does not answer, a rule that is open', () => {
+  it.each(['store-unreachable', 'store-refused', 'store-quota', 'store-reply-invalid', 'internal'] as const)(
+    'lets every request pass after %s',
+    cause => {
+      expect(passed('open', cause, false)).toEqual([5, true])
+    },
+  )
+
+  it.each(['store-timeout', 'breaker-open'] as const)(
+    'is counted in the isolate after %s, and lets every request pass once the outage is confirmed',
+    cause => {
+      expect(passed('open', cause, false)).toEqual([2, false])
+      expect(passed('open', cause, true)).toEqual([5, true])
+    },
+  )
+
+  it('is counted in the isolate whenever the isolate is overloaded', () => {
+    for (const isConfirmed of [false, true])
+      expect(passed('open', 'overload', isConfirmed)).toEqual([2, false])
+  })
+})
+
+describe('while the isolate is overloaded, a rule that is', () => {
+  it('closed admits nothing', () => expect(passed('closed', 'overload', false)).toEqual([0, false]))
+  it('local admits its share', () => expect(passed('local', 'overload', false)).toEqual([2, false]))
+})

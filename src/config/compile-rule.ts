@@ -134,7 +134,7 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
     mode,
     enforcedShare: input.enforce ?? 1,
     ...(candidateFor !== undefined && { candidateFor }),
-    onStoreFailure: input.onStoreFailure ?? 'open',
+    onStoreFailure: input.onStoreFailure ?? 'local',
     match: {},
   }
 }

@@ -15,6 +15,7 @@ const RULES: RuleInput[] = [
 ]
 const CONFIG = {
   plans: ['free', 'pro'],
+  onStoreFailure: 'open' as const,
   rules: RULES,
   routes: [{ name: 'reports', match: { path: '/reports/*' } }],
   log: {},

@@ -48,8 +48,8 @@ const fresh = (() => {
 })()
 
 describe('while the store fails, a rule', () => {
-  it('that is open lets everybody pass, marked, to the origin as to the caller', async () => {
-    const app = gateway.app({ ...ANYONE, rules: [RULE] })
+  it('that is open lets every request pass, marked for the origin and for the caller', async () => {
+    const app = gateway.app({ ...ANYONE, rules: [RULE], onStoreFailure: 'open' })
     gone()
     gateway.origin.received.length = 0
     expect(await answers(app, 5)).toEqual(Array(5).fill('200 store-unreachable'))
@@ -75,8 +75,8 @@ describe('while the store fails, a rule', () => {
     expect(gateway.origin.received).toEqual([])
   })
 
-  it('that is local goes on counting in the isolate, and refuses with the exact time', async () => {
-    const app = gateway.app({ ...ANYONE, rules: [RULE], onStoreFailure: 'local' })
+  it('is local by default: the isolate goes on counting, and refuses with the exact time', async () => {
+    const app = gateway.app({ ...ANYONE, rules: [RULE] })
     gone()
     const address = fresh()
     expect(await answers(app, 4, { address })).toEqual([
@@ -364,10 +364,10 @@ describe('when the store is back', () => {
     }, PATIENT)
   })
 
-  it('no request waits for finding out: while it is gone, one after another is answered at once', async () => {
+  it('no request waits to learn it: during the outage each request is answered at once', async () => {
     const app = gateway.app({
       ...ANYONE,
-      rules: [RULE],
+      rules: [{ ...RULE, limit: 100 }],
       store: { deadline: '100ms', breaker: { retryAfter: '60s' } },
     })
     gateway.store.fault = () => {}

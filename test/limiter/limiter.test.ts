@@ -230,7 +230,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     const { limits } = configOf({
       rules: [{ ...rule, by: 'address' }],
       limits: {
-        open: [rule],
+        open: [{ ...rule, onStoreFailure: 'open' }],
         closed: [{ ...rule, onStoreFailure: 'closed' }],
         local: [{ ...rule, onStoreFailure: 'local' }],
       },

@@ -72,7 +72,7 @@ describe('sluice check', () => {
       `{ name: 'b', by: 'address', algorithm: 'gcra', limit: 9, period: '1s', burst: 1, enforce: 0.07 }`,
       `{ name: 'c', by: 'address', algorithm: 'sliding-log', limit: 9, period: '1s', candidateFor: 'b' }`,
     ]
-    const day = `{ name: 'd', by: ['account'], algorithm: 'fixed-window', limit: 5, period: 'day' }`
+    const day = `{ name: 'd', by: ['account'], algorithm: 'fixed-window', limit: 5, period: 'day', onStoreFailure: 'open' }`
     writeFileSync(
       file,
       `export default { origin: 'route', rules: [${rules.join()}], limits: { zendesk: [${day}] } }\n`,
@@ -90,8 +90,9 @@ describe('sluice check', () => {
         'Credentials:',
         '  api-key  slk_…',
         'While the store does not answer:',
-        '  open  not counted: b, zendesk/d',
-        '  keys  those let in by the same isolate within 10 min; others are refused',
+        '  open   no limit once an outage is confirmed: zendesk/d',
+        '  local  counted in each isolate, by itself: b',
+        '  keys   those let in by the same isolate within 10 min; others are refused',
       ],
     ])
   })

@@ -67,8 +67,9 @@ interface CommonInput {
   /** A shadow rule that is compared with the rule of this name, which it would replace. Default: none. */
   candidateFor?: string | undefined
   /**
-   * What becomes of a request while the store does not answer: it passes (`'open'`), it is refused with a 503
-   * (`'closed'`), or the isolate counts by itself (`'local'`, within `store.localShare`). Default: that of the config.
+   * What happens to a request while the store does not answer: the isolate counts it by itself (`'local'`, within
+   * `store.localShare`), it is refused with a 503 (`'closed'`), or it passes uncounted (`'open'`). Risk of `'open'`: whoever can make
+   * the store fail has no limit. Until an outage is confirmed, `'open'` is decided as `'local'`. Default: that of the config.
    */
   onStoreFailure?: OnStoreFailure | undefined
 }

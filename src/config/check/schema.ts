@@ -131,7 +131,10 @@ export interface ConfigInput {
         countries?: string[] | undefined
       }
     | undefined
-  /** What becomes of a request while the store does not answer, for rules that say nothing else (default `'open'`: it passes). */
+  /**
+   * What happens to a request while the store does not answer, for rules without a setting of their own (default `'local'`: each
+   * isolate counts by itself). With `'open'` there is no limit during an outage.
+   */
   onStoreFailure?: OnStoreFailure | undefined
   /** How the store is asked. Where it is, is a variable of the environment. */
   store?:

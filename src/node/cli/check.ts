@@ -37,7 +37,7 @@ async function check(file?: string): Promise<void> {
   print(fallbackOf(config))
 }
 
-/** What becomes of requests then, by rule and by credential. */
+/** What happens to requests while the store does not answer, by rule and by credential. */
 function fallbackOf({ rules, limits, localShare, credentials }: Config): string[][] {
   const all = [
     ...rules.map(rule => [rule.name, rule] as const),
@@ -45,7 +45,7 @@ function fallbackOf({ rules, limits, localShare, credentials }: Config): string[
   ]
   const share = localShare === 1 ? '' : ` ${Number((localShare * 100).toPrecision(12))} % of the limit,`
   const ways = {
-    open: 'not counted: ',
+    open: 'no limit once an outage is confirmed: ',
     local: `counted in each isolate,${share} by itself: `,
     closed: 'refused: ',
   }

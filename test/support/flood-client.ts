@@ -1,0 +1,40 @@
+/** A process that sends many requests at once, so that neither the bridge nor Redis shares its event loop with the client. */
+import { Agent, request } from 'node:http'
+
+export interface FloodOrder {
+  url: string
+  total: number
+  atOnce: number
+}
+
+/** Replies by status and, where it is set, `Sluice-Degraded`, as in `200 overload`. */
+export type FloodReplies = Record<string, number>
+
+if (process.send) process.once('message', order => void flood(order as FloodOrder))
+
+async function flood({ url, total, atOnce }: FloodOrder): Promise<void> {
+  const agent = new Agent({ keepAlive: true, maxSockets: atOnce })
+  const replies: FloodReplies = {}
+  let sent = 0
+  async function ask(): Promise<void> {
+    while (sent < total) {
+      sent += 1
+      const reply = await send(agent, url)
+      replies[reply] = (replies[reply] ?? 0) + 1
+    }
+  }
+  await Promise.all(Array.from({ length: atOnce }, ask))
+  agent.destroy()
+  process.send!(replies, undefined, undefined, () => process.disconnect())
+}
+
+function send(agent: Agent, url: string): Promise<string> {
+  return new Promise(resolve => {
+    request(url, { agent }, response => {
+      const mark = response.headers['sluice-degraded']
+      response.resume().once('end', () => resolve([response.statusCode, mark].filter(Boolean).join(' ')))
+    })
+      .once('error', () => resolve('no reply'))
+      .end()
+  })
+}

@@ -1,0 +1,2 @@
+/** Requests that one limit of flood.config.ts admits. */
+export const FLOOD_LIMIT = 10

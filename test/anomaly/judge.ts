@@ -63,19 +63,25 @@ export async function judge(
     }
     const spent = await spentBy(lane, counted, mode)
     gone += Math.max(0, decided - spent)
-    const undecided = replies.filter(reply => !isDecided(reply)).length
-    // A lost reply may have been spent, and what the isolate has admitted for want of it is told to the store again.
-    const asked = decided + undecided * (mode === 'local' && arrives ? 2 : 1)
+    const undecided = replies.filter(reply => !isDecided(reply))
+    // A lost or late reply may have been spent, and what the isolate has admitted in its place is told to the store again.
+    const twice = mode === 'closed' ? [] : arrives ? undecided : undecided.filter(isLate)
+    const asked = decided + undecided.length + twice.length
     if (spent > asked) mistakes.push(`${spent} are spent, by no more than ${asked} requests`)
-    // What an isolate has admitted by itself is told to the store when it is back.
-    unheard += Math.max(0, spent - decided - (mode === 'local' ? marked : 0))
+    // What an isolate has admitted by itself is told to the store when it is back: with open too, while an outage is suspected.
+    unheard += Math.max(0, spent - decided - (mode === 'closed' ? 0 : marked))
     if (wasRefusedInVain(replies, spent)) mistakes.push('refused with budget left')
   }
   if (gone > unreplicated) mistakes.push(`${gone} were admitted by the store that are not spent in it`)
   // On a busy machine a call can be late without any fault, and what it spends is spent.
-  const late = degraded.filter(({ mark }) => mark === 'store-timeout').length
+  const late = degraded.filter(isLate).length
   if (!arrives && unheard > late) mistakes.push(`${unheard} spent by calls that never arrived`)
   return { degraded, slowest, excess: above, mistakes }
+}
+
+/** Its call may have been done, though the reply was not waited for. */
+function isLate({ mark }: Reply): boolean {
+  return mark === 'store-timeout' || mark === 'overload'
 }
 
 /** When a decision of the store followed others that were made without it. */

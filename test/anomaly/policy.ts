@@ -51,6 +51,14 @@ export function mostWithoutStore(mode: Mode, marked: number): number {
   return mode === 'closed' ? 0 : LOCAL_LIMIT
 }
 
+/**
+ * Marks of requests that were late, which on a busy machine need no fault: until the outage is confirmed, `open` is decided
+ * as `local`.
+ */
+export function isSlownessMark(mark: string): boolean {
+  return ['store-timeout', 'breaker-open', 'overload'].includes(mark)
+}
+
 export interface Asked {
   mode: Mode
   /** It shows a credential that this isolate has not seen to be good. */
@@ -72,7 +80,8 @@ export function mistakeIn(
     case 401:
       return isUnknown || isForgotten ? undefined : 'a good credential was refused'
     case 429:
-      return mark === undefined || mode === 'local' ? undefined : 'refused by a limit that was not asked'
+      if (mark === undefined || mode === 'local') return undefined
+      return mode === 'open' && isSlownessMark(mark) ? undefined : 'refused by a limit that was not asked'
     case 503:
       if (type !== TEMPORARY_REDUCED_CAPACITY) return `503 of type ${type}`
       if (mark === undefined || !retryAfter) return '503 that does not say why, or how long'

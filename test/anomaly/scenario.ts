@@ -6,7 +6,7 @@ import type { Armed, When } from '../support/fault-proxy.ts'
 import { anonymous, askAs, type Caller, consumerOf, isDecided, type Reply, stranger } from './callers.ts'
 import { type Judged, judge } from './judge.ts'
 import type { Lane } from './lane.ts'
-import { LIMIT, type Mode, PATIENCE_MS, RECOVERY_MS } from './policy.ts'
+import { isSlownessMark, LIMIT, type Mode, PATIENCE_MS, RECOVERY_MS } from './policy.ts'
 
 /** A way to fail, put where it belongs. */
 export interface Anomaly {
@@ -67,9 +67,9 @@ export async function play(lane: Lane, anomaly: Anomaly, mode: Mode, which: Whic
   return { ...judged, mistakes, backAfter, hasHit }
 }
 
-/** On a busy machine what is slow may be too slow, and open the breaker: that is none of the fault. */
+/** On a busy machine a slow reply can be too slow and open the breaker: the fault is not to blame for that. */
 export function isTakenForFailure(replies: readonly Reply[]): boolean {
-  return replies.some(({ mark }) => mark !== undefined && mark !== 'store-timeout' && mark !== 'breaker-open')
+  return replies.some(({ mark }) => mark !== undefined && !isSlownessMark(mark))
 }
 
 /** Asks, as another caller each time, until a decision is made in the store again. */

@@ -6,7 +6,7 @@
  * It opens on the first call that takes too long, which has cost a request the deadline, and on several quick failures
  * in a row. While it is open every call fails at once, and a probe in the background finds out whether the store is back:
  * at once and then every so often, so that no request waits for it. A call that took too long may have been lost on the way, so it
- * only raises the suspicion of an outage: a probe that fails confirms it. Time in which the isolate itself was late (lag.ts)
+ * only raises the suspicion of an outage: a failure that is reported confirms it, or two probes in which the store was too slow. Time in which the isolate itself was late (lag.ts)
  * is not the store's, and calls that fail because of it (ERR_STORE_OVERLOAD) say nothing about the store.
  */
 import { GatewayError } from '../errors.ts'
@@ -50,6 +50,12 @@ export interface GuardedStore extends Store {
 /** Of an account that has used up what it pays for: asking more often changes nothing. */
 const QUOTA_RETRY_MS = 30_000
 
+/** A probe in which the isolate was late for this part of the time in which a call gets slow, says nothing about the store. */
+const MOST_LATE = 0.2
+
+/** Probes that were too slow, until a suspected outage is confirmed: a single one can be lost on the way, too. */
+const SLOW_PROBES = 2
+
 /**
  * After so long without a word from the store nobody knows anything: the next call goes through to it, as the probe. An
  * isolate that few come to would else refuse the first of them over an outage that is long past.
@@ -73,6 +79,8 @@ export function withBreaker(
   let open:
     | { cause: GatewayError; isConfirmed: boolean; since: number; heardAt: number; probeAt: number }
     | undefined
+  /** Probes that were too slow since it is open. */
+  let slowProbes = 0
   /** How often it has closed. */
   let era = 0
 
@@ -111,6 +119,7 @@ export function withBreaker(
     open = undefined
     failed = 0
     slow = 0
+    slowProbes = 0
     era += 1
   }
 
@@ -124,20 +133,22 @@ export function withBreaker(
     try {
       const result = await run()
       const failure = failureIn(result)
-      if (failure) failedAgain(failure)
+      if (failure) failedAgain(failure, started)
       else if (!isSlow(started)) close()
       // A slow answer is an answer: it confirms no outage.
       else if (open) openFor(TOO_SLOW, { isConfirmed: false })
       return result
     } catch (error) {
-      failedAgain(error)
+      failedAgain(error, started)
       throw error
     }
   }
 
-  function failedAgain(error: unknown): void {
+  function failedAgain(error: unknown, { lateMs }: Start): void {
     if (!open || isOverload(error)) return
-    openFor(error instanceof GatewayError ? error : open.cause, { isConfirmed: true })
+    if (isTimeout(error) && lag.total() - lateMs <= MOST_LATE * slowAfterMs) slowProbes += 1
+    const isConfirmed = !isTimeout(error) || slowProbes >= SLOW_PROBES
+    openFor(error instanceof GatewayError ? error : open.cause, { isConfirmed })
   }
 
   /** On a cluster one slot that fails is not the store. */

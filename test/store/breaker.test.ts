@@ -204,7 +204,7 @@ describe('a breaker', () => {
     expect(store.isOpen()).toBe(true)
   })
 
-  it('only suspects an outage after a slow call, until a probe fails too', async () => {
+  it('only suspects an outage after a slow call, until two probes fail too', async () => {
     const { world, store, run } = isolate()
     world.failure = timeout
     await run()
@@ -219,6 +219,13 @@ describe('a breaker', () => {
     await store.probe()
     expect([store.isOpen(), store.isOutageConfirmed()]).toEqual([true, false])
     world.failure = timeout
+    await store.probe()
+    expect(store.isOutageConfirmed()).toBe(false)
+    // In this one the isolate was late itself.
+    world.lateMs = 51
+    await store.probe()
+    expect(store.isOutageConfirmed()).toBe(false)
+    world.lateMs = 50
     await store.probe()
     expect(store.isOutageConfirmed()).toBe(true)
     world.failure = overload

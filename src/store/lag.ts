@@ -23,7 +23,7 @@ const TOLERANCE_MS = 5
 /** A clock that falls back by more than this was set back. */
 const SET_BACK_MS = 1000
 
-export function createLagMeter(clock: () => number = Date.now): LagMeter {
+export function createLagMeter(clock: () => number = () => Date.now()): LagMeter {
   let latest = Number.NEGATIVE_INFINITY
   let total = 0
   let recordedUntil = Number.NEGATIVE_INFINITY

@@ -1,11 +1,13 @@
 /** The bridge keeps Upstash's protocol: judged by Upstash's own clients, and by what it says on the wire. */
 import { createHash } from 'node:crypto'
+import { connect } from 'node:net'
 import { Ratelimit } from '@upstash/ratelimit'
 import { Redis } from '@upstash/redis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
+const PLATFORM = [Request, Response]
 const TOKEN = 'a token for tests'
 const BYTES = '\u0000\u0001 "quotes" \\ ünïcödé 🚦 \r\n'
 
@@ -163,6 +165,50 @@ describeOnRedis('the bridge', start => {
       expect((await fetch(bridge.url, { method: 'DELETE', headers })).status).toBe(405)
       const head = await fetch(`${bridge.url}/ping`, { method: 'HEAD', headers })
       expect([head.status, await head.text()]).toEqual([200, ''])
+      expect(head.headers.get('content-length')).toBe(String('{"result":"PONG"}'.length))
+    })
+
+    it.each([
+      ['without the token', 'GET / HTTP/1.1', 'Bearer wrong', '', 401],
+      ['with another method', 'DELETE / HTTP/1.1', `Bearer ${TOKEN}`, '', 405],
+      ['with a bad command', 'POST / HTTP/1.1', `Bearer ${TOKEN}`, '[]', 400],
+      ['with a command', 'POST / HTTP/1.1', `Bearer ${TOKEN}`, '["PING"]', 200],
+    ])('keeps the connection open after a request %s', async (_, line, token, body, status) => {
+      const headers = `host: bridge\r\nauthorization: ${token}\r\ncontent-length: ${body.length}`
+      const last = `GET /ping HTTP/1.1\r\nhost: bridge\r\nauthorization: Bearer ${TOKEN}\r\nconnection: close\r\n\r\n`
+      const answers = await exchange(bridge.port, `${line}\r\n${headers}\r\n\r\n${body}${last}`)
+      expect(statusesIn(answers)).toEqual([status, 200])
+    })
+
+    it.each([
+      ['without the token', 'Bearer wrong', 'x', 401],
+      ['when it is too large', `Bearer ${TOKEN}`, 'x'.repeat(150_000), 413],
+    ])('closes the connection when it refuses a body %s before its end', async (_, token, sent, status) => {
+      const headers = `host: bridge\r\nauthorization: ${token}\r\ncontent-length: 900000`
+      const answer = await exchange(bridge.port, `POST / HTTP/1.1\r\n${headers}\r\n\r\n${sent}`)
+      expect([statusesIn(answer), answer.toLowerCase()]).toEqual([
+        [status],
+        expect.stringContaining('connection: close'),
+      ])
+    })
+
+    it.each([
+      [
+        'a GET with a body as the last argument',
+        'GET /set/got HTTP/1.1\r\nhost: bridge',
+        'text',
+        '{"result":"OK"}',
+      ],
+      ['an empty path segment', 'GET //set//a%2Fb/1 HTTP/1.1\r\nhost: bridge', '', '{"result":"OK"}'],
+      ['HTTP/1.0 without a host', 'GET /ping HTTP/1.0', '', '{"result":"PONG"}'],
+      ['a path that is no URL', 'GET /a\\b HTTP/1.1\r\nhost: bridge', '', '{"error":"ERR failed to parse'],
+    ])('answers %s', async (_, head, body, answer) => {
+      const headers = `authorization: Bearer ${TOKEN}\r\ncontent-length: ${body.length}\r\nconnection: close`
+      expect(await exchange(bridge.port, `${head}\r\n${headers}\r\n\r\n${body}`)).toContain(answer)
+    })
+
+    it('leaves the Request and Response of the platform alone', () => {
+      expect([Request, Response]).toEqual(PLATFORM)
     })
 
     it.each([
@@ -206,3 +252,21 @@ describeOnRedis('the bridge', start => {
     })
   })
 })
+
+/** Sends bytes on a connection of their own, and gives what came back until the bridge closed it. */
+async function exchange(port: number, bytes: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1')
+  socket.write(bytes)
+  let received = ''
+  try {
+    for await (const chunk of socket) received += chunk
+  } catch (error) {
+    // The bridge closes while bytes that it has refused are still on their way.
+    if (!received) throw error
+  }
+  return received
+}
+
+function statusesIn(answers: string): number[] {
+  return [...answers.matchAll(/HTTP\/1\.1 (\d{3})/g)].map(([, status]) => Number(status))
+}

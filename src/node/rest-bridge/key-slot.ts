@@ -1,6 +1,9 @@
 /**
  * The slot of a key, as Redis Cluster computes it: CRC16 (the XMODEM variant) of the hash tag, or of the whole key
  * when it has none, modulo 16384.
+ *
+ * By hand, because the package cluster-key-slot is archived and wrong where the first braces are empty: it computes 4015
+ * for `foo{}{bar}`, and Redis 8363. node-redis and ioredis left it for that (redis/node-redis#3431).
  */
 
 export const SLOTS = 16384
@@ -13,12 +16,12 @@ const TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
 
 export function slotOf(key: string | Buffer): number {
   let crc = 0
-  for (const byte of hashed(Buffer.from(key))) crc = ((crc << 8) & 0xffff) ^ TABLE[(crc >> 8) ^ byte]!
+  for (const byte of hashedPart(Buffer.from(key))) crc = ((crc << 8) & 0xffff) ^ TABLE[(crc >> 8) ^ byte]!
   return crc % SLOTS
 }
 
-/** What stands between the first `{` and the next `}`; with nothing between them there is no tag at all. */
-function hashed(key: Buffer): Buffer {
+/** The bytes between the first `{` and the next `}`; empty braces are not a tag, and the whole key counts. */
+function hashedPart(key: Buffer): Buffer {
   const open = key.indexOf('{')
   const close = open < 0 ? -1 : key.indexOf('}', open + 1)
   return close > open + 1 ? key.subarray(open + 1, close) : key

@@ -1,6 +1,7 @@
 /** What was found, as Markdown for bench/results.md and for the terminal. */
 import { readFileSync } from 'node:fs'
 import { cpus, totalmem } from 'node:os'
+import { markdownOf, type Table } from '../docs/markdown-tables.ts'
 
 /** One line of the table. */
 export interface Row {
@@ -20,10 +21,8 @@ export interface RawTable {
 }
 
 /** A table of its own, for what has no place in the lines of the main one. */
-export interface SideTable {
+export interface SideTable extends Table {
   title: string
-  head: readonly string[]
-  rows: readonly (readonly string[])[]
 }
 
 export interface Findings {
@@ -111,11 +110,8 @@ function rawTable({ title, columns, digits }: RawTable): string {
   ].join('\n')
 }
 
-function markdownTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const widths = head.map((_, i) => Math.max(3, ...[head, ...rows].map(row => row[i]?.length ?? 0)))
-  const line = (cells: readonly string[]) =>
-    `| ${cells.map((cell, i) => cell.padEnd(widths[i]!)).join(' | ')} |`
-  return [line(head), line(widths.map(width => '-'.repeat(width))), ...rows.map(line)].join('\n')
+function markdownTable(head: Table['head'], rows: Table['rows']): string {
+  return markdownOf({ head, rows }, { isAligned: true })
 }
 
 function machine(): string[] {

@@ -5,6 +5,7 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { markdownOf } from '../markdown-tables.ts'
 import { readSettings, type Setting } from './settings.ts'
 
 const PAGE = new URL('../config.md', import.meta.url)
@@ -122,13 +123,9 @@ function tableOf(rows: readonly Row[]): string {
   const lines = rows.map(row => {
     const of = row.of ? `<br>(${row.of.map(name => `\`${name}\``).join(', ')})` : ''
     const usual = row.isRequired ? '**required**' : row.default
-    return [`\`${row.path}\`${of}`, row.value, usual, row.meaning].map(cell => cell.replaceAll('|', '\\|'))
+    return [`\`${row.path}\`${of}`, row.value, usual, row.meaning]
   })
-  const head = [
-    ['setting', 'value', 'default', 'meaning'],
-    ['---', '---', '---', '---'],
-  ]
-  return [...head, ...lines].map(cells => `| ${cells.join(' | ')} |`).join('\n')
+  return markdownOf({ head: ['setting', 'value', 'default', 'meaning'], rows: lines })
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -3,13 +3,9 @@
  * `<!-- table: … -->` and `<!-- end -->` there is made by them, the rest by hand.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
+import { markdownOf, type Table } from '../markdown-tables.ts'
 
 const PAGE = new URL('../reliability.md', import.meta.url)
-
-export interface Table {
-  head: readonly string[]
-  rows: readonly (readonly string[])[]
-}
 
 /** @throws when the page has no place for it */
 export function writeTable(name: string, table: Table): void {
@@ -21,10 +17,5 @@ export function withTable(page: string, name: string, table: Table): string {
   const from = page.indexOf(start)
   const to = page.indexOf('<!-- end -->', from)
   if (from < 0 || to < 0) throw new Error(`The page has no table ${name}.`)
-  return `${page.slice(0, from + start.length)}${markdown(table)}\n${page.slice(to)}`
-}
-
-function markdown({ head, rows }: Table): string {
-  const lines = [head, head.map(() => '---'), ...rows]
-  return lines.map(cells => `| ${cells.map(cell => cell.replaceAll('|', '\\|')).join(' | ')} |`).join('\n')
+  return `${page.slice(0, from + start.length)}${markdownOf(table)}\n${page.slice(to)}`
 }

@@ -30,7 +30,7 @@ describe('the page about reliability', () => {
   it('has a place for each of its tables, and for no other', () => {
     const table = { head: ['a|b'], rows: [['c']] }
     expect(withTable('<!-- table: x -->\nold\n<!-- end -->', 'x', table)).toBe(
-      '<!-- table: x -->\n| a\\|b |\n| --- |\n| c |\n<!-- end -->',
+      '<!-- table: x -->\n| a\\|b |\n| - |\n| c |\n<!-- end -->',
     )
     expect(() => withTable(page, 'x', table)).toThrow('no table x')
   })

@@ -1,5 +1,5 @@
 /** What a caller reads who is not let through. Rich inside, vague outside: it never tells a bad key from an unknown one. */
-import type { Rule } from '../config/compile.ts'
+import { formatPeriod } from '../config/duration.ts'
 import type { Denied, Forbidden, Unauthenticated, Unavailable } from '../limiter/decide.ts'
 import { problem } from './problem.ts'
 
@@ -25,7 +25,10 @@ export function deny(decision: Denied | Unauthenticated | Forbidden | Unavailabl
 function quotaExceeded({ violated, retryAfter, degraded }: Denied): Response {
   const names = violated.map(({ rule }) => rule.name)
   const [first] = violated
-  const limits = violated.map(({ rule }) => `${rule.name} (${rule.limit} per ${period(rule)})`)
+  const limits = violated.map(
+    ({ rule: { name, limit, calendar, period } }) =>
+      `${name} (${limit} per ${calendar?.period ?? formatPeriod(period)})`,
+  )
   // Who is told so may have a good one: others have tried bad ones from there.
   const what =
     first!.rule.on === 'auth-failure'
@@ -120,19 +123,3 @@ function unavailable({ what }: Unavailable): Response {
 
 /** A store that is back is noticed within a second by default. */
 const RETRY_SECONDS = 1
-
-const UNITS = [
-  ['day', 86400e6],
-  ['hour', 3600e6],
-  ['minute', 60e6],
-  ['second', 1e6],
-] as const
-
-/** 1e6 → `second`, 9e8 → `15 minutes`, 250e3 → `250 ms`; of a calendar `month` */
-function period({ calendar, period: microseconds }: Rule): string {
-  if (calendar) return calendar.period
-  const [name, unit] = UNITS.find(([, unit]) => microseconds % unit === 0) ?? ['ms', 1e3]
-  const count = microseconds / unit
-  if (name === 'ms') return `${count} ms`
-  return count === 1 ? name : `${count} ${name}s`
-}

@@ -52,7 +52,7 @@ describe('sluice check', () => {
     const { code, stdout } = await sluice(['check'])
     expect(code).toBe(0)
     expect(stdout).toContain('The config is right: 6 rules')
-    expect(stdout).toContain('consumer-second  10 per 1 s     by consumer  gcra')
+    expect(stdout).toContain('consumer-second  10 per second   by consumer  gcra')
   })
 
   it.each([
@@ -82,9 +82,9 @@ describe('sluice check', () => {
       0,
       [
         'The config is right: 3 rules, origin route.',
-        '  a  2 per 1 s  by consumer  leaky-bucket, queue 3, shadow',
-        '  b  9 per 1 s  by address   gcra, burst 1, enforced for 7 % of callers',
-        '  c  9 per 1 s  by address   sliding-log, candidate for b',
+        '  a  2 per second  by consumer  leaky-bucket, queue 3, shadow',
+        '  b  9 per second  by address   gcra, burst 1, enforced for 7 % of callers',
+        '  c  9 per second  by address   sliding-log, candidate for b',
         'The limit zendesk:',
         '  d  5 per day (UTC)  by account  fixed-window',
         'Credentials:',
@@ -92,7 +92,7 @@ describe('sluice check', () => {
         'While the store does not answer:',
         '  open   no limit once an outage is confirmed: zendesk/d',
         '  local  counted in each isolate, by itself: b',
-        '  keys   those let in by the same isolate within 10 min; others are refused',
+        '  keys   those let in by the same isolate within 10 minutes; others are refused',
       ],
     ])
   })
@@ -130,10 +130,10 @@ describe('sluice check', () => {
         '  second     10 per 250 ms           by consumer and route  gcra, burst 20',
         '  month      10000 per month (UTC)   by consumer            fixed-window, not for plan partner',
         '    pro      500000 per month (UTC)',
-        '  queue      10 per 1 s              by consumer            leaky-bucket, queue 10, route reports, plan pro|partner',
-        '    partner  50 per 1 s                                     queue 5',
-        '  guesses    20 per 90 s             by address             sliding-window, on auth-failure',
-        '  known      20 per 1 h              by claim:org           sliding-log, cost 2, with a credential',
+        '  queue      10 per second           by consumer            leaky-bucket, queue 10, route reports, plan pro|partner',
+        '    partner  50 per second                                  queue 5',
+        '  guesses    20 per 90 seconds       by address             sliding-window, on auth-failure',
+        '  known      20 per hour             by claim:org           sliding-log, cost 2, with a credential',
         'Routes, the most specific first:',
         '  status       api.*/status  anonymous           not limited',
         '  docs         GET /docs/*   api-key, anonymous  anonymous not limited by any rule',
@@ -148,7 +148,7 @@ describe('sluice check', () => {
         'While the store does not answer:',
         '  local   counted in each isolate, 25 % of the limit, by itself: second, month, queue, guesses',
         '  closed  refused: known',
-        '  keys    those let in by the same isolate within 10 min; others are refused',
+        '  keys    those let in by the same isolate within 10 minutes; others are refused',
       ],
     ])
   })
@@ -385,7 +385,7 @@ describe('the administration', () => {
     expect(code).toBe(0)
     expect(stdout).toContain('acme, by api-key, plan free; address 192.0.2.7')
     expect(stdout).toMatch(
-      /address-hour +address +240 per 1 h, fixed-window +enforce +1 +sluice:\{ip:192\.0\.2\.7\}:state/,
+      /address-hour +address +240 per hour, fixed-window +enforce +1 +sluice:\{ip:192\.0\.2\.7\}:state/,
     )
     expect(stdout).toContain('admitted  5 commands (EVALSHA, TIME, MGET, 2 × SETEX): $10 per million')
     expect((await sluice(['explain', '--help'])).stdout).toContain('Exit codes: 0 done; 1 it failed')

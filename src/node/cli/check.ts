@@ -3,7 +3,9 @@ import { resolve } from 'node:path'
 import { Command } from 'commander'
 import type { Config, GatewayRule, LimitRule, Route } from '../../config/compile.ts'
 import { ANONYMOUS, type CredentialMethod, type Place } from '../../config/compile-route.ts'
+import { formatDuration, formatPeriod } from '../../config/duration.ts'
 import { loadConfig } from './load-config.ts'
+import { columns } from './output.ts'
 
 type AnyRule = GatewayRule | LimitRule
 
@@ -55,21 +57,16 @@ function fallbackOf({ rules, limits, localShare, credentials }: Config): string[
     )
     return names.size === 0 ? [] : [[way, ways[way] + [...names].join(', ')]]
   })
-  const seconds = credentials.seenForMs / 1e3
   const keys = {
-    recent: `those let in by the same isolate within ${seconds % 60 === 0 ? `${seconds / 60} min` : `${seconds} s`}; others are refused`,
+    recent: `those let in by the same isolate within ${formatDuration(credentials.seenForMs * 1e3)}; others are refused`,
     refuse: 'all are refused',
     unchecked: 'all that look like one pass',
   }
   return [...byRule, ['keys', keys[credentials.onStoreFailure]]]
 }
 
-/** Each column as wide as its widest cell. */
 function print(rows: readonly (readonly string[])[]): void {
-  const widths = rows[0]?.map((_, i) => Math.max(...rows.map(row => row[i]!.length))) ?? []
-  for (const row of rows) {
-    console.log(`  ${row.map((cell, i) => cell.padEnd(widths[i]!)).join('  ')}`.trimEnd())
-  }
+  if (rows.length > 0) console.log(columns(rows, '  '))
 }
 
 /** Name, numbers, who is counted, and all else. The numbers of a plan stand below those of the rule. */
@@ -113,15 +110,7 @@ function plansOf(rule: AnyRule, { rules, plans }: Config): string {
 }
 
 function timeOf({ period, calendar }: AnyRule): string {
-  if (calendar) return `${calendar.period} (${calendar.timeZone})`
-  const units = [
-    [86400e6, 'd'],
-    [3600e6, 'h'],
-    [60e6, 'min'],
-    [1e6, 's'],
-  ] as const
-  const [size, unit] = units.find(([size]) => period % size === 0) ?? [1e3, 'ms']
-  return `${period / size} ${unit}`
+  return calendar ? `${calendar.period} (${calendar.timeZone})` : formatPeriod(period)
 }
 
 function placeOf({ methods, url }: Place): string[] {

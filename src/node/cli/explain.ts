@@ -1,11 +1,12 @@
 /** `npx sluice explain GET /reports/7`: what the gateway makes of a request, and what that costs. */
 import { Command, Option } from 'commander'
+import { formatPeriod } from '../../config/duration.ts'
 import { AdminError } from '../admin/admin-error.ts'
 import type { CommandCounts, DecisionCost } from '../admin/decision-cost.ts'
 import { type Explanation, explain, type RuleExplanation } from '../admin/explain.ts'
 import { configOf, secretOf } from './administration.ts'
 import { header } from './arguments.ts'
-import { exactly, print, table } from './output.ts'
+import { print, table } from './output.ts'
 
 interface Flags {
   host?: string
@@ -102,7 +103,7 @@ function ruleTable(rules: readonly RuleExplanation[]): string {
     const by = rule.by.join(' + ')
     if (!rule.applies) return [rule.name, by, `no: ${rule.because}`, '', '', '']
     const { limit, period, calendar, burst, algorithm, mode, on, cost, key } = rule
-    const numbers = `${limit} per ${calendar ?? exactly(period)}${burst === limit ? '' : `, burst ${burst}`}, ${algorithm}`
+    const numbers = `${limit} per ${calendar ?? formatPeriod(period)}${burst === limit ? '' : `, burst ${burst}`}, ${algorithm}`
     return [rule.name, by, numbers, on === 'auth-failure' ? `${mode}, guesses` : mode, String(cost), key]
   })
   return table(['RULE', 'BY', 'APPLIES', 'MODE', 'COST', 'COUNTED IN'], rows)

@@ -1,5 +1,6 @@
 /** `npx sluice limits …`: what is left, and making it whole again. */
 import { Command, Option } from 'commander'
+import { formatPeriod, formatWait } from '../../config/duration.ts'
 import { AdminError } from '../admin/admin-error.ts'
 import {
   type Counted,
@@ -16,7 +17,7 @@ import { TAKING } from '../admin/overrides.ts'
 import { destructive, mustConfirm, onStore, openStore, type StoreFlags } from './administration.ts'
 import { part } from './arguments.ts'
 import { type ConfigLoader, loadConfig } from './load-config.ts'
-import { about, exactly, print, table, time } from './output.ts'
+import { print, table, time } from './output.ts'
 
 interface Flags extends StoreFlags {
   by?: Record<string, string>
@@ -144,11 +145,11 @@ function standingTable(standings: readonly Standing[]): string {
   const rows = standings.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter, cost }) => [
     rule.name,
     mode + (rule.on === 'auth-failure' ? ', on auth-failure' : ''),
-    `${rule.limit} per ${rule.calendar?.period ?? exactly(rule.period)}`,
+    `${rule.limit} per ${rule.calendar?.period ?? formatPeriod(rule.period)}`,
     (allowed ? 'yes' : 'no') + (cost === 1 ? '' : ` (cost ${cost})`),
     String(remaining),
-    resetAfter === 0 ? 'whole' : `in ${about(resetAfter)}`,
-    retryAfter < 0 ? 'never' : retryAfter === 0 ? '' : `in ${about(retryAfter)}`,
+    resetAfter === 0 ? 'whole' : `in ${formatWait(resetAfter)}`,
+    retryAfter < 0 ? 'never' : retryAfter === 0 ? '' : `in ${formatWait(retryAfter)}`,
   ])
   return table(['RULE', 'MODE', 'LIMIT', 'ALLOWED NOW', 'REMAINING', 'WHOLE AGAIN', 'RETRY'], rows)
 }

@@ -72,7 +72,7 @@ it('a reset says which rules are whole again, and which are not', async () => {
 
 it('a look says when a rule counts, and a burst only where there is one', async () => {
   const table = await run('limits', 'peek', '--address', '192.0.2.7')
-  expect(table).toMatch(/^wrong +enforce, on auth-failure +9 per 1 min /m)
+  expect(table).toMatch(/^wrong +enforce, on auth-failure +9 per minute /m)
   const { rules } = JSON.parse(await run('limits', 'peek', '--consumer', 'acme', '--json'))
   const [minute, queue, steady] = rules
   expect(minute).not.toHaveProperty('burst')

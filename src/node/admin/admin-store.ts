@@ -139,17 +139,21 @@ function saidBy(error: unknown): string {
   if (!(error instanceof Error)) return LOST
   if (/^(Timeout|Abort)Error$/.test(error.name))
     return `did not answer in ${DEADLINE_MS / 1000} s; the change may have been made.`
-  // The client stumbles over JSON of another form; errors of the connection have a cause.
-  if (error instanceof TypeError && error.cause === undefined) return isOther
+  // A failed connection is a TypeError too, and has a cause on Node only.
+  if (error instanceof TypeError && FOREIGN_REPLY.test(error.message)) return isOther
   return isUnreachable(error.cause) ? 'cannot be reached: check its URL.' : LOST
 }
 
+/** How the client fails on JSON of another form: by its own check, or by reading what is not there. */
+const FOREIGN_REPLY =
+  /^Request did not return a result|^Cannot (read|destructure)|is not (a function|iterable)/
+
 const LOST = 'broke off before it answered; the change may have been made.'
 
-/** No connection came about, so nothing was sent. */
+/** No connection was made, so nothing was sent. Only Node says so; elsewhere the message is that of a lost connection. */
 function isUnreachable(cause: unknown): boolean {
   const { code, message } = (cause ?? {}) as { code?: unknown; message?: unknown }
-  // One that no browser connects to, nor Node.
+  // A port that fetch refuses to connect to.
   if (message === 'bad port') return true
   return /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT)$/.test(
     String(code),

@@ -44,7 +44,8 @@ export function requestOf(config: Config, asked: Asked): { request: Request; pee
     const request = new Request(url, { method, headers })
     const cf = { ...(country !== undefined && { country }), ...(asn !== undefined && { asn: Number(asn) }) }
     return {
-      request: Object.assign(request, { cf }),
+      // On Cloudflare a request has a `cf` of its own, which cannot be assigned.
+      request: Object.defineProperty(request, 'cf', { value: cf }),
       ...(config.address.from === 'peer' && { peer: address ?? '' }),
     }
   } catch (error) {

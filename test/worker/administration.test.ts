@@ -1,0 +1,56 @@
+/** src/node/admin runs anywhere that fetch does: here inside workerd, where the commands' side of Node is missing. */
+import { afterEach, expect, inject, it, vi } from 'vitest'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { compileConfig } from '../../src/config/compile.ts'
+import { adminStore } from '../../src/node/admin/admin-store.ts'
+import { listConsumers } from '../../src/node/admin/consumers.ts'
+import { explain } from '../../src/node/admin/explain.ts'
+import { revokeKey } from '../../src/node/admin/key-changes.ts'
+import { findKey } from '../../src/node/admin/key-reference.ts'
+import { createKey, listKeys } from '../../src/node/admin/keys.ts'
+import { peekCaller } from '../../src/node/admin/limits.ts'
+import { compileOverride } from '../../src/node/admin/overrides.ts'
+import { prometheusText } from '../../src/node/admin/prometheus.ts'
+import { readStats } from '../../src/node/admin/stats.ts'
+import { readSwitches } from '../../src/node/admin/switches.ts'
+
+const CONFIG: ConfigInput = {
+  origin: 'route',
+  rules: [{ name: 'hour', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1h' }],
+}
+const consumer = 'worker-admin'
+const store = adminStore({ url: inject('restUrl'), token: inject('restToken') })
+
+afterEach(() => vi.restoreAllMocks())
+
+it('makes a key, finds it and revokes it', async () => {
+  const { key, id } = await createKey(store, { consumer })
+  expect((await listKeys(store, consumer)).map(key => key.id)).toEqual([id])
+  expect((await listConsumers(store)).map(({ consumer }) => consumer)).toContain(consumer)
+  await revokeKey(store, await findKey(store, key))
+  expect(await listKeys(store, consumer)).toEqual([])
+})
+
+it('reads what limits, switches and counters say', async () => {
+  const config = compileConfig(CONFIG)
+  const { standings } = await peekCaller(store, config, { consumer })
+  expect(standings.map(({ rule, remaining }) => [rule.name, remaining])).toEqual([['hour', 10]])
+  expect([...(await readSwitches(store)).rules]).toEqual([])
+  expect(prometheusText(await readStats(store, new Date()))).toContain('# TYPE')
+  expect(compileOverride(CONFIG, { rule: 'hour', limit: 20 }).rule).toBe('hour')
+  const { rules } = await explain({ ...config, input: CONFIG }, { method: 'GET', path: '/', consumer })
+  expect(rules.map(({ name, applies }) => [name, applies])).toEqual([['hour', true]])
+})
+
+// What the platforms throw for a connection that fails: workerd, browsers and Deno. Only Node gives a cause.
+it.each([
+  new Error('Network connection lost.'),
+  new TypeError('Failed to fetch'),
+  new TypeError('error sending request for url (http://store/)'),
+])('says of a lost connection that the change may have been made: %s', async error => {
+  vi.spyOn(globalThis, 'fetch').mockRejectedValue(error)
+  await expect(createKey(store, { consumer })).rejects.toMatchObject({
+    kind: 'store',
+    message: expect.stringContaining('broke off before it answered; the change may have been made.'),
+  })
+})

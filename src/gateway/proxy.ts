@@ -1,6 +1,6 @@
 /**
- * Hands an admitted request to the origin and its answer back: bodies streamed both ways and never read, redirects
- * passed on and not followed (following would carry credentials to other hosts).
+ * Hands an admitted request to the origin and its answer back: bodies streamed both ways, never read and never decoded;
+ * redirects passed on and not followed (following would carry credentials to other hosts).
  */
 import type { Config } from '../config/compile.ts'
 import { removeCredentials } from '../credentials/presented.ts'
@@ -38,6 +38,12 @@ const SAID_BY_GATEWAY = new RegExp(
 /** Of a preflight, for which nobody was asked who they are, an origin must not make another method. */
 const OTHER_METHOD = ['x-http-method-override', 'x-http-method', 'x-method-override']
 
+/**
+ * For workerd: leaves a compressed body as the origin sent it, also when it passes through a stream of the gateway.
+ * Otherwise that stream gets the decompressed bytes, and Content-Length is not their length.
+ */
+const AS_ENCODED = { encodeResponseBody: 'manual' } as RequestInit
+
 type ProxyConfig = Pick<Config, 'origin' | 'originDeadlineMs' | 'credentials' | 'address'>
 
 /** Whom the request is passed on for. Without a caller (a CORS preflight) only the address is said. */
@@ -69,7 +75,8 @@ export async function proxy(request: Request, config: ProxyConfig, behalf: OnBeh
       ...(behalf.caller?.credential && { cache: 'no-store' }),
       signal: deadline.signal,
     })
-    return { response: returned(await fetch(forwarded)), isOwn: false }
+    const response = await fetch(forwarded, AS_ENCODED)
+    return { response: returned(response), isOwn: false }
   } catch (error) {
     const name = error instanceof Error ? error.name : typeof error
     console.error(
@@ -136,7 +143,8 @@ function returned(response: Response): Response {
     status: response.status,
     statusText: response.statusText,
     headers,
-  })
+    encodeBody: 'manual',
+  } as ResponseInit)
 }
 
 function withoutHopByHop(headers: Headers): Headers {

@@ -1,0 +1,270 @@
+/**
+ * Each way in which a reply ends, through a gateway in workerd: its end is reported exactly once, as what it is.
+ * Registered for any gateway that can show the endings of a request by its header X-Case.
+ */
+import { request as httpRequest } from 'node:http'
+import { connect, type Socket } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import WebSocket from 'ws'
+import type { Ending } from '../../src/gateway/ending.ts'
+import { type EndingOrigin, LARGE_BYTES, startEndingOrigin } from '../support/ending-origin.ts'
+
+export interface ObservedGateway {
+  url: string
+  /** Of one request, in the order in which they were reported. */
+  endingsOf(name: string): Promise<readonly Ending[]>
+  close(): Promise<void>
+}
+
+export function describeEndings(title: string, start: (originUrl: string) => Promise<ObservedGateway>): void {
+  let origin: EndingOrigin
+  let gateway: ObservedGateway
+  let cases = 0
+  const newCase = () => `case-${++cases}`
+
+  beforeAll(async () => {
+    origin = await startEndingOrigin()
+    gateway = await start(origin.url)
+  })
+  afterAll(async () => {
+    await gateway?.close()
+    await origin?.close()
+  })
+
+  const get = (name: string, path: string, init: RequestInit = {}) =>
+    fetch(gateway.url + path, { ...init, headers: { 'x-case': name, ...init.headers } })
+
+  /** Waits for the first ending, lets another request run to its end, and expects no second one. */
+  async function expectEnding(name: string, ending: Ending): Promise<void> {
+    await untilEnded(name)
+    const other = newCase()
+    expect(await (await get(other, '/whole')).text()).toBe('{}')
+    await untilEnded(other)
+    expect(await gateway.endingsOf(name)).toEqual([ending])
+  }
+
+  const untilEnded = (name: string) =>
+    vi.waitUntil(async () => (await gateway.endingsOf(name)).length > 0, { timeout: 10_000, interval: 10 })
+
+  /** Sends a request on a socket of its own, and waits until the reply has begun. */
+  async function begin(name: string, path: string): Promise<Socket> {
+    const socket = open(name, path)
+    await new Promise((resolve, reject) => socket.once('data', resolve).once('error', reject))
+    // What is not read here stays with the gateway.
+    socket.pause()
+    return socket
+  }
+
+  function open(name: string, path: string): Socket {
+    const { hostname, port } = new URL(gateway.url)
+    const socket = connect(Number(port), hostname)
+    socket.on('error', () => {})
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: a.test\r\nX-Case: ${name}\r\n\r\n`)
+    return socket
+  }
+
+  describe(`${title}: a reply`, () => {
+    it.each([
+      ['with a length', '/whole', 2],
+      ['without a length', '/chunked', 8],
+      ['of 10 MB', '/large', LARGE_BYTES],
+      ['of 10 MB without a length', '/large-chunked', LARGE_BYTES],
+      ['of a range', '/range', 4],
+      ['with an empty body', '/empty', 0],
+      ['with an empty body and no length', '/empty-chunked', 0],
+      ['with an error of the origin', '/error', 5],
+    ])('%s is complete when its body has ended', async (_, path, bytes) => {
+      const name = newCase()
+      expect((await (await get(name, path)).arrayBuffer()).byteLength).toBe(bytes)
+      await expectEnding(name, 'complete')
+    })
+
+    it.each([
+      ['204', '/204', 'GET'],
+      ['304', '/304', 'GET'],
+      ['HEAD', '/whole', 'HEAD'],
+      ['HEAD of a reply without a length', '/chunked', 'HEAD'],
+    ])('without a body is complete: %s', async (_, path, method) => {
+      const name = newCase()
+      await (await get(name, path, { method })).arrayBuffer()
+      await expectEnding(name, 'complete')
+    })
+
+    it('of the gateway itself is complete', async () => {
+      const name = newCase()
+      const response = await get(name, '/no-reply')
+      expect([response.status, (await response.json()) as object]).toMatchObject([502, { status: 502 }])
+      await expectEnding(name, 'complete')
+    })
+
+    it('is over after its last byte, and not before', async () => {
+      const name = newCase()
+      const socket = await begin(name, '/silent')
+      const other = newCase()
+      await (await get(other, '/whole')).text()
+      await untilEnded(other)
+      expect(await gateway.endingsOf(name)).toEqual([])
+      socket.resetAndDestroy()
+      await expectEnding(name, 'cancelled')
+    })
+
+    it.each([
+      ['while the origin sends', '/ticking'],
+      ['in the middle of a large body', '/huge'],
+      ['in the middle of a large body without a length', '/huge-chunked'],
+    ])('is cancelled when its client goes away %s', async (_, path) => {
+      const name = newCase()
+      const socket = await begin(name, path)
+      socket.destroy()
+      await expectEnding(name, 'cancelled')
+    })
+
+    it.each([
+      ['', '/silent'],
+      [' in the middle of a known length', '/silent-fixed'],
+    ])(
+      'is cancelled when its client goes away while the origin is silent%s, and the origin is left',
+      async (_, path) => {
+        const name = newCase()
+        const socket = await begin(name, path)
+        socket.resetAndDestroy()
+        await expectEnding(name, 'cancelled')
+        await vi.waitUntil(() => origin.cut.has(name), { timeout: 5000 })
+      },
+    )
+
+    it.each([
+      ['', '/reset'],
+      [' in the middle of a known length', '/reset-fixed'],
+    ])('has failed when the origin breaks off%s, and is cut off for the client', async (_, path) => {
+      const name = newCase()
+      await expect(get(name, path).then(response => response.arrayBuffer())).rejects.toThrow()
+      await expectEnding(name, 'failed')
+    })
+
+    it.each([
+      ['/whole', 'failed'],
+      ['/silent', 'failed'],
+      ['/204', 'complete'],
+    ] as const)('that a later step replaces by throwing is over: %s', async (path, ending) => {
+      const name = newCase()
+      expect((await get(name, path, { headers: { 'x-throw': 'yes' } })).status).toBe(500)
+      await expectEnding(name, ending)
+      if (path === '/silent') await vi.waitUntil(() => origin.cut.has(name), { timeout: 5000 })
+    })
+  })
+
+  describe(`${title}: a WebSocket`, () => {
+    const PROTOCOL = 'chat.v2'
+
+    async function openWebSocket(name: string, headers: Record<string, string> = {}): Promise<WebSocket> {
+      const client = new WebSocket(`${gateway.url.replace('http', 'ws')}/socket`, [PROTOCOL, 'chat.v1'], {
+        headers: { 'x-case': name, ...headers },
+      })
+      await new Promise((resolve, reject) => client.once('open', resolve).once('error', reject))
+      client.on('error', () => {})
+      return client
+    }
+
+    const closed = (socket: WebSocket) =>
+      new Promise<[code: number, reason: string]>(resolve =>
+        socket.once('close', (code, reason) => resolve([code, String(reason)])),
+      )
+
+    it('passes on texts, bytes and the protocol that the origin chose', async () => {
+      const name = newCase()
+      const client = await openWebSocket(name)
+      expect(client.protocol).toBe(PROTOCOL)
+      const received: unknown[] = []
+      client.on('message', (data, isBinary) => received.push(isBinary ? data : String(data)))
+      const sent = ['text', '', 'ünïcödé'.repeat(10_000), Buffer.from([0, 1, 255]), Buffer.alloc(0)]
+      for (const message of sent) client.send(message)
+      await vi.waitUntil(() => received.length === sent.length)
+      expect(received).toEqual(sent)
+      expect(await gateway.endingsOf(name)).toEqual([])
+      client.close()
+      await expectEnding(name, 'complete')
+    })
+
+    it.each<[string, [code?: number, reason?: string], [code: number, reason: string]]>([
+      ['with a code and a reason', [4001, 'enough'], [4001, 'enough']],
+      ['with a code', [1000], [1000, '']],
+      ['without a code', [], [1005, '']],
+    ])('that its client closes %s is closed so at the origin, and complete', async (_, close, code) => {
+      const name = newCase()
+      const client = await openWebSocket(name)
+      const both = Promise.all([closed(client), closed(origin.sockets.get(name)!)])
+      client.close(...close)
+      expect(await both).toEqual([code, code])
+      await expectEnding(name, 'complete')
+    })
+
+    it.each<[string, [code?: number, reason?: string], [code: number, reason: string]]>([
+      ['with a code and a reason', [4002, 'done'], [4002, 'done']],
+      ['with a code', [1012], [1012, '']],
+      ['without a code', [], [1005, '']],
+    ])('that the origin closes %s is closed so at its client, and complete', async (_, close, code) => {
+      const name = newCase()
+      const client = await openWebSocket(name)
+      const both = Promise.all([closed(client), closed(origin.sockets.get(name)!)])
+      origin.sockets.get(name)!.close(...close)
+      expect(await both).toEqual([code, code])
+      await expectEnding(name, 'complete')
+    })
+
+    it('whose client vanishes is cancelled, and closed at the origin', async () => {
+      const name = newCase()
+      const client = await openWebSocket(name)
+      const atOrigin = closed(origin.sockets.get(name)!)
+      client.terminate()
+      expect(await atOrigin).toEqual([1001, ''])
+      await expectEnding(name, 'cancelled')
+    })
+
+    it('whose origin vanishes has failed, and is closed at its client', async () => {
+      const name = newCase()
+      const client = await openWebSocket(name)
+      const atClient = closed(client)
+      origin.sockets.get(name)!.terminate()
+      expect(await atClient).toEqual([1011, ''])
+      await expectEnding(name, 'failed')
+    })
+
+    it('that a later step replaces by throwing is over', async () => {
+      const name = newCase()
+      await expect(openWebSocket(name, { 'x-throw': 'yes' })).rejects.toThrow('500')
+      await closed(origin.sockets.get(name)!)
+      await expectEnding(name, 'complete')
+    })
+  })
+
+  describe(`${title}: a client that leaves before the reply`, () => {
+    it('is over once when the origin does not answer in time', async () => {
+      const name = newCase()
+      const socket = open(name, '/no-head')
+      await vi.waitUntil(() => origin.received.has(name), { timeout: 5000, interval: 10 })
+      socket.resetAndDestroy()
+      await expectEnding(name, 'complete')
+    })
+  })
+}
+
+/** All that a client receives of a reply, but for its date. */
+export function wholeReply(url: string, method: string, headers: Record<string, string>) {
+  return new Promise<{ status: number; headers: string[]; body: string }>((resolve, reject) => {
+    httpRequest(url, { method, headers, agent: false }, response => {
+      const chunks: Buffer[] = []
+      response.on('data', chunk => chunks.push(chunk))
+      response.on('error', reject)
+      response.on('end', () =>
+        resolve({
+          status: response.statusCode!,
+          headers: response.rawHeaders.filter((_, i, all) => all[i - (i % 2)]?.toLowerCase() !== 'date'),
+          body: Buffer.concat(chunks).toString('base64'),
+        }),
+      )
+    })
+      .on('error', reject)
+      .end()
+  })
+}

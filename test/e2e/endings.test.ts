@@ -1,0 +1,68 @@
+/** The end of each reply, observed in workerd by a Worker that does nothing but proxy; and that observing changes no reply. */
+import { connect } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Ending } from '../../src/gateway/ending.ts'
+import { type EndingOrigin, startEndingOrigin } from '../support/ending-origin.ts'
+import { startTestWorker, type TestWorker } from '../support/workerd.ts'
+import { describeEndings, wholeReply } from './ending-cases.ts'
+
+const startWorker = (originUrl: string) => startTestWorker('ending-worker.ts', { ORIGIN_URL: originUrl })
+
+describeEndings('a Worker that proxies', async originUrl => {
+  const { url, close } = await startWorker(originUrl)
+  const endingsOf = async (name: string) => {
+    const endings = (await (await fetch(`${url}/endings`)).json()) as Record<string, Ending[]>
+    return endings[name] ?? []
+  }
+  return { url, endingsOf, close }
+})
+
+describe('a reply that is observed', () => {
+  let origin: EndingOrigin
+  let worker: TestWorker
+
+  beforeAll(async () => {
+    origin = await startEndingOrigin()
+    worker = await startWorker(origin.url)
+  })
+  afterAll(async () => {
+    await worker?.close()
+    await origin?.close()
+  })
+
+  const paths = [
+    ...['/whole', '/chunked', '/large', '/large-chunked', '/gzip', '/gzip-chunked', '/unknown-encoding'],
+    ...['/range', '/204', '/304', '/empty', '/empty-chunked', '/early-hints', '/error', '/no-reply'],
+  ]
+  it.each(paths.flatMap(path => [`GET ${path}`, `HEAD ${path}`]))(
+    'has the headers and bytes that it has without: %s',
+    async line => {
+      const [method, path] = line.split(' ') as [string, string]
+      const headers = { 'accept-encoding': 'gzip' }
+      const observed = await wholeReply(worker.url + path, method, headers)
+      const unobserved = await wholeReply(worker.url + path, method, { ...headers, 'x-unobserved': 'yes' })
+      expect(observed).toEqual(unobserved)
+    },
+  )
+
+  it('has the headers that it has without: a WebSocket', async () => {
+    const handshake = (header: string) =>
+      new Promise<string[]>((resolve, reject) => {
+        const { hostname, port } = new URL(worker.url)
+        const socket = connect(Number(port), hostname)
+        socket.once('error', reject)
+        socket.once('data', data => {
+          socket.destroy()
+          resolve(String(data).split('\r\n').toSorted())
+        })
+        socket.write(
+          'GET /socket HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n' +
+            'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n' +
+            `Sec-WebSocket-Protocol: chat.v2\r\n${header}\r\n\r\n`,
+        )
+      })
+    const unobserved = await handshake('X-Unobserved: yes')
+    expect(unobserved).toContain('Sec-WebSocket-Protocol: chat.v2')
+    expect(await handshake('X-Case: handshake')).toEqual(unobserved)
+  })
+})

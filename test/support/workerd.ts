@@ -1,0 +1,41 @@
+/** Runs a Worker of the tests in workerd, with the compatibility date and flags that wrangler.toml deploys with. */
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { build } from 'esbuild'
+import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
+
+export interface TestWorker {
+  url: string
+  close(): Promise<void>
+}
+
+/** @param entry a file beside this one */
+export async function startTestWorker(entry: string, bindings: Record<string, string>): Promise<TestWorker> {
+  const { outputFiles } = await build({
+    entryPoints: [pathOf(entry)],
+    bundle: true,
+    write: false,
+    format: 'esm',
+    target: 'esnext',
+    conditions: ['workerd', 'worker', 'browser'],
+  })
+  const toml = readFileSync(pathOf('../../wrangler.toml'), 'utf8')
+  const flags = /^compatibility_flags\s*=\s*\[([^\]]*)\]/m.exec(toml)?.[1] ?? ''
+  const miniflare = new Miniflare(
+    convertV4MiniflareOptions({
+      name: 'test',
+      modules: true,
+      script: outputFiles[0]!.text,
+      compatibilityDate: /^compatibility_date\s*=\s*"([^"]+)"/m.exec(toml)![1]!,
+      compatibilityFlags: [...flags.matchAll(/"([^"]+)"/g)].map(([, flag]) => flag!),
+      bindings,
+      cf: false,
+      log: new Log(LogLevel.NONE),
+      handleStructuredLogs: () => {},
+    }),
+  )
+  const url = await miniflare.ready
+  return { url: url.origin, close: () => miniflare.dispose() }
+}
+
+const pathOf = (name: string) => fileURLToPath(new URL(name, import.meta.url))

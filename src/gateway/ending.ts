@@ -1,8 +1,8 @@
 /**
- * Reports when a reply is over: its body has ended, the client has gone, or the origin has broken off. The body is
- * piped natively and never read here. What is guaranteed: `over` is called once at most, and once exactly while the
- * platform keeps the request's context. Workers may end a context, without a further line of code, when the isolate is
- * evicted or 30 s after the client has gone; so what an ending gives back must also expire by itself.
+ * Reports when a reply is over: its body has ended, the client has left, or the origin has broken off. The body is
+ * piped by the platform and never read here. Guaranteed: `over` is called at most once; and exactly once as long as the
+ * platform keeps the context of the request. Workers may drop a context without running any more code: when the isolate
+ * is evicted, or 30 s after the client has left. So whatever an ending gives back must also expire by itself.
  */
 import type { Background } from './background.ts'
 import { logException } from './unexpected.ts'
@@ -13,28 +13,30 @@ declare const IdentityTransformStream: (new () => TransformStream) | undefined
 declare const FixedLengthStream: new (length: number) => TransformStream
 
 /**
- * - `complete`: all of the body was handed to the platform; or either side closed the WebSocket with a close frame.
- * - `cancelled`: the client went away, or stopped reading; or dropped the WebSocket without a close frame.
- * - `failed`: the origin broke off, or dropped the WebSocket; or the end of this reply cannot be observed.
+ * - `complete`: the whole body was handed to the platform; or either side closed the WebSocket with a close frame.
+ * - `cancelled`: the client left or stopped reading; or it dropped the WebSocket without a close frame.
+ * - `failed`: the origin broke off, or it dropped the WebSocket; or the end of this reply cannot be observed.
  */
 export type Ending = 'complete' | 'cancelled' | 'failed'
 
 export interface ReplyContext {
-  /** Made by the gateway, so nothing at the origin lasts as long as it does: it is over at once, and goes out untouched. */
+  /** The gateway made this reply, so nothing lasts at the origin: it is over at once, and is returned as it is. */
   isOwn?: boolean
   /**
-   * The signal of the client's request. Without it, workerd notices that a client has gone only with the next bytes of
-   * the origin, and keeps the connection to a silent origin open (needs the flag enable_request_signal).
+   * The signal of the client's request (in workerd with the flag enable_request_signal). Without it, workerd detects
+   * that a client has left only when the origin sends more, and stays connected to an origin that sends nothing.
    */
   clientGone?: AbortSignal
 }
 
 /**
  * Returns the reply to send instead of the given one, with the same status, headers and bytes. Call this as the last
- * step: a reply that is not sent after all must be passed to `discard`, or its end is never seen.
+ * step: a reply that is not sent after all must be passed to `discard`, or its end is never reported.
  *
- * The body must be what came over the wire (fetched with `encodeResponseBody: 'manual'`), or its Content-Length is not
- * its length. `over` is called before this returns if there is no body. Never throws.
+ * The body must be as the origin sent it (fetched with `encodeResponseBody: 'manual'`): its length must be its
+ * Content-Length. Without a body, `over` is called before this returns. Never throws.
+ *
+ * Costs CPU per reply, because workerd otherwise sends a body without the Worker: call it where something is held.
  */
 export function whenOver(
   response: Response,
@@ -84,25 +86,23 @@ function pipe(
   if (body.locked) throw new TypeError('The body of the reply is already being read.')
   const { readable, writable } = passage(response.headers)
   const reply = new Response(readable, response)
-  // preventCancel: afterwards the body itself shows which of the two ends broke.
-  const piped = body
-    .pipeTo(writable, { preventCancel: true, ...(clientGone && { signal: clientGone }) })
-    .then(
-      () => over('complete'),
-      async reason => {
-        const didBodyFail = await body.cancel(reason).then(
-          () => false,
-          () => true,
-        )
-        // workerd fails the body too when the client leaves.
-        over(clientGone?.aborted || !didBodyFail ? 'cancelled' : 'failed')
-      },
-    )
+  const piped = body.pipeTo(writable, clientGone && { signal: clientGone }).then(
+    () => over('complete'),
+    async () => {
+      // Either end may have broken. A body that failed itself refuses to be cancelled, with the reason of its failure.
+      const didBodyFail = await body.cancel().then(
+        () => false,
+        () => true,
+      )
+      // In workerd the body has failed in both cases.
+      over(clientGone?.aborted || !didBodyFail ? 'cancelled' : 'failed')
+    },
+  )
   background(piped)
   return reply
 }
 
-/** workerd has native ones; with a length, the client still gets Content-Length and no chunks. */
+/** With a known length, the client still gets Content-Length instead of chunks. */
 function passage(headers: Headers): TransformStream {
   if (typeof IdentityTransformStream === 'undefined') return new TransformStream()
   const length = headers.get('content-length')

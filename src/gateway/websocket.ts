@@ -1,7 +1,8 @@
 /**
  * Relays a WebSocket between client and origin, message by message: the platform does not report the end of one that
  * is handed over. Close codes and reasons go both ways. A side that ends without a close frame closes the other.
- * Messages for a side that reads slowly wait in the Worker's memory: the platform offers no way to pause the other.
+ * What the platform's API does not offer is not relayed: each side's pings are answered by workerd, and a side that
+ * reads slowly does not slow the other down, so its messages wait in the memory of the Worker.
  */
 import type { WebSocketPair as Pair, WebSocket } from '@cloudflare/workers-types'
 import type { Background } from './background.ts'
@@ -43,6 +44,7 @@ export function relayWebSocket(
   }
   forward(client, origin, { code: CLIENT_GONE, end: isClean => end(isClean ? 'complete' : 'cancelled') })
   forward(origin, client, { code: ORIGIN_FAILED, end: isClean => end(isClean ? 'complete' : 'failed') })
+  // Keeps the context until the close event of a client that has left without a close frame.
   background(ended)
   return reply
 }

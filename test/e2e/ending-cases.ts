@@ -212,6 +212,22 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
       await expectEnding(name, 'complete')
     })
 
+    it('that its client closes stays half open until the origin has closed it too', async () => {
+      const name = newCase()
+      const client = await openWebSocket(name)
+      const atOrigin = origin.sockets.get(name)!
+      const both = Promise.all([closed(client), closed(atOrigin)])
+      atOrigin.pause()
+      client.close(4001)
+      await expectEnding(name, 'complete')
+      expect(client.readyState).toBe(WebSocket.CLOSING)
+      atOrigin.resume()
+      expect(await both).toEqual([
+        [4001, ''],
+        [4001, ''],
+      ])
+    })
+
     it('whose client vanishes is cancelled, and closed at the origin', async () => {
       const name = newCase()
       const client = await openWebSocket(name)

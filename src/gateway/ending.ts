@@ -36,7 +36,8 @@ export interface ReplyContext {
  * The body must be as the origin sent it (fetched with `encodeResponseBody: 'manual'`): its length must be its
  * Content-Length. Without a body, `over` is called before this returns. Never throws.
  *
- * Costs CPU per reply, because workerd otherwise sends a body without the Worker: call it where something is held.
+ * workerd sends an untouched body without running the Worker again. Observing gives that up: about a fifth to a third
+ * more CPU for a bare proxy of 250 bytes, half more for 1 MB. So observe only replies that hold something.
  */
 export function whenOver(
   response: Response,

@@ -1,4 +1,4 @@
-/** The end of each reply, observed in workerd by a Worker that does nothing but proxy; and that observing changes no reply. */
+/** How each reply ends, observed in workerd by a Worker that only proxies; and that observing a reply does not change it. */
 import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Ending } from '../../src/gateway/ending.ts'

@@ -4,6 +4,7 @@
  */
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { countings } from '../../src/algorithms/index.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import { type Evaluate, startEngine } from '../engine.ts'
 import { drawAnswers, drawTotals, type Line } from './draw.ts'
@@ -24,8 +25,8 @@ export async function makePlots(evaluate: Evaluate): Promise<Map<string, string>
     const picture = {
       title: `${algorithm}: ${input.limit} per ${input.period}${ownNumbers(input)}`,
       answers,
-      hasWindows: algorithm === 'fixed-window' || algorithm === 'sliding-window',
-      isQueue: algorithm === 'leaky-bucket',
+      hasWindows: countings[algorithm].state === 'counts',
+      isQueue: countings[algorithm].isQueue ?? false,
     }
     plots.set(`${algorithm}.svg`, drawAnswers(picture))
   }

@@ -5,7 +5,7 @@ import { configSchema } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
 import type { ConfigError, Mistake } from '../../src/config/config-error.ts'
 import { withEnvironment } from '../../src/config/environment.ts'
-import { type Member, readDocComments, type Shape } from './doc-comments.ts'
+import { type Member, type Shape, withDocComments } from './doc-comments.ts'
 
 export interface Setting {
   name: string
@@ -41,17 +41,18 @@ export function readSettings(): {
   jwt: ReadonlyMap<string, readonly Setting[]>
   variables: readonly Setting[]
 } {
-  const shapesOf = readDocComments()
-  const issuers = shapesOf('jwt-schema', 'JwtInput')
-  const variants = ['jwks', 'secret', 'access'].map(place => {
-    const { getter } = jwtSchema as unknown as Required<Schema>
-    return [place, settingsOf(getter({ [place]: '' }), shapesWith(place, issuers))] as const
+  return withDocComments(shapesOf => {
+    const issuers = shapesOf('config/check/jwt-schema', 'JwtInput')
+    const variants = ['jwks', 'secret', 'access'].map(place => {
+      const { getter } = jwtSchema as unknown as Required<Schema>
+      return [place, settingsOf(getter({ [place]: '' }), shapesWith(place, issuers))] as const
+    })
+    return {
+      config: settingsOf(configSchema as unknown as Schema, shapesOf('config/check/schema', 'ConfigInput')),
+      jwt: new Map(variants),
+      variables: variablesOf(shapesOf('config/environment', 'Environment')),
+    }
   })
-  return {
-    config: settingsOf(configSchema as unknown as Schema, shapesOf('schema', 'ConfigInput')),
-    jwt: new Map(variants),
-    variables: variablesOf(shapesOf('environment', 'Environment')),
-  }
 }
 
 function variablesOf([shape]: readonly Shape[]): Setting[] {
@@ -103,7 +104,7 @@ function settingsOf({ entries = {} }: Schema, shapes: readonly Shape[]): Setting
 function variantsOf({ options = [] }: Schema, shapes: readonly Shape[]): [string, Setting[]][] {
   return (options as Schema[]).map(option => {
     const name = String(option.entries!.algorithm!.literal)
-    const isOwn = (shape: Shape) => shape.get('algorithm')?.type.includes(`'${name}'`) ?? false
+    const isOwn = (shape: Shape) => shape.get('algorithm')?.type.includes(`"${name}"`) ?? false
     const own = [...shapes].sort((a, b) => Number(isOwn(b)) - Number(isOwn(a)))
     return [name, settingsOf(option, own)]
   })

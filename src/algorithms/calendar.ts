@@ -48,3 +48,7 @@ function computeEnds(period: CalendarPeriod, timeZone: string, nowMs: number): r
   }
   return [0, 1, 2, 3].map(index => startOf(index).getTime() * 1e3)
 }
+
+export function isCalendarPeriod(period: string): period is CalendarPeriod {
+  return (CALENDAR_PERIODS as readonly string[]).includes(period)
+}

@@ -1,7 +1,7 @@
-/** One rule, from what the user wrote to the numbers an algorithm works with; and what is wrong with it. Pure. */
+/** One rule, from what the user wrote to the numbers that its algorithm works with. Pure. */
 import type { Quota } from '../algorithms/algorithm.ts'
-import { CALENDAR_PERIODS, type CalendarPeriod, NOMINAL_PERIOD } from '../algorithms/calendar.ts'
-import type { AlgorithmName } from '../algorithms/index.ts'
+import { type CalendarPeriod, isCalendarPeriod, NOMINAL_PERIOD } from '../algorithms/calendar.ts'
+import { type AlgorithmName, countings } from '../algorithms/index.ts'
 import { BASE62 } from '../base62.ts'
 import type {
   By,
@@ -64,13 +64,7 @@ export interface Match extends Place {
   authenticated?: boolean
 }
 
-/** The largest count × scale that stays exact in double arithmetic with room for the sums made with it. */
-export const MAX_TICKS = 2 ** 51
-
-/** What takes longer to come back than this (µs) is no rate; and src/lua/main.lua would take it for foreign text. */
-export const MAX_REFILL = 2 * 366 * 86400e6
-
-/** The gateway holds nobody longer than clients and platforms wait. */
+/** The gateway delays no request longer than clients and platforms wait (µs). */
 export const MAX_HOLD = 60e6
 
 /**
@@ -118,7 +112,9 @@ export function compileLimitRule(input: LimitRuleInput): LimitRule {
 function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
   const { name, algorithm, limit, candidateFor, mode = candidateFor ? 'shadow' : 'enforce' } = input
   const calendar = calendarOf(input)
-  const period = calendar ? NOMINAL_PERIOD[calendar.period] : parseDuration(input.period)!
+  const period = periodOf(input)
+  const { state, numbers } = countings[algorithm]
+  const quota = { ...numbers(input, period), cost }
   const family = [name, algorithm, ...(calendar ? [calendar.period, calendar.timeZone] : [period])]
   return {
     name,
@@ -126,8 +122,8 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
     limit,
     period,
     ...(calendar && { calendar }),
-    quota: { ...quotaOf(input, period), cost },
-    tag: tagOf([...family, ...(keepsTime(input) ? [limit, burstOf(input)] : [])]),
+    quota,
+    tag: tagOf([...family, ...(state === 'time' ? [limit, quota.burst] : [])]),
     family: tagOf(family),
     takesOverrides: false,
     on: 'request',
@@ -139,45 +135,16 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
   }
 }
 
-type KeepingTime = Extract<NumbersInput, { algorithm: 'gcra' | 'token-bucket' | 'leaky-bucket' }>
-
-/** Algorithms whose state is a time that only the numbers it was made with can read. */
-export function keepsTime(input: NumbersInput): input is KeepingTime {
-  return ['gcra', 'token-bucket', 'leaky-bucket'].includes(input.algorithm)
-}
-
-/** Units at once, or in the bucket: those that wait and the one that departs. */
-export function burstOf(input: KeepingTime): number {
-  return input.algorithm === 'leaky-bucket' ? (input.queue ?? input.limit) + 1 : (input.burst ?? input.limit)
-}
-
+/** Only algorithms that take a calendar's period get as far as this with one. */
 function calendarOf(input: NumbersInput): Rule['calendar'] {
   const { period } = input
-  if (input.algorithm !== 'fixed-window' || !isCalendarPeriod(period)) return undefined
-  return { period, timeZone: input.timeZone ?? 'UTC' }
+  const timeZone = 'timeZone' in input ? input.timeZone : undefined
+  return isCalendarPeriod(period) ? { period, timeZone: timeZone ?? 'UTC' } : undefined
 }
 
-export function isCalendarPeriod(period: string): period is CalendarPeriod {
-  return (CALENDAR_PERIODS as readonly string[]).includes(period)
-}
-
-export function quotaOf(input: NumbersInput, period: number): Omit<Quota, 'cost'> {
-  const { limit } = input
-  if (keepsTime(input)) {
-    // Only the ratio counts, and in lowest terms it needs the fewest ticks.
-    const divisor = greatestCommonDivisor(limit, period)
-    return { limit: limit / divisor, period: period / divisor, burst: burstOf(input) }
-  }
-  if (input.algorithm === 'sliding-window') {
-    return { limit, period, burst: limit, step: stepOf(limit, period) ?? period }
-  }
-  return { limit, period, burst: limit }
-}
-
-/** The finest step (µs) by which a window can slide and its products stay exact. */
-export function stepOf(limit: number, period: number): number | undefined {
-  const steps = [1, 10, 100, 1e3, 1e4, 1e5, 1e6]
-  return steps.find(step => period % step === 0 && limit * (period / step) <= MAX_TICKS)
+/** In microseconds; of a calendar period what it lasts, give or take. */
+export function periodOf({ period }: NumbersInput): number {
+  return isCalendarPeriod(period) ? NOMINAL_PERIOD[period] : parseDuration(period)!
 }
 
 function compileMatch({ plans, routes, authenticated, ...place }: MatchInput): Match {
@@ -187,15 +154,6 @@ function compileMatch({ plans, routes, authenticated, ...place }: MatchInput): M
     ...(routes && { routes: new Set(routes) }),
     ...(authenticated !== undefined && { authenticated }),
   }
-}
-
-/** How long a leaky bucket may hold a request (µs). */
-export function longestDelay({ algorithm, quota: { limit, period, burst } }: Rule): number {
-  return algorithm === 'leaky-bucket' ? ((burst - 1) * period) / limit : 0
-}
-
-function greatestCommonDivisor(a: number, b: number): number {
-  return b === 0 ? a : greatestCommonDivisor(b, a % b)
 }
 
 /**

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { replay, shown } from '../../docs/plots/scenario.ts'
-import { type AlgorithmName, algorithms } from '../../src/algorithms/index.ts'
+import { type AlgorithmName, descriptionOf, ALGORITHM_NAMES as NAMES } from '../../src/algorithms/index.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { RuleInput } from '../../src/config/check/schema.ts'
@@ -19,11 +19,18 @@ const PAGE = readFileSync(new URL('../../docs/algorithms.md', import.meta.url), 
 const NOON = Date.UTC(2026, 10, 20, 12) * 1e3
 const ACME = consumerStateKey('acme')
 
-const NAMES = Object.keys(algorithms) as AlgorithmName[]
 const TEN = { limit: 10, period: '10s' } as const
 const PER_MINUTE = { limit: 120, period: '1m' } as const
 
 describe('the page', () => {
+  it('lists each algorithm by its label, with a section of its own', () => {
+    const rows = [...PAGE.matchAll(/^\| \[`(.+?)`\]\(#(.+?)\) \| (.+?) \|$/gm)].map(([, ...cells]) => cells)
+    const expected = NAMES.map(algorithm => [algorithm, algorithm, descriptionOf({ algorithm }).label])
+    expect(rows.sort()).toEqual(expected.sort())
+    const sections = [...PAGE.matchAll(/^## (.+)$/gm)].map(([, title]) => title)
+    expect(sections).toEqual(expect.arrayContaining(NAMES))
+  })
+
   const blocks = [...PAGE.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code!)
 
   it.each(blocks)('shows a config: %s', code => {

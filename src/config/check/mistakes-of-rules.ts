@@ -1,77 +1,36 @@
 /** What the schema cannot see in rules: their numbers, what they are for, and how they fit each other. */
-import type { AlgorithmName } from '../../algorithms/index.ts'
-import { MAX_LOG_LIMIT } from '../../algorithms/sliding-log.ts'
-import { MAX_WINDOW_COUNT } from '../../algorithms/sliding-window.ts'
+import type { Flaw, Parameter, Units } from '../../algorithms/descriptor.ts'
+import { descriptionOf } from '../../algorithms/index.ts'
+import { planUnits, takesUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { compileRanges } from '../address-ranges.ts'
 import { ANONYMOUS } from '../compile-route.ts'
 import {
-  burstOf,
   type GatewayRule,
-  isCalendarPeriod,
-  keepsTime,
-  longestDelay,
   MAX_HOLD,
-  MAX_REFILL,
-  MAX_TICKS,
   PARTS_OF_CONSUMER,
-  quotaOf,
+  periodOf,
   type Rule,
-  stepOf,
   withNumbers,
 } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
-import { parseDuration } from '../duration.ts'
 import type { LimitRuleInput, NumbersInput, RuleInput } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
 
-/** The schema knows these of a rule; not of a plan's own limit. */
-const MOST_OF: Partial<Record<AlgorithmName, number>> = {
-  'sliding-window': MAX_WINDOW_COUNT,
-  'sliding-log': MAX_LOG_LIMIT,
+/** What is wrong with the numbers of a rule: the key to change, and the message. */
+export function mistakesOfNumbers(input: NumbersInput): Flaw[] {
+  const { parameters, flaws } = descriptionOf(input)
+  // The schema knows the bounds of a rule's own units; not those of a plan.
+  const tooHigh = Object.entries(parameters).flatMap(([key, parameter]): Flaw[] => {
+    const value = Number(input[key as keyof NumbersInput])
+    if (!hasBound(parameter) || !(value > parameter.high)) return []
+    const message = `${value} is above ${parameter.high}, which is the most that ${input.algorithm} takes. Lower it.`
+    return [[key, message]]
+  })
+  return tooHigh.length > 0 ? tooHigh : (flaws?.(input, periodOf(input)) ?? [])
 }
 
-/** What is wrong with the numbers of a rule: the key it is said of, and the message. */
-export function mistakesOfNumbers(input: NumbersInput): [key: string, message: string][] {
-  const { limit } = input
-  const most = MOST_OF[input.algorithm]
-  if (most && limit > most) {
-    return [
-      ['limit', `${limit} is above ${most}, which is the most that ${input.algorithm} takes. Lower it.`],
-    ]
-  }
-  if (input.algorithm === 'fixed-window') {
-    return input.timeZone !== undefined && !isCalendarPeriod(input.period)
-      ? [
-          [
-            'timeZone',
-            `'${input.timeZone}' needs a calendar period: 'day', 'week' or 'month'. Use one, or leave it out.`,
-          ],
-        ]
-      : []
-  }
-  const period = parseDuration(input.period)!
-  if (input.algorithm === 'sliding-window' && !stepOf(limit, period)) {
-    const advice = 'Lower the limit, or choose a period of whole seconds.'
-    return [['limit', `${limit} per '${input.period}' needs more than 2^51 steps to slide. ${advice}`]]
-  }
-  if (!keepsTime(input)) return []
-  const burst = burstOf(input)
-  const key = input.algorithm === 'leaky-bucket' ? 'queue' : 'burst'
-  const units = input.algorithm === 'leaky-bucket' ? burst - 1 : burst
-  if ((burst * period) / limit > MAX_REFILL) {
-    const days = Math.ceil((burst * period) / limit / 86400e6)
-    return [
-      [key, `${units} takes ${days} days to come back. Lower it: at most ${MAX_REFILL / 86400e6} days.`],
-    ]
-  }
-  if (burst * quotaOf(input, period).period <= MAX_TICKS) return []
-  return [
-    [
-      'limit',
-      `${limit} per '${input.period}' with a ${key} of ${units} needs more than 2^51 steps to space exactly. ` +
-        `Lower the ${key}, or choose a limit that divides the period in microseconds (${period}).`,
-    ],
-  ]
+function hasBound(parameter: Parameter): parameter is Units & { high: number } {
+  return parameter.kind === 'units' && parameter.high !== undefined
 }
 
 /** What the schema cannot see in rules that are decided together: how they fit each other. */
@@ -141,8 +100,8 @@ export function mistakesAtGateway(
     if (!numbers) continue
     const own = withNumbers(rule, numbers)
     const variant = compiled.find(({ match }) => match.plans?.length === 1 && match.plans[0] === plan)
-    for (const key of ['burst', 'queue'] as const) {
-      if (numbers[key] === undefined || takes(rule, key)) continue
+    for (const key of planUnits.keys()) {
+      if (numbers[key] === undefined || takesUnits(rule, key)) continue
       report(`plans.${plan}.${key}`, `${numbers[key]} means nothing for ${rule.algorithm}. Leave it out.`)
     }
     for (const [key, message] of mistakesOfNumbers(own)) report(`plans.${plan}.${key}`, message)
@@ -150,7 +109,7 @@ export function mistakesAtGateway(
     for (const mistake of mistakesOfGatewayNumbers(own, variant, `${path}.plans.${plan}`)) {
       // A plan has no cost of its own: what is wrong is what it leaves for one request.
       const isCost = mistake.path.endsWith('.cost')
-      const message = `leaves a ${mostOf(rule)} of ${variant.quota.burst}: a cost of ${rule.cost} can never be admitted. Raise it, or lower the cost.`
+      const message = `leaves a ${descriptionOf(rule).costBound} of ${variant.quota.burst}: a cost of ${rule.cost} can never be admitted. Raise it, or lower the cost.`
       mistakes.push(isCost ? { path: `${path}.plans.${plan}`, message } : mistake)
     }
   }
@@ -220,7 +179,7 @@ export function mistakesOfRouteCosts(
     })
     if (factor === 1 || !limits || at === -1) return []
     const { burst, cost } = compiled[at]![0]!.quota
-    const message = `${factor} times the cost of rules[${at}] (${cost}) is above its ${mostOf(rules[at]!)} of ${burst}: no request here would ever be admitted. Lower it.`
+    const message = `${factor} times the cost of rules[${at}] (${cost}) is above its ${descriptionOf(rules[at]!).costBound} of ${burst}: no request here would ever be admitted. Lower it.`
     return [{ path: `routes[${i}].cost`, message }]
   })
 }
@@ -239,24 +198,25 @@ export function mistakesOfLists({ allow, block }: ConfigInput): Mistake[] {
 
 const OF_GOOD_CREDENTIALS = /^(consumer|credential|claim:.*)$/s
 
-function takes({ algorithm }: RuleInput, key: 'burst' | 'queue'): boolean {
-  return key === 'queue' ? algorithm === 'leaky-bucket' : algorithm === 'gcra' || algorithm === 'token-bucket'
-}
-
 /** What the gateway cannot do with numbers that an algorithm can. */
 export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule, path: string): Mistake[] {
   const mistakes: Mistake[] = []
   const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
   const { cost, burst } = compiled.quota
+  const description = descriptionOf(rule)
   if (cost > burst) {
-    report('cost', `${cost} can never be admitted: it is above the ${mostOf(rule)} of ${burst}. Lower it.`)
+    report(
+      'cost',
+      `${cost} can never be admitted: it is above the ${description.costBound} of ${burst}. Lower it.`,
+    )
   }
-  const delay = longestDelay(compiled)
-  if (delay > MAX_HOLD) {
+  const waiting = unitsAtOnce(description, burst)
+  const delay = description.longestDelay?.(compiled.quota) ?? 0
+  if (waiting && delay > MAX_HOLD) {
     const most = Math.floor((MAX_HOLD * compiled.limit) / compiled.period)
     report(
-      'queue',
-      `${burst - 1} could hold a request for ${Math.ceil(delay / 1e6)} s. At this rate ${most} can wait for 60 s.`,
+      waiting.parameter,
+      `${waiting.units} could hold a request for ${Math.ceil(delay / 1e6)} s. At this rate ${most} can wait for 60 s.`,
     )
   }
   return mistakes
@@ -267,17 +227,4 @@ export function mistakesByName({ by, enforce }: LimitRuleInput, path: string): M
   if (by !== undefined || enforce === undefined || enforce === 0 || enforce === 1) return []
   const message = `${enforce} is a share of callers, and this rule counts everybody together. Leave it out, or give it a by.`
   return [{ path: `${path}.enforce`, message }]
-}
-
-/** What bounds the cost of one request. */
-function mostOf({ algorithm }: RuleInput): string {
-  switch (algorithm) {
-    case 'gcra':
-    case 'token-bucket':
-      return 'burst'
-    case 'leaky-bucket':
-      return 'queue and the one that departs,'
-    default:
-      return 'limit'
-  }
 }

@@ -3,53 +3,15 @@
  * that mistake.ts begins with the path and the value.
  */
 import * as v from 'valibot'
-import { CALENDAR_PERIODS, type CalendarPeriod } from '../../algorithms/calendar.ts'
-import { MAX_LOG_LIMIT } from '../../algorithms/sliding-log.ts'
-import { MAX_WINDOW_COUNT } from '../../algorithms/sliding-window.ts'
-import type { Duration } from '../duration.ts'
-import { duration, flag, hostPattern, name, pathPattern, record, settings, text, units } from './values.ts'
+import { ALGORITHM_NAMES, type AlgorithmName } from '../../algorithms/index.ts'
+import { type PlanUnits, planUnits } from '../../algorithms/plan-units.ts'
+import { type AlgorithmEntries, algorithmEntries } from './parameter-schema.ts'
+import { flag, hostPattern, name, pathPattern, record, settings, units } from './values.ts'
 
 /** The numbers of a rule: docs/algorithms.md says how to choose. */
-export type NumbersInput =
-  | {
-      /**
-       * `gcra`: evenly spaced with a burst; never more than burst + rate × time. `token-bucket`: a bucket of `burst`
-       * tokens with continuous refill. The two admit the same.
-       */
-      algorithm: 'gcra' | 'token-bucket'
-      /** How many units per period. */
-      limit: number
-      /** Per how long: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
-      period: Duration
-      /** Units at once after a pause (default `limit`). 1 means strictly evenly spaced. */
-      burst?: number | undefined
-    }
-  | {
-      /** A queue: requests depart evenly, each held for its turn; one that finds the queue full is refused. */
-      algorithm: 'leaky-bucket'
-      limit: number
-      period: Duration
-      /** Units that may wait behind the one that departs (default `limit`). 0: nobody waits. */
-      queue?: number | undefined
-    }
-  | {
-      /** At most `limit` in each window, aligned to the epoch (`'1h'`: on the hour, UTC) or to a calendar. */
-      algorithm: 'fixed-window'
-      limit: number
-      /** A duration, or `'day'`, `'week'` (from Monday), `'month'` of the calendar. */
-      period: Duration | CalendarPeriod
-      /** Of a calendar period (default `'UTC'`): an IANA name, as in `'Europe/Berlin'`. */
-      timeZone?: string | undefined
-    }
-  | {
-      /**
-       * `sliding-window`: two weighted counters, an approximation. `sliding-log`: exactly `limit` in any period, at
-       * about 13 bytes for each request that still counts.
-       */
-      algorithm: 'sliding-window' | 'sliding-log'
-      limit: number
-      period: Duration
-    }
+export type NumbersInput = {
+  [Name in AlgorithmName]: v.InferInput<v.StrictObjectSchema<AlgorithmEntries<Name>, undefined>>
+}[AlgorithmName]
 
 interface CommonInput {
   /** Names the rule in headers, logs and state. Unique. */
@@ -98,9 +60,9 @@ export type By =
 export interface PlanNumbersInput {
   /** How many units per period. Default: that of the rule. */
   limit?: number | undefined
-  /** For `gcra` and `token-bucket`. Default: that of the rule, or the limit if it has none. */
+  /** Where the algorithm has a burst. Default: that of the rule, or the limit if it has none. */
   burst?: number | undefined
-  /** For `leaky-bucket`. Default: that of the rule, or the limit if it has none. */
+  /** Where the algorithm has a queue. Default: that of the rule, or the limit if it has none. */
   queue?: number | undefined
 }
 
@@ -145,8 +107,6 @@ export interface MatchInput {
   authenticated?: boolean | undefined
 }
 
-const MAX_PERIOD = 366 * 86400e6
-
 /** Method, host and path: also of routes. */
 export const place = {
   methods: v.optional(
@@ -181,6 +141,8 @@ function names(what: string, example: string) {
     v.minLength(1, `is empty: the rule would match nothing. Name a ${what}, or leave it out.`),
   )
 }
+
+const named = { name: name('rule name') }
 
 const modes = {
   mode: v.optional(v.picklist(['enforce', 'shadow', 'off'], "is no mode. Use 'enforce', 'shadow' or 'off'.")),
@@ -233,17 +195,27 @@ function byMessage(input: unknown): string {
     : `holds '${String(wrong)}', which ${v.safeParse(onePart, wrong).issues?.[0].message ?? BY}`
 }
 
+const unitsOfPlan = (name: PlanUnits) => v.optional(units(planUnits.get(name)!.low))
+
 const numbersOfPlan = {
-  limit: v.optional(units(1)),
-  burst: v.optional(units(1)),
-  queue: v.optional(units(0)),
-}
+  limit: unitsOfPlan('limit'),
+  burst: unitsOfPlan('burst'),
+  queue: unitsOfPlan('queue'),
+} satisfies Record<PlanUnits, v.GenericSchema<number | undefined>>
 
 const planNumbers = v.union([v.literal(false), settings(numbersOfPlan, '')], ({ input }) => {
   const other = Object.keys(input ?? {}).find(key => !(key in numbersOfPlan))
   const what = other && typeof input === 'object' ? `has ${other}, and` : 'is neither numbers nor false:'
-  return `${what} a plan can have a limit, a burst (gcra, token-bucket) and a queue (leaky-bucket) of its own. Write it as in { limit: 1200 }.`
+  return `${what} a plan can have ${PLAN_NUMBERS} of its own. Write it as in { limit: 1200 }.`
 })
+
+/** `a limit, a burst (gcra, token-bucket) and a queue (leaky-bucket)` */
+const PLAN_NUMBERS = listed(
+  [...planUnits].map(([name, { algorithms }]) =>
+    algorithms.length === ALGORITHM_NAMES.length ? `a ${name}` : `a ${name} (${algorithms.join(', ')})`,
+  ),
+  'and',
+)
 
 const gatewayOnly = {
   by,
@@ -271,38 +243,26 @@ const RULE =
   "is no rule. Write { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }."
 const LIMIT_RULE = "is no rule. Write { name: 'second', algorithm: 'gcra', limit: 10, period: '1s' }."
 
-const period = duration(1e3, MAX_PERIOD, "from '1ms' to '366d'")
+type RuleEntries<Own, Name extends AlgorithmName> = typeof named & Own & AlgorithmEntries<Name> & typeof modes
 
 /** One variant for each algorithm. */
-function ruleOf<const T extends v.ObjectEntries>(own: T, fix: string) {
-  const variant = <const A extends string, const N extends v.ObjectEntries>(algorithm: A, numbers: N) =>
-    settings({ name: name('rule name'), ...own, algorithm: v.literal(algorithm), ...numbers, ...modes }, fix)
-  const plain = { limit: units(1), period }
-  return v.variant(
-    'algorithm',
-    [
-      variant('gcra', { ...plain, burst: v.optional(units(1)) }),
-      variant('token-bucket', { ...plain, burst: v.optional(units(1)) }),
-      variant('leaky-bucket', { ...plain, queue: v.optional(units(0)) }),
-      variant('fixed-window', {
-        limit: units(1),
-        period: v.union([v.picklist(CALENDAR_PERIODS), period], periodOrCalendar),
-        timeZone: v.optional(timeZone()),
-      }),
-      variant('sliding-window', {
-        limit: units(1, MAX_WINDOW_COUNT, 'sliding-window keeps two counts in one record'),
-        period,
-      }),
-      variant('sliding-log', {
-        limit: units(1, MAX_LOG_LIMIT, 'sliding-log keeps each request that counts'),
-        period,
-      }),
-    ],
-    issue => (issue.expected === 'Object' ? fix : `is no algorithm. Use ${ALGORITHMS}.`),
+type RuleVariant<Own> = {
+  [Name in AlgorithmName]: v.StrictObjectSchema<RuleEntries<Own, Name>, v.ErrorMessage<v.StrictObjectIssue>>
+}[AlgorithmName]
+
+function ruleOf<const Own extends v.ObjectEntries>(own: Own, fix: string) {
+  const variants = ALGORITHM_NAMES.map(algorithm =>
+    settings({ ...named, ...own, ...algorithmEntries(algorithm), ...modes }, fix),
+  )
+  return v.variant('algorithm', variants as unknown as RuleVariant<Own>[], issue =>
+    issue.expected === 'Object' ? fix : `is no algorithm. Use ${ALGORITHMS}.`,
   )
 }
 
-const ALGORITHMS = "'gcra', 'token-bucket', 'leaky-bucket', 'fixed-window', 'sliding-window' or 'sliding-log'"
+const ALGORITHMS = listed(
+  ALGORITHM_NAMES.map(algorithm => `'${algorithm}'`),
+  'or',
+)
 
 export const rule = ruleOf(gatewayOnly, RULE)
 export const limitRule = ruleOf(limitOnly, LIMIT_RULE)
@@ -317,24 +277,6 @@ function share() {
   return v.pipe(v.number(fix), v.minValue(0, fix), v.maxValue(1, fix))
 }
 
-/** A duration that is wrong is explained as one; anything else is told both ways to write it. */
-function periodOrCalendar(issue: { input: unknown }): string {
-  const told = v.safeParse(period, issue.input).issues?.[0].message
-  return told?.startsWith('is out of range')
-    ? told
-    : "is no period. Write a duration in quotes, as in '1s' or '1h', or 'day', 'week' or 'month' of the calendar."
-}
-
-function timeZone() {
-  const fix = "is no time zone. Write an IANA name, as in 'Europe/Berlin'."
-  return v.pipe(
-    text(fix),
-    v.check(input => {
-      try {
-        return Boolean(new Intl.DateTimeFormat('en', { timeZone: input }))
-      } catch {
-        return false
-      }
-    }, fix),
-  )
+function listed(items: readonly string[], conjunction: 'and' | 'or'): string {
+  return `${items.slice(0, -1).join(', ')} ${conjunction} ${items.at(-1)}`
 }

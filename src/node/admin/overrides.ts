@@ -3,6 +3,8 @@
  * the script only takes them: src/store/records.ts says as what.
  */
 import * as v from 'valibot'
+import { countings } from '../../algorithms/index.ts'
+import { type PlanUnits, planUnits, takesUnits } from '../../algorithms/plan-units.ts'
 import { mistakeOf } from '../../config/check/mistake.ts'
 import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../../config/check/mistakes-of-rules.ts'
 import { rule as ruleSchema } from '../../config/check/rule-schema.ts'
@@ -14,15 +16,10 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { type ChangeResult, changeConsumer } from './consumers.ts'
 
-export interface OverrideInput {
+/** Units that are absent are as in the rule. */
+export interface OverrideInput extends Partial<Record<PlanUnits, number>> {
   /** Name of a rule that is counted for a consumer. */
   rule: string
-  /** Absent: as in the rule. */
-  limit?: number
-  /** gcra, token-bucket */
-  burst?: number
-  /** leaky-bucket */
-  queue?: number
   mode?: 'enforce' | 'shadow' | 'off'
   until?: Date
 }
@@ -47,23 +44,20 @@ export function removeOverride(store: AdminStore, consumer: string, rule: string
   })
 }
 
-/** What these numbers are for. */
-export const TAKING: Record<'burst' | 'queue', readonly string[]> = {
-  burst: ['gcra', 'token-bucket'],
-  queue: ['leaky-bucket'],
-}
-
 /** @throws AdminError naming every number that the rule cannot have */
 export function compileOverride(config: RulesInput, input: OverrideInput): Override {
-  const { rule: name, mode, until, limit, burst, queue } = input
+  const { rule: name, mode, until, ...units } = input
   const { rule, compiled } = ruleOf(config, name)
-  for (const option of ['burst', 'queue'] as const) {
-    if (input[option] === undefined || TAKING[option].includes(rule.algorithm)) continue
+  const given = [...planUnits].filter(([option]) => units[option] !== undefined)
+  for (const [option, { algorithms }] of given) {
+    if (takesUnits(rule, option)) continue
     const problem = `--${option} means nothing for ${name}: it is a ${rule.algorithm}.`
-    throw new AdminError('usage', `${problem} It is for ${TAKING[option].join(' and ')}.`)
+    throw new AdminError('usage', `${problem} It is for ${algorithms.join(' and ')}.`)
   }
-  if (limit === undefined && burst === undefined && queue === undefined && mode === undefined) {
-    throw new AdminError('usage', 'What is to be different? Give a limit, a burst or a queue, or a mode.')
+  if (given.length === 0 && mode === undefined) {
+    const names = [...planUnits.keys()].map(option => `a ${option}`)
+    const list = `${names.slice(0, -1).join(', ')} or ${names.at(-1)}`
+    throw new AdminError('usage', `What is to be different? Give ${list}, or a mode.`)
   }
   const base = {
     family: compiled.family,
@@ -71,9 +65,9 @@ export function compileOverride(config: RulesInput, input: OverrideInput): Overr
     ...(mode && { mode }),
     ...(until && { until: until.getTime() * 1000 }),
   }
-  if (limit === undefined && burst === undefined && queue === undefined) return base
+  if (given.length === 0) return base
 
-  if (limit === undefined) {
+  if (units.limit === undefined) {
     const others = Object.entries(rule.plans ?? {}).filter(
       ([, numbers]) => numbers && numbers.limit !== undefined,
     )
@@ -82,7 +76,7 @@ export function compileOverride(config: RulesInput, input: OverrideInput): Overr
       throw new AdminError('usage', `${name} has a limit of its own for plans (${list}). Give the limit too.`)
   }
   // An override is for whatever plan.
-  const { plans: _, ...plain } = withNumbers(rule, { limit, burst, queue })
+  const { plans: _, ...plain } = withNumbers(rule, units)
   return { ...base, numbers: numbersOf(plain, config.plans ?? []) }
 }
 
@@ -108,17 +102,7 @@ function numbersOf(rule: RuleInput, plans: readonly string[]): OverrideNumbers {
 
 /** What stands in third place in the script, where it hangs on the numbers. */
 function thirdOf({ algorithm, quota: { burst, step } }: GatewayRule): number | undefined {
-  switch (algorithm) {
-    case 'gcra':
-    case 'token-bucket':
-    case 'leaky-bucket':
-      return burst
-    case 'sliding-window':
-      return step
-    case 'fixed-window':
-    case 'sliding-log':
-      return undefined
-  }
+  return countings[algorithm].state === 'time' ? burst : step
 }
 
 function wrong({ name }: RuleInput, mistakes: readonly Mistake[]): AdminError {

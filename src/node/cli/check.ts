@@ -1,6 +1,8 @@
-/** `npx sluice check`: is the config right, and what does it say? */
+/** `npx sluice check`: checks the config, and shows what it says. */
 import { resolve } from 'node:path'
 import { Command } from 'commander'
+import { descriptionOf } from '../../algorithms/index.ts'
+import { unitsAtOnce } from '../../algorithms/plan-units.ts'
 import type { Config, GatewayRule, LimitRule, Route } from '../../config/compile.ts'
 import { ANONYMOUS, type CredentialMethod, type Place } from '../../config/compile-route.ts'
 import { formatDuration, formatPeriod } from '../../config/duration.ts'
@@ -74,8 +76,12 @@ function rowOf(rule: AnyRule, config: Config): string[] {
   const { name, limit, by, algorithm, quota, match, mode, enforcedShare, candidateFor, on } = rule
   const amount = `${limit} per ${timeOf(rule)}`
   const numbers: string[] = []
-  if (algorithm === 'leaky-bucket') numbers.push(`queue ${quota.burst - 1}`)
-  else if (quota.burst !== limit) numbers.push(`burst ${quota.burst}`)
+  const description = descriptionOf(rule)
+  const atOnce = unitsAtOnce(description, quota.burst)
+  // A request may wait in a queue, so its length is always shown.
+  if (atOnce && (description.longestDelay || atOnce.units !== limit)) {
+    numbers.push(`${atOnce.parameter} ${atOnce.units}`)
+  }
   if (isOfPlan(rule, config)) return [`  ${match.plans!.join('|')}`, amount, '', numbers.join(', ')]
 
   const parts = [algorithm, ...numbers]

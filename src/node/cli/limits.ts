@@ -1,5 +1,7 @@
 /** `npx sluice limits …`: what is left, and making it whole again. */
 import { Command, Option } from 'commander'
+import { descriptionOf } from '../../algorithms/index.ts'
+import { unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { formatPeriod, formatWait } from '../../config/duration.ts'
 import { AdminError } from '../admin/admin-error.ts'
 import {
@@ -13,7 +15,6 @@ import {
   type Standing,
 } from '../admin/limits.ts'
 import { consumerName, planName } from '../admin/names.ts'
-import { TAKING } from '../admin/overrides.ts'
 import { destructive, mustConfirm, onStore, openStore, type StoreFlags } from './administration.ts'
 import { part } from './arguments.ts'
 import { type ConfigLoader, loadConfig } from './load-config.ts'
@@ -154,10 +155,10 @@ function standingTable(standings: readonly Standing[]): string {
   return table(['RULE', 'MODE', 'LIMIT', 'ALLOWED NOW', 'REMAINING', 'WHOLE AGAIN', 'RETRY'], rows)
 }
 
-/** Under the name that the algorithm has for it; the bucket holds those that wait and the one that departs. */
-function burstOf({ algorithm, quota: { burst } }: Standing['rule']): { burst?: number; queue?: number } {
-  if (TAKING.burst.includes(algorithm)) return { burst }
-  return TAKING.queue.includes(algorithm) ? { queue: burst - 1 } : {}
+/** Under the name that the algorithm has for it. */
+function atOnceOf(rule: Standing['rule']): Record<string, number> {
+  const atOnce = unitsAtOnce(descriptionOf(rule), rule.quota.burst)
+  return atOnce ? { [atOnce.parameter]: atOnce.units } : {}
 }
 
 function documentOf({ rule, cost, mode, allowed, remaining, resetAfter, retryAfter }: Standing) {
@@ -166,7 +167,7 @@ function documentOf({ rule, cost, mode, allowed, remaining, resetAfter, retryAft
     on: rule.on,
     mode,
     limit: rule.limit,
-    ...burstOf(rule),
+    ...atOnceOf(rule),
     cost,
     allowed,
     remaining,

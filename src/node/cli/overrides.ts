@@ -1,19 +1,18 @@
 /** `npx sluice consumers override …`: other numbers for one consumer, for a time. */
 import { Command, Option } from 'commander'
+import { ALGORITHM_NAMES, descriptionOf } from '../../algorithms/index.ts'
+import { type PlanUnits, planUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
 import type { ConsumerRecord, Override } from '../../store/records.ts'
 import { AdminError } from '../admin/admin-error.ts'
 import { consumerName, futureOf } from '../admin/names.ts'
-import { compileOverride, removeOverride, setOverride, standingOf, TAKING } from '../admin/overrides.ts'
+import { compileOverride, removeOverride, setOverride, standingOf } from '../admin/overrides.ts'
 import { mustConfirm, onStore, openStore, type StoreFlags, signatureOf } from './administration.ts'
 import { units } from './arguments.ts'
 import { blockDocument } from './blocks.ts'
 import { type ConfigLoader, type LoadedConfig, loadConfig } from './load-config.ts'
 import { print, table, time, timeAhead } from './output.ts'
 
-interface Flags extends StoreFlags {
-  limit?: number
-  burst?: number
-  queue?: number
+interface Flags extends StoreFlags, Partial<Record<PlanUnits, number>> {
   mode?: 'enforce' | 'shadow' | 'off'
   for?: string
   until?: string
@@ -24,13 +23,16 @@ interface Flags extends StoreFlags {
 
 /** Also as `npx sluice switch override`. */
 export function overrideCommand(load: ConfigLoader = loadConfig): Command {
-  return onStore(new Command('override'))
+  const command = onStore(new Command('override'))
     .description('Give a consumer other numbers for one rule, in the place of any it had for it.')
     .argument('<consumer>', 'of tokens: <method>~<subject>')
     .argument('<rule>', 'that is counted for a consumer')
-    .option('--limit <units>', "units per period (default: the rule's)", units)
-    .option('--burst <units>', 'gcra, token-bucket: units at once', units)
-    .option('--queue <units>', 'leaky-bucket: units that may wait', units)
+  for (const [name, { words, algorithms }] of planUnits) {
+    const isForAll = algorithms.length === ALGORITHM_NAMES.length
+    const meaning = isForAll ? `${words} (default: the rule's)` : `${algorithms.join(', ')}: ${words}`
+    command.option(`--${name} <units>`, meaning, units)
+  }
+  return command
     .addOption(
       new Option('--mode <mode>', "in the place of the rule's").choices(['enforce', 'shadow', 'off']),
     )
@@ -47,7 +49,7 @@ export function overrideCommand(load: ConfigLoader = loadConfig): Command {
 }
 
 async function override(load: ConfigLoader, argument: string, rule: string, flags: Flags): Promise<void> {
-  const { limit, burst, queue, mode } = flags
+  const { mode } = flags
   const end = flags.for ?? flags.until
   if (flags.remove) return await remove(load, argument, rule, flags)
   const until = end === undefined ? undefined : futureOf(end)
@@ -55,9 +57,7 @@ async function override(load: ConfigLoader, argument: string, rule: string, flag
   const consumer = await consumerName(argument)
   const numbers = compileOverride(config.input, {
     rule,
-    ...(limit !== undefined && { limit }),
-    ...(burst !== undefined && { burst }),
-    ...(queue !== undefined && { queue }),
+    ...unitsIn(flags),
     ...(mode && { mode }),
     ...(until && { until }),
   })
@@ -74,8 +74,13 @@ async function override(load: ConfigLoader, argument: string, rule: string, flag
   )
 }
 
+function unitsIn(flags: Flags): Partial<Record<PlanUnits, number>> {
+  const given = [...planUnits.keys()].filter(name => flags[name] !== undefined)
+  return Object.fromEntries(given.map(name => [name, flags[name]]))
+}
+
 async function remove(load: ConfigLoader, argument: string, rule: string, flags: Flags): Promise<void> {
-  const others = [flags.limit, flags.burst, flags.queue, flags.mode, flags.for, flags.until, flags.by]
+  const others = [...Object.values(unitsIn(flags)), flags.mode, flags.for, flags.until, flags.by]
   if (others.some(value => value !== undefined)) throw new AdminError('usage', '--remove stands alone.')
   const { store, config } = await openStore(flags, load)
   const consumer = await consumerName(argument)
@@ -105,8 +110,7 @@ export function viewOf(override: Override, config: LoadedConfig) {
     rule,
     ...(numbers && {
       limit: numbers.limit,
-      ...(isQueue(override, config) && { queue: burstOf(override, config) }),
-      ...(hasBurst(override, config) && { burst: burstOf(override, config) }),
+      ...atOnceDocument(override, config),
     }),
     ...(mode && { mode }),
     until: untilOf(override) ?? null,
@@ -152,12 +156,10 @@ const sinceText = ({ at, by }: Override) => (at ? `${time(at)}, ${by}` : '')
 
 function numbersOf(override: Override, config: LoadedConfig): string {
   const { mode, numbers } = override
-  const burst = burstOf(override, config)
+  const atOnce = atOnceOf(override, config)
   const parts = [
     ...(numbers ? [`limit ${numbers.limit}`] : []),
-    ...(numbers && burst !== numbers.limit
-      ? [`${isQueue(override, config) ? 'queue' : 'burst'} ${burst}`]
-      : []),
+    ...(numbers && atOnce && atOnce.units !== numbers.limit ? [`${atOnce.parameter} ${atOnce.units}`] : []),
     ...(mode ? [`mode ${mode}`] : []),
   ]
   return parts.join(', ')
@@ -170,18 +172,18 @@ function ending(override: Override): string {
 
 const untilOf = ({ until }: Override) => (until === undefined ? undefined : new Date(until / 1000))
 
-/** The bucket holds those that wait and the one that departs. */
-function burstOf(override: Override, config: LoadedConfig): number {
-  const { burst } = override.numbers ?? { burst: 0 }
-  return isQueue(override, config) ? burst - 1 : burst
-}
-
-function isQueue({ rule }: Override, { input }: LoadedConfig): boolean {
-  return input.rules.some(({ name, algorithm }) => name === rule && TAKING.queue.includes(algorithm))
+function atOnceDocument(override: Override, config: LoadedConfig): Record<string, number> {
+  const atOnce = atOnceOf(override, config)
+  return atOnce ? { [atOnce.parameter]: atOnce.units } : {}
 }
 
 /** Of a rule that is gone only the numbers are left: windows and logs have the limit there. */
-function hasBurst({ rule: name, numbers }: Override, { input }: LoadedConfig): boolean {
+function atOnceOf(
+  { rule: name, numbers }: Override,
+  { input }: LoadedConfig,
+): { parameter: string; units: number } | undefined {
+  if (!numbers) return undefined
   const rule = input.rules.find(rule => rule.name === name)
-  return rule ? TAKING.burst.includes(rule.algorithm) : numbers?.burst !== numbers?.limit
+  if (rule) return unitsAtOnce(descriptionOf(rule), numbers.burst)
+  return numbers.burst === numbers.limit ? undefined : { parameter: 'burst', units: numbers.burst }
 }

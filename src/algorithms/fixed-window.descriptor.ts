@@ -1,0 +1,36 @@
+/** fixed-window as the rest of the project knows it (descriptor.ts): docs/algorithms.md#fixed-window */
+import { isCalendarPeriod } from './calendar.ts'
+import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
+import { fixedWindow } from './fixed-window.ts'
+import { shareOfWindow, windowOf } from './window.ts'
+
+const parameters = {
+  /** At most `limit` in each window, aligned to the epoch (`'1h'`: on the hour, UTC) or to a calendar. */
+  algorithm: { kind: 'name', is: 'fixed-window' },
+  /** How many units per period. */
+  limit: { kind: 'units', low: 1, forPlans: 'units per period' },
+  /** A duration, or `'day'`, `'week'` (from Monday), `'month'` of the calendar. */
+  period: { kind: 'calendar-period' },
+  /** Of a calendar period (default `'UTC'`): an IANA name, as in `'Europe/Berlin'`. */
+  timeZone: { kind: 'time-zone', isOptional: true },
+} as const satisfies Parameters
+
+type Input = InputOf<typeof parameters>
+
+export const counting: Counting<Input> = {
+  state: 'counts',
+  numbers: windowOf,
+  local: { model: fixedWindow, shareOf: shareOfWindow },
+}
+
+export const description = {
+  label: 'windows one after the other, each with the whole limit',
+  model: fixedWindow,
+  parameters,
+  costBound: 'limit',
+  flaws({ period, timeZone }) {
+    if (timeZone === undefined || isCalendarPeriod(period)) return []
+    const fix = "'day', 'week' or 'month'. Use one, or leave it out."
+    return [['timeZone', `'${timeZone}' needs a calendar period: ${fix}`]]
+  },
+} as const satisfies Description<Input>

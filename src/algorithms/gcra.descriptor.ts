@@ -1,0 +1,35 @@
+/** gcra as the rest of the project knows it (descriptor.ts): docs/algorithms.md#gcra */
+import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
+import { gcra } from './gcra.ts'
+import { flawsOfRate, rateOf, shareOfRate } from './rate.ts'
+
+const parameters = {
+  /** Evenly spaced with a burst; never more than burst + rate × time. It admits the same as `token-bucket`. */
+  algorithm: { kind: 'name', is: 'gcra' },
+  /** How many units per period. */
+  limit: { kind: 'units', low: 1, forPlans: 'units per period' },
+  /** Per how long: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
+  period: { kind: 'period' },
+  /** Units at once after a pause (default `limit`). 1 means strictly evenly spaced. */
+  burst: { kind: 'units', low: 1, isOptional: true, forPlans: 'units at once' },
+} as const satisfies Parameters
+
+type Input = InputOf<typeof parameters>
+
+export const counting: Counting<Input> = {
+  state: 'time',
+  numbers: ({ limit, burst = limit }, period) => rateOf(limit, period, burst),
+  local: { model: gcra, shareOf: shareOfRate },
+}
+
+export const description = {
+  label: 'evenly spaced, with a burst',
+  model: gcra,
+  parameters,
+  costBound: 'burst',
+  atOnce: { parameter: 'burst', beside: 0 },
+  flaws(input, period) {
+    const { limit, burst = limit } = input
+    return flawsOfRate(input, period, burst, ['burst', burst])
+  },
+} as const satisfies Description<Input>

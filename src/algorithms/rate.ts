@@ -1,0 +1,49 @@
+/**
+ * What gcra, token-bucket and leaky-bucket have in common: units that come back evenly, `limit` in each `period`, and a
+ * state that is the instant at which all of them are back.
+ */
+import type { Quota } from './algorithm.ts'
+import type { Flaw, RuleNumbers } from './descriptor.ts'
+import { MAX_TICKS } from './exact.ts'
+
+/** What takes longer to come back than this (µs) is no rate; and src/lua/main.lua would take it for foreign text. */
+export const MAX_REFILL = 2 * 366 * 86400e6
+
+/** Only the ratio counts, and in lowest terms it needs the fewest ticks. */
+export function rateOf(limit: number, period: number, burst: number): RuleNumbers {
+  const divisor = greatestCommonDivisor(limit, period)
+  return { limit: limit / divisor, period: period / divisor, burst }
+}
+
+function greatestCommonDivisor(a: number, b: number): number {
+  return b === 0 ? a : greatestCommonDivisor(b, a % b)
+}
+
+/** A share of the burst, and the units come back more slowly. */
+export function shareOfRate(quota: Quota, burst: number, share: number): Quota {
+  return { ...quota, burst, period: Math.round(quota.period / share) }
+}
+
+/**
+ * @param period µs
+ * @param parameter that the burst was written as, and the units that stand there
+ */
+export function flawsOfRate(
+  input: { readonly limit: number; readonly period: string },
+  period: number,
+  burst: number,
+  [parameter, units]: readonly [name: string, units: number],
+): Flaw[] {
+  const { limit } = input
+  const refill = (burst * period) / limit
+  if (refill > MAX_REFILL) {
+    const most = `at most ${MAX_REFILL / 86400e6} days`
+    return [
+      [parameter, `${units} takes ${Math.ceil(refill / 86400e6)} days to come back. Lower it: ${most}.`],
+    ]
+  }
+  if (burst * rateOf(limit, period, burst).period <= MAX_TICKS) return []
+  const tooFine = `${limit} per '${input.period}' with a ${parameter} of ${units} needs more than 2^51 steps to space exactly.`
+  const fix = `Lower the ${parameter}, or choose a limit that divides the period in microseconds (${period}).`
+  return [['limit', `${tooFine} ${fix}`]]
+}

@@ -1,0 +1,42 @@
+/** sliding-log as the rest of the project knows it (descriptor.ts): docs/algorithms.md#sliding-log */
+import type { Quota } from './algorithm.ts'
+import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
+import { MAX_LOG_LIMIT, slidingLog } from './sliding-log.ts'
+import { slidingWindow } from './sliding-window.ts'
+import { shareOfWindow, windowOf } from './window.ts'
+
+const parameters = {
+  /** Exactly `limit` in any period, at about 13 bytes for each request that still counts. */
+  algorithm: { kind: 'name', is: 'sliding-log' },
+  /** How many units per period. */
+  limit: {
+    kind: 'units',
+    low: 1,
+    high: MAX_LOG_LIMIT,
+    why: 'sliding-log keeps each request that counts',
+    forPlans: 'units per period',
+  },
+  /** Per how long: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
+  period: { kind: 'period' },
+} as const satisfies Parameters
+
+type Input = InputOf<typeof parameters>
+
+export const counting: Counting<Input> = {
+  state: 'log',
+  numbers: windowOf,
+  local: { model: slidingWindow, shareOf: shareOfLog },
+}
+
+/** As a sliding window, in steps of a thousandth: finer than a fallback needs, and within exact arithmetic. */
+function shareOfLog(quota: Quota, limit: number): Quota {
+  const step = quota.period % 1000 === 0 ? quota.period / 1000 : quota.period
+  return { ...shareOfWindow(quota, limit), step }
+}
+
+export const description = {
+  label: 'exactly the limit in any period',
+  model: slidingLog,
+  parameters,
+  costBound: 'limit',
+} as const satisfies Description<Input>

@@ -1,0 +1,35 @@
+/** token-bucket as the rest of the project knows it (descriptor.ts): docs/algorithms.md#token-bucket */
+import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
+import { flawsOfRate, rateOf, shareOfRate } from './rate.ts'
+import { tokenBucket } from './token-bucket.ts'
+
+const parameters = {
+  /** A bucket of `burst` tokens with continuous refill. It admits the same as `gcra`. */
+  algorithm: { kind: 'name', is: 'token-bucket' },
+  /** How many units per period. */
+  limit: { kind: 'units', low: 1, forPlans: 'units per period' },
+  /** Per how long: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
+  period: { kind: 'period' },
+  /** Units at once after a pause (default `limit`). 1 means strictly evenly spaced. */
+  burst: { kind: 'units', low: 1, isOptional: true, forPlans: 'units at once' },
+} as const satisfies Parameters
+
+type Input = InputOf<typeof parameters>
+
+export const counting: Counting<Input> = {
+  state: 'time',
+  numbers: ({ limit, burst = limit }, period) => rateOf(limit, period, burst),
+  local: { model: tokenBucket, shareOf: shareOfRate },
+}
+
+export const description = {
+  label: 'a bucket of tokens, refilled continuously',
+  model: tokenBucket,
+  parameters,
+  costBound: 'burst',
+  atOnce: { parameter: 'burst', beside: 0 },
+  flaws(input, period) {
+    const { limit, burst = limit } = input
+    return flawsOfRate(input, period, burst, ['burst', burst])
+  },
+} as const satisfies Description<Input>

@@ -1,0 +1,12 @@
+/** What the windows and the log have in common: they count units, up to the limit. */
+import type { Quota } from './algorithm.ts'
+import type { RuleNumbers } from './descriptor.ts'
+
+export function windowOf({ limit }: { readonly limit: number }, period: number): RuleNumbers {
+  return { limit, period, burst: limit }
+}
+
+/** A share of the limit in each period. */
+export function shareOfWindow(quota: Quota, limit: number): Quota {
+  return { ...quota, burst: limit, limit }
+}

@@ -1,0 +1,80 @@
+/** What a rule has of its algorithm: from the descriptors' parameters to the schemas that check them. */
+import * as v from 'valibot'
+import { CALENDAR_PERIODS } from '../../algorithms/calendar.ts'
+import type { Parameter, Parameters } from '../../algorithms/descriptor.ts'
+import { type AlgorithmName, descriptions } from '../../algorithms/index.ts'
+import { duration, text, units } from './values.ts'
+
+const MAX_PERIOD = 366 * 86400e6
+
+const period = duration(1e3, MAX_PERIOD, "from '1ms' to '366d'")
+
+const calendarPeriod = v.union([v.picklist(CALENDAR_PERIODS), period], ({ input }) => {
+  // A duration that is wrong is explained as one; for anything else the message names both ways to write it.
+  const message = v.safeParse(period, input).issues?.[0].message
+  return message?.startsWith('is out of range')
+    ? message
+    : "is no period. Write a duration in quotes, as in '1s' or '1h', or 'day', 'week' or 'month' of the calendar."
+})
+
+const TIME_ZONE = "is no time zone. Write an IANA name, as in 'Europe/Berlin'."
+
+const timeZone = v.pipe(
+  text(TIME_ZONE),
+  v.check(input => {
+    try {
+      return Boolean(new Intl.DateTimeFormat('en', { timeZone: input }))
+    } catch {
+      return false
+    }
+  }, TIME_ZONE),
+)
+
+type RequiredSchemaOf<P extends Parameter> = P extends { kind: 'name'; is: infer Name extends string }
+  ? v.LiteralSchema<Name, undefined>
+  : P extends { kind: 'units' }
+    ? ReturnType<typeof units>
+    : P extends { kind: 'period' }
+      ? typeof period
+      : P extends { kind: 'calendar-period' }
+        ? typeof calendarPeriod
+        : typeof timeZone
+
+type SchemaOf<P extends Parameter> = P extends { isOptional: true }
+  ? v.OptionalSchema<RequiredSchemaOf<P>, undefined>
+  : RequiredSchemaOf<P>
+
+/** The doc comments of the parameters stay with them. */
+type EntriesOf<P extends Parameters> = { [K in keyof P]: SchemaOf<P[K]> }
+
+export type AlgorithmEntries<Name extends AlgorithmName> = EntriesOf<
+  (typeof descriptions)[Name]['parameters']
+>
+
+/** The settings that an algorithm's rules have. */
+export function algorithmEntries<Name extends AlgorithmName>(name: Name): AlgorithmEntries<Name> {
+  const entries = Object.entries<Parameter>(descriptions[name].parameters)
+  return Object.fromEntries(
+    entries.map(([key, parameter]) => [key, schemaOf(parameter)]),
+  ) as AlgorithmEntries<Name>
+}
+
+function schemaOf(parameter: Parameter): v.GenericSchema {
+  const schema = requiredSchemaOf(parameter)
+  return 'isOptional' in parameter ? v.optional(schema) : schema
+}
+
+function requiredSchemaOf(parameter: Parameter): v.GenericSchema {
+  switch (parameter.kind) {
+    case 'name':
+      return v.literal(parameter.is)
+    case 'units':
+      return units(parameter.low, parameter.high, parameter.why)
+    case 'period':
+      return period
+    case 'calendar-period':
+      return calendarPeriod
+    case 'time-zone':
+      return timeZone
+  }
+}

@@ -1,0 +1,68 @@
+/** What the descriptors say of their algorithms, against the twins, the store and the config. */
+import { existsSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { ALGORITHM_NAMES, countings, descriptionOf } from '../../src/algorithms/index.ts'
+import { planUnits, unitsAtOnce } from '../../src/algorithms/plan-units.ts'
+import type { LimitRuleInput } from '../../src/config/check/rule-schema.ts'
+import { compileLimitRule } from '../../src/config/compile-rule.ts'
+
+const ruleOf = (numbers: object) => compileLimitRule({ name: 'a', ...numbers } as LimitRuleInput)
+
+describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
+  const description = descriptionOf({ algorithm })
+  const { state, local } = countings[algorithm]
+  const rule = ruleOf({ algorithm, limit: 10, period: '10s' })
+
+  it('has the name that the index has for it, and a Lua twin of that name', () => {
+    expect(description.parameters.algorithm).toEqual({ kind: 'name', is: algorithm })
+    expect(existsSync(new URL(`../../src/algorithms/${algorithm}.lua`, import.meta.url))).toBe(true)
+  })
+
+  it('names the units at once as one of its parameters, and the rule has them', () => {
+    const atOnce = unitsAtOnce(description, rule.quota.burst)
+    if (atOnce) expect(description.parameters).toHaveProperty(atOnce.parameter)
+    expect(atOnce?.units ?? rule.quota.burst).toBe(10)
+  })
+
+  it('lets another limit start afresh where the state is a time, and only there', () => {
+    const other = ruleOf({ algorithm, limit: 20, period: '10s' })
+    expect(other.tag !== rule.tag).toBe(state === 'time')
+    expect(other.family).toBe(rule.family)
+  })
+
+  it('lets an isolate admit a share of the limit by itself, in two numbers of memory', () => {
+    const quota = { ...local.shareOf({ ...rule.quota, cost: 1 }, 5, 0.5), cost: 1 }
+    const NOON = Date.UTC(2026, 10, 20, 12) * 1e3
+    let memory = [0, 0] as Parameters<typeof local.model>[1]
+    let admitted = 0
+    for (let i = 0; i < 10; i++) {
+      const { after } = local.model(quota, memory, NOON)
+      if (after) admitted += 1
+      memory = after?.state ?? memory
+    }
+    expect(admitted).toBe(5)
+    expect(memory).toHaveLength(2)
+  })
+})
+
+it('plans and overrides can change what the descriptors say, from the lowest amount that they take', () => {
+  const rates = ['gcra', 'token-bucket']
+  expect([...planUnits].map(([name, { low, algorithms }]) => [name, low, algorithms])).toEqual([
+    ['limit', 1, ALGORITHM_NAMES],
+    ['burst', 1, rates],
+    ['queue', 0, ['leaky-bucket']],
+  ])
+})
+
+it.each([
+  [{ algorithm: 'gcra', limit: 10, period: '1s' }, 'W1O'],
+  [{ algorithm: 'gcra', limit: 10, period: '1s', burst: 20 }, 'T0O'],
+  [{ algorithm: 'token-bucket', limit: 10, period: '1s' }, '5px'],
+  [{ algorithm: 'leaky-bucket', limit: 10, period: '1s', queue: 5 }, '3Es'],
+  [{ algorithm: 'fixed-window', limit: 10, period: '1s' }, 'AGt'],
+  [{ algorithm: 'fixed-window', limit: 10, period: 'month', timeZone: 'Europe/Berlin' }, 'ILP'],
+  [{ algorithm: 'sliding-window', limit: 10, period: '1s' }, '8Hp'],
+  [{ algorithm: 'sliding-log', limit: 10, period: '1s' }, 'QgW'],
+])('a live deployment finds the records of %j under the same tag as before', (numbers, tag) => {
+  expect(ruleOf(numbers).tag).toBe(tag)
+})

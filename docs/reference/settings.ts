@@ -82,10 +82,7 @@ function shapesWith(key: string, shapes: readonly Shape[]): readonly Shape[] {
 }
 
 function settingsOf({ entries = {} }: Schema, shapes: readonly Shape[]): Setting[] {
-  // In the order of an interface, which is the one to read them in. Types that are put together have none.
-  const order = shapes.length === 1 ? [...shapes[0]!.keys()] : Object.keys(entries)
-  const inOrder = Object.entries(entries).sort(([a], [b]) => order.indexOf(a) - order.indexOf(b))
-  return inOrder.map(([name, entry]) => {
+  return Object.entries(entries).map(([name, entry]) => {
     const members = shapes.flatMap(shape => shape.get(name) ?? [])
     const schema = bare(entry)
     const object = objectIn(schema)

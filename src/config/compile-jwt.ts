@@ -1,6 +1,6 @@
 /** One entry of `credentials.jwt`, from what the user wrote to what its tokens are verified with. Pure. */
 import type { JwtIssuer } from '../credentials/jwt.ts'
-import type { AccessInput, CommonInput, JwksInput, JwtInput, SecretInput } from './check/jwt-schema.ts'
+import type { AccessInput, JwksInput, JwtInput, SecretInput } from './check/jwt-schema.ts'
 import { parseDuration } from './duration.ts'
 
 export function compileJwt(name: string, input: JwtInput): JwtIssuer {
@@ -19,14 +19,14 @@ export function compileJwt(name: string, input: JwtInput): JwtIssuer {
   }
 }
 
-function keysOf(input: CommonInput & (JwksInput | SecretInput)) {
+function keysOf(input: JwksInput | SecretInput) {
   const { issuer, algorithms, header } = input
   const keys = 'jwks' in input ? { jwks: input.jwks } : { secret: input.secret }
   return { keys, issuer, algorithms, header, consumerClaims: 'sub' }
 }
 
 /** https://developers.cloudflare.com/cloudflare-one/access-controls/applications/http-apps/authorization-cookie/ */
-function accessOf({ access, header = 'Cf-Access-Jwt-Assertion' }: CommonInput & AccessInput) {
+function accessOf({ access, header = 'Cf-Access-Jwt-Assertion' }: AccessInput) {
   const issuer = new URL(access).origin
   return {
     keys: { jwks: `${issuer}/cdn-cgi/access/certs` },

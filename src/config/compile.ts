@@ -98,7 +98,7 @@ export function compileConfig(config: ConfigInput): Config {
   }
 }
 
-function compileBreaker(input: BreakerInput | false = {}, deadlineMs: number): Pick<Config, 'breaker'> {
+function compileBreaker(input: BreakerInput = {}, deadlineMs: number): Pick<Config, 'breaker'> {
   if (input === false) return {}
   const { failures = 5, slowCalls = 1, slowAfter, retryAfter = '1s' } = input
   const slowAfterMs = slowAfter === undefined ? deadlineMs : milliseconds(slowAfter)

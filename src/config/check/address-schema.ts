@@ -5,26 +5,7 @@ import { show } from './mistake.ts'
 import { addressRanges } from './range-schema.ts'
 import { settings } from './values.ts'
 
-export interface AddressInput {
-  /**
-   * Where the client's address is read:
-   * - `cloudflare` (default): CF-Connecting-IP, which Cloudflare's edge sets, whatever a client sends. Only for
-   *   Cloudflare: elsewhere a client writes it.
-   * - `peer`: the other end of the connection, for a server that clients reach without a proxy.
-   * - `x-forwarded-for`, `forwarded` (RFC 7239): read from the right, where the nearest proxy writes, past the
-   *   proxies of `trustedProxies` to the first address that is none of them. If the connection comes from elsewhere,
-   *   the header is not read. Where the platform does not tell the connection's other end, it is taken for a trusted
-   *   proxy: the gateway must then be reachable through that proxy only, or clients choose their address.
-   */
-  from?: 'cloudflare' | 'peer' | 'x-forwarded-for' | 'forwarded' | undefined
-  /**
-   * The proxies in front of the gateway, as in `['10.0.0.0/8', '192.0.2.7', '2001:db8::/32']`. Needed for
-   * `x-forwarded-for` and `forwarded`. No more than those: whoever calls from here can pass for any other address. Default: none.
-   */
-  trustedProxies?: string[] | undefined
-  /** How many leading bits of an IPv6 address make one caller, 32 to 128 (default `64`: what a subscriber is given). */
-  ipv6Prefix?: number | undefined
-}
+export interface AddressInput extends v.InferInput<typeof address> {}
 
 const SOURCES = ['cloudflare', 'peer', 'x-forwarded-for', 'forwarded'] as const
 
@@ -32,19 +13,34 @@ const PREFIX = 'is no prefix length. Write a whole number from 32 to 128.'
 
 export const address = settings(
   {
+    /**
+     * Where the client's address is read:
+     * - `cloudflare` (default): CF-Connecting-IP, which Cloudflare's edge sets, whatever a client sends. Only for
+     *   Cloudflare: elsewhere a client writes it.
+     * - `peer`: the other end of the connection, for a server that clients reach without a proxy.
+     * - `x-forwarded-for`, `forwarded` (RFC 7239): read from the right, where the nearest proxy writes, past the
+     *   proxies of `trustedProxies` to the first address that is none of them. If the connection comes from elsewhere,
+     *   the header is not read. Where the platform does not tell the connection's other end, it is taken for a trusted
+     *   proxy: the gateway must then be reachable through that proxy only, or clients choose their address.
+     */
     from: v.optional(
       v.picklist(
         SOURCES,
         "is nothing to read an address from. Use 'cloudflare', 'peer', 'x-forwarded-for' or 'forwarded'.",
       ),
     ),
+    /**
+     * The proxies in front of the gateway, as in `['10.0.0.0/8', '192.0.2.7', '2001:db8::/32']`. Needed for
+     * `x-forwarded-for` and `forwarded`. No more than those: whoever calls from here can pass for any other address. Default: none.
+     */
     trustedProxies: v.optional(addressRanges),
+    /** How many leading bits of an IPv6 address make one caller, 32 to 128 (default `64`: what a subscriber is given). */
     ipv6Prefix: v.optional(
       v.pipe(v.number(PREFIX), v.integer(PREFIX), v.minValue(32, PREFIX), v.maxValue(128, PREFIX)),
     ),
   },
   "is no object. Write it as in { from: 'x-forwarded-for', trustedProxies: ['10.0.0.0/8'] }.",
-) satisfies v.GenericSchema<AddressInput>
+)
 
 /** What the schema cannot see: the key it is said of, and the message. */
 export function mistakesOfAddress(input: AddressInput | undefined): [key: string, message: string][] {

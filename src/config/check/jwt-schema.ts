@@ -1,9 +1,8 @@
 /**
- * The shape of one entry of `credentials.jwt`: what a user writes, the schema that checks it, and what it compiles to.
- * Messages are the second half of a sentence that mistake.ts begins with the path and the value.
+ * The shape of one entry of `credentials.jwt`, as rule-schema.ts has that of a rule. Messages are the second half of a
+ * sentence that mistake.ts begins with the path and the value.
  */
 import * as v from 'valibot'
-import type { Duration } from '../duration.ts'
 import { duration, flag, name, record, settings, text } from './values.ts'
 
 const PUBLIC_KEY_ALGORITHMS = [
@@ -16,63 +15,14 @@ const SECRET_ALGORITHMS = ['HS256', 'HS384', 'HS512'] as const
  * Tokens that others issue and sign: the caller's consumer and plan are what they say. Keys come from one of three
  * places: `jwks`, `secret` or `access`.
  */
-export type JwtInput = CommonInput & (JwksInput | SecretInput | AccessInput)
+export type JwtInput = JwksInput | SecretInput | AccessInput
 
-export interface JwksInput extends IssuerInput {
-  /** Where the issuer publishes its public keys: `'https://issuer.example.com/.well-known/jwks.json'` */
-  jwks: string
-  /** What the issuer signs with, as in `['RS256']`. A token that says otherwise is refused. */
-  algorithms: (typeof PUBLIC_KEY_ALGORITHMS)[number][]
-}
+export interface JwksInput extends v.InferInput<typeof METHODS.jwks> {}
 
-export interface SecretInput extends IssuerInput {
-  /**
-   * The name of the variable (the Worker's secret) that holds the secret shared with the issuer, as in `'JWT_SECRET'`:
-   * never the secret itself. As text, at least as many bytes as the hash has (HS256: 32).
-   */
-  secret: string
-  /** What the issuer signs with, as in `['HS256']`. A token that says otherwise is refused. */
-  algorithms: (typeof SECRET_ALGORITHMS)[number][]
-}
-
-interface IssuerInput {
-  /** The `iss` of its tokens, to the letter: with Auth0 the slash at the end belongs to it. */
-  issuer: string
-}
+export interface SecretInput extends v.InferInput<typeof METHODS.secret> {}
 
 /** Cloudflare Access in front of this Worker; `audience` is the application's AUD tag. */
-export interface AccessInput {
-  /** The team's address: `'https://team.cloudflareaccess.com'` */
-  access: string
-}
-
-export interface CommonInput {
-  /** Who tokens must be meant for: one of these is in their `aud`. */
-  audience: string | string[]
-  /** How far the issuer's clock may be off (default `'5s'`). */
-  clockTolerance?: Duration | undefined
-  /** A header that carries the bare token. Default: `Authorization: Bearer <token>`; Access: `Cf-Access-Jwt-Assertion`. */
-  header?: string | undefined
-  /** What a token says of its caller. */
-  claims?:
-    | {
-        /**
-         * Which claim says who the consumer is; of several the first that is no empty text. Default: `'sub'`; Access:
-         * `['sub', 'common_name']`, as service tokens have an empty `sub`.
-         */
-        consumer?: string | string[] | undefined
-        /** Which claim says the plan. Default: none. */
-        plan?: string | undefined
-      }
-    | undefined
-  /** Plans of this config by what the issuer calls them, as in `{ gold: 'pro' }`; others keep their name. Default: all do. */
-  plans?: Record<string, string> | undefined
-  /**
-   * The claim names a consumer as API keys do, and both are counted together (default `false`: each issuer has consumers
-   * of its own, and cannot name another's). True is for an issuer that you trust with every consumer.
-   */
-  sharesConsumers?: boolean | undefined
-}
+export interface AccessInput extends v.InferInput<typeof METHODS.access> {}
 
 const METHOD =
   "is no issuer. Write { jwks: 'https://…', algorithms: ['RS256'], issuer: 'https://…', audience: '…' }."
@@ -131,14 +81,20 @@ function algorithms<const Names extends readonly string[]>(
 
 const HEADER = "is no name of a header. Write it as in 'X-Token'."
 
-const issuer = text("is no issuer. Write the iss of its tokens, as in 'https://issuer.example.com/'.")
+const issuer = {
+  /** The `iss` of its tokens, to the letter: with Auth0 the slash at the end belongs to it. */
+  issuer: text("is no issuer. Write the iss of its tokens, as in 'https://issuer.example.com/'."),
+}
 
 const oneOrMore = (fix: string) =>
   v.union([text(fix), v.pipe(v.array(text(fix), fix), v.minLength(1, fix))], fix)
 
 const common = {
+  /** Who tokens must be meant for: one of these is in their `aud`. */
   audience: oneOrMore("is no audience. Write the aud that its tokens have for you, as in 'api'."),
+  /** How far the issuer's clock may be off (default `'5s'`). */
   clockTolerance: v.optional(duration(0, 300e6, "from '0s' to '5m'")),
+  /** A header that carries the bare token. Default: `Authorization: Bearer <token>`; Access: `Cf-Access-Jwt-Assertion`. */
   header: v.optional(
     v.pipe(
       v.string(HEADER),
@@ -150,47 +106,72 @@ const common = {
       v.check(input => !/^x-api-key$/i.test(input), 'is where API keys come. Name another header.'),
     ),
   ),
+  /** What a token says of its caller. */
   claims: v.optional(
     settings(
       {
+        /**
+         * Which claim says who the consumer is; of several the first that is no empty text. Default: `'sub'`; Access:
+         * `['sub', 'common_name']`, as service tokens have an empty `sub`.
+         */
         consumer: v.optional(oneOrMore("is no name of a claim. Write it as in 'sub' or ['sub', 'email'].")),
+        /** Which claim says the plan. Default: none. */
         plan: v.optional(text("is no name of a claim. Write it as in 'plan'.")),
       },
       "is no object. Write it as in { consumer: 'sub', plan: 'plan' }.",
     ),
   ),
+  /** Plans of this config by what the issuer calls them, as in `{ gold: 'pro' }`; others keep their name. Default: all do. */
   plans: v.optional(record(v.string(), name('plan name'), "is no object. Write it as in { gold: 'pro' }.")),
+  /**
+   * The claim names a consumer as API keys do, and both are counted together (default `false`: each issuer has consumers
+   * of its own, and cannot name another's). True is for an issuer that you trust with every consumer.
+   */
   sharesConsumers: v.optional(flag),
 }
 
 const METHODS = {
   jwks: settings(
     {
+      /** Where the issuer publishes its public keys: `'https://issuer.example.com/.well-known/jwks.json'` */
       jwks,
+      /** What the issuer signs with, as in `['RS256']`. A token that says otherwise is refused. */
       algorithms: algorithms(
         PUBLIC_KEY_ALGORITHMS,
         SECRET_ALGORITHMS,
         'cannot go with jwks: whoever reads the public key could sign with it.',
       ),
-      issuer,
+      ...issuer,
       ...common,
     },
     METHOD,
   ),
   secret: settings(
     {
+      /**
+       * The name of the variable (the Worker's secret) that holds the secret shared with the issuer, as in `'JWT_SECRET'`:
+       * never the secret itself. As text, at least as many bytes as the hash has (HS256: 32).
+       */
       secret,
+      /** What the issuer signs with, as in `['HS256']`. A token that says otherwise is refused. */
       algorithms: algorithms(
         SECRET_ALGORITHMS,
         PUBLIC_KEY_ALGORITHMS,
         'cannot go with secret: its keys are public ones, which come by jwks.',
       ),
-      issuer,
+      ...issuer,
       ...common,
     },
     METHOD,
   ),
-  access: settings({ access, ...common }, METHOD),
+  access: settings(
+    {
+      /** The team's address: `'https://team.cloudflareaccess.com'` */
+      access,
+      ...common,
+    },
+    METHOD,
+  ),
 }
 
 /** The place of the keys says what else can be said. Without the value, in which the secret may stand by mistake. */

@@ -1,51 +1,40 @@
 /**
- * The shape of a route: what a user writes, and the schema that checks it. A request has one route, the most specific
- * that matches, and any number of rules.
+ * The shape of a route, as rule-schema.ts has that of a rule. A request has one route, the most specific that matches,
+ * and any number of rules.
  */
 import * as v from 'valibot'
-import { place } from './rule-schema.ts'
+import { place } from './match-schema.ts'
 import { flag, name, settings, text, units } from './values.ts'
 
-export interface RouteInput {
-  /** For rules `by: 'route'` and `match.routes`. Unique. */
-  name: string
-  /** Which requests it is for. Everything that is given must hold. */
-  match: RouteMatchInput
-  /**
-   * Credentials that are taken here, in this order: `'api-key'`, `'opaque-key'`, names of `credentials.jwt`, and
-   * `'anonymous'` for callers without any. Default: `credentials.accept`.
-   */
-  accept?: string[] | undefined
-  /** What a request costs here, as a multiple of the cost of each rule (default `1`). */
-  cost?: number | undefined
-  /**
-   * `false`: no request is counted here (default `true`). Callers are still asked for a credential, unless `accept` has `'anonymous'`, and
-   * those that guess are counted (`on: 'auth-failure'`).
-   */
-  limits?: boolean | undefined
-}
+export interface RouteInput extends v.InferInput<typeof route> {}
 
-export interface RouteMatchInput {
-  /** As in `['POST', 'PUT']`; `'GET'` is for HEAD too. Default: all. */
-  methods?: string[] | undefined
-  /** A URLPattern for the host name: `'api.example.com'`, `'*.example.com'`. Default: all. */
-  host?: string | undefined
-  /** A URLPattern for the path: `'/reports/*'`, `'/users/:id'`. Case does not matter. Default: all. */
-  path?: string | undefined
-}
+export interface RouteMatchInput extends v.InferInput<typeof routeMatch> {}
 
 export const acceptList = v.pipe(
   v.array(text('is no credential.'), "is no list of credentials. Write it as in ['api-key', 'anonymous']."),
   v.minLength(1, "is empty: nobody could come. Name a credential, or 'anonymous'."),
 )
 
+const routeMatch = settings(place, "is no object. Write it as in { path: '/reports/*' }.")
+
 export const route = settings(
   {
+    /** For rules `by: 'route'` and `match.routes`. Unique. */
     name: name('route name'),
-    match: settings(place, "is no object. Write it as in { path: '/reports/*' }."),
+    /** Which requests it is for. Everything that is given must hold. */
+    match: routeMatch,
+    /**
+     * Credentials that are taken here, in this order: `'api-key'`, `'opaque-key'`, names of `credentials.jwt`, and
+     * `'anonymous'` for callers without any. Default: `credentials.accept`.
+     */
     accept: v.optional(acceptList),
+    /** What a request costs here, as a multiple of the cost of each rule (default `1`). */
     cost: v.optional(units(1, 1e6)),
+    /**
+     * `false`: no request is counted here (default `true`). Callers are still asked for a credential, unless `accept` has
+     * `'anonymous'`, and those that guess are counted (`on: 'auth-failure'`).
+     */
     limits: v.optional(flag),
   },
   "is no route. Write { name: 'reports', match: { path: '/reports/*' } }.",
-) satisfies v.GenericSchema<RouteInput>
+)

@@ -52,7 +52,18 @@ export const units = (low: number, high = MAX_UNITS, why?: string) => {
   return v.pipe(v.number(fix), v.integer(fix), v.minValue(low, fix), v.maxValue(high, fix))
 }
 
+/** A share of all, up to 1. */
+export function share(low: number) {
+  const fix = `is no share. Write a number from ${low} to 1.`
+  return v.pipe(v.number(fix), v.minValue(low, fix), v.maxValue(1, fix))
+}
+
 export const flag = v.boolean('is neither true nor false. Write one of them, without quotes.')
+
+export const headerName = v.pipe(
+  text("is no header name. Write it as in 'x-partner-key'."),
+  v.regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/, "is no header name. Write it as in 'x-partner-key'."),
+)
 
 /** @param several how one pattern is for several */
 function pattern(part: 'pathname' | 'hostname', example: string, several: string) {

@@ -1,0 +1,100 @@
+/** How callers say who they are: the shape of `credentials`, as rule-schema.ts has that of a rule. */
+import * as v from 'valibot'
+import type { JwtMethod } from '../jwt.ts'
+import { acceptList } from './route-schema.ts'
+import { duration, flag, headerName, name, record, settings, text } from './values.ts'
+
+export interface CredentialsInput extends v.InferInput<typeof credentials> {}
+
+const KEY_PREFIX = /^[a-z][a-z0-9]{1,11}$/
+
+const keyPrefix = v.pipe(
+  text("is no prefix. Write it as in 'slk'."),
+  v.regex(KEY_PREFIX, 'is no prefix. Use 2 to 12 lower case letters and digits, beginning with a letter.'),
+)
+
+const headerOfKeys = v.pipe(
+  headerName,
+  v.check(
+    input => !/^(authorization|x-api-key)$/i.test(input),
+    'is where keys are looked for anyway. Leave it out, or name another header.',
+  ),
+)
+
+function isMethod(input: unknown): input is JwtMethod {
+  return typeof input === 'object' && input !== null && 'createVerifier' in input
+}
+
+/** The message leaves the value out: a secret may stand there by mistake. */
+const method = v.lazy(input =>
+  isMethod(input)
+    ? v.custom<JwtMethod>(isMethod)
+    : v.never("is no issuer. Write jwt({ … }) around it, with import { jwt } from './src/config/jwt.ts'."),
+)
+
+const METHODS = 'Write it as in { auth0: jwt({ … }) }.'
+
+const methods = v.lazy(input => {
+  if (typeof input !== 'object' || input === null || Array.isArray(input)) {
+    return v.never(`is no object. ${METHODS}`)
+  }
+  return isMethod(input)
+    ? v.never(`is an issuer without a name. ${METHODS}`)
+    : record(name('name of an issuer'), method, METHODS)
+})
+
+export const credentials = settings(
+  {
+    /**
+     * Credentials that are taken, in this order, where the route says nothing else: `'api-key'`, `'opaque-key'`,
+     * names of `jwt`, and `'anonymous'` for callers without any. Default: all there are, without `'anonymous'`.
+     */
+    accept: v.optional(acceptList),
+    /** The keys that `npx sluice keys create` makes. */
+    apiKeys: v.optional(
+      settings(
+        {
+          /** What they begin with (default `'slk'`). Keys that begin otherwise are no longer known. */
+          prefix: v.optional(keyPrefix),
+        },
+        "is no object. Write it as in { prefix: 'slk' }.",
+      ),
+    ),
+    /**
+     * Keys that were not made here, which tell nothing by themselves: those that `npx sluice keys import` has brought in
+     * are taken. `{}` takes them from `X-API-Key` and `Authorization: Bearer`. Default: none are taken.
+     */
+    opaqueKeys: v.optional(
+      settings(
+        {
+          /** The one header that carries them. Default: `X-API-Key` and `Authorization: Bearer`. */
+          header: v.optional(headerOfKeys),
+          /** How long an isolate remembers whose key it is (default `'10m'`). Whether it is still good is asked every time. */
+          rememberFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
+        },
+        "is no object. Write {}, or { header: 'x-partner-key' }.",
+      ),
+    ),
+    /**
+     * Tokens that others issue, by a name of your choice: `{ auth0: jwt({ jwks, algorithms, issuer, audience }) }`, with `jwt` from
+     * `./src/config/jwt.ts`. Default: none.
+     */
+    jwt: v.optional(methods),
+    /** Hand the caller's credential on to the origin (default `false`). */
+    forward: v.optional(flag),
+    /**
+     * Who may come while the store cannot say whether a credential is good: those whom this isolate has let in not long ago
+     * (`'recent'`), nobody with a key (`'refuse'`), or whoever shows something that looks like one (`'unchecked'`: only where
+     * the origin checks by itself). The others get a 503. Tokens are vouched for by their signature (default `'recent'`).
+     */
+    onStoreFailure: v.optional(
+      v.picklist(
+        ['recent', 'refuse', 'unchecked'],
+        "is not known here. Use 'recent', 'refuse' or 'unchecked'.",
+      ),
+    ),
+    /** How long ago is not long ago (default `'10m'`): so long a revoked key can pass while the store fails. */
+    seenFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
+  },
+  "is no object. Write it as in { accept: ['api-key'] }.",
+)

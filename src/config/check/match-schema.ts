@@ -1,0 +1,46 @@
+/** Which requests a rule or a route is for. Messages as in rule-schema.ts. */
+import * as v from 'valibot'
+import { flag, hostPattern, name, pathPattern, settings } from './values.ts'
+
+/** Method, host and path: also of routes. */
+export const place = {
+  /** As in `['POST', 'PUT']`; `'GET'` is for HEAD too. Default: all. */
+  methods: v.optional(
+    v.pipe(
+      v.array(
+        v.pipe(
+          v.string('is no method.'),
+          v.regex(/^[A-Z]+$/, "is no method. Write it in capitals, as in 'GET'."),
+        ),
+        "is no list. Write it as in ['GET', 'POST'].",
+      ),
+      v.minLength(1, 'is empty: it would match nothing. Name a method, or leave it out.'),
+    ),
+  ),
+  /** A URLPattern for the host name: `'api.example.com'`, `'*.example.com'`. Default: all. */
+  host: v.optional(hostPattern),
+  /** A URLPattern for the path: `'/reports/*'`, `'/users/:id'`. Case does not matter. Default: all. */
+  path: v.optional(pathPattern),
+}
+
+export interface MatchInput extends v.InferInput<typeof match> {}
+
+export const match = settings(
+  {
+    ...place,
+    /** Callers with one of these plans, as listed in `plans`. Default: all, and callers without a credential. */
+    plans: v.optional(names('plan', 'pro')),
+    /** Requests with one of these routes, by name. Default: all, and requests without a route. */
+    routes: v.optional(names('route', 'reports')),
+    /** `true`: only callers with a credential; `false`: only those without. Default: both. */
+    authenticated: v.optional(flag),
+  },
+  "is no object. Write it as in { path: '/reports/*' }.",
+)
+
+function names(what: string, example: string) {
+  return v.pipe(
+    v.array(name(`${what} name`), `is no list. Write it as in ['${example}'].`),
+    v.minLength(1, `is empty: the rule would match nothing. Name a ${what}, or leave it out.`),
+  )
+}

@@ -1,5 +1,6 @@
 /** A Worker that does nothing but verify a token, as often as a request asks for. */
-import { createJwtVerifier, type JwtIssuer, type JwtVerifier } from '../src/credentials/jwt.ts'
+import type { JwtIssuer, JwtVerifier } from '../src/config/jwt-method.ts'
+import { createJwtVerifier } from '../src/credentials/jwt-verifier.ts'
 
 interface Environment {
   /** Algorithms with what verifies their tokens, as JSON. */

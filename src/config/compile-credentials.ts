@@ -1,10 +1,9 @@
 /** Credentials, from what the user wrote to what a request is asked for. Pure. */
-import type { JwtIssuer } from '../credentials/jwt.ts'
 import type { ConfigInput } from './check/schema.ts'
 import { compileJwt } from './compile-jwt.ts'
 import type { CredentialMethod } from './compile-route.ts'
-import { parseDuration } from './duration.ts'
-import type { JwtMethod } from './jwt.ts'
+import { milliseconds } from './duration.ts'
+import type { JwtIssuer, JwtMethod } from './jwt-method.ts'
 
 export interface Credentials {
   /** In the order in which they are looked for, where the route says nothing else. */
@@ -41,7 +40,7 @@ export function compileCredentials(config: ConfigInput): Credentials {
     ...(opaqueKeys && {
       opaqueKeys: {
         ...(opaqueKeys.header && { header: opaqueKeys.header.toLowerCase() }),
-        rememberForMs: parseDuration(opaqueKeys.rememberFor ?? '10m')! / 1e3,
+        rememberForMs: milliseconds(opaqueKeys.rememberFor ?? '10m'),
       },
     }),
     jwt: new Map(
@@ -52,6 +51,6 @@ export function compileCredentials(config: ConfigInput): Credentials {
     ),
     forward: forward ?? false,
     onStoreFailure: onStoreFailure ?? 'recent',
-    seenForMs: parseDuration(seenFor ?? '10m')! / 1e3,
+    seenForMs: milliseconds(seenFor ?? '10m'),
   }
 }

@@ -1,7 +1,7 @@
 /** One entry of `credentials.jwt`, from what the user wrote to what its tokens are verified with. Pure. */
-import type { JwtIssuer } from '../credentials/jwt.ts'
 import type { AccessInput, JwksInput, JwtInput, SecretInput } from './check/jwt-schema.ts'
-import { parseDuration } from './duration.ts'
+import { milliseconds } from './duration.ts'
+import type { JwtIssuer } from './jwt-method.ts'
 
 export function compileJwt(name: string, input: JwtInput): JwtIssuer {
   const { audience, clockTolerance = '5s', claims = {}, plans = {}, sharesConsumers = false } = input
@@ -10,7 +10,7 @@ export function compileJwt(name: string, input: JwtInput): JwtIssuer {
     name,
     ...rest,
     audience: listOf(audience),
-    clockToleranceSeconds: parseDuration(clockTolerance)! / 1e6,
+    clockToleranceSeconds: milliseconds(clockTolerance) / 1e3,
     ...(header !== undefined && { header: header.toLowerCase() }),
     consumerClaims: listOf(claims.consumer ?? consumerClaims),
     ...(claims.plan !== undefined && { planClaim: claims.plan }),

@@ -3,12 +3,10 @@
  * be worked out once worked out. Pure; the result is never changed. Nothing is checked here: check/ has done that before
  * the Worker was built, and stays out of it.
  */
-
-import type { BreakerSettings } from '../store/breaker.ts'
-import type { InFlightSettings } from '../store/in-flight.ts'
 import { compileRanges, type Ranges } from './address-ranges.ts'
-import type { BreakerInput, ConfigInput, CorsInput, LimitRuleInput, RuleInput } from './check/schema.ts'
+import type { ConfigInput, CorsInput, LimitRuleInput, RuleInput } from './check/schema.ts'
 import { type AddressSettings, compileAddress } from './compile-address.ts'
+import { type BreakerSettings, compileBreaker } from './compile-breaker.ts'
 import { type Credentials, compileCredentials } from './compile-credentials.ts'
 import { compileRoutes, type Route } from './compile-route.ts'
 import {
@@ -18,7 +16,7 @@ import {
   type LimitRule,
   type Rule,
 } from './compile-rule.ts'
-import { parseDuration } from './duration.ts'
+import { milliseconds } from './duration.ts'
 
 export type { Credentials, GatewayRule, LimitRule, Route, Rule }
 
@@ -45,7 +43,7 @@ export interface Config {
   /** Absent: every decision waits for the store. */
   breaker?: BreakerSettings
   /** How many decisions may wait for the store at once. */
-  inFlight: InFlightSettings
+  inFlight: { most: number; expiresAfterMs: number }
   /** Of each limit, what one isolate admits by itself while the store fails. */
   localShare: number
   keyLocking: boolean
@@ -67,6 +65,7 @@ export function compileConfig(config: ConfigInput): Config {
     onStoreFailure: rule.onStoreFailure ?? config.onStoreFailure,
   })
   const storeDeadlineMs = milliseconds(config.store?.deadline ?? '250ms')
+  const breaker = compileBreaker(config.store?.breaker, storeDeadlineMs)
   return {
     origin: config.origin,
     originDeadlineMs: milliseconds(config.originDeadline ?? '30s'),
@@ -86,7 +85,7 @@ export function compileConfig(config: ConfigInput): Config {
       countries: new Set(config.block?.countries),
     },
     storeDeadlineMs,
-    ...compileBreaker(config.store?.breaker, storeDeadlineMs),
+    ...(breaker && { breaker }),
     // No call takes longer than two deadlines (store/deadline.ts).
     inFlight: { most: config.store?.maxInFlight ?? 100, expiresAfterMs: 2 * storeDeadlineMs },
     localShare: config.store?.localShare ?? 1,
@@ -98,15 +97,6 @@ export function compileConfig(config: ConfigInput): Config {
   }
 }
 
-function compileBreaker(input: BreakerInput = {}, deadlineMs: number): Pick<Config, 'breaker'> {
-  if (input === false) return {}
-  const { failures = 5, slowCalls = 1, slowAfter, retryAfter = '1s' } = input
-  const slowAfterMs = slowAfter === undefined ? deadlineMs : milliseconds(slowAfter)
-  return { breaker: { failures, slowCalls, slowAfterMs, retryAfterMs: milliseconds(retryAfter) } }
-}
-
 function compileCors({ origins, headers, maxAge }: CorsInput): NonNullable<Config['cors']> {
   return { origins, ...(headers && { headers }), maxAgeSeconds: milliseconds(maxAge ?? '10m') / 1e3 }
 }
-
-const milliseconds = (text: string) => parseDuration(text)! / 1e3

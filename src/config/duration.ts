@@ -44,3 +44,8 @@ export function formatWait(microseconds: number): string {
   const [name, unit] = UNITS.find(([, unit]) => microseconds >= 1.995 * unit) ?? UNITS[4]
   return `${Math.max(1, Math.round(microseconds / unit))} ${SHORT[name]}`
 }
+
+/** Of a duration that the check has accepted. */
+export function milliseconds(text: Duration): number {
+  return parseDuration(text)! / 1e3
+}

@@ -1,16 +1,11 @@
 /** What differs from deployment to deployment and does not belong in a file: secrets, and the origin's address. */
-import type { AnalyticsDataset } from '../metrics/analytics.ts'
 import type { Config } from './compile.ts'
 import { ConfigError, type Mistake } from './config-error.ts'
+import { ENVIRONMENT, isOriginUrl } from './forms.ts'
 
-/** What an environment may be called. */
-export const ENVIRONMENT = /^[a-z0-9]{1,16}$/
-
-/** An http(s) URL that a request's path can be put behind. */
-export function isOriginUrl(text: string): boolean {
-  if (!URL.canParse(text)) return false
-  const url = new URL(text)
-  return /^https?:$/.test(url.protocol) && !url.search && !url.hash && !url.username && !url.password
+/** The binding of a data set, as far as it is used. */
+export interface AnalyticsDataset {
+  writeDataPoint(point: { indexes: string[]; blobs: string[]; doubles: number[] }): void
 }
 
 export interface Environment {

@@ -6,6 +6,7 @@
  * SHA-256 of a key is ever stored, which is right for a random secret of this size: no salt, no slow hash.
  */
 import { BASE62 } from '../base62.ts'
+import { isConsumerName } from '../config/forms.ts'
 
 const SECRET_LENGTH = 30
 const CHECKSUM_LENGTH = 6
@@ -17,13 +18,7 @@ export function apiKeyStart(prefix = 'slk', environment?: string): string {
   return environment === undefined ? `${prefix}_` : `${prefix}_${environment}_`
 }
 
-const CONSUMER = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/
 const SECRET = /^[0-9A-Za-z]{36}$/
-
-/** 1 to 64 letters, digits, `.`, `_` and `-`, beginning with a letter or digit: safe in keys and headers. */
-export function isConsumerName(text: string): boolean {
-  return CONSUMER.test(text)
-}
 
 /** A new key for a consumer. It cannot be had again: store its digest, show it once. */
 export function mintApiKey(consumer: string, start = apiKeyStart()): string {
@@ -37,7 +32,7 @@ export function consumerOfApiKey(key: string, start = apiKeyStart()): string | u
   if (!key.startsWith(start) || key.length > MAX_LENGTH) return undefined
   const end = key.lastIndexOf('_')
   const consumer = key.slice(start.length, end)
-  if (!CONSUMER.test(consumer) || !SECRET.test(key.slice(end + 1))) return undefined
+  if (!isConsumerName(consumer) || !SECRET.test(key.slice(end + 1))) return undefined
   const body = key.slice(0, -CHECKSUM_LENGTH)
   return checksum(body) === key.slice(-CHECKSUM_LENGTH) ? consumer : undefined
 }

@@ -6,33 +6,16 @@
 import type { Config } from '../config/compile.ts'
 import type { Issuer } from '../config/compile-credentials.ts'
 import { ANONYMOUS, type CredentialMethod } from '../config/compile-route.ts'
+import type { JwtVerifier } from '../config/jwt-method.ts'
 import type { Unauthenticated } from '../limiter/decide.ts'
-import type { Outcome, Who } from '../limiter/wire.ts'
+import type { Outcome } from '../limiter/wire.ts'
 import { sha256 } from '../sha256.ts'
 import { consumerKey, credentialKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
 import { apiKeyStart, consumerOfApiKey } from './api-key.ts'
-import type { JwtVerifier } from './jwt.ts'
+import type { Credential } from './credential.ts'
 import { isOpaqueKey, KeyMemory, whoseOpaqueKey } from './opaque-key.ts'
 import { type Presented, presentedIn } from './presented.ts'
 import { type Seen, SeenCredentials } from './seen.ts'
-
-export interface Credential {
-  method: CredentialMethod
-  /**
-   * Whose it claims to be, as it stands in keys of the store; true once the store has admitted the request. Of an opaque
-   * key nobody has seen: UNKNOWN_CONSUMER.
-   */
-  consumer: string
-  /** SHA-256 of what was presented. */
-  digest: string
-  /** What the store is asked about it. */
-  who: Who
-  /** The header it came in, in lower case. */
-  header: string
-  /** It is true already, whatever the store says: a signature vouches for it. */
-  isVouched: boolean
-  claims?: Readonly<Record<string, unknown>>
-}
 
 export interface CredentialFinder {
   /**

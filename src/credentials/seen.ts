@@ -6,7 +6,7 @@
 import QuickLRU from 'quick-lru'
 import type { Outcome } from '../limiter/wire.ts'
 import { UNKNOWN_CONSUMER } from '../store/keys.ts'
-import type { Credential } from './find-credential.ts'
+import type { Credential } from './credential.ts'
 
 /** What the store last said of who shows a credential. */
 export interface Seen {

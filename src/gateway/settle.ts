@@ -3,10 +3,11 @@
  * away meanwhile has been decided about too. Nothing of this fails or delays a request.
  */
 import type { Config } from '../config/compile.ts'
+import type { AnalyticsDataset } from '../config/environment.ts'
 import type { Decision } from '../limiter/decide.ts'
 import type { DegradedCause } from '../limiter/evaluate.ts'
 import { causeOf } from '../limiter/evaluate.ts'
-import { type AnalyticsDataset, writeDataPoint } from '../metrics/analytics.ts'
+import { writeDataPoint } from '../metrics/analytics.ts'
 import { createCounters } from '../metrics/counters.ts'
 import { createFlusher, type FlushTiming } from '../metrics/flush.ts'
 import { createLog, type Log } from '../metrics/log.ts'

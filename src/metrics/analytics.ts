@@ -1,10 +1,6 @@
 /** Workers Analytics Engine: one data point for each request, where a data set is bound. Never waited for. */
+import type { AnalyticsDataset } from '../config/environment.ts'
 import { type Observation, refusing } from './observation.ts'
-
-/** What of the binding is used. */
-export interface AnalyticsDataset {
-  writeDataPoint(point: { indexes: string[]; blobs: string[]; doubles: number[] }): void
-}
 
 /** All blobs of a point together may have 16 KB. */
 const MOST_NAMES = 4000

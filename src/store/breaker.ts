@@ -9,20 +9,10 @@
  * only raises the suspicion of an outage: a failure that is reported confirms it, or two probes in which the store was too slow. Time in which the isolate itself was late (lag.ts)
  * is not the store's, and calls that fail because of it (ERR_STORE_OVERLOAD) say nothing about the store.
  */
+import type { BreakerSettings } from '../config/compile-breaker.ts'
 import { GatewayError } from '../errors.ts'
 import { isolateLag, type LagMeter } from './lag.ts'
 import type { Store } from './store.ts'
-
-export interface BreakerSettings {
-  /** Failures in a row that open it. */
-  failures: number
-  /** Slow calls in a row that open it. */
-  slowCalls: number
-  /** A call that takes this long is slow; so is one that reaches the deadline, whatever this says. */
-  slowAfterMs: number
-  /** Between probes while it is open. */
-  retryAfterMs: number
-}
 
 /** The store is found to be gone, or back. */
 export type StoreChange = { isOpen: true; cause: GatewayError } | { isOpen: false; afterMs: number }

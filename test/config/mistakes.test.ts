@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
-import { jwt } from '../../src/config/jwt.ts'
+import { jwt } from '../../src/credentials/jwt.ts'
 
 const RULE = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }
 const CONFIG = { origin: 'https://api.example.com', rules: [RULE] }
@@ -31,7 +31,7 @@ const NUMBERS =
   'a plan can have a limit, a burst (gcra, token-bucket) and a queue (leaky-bucket) of its own. Write it as in { limit: 1200 }.'
 const HOST =
   "is no URLPattern of a host. Write something like 'api.example.com', without scheme, port and path."
-const ISSUER_FIX = "Write jwt({ … }) around it, with import { jwt } from './src/config/jwt.ts'."
+const ISSUER_FIX = "Write jwt({ … }) around it, with import { jwt } from './src/credentials/jwt.ts'."
 
 describe('a mistake', () => {
   it.each([

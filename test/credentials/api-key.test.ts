@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { consumerOfApiKey, isConsumerName, mintApiKey } from '../../src/credentials/api-key.ts'
+import { isConsumerName } from '../../src/config/forms.ts'
+import { consumerOfApiKey, mintApiKey } from '../../src/credentials/api-key.ts'
 import { sha256 } from '../../src/sha256.ts'
 
 describe('an API key', () => {

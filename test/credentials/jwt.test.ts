@@ -3,14 +3,14 @@ import { exportSPKI, FlattenedSign } from 'jose'
 import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { JwtInput } from '../../src/config/check/jwt-schema.ts'
 import { compileJwt } from '../../src/config/compile-jwt.ts'
-import { isConsumerName } from '../../src/credentials/api-key.ts'
+import { isConsumerName } from '../../src/config/forms.ts'
+import type { JwtIssuer } from '../../src/config/jwt-method.ts'
 import {
   createJwtVerifier,
   issuerOf,
-  type JwtIssuer,
   type JwtVerifierOptions,
   jwtConsumer,
-} from '../../src/credentials/jwt.ts'
+} from '../../src/credentials/jwt-verifier.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { type KeyServer, type SigningKey, sign, signingKey, startKeyServer } from '../support/key-server.ts'
 import { randomFrom, SEED } from '../support/random.ts'

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { type Row, readTables, withTables } from '../../docs/reference/make-reference.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { defineConfig } from '../../src/config/define.ts'
-import { jwt } from '../../src/config/jwt.ts'
+import { jwt } from '../../src/credentials/jwt.ts'
 
 const PAGE = readFileSync(new URL('../../docs/config.md', import.meta.url), 'utf8')
 const tables = readTables()

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
-import { jwt } from '../../src/config/jwt.ts'
+import { jwt } from '../../src/credentials/jwt.ts'
 
 const page = readFileSync(new URL('../../README.md', import.meta.url), 'utf8')
 const blocks = [...page.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, text]) => text!)

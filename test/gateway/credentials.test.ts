@@ -1,8 +1,8 @@
 /** Who is let in by what they show: methods in their order, routes, environments, lists, and guessing. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
-import { jwt } from '../../src/config/jwt.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { jwt } from '../../src/credentials/jwt.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { credentialKey, pointerKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'

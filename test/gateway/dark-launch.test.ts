@@ -1,8 +1,8 @@
 /** Rules that are tried out are counted as they would be if they counted, beside those that do: to the last request. */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
+import type { AnalyticsDataset } from '../../src/config/environment.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import type { AnalyticsDataset } from '../../src/metrics/analytics.ts'
 import { byOutcome, byRule, readStats, type Stats } from '../../src/node/admin/stats.ts'
 import { useGateway } from '../support/gateway.ts'
 import { REDIS_KINDS } from '../support/redis.ts'

@@ -1,8 +1,8 @@
 /** What clients send to be taken for somebody else: headers and credentials as no good client sends them. */
 import { describe, expect, it } from 'vitest'
 import type { ConfigInput, RouteInput, RuleInput } from '../../src/config/check/schema.ts'
-import { jwt } from '../../src/config/jwt.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { jwt } from '../../src/credentials/jwt.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { credentialKey, pointerKey } from '../../src/store/keys.ts'
 import { credentialOf } from '../support/engines.ts'

@@ -1,8 +1,8 @@
 /** What one decision costs: HTTP requests to the store, and commands inside Redis. Counted, not believed. */
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
-import { jwt } from '../../src/config/jwt.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { jwt } from '../../src/credentials/jwt.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { consumerKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'

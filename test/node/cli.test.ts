@@ -99,7 +99,7 @@ describe('sluice check', () => {
 
   it('says what a plan has, what a route takes, and who comes unlimited', async () => {
     const file = join(directory, 'plans.config.ts')
-    const jwt = fileURLToPath(new URL('../../src/config/jwt.ts', import.meta.url))
+    const jwt = fileURLToPath(new URL('../../src/credentials/jwt.ts', import.meta.url))
     const issuer = `{ secret: 'JWT_SECRET', algorithms: ['HS256'], issuer: 'https://issuer.example.com/', audience: 'api' }`
     const staff = `{ access: 'https://team.cloudflareaccess.com', audience: 'tag' }`
     const rules = [

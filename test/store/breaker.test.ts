@@ -1,7 +1,8 @@
 /** The breaker, on a clock that is passed in: when it opens, whom it lets wait, and how it closes. */
 import { describe, expect, it } from 'vitest'
+import type { BreakerSettings } from '../../src/config/compile-breaker.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { type BreakerSettings, type StoreChange, withBreaker } from '../../src/store/breaker.ts'
+import { type StoreChange, withBreaker } from '../../src/store/breaker.ts'
 import { createLagMeter } from '../../src/store/lag.ts'
 import type { Store } from '../../src/store/store.ts'
 

@@ -1,7 +1,7 @@
 /** Two callers share a key of the store only if they are the same one to the rule, whatever they are made of. */
 import { describe, expect, it } from 'vitest'
 import type { By } from '../../src/config/check/rule-schema.ts'
-import { jwtConsumer } from '../../src/credentials/jwt.ts'
+import { jwtConsumer } from '../../src/credentials/jwt-verifier.ts'
 import type { Caller } from '../../src/gateway/identify.ts'
 import { identityKeys } from '../../src/gateway/identity.ts'
 import {

@@ -1,5 +1,6 @@
 /** A Worker that verifies the token it is sent, and nothing else: for what only workerd can show. */
-import { createJwtVerifier, type JwtIssuer, type JwtVerifier } from '../../src/credentials/jwt.ts'
+import type { JwtIssuer, JwtVerifier } from '../../src/config/jwt-method.ts'
+import { createJwtVerifier } from '../../src/credentials/jwt-verifier.ts'
 
 let verifier: JwtVerifier | undefined
 

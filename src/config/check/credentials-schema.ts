@@ -1,6 +1,6 @@
 /** How callers say who they are: the shape of `credentials`, as rule-schema.ts has that of a rule. */
 import * as v from 'valibot'
-import type { JwtMethod } from '../jwt.ts'
+import type { JwtMethod } from '../jwt-method.ts'
 import { acceptList } from './route-schema.ts'
 import { duration, flag, headerName, name, record, settings, text } from './values.ts'
 
@@ -29,7 +29,9 @@ function isMethod(input: unknown): input is JwtMethod {
 const method = v.lazy(input =>
   isMethod(input)
     ? v.custom<JwtMethod>(isMethod)
-    : v.never("is no issuer. Write jwt({ … }) around it, with import { jwt } from './src/config/jwt.ts'."),
+    : v.never(
+        "is no issuer. Write jwt({ … }) around it, with import { jwt } from './src/credentials/jwt.ts'.",
+      ),
 )
 
 const METHODS = 'Write it as in { auth0: jwt({ … }) }.'
@@ -77,7 +79,7 @@ export const credentials = settings(
     ),
     /**
      * Tokens that others issue, by a name of your choice: `{ auth0: jwt({ jwks, algorithms, issuer, audience }) }`, with `jwt` from
-     * `./src/config/jwt.ts`. Default: none.
+     * `./src/credentials/jwt.ts`. Default: none.
      */
     jwt: v.optional(methods),
     /** Hand the caller's credential on to the origin (default `false`). */

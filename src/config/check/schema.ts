@@ -4,9 +4,8 @@
  * mistake.ts begins with the path and the value.
  */
 import * as v from 'valibot'
-import { isConsumerName } from '../../credentials/api-key.ts'
 import type { Duration } from '../duration.ts'
-import { ENVIRONMENT, isOriginUrl } from '../environment.ts'
+import { ENVIRONMENT, isConsumerName, isOriginUrl } from '../forms.ts'
 import { type AddressInput, address } from './address-schema.ts'
 import { type CredentialsInput, credentials } from './credentials-schema.ts'
 import { addressRanges } from './range-schema.ts'

@@ -1,9 +1,10 @@
 /** The request and the caller that are to be explained, made of what somebody has written down. No store is asked. */
 import { decodeJwt, type JWTPayload } from 'jose'
 import type { Config } from '../../config/compile.ts'
-import { isConsumerName } from '../../credentials/api-key.ts'
-import type { Credential } from '../../credentials/find-credential.ts'
-import { type JwtIssuer, type RefusedToken, readClaims, type VerifiedToken } from '../../credentials/jwt.ts'
+import { isConsumerName } from '../../config/forms.ts'
+import type { JwtIssuer, RefusedToken, VerifiedToken } from '../../config/jwt-method.ts'
+import type { Credential } from '../../credentials/credential.ts'
+import { readClaims } from '../../credentials/jwt-verifier.ts'
 import { whoseOpaqueKey } from '../../credentials/opaque-key.ts'
 import { type Caller, createIdentifier } from '../../gateway/identify.ts'
 import type { Matched } from '../../gateway/match.ts'

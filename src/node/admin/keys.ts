@@ -2,7 +2,8 @@
  * API keys and opaque keys: making them, bringing them in, and what there is. Never the secret: of a key the store knows
  * the SHA-256 and a few letters.
  */
-import { isConsumerName, mintApiKey } from '../../credentials/api-key.ts'
+import { isConsumerName } from '../../config/forms.ts'
+import { mintApiKey } from '../../credentials/api-key.ts'
 import { isOpaqueKey } from '../../credentials/opaque-key.ts'
 import { sha256 } from '../../sha256.ts'
 import {

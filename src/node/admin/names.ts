@@ -1,7 +1,7 @@
 /** What people write, as it stands in the store: consumers, texts and times. Each error says what to write instead. */
 
 import { parseDuration } from '../../config/duration.ts'
-import { isConsumerName } from '../../credentials/api-key.ts'
+import { isConsumerName } from '../../config/forms.ts'
 import { escaped } from '../../store/escape.ts'
 import { AdminError } from './admin-error.ts'
 

@@ -2,7 +2,7 @@
 import { userInfo } from 'node:os'
 import { text } from 'node:stream/consumers'
 import { type Command, Option } from 'commander'
-import { ENVIRONMENT } from '../../config/environment.ts'
+import { ENVIRONMENT } from '../../config/forms.ts'
 import { AdminError } from '../admin/admin-error.ts'
 import { type AdminStore, adminStore } from '../admin/admin-store.ts'
 import type { ChangeResult } from '../admin/consumers.ts'

@@ -1,6 +1,6 @@
 /** Arguments that several commands take, checked where they are read. */
 import { InvalidArgumentError } from 'commander'
-import { isOriginUrl } from '../../config/environment.ts'
+import { isOriginUrl } from '../../config/forms.ts'
 import { AdminError } from '../admin/admin-error.ts'
 
 export function port(text: string): number {

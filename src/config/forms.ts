@@ -1,0 +1,16 @@
+/** The forms of texts that the config, the environment, the command line and credentials have in common. */
+
+/** What an environment may be called. */
+export const ENVIRONMENT = /^[a-z0-9]{1,16}$/
+
+/** 1 to 64 letters, digits, `.`, `_` and `-`, beginning with a letter or digit: safe in keys and headers. */
+export function isConsumerName(text: string): boolean {
+  return /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(text)
+}
+
+/** An http(s) URL that a request's path can be put behind. */
+export function isOriginUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false
+  const url = new URL(text)
+  return /^https?:$/.test(url.protocol) && !url.search && !url.hash && !url.username && !url.password
+}

@@ -1,0 +1,21 @@
+/** What a request has shown to say who calls, recognized as one of the kinds that are taken. */
+import type { CredentialMethod } from '../config/compile-route.ts'
+import type { Who } from '../limiter/wire.ts'
+
+export interface Credential {
+  method: CredentialMethod
+  /**
+   * Whose it claims to be, as it stands in keys of the store; true once the store has admitted the request. Of an opaque
+   * key nobody has seen: UNKNOWN_CONSUMER.
+   */
+  consumer: string
+  /** SHA-256 of what was presented. */
+  digest: string
+  /** What the store is asked about it. */
+  who: Who
+  /** The header it came in, in lower case. */
+  header: string
+  /** It is true already, whatever the store says: a signature vouches for it. */
+  isVouched: boolean
+  claims?: Readonly<Record<string, unknown>>
+}

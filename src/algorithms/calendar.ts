@@ -50,5 +50,5 @@ function computeEnds(period: CalendarPeriod, timeZone: string, nowMs: number): r
 }
 
 export function isCalendarPeriod(period: string): period is CalendarPeriod {
-  return (CALENDAR_PERIODS as readonly string[]).includes(period)
+  return Object.hasOwn(NOMINAL_PERIOD, period)
 }

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import userConfig from '../../sluice.config.ts'
+import { ALGORITHM_NAMES } from '../../src/algorithms/index.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
 import { parseDuration } from '../../src/config/duration.ts'
@@ -71,8 +72,8 @@ describe('a mistake', () => {
     "is no duration. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'."
   const SETTINGS = 'The settings are name, by, on, cost, match, plans, algorithm, limit, period'
   const MODES = 'mode, enforce, candidateFor, onStoreFailure.'
-  const ALGORITHMS =
-    "'gcra', 'token-bucket', 'leaky-bucket', 'fixed-window', 'sliding-window' or 'sliding-log'"
+  const QUOTED = ALGORITHM_NAMES.map(name => `'${name}'`)
+  const ALGORITHMS = `${QUOTED.slice(0, -1).join(', ')} or ${QUOTED.at(-1)}`
 
   it.each([
     ['no config', undefined, ['config: is missing. Write export default defineConfig({ … }).']],

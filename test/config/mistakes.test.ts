@@ -1,5 +1,6 @@
 /** Mistakes as users make them, beside those of compile.test.ts: each is named with its place, its value and the fix. */
 import { describe, expect, it } from 'vitest'
+import { ALGORITHM_NAMES, descriptionOf } from '../../src/algorithms/index.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
@@ -27,8 +28,9 @@ function mistakesIn(config: unknown): string[] {
   }
 }
 
-const NUMBERS =
-  'a plan can have a limit, a burst (gcra, token-bucket) and a queue (leaky-bucket) of its own. Write it as in { limit: 1200 }.'
+const taking = (parameter: string) =>
+  ALGORITHM_NAMES.filter(algorithm => parameter in descriptionOf({ algorithm }).parameters).join(', ')
+const NUMBERS = `a plan can have a limit, a burst (${taking('burst')}) and a queue (${taking('queue')}) of its own. Write it as in { limit: 1200 }.`
 const HOST =
   "is no URLPattern of a host. Write something like 'api.example.com', without scheme, port and path."
 const ISSUER_FIX = "Write jwt({ … }) around it, with import { jwt } from './src/credentials/jwt.ts'."

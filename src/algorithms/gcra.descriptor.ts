@@ -18,7 +18,7 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'time',
-  numbers: ({ limit, burst = limit }, period) => rateOf(limit, period, burst),
+  numbers: rateOf,
   local: { model: gcra, shareOf: shareOfRate },
 }
 

@@ -20,7 +20,7 @@ export const counting: Counting<Input> = {
   state: 'time',
   isQueue: true,
   // In the bucket are those that wait, and the one that departs.
-  numbers: ({ limit, queue = limit }, period) => rateOf(limit, period, queue + 1),
+  numbers: ({ limit, queue = limit }, period) => rateOf({ limit, burst: queue + 1 }, period),
   local: { model: leakyBucket, shareOf: shareOfRate },
 }
 

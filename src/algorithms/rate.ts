@@ -10,9 +10,14 @@ import { MAX_TICKS } from './exact.ts'
 export const MAX_REFILL = 2 * 366 * 86400e6
 
 /** Only the ratio counts, and in lowest terms it needs the fewest ticks. */
-export function rateOf(limit: number, period: number, burst: number): RuleNumbers {
+export function rateOf({ limit, burst = limit }: RateInput, period: number): RuleNumbers {
   const divisor = greatestCommonDivisor(limit, period)
   return { limit: limit / divisor, period: period / divisor, burst }
+}
+
+interface RateInput {
+  readonly limit: number
+  readonly burst?: number | undefined
 }
 
 function greatestCommonDivisor(a: number, b: number): number {
@@ -42,7 +47,7 @@ export function flawsOfRate(
       [parameter, `${units} takes ${Math.ceil(refill / 86400e6)} days to come back. Lower it: ${most}.`],
     ]
   }
-  if (burst * rateOf(limit, period, burst).period <= MAX_TICKS) return []
+  if (burst * rateOf(input, period).period <= MAX_TICKS) return []
   const tooFine = `${limit} per '${input.period}' with a ${parameter} of ${units} needs more than 2^51 steps to space exactly.`
   const fix = `Lower the ${parameter}, or choose a limit that divides the period in microseconds (${period}).`
   return [['limit', `${tooFine} ${fix}`]]

@@ -48,7 +48,7 @@ const methods = v.lazy(input => {
 export const credentials = settings(
   {
     /**
-     * Credentials that are taken, in this order, where the route says nothing else: `'api-key'`, `'opaque-key'`,
+     * Credentials that are taken, in this order, unless a route has its own list: `'api-key'`, `'opaque-key'`,
      * names of `jwt`, and `'anonymous'` for callers without any. Default: all there are, without `'anonymous'`.
      */
     accept: v.optional(acceptList),
@@ -63,15 +63,15 @@ export const credentials = settings(
       ),
     ),
     /**
-     * Keys that were not made here, which tell nothing by themselves: those that `npx sluice keys import` has brought in
-     * are taken. `{}` takes them from `X-API-Key` and `Authorization: Bearer`. Default: none are taken.
+     * Keys that were made elsewhere and imported with `npx sluice keys import`. `{}` takes them from `X-API-Key` and
+     * `Authorization: Bearer`. Default: none are taken.
      */
     opaqueKeys: v.optional(
       settings(
         {
           /** The one header that carries them. Default: `X-API-Key` and `Authorization: Bearer`. */
           header: v.optional(headerOfKeys),
-          /** How long an isolate remembers whose key it is (default `'10m'`). Whether it is still good is asked every time. */
+          /** How long an isolate remembers whose key it is (default `'10m'`). Every request still checks that it is valid. */
           rememberFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
         },
         "is no object. Write {}, or { header: 'x-partner-key' }.",
@@ -82,12 +82,12 @@ export const credentials = settings(
      * `./src/credentials/jwt.ts`. Default: none.
      */
     jwt: v.optional(methods),
-    /** Hand the caller's credential on to the origin (default `false`). */
+    /** Pass the caller's credential on to the origin (default `false`). */
     forward: v.optional(flag),
     /**
-     * Who may come while the store cannot say whether a credential is good: those whom this isolate has let in not long ago
-     * (`'recent'`), nobody with a key (`'refuse'`), or whoever shows something that looks like one (`'unchecked'`: only where
-     * the origin checks by itself). The others get a 503. Tokens are vouched for by their signature (default `'recent'`).
+     * Which keys are accepted while the store cannot verify them: those that this isolate has verified recently
+     * (`'recent'`), none (`'refuse'`), or all that look like a key (`'unchecked'`: only where the origin checks them too).
+     * Other callers get a 503. Tokens are verified by their signature, store or not (default `'recent'`).
      */
     onStoreFailure: v.optional(
       v.picklist(
@@ -95,7 +95,7 @@ export const credentials = settings(
         "is not known here. Use 'recent', 'refuse' or 'unchecked'.",
       ),
     ),
-    /** How long ago is not long ago (default `'10m'`): so long a revoked key can pass while the store fails. */
+    /** How long a verified key stays trusted during an outage (default `'10m'`), even if it has been revoked since. */
     seenFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
   },
   "is no object. Write it as in { accept: ['api-key'] }.",

@@ -90,7 +90,7 @@ const oneOrMore = (fix: string) =>
   v.union([text(fix), v.pipe(v.array(text(fix), fix), v.minLength(1, fix))], fix)
 
 const common = {
-  /** Who tokens must be meant for: one of these is in their `aud`. */
+  /** The audience that tokens must name: one of these is in their `aud`. */
   audience: oneOrMore("is no audience. Write the aud that its tokens have for you, as in 'api'."),
   /** How far the issuer's clock may be off (default `'5s'`). */
   clockTolerance: v.optional(duration(0, 300e6, "from '0s' to '5m'")),
@@ -106,16 +106,16 @@ const common = {
       v.check(input => !/^x-api-key$/i.test(input), 'is where API keys come. Name another header.'),
     ),
   ),
-  /** What a token says of its caller. */
+  /** Which claims describe the caller. */
   claims: v.optional(
     settings(
       {
         /**
-         * Which claim says who the consumer is; of several the first that is no empty text. Default: `'sub'`; Access:
+         * Which claim names the consumer; of several, the first that is not empty. Default: `'sub'`; Access:
          * `['sub', 'common_name']`, as service tokens have an empty `sub`.
          */
         consumer: v.optional(oneOrMore("is no name of a claim. Write it as in 'sub' or ['sub', 'email'].")),
-        /** Which claim says the plan. Default: none. */
+        /** Which claim names the plan. Default: none. */
         plan: v.optional(text("is no name of a claim. Write it as in 'plan'.")),
       },
       "is no object. Write it as in { consumer: 'sub', plan: 'plan' }.",
@@ -135,7 +135,7 @@ const METHODS = {
     {
       /** Where the issuer publishes its public keys: `'https://issuer.example.com/.well-known/jwks.json'` */
       jwks,
-      /** What the issuer signs with, as in `['RS256']`. A token that says otherwise is refused. */
+      /** What the issuer signs with, as in `['RS256']`. A token with another algorithm is refused. */
       algorithms: algorithms(
         PUBLIC_KEY_ALGORITHMS,
         SECRET_ALGORITHMS,
@@ -153,7 +153,7 @@ const METHODS = {
        * never the secret itself. As text, at least as many bytes as the hash has (HS256: 32).
        */
       secret,
-      /** What the issuer signs with, as in `['HS256']`. A token that says otherwise is refused. */
+      /** What the issuer signs with, as in `['HS256']`. A token with another algorithm is refused. */
       algorithms: algorithms(
         SECRET_ALGORITHMS,
         PUBLIC_KEY_ALGORITHMS,

@@ -32,7 +32,7 @@ export const route = settings(
     cost: v.optional(units(1, 1e6)),
     /**
      * `false`: no request is counted here (default `true`). Callers are still asked for a credential, unless `accept` has
-     * `'anonymous'`, and those that guess are counted (`on: 'auth-failure'`).
+     * `'anonymous'`, and failed credentials are counted (`on: 'auth-failure'`).
      */
     limits: v.optional(flag),
   },

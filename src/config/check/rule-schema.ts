@@ -21,7 +21,7 @@ export type NumbersInput = {
 /** A rule of the gateway. */
 export type RuleInput = v.InferInput<typeof rule>
 
-/** A rule of a limit that is asked by name (`limits`). */
+/** A rule of a limit by name (`limits`). */
 export type LimitRuleInput = v.InferInput<typeof limitRule>
 
 /** The numbers of a rule for one plan; what is left out is as in the rule. */
@@ -45,15 +45,15 @@ const modes = {
    */
   mode: v.optional(v.picklist(['enforce', 'shadow', 'off'], "is no mode. Use 'enforce', 'shadow' or 'off'.")),
   /**
-   * The share of callers for whom the rule is enforced, 0 to 1 (default `1`); for the others it is a shadow. Who is in
-   * it hangs on the identity and the rule's name, and who was in it stays in it when the share grows.
+   * The share of callers for whom the rule is enforced, 0 to 1 (default `1`); for the others it is a shadow. The identity
+   * and the rule's name decide which callers are in it, and they stay in it when the share grows.
    */
   enforce: v.optional(share(0)),
   /** A shadow rule that is compared with the rule of this name, which it would replace. Default: none. */
   candidateFor: v.optional(name('rule name')),
   /**
    * What happens to a request while the store does not answer: the isolate counts it by itself (`'local'`, within
-   * `store.localShare`), it is refused with a 503 (`'closed'`), or it passes uncounted (`'open'`). Risk of `'open'`: whoever can make
+   * `store.localShare`), it is refused with a 503 (`'closed'`), or it passes uncounted (`'open'`). Risk of `'open'`: anyone who can make
    * the store fail has no limit. Until an outage is confirmed, `'open'` is decided as `'local'`. Default: that of the config.
    */
   onStoreFailure: v.optional(onStoreFailure()),
@@ -91,8 +91,8 @@ const gatewayOnly = {
   by,
   /**
    * What is counted: each `request` (default), or each `auth-failure`: a credential that the store does not know. When
-   * such a rule has nothing left, every credential that comes by the same identity is refused, the good ones too, or
-   * guessing would go on.
+   * such a rule has nothing left, every credential from the same identity is refused, valid ones too: otherwise guessing
+   * could go on.
    */
   on: v.optional(
     v.picklist(['request', 'auth-failure'], "is nothing to count. Use 'request' or 'auth-failure'."),

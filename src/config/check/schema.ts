@@ -121,7 +121,7 @@ export const configSchema = settings(
       v.minLength(1, 'is empty. Write at least one rule: a gateway without a limit is a proxy.'),
     ),
     /**
-     * Limits that are asked by name and not by requests that pass through: calls to third parties, background tasks.
+     * Limits for work that does not pass through the gateway, by name: calls to third parties, background tasks.
      * Each is a set of rules that is decided all or nothing. Default: none.
      */
     limits: v.optional(
@@ -134,15 +134,15 @@ export const configSchema = settings(
         "is no object. Write it as in { zendesk: [{ name: 'second', … }] }.",
       ),
     ),
-    /** How callers say who they are, and what is taken. Default: API keys. */
+    /** How callers identify themselves, and which credentials are taken. Default: API keys. */
     credentials: v.optional(credentials),
-    /** Where the client's address is read, and what of it is one caller. Default: as Cloudflare tells it, IPv6 by /64. */
+    /** Where the client's address is read, and which addresses are one caller. Default: as Cloudflare reports it, IPv6 by /64. */
     address: v.optional(address),
-    /** Who is never limited. They still show their credential. Default: nobody. */
+    /** Callers that are never limited. They still need a credential. Default: none. */
     allow: v.optional(
       settings(
         {
-          /** As in `['192.0.2.7', '10.0.0.0/8', '2001:db8::/32']` (default `[]`). Bad credentials are not counted for them either. */
+          /** As in `['192.0.2.7', '10.0.0.0/8', '2001:db8::/32']` (default `[]`). Bad credentials are not counted for these either. */
           addresses: v.optional(addressRanges),
           /** By their names, as in `['acme']` (default `[]`); of tokens `'auth0~<name>'`, escaped. */
           consumers: v.optional(v.array(consumer, "is no list. Write it as in ['acme'].")),
@@ -150,13 +150,13 @@ export const configSchema = settings(
         "is no object. Write it as in { addresses: ['10.0.0.0/8'] }.",
       ),
     ),
-    /** Who is refused with a 403, before anything is asked. Consumers are blocked live: `npx sluice consumers block`. Default: nobody. */
+    /** Callers that get a 403 before anything else is checked. Consumers are blocked live: `npx sluice consumers block`. Default: none. */
     block: v.optional(
       settings(
         {
           /** As in `['192.0.2.7', '10.0.0.0/8', '2001:db8::/32']` (default `[]`). */
           addresses: v.optional(addressRanges),
-          /** As Cloudflare tells them, by ISO 3166-1, as in `['XX']` (default `[]`). `'T1'` is Tor. */
+          /** As Cloudflare reports them, by ISO 3166-1, as in `['XX']` (default `[]`). `'T1'` is Tor. */
           countries: v.optional(
             v.array(
               v.pipe(text(COUNTRY), v.regex(/^[A-Z][A-Z0-9]$/, COUNTRY)),
@@ -172,13 +172,13 @@ export const configSchema = settings(
      * isolate counts by itself). With `'open'` there is no limit during an outage.
      */
     onStoreFailure: v.optional(onStoreFailure()),
-    /** How the store is asked. Where it is, is a variable of the environment. */
+    /** How the store is called. Its address is a variable of the environment. */
     store: v.optional(store),
-    /** Lines of JSON about requests that are refused, would be by a shadow, or pass because the store fails. */
+    /** Log lines (JSON) about requests that are refused, that a shadow rule would refuse, or that pass because the store fails. */
     log: v.optional(
       settings(
         {
-          /** Lines of each event that an isolate writes in a second, 0 for none (default `5`). Each says how many were left out. */
+          /** How many lines of each event an isolate writes per second, 0 for none (default `5`). Each line says how many were left out. */
           perSecond: v.optional(units(0, 1000)),
         },
         'is no object. Write it as in { perSecond: 5 }.',
@@ -190,7 +190,7 @@ export const configSchema = settings(
         {
           /** Keep them in the store (default `true`). */
           keep: v.optional(flag),
-          /** How often an isolate that has requests hands its counters on (default `'10s'`): one HTTP request, a command for each counter. */
+          /** How often an isolate that has requests sends its counters to the store (default `'10s'`): one HTTP request, a command for each counter. */
           every: v.optional(duration(1e6, 20e6, "from '1s' to '20s'")),
         },
         "is no object. Write it as in { every: '10s' }.",

@@ -1,4 +1,4 @@
-/** How the store is asked: the shape of `store`, as rule-schema.ts has that of a rule. */
+/** How the store is called: the shape of `store`, as rule-schema.ts has that of a rule. */
 import * as v from 'valibot'
 import { duration, flag, settings, share, units } from './values.ts'
 
@@ -8,13 +8,13 @@ const BREAKER = "is no breaker. Write it as in { retryAfter: '1s' }, or false."
 
 const breakerSettings = settings(
   {
-    /** So many failures in a row open it (default `5`). */
+    /** How many failures in a row open it (default `5`). */
     failures: v.optional(units(1, 1000)),
-    /** So many slow calls in a row open it (default `1`). One that reaches the deadline is slow, and a failure. */
+    /** How many slow calls in a row open it (default `1`). A call that reaches the deadline counts as slow and as a failure. */
     slowCalls: v.optional(units(1, 1000)),
-    /** What is slow (default: the deadline). */
+    /** How long a slow call takes (default: the deadline). */
     slowAfter: v.optional(duration(1e3, 60e6, "from '1ms' to '60s'")),
-    /** While it is open the store is tried so often, and no request waits for it (default `'1s'`). */
+    /** How often the store is tried while it is open; no request waits for that (default `'1s'`). */
     retryAfter: v.optional(duration(10e3, 60e6, "from '10ms' to '60s'")),
   },
   BREAKER,
@@ -24,7 +24,7 @@ const breaker = v.lazy(input => (input === false ? v.literal(false) : breakerSet
 
 export const store = settings(
   {
-    /** How long one decision may take (default `'250ms'`); after that it is made without the store. */
+    /** How long one decision may take (default `'250ms'`); after that the decision is made without the store. */
     deadline: v.optional(duration(1e3, 60e6, "from '1ms' to '60s'")),
     /** When an isolate stops waiting for a store that fails. `false`: never. */
     breaker: v.optional(breaker),

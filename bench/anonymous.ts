@@ -5,9 +5,9 @@
 import { Ratelimit } from '@upstash/ratelimit'
 import type { LimitRuleInput } from '../src/config/check/schema.ts'
 import { compileLimitRule } from '../src/config/compile-rule.ts'
-import { count } from '../src/limiter/count.ts'
-import { decide } from '../src/limiter/decide.ts'
+import { decisionOf } from '../src/limiter/decision.ts'
 import { addressStateKey, consumerStateKey } from '../src/store/keys.ts'
+import { bound } from '../test/support/bound.ts'
 import { type Contender, inTurn, outcomeOf } from './contenders.ts'
 import { evaluated } from './evaluated.ts'
 import type { Identity } from './test-bed.ts'
@@ -26,8 +26,8 @@ export function inOneDecision({ store }: Transport, counted: readonly CountedBy[
   const rules = counted.map(({ by, rule }) => ({ by, rule: compileLimitRule(rule) }))
   return async ({ consumer, address }) => {
     const keys = { consumer: consumerStateKey(consumer), address: addressStateKey(address) }
-    const asked = rules.map(({ by, rule }) => count(rule, keys[by]))
-    const decision = decide(await evaluated(store, { rules: asked, plans: [] }))
+    const asked = rules.map(({ by, rule }) => bound(rule, keys[by]))
+    const decision = decisionOf(await evaluated(store, { rules: asked, plans: [] }))
     if (decision.kind === 'denied') return 'refused'
     if (decision.kind !== 'allowed' || decision.verdicts.length !== rules.length) {
       throw new Error(`Sluice did not evaluate all rules: ${JSON.stringify(decision)}`)

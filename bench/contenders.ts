@@ -1,11 +1,10 @@
 /** The three that are compared, each as a function of the caller: Sluice, six calls of a peer, and a bare PING. */
 import { Ratelimit } from '@upstash/ratelimit'
 import { checkedConfig } from '../src/config/check/check.ts'
-import { createIdentifier } from '../src/gateway/identify.ts'
-import { match } from '../src/gateway/match.ts'
-import { question } from '../src/gateway/question.ts'
-import { decide } from '../src/limiter/decide.ts'
-import { evaluated } from './evaluated.ts'
+import { createIdentifier } from '../src/edges/gateway/identify.ts'
+import { match } from '../src/edges/gateway/match.ts'
+import { decisionOf } from '../src/limiter/decision.ts'
+import { evaluated, evaluationOf } from './evaluated.ts'
 import { classicRules, type Scale, scaled, WINDOWS } from './rules.ts'
 import type { Caller, Identity } from './test-bed.ts'
 import type { Transport } from './transport.ts'
@@ -15,7 +14,7 @@ export type Contender<Who extends Identity = Caller> = (
   caller: Who,
 ) => Promise<'allowed' | 'refused' | 'mixed'>
 
-/** The steps of src/app.ts up to the decision, key digest included, by its own script. */
+/** The steps of src/edges/gateway/app.ts up to the decision, key digest included, by its own script. */
 export function sluice({ store }: Transport, scale: Scale): Contender {
   const config = checkedConfig({
     origin: 'https://api.example.com',
@@ -28,7 +27,8 @@ export function sluice({ store }: Transport, scale: Scale): Contender {
     const matched = match(config, request)
     const caller = await identify(request, matched)
     const decision =
-      caller.refusal ?? decide(await evaluated(store, await question(request, caller, matched, config)))
+      caller.refusal ??
+      decisionOf(await evaluated(store, await evaluationOf(request, caller, matched, config)))
     if (decision.kind === 'denied') return 'refused'
     if (decision.kind !== 'allowed' || decision.verdicts.length !== 6) {
       throw new Error(`Sluice did not evaluate six limits: ${JSON.stringify(decision)}`)

@@ -1,10 +1,32 @@
-/** A decision that the store has made. One that passes because nothing was counted would make any limiter look fast. */
+/** Decisions as the store makes them. One that passes because nothing was counted would make any limiter look fast. */
+import type { Config } from '../src/config/compile.ts'
+import { bindRules } from '../src/edges/gateway/bind-rules.ts'
+import type { Caller } from '../src/edges/gateway/identify.ts'
+import type { Matched } from '../src/edges/gateway/match.ts'
+import { bind } from '../src/limiter/bind.ts'
 import { evaluate } from '../src/limiter/evaluate.ts'
-import type { Evaluation, Outcome } from '../src/limiter/wire.ts'
+import type { Evaluation, Outcome } from '../src/script/evaluation.ts'
 import type { Store } from '../src/store/store.ts'
+import { NO_SWITCHES } from '../src/switches/switches.ts'
 
-export async function evaluated(store: Store, asked: Evaluation): Promise<Outcome> {
-  const outcome = await evaluate(store, asked)
+export async function evaluated(store: Store, evaluation: Evaluation): Promise<Outcome> {
+  const outcome = await evaluate(store, evaluation)
   if (outcome.status === 'degraded') throw new Error(`The store made no decision: ${outcome.cause}`)
   return outcome
+}
+
+/** What the gateway asks the store about a request. */
+export async function evaluationOf(
+  request: Request,
+  caller: Caller,
+  matched: Matched,
+  { allow, plans }: Pick<Config, 'allow' | 'plans'>,
+): Promise<Evaluation> {
+  const rules = await bindRules(request, caller, matched, allow)
+  const { credential } = caller
+  return {
+    rules: bind(rules, NO_SWITCHES, ({ name }) => name, Date.now()),
+    plans,
+    ...(credential && { subject: credential.subject }),
+  }
 }

@@ -3,7 +3,7 @@
  * uses, and then the same hand-over to the same origin. What Sluice takes on top of it is the price of its decision.
  */
 import { checkedConfig } from '../src/config/check/check.ts'
-import { proxy } from '../src/gateway/proxy.ts'
+import { proxy } from '../src/edges/gateway/proxy.ts'
 import { upstashStore } from '../src/store/upstash.ts'
 
 interface Environment {

@@ -1,6 +1,5 @@
 /** The ways to Redis that the contenders are measured over; each transport comes with clients of its own. */
 import { Redis } from '@upstash/redis'
-import { PLAIN_SCRIPT } from '../src/lua/bundle.generated.ts'
 import type { Command, RedisConnection, Reply } from '../src/node/rest-bridge/redis-connection.ts'
 import { ScriptAliases } from '../src/node/rest-bridge/scripts.ts'
 import type { Store } from '../src/store/store.ts'
@@ -40,11 +39,12 @@ export function straightTo(connection: RedisConnection, sent: Command[]): Transp
       const [call] = calls
       if (!call || !('keys' in call)) throw new TypeError('Only decisions are measured here.')
       const { keys, args } = call
+      const { plain } = call.script
       try {
-        return [await evalsha(PLAIN_SCRIPT.sha1, keys, args)]
+        return [await evalsha(plain.sha1, keys, args)]
       } catch (error) {
         if (!String(error).includes('NOSCRIPT')) throw error
-        return [await evaluate(PLAIN_SCRIPT.source, keys, args)]
+        return [await evaluate(plain.source, keys, args)]
       }
     },
     ping: async () => void (await send('PING')),

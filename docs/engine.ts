@@ -2,11 +2,12 @@
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { decode, type Evaluation, encode, type Outcome } from '../src/limiter/wire.ts'
-import { PLAIN_SCRIPT } from '../src/lua/bundle.generated.ts'
 import { type Command, connectRedis, type Reply } from '../src/node/rest-bridge/redis-connection.ts'
 import { startGuardian } from '../src/node/start/guardian.ts'
 import { embeddedRedis, findServer, privateServer } from '../src/node/start/redis.ts'
+import { decodeDecide, encodeDecide } from '../src/script/decide.ts'
+import type { Evaluation, Outcome } from '../src/script/evaluation.ts'
+import { DECIDE } from '../src/script/scripts.generated.ts'
 
 export type Evaluate = (evaluation: Evaluation & { now: number }) => Promise<Outcome>
 
@@ -27,19 +28,19 @@ export async function startEngine(): Promise<DocsEngine> {
     ? await privateServer(program, context)
     : await embeddedRedis('no redis-server or valkey-server is on the PATH', context)
   const connection = await connectRedis(redis.url, 10_000)
-  await connection.send(['SCRIPT', 'LOAD', PLAIN_SCRIPT.source])
+  await connection.send(['SCRIPT', 'LOAD', DECIDE.plain.source])
   return {
     redis: redis.description,
     async evaluate(evaluation) {
-      const { keys, args } = encode(evaluation)
+      const { keys, args } = encodeDecide(evaluation)
       const reply = await connection.send([
         'EVALSHA',
-        PLAIN_SCRIPT.sha1,
+        DECIDE.plain.sha1,
         String(keys.length),
         ...keys,
         ...args,
       ])
-      return decode(textOf(reply), evaluation)
+      return decodeDecide(textOf(reply), evaluation)
     },
     send: command => connection.send(command),
     async close() {

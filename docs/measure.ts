@@ -6,8 +6,9 @@
 import { checkedConfig } from '../src/config/check/check.ts'
 import type { NumbersInput } from '../src/config/check/rule-schema.ts'
 import type { Rule } from '../src/config/compile.ts'
-import { count } from '../src/limiter/count.ts'
+import type { BoundRule } from '../src/script/evaluation.ts'
 import { consumerStateKey, logKey } from '../src/store/keys.ts'
+import { bound } from '../test/support/bound.ts'
 import { startEngine } from './engine.ts'
 
 /** 2026-11-20T12:00:00Z in µs. */
@@ -36,7 +37,7 @@ async function bytesPerCaller(): Promise<void> {
   const before = await usedMemory()
   for (let i = 0; i < 100_000; i++) {
     const key = consumerStateKey(`caller-${String(i).padStart(6, '0')}`)
-    await engine.evaluate({ rules: rules.map(rule => count(rule, key)), plans: [], now: NOON })
+    await engine.evaluate({ rules: rules.map(rule => bound(rule, key)), plans: [], now: NOON })
   }
   console.log(`${Math.round(((await usedMemory()) - before) / 100_000)} bytes`)
 }
@@ -86,16 +87,16 @@ async function commands(): Promise<void> {
   await engine.send(['FLUSHALL'])
   const other = consumerStateKey('other')
   const cases: [string, () => Promise<unknown>][] = [
-    ['three rules of one identity', () => ask(gcra.map(rule => count(rule, STATE)))],
+    ['three rules of one identity', () => ask(gcra.map(rule => bound(rule, STATE)))],
     [
       'three rules of each of two',
-      () => ask([STATE, other].flatMap(key => gcra.map(rule => count(rule, key)))),
+      () => ask([STATE, other].flatMap(key => gcra.map(rule => bound(rule, key)))),
     ],
-    ['a peek', () => ask(gcra.map(rule => count(rule, STATE, 0)))],
-    ['refused', () => ask(gcra.map(rule => count(rule, STATE, 1e9)))],
-    ['sliding-log, its first entry', () => ask([count(log[0]!, STATE)])],
-    ['sliding-log, one more', () => ask([count(log[0]!, STATE)])],
-    ['sliding-log, refused', () => ask([count(log[0]!, STATE)])],
+    ['a peek', () => ask(gcra.map(rule => bound(rule, STATE, 0)))],
+    ['refused', () => ask(gcra.map(rule => bound(rule, STATE, 1e9)))],
+    ['sliding-log, its first entry', () => ask([bound(log[0]!, STATE)])],
+    ['sliding-log, one more', () => ask([bound(log[0]!, STATE)])],
+    ['sliding-log, refused', () => ask([bound(log[0]!, STATE)])],
   ]
   for (const [name, run] of cases) {
     await engine.send(['CONFIG', 'RESETSTAT'])
@@ -104,7 +105,7 @@ async function commands(): Promise<void> {
   }
 
   // By the clock of Redis, as in production.
-  async function ask(rules: ReturnType<typeof count>[]) {
+  async function ask(rules: BoundRule[]) {
     await engine.evaluate({ rules, plans: [] } as never)
   }
 }
@@ -133,7 +134,7 @@ async function commandStatistics(): Promise<Map<string, number>> {
 const nameOf = (name: string, calls: string) => (Number(calls) < 10 ? `${calls} ${name}` : name)
 
 async function decide(rules: readonly Rule[], now: number): Promise<void> {
-  const { status } = await engine.evaluate({ rules: rules.map(rule => count(rule, STATE)), plans: [], now })
+  const { status } = await engine.evaluate({ rules: rules.map(rule => bound(rule, STATE)), plans: [], now })
   if (status !== 'admitted') throw new Error(`Refused at ${now}`)
 }
 

@@ -1,10 +1,10 @@
 /** The Worker's entry: reads the environment, builds the app once per isolate, exports fetch. Nothing else. */
 import type { Hono } from 'hono/tiny'
 import userConfig from '../sluice.config.ts'
-import { createApp } from './app.ts'
 import { compileConfig } from './config/compile.ts'
 import { type Environment, withEnvironment } from './config/environment.ts'
-import { problem } from './gateway/problem.ts'
+import { createApp } from './edges/gateway/app.ts'
+import { problem } from './edges/gateway/problem.ts'
 import { upstashStore } from './store/upstash.ts'
 
 // It was checked before this was built (wrangler.toml), so the Worker need not carry what checks it.
@@ -35,7 +35,7 @@ function build(env: Environment): Hono {
     environment: settings.environment,
   })
   const { SLUICE_ANALYTICS: analytics, ...variables } = env
-  return createApp(settings, store, { variables, ...(analytics && { telling: { analytics } }) })
+  return createApp(settings, store, { variables, ...(analytics && { reporting: { analytics } }) })
 }
 
 function misconfigured(): Response {

@@ -6,9 +6,8 @@
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
-import { count } from '../../src/limiter/count.ts'
-import { decide } from '../../src/limiter/decide.ts'
-import type { Who } from '../../src/limiter/wire.ts'
+import { decisionOf } from '../../src/limiter/decision.ts'
+import type { Subject } from '../../src/script/evaluation.ts'
 import {
   addressStateKey,
   consumerKey,
@@ -18,6 +17,7 @@ import {
   UNKNOWN_CONSUMER,
 } from '../../src/store/keys.ts'
 import { type ConsumerRecord, formatConsumer, formatCredential } from '../../src/store/records.ts'
+import { bound } from '../../test/support/bound.ts'
 import type { Contender } from '../contenders.ts'
 import { evaluated } from '../evaluated.ts'
 import { inHotLoop } from '../hot-loop.ts'
@@ -32,7 +32,7 @@ const CALLERS = 64
 
 interface Kind {
   what: string
-  who?: (consumer: string) => Who
+  who?: (consumer: string) => Subject
   /** What the store knows of each consumer. */
   record?: ConsumerRecord
   rules?: readonly RuleInput[]
@@ -48,12 +48,12 @@ const GUESSES: RuleInput = {
   ...{ name: 'guesses', by: 'address', on: 'auth-failure', algorithm: 'gcra', limit: 1000, period: '1h' },
 }
 
-const key = (consumer: string): Who => ({
+const key = (consumer: string): Subject => ({
   kind: 'key',
   consumerKey: consumerKey(consumer),
   credentialKey: credentialKey(consumer, DIGEST),
 })
-const token = (consumer: string): Who => ({ kind: 'token', consumerKey: consumerKey(consumer) })
+const token = (consumer: string): Subject => ({ kind: 'token', consumerKey: consumerKey(consumer) })
 
 const DIGEST = 'd'.repeat(64)
 
@@ -84,7 +84,7 @@ export async function authentication(bed: TestBed): Promise<Findings> {
     rows: [],
     tables: [
       {
-        title: 'Who calls: six limits decided for callers of each kind',
+        title: 'Subject calls: six limits decided for callers of each kind',
         head: ['caller', 'µs in Redis', 'more than nobody, µs', 'ratio'],
         rows: KINDS.map(({ what }) => {
           const own = median(rounds[what]!)
@@ -92,9 +92,9 @@ export async function authentication(bed: TestBed): Promise<Findings> {
         }),
       },
     ],
-    raw: [{ title: 'Who calls, µs in Redis per decision', columns: rounds, digits: 1 }],
+    raw: [{ title: 'Subject calls, µs in Redis per decision', columns: rounds, digits: 1 }],
     notes: [
-      'Who calls: all admitted, Redis busy. The records of consumer and credential come with the MGET that reads the ' +
+      'Subject calls: all admitted, Redis busy. The records of consumer and credential come with the MGET that reads the ' +
         'counters; only an opaque key that the isolate has not seen takes one command more.',
     ],
   }
@@ -118,9 +118,9 @@ function decision({ store }: Transport, { who, rules = RULES, verdicts = 6 }: Ki
     const asks = who?.(consumer)
     const named = asks?.kind === 'pointer' ? UNKNOWN_CONSUMER : consumer
     const counted = config.rules.map(rule =>
-      count(rule, rule.by[0] === 'consumer' ? consumerStateKey(named) : addressStateKey(address)),
+      bound(rule, rule.by[0] === 'consumer' ? consumerStateKey(named) : addressStateKey(address)),
     )
-    const decided = decide(await evaluated(store, { rules: counted, plans, ...(asks && { who: asks }) }))
+    const decided = decisionOf(await evaluated(store, { rules: counted, plans, ...(asks && { who: asks }) }))
     if (decided.kind === 'denied') return 'refused'
     if (decided.kind !== 'allowed' || decided.verdicts.length !== verdicts) {
       throw new Error(`Not all rules were evaluated: ${JSON.stringify(decided)}`)

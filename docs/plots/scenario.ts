@@ -2,8 +2,8 @@
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import { count } from '../../src/limiter/count.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
+import { bound } from '../../test/support/bound.ts'
 import type { Evaluate } from '../engine.ts'
 
 export const LIMIT = 10
@@ -49,7 +49,7 @@ export async function replay(input: NumbersInput, evaluate: Evaluate): Promise<A
   const answers: Answer[] = []
   for (const at of arrivals) {
     const now = START + Math.round(at * 1e6)
-    const { verdicts } = await evaluate({ rules: [count(rule, key)], plans: [], now })
+    const { verdicts } = await evaluate({ rules: [bound(rule, key)], plans: [], now })
     const { allowed, delay } = verdicts[0]!
     answers.push({ at, allowed, departure: at + delay / 1e6 })
   }

@@ -1,11 +1,16 @@
 /**
- * What an algorithm is. Each is written twice, as a Lua file that runs inside Redis and as a TypeScript model
- * beside it, with the same names in the same order; test/algorithms holds the two together. The model is the
- * specification that the script is tested against.
+ * What an algorithm is. Each is written twice: as a Lua file that runs inside Redis, and as a TypeScript model beside it.
+ * The model is the specification that the Lua is tested against, the limiter that an isolate falls back on, and the simulator.
+ * Both twins consist of the same sections with the same names in the same order; test/algorithms holds them together.
  *
- * An algorithm is one pure function over one rule's state: no I/O, no clock (`now` is passed in), no writes. Times
- * are integers in microseconds, amounts are integers, and everything that counts stays
- * below 2^53.
+ *     read     from the stored state to how things stand now
+ *     check    may this cost pass, and if not, after how long?
+ *     spend    the same state with the cost taken
+ *     refund   the same state with units given back
+ *     write    from how things stand to the state to store
+ *
+ * An algorithm is pure: no I/O, no clock (`now` is passed in). Times are integers in microseconds, amounts are integers, and
+ * every value that is computed stays below 2^53.
  */
 
 /** The numbers of one rule, ready to be evaluated. */
@@ -16,52 +21,101 @@ export interface Quota {
   period: number
   /** Units at once (`gcra`, `token-bucket`), or in the queue (`leaky-bucket`); elsewhere equal to the limit. */
   burst: number
-  /** Units this request takes; 0 peeks, below 0 gives back. */
-  cost: number
-  /** Of a cost below 0: the units that were spent, of which so many are given back (default: all of them). */
-  spent?: number
-  /** `sliding-window`: the previous window's weight falls in steps of this many microseconds. */
+  /** `sliding-window`: the weight of the previous window falls in steps of this many microseconds. */
   step?: number
-  /** `fixed-window` of the calendar: four ends of windows in a row, the second of them the next to come. */
-  ends?: readonly number[]
 }
 
 /**
- * One rule's record. `idleAt` is the instant (µs) from which the record reads as an idle caller's, so one that is
- * past may be dropped; what n means is the algorithm's own business. Both start at 0. `sliding-log` keeps a log beside.
+ * The record of one rule. `idleAt` is the instant (µs) from which the record means an idle caller, so that a record whose
+ * instant has passed may be dropped; each algorithm defines what `n` means. Both start at 0. `sliding-log` keeps a log beside.
  */
 export type State = readonly [idleAt: number, n: number, log?: readonly LogEntry[]]
 
-/** When something was admitted (µs), and all units ever admitted by then, modulo 2^32. */
+/** When a request was admitted (µs), and all units ever admitted by then, modulo 2^32. */
 export type LogEntry = readonly [time: number, total: number]
 
 export const IDLE: State = [0, 0]
 
-/**
- * May this cost pass, what is left, and how would things stand then? Changes nothing.
- *
- * @param spentAt when what is given back was spent (µs). Then no more is given back than is surely still missing, so
- *   that what is admitted stays within the guarantee; without it all of it is, up to the full budget
- */
-export type Algorithm = (rule: Quota, state: State, now: number, spentAt?: number) => Check
+/** What every verb needs: the numbers of the rule, its state and the instant. */
+export interface Reading {
+  quota: Quota
+  /** Calendar windows: the ends (µs) of four windows in a row, the second of them the next to come. */
+  ends?: readonly number[] | undefined
+  state: State
+  /** µs since the epoch. */
+  now: number
+}
 
-export interface Check {
-  /** 0: admitted now. Above 0: admitted after so many µs, if nobody spends meanwhile. -1: can never be admitted. */
-  retryAfter: number
-  /** Units that can be spent now, before this cost. */
+/** How a rule stands for an identity. */
+export interface Standing {
+  /** Units that can be spent now. */
   remaining: number
-  /** µs until the whole budget is back as things stand, before this cost; 0 when it is whole. */
+  /** µs until the whole budget is back; 0 when it is whole. */
   resetAfter: number
-  /** How things stand once the cost is spent or given back; absent when it is refused or there is none. */
+}
+
+/** The answer to a cost. */
+export interface Check extends Standing {
+  /** 0: admitted now. Above 0: admitted after so many µs, if nothing is spent meanwhile. -1: never admitted. */
+  retryAfter: number
+  /** How things stand once the cost is spent; absent when it is refused. */
   after?: After
 }
 
-export interface After {
-  remaining: number
-  resetAfter: number
+/** How things stand after a change. */
+export interface After extends Standing {
   state: State
-  /** µs until the request may depart (`leaky-bucket`). */
-  delay?: number
+  /** µs until the request may depart (`leaky-bucket`); 0 elsewhere. */
+  delay: number
+}
+
+/** Units to give back, and what is known of the request that spent them. */
+export interface Refund {
+  /** At least 1. */
+  units: number
+  /** Units of that request that are still spent; `units` are a part of them. */
+  spent: number
+  /** When the request was admitted, by the clock of the store (µs). */
+  spentAt: number
+}
+
+export interface Model {
+  /** How things stand. Never refuses. */
+  peek(reading: Reading): Standing
+  /** May this cost pass? Changes nothing by itself: the caller stores `after.state`. @param cost at least 1 */
+  decide(reading: Reading & { cost: number }): Check
+  /**
+   * Gives back no more than is surely still missing, so that what is admitted stays within the guarantee of the algorithm,
+   * and never lifts an identity above the whole budget.
+   */
+  refund(reading: Reading & Refund): After
+}
+
+/** The sections of an algorithm; a `View` is what `read` makes of the state. */
+export interface Sections<View extends Standing> {
+  read(reading: Reading): View
+  /** @returns `retryAfter` */
+  check(view: View, cost: number): number
+  /** `spend`, then `write`. */
+  spend(view: View, cost: number): After
+  /** `refund`, then `write`. */
+  refund(view: View, refund: Refund): After
+}
+
+export function modelOf<View extends Standing>({ read, check, spend, refund }: Sections<View>): Model {
+  return {
+    peek(reading) {
+      const { remaining, resetAfter } = read(reading)
+      return { remaining, resetAfter }
+    },
+    decide({ cost, ...reading }) {
+      const view = read(reading)
+      const retryAfter = check(view, cost)
+      const { remaining, resetAfter } = view
+      return { retryAfter, remaining, resetAfter, ...(retryAfter === 0 && { after: spend(view, cost) }) }
+    },
+    refund: ({ units, spent, spentAt, ...reading }) => refund(read(reading), { units, spent, spentAt }),
+  }
 }
 
 /** ceil(a / b) for integers; exact where a / b is below 2^52. */
@@ -70,7 +124,7 @@ export function ceilDiv(a: number, b: number): number {
   return -Math.floor(-a / b) + 0
 }
 
-/** The first whole millisecond that is not before: a record keeps its idleAt in milliseconds. */
+/** Rounds up to whole milliseconds: a record keeps its idleAt in milliseconds. */
 export function ceilToMs(microseconds: number): number {
   return ceilDiv(microseconds, 1000) * 1000
 }

@@ -5,10 +5,7 @@
  *
  * To add an algorithm: its twins <name>.ts and <name>.lua, its descriptor, its lines in index.ts, its page in the docs.
  */
-import type { Algorithm, Quota } from './algorithm.ts'
-
-/** The numbers of a rule without what a request costs. */
-export type RuleNumbers = Omit<Quota, 'cost'>
+import type { Model, Quota } from './algorithm.ts'
 
 /** What the Worker needs to count by the rules of one algorithm. */
 export interface Counting<Input = RuleInput> {
@@ -19,11 +16,11 @@ export interface Counting<Input = RuleInput> {
    * From what the user wrote to the numbers that the twins work with.
    * @param period of the rule (µs); of a calendar period what it lasts, give or take
    */
-  numbers(input: Input, period: number): RuleNumbers
+  numbers(input: Input, period: number): Quota
   /** How one isolate counts by itself, in its memory, while the store does not answer. */
   local: {
     /** Its state must be two numbers, whatever the algorithm keeps in the store. */
-    model: Algorithm
+    model: Model
     /**
      * The numbers for a share of the limit.
      * @param burst the units at once that are left of the rule's
@@ -46,7 +43,7 @@ export interface Description<Input = RuleInput> {
   /** What it is, in a few words. */
   label: string
   /** Lua twin: <name>.lua. */
-  model: Algorithm
+  model: Model
   /** What a rule has beside its name, its modes and what it is for. The doc comments are what an editor shows. */
   parameters: Parameters
   /** What bounds the cost of one request, in messages that go on with `of 10`. */

@@ -1,22 +1,29 @@
 /**
- * Fixed window, aligned to the epoch or to a calendar. Lua twin: fixed-window.lua, kept line for line.
+ * Fixed window, aligned to the epoch or to a calendar. Lua twin: fixed-window.lua, line for line.
  *
- * At most `limit` in each window of `period`; across a boundary up to twice the limit can pass within one period,
- * which is the nature of the algorithm. The ends of calendar windows are given (calendar.ts): four in a row around
- * the caller's idea of now, of which the clock of the store picks.
+ * At most `limit` in each window of `period`; across a boundary up to twice the limit can pass within one period, which is
+ * the nature of the algorithm. The ends of calendar windows are given (calendar.ts): four in a row around the caller's
+ * clock, from which the clock of the store picks.
  *
  * State: idleAt is the end of the window, n what has been spent in it.
  */
-import type { Algorithm } from './algorithm.ts'
+import { modelOf, type Reading, type Standing } from './algorithm.ts'
 
-export const fixedWindow: Algorithm = ({ limit, period, ends, cost: asked }, [idleAt, n], now, spentAt) => {
-  let cost = asked
+interface View extends Standing {
+  limit: number
+  now: number
+  windowStart: number
+  windowEnd: number
+  count: number
+}
+
+function read({ quota: { limit, period }, ends, state: [idleAt, n], now }: Reading): View {
   let windowStart = Math.floor(now / period) * period
   let [windowEnd, nextEnd] = [windowStart + period, windowStart + 2 * period]
-  // A caller's clock that is days behind has not sent the ends of today: windows of `period` stand in.
+  // A gateway whose clock is days behind has not sent the ends of today: windows of `period` stand in.
   if (ends && now < ends[3]!) {
     const [first, second, third, fourth] = ends as [number, number, number, number]
-    // Of a window that has ended for the caller only the end is known: nothing earlier than now is surely in it.
+    // Of a window that has ended by the gateway's clock only the end is known: nothing before now is surely in it.
     ;[windowStart, windowEnd, nextEnd] = [now, first, second]
     if (now >= windowEnd) [windowStart, windowEnd, nextEnd] = [windowEnd, nextEnd, third]
     if (now >= windowEnd) [windowStart, windowEnd, nextEnd] = [windowEnd, nextEnd, fourth]
@@ -32,19 +39,29 @@ export const fixedWindow: Algorithm = ({ limit, period, ends, cost: asked }, [id
   }
   const remaining = count < limit ? limit - count : 0
   const resetAfter = count > 0 ? windowEnd - now : 0
-
-  // A peek is never refused, even where the limit has since been lowered.
-  if (cost === 0) return { retryAfter: 0, remaining, resetAfter }
-  if (cost > limit) return { retryAfter: -1, remaining, resetAfter }
-  if (cost > 0 && count + cost > limit) return { retryAfter: windowEnd - now, remaining, resetAfter }
-  // What was spent in another window is not given back to this one.
-  if (cost < 0 && spentAt !== undefined && (spentAt < windowStart || spentAt >= windowEnd)) cost = 0
-
-  count = Math.max(0, count + cost)
-  const after = {
-    remaining: count < limit ? limit - count : 0,
-    resetAfter: count > 0 ? windowEnd - now : 0,
-    state: [windowEnd, count],
-  } as const
-  return { retryAfter: 0, remaining, resetAfter, after }
+  return { limit, now, windowStart, windowEnd, count, remaining, resetAfter }
 }
+
+function write({ limit, now, windowEnd }: View, count: number) {
+  const remaining = count < limit ? limit - count : 0
+  const resetAfter = count > 0 ? windowEnd - now : 0
+  return { remaining, resetAfter, delay: 0, state: [windowEnd, count] } as const
+}
+
+export const fixedWindow = modelOf<View>({
+  read,
+
+  check({ limit, now, windowEnd, count }, cost) {
+    if (cost > limit) return -1
+    return count + cost > limit ? windowEnd - now : 0
+  },
+
+  spend: (view, cost) => write(view, view.count + cost),
+
+  refund(view, { units, spentAt }) {
+    const { windowStart, windowEnd, count } = view
+    // What was spent in another window is not given back to this one.
+    const isHere = spentAt >= windowStart && spentAt < windowEnd
+    return write(view, isHere ? Math.max(0, count - units) : count)
+  },
+})

@@ -1,45 +1,59 @@
 /**
  * GCRA, the generic cell rate algorithm (ITU-T I.371; ATM Forum TM 4.0, "virtual scheduling").
- * Lua twin: gcra.lua, kept line for line.
+ * Lua twin: gcra.lua, line for line.
  *
- * `limit` per `period` evenly spaced, `burst` of them at once. To space cells exactly where period / limit is no
- * whole number of microseconds, time is counted in ticks of 1 / limit microseconds: a unit of cost takes `period`
- * ticks, and a microsecond gives back `limit` of them.
+ * `limit` per `period` evenly spaced, `burst` of them at once. To space cells exactly where period / limit is no whole number
+ * of microseconds, time is counted in ticks of 1 / limit microseconds: a unit of cost takes `period` ticks, and a
+ * microsecond gives back `limit` of them.
  *
- * State: the theoretical arrival time (TAT), the instant at which the backlog will have drained, is n ticks before
- * idleAt.
+ * State: the theoretical arrival time (TAT), the instant at which the backlog will have drained, is n ticks before idleAt.
  */
-import { type Algorithm, ceilDiv, ceilToMs } from './algorithm.ts'
+import { ceilDiv, ceilToMs, modelOf, type Reading, type Standing } from './algorithm.ts'
 
-export const gcra: Algorithm = ({ limit, period, burst, cost, spent = -cost }, [idleAt, n], now, spentAt) => {
+interface View extends Standing {
+  limit: number
+  period: number
+  burst: number
+  now: number
+  burstTolerance: number
+  backlog: number
+}
+
+function read({ quota: { limit, period, burst }, state: [idleAt, n], now }: Reading): View {
   const burstTolerance = burst * period
   let backlog = (idleAt - now) * limit - n
-  // A little more than the burst is a clock set back (a failover), and drains. Twice the burst is no state of this rule.
+  // A backlog slightly above the burst comes from a clock that was set back (a failover), and drains. Twice the burst is
+  // not a state of this rule.
   if (backlog < 0 || backlog > 2 * burstTolerance) backlog = 0
   const remaining = backlog < burstTolerance ? Math.floor((burstTolerance - backlog) / period) : 0
   const resetAfter = ceilDiv(backlog, limit)
-
-  // A peek is never refused, even while more than the burst is to drain.
-  if (cost === 0) return { retryAfter: 0, remaining, resetAfter }
-  if (cost > burst) return { retryAfter: -1, remaining, resetAfter }
-  let increment = cost * period
-  if (cost > 0 && backlog + increment > burstTolerance) {
-    return { retryAfter: ceilDiv(backlog + increment - burstTolerance, limit), remaining, resetAfter }
-  }
-  // What has drained since it was spent is not given back, but for what stays spent of it, which drained first. After a
-  // clock set back nobody knows how much that is.
-  if (cost < 0 && spentAt !== undefined) {
-    const drained = (now - spentAt) * limit - (spent + cost) * period
-    increment = spentAt > now ? 0 : Math.min(0, increment + Math.max(0, drained))
-  }
-
-  backlog = Math.max(0, backlog + increment)
-  const drainedIn = ceilDiv(backlog, limit)
-  const newIdleAt = ceilToMs(now + drainedIn)
-  const after = {
-    remaining: backlog < burstTolerance ? Math.floor((burstTolerance - backlog) / period) : 0,
-    resetAfter: drainedIn,
-    state: [newIdleAt, (newIdleAt - now) * limit - backlog],
-  } as const
-  return { retryAfter: 0, remaining, resetAfter, after }
+  return { limit, period, burst, now, burstTolerance, backlog, remaining, resetAfter }
 }
+
+function write({ limit, period, now, burstTolerance }: View, backlog: number) {
+  const resetAfter = ceilDiv(backlog, limit)
+  const remaining = backlog < burstTolerance ? Math.floor((burstTolerance - backlog) / period) : 0
+  const idleAt = ceilToMs(now + resetAfter)
+  return { remaining, resetAfter, delay: 0, state: [idleAt, (idleAt - now) * limit - backlog] } as const
+}
+
+export const gcra = modelOf<View>({
+  read,
+
+  check({ limit, period, burst, burstTolerance, backlog }, cost) {
+    if (cost > burst) return -1
+    const excess = backlog + cost * period - burstTolerance
+    return excess > 0 ? ceilDiv(excess, limit) : 0
+  },
+
+  spend: (view, cost) => write(view, view.backlog + cost * view.period),
+
+  refund(view, { units, spent, spentAt }) {
+    const { limit, period, now, backlog } = view
+    // What has drained since the request is not given back, except for the part of it that stays spent, which drained first.
+    // After a clock set back it is unknown how much has drained, and nothing is given back.
+    const drained = Math.max(0, (now - spentAt) * limit - (spent - units) * period)
+    const back = spentAt > now ? 0 : Math.max(0, units * period - drained)
+    return write(view, Math.max(0, backlog - back))
+  },
+})

@@ -1,5 +1,5 @@
-/** The algorithms by the name that the config and the script know them by: the one list of them in TypeScript. */
-import type { Algorithm } from './algorithm.ts'
+/** The algorithms by the names that the config and the scripts use: the one list of them in TypeScript. */
+import type { Model } from './algorithm.ts'
 import type { Counting, Description } from './descriptor.ts'
 import * as fixedWindow from './fixed-window.descriptor.ts'
 import * as gcra from './gcra.descriptor.ts'
@@ -8,7 +8,7 @@ import * as slidingLog from './sliding-log.descriptor.ts'
 import * as slidingWindow from './sliding-window.descriptor.ts'
 import * as tokenBucket from './token-bucket.descriptor.ts'
 
-/** For everyone but the Worker: what people write and read. */
+/** For everything but the Worker: what people write and read. */
 export const descriptions = {
   gcra: gcra.description,
   'token-bucket': tokenBucket.description,
@@ -41,5 +41,5 @@ export function descriptionOf({ algorithm }: { readonly algorithm: AlgorithmName
 export const algorithms = /* @__PURE__ */ (() =>
   Object.fromEntries(ALGORITHM_NAMES.map(name => [name, descriptions[name].model])))() as Record<
   AlgorithmName,
-  Algorithm
+  Model
 >

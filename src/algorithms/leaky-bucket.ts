@@ -1,43 +1,54 @@
 /**
  * Leaky bucket as a queue (Tanenbaum, Computer Networks: "the leaky bucket algorithm"; a traffic shaper, where the
- * leaky bucket as a meter is gcra). Lua twin: leaky-bucket.lua, kept line for line.
+ * leaky bucket as a meter is gcra). Lua twin: leaky-bucket.lua, line for line.
  *
  * Requests depart evenly, `limit` per `period`; up to `burst` units are in the bucket at a time, the one that departs
- * included. An admitted request is told its delay, the time until what came before it has leaked out. Counted in
- * ticks as in gcra.ts, so that departures never drift.
+ * included. The delay of an admitted request is the time until what came before it has leaked out. Counted in ticks as in
+ * gcra.ts, so that departures never drift.
  *
  * State: the bucket is empty n ticks before idleAt.
  */
-import { type Algorithm, ceilDiv, ceilToMs } from './algorithm.ts'
+import { type After, ceilDiv, ceilToMs, modelOf, type Reading, type Standing } from './algorithm.ts'
 
-export const leakyBucket: Algorithm = ({ limit, period, burst, cost }, [idleAt, n], now, spentAt) => {
+interface View extends Standing {
+  limit: number
+  period: number
+  burst: number
+  now: number
+  capacity: number
+  content: number
+}
+
+function read({ quota: { limit, period, burst }, state: [idleAt, n], now }: Reading): View {
   const capacity = burst * period
   let content = (idleAt - now) * limit - n
-  // A little more than full is a clock set back (a failover), and leaks out. Twice as much is no state of this rule.
+  // A content slightly above full comes from a clock that was set back (a failover), and leaks out. Twice as much is not a
+  // state of this rule.
   if (content < 0 || content > 2 * capacity) content = 0
   const remaining = content < capacity ? Math.floor((capacity - content) / period) : 0
   const resetAfter = ceilDiv(content, limit)
-
-  // A peek is never refused, even by a full bucket.
-  if (cost === 0) return { retryAfter: 0, remaining, resetAfter }
-  if (cost > burst) return { retryAfter: -1, remaining, resetAfter }
-  let volume = cost * period
-  if (cost > 0 && content + volume > capacity) {
-    return { retryAfter: ceilDiv(content + volume - capacity, limit), remaining, resetAfter }
-  }
-  // A place in the queue is not given back: those behind it have been told when they depart, and a newcomer would
-  // depart together with the last of them.
-  if (cost < 0 && spentAt !== undefined) volume = 0
-
-  const delay = cost > 0 ? resetAfter : 0
-  content = Math.max(0, content + volume)
-  const emptyIn = ceilDiv(content, limit)
-  const newIdleAt = ceilToMs(now + emptyIn)
-  const after = {
-    remaining: content < capacity ? Math.floor((capacity - content) / period) : 0,
-    resetAfter: emptyIn,
-    state: [newIdleAt, (newIdleAt - now) * limit - content],
-    delay,
-  } as const
-  return { retryAfter: 0, remaining, resetAfter, after }
+  return { limit, period, burst, now, capacity, content, remaining, resetAfter }
 }
+
+function write({ limit, period, now, capacity }: View, content: number, delay: number): After {
+  const resetAfter = ceilDiv(content, limit)
+  const remaining = content < capacity ? Math.floor((capacity - content) / period) : 0
+  const idleAt = ceilToMs(now + resetAfter)
+  return { remaining, resetAfter, delay, state: [idleAt, (idleAt - now) * limit - content] }
+}
+
+export const leakyBucket = modelOf<View>({
+  read,
+
+  check({ limit, period, burst, capacity, content }, cost) {
+    if (cost > burst) return -1
+    const excess = content + cost * period - capacity
+    return excess > 0 ? ceilDiv(excess, limit) : 0
+  },
+
+  spend: (view, cost) => write(view, view.content + cost * view.period, view.resetAfter),
+
+  // A place in the queue is not given back: the departures of the requests behind it are fixed, and a newcomer would depart
+  // together with the last of them.
+  refund: view => write(view, view.content, 0),
+})

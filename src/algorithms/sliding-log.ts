@@ -1,31 +1,45 @@
 /**
- * Sliding log: exactly `limit` in any `period`. Lua twin: sliding-log.lua, kept line for line (there the log is bytes
- * with room behind, here a list).
+ * Sliding log: exactly `limit` in any `period`. Lua twin: sliding-log.lua. The two are not alike line for line: here the log
+ * is a list, there it is bytes in a key of its own, of which as few as possible are read and written. The same sections
+ * compute the same numbers; what the Lua adds is how it finds entries (`read_entry`, `LOG_NEAR`) and keeps room behind them.
  *
  * Every admitted request leaves an entry in a log: when, and all units ever admitted by then, modulo 2^32. Both grow,
  * so two binary searches find what still counts and when enough of it will not, whatever the costs. An entry at t
- * counts until just before t + period. The first entry is no request but what went before.
+ * counts until just before t + period. The first entry is not a request: it holds the total before the others.
  *
  * State: idleAt is when the newest entry has passed, n the number of entries.
  */
-import { type Algorithm, ceilToMs, type LogEntry } from './algorithm.ts'
+import { type After, ceilToMs, type LogEntry, modelOf, type Reading, type Standing } from './algorithm.ts'
 
-/** So many units may a log hold: a megabyte, which is written anew each time an eighth of it has been added. */
+/** Units that a log may hold: a megabyte, which is rewritten each time an eighth of it has been added. */
 export const MAX_LOG_LIMIT = 100_000
 
 const BASE: LogEntry = [0, 0]
 
-export const slidingLog: Algorithm = ({ limit, period, cost }, [idleAt, count, log = []], now, spentAt) => {
+interface View extends Standing {
+  limit: number
+  period: number
+  now: number
+  log: readonly LogEntry[]
+  /** Number of entries. */
+  n: number
+  newest: number
+  total: number
+  /** Index of the first entry that still counts. */
+  first: number
+  used: number
+}
+
+function read({ quota: { limit, period }, state: [idleAt, count, log = []], now }: Reading): View {
   let n = count
   let [newest, total] = log[n - 1] ?? BASE
-  // A log that does not fit its record (evicted, foreign, or of a clock set back by more than a period) is an idle
-  // caller's.
+  // A log that does not fit its record (evicted, foreign, or of a clock set back by more than a period) reads as idle.
   if (newest <= now - period || newest > now + period || ceilToMs(newest + period) !== idleAt) {
     ;[n, newest, total] = [0, 0, 0]
   }
 
-  // The first entry that still counts. What had passed when the newest came stays passed, also for a clock set back: it
-  // need not be in the log any more.
+  // The first entry that still counts. What had passed when the newest came stays passed, also for a clock set back: it may
+  // no longer be in the log.
   const passed = Math.max(now, newest) - period
   let [first, beyond] = [1, n]
   while (first < beyond) {
@@ -33,71 +47,75 @@ export const slidingLog: Algorithm = ({ limit, period, cost }, [idleAt, count, l
     if (log[middle]![0] > passed) beyond = middle
     else first = middle + 1
   }
-  let used = n > 0 ? modulo(total - log[first - 1]![1]) : 0
-  let remaining = Math.max(0, limit - used)
-  let resetAfter = used > 0 ? newest + period - now : 0
+  const used = n > 0 ? modulo(total - log[first - 1]![1]) : 0
+  const standing = { remaining: Math.max(0, limit - used), resetAfter: used > 0 ? newest + period - now : 0 }
+  return { limit, period, now, log, n, newest, total, first, used, ...standing }
+}
 
-  // A peek is never refused, even where the limit has since been lowered.
-  if (cost === 0) return { retryAfter: 0, remaining, resetAfter }
-  if (cost > limit) return { retryAfter: -1, remaining, resetAfter }
-  if (cost > 0 && used + cost > limit) {
-    // The first entry after which no more than limit - cost has been admitted: when it has passed, there is room.
-    let [low, high] = [first, n - 1]
-    while (low < high) {
-      const middle = Math.floor((low + high) / 2)
-      if (modulo(total - log[middle]![1]) <= limit - cost) high = middle
-      else low = middle + 1
-    }
-    const retryAfter = log[low]![0] + period - now
-    if (retryAfter > 0 && retryAfter <= 2 * period)
-      return { retryAfter, remaining, resetAfter }
-      // Entries that are not in order are not ours: an idle caller's.
-    ;[n, newest, total, used, remaining, resetAfter] = [0, 0, 0, 0, limit, 0]
+/** The first entry after which no more than limit - cost has been admitted: when it has passed, there is room. */
+function retryAfterOf({ limit, period, now, log, n, total, first }: View, cost: number): number {
+  let [low, high] = [first, n - 1]
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2)
+    if (modulo(total - log[middle]![1]) <= limit - cost) high = middle
+    else low = middle + 1
   }
+  return log[low]![0] + period - now
+}
 
-  if (cost < 0) {
-    let back = Math.min(-cost, used)
-    let entries = log.slice(0, n)
-    if (spentAt !== undefined) {
-      // Only what was spent in that very microsecond: those after it are counted anew.
-      const at = entries.findIndex(([time], i) => i >= first && time >= spentAt)
-      const [time = 0, byThen = 0] = entries[at] ?? []
-      const units = modulo(byThen - (entries[at - 1]?.[1] ?? 0))
-      back = at > 0 && time === spentAt ? Math.min(units, back) : 0
-      if (back > 0) {
-        const moved = entries.slice(back === units ? at + 1 : at)
-        entries = [
-          ...entries.slice(0, at),
-          ...moved.map(([time, byThen]): LogEntry => [time, modulo(byThen - back)]),
-        ]
-      }
-    } else if (back > 0 && back < used) {
-      // The newest units: the first entry by which all but those were admitted is the last that stays, with what is
-      // left of it.
-      const last = entries.findIndex(([, byThen], i) => i >= first && modulo(total - byThen) <= back)
-      entries = [...entries.slice(0, last), [entries[last]![0], modulo(total - back)]]
+export const slidingLog = modelOf<View>({
+  read,
+
+  check(view, cost) {
+    const { limit, period, used } = view
+    if (cost > limit) return -1
+    if (used + cost <= limit) return 0
+    const retryAfter = retryAfterOf(view, cost)
+    if (retryAfter > 0 && retryAfter <= 2 * period) return retryAfter
+    // Entries that are not in order are foreign, and read as idle.
+    Object.assign(view, { n: 0, newest: 0, total: 0, used: 0, remaining: limit, resetAfter: 0 })
+    return 0
+  },
+
+  spend({ limit, period, now, log, n, newest, total, first, used }, cost) {
+    const time = Math.max(now, newest)
+    const counting = n > 0 ? log.slice(first - 1, time === newest ? n - 1 : n) : [BASE]
+    const entries: LogEntry[] = [...counting, [time, modulo(total + cost)]]
+    return {
+      remaining: limit - used - cost,
+      resetAfter: time + period - now,
+      state: [ceilToMs(time + period), entries.length, entries],
+      delay: 0,
     }
-    used -= back
-    newest = entries.at(-1)?.[0] ?? 0
-    // Nothing is left, or what is left is not ours.
-    if (used === 0 || newest <= now - period || newest > now + period) [newest, used] = [now - period, 0]
-    const after = {
-      remaining: Math.max(0, limit - used),
-      resetAfter: used > 0 ? newest + period - now : 0,
-      state: [ceilToMs(newest + period), used > 0 ? entries.length : 0, entries],
-    } as const
-    return { retryAfter: 0, remaining, resetAfter, after }
-  }
+  },
 
-  const time = Math.max(now, newest)
-  const counting = n > 0 ? log.slice(first - 1, time === newest ? n - 1 : n) : [BASE]
-  const entries: LogEntry[] = [...counting, [time, modulo(total + cost)]]
-  const after = {
-    remaining: limit - used - cost,
-    resetAfter: time + period - now,
-    state: [ceilToMs(time + period), entries.length, entries],
-  } as const
-  return { retryAfter: 0, remaining, resetAfter, after }
+  refund(view, { units, spentAt }) {
+    const { log, n, first, used } = view
+    const entries = log.slice(0, n)
+    // Only what was spent in that very microsecond is given back; the totals after it are lowered.
+    const at = entries.findIndex(([time], i) => i >= first && time >= spentAt)
+    const [time = 0, byThen = 0] = entries[at] ?? []
+    const spentThen = modulo(byThen - (entries[at - 1]?.[1] ?? 0))
+    const back = at > 0 && time === spentAt ? Math.min(spentThen, units, used) : 0
+    if (back === 0) return write(view, entries, used)
+    const moved = entries.slice(back === spentThen ? at + 1 : at)
+    const lowered = moved.map(([time, byThen]): LogEntry => [time, modulo(byThen - back)])
+    return write(view, [...entries.slice(0, at), ...lowered], used - back)
+  },
+})
+
+function write({ limit, period, now }: View, entries: readonly LogEntry[], used: number): After {
+  const newest = entries.at(-1)?.[0] ?? 0
+  // Nothing is left, or what is left is foreign.
+  if (used === 0 || newest <= now - period || newest > now + period) {
+    return { remaining: limit, resetAfter: 0, delay: 0, state: [ceilToMs(now), 0, entries] }
+  }
+  return {
+    remaining: Math.max(0, limit - used),
+    resetAfter: newest + period - now,
+    delay: 0,
+    state: [ceilToMs(newest + period), entries.length, entries],
+  }
 }
 
 /** As an unsigned 32-bit integer. */

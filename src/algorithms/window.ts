@@ -1,8 +1,7 @@
 /** What the windows and the log have in common: they count units, up to the limit. */
 import type { Quota } from './algorithm.ts'
-import type { RuleNumbers } from './descriptor.ts'
 
-export function windowOf({ limit }: { readonly limit: number }, period: number): RuleNumbers {
+export function windowOf({ limit }: { readonly limit: number }, period: number): Quota {
   return { limit, period, burst: limit }
 }
 

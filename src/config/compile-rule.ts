@@ -3,6 +3,7 @@ import type { Quota } from '../algorithms/algorithm.ts'
 import { type CalendarPeriod, isCalendarPeriod, NOMINAL_PERIOD } from '../algorithms/calendar.ts'
 import { type AlgorithmName, countings } from '../algorithms/index.ts'
 import { BASE62 } from '../base62.ts'
+import { fnv1a } from '../hash.ts'
 import type {
   By,
   LimitRuleInput,
@@ -25,7 +26,7 @@ export interface Rule {
   /** Set where windows are those of a calendar. */
   calendar?: { period: CalendarPeriod; timeZone: string }
   /** The numbers the algorithm works with. */
-  quota: Quota
+  quota: Quota & { /** Units that one request takes; 0 only reports. */ cost: number }
   /** Names the rule's record in the state of an identity: three base62 letters. */
   tag: string
   /** Names what an override is for: the rule whatever its limit and burst. Three base62 letters. */
@@ -165,9 +166,6 @@ function compileMatch({ plans, routes, authenticated, ...place }: MatchInput): M
  * refused.)
  */
 function tagOf(parts: readonly (string | number)[]): string {
-  let hash = 0x811c9dc5
-  for (const character of parts.join(' ')) {
-    hash = Math.imul(hash ^ character.charCodeAt(0), 0x01000193) >>> 0
-  }
+  const hash = fnv1a(parts.join(' '))
   return Array.from({ length: 3 }, (_, i) => BASE62[Math.floor(hash / 62 ** i) % 62]).join('')
 }

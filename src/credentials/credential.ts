@@ -1,6 +1,6 @@
 /** What a request has shown to say who calls, recognized as one of the kinds that are taken. */
 import type { CredentialMethod } from '../config/compile-route.ts'
-import type { Who } from '../limiter/wire.ts'
+import type { Subject } from '../script/evaluation.ts'
 
 export interface Credential {
   method: CredentialMethod
@@ -12,10 +12,17 @@ export interface Credential {
   /** SHA-256 of what was presented. */
   digest: string
   /** What the store is asked about it. */
-  who: Who
+  subject: Subject
   /** The header it came in, in lower case. */
   header: string
   /** It is true already, whatever the store says: a signature vouches for it. */
   isVouched: boolean
   claims?: Readonly<Record<string, unknown>>
+}
+
+/** Refused by what the request shows, without the store. */
+export interface RefusedCredential {
+  reason: 'malformed' | 'not-accepted' | 'expired' | 'unverifiable'
+  /** For the log, never for the caller. Holds nothing of the credential. */
+  detail?: string
 }

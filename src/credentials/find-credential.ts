@@ -7,13 +7,12 @@ import type { Config } from '../config/compile.ts'
 import type { Issuer } from '../config/compile-credentials.ts'
 import { ANONYMOUS, type CredentialMethod } from '../config/compile-route.ts'
 import type { JwtVerifier } from '../config/jwt-method.ts'
-import type { Unauthenticated } from '../limiter/decide.ts'
-import type { Outcome } from '../limiter/wire.ts'
+import type { Outcome } from '../script/evaluation.ts'
 import { sha256 } from '../sha256.ts'
 import { consumerKey, credentialKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
 import { apiKeyStart, consumerOfApiKey } from './api-key.ts'
-import type { Credential } from './credential.ts'
-import { isOpaqueKey, KeyMemory, whoseOpaqueKey } from './opaque-key.ts'
+import type { Credential, RefusedCredential } from './credential.ts'
+import { isOpaqueKey, KeyMemory, subjectOfOpaqueKey } from './opaque-key.ts'
 import { type Presented, presentedIn } from './presented.ts'
 import { type Seen, SeenCredentials } from './seen.ts'
 
@@ -26,7 +25,7 @@ export interface CredentialFinder {
   find(
     accept: readonly CredentialMethod[],
     headers: Headers,
-  ): Promise<Credential | Unauthenticated | undefined>
+  ): Promise<Credential | RefusedCredential | undefined>
   /** In words, for who shows nothing where something is asked for. */
   describe(accept: readonly CredentialMethod[]): string[]
   /** Remembers what the store has said of it, or forgets it. */
@@ -36,9 +35,9 @@ export interface CredentialFinder {
 }
 
 type Settings = Pick<Config, 'credentials' | 'environment' | 'plans'>
-type Found = Credential | Unauthenticated | undefined
+type Found = Credential | RefusedCredential | undefined
 
-const MALFORMED: Unauthenticated = { kind: 'unauthenticated', reason: 'malformed' }
+const MALFORMED: RefusedCredential = { reason: 'malformed' }
 const REASON = { invalid: 'malformed', expired: 'expired', unavailable: 'unverifiable' } as const
 
 /**
@@ -72,7 +71,7 @@ export function createCredentialFinder(
     return {
       ...{ method: 'api-key', consumer, digest, isVouched: false },
       header: apiKey === undefined ? 'authorization' : 'x-api-key',
-      who: { kind: 'key', ...keys },
+      subject: { kind: 'key', ...keys },
     }
   }
 
@@ -87,7 +86,7 @@ export function createCredentialFinder(
     return {
       ...{ method: 'opaque-key', consumer: consumer ?? UNKNOWN_CONSUMER, digest, isVouched: false },
       header: own ?? (apiKey === undefined ? 'authorization' : 'x-api-key'),
-      who: whoseOpaqueKey(digest, consumer),
+      subject: subjectOfOpaqueKey(digest, consumer),
     }
   }
 
@@ -98,14 +97,14 @@ export function createCredentialFinder(
     if (text === undefined || issuer.issuerOf(text) !== issuer.issuer) return undefined
     const verified = await verifiers.get(name)!.verify(text)
     if (verified.kind === 'refused') {
-      return { kind: 'unauthenticated', reason: REASON[verified.reason], detail: verified.detail }
+      return { reason: REASON[verified.reason], detail: verified.detail }
     }
     const { consumer, plan, claims } = verified
     const own = plan !== undefined && plans.includes(plan) ? { plan } : {}
     return {
       ...{ method: name, consumer, digest: await sha256(text), isVouched: true, claims },
       header: issuer.header ?? 'authorization',
-      who: { kind: 'token', consumerKey: consumerKey(consumer), ...own },
+      subject: { kind: 'token', consumerKey: consumerKey(consumer), ...own },
     }
   }
 
@@ -129,7 +128,7 @@ export function createCredentialFinder(
       apiKey !== undefined ||
       (bearer !== undefined && (isOurs(bearer) || takesBearer)) ||
       (opaqueKeys?.header !== undefined && headers.has(opaqueKeys.header))
-    if (isKey) return { kind: 'unauthenticated', reason: 'not-accepted' }
+    if (isKey) return { reason: 'not-accepted' }
     // Where tokens are taken, one of nobody we know is a bad one. Elsewhere a bearer token is the origin's own affair.
     const isToken = accept.some(method => {
       const issuer = jwt.get(method)

@@ -4,7 +4,7 @@
  * Whether a key is still good is asked every time.
  */
 import QuickLRU from 'quick-lru'
-import type { Who } from '../limiter/wire.ts'
+import type { Subject } from '../script/evaluation.ts'
 import { consumerKey, credentialKey, pointerKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
 
 /** Some 200 bytes each; up to twice as many are kept. */
@@ -41,7 +41,7 @@ export class KeyMemory {
 }
 
 /** @param consumer undefined: the store has to find out */
-export function whoseOpaqueKey(digest: string, consumer: string | undefined): Who {
+export function subjectOfOpaqueKey(digest: string, consumer: string | undefined): Subject {
   const name = consumer ?? UNKNOWN_CONSUMER
   const keys = { consumerKey: consumerKey(name), credentialKey: credentialKey(name, digest) }
   return consumer === undefined

@@ -4,7 +4,7 @@
  * push others out with made-up keys. Plain data, bounded in number and time.
  */
 import QuickLRU from 'quick-lru'
-import type { Outcome } from '../limiter/wire.ts'
+import type { Outcome } from '../script/evaluation.ts'
 import { UNKNOWN_CONSUMER } from '../store/keys.ts'
 import type { Credential } from './credential.ts'
 
@@ -20,10 +20,11 @@ export interface Seen {
 const MOST_SEEN = 10_000
 
 /** A credential, and whose it is as far as it says so itself. */
-type Shown = Pick<Credential, 'digest' | 'consumer' | 'who'>
+type Shown = Pick<Credential, 'digest' | 'consumer' | 'subject'>
 
 /** Tokens come and go; whose they are stays. A consumer's name is no digest of a key, whatever it looks like. */
-const nameOf = ({ digest, consumer, who }: Shown) => (who.kind === 'token' ? `token ${consumer}` : digest)
+const nameOf = ({ digest, consumer, subject }: Shown) =>
+  subject.kind === 'token' ? `token ${consumer}` : digest
 
 export class SeenCredentials {
   readonly #credentials: QuickLRU<string, Required<Pick<Seen, 'plan' | 'consumer'>>>

@@ -1,50 +1,45 @@
 /**
- * The only await on the store: one decision, one trip. Also the only place where a failure of the store becomes
- * an outcome; nothing above it sees a store error.
+ * The only place where a decision waits for the store: one decision, one trip. Also the only place where a failure of the
+ * store becomes an outcome; nothing above it sees a store error.
  */
 import { GatewayError, traceOf } from '../errors.ts'
+import type { DecideVerb } from '../script/decide.ts'
+import type { Evaluation, Outcome } from '../script/evaluation.ts'
 import type { Store } from '../store/store.ts'
+import { ask, toDecide } from './ask.ts'
+import type { DegradedCause, DegradedMark } from './decision.ts'
 import { evaluateOnCluster } from './slots.ts'
-import { ask, type Evaluation, type Outcome } from './wire.ts'
 
-/** Why a decision could not be made; goes into a header and a log line. */
-export type DegradedCause =
-  | 'store-timeout'
-  | 'store-unreachable'
-  | 'store-refused'
-  | 'store-quota'
-  | 'store-reply-invalid'
-  | 'breaker-open'
-  /** The isolate has more requests than it can handle: this says nothing about the store. */
-  | 'overload'
-  | 'internal'
-  | 'kill-switch'
-
-export interface Degraded {
+export interface Degraded extends DegradedMark {
   status: 'degraded'
-  cause: DegradedCause
-  /** For the log, never for the caller. Holds no key, identity or credential. */
-  detail: string
 }
 
-export async function evaluate(store: Store, evaluation: Evaluation): Promise<Outcome | Degraded> {
-  // Nothing to count and nobody to look up: decided without a trip.
-  if (evaluation.rules.length === 0 && !evaluation.who) {
+export async function evaluate(
+  store: Store,
+  evaluation: Evaluation,
+  verb: DecideVerb = 'decide',
+): Promise<Outcome | Degraded> {
+  // No rule to count and no credential to look up: decided without a trip.
+  if (evaluation.rules.length === 0 && !evaluation.subject) {
     return { status: 'admitted', plan: '', at: 0, verdicts: [] }
   }
+  return await orDegraded(() =>
+    store.isCluster ? evaluateOnCluster(store, evaluation, verb) : ask(store, toDecide(evaluation, verb)),
+  )
+}
+
+/** A failure of the store, or of limiting code, as a value. */
+export async function orDegraded<T>(run: () => Promise<T>): Promise<T | Degraded> {
   try {
-    if (store.isCluster) return await evaluateOnCluster(store, evaluation)
-    const [answer] = await ask(store, [evaluation])
-    if (answer instanceof GatewayError) throw answer
-    return answer!
+    return await run()
   } catch (error) {
     return degradedBy(error)
   }
 }
 
-/** What the log says of an error in limiting code, the store's or our own. */
+/** What the log says of an error in limiting code, the store's or Sluice's own. */
 export function degradedBy(error: unknown): Degraded {
-  // Messages of foreign errors may quote keys and tokens: only ours are passed on.
+  // Messages of foreign errors may quote keys and tokens: only Sluice's own are passed on.
   if (!(error instanceof GatewayError)) {
     return { status: 'degraded', cause: 'internal', detail: traceOf(error) }
   }

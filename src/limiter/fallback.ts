@@ -1,17 +1,17 @@
 /**
- * Decides a request for which the store has not answered. Each rule has its policy (`onStoreFailure`), and so have credentials,
- * which cannot be checked then: docs/security.md has the risks. A bug of ours is handled the same way. A flood must not switch
- * the limits off: rules with `open` are counted in the isolate, as with `local`, until the store has really failed.
+ * What happens to a request that the store has not decided about. Each rule has its own policy (`onStoreFailure`), and so have
+ * credentials, which cannot be checked then: docs/security.md describes the risks. An error in limiting code is handled the
+ * same way. A flood must not switch the limits off: rules that are `open` are counted in the isolate, as with `local`, until
+ * the store has really failed.
  */
 import type { Credentials } from '../config/compile-credentials.ts'
 import type { Seen } from '../credentials/seen.ts'
+import type { BoundRule, Evaluation, Subject } from '../script/evaluation.ts'
 import type { GuardedStore } from '../store/breaker.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
-import type { CountedRule } from './count.ts'
-import type { Decision } from './decide.ts'
-import type { Degraded, DegradedCause } from './evaluate.ts'
+import { allowed, type Decision, type DegradedCause, denied } from './decision.ts'
+import type { Degraded } from './evaluate.ts'
 import type { LocalLimiter } from './local.ts'
-import type { Evaluation, Who } from './wire.ts'
 
 export interface FallbackSettings {
   credentials: Credentials['onStoreFailure']
@@ -20,51 +20,55 @@ export interface FallbackSettings {
 }
 
 /**
- * @param asked what the store was asked, or should have been
+ * @param evaluation what the store was asked, or should have been
  * @param seen what the store has said of the credential before
  */
 export function fallBack(
-  asked: Evaluation,
+  { subject, plans, rules }: Evaluation,
   { cause, detail }: Degraded,
   seen: Seen | undefined,
   { credentials, local, store }: FallbackSettings,
 ): Decision {
-  const { who, plans } = asked
   const degraded = { cause, detail }
-  // The last word on somebody who is blocked stands.
-  if (seen?.isBlocked) return { kind: 'forbidden', what: 'consumer' }
+  // A blocked consumer stays blocked.
+  if (seen?.isBlocked) return { kind: 'blocked' }
   const isKnown = seen?.plan !== undefined && credentials !== 'refuse'
-  if (who && who.kind !== 'token' && !isKnown && credentials !== 'unchecked') {
+  if (subject && subject.kind !== 'token' && !isKnown && credentials !== 'unchecked') {
     return { kind: 'unavailable', what: 'credential', degraded }
   }
 
-  const claimed = who?.kind === 'token' ? who.plan : undefined
-  const plan = who && planOf([claimed, seen?.plan], plans)
-  const applying = asked.rules.filter(
+  const claimed = subject?.kind === 'token' ? subject.plan : undefined
+  const plan = subject && planOf([claimed, seen?.plan], plans)
+  const applying = rules.filter(
     ({ rule: { on, match }, mode }) =>
-      // Nobody can tell a guess now. Shadows are watched by the store alone.
+      // Bad credentials cannot be told now, and only the store evaluates shadows.
       on === 'request' &&
       mode === 'enforce' &&
       (match.plans === undefined || match.plans.includes(plan ?? '')),
   )
-  if (applying.some(({ rule }) => rule.onStoreFailure === 'closed'))
-    return { kind: 'unavailable', what: 'limits', degraded }
+  const hasFailed = hasStoreFailed(cause, store)
+  const counted: BoundRule[] = []
+  for (const bound of applying) {
+    switch (bound.rule.onStoreFailure) {
+      case 'closed':
+        return { kind: 'unavailable', what: 'limits', degraded }
+      case 'local':
+        counted.push(named(bound, subject, seen))
+        break
+      case 'open':
+        if (!hasFailed) counted.push(named(bound, subject, seen))
+        break
+      default:
+        return bound.rule.onStoreFailure satisfies never
+    }
+  }
 
   // Vouched for by what the store has said before, or by a signature.
   const own = isKnown && plan ? { plan } : {}
-  const hasFailed = isStoreFailure(cause, store)
-  const counted = applying.filter(({ rule }) => rule.onStoreFailure === 'local' || !hasFailed)
-  const { admitted, verdicts } = local.count(counted.map(rule => named(rule, who, seen)))
-  if (!admitted) {
-    const violated = verdicts.filter(({ allowed }) => !allowed)
-    const waits = violated.map(({ retryAfter }) => retryAfter)
-    const retryAfter = waits.includes(-1) ? -1 : Math.max(...waits)
-    return { kind: 'denied', verdicts, violated, retryAfter, degraded, ...own }
-  }
+  const { admitted, verdicts } = local.decide(counted)
+  if (!admitted) return { ...denied(verdicts), degraded, ...own }
   return {
-    kind: 'allowed',
-    verdicts,
-    delay: Math.max(0, ...verdicts.map(({ delay }) => delay)),
+    ...allowed(verdicts),
     degraded,
     ...(counted.length < applying.length && { isUncounted: true }),
     ...own,
@@ -72,28 +76,33 @@ export function fallBack(
   }
 }
 
-/** Whether the store has failed, as far as is known. What was late may have been late because the isolate is flooded. */
-function isStoreFailure(cause: DegradedCause, store: FallbackSettings['store']): boolean {
+/** Whether the store has failed, as far as is known. A late answer may be late because the isolate is flooded. */
+function hasStoreFailed(cause: DegradedCause, store: FallbackSettings['store']): boolean {
   switch (cause) {
     case 'overload':
       return false
     case 'store-timeout':
     case 'breaker-open':
       return store.isOutageConfirmed()
-    default:
+    case 'store-unreachable':
+    case 'store-refused':
+    case 'store-quota':
+    case 'store-reply-invalid':
+    case 'internal':
+    case 'kill-switch':
       return true
   }
 }
 
-/** A plan that nobody knows counts as the first. */
-function planOf(told: readonly (string | undefined)[], plans: readonly string[]): string {
-  return told.find(plan => plan !== undefined && plans.includes(plan)) ?? plans[0]!
+/** A plan that the config does not know counts as the first. */
+function planOf(candidates: readonly (string | undefined)[], plans: readonly string[]): string {
+  return candidates.find(plan => plan !== undefined && plans.includes(plan)) ?? plans[0]!
 }
 
-/** Of a consumer that only the store knows: as it said before, else each credential for itself. */
-function named(counted: CountedRule, who: Who | undefined, seen: Seen | undefined): CountedRule {
-  if (who?.kind !== 'pointer') return counted
-  const digest = /\{k:[0-9a-f]+\}/.exec(who.pointerKey)?.[0] ?? UNKNOWN_CONSUMER_TAG
+/** Where only the store knows the consumer: the one it named before, else each credential is counted by itself. */
+function named(bound: BoundRule, subject: Subject | undefined, seen: Seen | undefined): BoundRule {
+  if (subject?.kind !== 'pointer') return bound
+  const digest = /\{k:[0-9a-f]+\}/.exec(subject.pointerKey)?.[0] ?? UNKNOWN_CONSUMER_TAG
   const tag = seen?.consumer === undefined ? digest : `{c:${seen.consumer}}`
-  return { ...counted, key: counted.key.replace(UNKNOWN_CONSUMER_TAG, tag) }
+  return { ...bound, key: bound.key.replace(UNKNOWN_CONSUMER_TAG, tag) }
 }

@@ -1,22 +1,23 @@
-/** Whether decisions can be made again: one is made, on a key that is nobody's. A PING would not tell of a read-only Redis. */
+/** Asks the store for a decision on a key of its own, to find out whether decisions can be made again. A PING would not detect a read-only Redis. */
 import { compileLimitRule } from '../config/compile-rule.ts'
 import { GatewayError } from '../errors.ts'
 import { probeStateKey } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
-import { count } from './count.ts'
-import { ask } from './wire.ts'
+import { askAll, toDecide } from './ask.ts'
+import { bindRule } from './bind-rule.ts'
 
 const RULE = compileLimitRule({ name: 'probe', algorithm: 'fixed-window', limit: 1e9, period: '1s' })
 
-/** On a cluster in so many slots: it is back when any of them is. */
+/** On a cluster the probe asks this many slots; the store is back when any of them answers. */
 const SLOTS = 8
 
 /** @throws GatewayError as Store.run */
 export async function probe(store: Store): Promise<void> {
   const keys = Array.from({ length: store.isCluster ? SLOTS : 1 }, (_, i) => probeStateKey(i))
-  const answers = await ask(
+  const answers = await askAll(
     store,
-    keys.map(key => ({ rules: [count(RULE, key)], plans: [] })),
+    // The rule has no calendar, so no clock is needed.
+    keys.map(key => toDecide({ rules: [bindRule(RULE, key, 1, 0)], plans: [] })),
   )
   const [failure] = answers
   if (answers.every(answer => answer instanceof GatewayError)) throw failure

@@ -5,8 +5,9 @@
  * What surely has not arrived stays and goes with the next; what may have arrived is not sent again, so that nothing is ever
  * counted twice: it is counted as lost. During an outage nothing is risked: the store has to answer a ping first.
  */
+
+import type { Background } from '../background.ts'
 import { GatewayError } from '../errors.ts'
-import type { Background } from '../gateway/background.ts'
 import { statsKey } from '../store/keys.ts'
 import type { PlainCall, Store } from '../store/store.ts'
 import type { Batch, Counters } from './counters.ts'
@@ -21,7 +22,8 @@ export interface Flusher {
 export interface FlushTiming {
   everyMs: number
   sleep?: Sleep
-  now?: () => number
+  /** ms since the epoch */
+  now: () => number
 }
 
 export type Sleep = (ms: number) => Promise<void>
@@ -41,7 +43,7 @@ const LIFE_SECONDS = 8 * 86400
 export function createFlusher(
   counters: Counters,
   store: Store,
-  { everyMs, sleep = unreferencedSleep, now = Date.now }: FlushTiming,
+  { everyMs, sleep = unreferencedSleep, now }: FlushTiming,
 ): Flusher {
   // A time and not a flag: the request that it was scheduled in may be ended any time, with all that runs behind it.
   let scheduledAt = 0

@@ -4,7 +4,7 @@
  */
 export type Log = (level: 'info' | 'warn', event: string, fields: Readonly<Record<string, unknown>>) => void
 
-export function createLog(perSecond: number, now: () => number = Date.now): Log {
+export function createLog(perSecond: number, now: () => number): Log {
   const events = new Map<string, { second: number; written: number; skipped: number }>()
   return (level, event, fields) => {
     const second = Math.floor(now() / 1e3)

@@ -19,7 +19,8 @@ export type StoreChange = { isOpen: true; cause: GatewayError } | { isOpen: fals
 
 /** What a breaker needs of its surroundings; what is absent is as on any platform. */
 export interface BreakerSurroundings {
-  now?: () => number
+  /** ms since the epoch */
+  now: () => number
   lag?: LagMeter
   onChange?: (change: StoreChange) => void
 }
@@ -60,7 +61,7 @@ export function withBreaker(
   store: Store,
   settings: BreakerSettings | undefined,
   probe: (store: Store) => Promise<void>,
-  { now = Date.now, lag = isolateLag, onChange = () => {} }: BreakerSurroundings = {},
+  { now, lag = isolateLag, onChange = () => {} }: BreakerSurroundings,
 ): GuardedStore {
   const { failures, slowCalls, slowAfterMs, retryAfterMs } = settings ?? NEVER
   let failed = 0

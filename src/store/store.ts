@@ -1,4 +1,4 @@
-/** What the limiter needs of a store: run the script, and say whether it is there. */
+/** What the limiter needs of a store: run its scripts, and answer a ping. */
 export interface Store {
   /**
    * The keys of one call must lie in one slot (a Redis Cluster): an evaluation that spans slots is sent as several
@@ -6,8 +6,7 @@ export interface Store {
    */
   readonly isCluster?: boolean
   /**
-   * Runs the decision script once for each call, and plain commands beside it, all in one HTTP request; for no calls at
-   * all there is none.
+   * Runs one script for each call, and plain commands beside it, all in one HTTP request. At least one call.
    * @returns the replies in order, not yet checked; where some calls failed and others did not (one slot of a cluster is
    *   gone), a GatewayError in the place of the reply
    * @throws GatewayError ERR_STORE_TIMEOUT, _UNREACHABLE, _REFUSED, _QUOTA, _REPLY_INVALID or _OVERLOAD; their messages hold no
@@ -21,13 +20,27 @@ export interface Store {
 export type StoreCall = ScriptCall | PlainCall
 
 export interface ScriptCall {
+  script: Script
   keys: readonly string[]
   args: readonly string[]
   /** It touches keys that are not in `keys`, whose names only the script can know. */
   hasHiddenKeys?: boolean
 }
 
-/** A command of Redis that is no decision: live switches are read with them, and counters written. */
+/** One script in two builds. */
+export interface Script {
+  /** For Upstash: with `flags=allow-key-locking`, so that calls with different keys run side by side. */
+  keyLocking: ScriptText
+  /** For Redis and Valkey, which refuse that flag. */
+  plain: ScriptText
+}
+
+export interface ScriptText {
+  source: string
+  sha1: string
+}
+
+/** A plain command of Redis: live switches and pointers are read, counters are written. */
 export type PlainCall =
   | { command: 'GET'; key: string }
   | { command: 'HINCRBY'; key: string; field: string; by: number }

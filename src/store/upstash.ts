@@ -4,7 +4,6 @@
  */
 import { errors, Redis } from '@upstash/redis/cloudflare'
 import { GatewayError } from '../errors.ts'
-import { KEY_LOCKING_SCRIPT, PLAIN_SCRIPT } from '../lua/bundle.generated.ts'
 import { startDeadline, timedOut } from './deadline.ts'
 import { inEnvironment } from './keys.ts'
 import type { PlainCall, ScriptCall, Store, StoreCall } from './store.ts'
@@ -24,8 +23,8 @@ export function upstashStore(options: UpstashOptions): Store {
   const { url, token, deadlineMs, keyLocking, cluster, environment } = options
 
   /** With the flag, Upstash refuses keys that are not declared; without, it locks the database for the call. */
-  const scriptFor = ({ hasHiddenKeys }: ScriptCall) =>
-    keyLocking && !hasHiddenKeys ? KEY_LOCKING_SCRIPT : PLAIN_SCRIPT
+  const scriptFor = ({ script, hasHiddenKeys }: ScriptCall) =>
+    keyLocking && !hasHiddenKeys ? script.keyLocking : script.plain
 
   /** A client costs about a microsecond; with one a call, nothing of one request is kept for another. */
   function connect(signal: AbortSignal): Redis {
@@ -106,7 +105,6 @@ export function upstashStore(options: UpstashOptions): Store {
     isCluster: cluster ?? false,
 
     async run(asked) {
-      if (asked.length === 0) return []
       const calls = asked.map(call => placed(call, environment))
       const [only] = calls
       return await withinDeadline(async (redis, toStoreError) =>

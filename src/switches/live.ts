@@ -1,7 +1,8 @@
 /**
- * An isolate's copy of the live switches, and how it is kept up: a plain GET beside the decisions of whichever request
- * finds the copy old, in the same HTTP request. Nothing is added to the script, and no key that all callers share.
+ * An isolate's copy of the live switches, and how it is kept fresh: a plain GET beside the decision of a request that finds
+ * the copy old, in the same HTTP request. The scripts stay as they are, and lock no key that all callers share.
  */
+import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { SWITCHES_KEY } from '../store/keys.ts'
 import type { Store, StoreCall } from '../store/store.ts'
@@ -12,24 +13,24 @@ const FRESH_MS = 1000
 
 /** Plain data, so it may outlive the requests that it learns from. */
 export interface SwitchBoard {
-  /** What counts now. */
+  /** The switches that are in force now. */
   current(): Switches
-  /** Whether whoever makes a trip has to ask along. */
+  /** Whether the next trip has to read the switches. */
   isStale(): boolean
-  /** Stale, and nobody has asked of late: for those who make no trip. */
+  /** Stale, and no trip has tried to read them within the last second. */
   isOverdue(): boolean
   /**
-   * Somebody asks now.
-   * @returns learns the answer; anything but a text or null is none, and what was known stays
+   * To be called when a trip starts that reads the switches.
+   * @returns takes the answer; an answer that is neither text nor null is ignored
    */
   ask(): (answer: unknown) => void
 }
 
-export function createSwitchBoard({ now = Date.now }: { now?: () => number } = {}): SwitchBoard {
+export function createSwitchBoard({ now }: Clock): SwitchBoard {
   let known = NO_SWITCHES
   let asked = 0
   let askedAt = Number.NEGATIVE_INFINITY
-  /** Which question the copy is the answer to, and when that was put. */
+  /** The number of the question that the copy answers, and when it was asked. */
   let learnt = 0
   let learntAt = Number.NEGATIVE_INFINITY
 
@@ -54,34 +55,56 @@ export function createSwitchBoard({ now = Date.now }: { now?: () => number } = {
   }
 }
 
+/** For what follows no switches. */
+export const NO_BOARD: SwitchBoard = {
+  current: () => NO_SWITCHES,
+  isStale: () => false,
+  isOverdue: () => false,
+  ask: () => () => {},
+}
+
 const QUESTION: StoreCall = { command: 'GET', key: SWITCHES_KEY }
 
-/**
- * The store, which keeps the board up by the way: while the copy is old every request asks along, so that none is refused
- * by what has been turned down. Run with no calls it asks for the switches alone.
- */
-export function withSwitches(store: Store, board: SwitchBoard): Store {
-  /** The last trip with the question in it. */
+export interface SwitchedStore extends Store {
+  /** Reads the switches alone, for when no decision makes a trip. @throws GatewayError as Store.run */
+  refresh(): Promise<void>
+}
+
+/** The store, and a board that its trips keep fresh: while the copy is stale, every decision reads the switches along. */
+export function withSwitches(store: Store, board: SwitchBoard): SwitchedStore {
+  /** The last trip that read the switches. */
   let hasFailed = false
+
+  /** @returns what the switches were answered with, and the replies to the calls */
+  async function runWithSwitches(
+    calls: readonly StoreCall[],
+  ): Promise<[answer: unknown, replies: unknown[]]> {
+    const learn = board.ask()
+    try {
+      const [answer, ...replies] = await store.run([QUESTION, ...calls])
+      learn(answer)
+      hasFailed = answer instanceof GatewayError && calls.length === 0
+      return [answer, replies]
+    } catch (error) {
+      hasFailed = true
+      throw error
+    }
+  }
 
   return {
     ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
 
     async run(calls) {
-      // On a cluster the switches may lie on the one node that hangs: only one request a second is to hang with it.
-      const isResting = store.isCluster && hasFailed && !board.isOverdue() && calls.length > 0
-      if (!board.isStale() || isResting) return calls.length > 0 ? await store.run(calls) : []
-      const learn = board.ask()
-      try {
-        const [answer, ...replies] = await store.run([QUESTION, ...calls])
-        learn(answer)
-        if (calls.length === 0 && answer instanceof GatewayError) throw answer
-        hasFailed = false
-        return replies
-      } catch (error) {
-        hasFailed = true
-        throw error
-      }
+      // On a cluster the switches may be on the one node that hangs: only one request a second is to wait for it.
+      const isResting = store.isCluster && hasFailed && !board.isOverdue()
+      if (!board.isStale() || isResting) return await store.run(calls)
+      const [, replies] = await runWithSwitches(calls)
+      return replies
+    },
+
+    async refresh() {
+      const [answer] = await runWithSwitches([])
+      if (answer instanceof GatewayError) throw answer
     },
 
     ping: () => store.ping(),

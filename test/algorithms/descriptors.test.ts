@@ -1,6 +1,8 @@
 /** What the descriptors say of their algorithms, against the twins, the store and the config. */
+
 import { existsSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
+import { IDLE } from '../../src/algorithms/algorithm.ts'
 import { ALGORITHM_NAMES, countings, descriptionOf } from '../../src/algorithms/index.ts'
 import { planUnits, unitsAtOnce } from '../../src/algorithms/plan-units.ts'
 import type { LimitRuleInput } from '../../src/config/check/rule-schema.ts'
@@ -31,17 +33,17 @@ describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
   })
 
   it('lets an isolate admit a share of the limit by itself, in two numbers of memory', () => {
-    const quota = { ...local.shareOf({ ...rule.quota, cost: 1 }, 5, 0.5), cost: 1 }
-    const NOON = Date.UTC(2026, 10, 20, 12) * 1e3
-    let memory = [0, 0] as Parameters<typeof local.model>[1]
+    const quota = local.shareOf(rule.quota, 5, 0.5)
+    const now = Date.UTC(2026, 10, 20, 12) * 1e3
+    let state = IDLE
     let admitted = 0
     for (let i = 0; i < 10; i++) {
-      const { after } = local.model(quota, memory, NOON)
+      const { after } = local.model.decide({ quota, state, now, cost: 1 })
       if (after) admitted += 1
-      memory = after?.state ?? memory
+      state = after?.state ?? state
     }
     expect(admitted).toBe(5)
-    expect(memory).toHaveLength(2)
+    expect(state).toHaveLength(2)
   })
 })
 

@@ -7,8 +7,8 @@ import { describe, expect, it } from 'vitest'
 import type { AlgorithmName } from '../../src/algorithms/index.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import { count } from '../../src/limiter/count.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
+import { bound } from '../support/bound.ts'
 import { describeOnEngines, type Engine, ModelEngine, rulesOf } from '../support/engines.ts'
 import { type Random, randomFrom, SEED } from '../support/random.ts'
 import { evaluationOf, NOON } from '../support/traffic.ts'
@@ -87,7 +87,7 @@ async function attack(
   const unit = unitOf(rule)
   let now = start
   const ask = async (cost: number) => {
-    const counted = count(rule, key, cost, (now + skew()) / 1e3)
+    const counted = bound(rule, key, cost, (now + skew()) / 1e3)
     const { verdicts } = await engine.evaluate(evaluationOf([counted], now))
     return verdicts[0]!
   }

@@ -1,8 +1,8 @@
 /** Every reply, against what the definition of the algorithm says of the plain list of admitted requests. */
 import { expect, it } from 'vitest'
-import { count } from '../../src/limiter/count.ts'
-import type { Outcome } from '../../src/limiter/wire.ts'
+import type { Outcome } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
+import { bound } from '../support/bound.ts'
 import { describeOnEngines, rulesOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { evaluationOf, NOON } from '../support/traffic.ts'
@@ -80,7 +80,7 @@ describeOnEngines('a reply', fresh => {
         const cost = random.pick([0, 1, 1, 1, 2, 3, 11])
         outcome = await engine.evaluate(
           evaluationOf(
-            rules.map(rule => count(rule, key, cost)),
+            rules.map(rule => bound(rule, key, cost)),
             now,
           ),
         )

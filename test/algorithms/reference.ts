@@ -5,8 +5,7 @@
  */
 import type { AlgorithmName } from '../../src/algorithms/index.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import type { CountedRule } from '../../src/limiter/count.ts'
-import type { Evaluation, Outcome } from '../../src/limiter/wire.ts'
+import type { BoundRule, Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import { windowOf } from './windows.ts'
 
 /** When (µs), and how many units. */
@@ -211,7 +210,7 @@ export class ReferenceLimiter {
   }
 
   /** Takes units off what was admitted at t: as if it had been asked for without them. */
-  giveBack({ rule, key }: Pick<CountedRule, 'rule' | 'key'>, t: number, units: number): void {
+  giveBack({ rule, key }: Pick<BoundRule, 'rule' | 'key'>, t: number, units: number): void {
     let back = units
     const kept = this.of({ rule, key }).list.map(({ at, cost }) => {
       const taken = at === t ? Math.min(back, cost) : 0
@@ -222,7 +221,7 @@ export class ReferenceLimiter {
   }
 
   /** How a rule stands for the one it is counted for. */
-  of({ rule, key }: Pick<CountedRule, 'rule' | 'key'>): Reference {
+  of({ rule, key }: Pick<BoundRule, 'rule' | 'key'>): Reference {
     return new Reference(rule, this.#lists.get(nameOf(key, rule)))
   }
 }

@@ -4,9 +4,9 @@ import { type AlgorithmName, algorithms } from '../../src/algorithms/index.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { parseDuration } from '../../src/config/duration.ts'
-import { count } from '../../src/limiter/count.ts'
-import type { Outcome } from '../../src/limiter/wire.ts'
+import type { Outcome } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
+import { bound } from '../support/bound.ts'
 import type { Engine, TimedEvaluation } from '../support/engines.ts'
 import { type Random, SEED } from '../support/random.ts'
 import { evaluationOf, NOON } from '../support/traffic.ts'
@@ -84,7 +84,7 @@ export function scriptOf({ random, requests, rules, start, cost, pauses }: Scena
     now += pauses && random.chance(0.2) ? random.pick(pauses) : randomPause(random, asked, now, expected)
     const shared = random.pick(COSTS)
     const costOf = cost ?? (rule => shared * lotOf(rule))
-    const counted = asked.map(rule => count(rule, key, costOf(rule), now / 1e3))
+    const counted = asked.map(rule => bound(rule, key, costOf(rule), now / 1e3))
     const evaluation = evaluationOf(counted, now)
     expected = reference.evaluate(evaluation)
     return { evaluation, expected }

@@ -1,6 +1,7 @@
 /**
  * What each algorithm says, as tables: at (s), cost → allowed, remaining, reset_after (s), retry_after (s), delay (s).
- * Every row goes on from the state that the rows before it left. A cost below 0 gives back.
+ * Every row goes on from the state that the rows before it left. Instead of a cost a row can give back units of what was
+ * spent at a time, or reset the rule.
  */
 import type { RuleInput } from '../../src/config/check/schema.ts'
 
@@ -16,9 +17,12 @@ export interface VectorTable {
   rows: readonly Row[]
 }
 
+/** Units to give back, of how many that are still spent, and when those were spent (s). */
+export type Back = readonly [units: number, spent: number, spentAt: number]
+
 export type Row = readonly [
   at: number,
-  cost: number,
+  cost: number | Back | 'reset',
   allowed: boolean,
   remaining: number,
   resetAfter: number,
@@ -98,9 +102,12 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       rule: { algorithm: 'gcra', limit: 5, period: '5s' },
       rows: [
         [0, 5, true, 0, 5, 0],
-        [1, -2, true, 3, 2, 0],
-        [1, -1000, true, 5, 0, 0],
+        [1, [2, 5, 0], true, 3, 2, 0],
+        // Of the three that are left one has drained, and is not given back twice.
+        [1, [3, 3, 0], true, 5, 0, 0],
         [1, 5, true, 0, 5, 0],
+        [2, 'reset', true, 5, 0, 0],
+        [2, 5, true, 0, 5, 0],
       ],
     },
     {
@@ -140,11 +147,13 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       rule: { algorithm: 'fixed-window', limit: 3, period: '10s' },
       rows: [
         [100, 3, true, 0, 10, 0],
-        [101, -1, true, 1, 9, 0],
-        [102, -1000, true, 3, 0, 0],
+        [101, [1, 3, 100], true, 1, 9, 0],
+        [102, [2, 2, 100], true, 3, 0, 0],
         [103, 3, true, 0, 7, 0],
-        [110, -3, true, 3, 0, 0],
+        [110, [3, 3, 103], true, 3, 0, 0],
         [110, 3, true, 0, 10, 0],
+        [111, 'reset', true, 3, 0, 0],
+        [111, 3, true, 0, 9, 0],
       ],
     },
     {
@@ -225,13 +234,25 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       rule: { algorithm: 'token-bucket', limit: 5, period: '5s' },
       rows: [
         [0, 3, true, 2, 3, 0],
-        [0, -1, true, 3, 2, 0],
-        [0, -1000, true, 5, 0, 0],
+        [0, [1, 3, 0], true, 3, 2, 0],
+        [0, [2, 2, 0], true, 5, 0, 0],
         [0, 5, true, 0, 5, 0],
+        [1, 'reset', true, 5, 0, 0],
       ],
     },
   ],
   'leaky-bucket': [
+    {
+      title: 'a place in the queue is not given back; a reset empties the bucket',
+      rule: { algorithm: 'leaky-bucket', limit: 1, period: '1s', queue: 2 },
+      rows: [
+        [0, 1, true, 2, 1, 0, 0],
+        [0, 2, true, 0, 3, 0, 1],
+        [0, [2, 2, 0], true, 0, 3, 0],
+        [0, 'reset', true, 3, 0, 0],
+        [0, 1, true, 2, 1, 0, 0],
+      ],
+    },
     {
       title: 'departures at 2 per second, 3 may wait',
       rule: { algorithm: 'leaky-bucket', limit: 2, period: '1s', queue: 3 },
@@ -321,13 +342,15 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       ],
     },
     {
-      title: 'given back where it was spent: to this window first',
+      title: 'given back to the window in which it was spent',
       rule: { algorithm: 'sliding-window', limit: 10, period: '10s' },
       rows: [
         [100, 6, true, 4, 20, 0],
         [110, 4, true, 0, 20, 0],
-        [110, -5, true, 5, 10, 0],
-        [110, -1000, true, 10, 0, 0],
+        [110, [4, 4, 110], true, 4, 10, 0],
+        [110, [6, 6, 100], true, 10, 0, 0],
+        [110, 10, true, 0, 20, 0],
+        [111, 'reset', true, 10, 0, 0],
       ],
     },
   ],
@@ -393,14 +416,16 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       ],
     },
     {
-      title: 'given back: the newest first',
+      title: 'given back: what was spent at that time',
       rule: { algorithm: 'sliding-log', limit: 5, period: '10s' },
       rows: [
         [0, 2, true, 3, 10, 0],
         [5, 3, true, 0, 10, 0],
-        [6, -4, true, 4, 4, 0],
-        [6, -1000, true, 5, 0, 0],
+        [6, [3, 3, 5], true, 3, 4, 0],
+        [6, [2, 2, 0], true, 5, 0, 0],
         [6, 5, true, 0, 10, 0],
+        [7, 'reset', true, 5, 0, 0],
+        [7, 5, true, 0, 10, 0],
       ],
     },
   ],

@@ -6,10 +6,10 @@ import { type AlgorithmName, descriptionOf, ALGORITHM_NAMES as NAMES } from '../
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { RuleInput } from '../../src/config/check/schema.ts'
-import { count } from '../../src/limiter/count.ts'
-import { decide } from '../../src/limiter/decide.ts'
-import type { Verdict } from '../../src/limiter/wire.ts'
+import { decisionOf } from '../../src/limiter/decision.ts'
+import type { Verdict } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
+import { bound } from '../support/bound.ts'
 import { describeOnEngines, type Engine, ModelEngine, rulesOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 
@@ -257,7 +257,7 @@ describeOnEngines('the examples', fresh => {
     it('let a shadow refuse alone, uncharged, and compare a candidate with the rule it would replace', async () => {
       const engine = await fresh()
       const ask = async (at: number, cost: number) => {
-        const rules = rulesOf(live, candidate).map(rule => count(rule, ACME, cost))
+        const rules = rulesOf(live, candidate).map(rule => bound(rule, ACME, cost))
         return engine.evaluate({ rules, plans: [], now: NOON + at * 1e6 })
       }
       const both = (verdicts: readonly Verdict[]) =>
@@ -285,7 +285,7 @@ describeOnEngines('the examples', fresh => {
       const enforcedFor = (name: string, enforce: number) => {
         const [rule] = rulesOf({ name, by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s', enforce })
         const callers = Array.from({ length: 10_000 }, (_, i) => `caller-${i}`)
-        return new Set(callers.filter(caller => count(rule!, consumerStateKey(caller)).mode === 'enforce'))
+        return new Set(callers.filter(caller => bound(rule!, consumerStateKey(caller)).mode === 'enforce'))
       }
       const [tenth, half, other] = [enforcedFor('a', 0.1), enforcedFor('a', 0.5), enforcedFor('b', 0.1)]
       expect(tenth.size / 10_000).toBeCloseTo(0.1, 1)
@@ -303,8 +303,8 @@ describeOnEngines('the examples', fresh => {
         { name: 'hour', by: 'consumer', algorithm: 'fixed-window', limit: 20, period: '1h' },
       )
       const ask = async (cost: number) =>
-        decide(
-          await engine.evaluate({ rules: rules.map(rule => count(rule, ACME, cost)), plans: [], now: NOON }),
+        decisionOf(
+          await engine.evaluate({ rules: rules.map(rule => bound(rule, ACME, cost)), plans: [], now: NOON }),
         )
       await ask(10)
       expect(await ask(10)).toMatchObject({ kind: 'denied', retryAfter: 1e6 })
@@ -322,7 +322,7 @@ function asking(engine: Engine, numbers: NumbersInput): Ask {
     const now = NOON + Math.round(at * 1e6)
     const spent = spentAt === undefined ? {} : { spentAt: NOON + Math.round(spentAt * 1e6) }
     const { verdicts } = await engine.evaluate({
-      rules: [count(rule!, ACME, cost)],
+      rules: [bound(rule!, ACME, cost)],
       plans: [],
       now,
       ...spent,

@@ -1,14 +1,29 @@
-/** How each reply ends, observed in workerd by a Worker that only proxies; and that observing a reply does not change it. */
+/** How each reply ends, counted over the gateway in workerd; and that observing a reply does not change it. */
 import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Ending } from '../../src/gateway/ending.ts'
+import type { Ending } from '../../src/limiter/engine.ts'
+import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type EndingOrigin, startEndingOrigin } from '../support/ending-origin.ts'
+import { startRedis, type TestRedis } from '../support/redis.ts'
 import { startTestWorker, type TestWorker } from '../support/workerd.ts'
 import { describeEndings, wholeReply } from './ending-cases.ts'
 
-const startWorker = (originUrl: string) => startTestWorker('ending-worker.ts', { ORIGIN_URL: originUrl })
+const STORE_TOKEN = 'a token for tests'
+let redis: TestRedis
+let bridge: Bridge
+beforeAll(async () => {
+  redis = await startRedis('embedded')
+  bridge = await startBridge({ redisUrl: redis.url, token: STORE_TOKEN, port: 0 })
+})
+afterAll(async () => {
+  await bridge?.close()
+  await redis?.close()
+})
 
-describeEndings('a Worker that proxies', async originUrl => {
+const startWorker = (originUrl: string) =>
+  startTestWorker('ending-worker.ts', { ORIGIN_URL: originUrl, STORE_URL: bridge.url, STORE_TOKEN })
+
+describeEndings('the gateway', async originUrl => {
   const { url, close } = await startWorker(originUrl)
   const endingsOf = async (name: string) => {
     const endings = (await (await fetch(`${url}/endings`)).json()) as Record<string, Ending[]>

@@ -2,8 +2,8 @@ import { isIP } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { parseAddress } from '../../src/config/address-ranges.ts'
 import { compileAddress } from '../../src/config/compile-address.ts'
-import { addressIdentity, clientAddress } from '../../src/gateway/address.ts'
-import { forwardedFor } from '../../src/gateway/forwarded.ts'
+import { addressIdentity, clientAddress } from '../../src/edges/gateway/address.ts'
+import { forwardedFor } from '../../src/edges/gateway/forwarded.ts'
 import { type Random, randomFrom, SEED } from '../support/random.ts'
 
 const PROXIES = ['10.0.0.0/8', '2001:db8:1::/48']

@@ -2,8 +2,8 @@
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { createLimiter } from '../../src/limiter/limiter.ts'
-import { ask } from '../../src/limiter/wire.ts'
+import { createLimiter } from '../../src/edges/limits/limiter.ts'
+import { ask as askStore, toDecide } from '../../src/limiter/ask.ts'
 import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { addressStateKey, consumerStateKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
@@ -73,7 +73,7 @@ describeOnCluster('the gateway', start => {
         ...(rule.logKey && { logKey: rule.logKey.replace(rule.key, caller) }),
       }))
       slots.add(slotOf(caller))
-      const [actual] = await ask(store, [{ ...evaluation, rules: counted }])
+      const actual = await askStore(store, toDecide({ ...evaluation, rules: counted }))
       expect(actual, `request ${i}, SEED=${SEED}`).toEqual(
         await model.evaluate({ ...evaluation, rules: counted }),
       )

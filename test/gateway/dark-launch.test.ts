@@ -36,7 +36,7 @@ const PATIENT = { timeout: 30_000 }
 function flushing() {
   const sleepers: (() => void)[] = []
   return {
-    telling: { sleep: () => new Promise<void>(wake => sleepers.push(wake)) },
+    reporting: { sleep: () => new Promise<void>(wake => sleepers.push(wake)) },
     flush: () => {
       for (const wake of sleepers.splice(0)) wake()
     },
@@ -60,8 +60,8 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
     const sent = ({ requests }: Stats) => requests.reduce((sum, { count }) => sum + count, 0)
 
     it('is counted by rule, route and plan; requests to the store stay one for each and one for all counters', async () => {
-      const { telling, flush } = flushing()
-      const app = gateway.app(CONFIG, { telling })
+      const { reporting, flush } = flushing()
+      const app = gateway.app(CONFIG, { reporting })
       const [free, pro] = [await gateway.key('acme'), await gateway.key('other', 'pro')]
       await app('/', { key: pro })
       gateway.store.count()
@@ -100,11 +100,11 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
     })
 
     it('keeps books that balance: each request has one outcome, with or without a trip, with or without a store', async () => {
-      const { telling, flush } = flushing()
+      const { reporting, flush } = flushing()
       const app = gateway.app(
         { ...CONFIG, block: { addresses: ['192.0.2.66'] } },
         {
-          telling,
+          reporting,
           peerOf: request => {
             if (request.url.endsWith('/broken')) throw new TypeError('for the test')
             return undefined
@@ -141,9 +141,9 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
     })
 
     it('is counted through an outage, and told when the store is back', async () => {
-      const { telling, flush } = flushing()
+      const { reporting, flush } = flushing()
       // Its probes would be counted here.
-      const app = gateway.app({ ...CONFIG, store: { breaker: false } }, { telling })
+      const app = gateway.app({ ...CONFIG, store: { breaker: false } }, { reporting })
       const key = await gateway.key('acme')
       await app('/', { key })
       gateway.store.fault = (_, response) => void response.destroy()
@@ -169,9 +169,9 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
     })
 
     it('is allowed or limited by the isolate that counted it by itself, on the plan that it had', async () => {
-      const { telling, flush } = flushing()
+      const { reporting, flush } = flushing()
       const rules = CONFIG.rules.map(rule => ({ ...rule, onStoreFailure: 'local' as const }))
-      const app = gateway.app({ ...CONFIG, rules, store: { breaker: false } }, { telling })
+      const app = gateway.app({ ...CONFIG, rules, store: { breaker: false } }, { reporting })
       const key = await gateway.key('local')
       await app('/', { key })
       gateway.store.fault = (_, response) => void response.destroy()
@@ -231,8 +231,8 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
     })
 
     it('sends nothing where the config says so', async () => {
-      const { telling, flush } = flushing()
-      const app = gateway.app({ ...CONFIG, stats: { keep: false } }, { telling })
+      const { reporting, flush } = flushing()
+      const app = gateway.app({ ...CONFIG, stats: { keep: false } }, { reporting })
       const key = await gateway.key('acme')
       await app('/', { key })
       flush()
@@ -242,7 +242,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
 
     it('is one data point for each request, where a data set is bound', async () => {
       const { analytics, points } = dataset()
-      const app = gateway.app(CONFIG, { telling: { analytics } })
+      const app = gateway.app(CONFIG, { reporting: { analytics } })
       const key = await gateway.key('acme')
       for (let i = 0; i < 5; i++) await app('/reports/7', { key })
       await app('/')
@@ -269,7 +269,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
           throw new TypeError('a secret of the platform')
         },
       }
-      const app = gateway.app(CONFIG, { telling: { analytics } })
+      const app = gateway.app(CONFIG, { reporting: { analytics } })
       const key = await gateway.key('acme')
       for (let i = 0; i < 3; i++) expect((await app('/', { key })).status).toBe(200)
       expect(errors.mock.calls).toEqual([[expect.stringContaining('"event":"exception","error":"TypeError')]])
@@ -282,7 +282,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
         const name = `${'n'.repeat(58)}-${100 + i}`
         return { name, by: 'consumer', algorithm: 'fixed-window', limit: 1, period: '300d', mode: 'shadow' }
       })
-      const app = gateway.app({ rules }, { telling: { analytics } })
+      const app = gateway.app({ rules }, { reporting: { analytics } })
       const key = await gateway.key('acme')
       for (let i = 0; i < 2; i++) expect((await app('/', { key })).status).toBe(200)
       expect(points).toHaveLength(2)

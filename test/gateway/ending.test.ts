@@ -1,6 +1,7 @@
 /** The end of a reply on Node, where the app runs in tests. test/e2e/endings.test.ts has the ends that need workerd. */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { discard, type Ending, whenOver } from '../../src/gateway/ending.ts'
+import { whenOver } from '../../src/edges/gateway/ending.ts'
+import type { Ending } from '../../src/limiter/engine.ts'
 
 let endings: Ending[]
 let tasks: Promise<unknown>[]
@@ -86,16 +87,6 @@ describe('the end of a reply', () => {
     expect(whenOver(own, background, over, { isOwn: true })).toBe(own)
     expect(endings).toEqual(['complete', 'complete'])
     expect(tasks).toEqual([])
-  })
-
-  it('comes once when a reply that is not sent is discarded, however often', async () => {
-    const { body, cancel } = controlledBody()
-    const reply = whenOver(new Response(body), background, over)
-    discard(reply)
-    discard(reply)
-    await settled()
-    expect(endings).toEqual(['cancelled'])
-    expect(cancel).toHaveBeenCalledOnce()
   })
 })
 

@@ -1,10 +1,10 @@
 /** What the store really holds after requests that are hostile in whatever can be counted by. */
 import { describe, expect, it } from 'vitest'
-import { createApp } from '../../src/app.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
-import { createLimiter } from '../../src/limiter/limiter.ts'
+import { createApp } from '../../src/edges/gateway/app.ts'
+import { createLimiter } from '../../src/edges/limits/limiter.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { credentialKey } from '../../src/store/keys.ts'
 import { upstashStore } from '../../src/store/upstash.ts'

@@ -4,9 +4,9 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import type { By, MatchInput } from '../../src/config/check/rule-schema.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
-import { type Caller, createIdentifier } from '../../src/gateway/identify.ts'
-import { match } from '../../src/gateway/match.ts'
-import { question } from '../../src/gateway/question.ts'
+import { bindRules } from '../../src/edges/gateway/bind-rules.ts'
+import { type Caller, createIdentifier } from '../../src/edges/gateway/identify.ts'
+import { match } from '../../src/edges/gateway/match.ts'
 
 const RULE = { name: 'a', by: 'address', algorithm: 'gcra', limit: 100, period: '1s' } as const
 
@@ -91,14 +91,14 @@ const WITH_KEY: Caller = {
   ...ANYBODY,
   credential: {
     ...{ method: 'api-key', consumer: 'acme', digest: 'd1', header: 'x-api-key', isVouched: false },
-    who: { kind: 'key', consumerKey: 'c', credentialKey: 'k' },
+    subject: { kind: 'key', consumerKey: 'c', credentialKey: 'k' },
   },
 }
 const withToken = (claims: Record<string, unknown>): Caller => ({
   ...ANYBODY,
   credential: {
     ...{ method: 'auth0', consumer: 'auth0~7', digest: 'd2', header: 'authorization', isVouched: true },
-    ...{ who: { kind: 'token', consumerKey: 'c' }, claims },
+    ...{ subject: { kind: 'token', consumerKey: 'c' }, claims },
   },
 })
 
@@ -111,7 +111,7 @@ const TOKENS = {
 /** What is asked of the store: name, key and cost of each rule. */
 async function asked(config: Partial<ConfigInput>, request: Request, caller: Caller) {
   const compiled = configOf({ credentials: TOKENS, ...config })
-  const { rules } = await question(request, caller, match(compiled, request), compiled)
+  const rules = await bindRules(request, caller, match(compiled, request), compiled.allow)
   return rules.map(({ rule, key, cost }) => [rule.name, key.replace(/^sluice:/, ''), cost] as const)
 }
 

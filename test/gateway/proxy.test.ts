@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { targetUrl } from '../../src/gateway/proxy.ts'
+import { targetUrl } from '../../src/edges/gateway/proxy.ts'
 
 it.each([
   ['http://gateway.test/a/b?c=%20d', 'https://api.example.com', 'https://api.example.com/a/b?c=%20d'],

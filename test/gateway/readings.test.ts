@@ -1,7 +1,7 @@
 /** Paths that origins read differently: whichever way one does, nobody reaches a route by what another route takes. */
 import { describe, expect, it } from 'vitest'
-import { type Matched, match } from '../../src/gateway/match.ts'
-import { isReserved, readingsOf } from '../../src/gateway/path.ts'
+import { type Matched, match } from '../../src/edges/gateway/match.ts'
+import { isReserved, readingsOf } from '../../src/edges/gateway/path.ts'
 import { configOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 

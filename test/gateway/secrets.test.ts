@@ -1,12 +1,12 @@
 /** Whatever fails, no secret stands in a log, in a reply, or in a request to the origin. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { createApp, type Platform } from '../../src/app.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { withEnvironment } from '../../src/config/environment.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
+import { createApp, type Platform } from '../../src/edges/gateway/app.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { credentialKey, pointerKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'

@@ -1,9 +1,9 @@
 /** A store that fails never fails the caller whom the config lets pass, and the log says why without a secret. */
 import type { ServerResponse } from 'node:http'
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import { createApp } from '../../src/app.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
+import { createApp } from '../../src/edges/gateway/app.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { configOf } from '../support/engines.ts'
 import { useGateway } from '../support/gateway.ts'

@@ -45,7 +45,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
     vi.restoreAllMocks()
   })
 
-  const isolate = () => gateway.app(CONFIG, { now: () => now })
+  const isolate = () => gateway.app(CONFIG, { clock: { now: () => now } })
   const by = () => ({ at: new Date(), by: 'ops' })
   const set = (rule: string, change: Pick<RuleSwitch, 'mode' | 'share' | 'until'>) =>
     switchRule(gateway.admin, rule, { ...by(), ...change })
@@ -182,7 +182,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
   it('are those of the environment', async () => {
     const kill = formatSwitches({ kill: by(), rules: new Map() })
     await gateway.redis.connection.send(['SET', 'sluice:staging:{switches}', kill])
-    const staging = gateway.app({ ...CONFIG, environment: 'staging' }, { now: () => now })
+    const staging = gateway.app({ ...CONFIG, environment: 'staging' }, { clock: { now: () => now } })
     const markOf = async (each: App) => (await each('/open')).headers.get('sluice-degraded')
     await expect.poll(() => markOf(staging), { interval: 10, timeout: 30_000 }).toBe('kill-switch')
     await app('/', { key })
@@ -193,7 +193,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
     const kill = (until?: Date) => killLimits(gateway.admin, { ...by(), ...(until && { until }) })
 
     it('let everything pass, marked, with the caller as ever, and count nothing', async () => {
-      app = gateway.app({ ...CONFIG, log: { perSecond: 1000 } }, { now: () => now })
+      app = gateway.app({ ...CONFIG, log: { perSecond: 1000 } }, { clock: { now: () => now } })
       const spies = [vi.spyOn(console, 'log'), vi.spyOn(console, 'info'), vi.spyOn(console, 'warn')]
       for (const spy of spies) spy.mockImplementation(() => {})
       expect(await ask(3)).toEqual([200, 200, 429])
@@ -294,7 +294,7 @@ describeOnCluster('switches', start => {
       { name: 'two', by: 'consumer', ...window },
       { name: 'many', by: 'address', ...window, limit: 100 },
     ]
-    const app = gateway.app({ rules, store: { cluster: true } }, { now: () => now })
+    const app = gateway.app({ rules, store: { cluster: true } }, { clock: { now: () => now } })
     const caller = { key: await gateway.key('acme'), address: '192.0.2.1' }
     const ask = async () => (await app('/', caller)).status
     expect([await ask(), await ask(), await ask()]).toEqual([200, 200, 429])

@@ -124,7 +124,7 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
     )
     expect(await count(tight, 200, { address: '192.0.2.9' }), 'anonymous').toEqual(is({ ...MGET, setex: 1 }))
     expect(await count(tight, 429, { key, address: '192.0.2.9' }), 'API key, refused').toEqual(is(MGET))
-    const cold = gateway.app(of(RULES)[0], { ...of(RULES)[1], now: () => 0 })
+    const cold = gateway.app(of(RULES)[0], { ...of(RULES)[1], clock: { now: () => 0 } })
     expect(await count(cold, 200, { key: opaque }), 'opaque key, cold').toEqual(
       is({ ...MGET, get: 1 + switches, setex: 2 }),
     )
@@ -140,7 +140,7 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
 
   it('asks for the live switches along with it once a second, by no request of its own', async () => {
     let now = 5000
-    const app = gateway.app({ rules: RULES }, { now: () => now })
+    const app = gateway.app({ rules: RULES }, { clock: { now: () => now } })
     const key = await gateway.key('switched')
     gateway.store.count()
     const gets: (number | undefined)[] = []

@@ -2,14 +2,14 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import { type CountedRule, count } from '../../src/limiter/count.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'
-import { Model } from '../../src/limiter/model.ts'
-import type { Evaluation, Outcome } from '../../src/limiter/wire.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import type { BoundRule, Evaluation, Outcome } from '../../src/script/evaluation.ts'
+import { ScriptModel } from '../../src/script/model.ts'
 import { addressStateKey, consumerStateKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
+import { bound } from '../support/bound.ts'
 import { rulesOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
@@ -41,8 +41,8 @@ describeOnRedis('300 decisions at once', (start, kind) => {
   })
 
   const rules = rulesOf(...RULES)
-  const countFor = (consumer: string, address: string, cost: number): CountedRule[] =>
-    rules.map((rule, i) => count(rule, i < 3 ? consumerStateKey(consumer) : addressStateKey(address), cost))
+  const countFor = (consumer: string, address: string, cost: number): BoundRule[] =>
+    rules.map((rule, i) => bound(rule, i < 3 ? consumerStateKey(consumer) : addressStateKey(address), cost))
 
   const ask = async (evaluation: Evaluation): Promise<Outcome> => {
     const outcome = await evaluate(store, evaluation)
@@ -52,7 +52,7 @@ describeOnRedis('300 decisions at once', (start, kind) => {
 
   it('on one identity admit exactly what the narrowest rule allows', async () => {
     const [narrow] = rules
-    const asked = { rules: [count(narrow!, consumerStateKey('one'))], plans: [] }
+    const asked = { rules: [bound(narrow!, consumerStateKey('one'))], plans: [] }
     const outcomes = await Promise.all(Array.from({ length: 300 }, () => ask(asked)))
     expect(outcomes.filter(({ status }) => status === 'admitted')).toHaveLength(60)
     // Each unit was told to one caller.
@@ -75,10 +75,10 @@ describeOnRedis('300 decisions at once', (start, kind) => {
     // The store decides one at a time: by its clock they stand in a row.
     const inOrder = outcomes.sort((a, b) => a.outcome.at - b.outcome.at)
     const times = new Set(inOrder.map(({ outcome }) => outcome.at))
-    const model = new Model()
+    const model = new ScriptModel()
     if (times.size === inOrder.length) {
       for (const { evaluation, outcome } of inOrder) {
-        expect(outcome).toEqual(model.evaluate({ ...evaluation, now: outcome.at }))
+        expect(outcome).toEqual(model.decide({ ...evaluation, now: outcome.at }))
       }
     } else {
       // Two within one tick of a coarse clock cannot be told apart; the real one is not coarse.
@@ -116,11 +116,11 @@ describeOnRedis('300 decisions at once', (start, kind) => {
       const address = addressStateKey(name.replaceAll(' ', '-'))
       const consumers = Array.from({ length: 10 }, (_, i) => consumerStateKey(`${cost}-${i}`))
       const left = async (rule: Rule, key: string) =>
-        (await ask({ rules: [count(rule, key, 0)], plans: [] })).verdicts[0]!.remaining
+        (await ask({ rules: [bound(rule, key, 0)], plans: [] })).verdicts[0]!.remaining
 
       const admitted = { all: 0, by: consumers.map(() => 0) }
       const attempt = async (i: number) => {
-        const rules = [count(a!, consumers[i]!, cost), count(e!, address)]
+        const rules = [bound(a!, consumers[i]!, cost), bound(e!, address)]
         const outcome = await evaluate(slots, { rules, plans: [] })
         if (outcome.status === 'degraded') throw new Error(outcome.detail)
         if (outcome.status !== 'admitted') return

@@ -7,10 +7,10 @@ import { describe, expect, it } from 'vitest'
 import type { AlgorithmName } from '../../src/algorithms/index.ts'
 import type { NumbersInput, RuleInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import { count } from '../../src/limiter/count.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { type Admitted, violationOf } from '../algorithms/guarantees.ts'
 import { ALGORITHMS, once, play, type Script, scriptOf } from '../algorithms/scripts.ts'
+import { bound } from '../support/bound.ts'
 import { describeOnEngines, rulesOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { evaluationOf, NOON } from '../support/traffic.ts'
@@ -191,7 +191,7 @@ describeOnEngines('two configs that are live at once', fresh => {
     const engine = await fresh()
     const [wide, narrow] = [100, 4].map(limit => ruleOf({ algorithm: 'sliding-window', limit, period: '1s' }))
     const spend = async (rule: Rule, cost: number, at: number) => {
-      const counted = count(rule, consumerStateKey('acme'), cost)
+      const counted = bound(rule, consumerStateKey('acme'), cost)
       return (await engine.evaluate(evaluationOf([counted], NOON + at))).verdicts[0]!.remaining
     }
     await spend(wide!, 100, 999_999)

@@ -1,10 +1,10 @@
 /** Which rules are counted in the isolate when the store has not answered, by the cause. */
 import { describe, expect, it } from 'vitest'
 import { compileLimitRule } from '../../src/config/compile-rule.ts'
-import { count } from '../../src/limiter/count.ts'
-import type { DegradedCause } from '../../src/limiter/evaluate.ts'
+import type { DegradedCause } from '../../src/limiter/decision.ts'
 import { fallBack } from '../../src/limiter/fallback.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
+import { bound } from '../support/bound.ts'
 
 /** Of 5 requests within a limit of 2: how many pass, and whether the last was counted. */
 function passed(onStoreFailure: 'open' | 'closed' | 'local', cause: DegradedCause, isConfirmed: boolean) {
@@ -14,12 +14,12 @@ function passed(onStoreFailure: 'open' | 'closed' | 'local', cause: DegradedCaus
   })
   const settings = {
     credentials: 'recent',
-    local: createLocalLimiter(1),
+    local: createLocalLimiter(1, Date.now),
     store: { isOutageConfirmed: () => isConfirmed },
   } as const
   const decisions = Array.from({ length: 5 }, () =>
     fallBack(
-      { rules: [count(rule, 'sluice:{x}:state')], plans: [] },
+      { rules: [bound(rule, 'sluice:{x}:state')], plans: [] },
       { status: 'degraded', cause, detail: '' },
       undefined,
       settings,

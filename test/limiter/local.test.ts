@@ -3,10 +3,11 @@ import { describe, expect, it } from 'vitest'
 import type { LimitRuleInput } from '../../src/config/check/schema.ts'
 import { compileLimitRule } from '../../src/config/compile-rule.ts'
 import { type ErrorCode, GatewayError } from '../../src/errors.ts'
-import { type CountedRule, count } from '../../src/limiter/count.ts'
+import { askAll, toDecide } from '../../src/limiter/ask.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
-import { ask, type Outcome } from '../../src/limiter/wire.ts'
+import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
 import type { Store } from '../../src/store/store.ts'
+import { bound } from '../support/bound.ts'
 import { describeOnRedisEngine } from '../support/engines.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
@@ -20,18 +21,18 @@ const RULES: LimitRuleInput[] = [
 
 const KEY = 'sluice:{ip:192.0.2.1}:state'
 
-const counted = (rule: LimitRuleInput, cost: number, key = KEY): CountedRule =>
-  count(compileLimitRule(rule), key, cost)
+const counted = (rule: LimitRuleInput, cost: number, key = KEY): BoundRule =>
+  bound(compileLimitRule(rule), key, cost)
 
 describeOnRedisEngine('what was spent in the isolate', fresh => {
   it.each(RULES)('is told to the store: $name', async rule => {
     const store = storeOf(await fresh())
-    const local = createLocalLimiter(1)
-    for (const cost of [1, 3]) expect(local.count([counted(rule, cost)]).admitted).toBe(true)
+    const local = createLocalLimiter(1, Date.now)
+    for (const cost of [1, 3]) expect(local.decide([counted(rule, cost)]).admitted).toBe(true)
     expect(local.hasSpent()).toBe(true)
     await local.handOver(store)
     expect(local.hasSpent()).toBe(false)
-    const [now] = await ask(store, [{ rules: [counted(rule, 0)], plans: [] }])
+    const [now] = await askAll(store, [toDecide({ rules: [counted(rule, 0)], plans: [] })])
     // A bucket holds the one that departs, and ten more.
     const all = rule.algorithm === 'leaky-bucket' ? 11 : 10
     expect(now).toMatchObject({ verdicts: [{ remaining: all - 4 }] })
@@ -42,10 +43,10 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     let time = Date.now()
     const local = createLocalLimiter(1, () => time)
     const rule: LimitRuleInput = { name: 'minute', algorithm: 'gcra', limit: 60, period: '1m' }
-    expect(local.count([counted(rule, 60)]).admitted).toBe(true)
+    expect(local.decide([counted(rule, 60)]).admitted).toBe(true)
     time += 45_000
     await local.handOver(store)
-    const [now] = await ask(store, [{ rules: [counted(rule, 0)], plans: [] }])
+    const [now] = await askAll(store, [toDecide({ rules: [counted(rule, 0)], plans: [] })])
     const { remaining } = (now as Outcome).verdicts[0]!
     expect(remaining).toBeGreaterThanOrEqual(45)
     expect(remaining).toBeLessThan(50)
@@ -53,16 +54,16 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
 
   it('is told with the numbers of the plan that it was spent on', async () => {
     const store = storeOf(await fresh())
-    const local = createLocalLimiter(1)
+    const local = createLocalLimiter(1, Date.now)
     const onPlan = (limit: number, cost: number, key: string) =>
       counted({ name: 'plan', algorithm: 'fixed-window', limit, period: '7d' }, cost, key)
-    local.count([onPlan(100, 80, 'sluice:{c:pro}:state')])
-    local.count([onPlan(10, 1, 'sluice:{c:free}:state')])
+    local.decide([onPlan(100, 80, 'sluice:{c:pro}:state')])
+    local.decide([onPlan(10, 1, 'sluice:{c:free}:state')])
     await local.handOver(store)
     const questions = [onPlan(100, 0, 'sluice:{c:pro}:state'), onPlan(10, 0, 'sluice:{c:free}:state')]
-    const answers = await ask(
+    const answers = await askAll(
       store,
-      questions.map(rule => ({ rules: [rule], plans: [] })),
+      questions.map(rule => toDecide({ rules: [rule], plans: [] })),
     )
     expect(answers.map(answer => (answer as Outcome).verdicts[0]!.remaining)).toEqual([20, 9])
   })
@@ -70,18 +71,18 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
   it('is told as far as others have left something', async () => {
     const store = storeOf(await fresh())
     const rule = RULES[3]!
-    await ask(store, [{ rules: [counted(rule, 8)], plans: [] }])
-    const local = createLocalLimiter(1)
-    local.count([counted(rule, 5)])
+    await askAll(store, [toDecide({ rules: [counted(rule, 8)], plans: [] })])
+    const local = createLocalLimiter(1, Date.now)
+    local.decide([counted(rule, 5)])
     await local.handOver(store)
-    const [now] = await ask(store, [{ rules: [counted(rule, 0)], plans: [] }])
+    const [now] = await askAll(store, [toDecide({ rules: [counted(rule, 0)], plans: [] })])
     expect(now).toMatchObject({ verdicts: [{ remaining: 0 }] })
   })
 
   it('is told some twenty identities at a time, each in a call of its own', async () => {
     const store = storeOf(await fresh(), { isCluster: true })
-    const local = createLocalLimiter(1)
-    for (let i = 0; i < 50; i++) local.count([counted(RULES[0]!, 1, `sluice:{ip:192.0.2.${i}}:state`)])
+    const local = createLocalLimiter(1, Date.now)
+    for (let i = 0; i < 50; i++) local.decide([counted(RULES[0]!, 1, `sluice:{ip:192.0.2.${i}}:state`)])
     while (local.hasSpent()) await local.handOver(store)
     expect(store.requests).toEqual([20, 20, 10])
   })
@@ -99,59 +100,59 @@ describe('the limiter in the isolate', () => {
   }
 
   it('never tells anything twice that the store may have heard, and counts it until the store answers', async () => {
-    const local = createLocalLimiter(0.5)
+    const local = createLocalLimiter(0.5, Date.now)
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 2, period: '7d' }
-    expect(local.count([counted(few, 1)]).admitted).toBe(true)
+    expect(local.decide([counted(few, 1)]).admitted).toBe(true)
     const store = failing('ERR_STORE_TIMEOUT')
     await expect(local.handOver(store)).rejects.toThrow('no')
-    expect(local.count([counted(few, 1)]).admitted).toBe(false)
+    expect(local.decide([counted(few, 1)]).admitted).toBe(false)
     await local.handOver(store)
     expect(store.asked).toEqual([1])
     expect(local.hasSpent()).toBe(false)
   })
 
   it('goes on counting while it tells, one teller at a time', async () => {
-    const local = createLocalLimiter(0.5)
+    const local = createLocalLimiter(0.5, Date.now)
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 4, period: '7d' }
-    local.count([counted(few, 1)])
+    local.decide([counted(few, 1)])
     const answers = Promise.withResolvers<never>()
     const telling = local.handOver({ run: () => answers.promise, ping: async () => {} })
     expect(local.hasSpent()).toBe(false)
-    expect([1, 1, 1].map(() => local.count([counted(few, 1)]).admitted)).toEqual([true, false, false])
+    expect([1, 1, 1].map(() => local.decide([counted(few, 1)]).admitted)).toEqual([true, false, false])
     answers.reject(new GatewayError('ERR_STORE_REFUSED', 'READONLY'))
     await expect(telling).rejects.toThrow('READONLY')
-    expect(local.count([counted(few, 1)]).admitted).toBe(false)
+    expect(local.decide([counted(few, 1)]).admitted).toBe(false)
     expect(local.hasSpent()).toBe(true)
   })
 
   it('keeps what the store refuses, so that a Redis that answers and cannot write gives nobody a share anew', async () => {
-    const local = createLocalLimiter(0.5)
+    const local = createLocalLimiter(0.5, Date.now)
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 2, period: '7d' }
-    expect(local.count([counted(few, 1)]).admitted).toBe(true)
+    expect(local.decide([counted(few, 1)]).admitted).toBe(true)
     await expect(local.handOver(failing('ERR_STORE_REFUSED'))).rejects.toThrow('no')
-    expect(local.count([counted(few, 1)]).admitted).toBe(false)
+    expect(local.decide([counted(few, 1)]).admitted).toBe(false)
     expect(local.hasSpent()).toBe(true)
   })
 
   it('keeps a bounded number of identities, those that came last', async () => {
-    const local = createLocalLimiter(1)
+    const local = createLocalLimiter(1, Date.now)
     const few: LimitRuleInput = { name: 'one', algorithm: 'fixed-window', limit: 1, period: '7d' }
     const key = (i: number) => `sluice:{ip:${i}}:state`
-    for (let i = 0; i < 30_000; i++) expect(local.count([counted(few, 1, key(i))]).admitted).toBe(true)
-    expect(local.count([counted(few, 1, key(29_999))]).admitted).toBe(false)
-    expect(local.count([counted(few, 1, key(0))]).admitted).toBe(true)
+    for (let i = 0; i < 30_000; i++) expect(local.decide([counted(few, 1, key(i))]).admitted).toBe(true)
+    expect(local.decide([counted(few, 1, key(29_999))]).admitted).toBe(false)
+    expect(local.decide([counted(few, 1, key(0))]).admitted).toBe(true)
   })
 
   it('tells of all that it keeps, however many, and keeps none of it then', async () => {
-    const local = createLocalLimiter(1)
+    const local = createLocalLimiter(1, Date.now)
     const few: LimitRuleInput = { name: 'one', algorithm: 'fixed-window', limit: 2, period: '7d' }
     const keys = Array.from({ length: 10_030 }, (_, i) => `sluice:{ip:${i}}:state`)
-    for (const key of keys) local.count([counted(few, 1, key)])
+    for (const key of keys) local.decide([counted(few, 1, key)])
     const told = new Set<string>()
     const store: Store = {
       async run(calls) {
         for (const call of calls) if ('keys' in call) told.add(call.keys[0]!)
-        return calls.map(() => [1, '', NOON, 1, 1, 1, 0])
+        return calls.map(() => [1, '', NOON, 0, 1, 1, 0])
       },
       ping: async () => {},
     }
@@ -168,18 +169,18 @@ describe('the limiter in the isolate', () => {
       async run(calls) {
         for (const call of calls)
           if ('args' in call) told.push(...call.args.map(Number).filter(n => n === 10 || n === 3))
-        return calls.map(() => [1, '', NOON, 1, 1, 1, 0])
+        return calls.map(() => [1, '', NOON, 0, 1, 1, 0])
       },
       ping: async () => {},
     }
-    expect(local.count([counted(rule, 10)]).admitted).toBe(true)
+    expect(local.decide([counted(rule, 10)]).admitted).toBe(true)
     await local.handOver(store)
     expect(local.hasSpent()).toBe(false)
-    expect(local.count([counted(rule, 1)]).admitted).toBe(false)
+    expect(local.decide([counted(rule, 1)]).admitted).toBe(false)
     // What has come back meanwhile can be spent, and the store is told of that alone.
     time += 3000
-    expect(local.count([counted(rule, 3)]).admitted).toBe(true)
-    expect(local.count([counted(rule, 1)]).admitted).toBe(false)
+    expect(local.decide([counted(rule, 3)]).admitted).toBe(true)
+    expect(local.decide([counted(rule, 1)]).admitted).toBe(false)
     expect(local.hasSpent()).toBe(true)
     told.length = 0
     await local.handOver(store)
@@ -188,10 +189,10 @@ describe('the limiter in the isolate', () => {
   })
 
   it('remembers of a log two numbers and no entries', () => {
-    const local = createLocalLimiter(1)
+    const local = createLocalLimiter(1, Date.now)
     const log: LimitRuleInput = { name: 'log', algorithm: 'sliding-log', limit: 50_000, period: '1h' }
-    for (let i = 0; i < 5; i++) expect(local.count([counted(log, 10_000)]).admitted).toBe(true)
-    const { admitted, verdicts } = local.count([counted(log, 1)])
+    for (let i = 0; i < 5; i++) expect(local.decide([counted(log, 10_000)]).admitted).toBe(true)
+    const { admitted, verdicts } = local.decide([counted(log, 1)])
     expect(admitted).toBe(false)
     expect(verdicts[0]).toMatchObject({ remaining: 0, rule: { algorithm: 'sliding-log', limit: 50_000 } })
   })
@@ -202,8 +203,8 @@ describe('the limiter in the isolate', () => {
     const hundred = { ...rule, limit: 100, period: '1h', queue: undefined } as LimitRuleInput
     let [admitted, dear] = [0, 0]
     for (let i = 0; i < 20; i++, time += 170_000) {
-      dear += local.count([counted(hundred, 50)]).admitted ? 1 : 0
-      admitted += local.count([counted(hundred, 1)]).admitted ? 1 : 0
+      dear += local.decide([counted(hundred, 50)]).admitted ? 1 : 0
+      admitted += local.decide([counted(hundred, 1)]).admitted ? 1 : 0
     }
     // Within an hour the share is there once or twice: for one dear request each, or for ten.
     expect(dear).toBeLessThanOrEqual(2)
@@ -217,7 +218,7 @@ describe('the limiter in the isolate', () => {
       const rule: LimitRuleInput = { name: 'r', algorithm, limit: 100, period: '10s', burst: 20 }
       let admitted = 0
       // A minute of ten a second: 2 at once, and one a second.
-      for (let i = 0; i < 600; i++, time += 100) admitted += local.count([counted(rule, 1)]).admitted ? 1 : 0
+      for (let i = 0; i < 600; i++, time += 100) admitted += local.decide([counted(rule, 1)]).admitted ? 1 : 0
       expect(admitted, algorithm).toBe(2 + 59)
     }
   })

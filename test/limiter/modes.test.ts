@@ -2,9 +2,9 @@
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import { count } from '../../src/limiter/count.ts'
-import { decide } from '../../src/limiter/decide.ts'
+import { decisionOf } from '../../src/limiter/decision.ts'
 import { consumerStateKey, UNKNOWN_CONSUMER } from '../../src/store/keys.ts'
+import { bound } from '../support/bound.ts'
 import { describeOnEngines, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
 import { type Random, randomFrom, SEED } from '../support/random.ts'
 import { evaluationOf, NOON, randomCount, randomRules, randomStep } from '../support/traffic.ts'
@@ -31,7 +31,7 @@ describeOnEngines('a shadow', fresh => {
       const tried = randomCount(random, shadows, now, 2)
       // The same again for callers of their own, without the shadows.
       const alone = asked.map(({ rule, key, cost }) =>
-        count(rule, key.replace('caller', 'alone'), cost, now / 1e3),
+        bound(rule, key.replace('caller', 'alone'), cost, now / 1e3),
       )
       const expected = await engine.evaluate(evaluationOf(alone, now))
       const both = random.chance(0.5) ? [...asked, ...tried] : [...tried, ...asked]
@@ -54,7 +54,7 @@ describeOnEngines('a shadow', fresh => {
     const ask = async () => {
       const outcome = await engine.evaluate(
         evaluationOf(
-          rules.map(rule => count(rule, KEY)),
+          rules.map(rule => bound(rule, KEY)),
           NOON,
         ),
       )
@@ -76,14 +76,14 @@ describeOnEngines('a shadow', fresh => {
     const ask = async () =>
       await engine.evaluate(
         evaluationOf(
-          rules.map(rule => count(rule, KEY)),
+          rules.map(rule => bound(rule, KEY)),
           NOON,
         ),
       )
     await ask()
     const outcome = await ask()
     expect(outcome.verdicts[0]!.delay).toBe(1e6)
-    expect(decide(outcome)).toMatchObject({ kind: 'allowed', delay: 0 })
+    expect(decisionOf(outcome)).toMatchObject({ kind: 'allowed', delay: 0 })
   })
 })
 
@@ -94,7 +94,7 @@ describeOnRedisEngine('a refused request', fresh => {
       { ...LIVE, limit: 1 },
       { ...LIVE, name: 'shadow', limit: 9, mode: 'shadow' },
     )
-    const asked = evaluationOf([count(live!, KEY), count(shadow!, KEY)], NOON)
+    const asked = evaluationOf([bound(live!, KEY), bound(shadow!, KEY)], NOON)
     await redis.evaluate(asked)
     const before = await redis.snapshot()
     expect((await redis.evaluate(asked)).status).toBe('refused')
@@ -113,7 +113,7 @@ describeOnEngines('a candidate', fresh => {
     for (let i = 0; i < 4; i++) {
       const outcome = await engine.evaluate(
         evaluationOf(
-          rules.map(rule => count(rule, KEY)),
+          rules.map(rule => bound(rule, KEY)),
           NOON,
         ),
       )
@@ -127,7 +127,7 @@ describeOnEngines('a candidate', fresh => {
       [undefined, true],
     ])
     // Where the live rule does not apply there is nothing to agree with.
-    const alone = await engine.evaluate(evaluationOf([count(rules[1]!, KEY)], NOON))
+    const alone = await engine.evaluate(evaluationOf([bound(rules[1]!, KEY)], NOON))
     expect(alone.verdicts[0]).not.toHaveProperty('agrees')
   })
 })
@@ -141,7 +141,7 @@ it('a share of callers is stable, grows by adding, and is not the same for every
   const keys = Array.from({ length: 4000 }, (_, i) => consumerStateKey(`consumer-${i}`))
   const within = (enforce: number, name = 'a') => {
     const [rule] = rulesOf({ ...LIVE, name, enforce })
-    return new Set(keys.filter(key => count(rule!, key).mode === 'enforce'))
+    return new Set(keys.filter(key => bound(rule!, key).mode === 'enforce'))
   }
   expect(within(0).size).toBe(0)
   expect(within(1).size).toBe(4000)
@@ -159,6 +159,6 @@ it('a share of callers is stable, grows by adding, and is not the same for every
 
 it('a share of callers is not for one whose place nobody knows yet: an opaque key on first sight', () => {
   const [most, all] = rulesOf({ ...LIVE, enforce: 0.999 }, { ...LIVE, name: 'all' })
-  const modes = [most!, all!].map(rule => count(rule, consumerStateKey(UNKNOWN_CONSUMER)).mode)
+  const modes = [most!, all!].map(rule => bound(rule, consumerStateKey(UNKNOWN_CONSUMER)).mode)
   expect(modes).toEqual(['shadow', 'enforce'])
 })

@@ -1,8 +1,8 @@
 /** What is promised of every decision, whatever the rules and the traffic. */
 import { expect, it } from 'vitest'
-import { type CountedRule, count } from '../../src/limiter/count.ts'
-import type { Outcome } from '../../src/limiter/wire.ts'
+import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
 import { consumerKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
+import { bound } from '../support/bound.ts'
 import {
   configOf,
   credentialOf,
@@ -16,8 +16,8 @@ import { evaluationOf, NOON, randomCount, randomRules, randomStep } from '../sup
 
 const STATE = consumerStateKey('acme')
 
-const counted = (rules: ReturnType<typeof rulesOf>, key = STATE): CountedRule[] =>
-  rules.map(rule => count(rule, key))
+const counted = (rules: ReturnType<typeof rulesOf>, key = STATE): BoundRule[] =>
+  rules.map(rule => bound(rule, key))
 
 describeOnRedisEngine('a refused request', fresh => {
   it(`changes no byte in Redis, whatever else was asked (SEED=${SEED})`, async () => {
@@ -42,7 +42,7 @@ describeOnRedisEngine('a refused request', fresh => {
     const redis = await fresh()
     const rules = counted(rulesOf({ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 5, period: '1s' }))
     const key = credentialKey('acme', 'ff')
-    const outcome = await redis.evaluate({ ...evaluationOf(rules, NOON), who: keyOf(key) })
+    const outcome = await redis.evaluate({ ...evaluationOf(rules, NOON), subject: keyOf(key) })
     expect(outcome).toEqual({ status: 'unknown-credential', plan: '', at: NOON, verdicts: [] })
     expect(await redis.snapshot()).toEqual({})
   })
@@ -149,8 +149,8 @@ describeOnEngines('a decision', fresh => {
     const engine = await fresh()
     const rules = randomRules(random)
     let now = NOON
-    const ofOthers = (asked: CountedRule[]) =>
-      asked.map(({ rule, key, cost }) => count(rule, key.replace('caller', 'other'), cost, now / 1e3))
+    const ofOthers = (asked: BoundRule[]) =>
+      asked.map(({ rule, key, cost }) => bound(rule, key.replace('caller', 'other'), cost, now / 1e3))
     for (let i = 0; i < 100; i++) {
       now += randomStep(random)
       const asked = randomCount(random, rules, now)
@@ -209,7 +209,7 @@ describeOnEngines('a decision', fresh => {
     const ask = async (plan: string) => {
       const key = credentialKey('acme', plan)
       await engine.setRecord(key, credentialOf(plan))
-      const { plan: told, verdicts } = await engine.evaluate({ rules, plans, who: keyOf(key), now: NOON })
+      const { plan: told, verdicts } = await engine.evaluate({ rules, plans, subject: keyOf(key), now: NOON })
       return [told, ...verdicts.map(({ rule }) => rule.name)]
     }
     expect(await ask('pro')).toEqual(['pro', 'all', 'pro'])
@@ -230,7 +230,7 @@ function waitOf({ verdicts }: Outcome): number {
 /** Asks again and again, waits exactly as told whenever refused or a little as `pause` says; when it was admitted. */
 async function greedily(
   engine: Engine,
-  rules: CountedRule[],
+  rules: BoundRule[],
   requests: number,
   pause: () => number,
 ): Promise<number[]> {

@@ -3,12 +3,12 @@ import { expect, it } from 'vitest'
 import type { AlgorithmName } from '../../src/algorithms/index.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import { type CountedRule, count } from '../../src/limiter/count.ts'
-import type { Verdict } from '../../src/limiter/wire.ts'
+import type { Verdict } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { type Admitted, violationOf } from '../algorithms/guarantees.ts'
 import { type Admission, ReferenceLimiter } from '../algorithms/reference.ts'
 import { ALGORITHMS, randomNumbers, randomPause } from '../algorithms/scripts.ts'
+import { bound } from '../support/bound.ts'
 import { describeOnEngines, type Engine, ModelEngine, rulesOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { evaluationOf, NOON } from '../support/traffic.ts'
@@ -29,29 +29,29 @@ class Caller {
   }
 
   counted(cost: number, gatewayClock: number) {
-    return count(this.rule, this.#key, cost, gatewayClock / 1e3)
+    return bound(this.rule, this.#key, cost, gatewayClock / 1e3)
   }
 
-  async ask(cost: number, now: number, spentAt?: number, gatewayClock = now): Promise<Verdict> {
-    return await this.#evaluate(this.counted(cost, gatewayClock), now, spentAt)
+  async ask(cost: number, now: number): Promise<Verdict> {
+    const { verdicts } = await this.#engine.evaluate(evaluationOf([this.counted(cost, now)], now))
+    return verdicts[0]!
   }
 
-  /** Gives back a part of what a request has spent. */
-  async giveBack(units: number, now: number, { at, cost }: Admission): Promise<Verdict> {
-    return await this.#evaluate({ ...this.counted(-units, now), spent: cost }, now, at)
+  /** Gives back units of what a request has spent. */
+  async giveBack(units: number, now: number, spent: Admission, gatewayClock = now): Promise<Verdict> {
+    const rule = { ...this.counted(units, gatewayClock), units, spent: spent.cost }
+    const { verdicts } = await this.#engine.refund({ rules: [rule], spentAt: spent.at, now })
+    return verdicts[0]!
   }
 
-  async #evaluate(counted: CountedRule, now: number, spentAt?: number): Promise<Verdict> {
-    const evaluation = { ...evaluationOf([counted], now), ...(spentAt !== undefined && { spentAt }) }
-    return (await this.#engine.evaluate(evaluation)).verdicts[0]!
+  async reset(now: number): Promise<Verdict> {
+    const { verdicts } = await this.#engine.reset({ rules: [this.counted(1, now)], now })
+    return verdicts[0]!
   }
 }
 
 /** The model is quick; that the script does the same is seen in a few. */
 const setsFor = (engine: Engine) => (engine instanceof ModelEngine ? 40 : 2)
-
-/** More than was ever spent. */
-const EVERYTHING = 2 ** 52
 
 describeOnEngines('what is given back', fresh => {
   it.each(ALGORITHMS)(
@@ -114,13 +114,8 @@ describeOnEngines('what is given back', fresh => {
           await caller.ask(random.int(1, quota.burst), now)
           const { remaining: before } = await caller.ask(0, now)
           const units = random.int(1, 4)
-          const spentAt = random.pick([
-            undefined,
-            now,
-            now - random.int(0, period),
-            now + random.int(1, period),
-          ])
-          const given = await caller.ask(-units, now, spentAt)
+          const at = random.pick([now, now - random.int(0, period), now + random.int(1, period)])
+          const given = await caller.giveBack(units, now, { at, cost: units + random.int(0, 2) })
           expect(given).toMatchObject({ allowed: true, retryAfter: 0, delay: 0 })
           expect(given.remaining, `set ${set}, step ${i}, SEED=${SEED}`).toBeGreaterThanOrEqual(before)
           expect(given.remaining, `set ${set}, step ${i}, SEED=${SEED}`).toBeLessThanOrEqual(
@@ -132,7 +127,7 @@ describeOnEngines('what is given back', fresh => {
   )
 
   it.each(ALGORITHMS)(
-    'to %s without measure leaves the whole budget and nothing of the past',
+    'by a reset of %s is the whole budget, and nothing of the past is left',
     async algorithm => {
       const random = randomFrom(SEED)
       const engine = await fresh()
@@ -140,9 +135,9 @@ describeOnEngines('what is given back', fresh => {
         const caller = new Caller(engine, ruleOf(randomNumbers(random, algorithm)))
         const { burst } = caller.rule.quota
         const whole = { allowed: true, remaining: burst, resetAfter: 0 }
-        expect(await caller.ask(-EVERYTHING, now)).toMatchObject(whole)
+        expect(await caller.reset(now)).toMatchObject(whole)
         await caller.ask(burst, now)
-        expect(await caller.ask(-EVERYTHING, now + 1)).toMatchObject(whole)
+        expect(await caller.reset(now + 1)).toMatchObject(whole)
         expect(await caller.ask(0, now + 1)).toMatchObject(whole)
         expect(await caller.ask(burst, now + 1)).toMatchObject({ allowed: true, remaining: 0, delay: 0 })
         expect((await caller.ask(1, now + 1)).allowed).toBe(false)
@@ -160,7 +155,7 @@ describeOnEngines('what is given back', fresh => {
       // So far that it reads as idle.
       const now = NOON - 60e6
       expect((await caller.ask(burst, now)).allowed).toBe(true)
-      expect((await caller.ask(-1, now, NOON)).remaining).toBe(0)
+      expect((await caller.giveBack(1, now, { at: NOON, cost: burst })).remaining).toBe(0)
     },
   )
 
@@ -170,7 +165,12 @@ describeOnEngines('what is given back', fresh => {
     const midnight = Date.UTC(2026, 10, 21) * 1e3
     await caller.ask(3, midnight - 86400e6 - 1)
     await caller.ask(5, midnight - 1e6)
-    const late = await caller.ask(-3, midnight - 1, midnight - 86400e6 - 1, midnight + 5e6)
+    const late = await caller.giveBack(
+      3,
+      midnight - 1,
+      { at: midnight - 86400e6 - 1, cost: 3 },
+      midnight + 5e6,
+    )
     expect(late.remaining).toBe(0)
   })
 })

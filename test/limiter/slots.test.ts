@@ -2,10 +2,9 @@
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { count } from '../../src/limiter/count.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'
 import { splitBySlot } from '../../src/limiter/slots.ts'
-import type { Evaluation, Outcome } from '../../src/limiter/wire.ts'
+import type { Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import {
   addressStateKey,
   consumerKey,
@@ -14,6 +13,7 @@ import {
   pointerKey,
 } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
+import { bound } from '../support/bound.ts'
 import { configOf, credentialOf, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
 import { overrideOf } from '../support/overrides.ts'
 import { randomFrom, SEED } from '../support/random.ts'
@@ -31,8 +31,8 @@ const [wide, log, narrow] = rulesOf(
 )
 
 const asked = (now: number, changes: Partial<Evaluation> = {}): Evaluation => ({
-  rules: [count(narrow!, ADDRESS), count(wide!, CONSUMER), count(log!, CONSUMER)],
-  who: WHO,
+  rules: [bound(narrow!, ADDRESS), bound(wide!, CONSUMER), bound(log!, CONSUMER)],
+  subject: WHO,
   plans: ['free'],
   now,
   ...changes,
@@ -41,15 +41,15 @@ const asked = (now: number, changes: Partial<Evaluation> = {}): Evaluation => ({
 describe('an evaluation', () => {
   it('is split by slot, the credential with its own', () => {
     const parts = splitBySlot(asked(NOON))
-    expect(parts.map(({ rules, who }) => [rules.map(({ rule }) => rule.name), who])).toEqual([
+    expect(parts.map(({ rules, subject }) => [rules.map(({ rule }) => rule.name), subject])).toEqual([
       [['narrow'], undefined],
       [['wide', 'log'], WHO],
     ])
   })
 
   it('asks the slot of the credential even if nothing is counted there', () => {
-    const parts = splitBySlot(asked(NOON, { rules: [count(narrow!, ADDRESS)] }))
-    expect(parts.map(({ rules, who }) => [rules.length, who])).toEqual([
+    const parts = splitBySlot(asked(NOON, { rules: [bound(narrow!, ADDRESS)] }))
+    expect(parts.map(({ rules, subject }) => [rules.length, subject])).toEqual([
       [1, undefined],
       [0, WHO],
     ])
@@ -91,7 +91,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     // Nothing is missing: a peek says the same.
     const peek = await ask(
       store,
-      asked(NOON, { rules: asked(NOON).rules.map(rule => ({ ...rule, cost: 0 })) }),
+      asked(NOON, { rules: asked(NOON).rules.map(rule => ({ ...rule, role: 'report' as const })) }),
     )
     expect(peek.verdicts.map(({ remaining }) => remaining)).toEqual([0, 3, 2])
   })
@@ -102,7 +102,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     const outcome = await ask(store, asked(NOON))
     expect(outcome).toMatchObject({ status: 'unknown-credential', verdicts: [] })
     const peek = await ask(store, {
-      rules: [{ ...count(narrow!, ADDRESS), cost: 0 }],
+      rules: [bound(narrow!, ADDRESS, 0)],
       plans: ['free'],
       now: NOON,
     })
@@ -115,10 +115,10 @@ describeOnRedisEngine('a decision over two slots', fresh => {
       ...{ name: 'plan', by: 'consumer', algorithm: 'fixed-window', limit: 9, period: '1h' },
       match: { plans: ['free'] },
     } as RuleInput)
-    const rules = [count(narrow!, ADDRESS), count(ofPlan!, CONSUMER)]
+    const rules = [bound(narrow!, ADDRESS), bound(ofPlan!, CONSUMER)]
     for (let i = 0; i < 3; i++) await ask(store, asked(NOON, { rules }))
     const { verdicts } = await redis.evaluate({
-      ...{ rules: [count(ofPlan!, CONSUMER, 0)], plans: ['free'], who: WHO, now: NOON },
+      ...{ rules: [bound(ofPlan!, CONSUMER, 0)], plans: ['free'], subject: WHO, now: NOON },
     })
     expect(verdicts[0]!.remaining).toBe(7)
   })
@@ -134,8 +134,8 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     } as const
     const { rules } = configOf({ plans, rules: [{ name: 'plans', by: 'consumer', ...numbers }] })
     await redis.setRecord(CREDENTIAL, credentialOf('pro'))
-    const rows = rules.map(rule => count(rule, CONSUMER))
-    const both = asked(NOON, { rules: [...rows, count(narrow!, ADDRESS)], plans })
+    const rows = rules.map(rule => bound(rule, CONSUMER))
+    const both = asked(NOON, { rules: [...rows, bound(narrow!, ADDRESS)], plans })
     for (let i = 0; i < 2; i++) await ask(store, both)
     // The address refuses: what the consumer's slot has spent is given back.
     expect((await ask(store, both)).status).toBe('refused')
@@ -148,7 +148,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     ['is a failure', new GatewayError('ERR_STORE_UNREACHABLE', 'gone')],
   ])('refuses when one slot does, also where the answer of the other %s', async (_, other) => {
     const { store } = await prepared()
-    const [consumer] = [count(log!, CONSUMER)]
+    const [consumer] = [bound(log!, CONSUMER)]
     for (let i = 0; i < 4; i++) await ask(store, asked(NOON, { rules: [consumer] }))
     const broken = {
       ...store,
@@ -158,7 +158,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
       },
     }
     expect((await ask(broken, asked(NOON))).status).toBe('refused')
-    const free = asked(NOON, { rules: [count(narrow!, ADDRESS), count(wide!, CONSUMER)] })
+    const free = asked(NOON, { rules: [bound(narrow!, ADDRESS), bound(wide!, CONSUMER)] })
     expect((await evaluate(broken, free)).status).toBe('degraded')
   })
 
@@ -176,7 +176,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
         rules.map((rule, i) => {
           const name = `${set}-${i % 3}`
           const key = slots ? consumerStateKey(name) : `sluice:{one}:state:${name}`
-          return count(rule, key, undefined, now / 1e3)
+          return bound(rule, key, undefined, now / 1e3)
         })
       for (let i = 0; i < 20; i++) {
         now += Math.abs(randomStep(random))
@@ -201,14 +201,14 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
       period: '1h',
     },
   } as RuleInput)[0]!
-  const rules = [count(guesses, ADDRESS), count(narrow!, ADDRESS), count(wide!, CONSUMER)]
+  const rules = [bound(guesses, ADDRESS), bound(narrow!, ADDRESS), bound(wide!, CONSUMER)]
   const prepared = async (record = credentialOf()) => {
     const redis = await fresh()
     await redis.setRecord(CREDENTIAL, record)
     const store = storeOf(redis, { isCluster: true })
-    const ask = async (who: Evaluation['who'] = WHO, changes: Partial<Evaluation> = {}) => {
+    const ask = async (subject: Evaluation['subject'] = WHO, changes: Partial<Evaluation> = {}) => {
       store.requests.length = 0
-      const outcome = await evaluate(store, asked(NOON, { rules, who: who!, ...changes }))
+      const outcome = await evaluate(store, asked(NOON, { rules, subject: subject!, ...changes }))
       if (outcome.status === 'degraded') throw new Error(outcome.detail)
       return outcome
     }
@@ -230,7 +230,7 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
     const third = await ask()
     expect([third.status, left(third).guesses]).toEqual(['refused', 0])
     expect(store.requests).toEqual([2])
-    const peek = await evaluate(store, { rules: [count(narrow!, ADDRESS, 0)], plans: [], now: NOON })
+    const peek = await evaluate(store, { rules: [bound(narrow!, ADDRESS, 0)], plans: [], now: NOON })
     expect(peek).toMatchObject({ verdicts: [{ remaining: 2 }] })
   })
 
@@ -243,7 +243,7 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
     const { redis, store, ask } = await prepared()
     await redis.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
     expect((await ask()).status).toBe('blocked')
-    const peek = await evaluate(store, { rules: [count(narrow!, ADDRESS, 0)], plans: [], now: NOON })
+    const peek = await evaluate(store, { rules: [bound(narrow!, ADDRESS, 0)], plans: [], now: NOON })
     expect(peek).toMatchObject({ verdicts: [{ remaining: 2 }] })
   })
 
@@ -275,9 +275,9 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
       },
     } as const
     const cold = [
-      count(guesses, ADDRESS),
-      count(wide!, consumerStateKey('?')),
-      count(log!, consumerStateKey('?')),
+      bound(guesses, ADDRESS),
+      bound(wide!, consumerStateKey('?')),
+      bound(log!, consumerStateKey('?')),
     ]
     const nobodys = await ask(unknown, { rules: cold })
     expect([nobodys.status, left(nobodys), store.requests]).toEqual([

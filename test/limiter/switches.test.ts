@@ -1,6 +1,6 @@
 /** Limits by name under live switches: turned down for those who ask, never for what is given back. */
 import { beforeEach, describe, expect, it } from 'vitest'
-import { createLimiter, type Limiter, type LimiterClock } from '../../src/limiter/limiter.ts'
+import { createLimiter, type Limiter, type LimiterClock } from '../../src/edges/limits/limiter.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { formatSwitches, type RuleSwitch, type Switches } from '../../src/switches/switches.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
@@ -112,7 +112,7 @@ it('a limiter without a board asks for no switches', async () => {
   const store = {
     run: async (calls: readonly unknown[]) => {
       requests.push(calls.length)
-      return [[1, '', 1, 1, 1, 1, 0, 1, 1, 1, 0]]
+      return [[1, '', 1, 0, 1, 1, 0, 0, 1, 1, 0]]
     },
     ping: async () => {},
   }

@@ -9,12 +9,12 @@ import { MAX_WINDOW_COUNT } from '../../src/algorithms/sliding-window.ts'
 import type { NumbersInput, RuleInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
-import { count } from '../../src/limiter/count.ts'
-import type { Outcome, Verdict } from '../../src/limiter/wire.ts'
+import type { BoundRule, Outcome, Verdict } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { type Admitted, unitsOf, violationOf } from '../algorithms/guarantees.ts'
 import { ALGORITHMS, once, play, randomNumbers, randomPause, scriptOf } from '../algorithms/scripts.ts'
 import { windowOf } from '../algorithms/windows.ts'
+import { bound } from '../support/bound.ts'
 import {
   describeOnEngines,
   describeOnRedisEngine,
@@ -168,21 +168,28 @@ describeOnRedisEngine('numbers of any size', fresh => {
         // A record ends on a whole millisecond.
         if (random.chance(0.3)) now = Math.ceil(now / 1e3) * 1e3
         const isRefund = random.chance(0.3)
-        const counted = rules.map(rule => {
-          const cost = isRefund ? -random.pick([1, rule.quota.burst, 1e9, 2 ** 52]) : anyCost(random, rule)
-          return count(rule, key, random.chance(0.7) ? cost : isRefund ? -1 : 1)
-        })
-        const spentAt = random.pick([undefined, now, now - 1, now + 1, ...admittedAt.slice(-2)])
-        const evaluation = {
-          ...evaluationOf(counted, now),
-          ...(isRefund && spentAt !== undefined && { spentAt }),
-        }
-        expected = await model.evaluate(evaluation)
         const where = `set ${set}, request ${i}, SEED=${SEED}`
+        if (isRefund) {
+          const refunded = rules.map(rule => {
+            const units = random.pick([0, 1, 1, rule.quota.burst, 1e9])
+            return { ...bound(rule, key), units, spent: units + random.pick([0, 0, 3]) }
+          })
+          const spentAt = random.pick([now, now - 1, now + 1, ...admittedAt.slice(-2)])
+          const refund = { rules: refunded, spentAt, now }
+          const changed = await model.refund(refund)
+          expect(await redis.refund(refund), where).toEqual(changed)
+          expectSane({ ...expected, ...changed, status: 'admitted' }, where)
+          refunds += 1
+          continue
+        }
+        const evaluation = evaluationOf(
+          rules.map(rule => bound(rule, key, random.chance(0.7) ? anyCost(random, rule) : 1)),
+          now,
+        )
+        expected = await model.evaluate(evaluation)
         expect(await redis.evaluate(evaluation), where).toEqual(expected)
         expectSane(expected, where)
         if (expected.status === 'admitted') admittedAt.push(now)
-        if (isRefund) refunds += 1
       }
     }
     expect(refunds).toBeGreaterThan(40)
@@ -200,11 +207,18 @@ describeOnRedisEngine('a clock that goes to and fro', fresh => {
       let now = NOON
       for (let i = 0; i < 30; i++) {
         now += random.chance(0.2) ? -random.int(0, rule.period) : random.int(0, span)
-        const cost = random.pick([0, 1, 1, 1, 2, rule.quota.burst, -1])
-        const counted = count(rule, consumerStateKey(`fro-${set}`), cost, now / 1e3)
+        const cost = random.pick([0, 1, 1, 1, 2, rule.quota.burst])
+        const counted = bound(rule, consumerStateKey(`fro-${set}`), cost, now / 1e3)
+        const where = `set ${set}, request ${i}, SEED=${SEED}`
+        if (random.chance(0.15)) {
+          const refund = { rules: [{ ...counted, units: 1, spent: 1 }], spentAt: now, now }
+          const expected = await model.refund(refund)
+          expect(await redis.refund(refund), where).toEqual(expected)
+          continue
+        }
         const evaluation = evaluationOf([counted], now)
         const expected = await model.evaluate(evaluation)
-        expect(await redis.evaluate(evaluation), `set ${set}, request ${i}, SEED=${SEED}`).toEqual(expected)
+        expect(await redis.evaluate(evaluation), where).toEqual(expected)
       }
     }
   })
@@ -244,15 +258,15 @@ class Caller {
   }
 
   async spend(cost: number, now: number): Promise<Verdict> {
-    return await this.#ask([count(this.rule, this.#key, cost, now / 1e3)], now)
+    return await this.#ask([bound(this.rule, this.#key, cost, now / 1e3)], now)
   }
 
   async look(cost: number, now: number): Promise<Verdict> {
-    const never = count(this.#barred[0]!, this.#key, 2)
-    return await this.#ask([count(this.rule, this.#key, cost, now / 1e3), never], now)
+    const never = bound(this.#barred[0]!, this.#key, 2)
+    return await this.#ask([bound(this.rule, this.#key, cost, now / 1e3), never], now)
   }
 
-  async #ask(rules: ReturnType<typeof count>[], now: number): Promise<Verdict> {
+  async #ask(rules: BoundRule[], now: number): Promise<Verdict> {
     return (await this.#engine.evaluate(evaluationOf(rules, now))).verdicts[0]!
   }
 }
@@ -326,10 +340,10 @@ describeOnEngines('a clock that is set back', fresh => {
       { name: 'fast', by: 'consumer', algorithm: 'fixed-window', limit: 9, period: '1h' },
     )
     const key = consumerStateKey('slow')
-    await engine.evaluate(evaluationOf([count(slow!, key, 2), count(fast!, key)], NOON))
+    await engine.evaluate(evaluationOf([bound(slow!, key, 2), bound(fast!, key)], NOON))
     const now = NOON - 1.5 * YEAR
-    await engine.evaluate(evaluationOf([count(fast!, key)], now))
-    const { verdicts } = await engine.evaluate(evaluationOf([count(slow!, key, 0)], now))
+    await engine.evaluate(evaluationOf([bound(fast!, key)], now))
+    const { verdicts } = await engine.evaluate(evaluationOf([bound(slow!, key, 0)], now))
     expect(verdicts[0]!.remaining).toBe(0)
   })
 
@@ -340,7 +354,7 @@ describeOnEngines('a clock that is set back', fresh => {
       const now = NOON + off * 24 * HOUR
       let admitted = 0
       for (let i = 0; i < 20; i++) {
-        const counted = count(rule, consumerStateKey(`off-${off}`), 1, NOON / 1e3)
+        const counted = bound(rule, consumerStateKey(`off-${off}`), 1, NOON / 1e3)
         const { status } = await engine.evaluate(evaluationOf([counted], now + i * 1e6 + 1))
         if (status === 'admitted') admitted += 1
       }

@@ -1,9 +1,10 @@
 /** What an isolate counts: one outcome for each request, each rule by its own verdict, in bounded memory. */
 import { describe, expect, it } from 'vitest'
-import { type Decision, decide } from '../../src/limiter/decide.ts'
-import type { Verdict } from '../../src/limiter/wire.ts'
+import { observe } from '../../src/edges/gateway/observe.ts'
+import type { Ruling } from '../../src/edges/gateway/ruling.ts'
+import { decisionOf } from '../../src/limiter/decision.ts'
 import { createCounters } from '../../src/metrics/counters.ts'
-import { observe } from '../../src/metrics/observation.ts'
+import type { Verdict } from '../../src/script/evaluation.ts'
 import { rulesOf } from '../support/engines.ts'
 
 const WHERE = { requestId: 'id', route: 'reports', storeMs: 1 }
@@ -21,7 +22,7 @@ function verdict(rest: Partial<Verdict> = {}): Verdict {
   }
 }
 
-function countedFor(...decisions: Decision[]): Record<string, number> {
+function countedFor(...decisions: Ruling[]): Record<string, number> {
   const counters = createCounters()
   for (const decision of decisions) counters.record(observe(decision, WHERE))
   return Object.fromEntries(counters.take(100))
@@ -32,18 +33,18 @@ describe('counters', () => {
     const degraded = { cause: 'store-timeout', detail: '' } as const
     const verdicts = [verdict({ allowed: false, retryAfter: 5 })]
     const outcome = { plan: 'pro', at: 1, verdicts: [] }
-    const decisions: Decision[] = [
-      decide({ status: 'admitted', ...outcome }),
+    const decisions: Ruling[] = [
+      decisionOf({ status: 'admitted', ...outcome }),
       { kind: 'allowed', verdicts: [], delay: 0, degraded, isUncounted: true },
       // By the isolate's own count.
       { kind: 'allowed', verdicts: [], delay: 0, degraded },
       { kind: 'unavailable', what: 'limits', degraded },
       { kind: 'denied', verdicts, violated: verdicts, retryAfter: 5, degraded },
-      decide({ status: 'refused', ...outcome, verdicts }),
-      decide({ status: 'unknown-credential', ...outcome }),
-      decide({ status: 'blocked', ...outcome }),
-      { kind: 'unauthenticated', reason: 'missing' },
-      { kind: 'unauthenticated', reason: 'unverifiable', detail: 'no answer' },
+      decisionOf({ status: 'refused', ...outcome, verdicts }),
+      decisionOf({ status: 'unknown-credential', ...outcome }),
+      decisionOf({ status: 'blocked', ...outcome }),
+      { kind: 'unauthenticated', reason: 'missing', taken: [] },
+      { kind: 'unauthenticated', reason: 'unverifiable', detail: 'no answer', taken: [] },
       { kind: 'forbidden', what: 'country' },
     ]
     const requests = Object.entries(countedFor(...decisions)).filter(([field]) => field.startsWith('request'))
@@ -66,7 +67,7 @@ describe('counters', () => {
       verdict({ rule: tried!, mode: 'shadow', agrees: false }),
       verdict({ rule: { ...minute!, name: 'other' } }),
     ]
-    const refused = decide({ status: 'refused', plan: 'pro', at: 1, verdicts })
+    const refused = decisionOf({ status: 'refused', plan: 'pro', at: 1, verdicts })
     expect(countedFor(refused, refused)).toEqual({
       'request limited - reports': 2,
       'rule limited minute reports pro': 2,
@@ -82,7 +83,7 @@ describe('counters', () => {
       ...{ on: 'auth-failure', mode: 'shadow' },
     } as Parameters<typeof rulesOf>[0])
     const told = verdict({ rule: guesses!, mode: 'shadow', allowed: false })
-    const decision = decide({ status: 'unknown-credential', plan: '', at: 1, verdicts: [told] })
+    const decision = decisionOf({ status: 'unknown-credential', plan: '', at: 1, verdicts: [told] })
     expect(countedFor(decision)).toEqual({
       'request unauthenticated - reports': 1,
       'rule shadow_limited guesses reports -': 1,
@@ -91,7 +92,7 @@ describe('counters', () => {
 
   it('are taken out the oldest first, and what is put back is added to what came meanwhile', () => {
     const counters = createCounters()
-    const allowed = observe(decide({ status: 'admitted', plan: '', at: 1, verdicts: [verdict()] }), WHERE)
+    const allowed = observe(decisionOf({ status: 'admitted', plan: '', at: 1, verdicts: [verdict()] }), WHERE)
     counters.record(allowed)
     const batch = counters.take(1)
     expect([batch, counters.size]).toEqual([[['request allowed - reports', 1]], 1])
@@ -105,7 +106,7 @@ describe('counters', () => {
 
   it('that are lost leave the number of their requests', () => {
     const counters = createCounters()
-    const allowed = observe(decide({ status: 'admitted', plan: '', at: 1, verdicts: [verdict()] }), WHERE)
+    const allowed = observe(decisionOf({ status: 'admitted', plan: '', at: 1, verdicts: [verdict()] }), WHERE)
     for (let i = 0; i < 3; i++) counters.record(allowed)
     counters.lose(counters.take(9))
     counters.record(allowed)
@@ -117,7 +118,7 @@ describe('counters', () => {
     const counters = createCounters(10)
     for (let i = 0; i < 500; i++) {
       const named = verdict({ rule: { ...minute!, name: `rule-${i}` } })
-      const decision = decide({ status: 'admitted', plan: '', at: 1, verdicts: [named] })
+      const decision = decisionOf({ status: 'admitted', plan: '', at: 1, verdicts: [named] })
       counters.record(observe(decision, { ...WHERE, route: `route-${i}` }))
     }
     expect(counters.size).toBeLessThanOrEqual(12)

@@ -1,11 +1,11 @@
 /** Real traffic through the engine with its own timestamps as the clock, and through the running gateway. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { addressIdentity } from '../../src/gateway/address.ts'
-import { count } from '../../src/limiter/count.ts'
-import { Model } from '../../src/limiter/model.ts'
+import { addressIdentity } from '../../src/edges/gateway/address.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
+import { ScriptModel } from '../../src/script/model.ts'
 import { addressStateKey } from '../../src/store/keys.ts'
 import { readAccessLog } from '../support/access-log.ts'
+import { bound } from '../support/bound.ts'
 import e2eConfig from '../support/e2e.config.ts'
 import { configOf, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
 import { hasRedisServer, type RedisKind } from '../support/redis.ts'
@@ -20,7 +20,7 @@ const RULES = rulesOf(
 )
 
 const countedAt = (address: string) =>
-  RULES.map(rule => count(rule, addressStateKey(addressIdentity(address))))
+  RULES.map(rule => bound(rule, addressStateKey(addressIdentity(address))))
 
 /** The embedded Redis takes a millisecond for each; where there is a real one, that takes all of them. */
 const partOf = (kind: RedisKind) =>
@@ -29,14 +29,14 @@ const partOf = (kind: RedisKind) =>
 describeOnRedisEngine(`requests of ${title}`, (fresh, kind) => {
   it('are decided as the model foretells, one by one', async context => {
     const redis = await fresh()
-    const model = new Model()
+    const model = new ScriptModel()
     const counts = { admitted: 0, refused: 0 }
     const refusedBy: Record<string, number> = { second: 0, minute: 0, hour: 0 }
     const refusedAddresses = new Set<string>()
     const replayed = partOf(kind)
     for (const [i, { address, at }] of replayed.entries()) {
       const evaluation = evaluationOf(countedAt(address), at)
-      const expected = model.evaluate(evaluation)
+      const expected = model.decide(evaluation)
       expect(await redis.evaluate(evaluation), `request ${i}`).toEqual(expected)
       if (expected.status !== 'admitted' && expected.status !== 'refused')
         throw new Error('nobody in particular asks')
@@ -76,7 +76,7 @@ describe(`600 requests of ${title}, through the running gateway`, () => {
   it('are answered as the model foretells', async () => {
     // Limits of months: what is admitted hangs on the order of an address' requests only, not on how fast we send.
     const [rule] = configOf(e2eConfig).rules.filter(({ name }) => name === 'log')
-    const model = new Model()
+    const model = new ScriptModel()
     const byAddress = Map.groupBy(requests.slice(0, 600), ({ address }) => address)
     const outcomes = await Promise.all(
       [...byAddress].map(async ([address, logged]) => {
@@ -87,8 +87,8 @@ describe(`600 requests of ${title}, through the running gateway`, () => {
           const response = await fetch(url, { headers: { 'cf-connecting-ip': address } })
           await response.body?.cancel()
           statuses.push(response.status)
-          const counted = [count(rule!, addressStateKey(addressIdentity(address)))]
-          const { status } = model.evaluate(evaluationOf(counted, Date.now() * 1e3))
+          const counted = [bound(rule!, addressStateKey(addressIdentity(address)))]
+          const { status } = model.decide(evaluationOf(counted, Date.now() * 1e3))
           expected.push(status === 'admitted' ? 200 : 429)
         }
         return { address, statuses, expected }

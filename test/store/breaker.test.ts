@@ -1,13 +1,15 @@
 /** The breaker, on a clock that is passed in: when it opens, whom it lets wait, and how it closes. */
+
 import { describe, expect, it } from 'vitest'
 import type { BreakerSettings } from '../../src/config/compile-breaker.ts'
 import { GatewayError } from '../../src/errors.ts'
+import { DECIDE } from '../../src/script/scripts.generated.ts'
 import { type StoreChange, withBreaker } from '../../src/store/breaker.ts'
 import { createLagMeter } from '../../src/store/lag.ts'
 import type { Store } from '../../src/store/store.ts'
 
 const SETTINGS: BreakerSettings = { failures: 3, slowCalls: 1, slowAfterMs: 250, retryAfterMs: 1000 }
-const CALL = { keys: ['k'], args: [] }
+const CALL = { script: DECIDE, keys: ['k'], args: [] }
 
 const timeout = () => new GatewayError('ERR_STORE_TIMEOUT', 'no answer')
 const refused = () => new GatewayError('ERR_STORE_REFUSED', 'OOM')
@@ -97,6 +99,7 @@ describe('a breaker', () => {
       { run: () => Promise.reject(timeout()), ping: async () => {} },
       undefined,
       async () => {},
+      { now: Date.now },
     )
     for (let i = 0; i < 50; i++) await never.run([CALL]).catch(() => {})
     expect([never.isOpen(), never.isOutageConfirmed()]).toEqual([false, true])

@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest'
 import type { By } from '../../src/config/check/rule-schema.ts'
 import { jwtConsumer } from '../../src/credentials/jwt-verifier.ts'
-import type { Caller } from '../../src/gateway/identify.ts'
-import { identityKeys } from '../../src/gateway/identity.ts'
+import type { Caller } from '../../src/edges/gateway/identify.ts'
+import { identityKeys } from '../../src/edges/gateway/identity-keys.ts'
 import {
   consumerKey,
   credentialIndexKey,

@@ -1,11 +1,14 @@
 /** The store over HTTP, on every Redis there is: decisions and plain commands in one request. */
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { RESET } from '../../src/script/scripts.generated.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { type CountingProxy, startCountingProxy } from '../support/counting-proxy.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
-const LOOKUP = { keys: ['sluice:{k:x}'], args: ['', '', '', '0', 'lookup', ''] }
+/** A reset of nothing, which answers with the time it was given. */
+const SCRIPT = { script: RESET, keys: ['sluice:{k:x}'], args: ['17', '0'] }
 
 describeOnRedis('the store', start => {
   let redis: TestRedis
@@ -28,14 +31,14 @@ describeOnRedis('the store', start => {
     await redis.connection.send(['SET', 'sluice:test:{a}', 'text'])
     const calls = [
       { command: 'GET', key: 'sluice:{a}' },
-      LOOKUP,
+      SCRIPT,
       { command: 'HINCRBY', key: 'sluice:{b}', field: 'f', by: 3 },
       { command: 'EXPIRE', key: 'sluice:{b}', seconds: 100 },
       { command: 'GET', key: 'sluice:{none}' },
     ] as const
     await store('test').run(calls)
     proxy.count()
-    expect(await store('test').run(calls)).toEqual(['text', [-1, '', 0], 6, 1, null])
+    expect(await store('test').run(calls)).toEqual(['text', [17], 6, 1, null])
     expect(proxy.count()).toBe(1)
     expect(String(await redis.connection.send(['HGET', 'sluice:test:{b}', 'f']))).toBe('6')
     expect(Number(await redis.connection.send(['TTL', 'sluice:test:{b}']))).toBeGreaterThan(90)
@@ -45,13 +48,7 @@ describeOnRedis('the store', start => {
     await redis.connection.send(['SCRIPT', 'FLUSH'])
     await redis.connection.send(['DEL', 'sluice:{b}'])
     const count = { command: 'HINCRBY', key: 'sluice:{b}', field: 'f', by: 1 } as const
-    expect(await store().run([count, LOOKUP])).toEqual([1, [-1, '', 0]])
-  })
-
-  it('sends nothing where there is nothing to run', async () => {
-    proxy.count()
-    expect(await store().run([])).toEqual([])
-    expect(proxy.count()).toBe(0)
+    expect(await store().run([count, SCRIPT])).toEqual([1, [17]])
   })
 })
 
@@ -64,7 +61,7 @@ describe('what Upstash says when the plan is used up or throttled', () => {
     const proxy = await startCountingProxy('http://127.0.0.1:9')
     proxy.fault = (_, response) => void response.writeHead(429).end(JSON.stringify({ error }))
     const store = upstashStore({ url: proxy.url, token: 't', deadlineMs: 5000, keyLocking: true })
-    await expect(store.run([LOOKUP])).rejects.toMatchObject({ code: 'ERR_STORE_QUOTA' })
+    await expect(store.run([SCRIPT])).rejects.toMatchObject({ code: 'ERR_STORE_QUOTA' })
     await proxy.close()
   })
 
@@ -73,7 +70,7 @@ describe('what Upstash says when the plan is used up or throttled', () => {
     const error = 'ERR max request size exceeded. Limit: 10485760 bytes'
     proxy.fault = (_, response) => void response.writeHead(400).end(JSON.stringify({ error }))
     const store = upstashStore({ url: proxy.url, token: 't', deadlineMs: 5000, keyLocking: true })
-    await expect(store.run([LOOKUP])).rejects.toMatchObject({ code: 'ERR_STORE_REFUSED' })
+    await expect(store.run([SCRIPT])).rejects.toMatchObject({ code: 'ERR_STORE_REFUSED' })
     await proxy.close()
   })
 })

@@ -1,53 +1,64 @@
 /**
- * A Worker that proxies and counts how each reply ended: GET /endings shows the endings of each request by its header
- * X-Case. With X-Unobserved the reply goes out as proxy() returns it; with X-Throw a step after it throws.
+ * The gateway in workerd, each ending of a request counted: GET /endings shows the endings of each request by its header
+ * X-Case. With X-Unobserved nothing depends on how the request ends; with X-Throw an exception is thrown while the reply
+ * is annotated.
  */
 import { checkedConfig } from '../../src/config/check/check.ts'
-import type { Config } from '../../src/config/compile.ts'
-import { discard, type Ending, whenOver } from '../../src/gateway/ending.ts'
-import { proxy } from '../../src/gateway/proxy.ts'
+import { createApp } from '../../src/edges/gateway/app.ts'
+import type { Ending } from '../../src/limiter/engine.ts'
+import { upstashStore } from '../../src/store/upstash.ts'
 
 interface Environment {
   ORIGIN_URL: string
+  STORE_URL: string
+  STORE_TOKEN: string
 }
 interface Context {
   waitUntil(task: Promise<unknown>): void
+  passThroughOnException(): void
+  props: unknown
 }
 
 const endings: Record<string, Ending[]> = {}
-let config: Config | undefined
 
 export default {
   async fetch(request: Request, env: Environment, context: Context): Promise<Response> {
     if (new URL(request.url).pathname === '/endings') return Response.json(endings)
-    config ??= checkedConfig({
-      origin: env.ORIGIN_URL,
-      originDeadline: '2s',
-      rules: [{ name: 'none', by: 'address', algorithm: 'gcra', limit: 1, period: '1s' }],
+    const { headers } = request
+    const name = headers.get('x-case') ?? 'unnamed'
+    const app = appOf(env, headers.has('x-unobserved') ? undefined : name)
+    if (!headers.has('x-throw')) return await app.fetch(request, env, context)
+
+    // annotate() is the only one that appends.
+    const { append } = Headers.prototype
+    Object.assign(Headers.prototype, {
+      append() {
+        throw new TypeError('for the test')
+      },
     })
-    const reply = handle(request, config, context)
-    // A client that leaves before the reply has begun would end this request's code at once.
-    context.waitUntil(reply.catch(() => {}))
-    return await reply
+    try {
+      return await app.fetch(request, env, context)
+    } finally {
+      Object.assign(Headers.prototype, { append })
+    }
   },
 }
 
-async function handle(request: Request, config: Config, context: Context): Promise<Response> {
-  const { response, isOwn } = await proxy(request, config, { requestId: 'test' })
-  if (request.headers.has('x-unobserved')) return response
-  const over = (ending: Ending) => {
-    const name = request.headers.get('x-case') ?? 'unnamed'
-    endings[name] = [...(endings[name] ?? []), ending]
-  }
-  const reply = whenOver(response, task => context.waitUntil(task), over, {
-    isOwn,
-    clientGone: request.signal,
+/** One for each request, so that its endings are known to be its own. */
+function appOf({ ORIGIN_URL: origin, STORE_URL: url, STORE_TOKEN: token }: Environment, name?: string) {
+  const config = checkedConfig({
+    origin,
+    originDeadline: '2s',
+    credentials: { accept: ['anonymous'] },
+    rules: [{ name: 'all', by: 'global', algorithm: 'gcra', limit: 1e6, period: '1s' }],
+    stats: { keep: false },
+    store: { deadline: '5s' },
   })
-  try {
-    if (request.headers.has('x-throw')) throw new Error('a later step')
-    return reply
-  } catch {
-    discard(reply)
-    return new Response('a later step has thrown', { status: 500 })
+  const { storeDeadlineMs: deadlineMs, keyLocking } = config
+  const onFinish = (_: unknown, ending: Ending) => {
+    if (name !== undefined) endings[name] = [...(endings[name] ?? []), ending]
   }
+  return createApp(config, upstashStore({ url, token, deadlineMs, keyLocking }), {
+    reporting: name === undefined ? {} : { onFinish },
+  })
 }

@@ -3,17 +3,25 @@ import { afterAll, beforeAll, describe } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Config, Rule } from '../../src/config/compile.ts'
-import { Model } from '../../src/limiter/model.ts'
-import { decode, type Evaluation, encode, type Outcome } from '../../src/limiter/wire.ts'
-import { PLAIN_SCRIPT } from '../../src/lua/bundle.generated.ts'
+import { type Question, toDecide, toRefund, toReset } from '../../src/limiter/ask.ts'
 import type { Command, RedisConnection, Reply } from '../../src/node/rest-bridge/redis-connection.ts'
+import type { Evaluation, Outcome } from '../../src/script/evaluation.ts'
+import { ScriptModel } from '../../src/script/model.ts'
+import type { Changed, Refund } from '../../src/script/refund.ts'
+import type { Reset } from '../../src/script/reset.ts'
 import { formatCredential } from '../../src/store/records.ts'
+import type { Script, ScriptCall, ScriptText } from '../../src/store/store.ts'
 import { describeOnRedis, type RedisKind, type TestRedis } from './redis.ts'
 
-export type TimedEvaluation = Evaluation & { now: number }
+type At<T> = T & { now: number }
+export type TimedEvaluation = At<Evaluation>
 
 export interface Engine {
   evaluate(evaluation: TimedEvaluation): Promise<Outcome>
+  /** What `evaluate` would say; spends nothing. */
+  peek(evaluation: TimedEvaluation): Promise<Outcome>
+  refund(refund: At<Refund>): Promise<Changed>
+  reset(reset: At<Reset>): Promise<Changed>
   /** The record of a credential or a consumer, or a pointer. */
   setRecord(key: string, text: string): Promise<void>
   /** The whole content of the store, byte for byte; always empty for the model. */
@@ -21,24 +29,32 @@ export interface Engine {
 }
 
 export class ModelEngine implements Engine {
-  readonly #model = new Model()
-  evaluate = async (evaluation: TimedEvaluation) => this.#model.evaluate(evaluation)
+  readonly #model = new ScriptModel()
+  evaluate = async (evaluation: TimedEvaluation) => this.#model.decide(evaluation)
+  peek = async (evaluation: TimedEvaluation) => this.#model.decide(evaluation, 'peek')
+  refund = async (refund: At<Refund>) => this.#model.refund(refund)
+  reset = async (reset: At<Reset>) => this.#model.reset(reset)
   setRecord = async (key: string, text: string) => this.#model.setRecord(key, text)
   snapshot = async () => ({})
 }
 
 export class RedisEngine implements Engine {
   readonly #connection: RedisConnection
-  readonly #script: { source: string; sha1: string }
+  readonly #buildOf: (script: Script) => ScriptText
 
-  constructor(connection: RedisConnection, script = PLAIN_SCRIPT) {
+  /** @param buildOf a script, as it is to be run */
+  constructor(connection: RedisConnection, buildOf: (script: Script) => ScriptText = ({ plain }) => plain) {
     this.#connection = connection
-    this.#script = script
+    this.#buildOf = buildOf
   }
 
-  async evaluate(evaluation: TimedEvaluation): Promise<Outcome> {
-    const { keys, args } = encode(evaluation)
-    return decode(await this.run(keys, args), evaluation)
+  evaluate = (evaluation: TimedEvaluation) => this.#ask(toDecide(evaluation))
+  peek = (evaluation: TimedEvaluation) => this.#ask(toDecide(evaluation, 'peek'))
+  refund = (refund: At<Refund>) => this.#ask(toRefund(refund))
+  reset = (reset: At<Reset>) => this.#ask(toReset(reset))
+
+  async #ask<T>({ call, read }: Question<T>): Promise<T> {
+    return read(await this.run(call as ScriptCall))
   }
 
   async setRecord(key: string, text: string): Promise<void> {
@@ -58,13 +74,14 @@ export class RedisEngine implements Engine {
     return `${(value as Buffer).toString('hex')} until ${expiry}`
   }
 
-  async run(keys: readonly string[], args: readonly string[]): Promise<unknown> {
+  async run({ script, keys, args }: ScriptCall): Promise<unknown> {
+    const { sha1, source } = this.#buildOf(script)
     const rest = [String(keys.length), ...keys, ...args]
     try {
-      return textOf(await this.#connection.send(['EVALSHA', this.#script.sha1, ...rest]))
+      return textOf(await this.#connection.send(['EVALSHA', sha1, ...rest]))
     } catch (error) {
       if (!String(error).includes('NOSCRIPT')) throw error
-      return textOf(await this.#connection.send(['EVAL', this.#script.source, ...rest]))
+      return textOf(await this.#connection.send(['EVAL', source, ...rest]))
     }
   }
 

@@ -1,14 +1,15 @@
 /** The app on Node, over the real client, the bridge and a Redis: everything but workerd. */
 import { afterAll, beforeAll, beforeEach } from 'vitest'
-import { createApp, type Platform } from '../../src/app.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { createApp, type Platform } from '../../src/edges/gateway/app.ts'
 import { type AdminStore, adminStore } from '../../src/node/admin/admin-store.ts'
 import { createKey } from '../../src/node/admin/keys.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
+import { createSwitchBoard } from '../../src/switches/live.ts'
 import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
 import { startOrigin, type TestOrigin } from './origin.ts'
 import { type RedisKind, startRedis, type TestRedis } from './redis.ts'
@@ -89,10 +90,10 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
         ...input,
         store: { deadline: '20s', ...input.store },
       })
-      const telling = { sleep: FOREVER, ...platform.telling }
-      // Where a trip takes longer than the switches stay fresh, they would be asked for once more.
-      const now = () => 0
-      const app = createApp(config, storeOf(config, store.url), { now, ...platform, telling })
+      const reporting = { sleep: FOREVER, ...platform.reporting }
+      // A copy of the live switches that never grows old: otherwise a slow trip would read them once more.
+      const board = createSwitchBoard(platform.clock ?? { now: () => 0 })
+      const app = createApp(config, storeOf(config, store.url), { board, ...platform, reporting })
       return async (path, { key, address, ...init } = {}) => {
         const headers = new Headers(init.headers)
         if (key) headers.set('authorization', `Bearer ${key}`)
@@ -101,7 +102,7 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
       }
     },
     async informed(input, platform) {
-      const app = gateway.app(input, { ...platform, now: () => 0 })
+      const app = gateway.app(input, platform)
       await app('/', { key: mintApiKey('nobody') })
       return app
     },

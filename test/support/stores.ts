@@ -21,9 +21,7 @@ export function storeOf(redis: RedisEngine, { isCluster = false } = {}): Counted
         if (slots.size > 1) throw new Error(`CROSSSLOT ${keys.join(' ')}`)
       }
       return await Promise.all(
-        calls.map(async call =>
-          'keys' in call ? await redis.run(call.keys, call.args) : plain(redis, call),
-        ),
+        calls.map(async call => ('keys' in call ? await redis.run(call) : plain(redis, call))),
       )
     },
     ping: async () => {},

@@ -2,8 +2,9 @@
 import { type AlgorithmName, algorithms } from '../../src/algorithms/index.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import { type CountedRule, count } from '../../src/limiter/count.ts'
+import type { BoundRule } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
+import { bound } from './bound.ts'
 import type { TimedEvaluation } from './engines.ts'
 import { rulesOf } from './engines.ts'
 import type { Random } from './random.ts'
@@ -46,10 +47,10 @@ export function randomCount(
   rules: readonly Rule[],
   now: number,
   identities = 3,
-): CountedRule[] {
+): BoundRule[] {
   return rules.map(rule => {
     const cost = random.chance(0.01) ? 14 : random.pick([0, 1, 1, 1, 1, 2])
-    return count(rule, consumerStateKey(`caller-${random.int(1, identities)}`), cost, now / 1e3)
+    return bound(rule, consumerStateKey(`caller-${random.int(1, identities)}`), cost, now / 1e3)
   })
 }
 
@@ -60,6 +61,6 @@ export function randomStep(random: Random): number {
   return random.pick([0, 1, random.int(0, 1000), random.int(0, 50_000)])
 }
 
-export function evaluationOf(rules: readonly CountedRule[], now: number): TimedEvaluation {
+export function evaluationOf(rules: readonly BoundRule[], now: number): TimedEvaluation {
   return { rules, plans: ['free'], now }
 }

@@ -1,13 +1,20 @@
 /** An isolate's copy of the switches: how old it gets, and who asks for a new one. */
+
 import { beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
-import type { Store, StoreCall } from '../../src/store/store.ts'
-import { createSwitchBoard, type SwitchBoard, withSwitches } from '../../src/switches/live.ts'
+import { DECIDE } from '../../src/script/scripts.generated.ts'
+import type { StoreCall } from '../../src/store/store.ts'
+import {
+  createSwitchBoard,
+  type SwitchBoard,
+  type SwitchedStore,
+  withSwitches,
+} from '../../src/switches/live.ts'
 import { formatSwitches } from '../../src/switches/switches.ts'
 
 const KILLED = formatSwitches({ kill: { at: new Date(0), by: 'ops' }, rules: new Map() })
 const GET = { command: 'GET', key: 'sluice:{switches}' }
-const CALL: StoreCall = { keys: ['k'], args: [] }
+const CALL: StoreCall = { script: DECIDE, keys: ['k'], args: [] }
 
 let now: number
 let board: SwitchBoard
@@ -81,7 +88,7 @@ describe('the question', () => {
   /** What each HTTP request would hold. */
   let requests: (readonly StoreCall[])[]
   let answers: (calls: readonly StoreCall[]) => Promise<unknown[]>
-  const storeOf = (isCluster?: boolean): Store =>
+  const storeOf = (isCluster?: boolean): SwitchedStore =>
     withSwitches(
       {
         ...(isCluster !== undefined && { isCluster }),
@@ -118,15 +125,16 @@ describe('the question', () => {
     ])
   })
 
-  it('goes alone where there are no calls, and not at all when the copy is fresh', async () => {
+  it('goes alone in a refresh', async () => {
     const store = storeOf()
-    expect([await store.run([]), await store.run([])]).toEqual([[], []])
+    await store.refresh()
+    expect(isKilled()).toBe(true)
     expect(requests).toEqual([[GET]])
   })
 
   it('that fails leaves what was known, and the calls what was said to them', async () => {
     const store = storeOf()
-    await store.run([])
+    await store.refresh()
     now += 1000
     const failure = new GatewayError('ERR_STORE_REFUSED', 'The store answered WRONGTYPE.')
     answers = async calls => calls.map(call => ('command' in call ? failure : 'said'))
@@ -137,10 +145,10 @@ describe('the question', () => {
     expect([isKilled(), board.isStale()]).toEqual([true, true])
   })
 
-  it('that is put alone and fails fails as a call would', async () => {
+  it('that goes alone and fails, fails as a call would', async () => {
     const failure = new GatewayError('ERR_STORE_REFUSED', 'The store answered LOADING.')
     answers = async () => [failure]
-    await expect(storeOf().run([])).rejects.toBe(failure)
+    await expect(storeOf().refresh()).rejects.toBe(failure)
   })
 
   it('rests for a second on a cluster when it has failed: its node may be the only one that hangs', async () => {

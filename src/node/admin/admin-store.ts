@@ -4,7 +4,7 @@
  */
 import { errors, Redis } from '@upstash/redis'
 import { apiKeyStart } from '../../credentials/api-key.ts'
-import { KEY_LOCKING_SCRIPT, PLAIN_SCRIPT } from '../../lua/bundle.generated.ts'
+import { DECIDE } from '../../script/scripts.generated.ts'
 import { inEnvironment } from '../../store/keys.ts'
 import type { Store } from '../../store/store.ts'
 import { upstashStore } from '../../store/upstash.ts'
@@ -121,9 +121,9 @@ function expiryOf({ expiry }: Changed): string[] {
   return expiry === 'never' ? [] : ['PXAT', String(expiry.getTime())]
 }
 
-/** So that not even the first decision has to send the script. */
+/** Loads the script of decisions, so that not even the first decision has to send it. */
 export async function loadScript(store: AdminStore, { keyLocking }: { keyLocking: boolean }): Promise<void> {
-  const { source } = keyLocking ? KEY_LOCKING_SCRIPT : PLAIN_SCRIPT
+  const { source } = keyLocking ? DECIDE.keyLocking : DECIDE.plain
   await store.ask(redis => redis.scriptLoad(source))
 }
 

@@ -1,9 +1,10 @@
 /**
  * What one decision costs in the store: HTTP requests, and commands as Upstash bills them, those inside the script too.
- * src/lua/main.lua says which there are; test/node/admin holds the numbers against a Redis that counts.
+ * src/script/decide.lua lists them; test/node/admin holds the numbers against a Redis that counts.
  */
 import { splitBySlot } from '../../limiter/slots.ts'
-import { type Evaluation, isLong } from '../../limiter/wire.ts'
+import type { Evaluation } from '../../script/evaluation.ts'
+import { isLong } from '../../script/wire.ts'
 
 /** USD for one command (Upstash, pay as you go: $0.20 per 100,000). */
 const PRICE = 0.2 / 100_000
@@ -38,24 +39,24 @@ export function decisionCost(
   plan: string | undefined,
   isCluster: boolean,
 ): DecisionCost {
-  const { rules, who } = evaluation
-  if (rules.length === 0 && !who) {
+  const { rules, subject } = evaluation
+  if (rules.length === 0 && !subject) {
     return { httpRequests: 0, calls: 0, admitted: countsOf([]), refused: countsOf([]) }
   }
   // Whose key it is, is asked before all else where that may lie in another slot.
-  const isLookedUp = isCluster && who?.kind === 'pointer'
+  const isLookedUp = isCluster && subject?.kind === 'pointer'
   const calls = isCluster ? splitBySlot(evaluation).length : 1
   const applying = rules.filter(({ rule }) => !rule.match.plans || rule.match.plans.includes(plan ?? ''))
-  const spent = applying.filter(({ rule, cost }) => cost > 0 && rule.on === 'request')
+  const spent = applying.filter(({ rule, role }) => role === 'spend' && rule.on === 'request')
   const states = new Set(spent.map(({ key }) => key)).size
   const logs = spent.filter(({ logKey }) => logKey).length
   const longLogs = applying.filter(({ logKey, rule }) => logKey && isLong(rule)).length
 
   const read = [
-    exactly('EVALSHA', calls + (isLookedUp ? 1 : 0)),
+    exactly('EVALSHA', calls),
     exactly('TIME', calls),
     exactly('MGET', calls),
-    exactly('GET', who?.kind === 'pointer' ? 1 : 0),
+    exactly('GET', subject?.kind === 'pointer' ? 1 : 0),
     // Of both ends, and where the log is written anew; more only where much of it has passed since the last time.
     { command: 'GETRANGE', least: 0, most: 3 * longLogs },
   ]

@@ -5,9 +5,9 @@ import { isConsumerName } from '../../config/forms.ts'
 import type { JwtIssuer, RefusedToken, VerifiedToken } from '../../config/jwt-method.ts'
 import type { Credential } from '../../credentials/credential.ts'
 import { readClaims } from '../../credentials/jwt-verifier.ts'
-import { whoseOpaqueKey } from '../../credentials/opaque-key.ts'
-import { type Caller, createIdentifier } from '../../gateway/identify.ts'
-import type { Matched } from '../../gateway/match.ts'
+import { subjectOfOpaqueKey } from '../../credentials/opaque-key.ts'
+import { type Caller, createIdentifier } from '../../edges/gateway/identify.ts'
+import type { Matched } from '../../edges/gateway/match.ts'
 import { consumerKey } from '../../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import { consumerName } from './names.ts'
@@ -97,7 +97,7 @@ export async function callerOf(
   const credential = await credentialOf(await consumerName(asked.consumer), config, matched)
   return credential
     ? { ...anonymous, credential }
-    : { ...anonymous, refusal: { kind: 'unauthenticated', reason: 'not-accepted' } }
+    : { ...anonymous, refusal: { kind: 'unauthenticated', reason: 'not-accepted', taken: [] } }
 }
 
 /** All but the signature, which takes the issuer's keys. */
@@ -134,15 +134,15 @@ async function credentialOf(
     return name === 'api-key' ? !ofTokens : name === 'opaque-key'
   })
   if (method === undefined) return undefined
-  const who = credentials.jwt.has(method)
+  const subject = credentials.jwt.has(method)
     ? ({ kind: 'token', consumerKey: consumerKey(consumer) } as const)
-    : whoseOpaqueKey(ANY_KEY, consumer)
-  const isVouched = who.kind === 'token'
+    : subjectOfOpaqueKey(ANY_KEY, consumer)
+  const isVouched = subject.kind === 'token'
   return {
     method,
     consumer,
     digest: ANY_KEY,
-    who,
+    subject,
     header: 'authorization',
     isVouched,
     ...(isVouched && { claims: {} }),

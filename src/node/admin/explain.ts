@@ -1,18 +1,20 @@
 /**
- * What the gateway makes of a request, by the very steps that a request takes: match, identify, question. No store is asked,
+ * What the gateway makes of a request, by the very steps that a request takes: match, identify, bind. The store is not asked,
  * so whether a key is good, and what is left of a limit, is not known here.
  */
 
 import type { RuleInput } from '../../config/check/schema.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
-import { isPreflight } from '../../gateway/cors.ts'
-import type { Caller } from '../../gateway/identify.ts'
-import { match } from '../../gateway/match.ts'
-import { isReserved } from '../../gateway/path.ts'
-import { question } from '../../gateway/question.ts'
-import type { Unauthenticated } from '../../limiter/decide.ts'
-import type { Evaluation } from '../../limiter/wire.ts'
+import { bindRules } from '../../edges/gateway/bind-rules.ts'
+import { isPreflight } from '../../edges/gateway/cors.ts'
+import type { Caller } from '../../edges/gateway/identify.ts'
+import { match } from '../../edges/gateway/match.ts'
+import { isReserved } from '../../edges/gateway/path.ts'
+import type { Unauthenticated } from '../../edges/gateway/ruling.ts'
+import { bind } from '../../limiter/bind.ts'
+import type { Evaluation } from '../../script/evaluation.ts'
 import { inEnvironment } from '../../store/keys.ts'
+import { NO_SWITCHES } from '../../switches/switches.ts'
 import { type DecisionCost, decisionCost } from './decision-cost.ts'
 import { ANY_KEY, type Asked, callerOf, requestOf } from './explain-caller.ts'
 import { planName } from './names.ts'
@@ -78,9 +80,9 @@ export async function explain(
   const matched = match(config, request)
   const { accept, route } = matched
   const caller = await callerOf(config, asked, matched, made)
-  const { who } = caller.credential ?? {}
-  const own = who?.kind === 'token' ? who.plan : undefined
-  const plan = who && planName(asked.plan ?? own ?? config.plans[0]!, config.plans)
+  const { subject } = caller.credential ?? {}
+  const own = subject?.kind === 'token' ? subject.plan : undefined
+  const plan = subject && planName(asked.plan ?? own ?? config.plans[0]!, config.plans)
   const preflight = isPreflight(request)
   const refusal = isReserved(pathname)
     ? ({ status: 404, reason: 'paths under /_sluice/ never reach the origin' } as const)
@@ -89,7 +91,12 @@ export async function explain(
       : refusalOf(caller, accept)
 
   const isAsked = !refusal && !preflight
-  const evaluation = isAsked ? await question(request, caller, matched, config) : NOTHING
+  const demanded = isAsked ? await bindRules(request, caller, matched, config.allow) : []
+  const evaluation: Evaluation = {
+    rules: bind(demanded, NO_SWITCHES, ({ name }) => name, Date.now()),
+    plans: config.plans,
+    ...(isAsked && subject && { subject }),
+  }
   return {
     method: request.method,
     url: request.url,
@@ -109,8 +116,6 @@ export async function explain(
     cost: decisionCost(evaluation, plan, config.cluster),
   }
 }
-
-const NOTHING: Evaluation = { rules: [], plans: [] }
 
 function explainRule(input: RuleInput, situation: Situation): RuleExplanation {
   const { config, plan, evaluation } = situation
@@ -154,7 +159,6 @@ function refusalOf({ refusal }: Caller, accept: readonly string[]): Explanation[
 const REASONS: Record<Unauthenticated['reason'], string> = {
   missing: 'no credential',
   malformed: 'the credential is malformed: wrong form, checksum or environment',
-  unknown: 'the store does not know the credential',
   'not-accepted': 'this kind of credential is not taken here',
   expired: 'the token has expired',
   unverifiable: 'the token cannot be verified',

@@ -1,21 +1,19 @@
 /**
- * What is left of limits, and making it whole again: of a limit by name, and of the gateway's rules that are counted by
- * exactly one consumer or one address.
- *
- * Looking spends nothing, and yet says when a request would be admitted: the rules are asked as those `on: 'auth-failure'`
- * are for a good credential, which are checked and not spent.
+ * What is left of limits, and making it whole again: of a limit by name, and of the gateway's rules that count exactly one
+ * consumer or one address. The verb `peek` spends nothing, and yet says when a request would be admitted.
  */
 import { parseAddress } from '../../config/address-ranges.ts'
 import type { Config, GatewayRule, LimitRule, Rule } from '../../config/compile.ts'
 import { PARTS_OF_CONSUMER } from '../../config/compile-rule.ts'
+import { addressIdentity } from '../../edges/gateway/address.ts'
+import { checkIdentity } from '../../edges/limits/checks.ts'
+import { createLimiter, type LimitIdentity } from '../../edges/limits/limiter.ts'
 import { GatewayError } from '../../errors.ts'
-import { addressIdentity } from '../../gateway/address.ts'
-import { type CountedRule, count } from '../../limiter/count.ts'
-import { checkIdentity } from '../../limiter/limit-checks.ts'
-import { createLimiter, EVERYTHING, type LimitIdentity } from '../../limiter/limiter.ts'
-import { ask, type Evaluation, type Outcome, type Verdict } from '../../limiter/wire.ts'
+import { ask, type Question, toDecide, toReset } from '../../limiter/ask.ts'
+import { bindRule } from '../../limiter/bind-rule.ts'
+import type { BoundRule, Subject, Verdict } from '../../script/evaluation.ts'
 import { addressStateKey, consumerKey, consumerStateKey, limitStateKey } from '../../store/keys.ts'
-import { isBlocked, parseConsumer } from '../../store/records.ts'
+import { type ConsumerRecord, isBlocked, parseConsumer } from '../../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
@@ -34,13 +32,13 @@ export async function peekLimit(
 ): Promise<Standing[]> {
   const rules = limitOf(config, name)
   asked(() => checkIdentity(name, identity, rules))
-  const counted = await Promise.all(
+  const bound = await Promise.all(
     rules.filter(isOn).map(async rule => {
       const parts = rule.by.map(part => [part, String(identity[part])] as const)
-      return count(rule, await limitStateKey(name, parts))
+      return boundTo(rule, await limitStateKey(name, parts))
     }),
   )
-  return await look(store, config, counted)
+  return await peek(store, config, bound)
 }
 
 export async function resetLimit(
@@ -83,48 +81,40 @@ export async function peekCaller(
 ): Promise<CallerStandings> {
   const { by, key } = countedBy(config, counted)
   if ('address' in counted) {
-    const rules = ofPlan(rulesBy(config, by), plan).map(rule => count(rule, key))
-    return { ...(plan && { plan }), standings: await look(store, config, rules), off: [] }
+    const rules = ofPlan(rulesBy(config, by), plan).map(rule => boundTo(rule, key))
+    return { ...(plan && { plan }), standings: await peek(store, config, rules), off: [] }
   }
-  const recordKey = consumerKey(counted.consumer)
-  const text = await store.ask(redis => redis.get<string>(store.at(recordKey)))
-  const record = parseConsumer(text ?? '')
+  const record = await recordOf(store, counted.consumer)
   const { plan: own = '', blockedAt } = record
   const chosen = plan ?? (config.plans.includes(own) ? own : config.plans[0]!)
   if (blockedAt && isBlocked(record, Date.now() * 1000))
     return { plan: chosen, blockedAt, standings: [], off: [] }
-  const rules = ofPlan(rulesBy(config, by), chosen).map(rule => count(rule, key))
-  const standings = await look(store, config, rules, { kind: 'token', consumerKey: recordKey })
+  const rules = ofPlan(rulesBy(config, by), chosen).map(rule => boundTo(rule, key))
+  const subject = { kind: 'token', consumerKey: consumerKey(counted.consumer) } as const
+  const standings = await peek(store, config, rules, subject)
   const seen = new Set(standings.map(({ rule }) => rule.name))
   return { plan: chosen, standings, off: rules.map(({ rule }) => rule).filter(({ name }) => !seen.has(name)) }
 }
 
-/** Whatever their plan, and with the numbers of the config as with those of overrides. */
+/** For every plan, and with the numbers of the config as with those of overrides. */
 export async function resetCaller(store: AdminStore, config: Config, counted: Counted): Promise<void> {
   const { by, key } = countedBy(config, counted)
-  const rules = rulesBy(config, by).map(rule => ({ ...count(anyPlan(rule), key), cost: -EVERYTHING }))
-  const ofRequests = rules.filter(({ rule }) => rule.on === 'request')
-  const guesses = rules.filter(({ rule }) => rule.on === 'auth-failure')
-  const evaluations: Evaluation[] = [
-    { plans: [], rules: unique(ofRequests, ({ rule }) => rule.tag) },
-    { plans: [], rules: guesses, who: { kind: 'failed' } },
-  ]
-  if ('consumer' in counted) {
-    const who = { kind: 'token', consumerKey: consumerKey(counted.consumer) } as const
-    evaluations.push({ plans: config.plans, rules: unique(ofRequests, ({ rule }) => rule.family), who })
-  }
-  await answers(
-    store,
-    evaluations.filter(({ rules }) => rules.length > 0),
-  )
+  const rules = rulesBy(config, by).map(rule => boundTo(rule, key))
+  const { overrides } = 'consumer' in counted ? await recordOf(store, counted.consumer) : { overrides: [] }
+  const overridden = overrides.flatMap(({ family, numbers }) => {
+    const bound = rules.find(({ rule }) => rule.family === family)
+    return bound && numbers ? [{ ...bound, rule: { ...bound.rule, tag: numbers.tag } }] : []
+  })
+  const all = [...new Map([...rules, ...overridden].map(bound => [bound.rule.tag, bound])).values()]
+  if (all.length > 0) await answerOf(store, toReset({ rules: all }))
 }
 
-/** Rules that are told and reset, by name. */
+/** Names of the rules that are shown and reset. */
 export function rulesShown(config: Pick<Config, 'rules'>, by: 'consumer' | 'address'): string[] {
   return [...new Set(rulesBy(config, by).map(({ name }) => name))]
 }
 
-/** Rules that count a part of what it does, or one of its keys: their state has no key that could be named here. */
+/** Rules that count a part of what a caller does, or one of its keys: the key of their state is not known here. */
 export function rulesNotShown({ rules }: Pick<Config, 'rules'>, by: 'consumer' | 'address'): string[] {
   const isIts = (part: string) => (by === 'consumer' ? PARTS_OF_CONSUMER.test(part) : part === by)
   const others = rules.filter(rule => isOn(rule) && rule.by.some(isIts) && rule.by.join() !== by)
@@ -156,44 +146,32 @@ function ofPlan(rules: readonly GatewayRule[], plan: string | undefined): Gatewa
   )
 }
 
-function anyPlan(rule: GatewayRule): GatewayRule {
-  const { plans: _, ...match } = rule.match
-  return { ...rule, match }
+async function recordOf(store: AdminStore, consumer: string): Promise<ConsumerRecord> {
+  const text = await store.ask(redis => redis.get<string>(store.at(consumerKey(consumer))))
+  return parseConsumer(text ?? '')
 }
 
-async function look(
+const boundTo = (rule: Rule, key: string) => bindRule(rule, key, rule.quota.cost, Date.now())
+
+async function peek(
   store: AdminStore,
   { plans }: Pick<Config, 'plans'>,
-  rules: readonly CountedRule[],
-  who?: Evaluation['who'],
+  rules: readonly BoundRule[],
+  subject?: Subject,
 ): Promise<Standing[]> {
   if (rules.length === 0) return []
-  const checked = rules.map(counted => ({
-    ...counted,
-    rule: { ...counted.rule, on: 'auth-failure' as const },
+  const { verdicts } = await answerOf(store, toDecide({ rules, plans, ...(subject && { subject }) }, 'peek'))
+  return verdicts.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter }) => ({
+    ...{ rule, cost: rule.quota.cost, mode, allowed, remaining, resetAfter, retryAfter },
   }))
-  const [outcome] = await answers(store, [{ rules: checked, plans, ...(who && { who }) }])
-  const written = new Map(rules.map(({ rule }) => [rule.name, rule]))
-  return outcome!.verdicts.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter }) => {
-    const { on } = written.get(rule.name)!
-    return { rule: { ...rule, on }, cost: rule.quota.cost, mode, allowed, remaining, resetAfter, retryAfter }
-  })
 }
 
-async function answers(store: AdminStore, evaluations: readonly Evaluation[]): Promise<Outcome[]> {
+async function answerOf<T>(store: AdminStore, question: Question<T>): Promise<T> {
   try {
-    const all = await ask(store.decisions, evaluations)
-    return all.map(answer => {
-      if (answer instanceof GatewayError) throw answer
-      return answer
-    })
+    return await ask(store.decisions, question)
   } catch (error) {
     throw error instanceof GatewayError ? new AdminError('store', error.message) : error
   }
-}
-
-function unique(rules: readonly CountedRule[], nameOf: (counted: CountedRule) => string): CountedRule[] {
-  return [...new Map(rules.map(counted => [nameOf(counted), counted])).values()]
 }
 
 function limitOf({ limits }: Pick<Config, 'limits'>, name: string): readonly LimitRule[] {
@@ -206,7 +184,7 @@ function limitOf({ limits }: Pick<Config, 'limits'>, name: string): readonly Lim
   )
 }
 
-/** The limiter's own words for what it is asked wrongly. */
+/** Passes on the limiter's own message for a wrong argument. */
 function asked(check: () => void): void {
   try {
     check()

@@ -10,7 +10,7 @@ import { type BuildOptions, type BuildResult, context, type Plugin } from 'esbui
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { checkedConfig } from '../../config/check/check.ts'
 import type { Config } from '../../config/compile.ts'
-import { createIdentifier } from '../../gateway/identify.ts'
+import { createIdentifier } from '../../edges/gateway/identify.ts'
 import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url))

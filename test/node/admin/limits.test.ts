@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../../src/config/check/schema.ts'
 import type { Config } from '../../../src/config/compile.ts'
 import { mintApiKey } from '../../../src/credentials/api-key.ts'
-import { createLimiter } from '../../../src/limiter/limiter.ts'
+import { createLimiter } from '../../../src/edges/limits/limiter.ts'
 import { blockConsumer, setPlan } from '../../../src/node/admin/consumers.ts'
 import {
   peekCaller,

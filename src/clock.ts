@@ -1,0 +1,7 @@
+/** The one clock of limiting code. It is passed in, so that tests decide what time it is. */
+export interface Clock {
+  /** ms since the epoch, by this machine. Never decides a limit: the clock of the store does. */
+  now(): number
+}
+
+export const SYSTEM_CLOCK: Clock = { now: () => Date.now() }

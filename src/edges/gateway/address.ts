@@ -1,0 +1,104 @@
+/**
+ * The client's address, wherever the gateway runs, and as an identity to count by. Of what proxies append to, nothing
+ * is believed that stands left of the first address that is no trusted proxy: a client writes there what it likes.
+ */
+import type ipaddr from 'ipaddr.js'
+import { isInRanges, parseAddress } from '../../config/address-ranges.ts'
+import { type AddressSettings, compileAddress } from '../../config/compile-address.ts'
+import { forwardedFor } from './forwarded.ts'
+
+/** All callers whose address is not known are counted as one. */
+export const UNKNOWN_ADDRESS = 'unknown'
+
+/** Nobody has more proxies in front: what stands further left is not read. */
+const MAX_HOPS = 50
+
+/** 50 hops fit with room for what Forwarded says beside them. Node takes no more by default; Cloudflare takes 128 KB. */
+const MAX_HEADER_LENGTH = 16_384
+
+/** An address with brackets, zone and port is well below it, and taking spaces off what is longer would cost time. */
+const MAX_NODE_LENGTH = 128
+
+const ON_CLOUDFLARE = compileAddress(undefined)
+
+/**
+ * The client's address in its one spelling: IPv4-mapped IPv6 as IPv4, IPv6 by RFC 5952, without port and zone.
+ * @param peer the other end of the connection; undefined where the platform cannot know it, and no address (`''`)
+ * where it could and does not, as when the client is gone: then no header is believed either
+ */
+export function clientAddress(
+  request: Request,
+  settings: AddressSettings = ON_CLOUDFLARE,
+  peer?: string,
+): string | undefined {
+  switch (settings.from) {
+    case 'cloudflare':
+      return canonical(request.headers.get('cf-connecting-ip') ?? undefined)
+    case 'peer':
+      return canonical(peer)
+    case 'x-forwarded-for':
+    case 'forwarded': {
+      // Several lines of a header are one, joined by commas.
+      const header = request.headers.get(settings.from)
+      return outermost(hopsFromRight(settings.from, header, peer), settings)
+    }
+  }
+}
+
+/**
+ * What to count by: an IPv4 address as it is, an IPv6 address as its network, or every caller would have 2^64 budgets:
+ * a /64 is the least that a subscriber is given (RFC 6177).
+ */
+export function addressIdentity(address: string | undefined, ipv6Prefix = ON_CLOUDFLARE.ipv6Prefix): string {
+  const parsed = address === undefined ? undefined : parseAddress(address)
+  if (!parsed) return UNKNOWN_ADDRESS
+  if (parsed.kind() === 'ipv4') return parsed.toString()
+  const groups = (parsed as ipaddr.IPv6).parts.slice(0, Math.ceil(ipv6Prefix / 16))
+  const last = groups.length - 1
+  groups[last]! &= 0xffff << (16 * groups.length - ipv6Prefix)
+  const network = groups.map(group => group.toString(16)).join(':')
+  return `${network}${groups.length < 8 ? '::' : ''}/${ipv6Prefix}`
+}
+
+function canonical(address: string | undefined): string | undefined {
+  return address === undefined ? undefined : parseAddress(address)?.toString()
+}
+
+/** The first that is no trusted proxy, or the last that is known before a gap. */
+function outermost(
+  hops: Iterable<string | undefined>,
+  { trustedProxies }: AddressSettings,
+): string | undefined {
+  let client: string | undefined
+  let count = 0
+  for (const hop of hops) {
+    if (hop === undefined || ++count > MAX_HOPS) break
+    client = hop
+    if (!isInRanges(trustedProxies, hop)) break
+  }
+  return client
+}
+
+/** From the nearest to the one that the client claims; undefined for what is no address. */
+function* hopsFromRight(
+  name: 'x-forwarded-for' | 'forwarded',
+  header: string | null,
+  peer: string | undefined,
+): Generator<string | undefined> {
+  if (peer !== undefined) yield canonical(peer)
+  if (header === null) return
+  // A character that no address begins with, in place of what is cut off, spoils the entry that it is cut off from.
+  const text = header.length > MAX_HEADER_LENGTH ? `?${header.slice(-MAX_HEADER_LENGTH)}` : header
+  for (const node of name === 'forwarded' ? forwardedFor(text) : text.split(',').reverse()) {
+    yield addressOfNode(node)
+  }
+}
+
+/** `192.0.2.1`, `192.0.2.1:4711`, `[2001:db8::1]:4711`, `2001:db8::1`; not `unknown` or `_hidden` (RFC 7239, section 6). */
+function addressOfNode(node: string | undefined): string | undefined {
+  if (node === undefined || node.length > MAX_NODE_LENGTH) return undefined
+  // Not trim(), which takes off more than what HTTP calls space.
+  const text = node.replace(/^[ \t]+|[ \t]+$/g, '')
+  const [, ipv6, ipv4] = /^(?:\[([^[\]]*:[^[\]]*)\]|([\d.]+))(?::(?:\d{1,5}|_[\w.-]+))?$/.exec(text) ?? []
+  return canonical(ipv6 ?? ipv4 ?? text)
+}

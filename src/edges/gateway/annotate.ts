@@ -1,0 +1,56 @@
+/**
+ * Adds to every reply where the caller stands: RateLimit-Policy and RateLimit of
+ * draft-ietf-httpapi-ratelimit-headers-11 (structured fields, RFC 9651), the request id, and whether limits were
+ * evaluated at all. An origin's own fields are kept, and ours put behind them.
+ */
+import { type BareItem, type Item, type List, serializeList } from 'structured-headers'
+import type { Rule } from '../../config/compile.ts'
+import { enforced, type Verdict } from '../../script/evaluation.ts'
+import { retryAfterSeconds } from './deny.ts'
+import type { Ruling } from './ruling.ts'
+
+export function annotate(response: Response, ruling: Ruling, requestId: string): void {
+  const { headers } = response
+  headers.set('X-Request-Id', requestId)
+  if ('degraded' in ruling && ruling.degraded) headers.set('Sluice-Degraded', ruling.degraded.cause)
+  if (!('verdicts' in ruling)) return
+  // Callers see neither shadows nor how many guesses are left at their address, as long as some are.
+  const verdicts = enforced(ruling.verdicts).filter(({ rule, allowed }) => !allowed || rule.on === 'request')
+  merge(headers, 'RateLimit-Policy', verdicts.map(policy))
+  merge(headers, 'RateLimit', verdicts.map(standing))
+}
+
+/** `"minute";q=120;w=60`, with the burst beside it where it is not the limit. */
+function policy({ rule }: Verdict): Item {
+  const parameters = new Map<string, BareItem>([['q', rule.limit]])
+  // Whole seconds only: a shorter window cannot be said, and a longer one would be untrue. Nor do days of a calendar
+  // have a length.
+  if (rule.calendar) parameters.set('sluice-window', rule.calendar.period)
+  else if (rule.period >= 1e6) parameters.set('w', windowSeconds(rule))
+  if (rule.quota.burst !== rule.limit) parameters.set('sluice-burst', rule.quota.burst)
+  return [rule.name, parameters]
+}
+
+/**
+ * `"minute";r=118;t=42`: r units are left until t seconds have passed. For a rule that refused, t is when it
+ * would admit this request, so that Retry-After never points earlier than t; else it is when all is back.
+ */
+function standing({ rule, allowed, remaining, resetAfter, retryAfter }: Verdict): Item {
+  const seconds = allowed
+    ? Math.ceil(resetAfter / 1e6)
+    : (retryAfterSeconds(retryAfter) ?? windowSeconds(rule))
+  return [
+    rule.name,
+    new Map([
+      ['r', remaining],
+      ['t', seconds],
+    ]),
+  ]
+}
+
+const windowSeconds = (rule: Rule) => Math.ceil(rule.period / 1e6)
+
+/** Behind what an origin has written: lists on several lines are one list (RFC 9651, section 4.2). */
+function merge(headers: Headers, name: string, own: List): void {
+  if (own.length > 0) headers.append(name, serializeList(own))
+}

@@ -1,0 +1,132 @@
+/** The gateway in the order a request meets it. This file wires; it decides nothing. */
+import { Hono } from 'hono/tiny'
+import type { Background } from '../../background.ts'
+import { type Clock, SYSTEM_CLOCK } from '../../clock.ts'
+import type { Config } from '../../config/compile.ts'
+import { createEngine, type Ending } from '../../limiter/engine.ts'
+import type { Store } from '../../store/store.ts'
+import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
+import { annotate } from './annotate.ts'
+import { backgroundOf } from './background.ts'
+import { answerPreflight, exposeToScripts, isPreflight } from './cors.ts'
+import { delay, type Sleep } from './delay.ts'
+import { deny } from './deny.ts'
+import { whenOver } from './ending.ts'
+import { healthCheck } from './health.ts'
+import { createIdentifier } from './identify.ts'
+import { createJudge } from './judge.ts'
+import { isReserved } from './path.ts'
+import { problem } from './problem.ts'
+import { type OnBehalfOf, type Proxied, proxy } from './proxy.ts'
+import { createReporter, type Reporting } from './report.ts'
+import type { Ruling } from './ruling.ts'
+import { logException, unexpected } from './unexpected.ts'
+
+/** What the app needs of the platform beside the request. */
+export interface Platform {
+  /** Variables of the environment, among them the secrets that issuers of tokens share. */
+  variables?: Readonly<Record<string, unknown>>
+  /** The other end of the connection, for `address: { from: … }` off Cloudflare. */
+  peerOf?: (request: Request, env: unknown) => string | undefined
+  /** Default: that of the machine. */
+  clock?: Clock
+  /** The isolate's copy of the live switches; tests pass their own. */
+  board?: SwitchBoard
+  /** Delays a request until its departure; tests pass their own. */
+  sleep?: Sleep
+  /** Where decisions are reported to. */
+  reporting?: Reporting
+}
+
+export function createApp(config: Config, store: Store, platform: Platform = {}): Hono {
+  const { variables, peerOf, clock = SYSTEM_CLOCK, sleep, reporting = {} } = platform
+  const { board = createSwitchBoard(clock) } = platform
+  const app = new Hono()
+  const health = healthCheck(store, clock)
+  const { report, reportStoreChange } = createReporter(config, store, clock, reporting)
+  const identifier = createIdentifier(config, variables)
+  const engine = createEngine(config, store, {
+    clock,
+    board,
+    switchName: ({ name }) => name,
+    credentials: config.credentials.onStoreFailure,
+    onStoreChange: reportStoreChange,
+    onFinish: reporting.onFinish,
+  })
+  const judge = createJudge(config, engine, identifier)
+
+  app.get('/_sluice/health', health)
+
+  // Nothing under /_sluice/ ever reaches the origin, however it is spelled.
+  app.use('*', async (c, next) => (isReserved(new URL(c.req.url).pathname) ? notFound() : next()))
+
+  app.use('*', async (c, next) => {
+    const request = c.req.raw
+    if (!isPreflight(request)) return next()
+    const peer = peerOf?.(request, c.env)
+    const refusal = identifier.refuse(request, peer)
+    if (refusal) return deny(refusal)
+    if (config.cors) return answerPreflight(request, config.cors)
+    const { response } = await proxy(request, config, {
+      requestId: crypto.randomUUID(),
+      ...(peer !== undefined && { peer }),
+    })
+    return response
+  })
+
+  app.all('*', c => {
+    const background = backgroundOf(c)
+    const reply = handle(c.req.raw, c.env, background)
+    // Otherwise the platform ends this code when a client leaves before the reply has begun.
+    if (engine.awaitsEndings) background(reply)
+    return reply
+  })
+
+  app.onError(unexpected)
+
+  return app
+
+  async function handle(request: Request, env: unknown, background: Background): Promise<Response> {
+    const requestId = crypto.randomUUID()
+    const judged = await judge(request, () => peerOf?.(request, env), background)
+    const { ruling, caller, route, storeMs } = judged
+    safely(() => report(ruling, { requestId, route, storeMs }, background))
+
+    const finish = (ending: Ending) => safely(() => judged.finish(ending))
+    try {
+      const { response, isOwn } = await replyTo(request, ruling, { ...(caller && { caller }), requestId })
+      safely(() => annotate(response, ruling, requestId))
+      safely(() => exposeToScripts(request, response, config.cors, { isOwn }))
+      if (engine.awaitsEndings)
+        return whenOver(response, background, finish, { isOwn, clientGone: request.signal })
+      finish('complete')
+      return response
+    } catch (error) {
+      finish('failed')
+      throw error
+    }
+  }
+
+  async function replyTo(request: Request, ruling: Ruling, behalf: OnBehalfOf): Promise<Proxied> {
+    if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwn: true }
+    await delay(ruling.delay, sleep)
+    return await proxy(request, config, { ...behalf, decision: ruling })
+  }
+}
+
+/** An error in reporting or annotating must not cost the request its reply. */
+function safely(step: () => void): void {
+  try {
+    step()
+  } catch (error) {
+    logException(error)
+  }
+}
+
+function notFound(): Response {
+  return problem({
+    status: 404,
+    title: 'Not Found',
+    detail: 'The gateway has nothing at this path. GET /_sluice/health says how it is.',
+  })
+}

@@ -1,0 +1,60 @@
+/** From the rules that match a request to the identities that they count, and what the request costs. */
+import { isInRanges } from '../../config/address-ranges.ts'
+import type { Config, GatewayRule } from '../../config/compile.ts'
+import type { DemandedRule } from '../../limiter/bind.ts'
+import type { Caller } from './identify.ts'
+import { identityKeys } from './identity-keys.ts'
+import type { Matched } from './match.ts'
+
+/** @param request holds what rules count by, beside what is known of the caller */
+export async function bindRules(
+  request: Request,
+  caller: Caller,
+  matched: Matched,
+  allow: Config['allow'],
+): Promise<DemandedRule[]> {
+  const keyOf = identityKeys(request, caller, matched.route?.name)
+  const bound = await Promise.all(
+    limiting(matched.rules, caller, allow).map(async (rule): Promise<DemandedRule[]> => {
+      const form = formFor(rule, caller)
+      const key = form && (await keyOf(rule.by))
+      if (!key) return []
+      const costed = atCost(form, matched.cost)
+      return [{ rule: costed, key, cost: costed.quota.cost }]
+    }),
+  )
+  return bound.flat()
+}
+
+/** A claimed consumer may be a guess, so guesses are counted for allowed consumers too; an allowed address is verified. */
+function limiting(
+  rules: readonly GatewayRule[],
+  { address, credential }: Caller,
+  allow: Config['allow'],
+): readonly GatewayRule[] {
+  if (isInRanges(allow.addresses, address)) return []
+  const isAllowed = credential !== undefined && allow.consumers.has(credential.consumer)
+  return isAllowed ? rules.filter(({ on }) => on === 'auth-failure') : rules
+}
+
+/** The rule as it is for this kind of caller; undefined where it does not apply to them. */
+function formFor(rule: GatewayRule, { credential }: Caller): GatewayRule | undefined {
+  const { match, on, isForOthers } = rule
+  if (match.authenticated !== undefined && match.authenticated !== (credential !== undefined))
+    return undefined
+  if (credential) return on === 'request' || credential.subject.kind !== 'token' ? rule : undefined
+  // A caller without a credential has no plan, and guesses none.
+  if (on === 'auth-failure' || (match.plans && !isForOthers)) return undefined
+  return isForOthers ? withoutPlans(rule) : rule
+}
+
+/** A guess costs the same everywhere. */
+function atCost(rule: GatewayRule, factor: number): GatewayRule {
+  if (factor === 1 || rule.on === 'auth-failure') return rule
+  return { ...rule, quota: { ...rule.quota, cost: rule.quota.cost * factor } }
+}
+
+function withoutPlans(rule: GatewayRule): GatewayRule {
+  const { plans: _, ...match } = rule.match
+  return { ...rule, match }
+}

@@ -1,0 +1,61 @@
+/**
+ * Browsers. A preflight is neither authenticated nor counted: it carries no credential by design. It is answered
+ * here when the config has `cors`, else it goes to the origin, whose own CORS headers stand. Either way, scripts
+ * that may read a reply may read its limits.
+ */
+import type { Config } from '../../config/compile.ts'
+
+const READABLE = 'RateLimit, RateLimit-Policy, Retry-After, Sluice-Degraded, X-Request-Id'
+
+/**
+ * As browsers send it (Fetch Standard, CORS-preflight fetch): without body, cookie or credential. Anything else that
+ * says OPTIONS is a request like any other.
+ */
+export function isPreflight({ method, headers, body }: Request): boolean {
+  const asksForCors =
+    method === 'OPTIONS' && headers.has('origin') && headers.has('access-control-request-method')
+  const isBare = !['cookie', 'authorization', 'x-api-key'].some(name => headers.has(name))
+  return asksForCors && isBare && (!body || headers.get('content-length') === '0')
+}
+
+export function answerPreflight(request: Request, cors: NonNullable<Config['cors']>): Response {
+  const headers = new Headers({
+    vary: 'Origin, Access-Control-Request-Method, Access-Control-Request-Headers',
+  })
+  const origin = allowedOrigin(request, cors)
+  if (origin) {
+    headers.set('access-control-allow-origin', origin)
+    headers.set('access-control-allow-methods', request.headers.get('access-control-request-method') ?? '')
+    const asked = request.headers.get('access-control-request-headers')
+    const allowed = cors.headers?.join(', ') ?? asked
+    if (allowed) headers.set('access-control-allow-headers', allowed)
+    headers.set('access-control-max-age', String(cors.maxAgeSeconds))
+  }
+  return new Response(null, { status: 204, headers })
+}
+
+/** @param reply.isOwn it was made by the gateway, not by the origin */
+export function exposeToScripts(
+  request: Request,
+  { headers }: Response,
+  cors: Config['cors'],
+  reply: { isOwn: boolean },
+): void {
+  if (!request.headers.has('origin')) return
+  if (cors) {
+    const origin = allowedOrigin(request, cors)
+    if (origin) headers.set('access-control-allow-origin', origin)
+    else headers.delete('access-control-allow-origin')
+    if (origin !== '*') headers.append('vary', 'Origin')
+  } else if (reply.isOwn) {
+    // Nothing private is in our own replies, and without this a browser hides even that it was a 429.
+    headers.set('access-control-allow-origin', '*')
+  }
+  if (headers.has('access-control-allow-origin')) headers.append('access-control-expose-headers', READABLE)
+}
+
+function allowedOrigin(request: Request, { origins }: NonNullable<Config['cors']>): string | undefined {
+  if (origins === '*') return '*'
+  const origin = request.headers.get('origin') ?? ''
+  return origins.includes(origin) ? origin : undefined
+}

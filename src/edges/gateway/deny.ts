@@ -1,0 +1,133 @@
+/** The reply to a caller that is not let through. Rich inside, vague outside: a bad key and an unknown one read alike. */
+import { formatPeriod } from '../../config/duration.ts'
+import type { Allowed, Denied, Unavailable } from '../../limiter/decision.ts'
+import { problem } from './problem.ts'
+import type { Forbidden, Ruling, Unauthenticated } from './ruling.ts'
+
+/** draft-ietf-httpapi-ratelimit-headers-11, section 5 */
+const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded'
+
+/** The same, section 6: the gateway itself is not all there. */
+const REDUCED_CAPACITY = 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity'
+
+export function deny(ruling: Exclude<Ruling, Allowed>): Response {
+  switch (ruling.kind) {
+    case 'denied':
+      return quotaExceeded(ruling)
+    case 'unauthenticated':
+      return ruling.reason === 'unverifiable' ? unverifiable() : unauthorized(ruling)
+    case 'unknown-credential':
+      return unauthorized({ reason: 'unknown', taken: [] })
+    case 'forbidden':
+      return forbidden(ruling.what)
+    case 'blocked':
+      return forbidden('consumer')
+    case 'unavailable':
+      return unavailable(ruling)
+  }
+}
+
+function quotaExceeded({ violated, retryAfter, degraded }: Denied): Response {
+  const names = violated.map(({ rule }) => rule.name)
+  const [first] = violated
+  const limits = violated.map(
+    ({ rule: { name, limit, calendar, period } }) =>
+      `${name} (${limit} per ${calendar?.period ?? formatPeriod(period)})`,
+  )
+  // This caller may have a good credential: the bad ones may have been tried by others at its address.
+  const what =
+    first!.rule.on === 'auth-failure'
+      ? 'Too many bad credentials have come from here'
+      : LIMIT_REACHED[degraded ? 'local' : 'store']
+  const seconds = retryAfterSeconds(retryAfter)
+  const advice =
+    seconds === undefined
+      ? `This request costs ${first!.rule.quota.cost}, which is more than the limit can ever admit.`
+      : `Nothing was charged; try again in ${seconds} s.`
+  return problem({
+    status: 429,
+    title: 'Quota Exceeded',
+    type: QUOTA_EXCEEDED,
+    detail: `${what}: ${limits.join(', ')}. ${advice}`,
+    extra: { 'violated-policies': names },
+    headers: seconds === undefined ? {} : { 'retry-after': String(seconds) },
+  })
+}
+
+const LIMIT_REACHED = {
+  store: 'Limit reached',
+  // Of which less may be admitted there.
+  local: 'Limit reached, as counted here alone',
+}
+
+/** Whole seconds, rounded up so that a caller that waits them out is admitted; undefined for never. */
+export function retryAfterSeconds(retryAfter: number): number | undefined {
+  return retryAfter < 0 ? undefined : Math.max(1, Math.ceil(retryAfter / 1e6))
+}
+
+const NOT_VALID = 'The credential is not valid. Check that it was copied whole, or ask for a new one.'
+
+const NOTHING_TAKEN =
+  'This path can be read in several ways, and no credential is taken for all of them. Spell it plainly.'
+
+/**
+ * A challenge on every 401 (RFC 9110, section 15.5.2), with an error code unless there was no credential at all (RFC 6750,
+ * section 3). That a token has expired is said only of one whose signature is good.
+ */
+function unauthorized({ reason, taken }: UnauthorizedReply): Response {
+  const challenge =
+    reason === 'missing' ? 'Bearer realm="sluice"' : 'Bearer realm="sluice", error="invalid_token"'
+  const isExpired = reason === 'expired'
+  const details: Partial<Record<UnauthorizedReply['reason'], string>> = {
+    missing: taken.length > 0 ? `Send ${taken.join(', or ')}.` : NOTHING_TAKEN,
+    expired: 'The token has expired. Get a new one.',
+    'not-accepted': `This kind of credential is not taken here. Send ${taken.join(', or ') || 'none'}.`,
+  }
+  return problem({
+    status: 401,
+    title: 'Unauthorized',
+    detail: details[reason] ?? NOT_VALID,
+    headers: {
+      'www-authenticate': isExpired ? `${challenge}, error_description="The token expired"` : challenge,
+    },
+  })
+}
+
+/** `unknown`: the store does not know the credential. The caller reads the same as of a malformed one. */
+type UnauthorizedReply = Pick<Unauthenticated, 'taken'> & { reason: Unauthenticated['reason'] | 'unknown' }
+
+function forbidden(what: Forbidden['what'] | 'consumer'): Response {
+  const detail = {
+    consumer: 'This consumer is blocked.',
+    address: 'Requests from this address are blocked.',
+    country: 'Requests from here are blocked.',
+  }
+  return problem({ status: 403, title: 'Forbidden', detail: detail[what] })
+}
+
+/** It may be a good token: the issuer's keys are what is missing. */
+function unverifiable(): Response {
+  return problem({
+    status: 503,
+    title: 'Service Unavailable',
+    detail: 'The token cannot be verified now: its issuer does not answer. Try again later.',
+    headers: { 'retry-after': '5' },
+  })
+}
+
+function unavailable({ what }: Unavailable): Response {
+  const detail = {
+    limits: 'Limits cannot be checked now.',
+    credential: 'The credential cannot be checked now.',
+  }
+  return problem({
+    status: 503,
+    title: 'Temporary Reduced Capacity',
+    type: REDUCED_CAPACITY,
+    detail: `${detail[what]} Try again in ${RETRY_SECONDS} s.`,
+    headers: { 'retry-after': String(RETRY_SECONDS) },
+  })
+}
+
+/** A store that is back is noticed within a second by default. */
+const RETRY_SECONDS = 1

@@ -1,0 +1,41 @@
+/** GET /_sluice/health: is the Worker live, and is the store there? */
+import type { Clock } from '../../clock.ts'
+import { GatewayError } from '../../errors.ts'
+import type { Store } from '../../store/store.ts'
+
+export interface Health {
+  live: true
+  ready: boolean
+  store: { ok: boolean; latencyMs: number; error?: string }
+}
+
+/** How long an answer is given again, so that nobody can make the store busy by asking. */
+const FRESH_MS = 1000
+
+/** Remembers its last answer: plain data, so it may outlive the request that asked. */
+export function healthCheck(store: Store, { now }: Clock): () => Promise<Response> {
+  let last: { at: number; health: Health } | undefined
+  return async () => {
+    if (!last || now() - last.at > FRESH_MS) {
+      // Who comes meanwhile gets the answer before; the first time, there is none to give.
+      if (last) last.at = now()
+      last = { health: await examine(store, now), at: now() }
+    }
+    const { health } = last
+    return Response.json(health, {
+      status: health.ready ? 200 : 503,
+      headers: { 'cache-control': 'no-store' },
+    })
+  }
+}
+
+async function examine(store: Store, now: Clock['now']): Promise<Health> {
+  const startedAt = now()
+  try {
+    await store.ping()
+    return { live: true, ready: true, store: { ok: true, latencyMs: now() - startedAt } }
+  } catch (error) {
+    const code = error instanceof GatewayError ? error.code : 'ERR_INTERNAL'
+    return { live: true, ready: false, store: { ok: false, latencyMs: now() - startedAt, error: code } }
+  }
+}

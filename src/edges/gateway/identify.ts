@@ -1,0 +1,81 @@
+/** The caller: the client's address, and the credential that the request shows. Blocked addresses and countries are refused here. */
+import { isInRanges } from '../../config/address-ranges.ts'
+import type { Config } from '../../config/compile.ts'
+import { ANONYMOUS } from '../../config/compile-route.ts'
+import type { Credential } from '../../credentials/credential.ts'
+import { createCredentialFinder } from '../../credentials/find-credential.ts'
+import type { Seen } from '../../credentials/seen.ts'
+import type { Outcome } from '../../script/evaluation.ts'
+import { addressIdentity, clientAddress } from './address.ts'
+import { cfOf } from './identity-keys.ts'
+import type { Matched } from './match.ts'
+import type { Forbidden, Refusal } from './ruling.ts'
+
+export interface Caller {
+  /** Of the client, in its one spelling; absent when it is not known. */
+  address?: string
+  /** What rules `by: 'address'` count by. */
+  addressIdentity: string
+  /** The request is refused without asking the store. */
+  refusal?: Refusal
+  /** Absent: anonymous. */
+  credential?: Credential
+}
+
+type Settings = Pick<Config, 'credentials' | 'environment' | 'address' | 'block' | 'plans'>
+
+export interface Identifier {
+  identify(request: Request, matched: Matched, peer?: string): Promise<Caller>
+  /** The refusal of a blocked address or country, for requests that show no credential (preflights). */
+  refuse(request: Request, peer?: string): Forbidden | undefined
+  /** Remembers what the store said of the caller's credential. */
+  learn(caller: Caller, outcome: Outcome): void
+  /** What the store said of the credential recently. */
+  recall(caller: Caller): Seen | undefined
+}
+
+/**
+ * Makes one for an isolate: it remembers consumers and issuers' keys, as plain data.
+ * @param variables of the environment, among them the secrets that issuers share
+ * @throws ConfigError naming a secret that is missing or too short
+ */
+export function createIdentifier(
+  config: Settings,
+  variables: Readonly<Record<string, unknown>> = {},
+): Identifier {
+  const { address, block } = config
+  const credentials = createCredentialFinder(config, variables)
+
+  function blocked(request: Request, client: string | undefined): Forbidden | undefined {
+    if (isInRanges(block.addresses, client)) return { kind: 'forbidden', what: 'address' }
+    const { country } = cfOf(request)
+    const isOut = typeof country === 'string' && block.countries.has(country)
+    return isOut ? { kind: 'forbidden', what: 'country' } : undefined
+  }
+
+  return {
+    async identify(request, { accept }, peer) {
+      const client = clientAddress(request, address, peer)
+      const caller = {
+        ...(client !== undefined && { address: client }),
+        addressIdentity: addressIdentity(client, address.ipv6Prefix),
+      }
+      const refusal = blocked(request, client)
+      if (refusal) return { ...caller, refusal }
+
+      const found = await credentials.find(accept, request.headers)
+      const taken = credentials.describe(accept)
+      if (found && 'reason' in found)
+        return { ...caller, refusal: { kind: 'unauthenticated', ...found, taken } }
+      if (found) return { ...caller, credential: found }
+      if (accept.includes(ANONYMOUS)) return caller
+      return { ...caller, refusal: { kind: 'unauthenticated', reason: 'missing', taken } }
+    },
+
+    refuse: (request, peer) => blocked(request, clientAddress(request, address, peer)),
+
+    learn: ({ credential }, outcome) => credentials.learn(credential, outcome),
+
+    recall: ({ credential }) => credentials.recall(credential),
+  }
+}

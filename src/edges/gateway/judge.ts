@@ -1,0 +1,70 @@
+/**
+ * What becomes of a request, in the order in which it is found out: match → identify → bind → decide. Never throws: an error
+ * in limiting code is handled like a store that fails, and if the caller cannot be identified, the request gets a 503.
+ */
+import type { Background } from '../../background.ts'
+import type { Config } from '../../config/compile.ts'
+import type { Decided, Ending, Engine } from '../../limiter/engine.ts'
+import { degradedBy } from '../../limiter/evaluate.ts'
+import { bindRules } from './bind-rules.ts'
+import type { Caller, Identifier } from './identify.ts'
+import { type Matched, match } from './match.ts'
+import type { Ruling } from './ruling.ts'
+
+/** What is known of a request once it is decided. */
+export interface Judged {
+  ruling: Ruling
+  /** Absent, as is the route, where it could not be found out. */
+  caller?: Caller
+  route?: string | undefined
+  /** How long the store took (ms). */
+  storeMs: number
+  /** The request is over. To be called exactly once. */
+  finish(ending: Ending): void
+}
+
+/** @param peer the other end of the connection, where the platform knows it */
+export type Judge = (
+  request: Request,
+  peer: () => string | undefined,
+  background: Background,
+) => Promise<Judged>
+
+export function createJudge(config: Config, engine: Engine, identifier: Identifier): Judge {
+  async function decide(
+    request: Request,
+    caller: Caller,
+    matched: Matched,
+    background: Background,
+  ): Promise<Decided> {
+    const { credential } = caller
+    const common = { plans: config.plans, ...(credential && { subject: credential.subject }) }
+    const options = { background, recall: () => identifier.recall(caller) }
+    try {
+      const rules = await bindRules(request, caller, matched, config.allow)
+      return await engine.decide({ ...common, rules }, options)
+    } catch (error) {
+      return engine.decideBroken({ ...common, candidates: matched.rules, error }, options)
+    }
+  }
+
+  return async (request, peer, background) => {
+    try {
+      const matched = match(config, request)
+      const caller = await identifier.identify(request, matched, peer())
+      const route = matched.route?.name
+      if (caller.refusal) return { caller, route, ruling: caller.refusal, ...WITHOUT_STORE }
+
+      const { decision, outcome, storeMs, finish } = await decide(request, caller, matched, background)
+      if (outcome) identifier.learn(caller, outcome)
+      return { caller, route, ruling: decision, storeMs, finish }
+    } catch (error) {
+      const { cause, detail } = degradedBy(error)
+      const ruling = { kind: 'unavailable', what: 'credential', degraded: { cause, detail } } as const
+      return { ruling, ...WITHOUT_STORE }
+    }
+  }
+}
+
+/** The engine was not asked, so nothing of it is to be finished. */
+const WITHOUT_STORE = { storeMs: 0, finish: () => {} } as const

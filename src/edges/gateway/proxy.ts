@@ -1,0 +1,173 @@
+/**
+ * Hands an admitted request to the origin and its answer back: bodies streamed both ways, never read and never decoded;
+ * redirects passed on and not followed (following would carry credentials to other hosts).
+ */
+import type { Config } from '../../config/compile.ts'
+import { removeCredentials } from '../../credentials/presented.ts'
+import type { Allowed } from '../../limiter/decision.ts'
+import { clientAddress } from './address.ts'
+import type { Caller } from './identify.ts'
+import { problem } from './problem.ts'
+
+/** RFC 9110, section 7.6.1, and what was hop-by-hop before it. */
+const HOP_BY_HOP = [
+  ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection'],
+  ...['te', 'trailer', 'transfer-encoding', 'upgrade'],
+]
+
+/**
+ * What origins believe because whoever stands before them says it: who calls, from where, and what was asked for. Whatever
+ * a client says there is taken out, or it would choose its address, and the path by which an origin finds its way.
+ */
+const SAID_BY_GATEWAY = new RegExp(
+  `^(${[
+    ...[
+      'x-consumer-.*',
+      'sluice-.*',
+      'x-request-id',
+      'forwarded',
+      'x-forwarded-.*',
+      'x-original-(url|uri|host|forwarded-.*)',
+      'x-rewrite-url',
+    ],
+    ...['x-real-ip', 'x-remote-(ip|addr)', 'x-originating-ip', '(x-)?((cluster|true|fastly)-)?client-ip'],
+    ...['cf-connecting-ip(v6)?', 'x-envoy-external-address'],
+  ].join('|')})$`,
+)
+
+/** Of a preflight, for which nobody was asked who they are, an origin must not make another method. */
+const OTHER_METHOD = ['x-http-method-override', 'x-http-method', 'x-method-override']
+
+/**
+ * For workerd: leaves a compressed body as the origin sent it, also when it passes through a stream of the gateway.
+ * Otherwise that stream gets the decompressed bytes, and Content-Length is not their length.
+ */
+const AS_ENCODED = { encodeResponseBody: 'manual' } as RequestInit
+
+type ProxyConfig = Pick<Config, 'origin' | 'originDeadlineMs' | 'credentials' | 'address'>
+
+/** Whom the request is passed on for. Without a caller (a CORS preflight) only the address is said. */
+export interface OnBehalfOf {
+  caller?: Caller
+  /** Of a request without a caller: the other end of the connection, where the platform tells it. */
+  peer?: string
+  decision?: Allowed
+  requestId: string
+}
+
+export interface Proxied {
+  response: Response
+  /** Made by the gateway, because the origin gave none. */
+  isOwn: boolean
+}
+
+/** @returns the origin's response, or 502 when it cannot be reached, 504 when it does not answer in time */
+export async function proxy(request: Request, config: ProxyConfig, behalf: OnBehalfOf): Promise<Proxied> {
+  const deadline = new AbortController()
+  const timer = setTimeout(() => deadline.abort(), config.originDeadlineMs)
+  try {
+    // Made of the request itself, which carries a body that a GET may have too.
+    const forwarded = new Request(new Request(targetUrl(request.url, config.origin), request), {
+      headers: forwardedHeaders(request, config, behalf),
+      redirect: 'manual',
+      // One consumer's reply must not come to another out of the zone's cache, which the key is no part of. The
+      // origin sees this as Cache-Control: no-cache, unless the caller sent its own.
+      ...(behalf.caller?.credential && { cache: 'no-store' }),
+      signal: deadline.signal,
+    })
+    const response = await fetch(forwarded, AS_ENCODED)
+    return { response: returned(response), isOwn: false }
+  } catch (error) {
+    const name = error instanceof Error ? error.name : typeof error
+    console.error(
+      JSON.stringify({ level: 'error', event: 'origin', error: name, request_id: behalf.requestId }),
+    )
+    return {
+      response: deadline.signal.aborted ? gatewayTimeout(config.originDeadlineMs) : badGateway(),
+      isOwn: true,
+    }
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** The origin's URL for a request: its path is put behind the origin's own. */
+export function targetUrl(requestUrl: string, origin: string): string {
+  if (origin === 'route') return requestUrl
+  const { pathname, search } = new URL(requestUrl)
+  const target = new URL(origin)
+  target.pathname = target.pathname.replace(/\/$/, '') + pathname
+  target.search = search
+  return target.href
+}
+
+function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehalfOf): Headers {
+  const { caller, peer, decision, requestId } = behalf
+  const headers = withoutHopByHop(request.headers)
+  for (const name of [...headers.keys()]) {
+    // Many servers take X_Consumer_Id for X-Consumer-Id, and some do so with every character that is no letter.
+    if (SAID_BY_GATEWAY.test(name.replace(/[^a-z0-9]/g, '-'))) headers.delete(name)
+  }
+  if (!caller) for (const name of OTHER_METHOD) headers.delete(name)
+
+  // An upgrade is the one hop-by-hop matter that is passed on: it opens a WebSocket to the origin.
+  if (request.headers.get('upgrade')?.toLowerCase() === 'websocket') headers.set('upgrade', 'websocket')
+
+  const url = new URL(request.url)
+  const address = caller ? caller.address : clientAddress(request, config.address, peer)
+  if (address) headers.set('x-forwarded-for', address)
+  headers.set('x-forwarded-proto', url.protocol.replace(':', ''))
+  // Not the header Host, which can say another host than the one that was matched.
+  headers.set('x-forwarded-host', url.host)
+  headers.delete('host')
+  headers.set('x-request-id', requestId)
+
+  const credential = caller?.credential
+  if (!config.credentials.forward) removeCredentials(headers, config.credentials, credential?.header)
+  // Only what was vouched for: while degraded, nobody knows whose key it is.
+  if (credential && (decision?.plan || credential.isVouched)) {
+    headers.set('x-consumer-id', decision?.consumer ?? credential.consumer)
+    if (decision?.plan) headers.set('x-consumer-plan', decision.plan)
+  }
+  if (decision?.degraded) headers.set('sluice-degraded', decision.degraded.cause)
+  return headers
+}
+
+/** The origin's response with headers that can be changed. */
+function returned(response: Response): Response {
+  // A WebSocket handshake is handed over as it is.
+  if (response.status === 101) return new Response(null, response)
+  const headers = withoutHopByHop(response.headers)
+  headers.delete('sluice-degraded')
+  return new Response(response.body, {
+    status: response.status,
+    statusText: response.statusText,
+    headers,
+    encodeBody: 'manual',
+  } as ResponseInit)
+}
+
+function withoutHopByHop(headers: Headers): Headers {
+  const kept = new Headers(headers)
+  const named = (headers.get('connection') ?? '').split(',').map(name => name.trim())
+  for (const name of [...HOP_BY_HOP, ...named]) if (isHeaderName(name)) kept.delete(name)
+  return kept
+}
+
+const isHeaderName = (name: string) => /^[!#$%&'*+.^_`|~0-9a-z-]+$/i.test(name)
+
+function badGateway(): Response {
+  return problem({
+    status: 502,
+    title: 'Bad Gateway',
+    detail: 'The service behind this gateway cannot be reached. Try again later.',
+  })
+}
+
+function gatewayTimeout(deadlineMs: number): Response {
+  return problem({
+    status: 504,
+    title: 'Gateway Timeout',
+    detail: `The service behind this gateway did not answer within ${deadlineMs / 1e3} s. Try again later.`,
+  })
+}

@@ -1,0 +1,100 @@
+/**
+ * Reports a decision: counts it, logs what is unusual, writes the data point. Before the origin is asked, so that a request
+ * whose client goes away meanwhile is reported too. Nothing here fails or delays a request.
+ */
+import type { Background } from '../../background.ts'
+import type { Clock } from '../../clock.ts'
+import type { Config } from '../../config/compile.ts'
+import type { AnalyticsDataset } from '../../config/environment.ts'
+import type { Decision, DegradedCause } from '../../limiter/decision.ts'
+import type { Ending } from '../../limiter/engine.ts'
+import { causeOf } from '../../limiter/evaluate.ts'
+import { writeDataPoint } from '../../metrics/analytics.ts'
+import { createCounters } from '../../metrics/counters.ts'
+import { createFlusher, type FlushTiming } from '../../metrics/flush.ts'
+import { createLog, type Log } from '../../metrics/log.ts'
+import { type Observation, refusing } from '../../metrics/observation.ts'
+import type { StoreChange } from '../../store/breaker.ts'
+import type { Store } from '../../store/store.ts'
+import { type Circumstances, observe } from './observe.ts'
+import type { Ruling } from './ruling.ts'
+import { logException } from './unexpected.ts'
+
+/** Where decisions are reported to; the defaults suit every platform. */
+export interface Reporting extends Pick<FlushTiming, 'sleep'> {
+  analytics?: AnalyticsDataset
+  /** Called once for each decision, when what it admitted is over. */
+  onFinish?: (decision: Decision, ending: Ending) => void
+}
+
+export interface Reporter {
+  report(ruling: Ruling, circumstances: Circumstances, background: Background): void
+  /** The store is lost, or back: one line each, however many requests it concerns. */
+  reportStoreChange(change: StoreChange): void
+}
+
+/** One for an isolate. */
+export function createReporter(
+  config: Pick<Config, 'log' | 'stats'>,
+  store: Store,
+  { now }: Clock,
+  { analytics, sleep }: Reporting,
+): Reporter {
+  const counters = createCounters()
+  const timing = { now, ...(sleep && { sleep }) }
+  const flusher = config.stats && createFlusher(counters, store, { ...timing, ...config.stats })
+  const log = createLog(config.log.perSecond, now)
+  let hasFailed = false
+
+  return {
+    report(ruling, circumstances, background) {
+      try {
+        const observation = observe(ruling, circumstances)
+        if (flusher) {
+          counters.record(observation)
+          if (observation.cause && observation.cause !== KILLED) flusher.doubt()
+          flusher.schedule(background)
+        }
+        logUnusual(log, observation)
+        if (analytics) writeDataPoint(analytics, observation)
+      } catch (error) {
+        // Once: what fails here fails for every request.
+        if (!hasFailed) logException(error)
+        hasFailed = true
+      }
+    },
+
+    reportStoreChange(change) {
+      if (change.isOpen)
+        log('warn', 'store-lost', { cause: causeOf(change.cause), detail: change.cause.message })
+      else log('info', 'store-back', { after_ms: change.afterMs })
+    },
+  }
+}
+
+/** Under the kill switch no line for each request is needed, and the store has not failed. */
+const KILLED: DegradedCause = 'kill-switch'
+
+/** No line holds a caller, address, path or credential. */
+function logUnusual(log: Log, observation: Observation): void {
+  const { outcome, cause, reason, detail, route, plan, verdicts, retryAfter, requestId } = observation
+  const fields = {
+    ...(cause && { cause }),
+    ...(detail && { detail }),
+    ...(reason && { reason }),
+    outcome,
+    ...(route && { route }),
+    ...(plan && { plan }),
+    ...(retryAfter !== undefined && { retry_after: retryAfter }),
+    request_id: requestId,
+  }
+  if (cause === KILLED) return
+  const policies = refusing(verdicts, 'enforce')
+  if (cause) log('warn', 'degraded', { ...fields, policies })
+  else if (outcome === 'unverifiable') log('warn', 'issuer', fields)
+  else if (outcome !== 'allowed') log('info', 'refused', { ...fields, policies })
+  const wouldRefuse = refusing(verdicts, 'shadow')
+  // Skip shadow results of requests that were refused anyway.
+  if (wouldRefuse.length > 0 && policies.length === 0)
+    log('info', 'would-refuse', { ...fields, policies: wouldRefuse })
+}

@@ -1,0 +1,17 @@
+/** A mistake of ours that only shows while a request is handled: the log says where. */
+import { traceOf } from '../../errors.ts'
+import { problem } from './problem.ts'
+
+/** Outside of what limits, where there is nothing to fall back on: the caller gets a 500. */
+export function unexpected(error: Error): Response {
+  logException(error)
+  return problem({
+    status: 500,
+    title: 'Internal Server Error',
+    detail: 'The gateway failed to handle this request. Its log says why.',
+  })
+}
+
+export function logException(error: unknown): void {
+  console.error(JSON.stringify({ level: 'error', event: 'exception', error: traceOf(error) }))
+}

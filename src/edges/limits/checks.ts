@@ -1,0 +1,36 @@
+/** What a caller of the limiter can get wrong; each error names the place, the value and what there is instead. */
+import type { LimitRule } from '../../config/compile.ts'
+import type { LimitIdentity, LimitOptions } from './limiter.ts'
+
+/** @throws TypeError for a part that is missing, no text or number, or not counted by */
+export function checkIdentity(name: string, identity: LimitIdentity, rules: readonly LimitRule[]): void {
+  const parts = new Set(rules.flatMap(rule => rule.by))
+  const missing = [...parts].filter(part => !/^(string|number)$/.test(typeof identity[part]))
+  const unknown = Object.keys(identity).filter(part => !parts.has(part))
+  if (missing.length === 0 && unknown.length === 0) return
+  const asked = parts.size > 0 ? `by ${[...parts].join(' and ')}` : 'for everybody together'
+  const wrong =
+    missing.length > 0 ? `${missing.join(', ')} is missing` : `${unknown.join(', ')} is no part of it`
+  throw new TypeError(`The limit '${name}' counts ${asked}: ${wrong}.`)
+}
+
+/** @throws TypeError for a rule that does not exist, and for what is no amount */
+export function checkCost(
+  name: string,
+  cost: NonNullable<LimitOptions['cost']>,
+  rules: readonly LimitRule[],
+): void {
+  const costs = typeof cost === 'number' ? { cost } : cost
+  for (const [key, units] of Object.entries(costs)) {
+    if (typeof cost !== 'number') checkRule(name, key, rules)
+    if (Number.isInteger(units) && units >= 0 && units <= 1e9) continue
+    throw new TypeError(`${key} is ${units}: a cost is a whole number from 0 to 1000000000.`)
+  }
+}
+
+/** @throws TypeError */
+export function checkRule(name: string, only: string, rules: readonly LimitRule[]): void {
+  if (rules.some(rule => rule.name === only)) return
+  const names = rules.map(rule => rule.name).join(', ')
+  throw new TypeError(`The limit '${name}' has no rule '${only}'. Its rules are: ${names}.`)
+}

@@ -1,0 +1,291 @@
+/**
+ * Limits by name, for work that never passes through the gateway: calls to third parties, background tasks. The same engine
+ * and the same trip: every rule of the set is decided at once, all or nothing, on the store's clock.
+ *
+ *     const limiter = createLimiter(config, store)
+ *     const { allowed, delayMs, retryAfterMs } = await limiter.limit('zendesk', { account: '42' }, { cost: 1 })
+ */
+import { detached } from '../../background.ts'
+import type { Config, LimitRule } from '../../config/compile.ts'
+import type { DemandedRule } from '../../limiter/bind.ts'
+import { bindRule } from '../../limiter/bind-rule.ts'
+import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../../limiter/decision.ts'
+import { createEngine } from '../../limiter/engine.ts'
+import type { Degraded } from '../../limiter/evaluate.ts'
+import { enforced, type Verdict } from '../../script/evaluation.ts'
+import type { Changed, RefundedRule } from '../../script/refund.ts'
+import { limitStateKey } from '../../store/keys.ts'
+import type { Store } from '../../store/store.ts'
+import { NO_BOARD, type SwitchBoard } from '../../switches/live.ts'
+import { checkCost, checkIdentity, checkRule } from './checks.ts'
+
+/** The identity that is counted: a value for every part that the rules of the limit count by. */
+export type LimitIdentity = Readonly<Record<string, string | number>>
+
+export interface LimitOptions {
+  /** Units (default 1), or units by rule name where rules count different things. A rule that costs 0 only reports. */
+  cost?: number | Readonly<Record<string, number>>
+}
+
+export interface LimitDecision {
+  limit: string
+  identity: LimitIdentity
+  /** Nothing was spent when it is false. */
+  allowed: boolean
+  /** Wait this long before the call (`leaky-bucket`; else 0). Whole ms, rounded up. */
+  delayMs: number
+  /** Ask again after this long; 0 when allowed, -1 when this cost can never be allowed. Whole ms, rounded up. */
+  retryAfterMs: number
+  /** When it was decided, by the store's clock (µs); 0 while degraded. */
+  at: number
+  /** One for each rule that took part, in µs; while degraded those that count in the isolate. */
+  verdicts: readonly Verdict[]
+  /** What each rule was charged, by rule name; empty where a refusal was switched off while it was made, and after a change. */
+  costs: Readonly<Record<string, number>>
+  /** Set when the store has not evaluated the limits (each rule's `onStoreFailure` decides then), or when all limits are switched off. */
+  degraded?: DegradedCause
+}
+
+export interface AcquireOptions extends LimitOptions {
+  /**
+   * Give up when it would take longer than this (default: wait as long as it takes). A queue that others join at the same
+   * moment can take longer.
+   */
+  timeoutMs?: number
+}
+
+export interface Limiter {
+  /**
+   * May this be done now? Spends when it may.
+   * @throws TypeError for a limit, a part of an identity or a cost that does not exist
+   */
+  limit(name: string, identity?: LimitIdentity, options?: LimitOptions): Promise<LimitDecision>
+  /** How things stand. Spends nothing and is always allowed. */
+  peek(name: string, identity?: LimitIdentity): Promise<LimitDecision>
+  /**
+   * Waits until it may be done, then until its turn in a queue (`leaky-bucket`) has come. Without a queue in the set,
+   * waiting calls race for what comes free, each with a trip: first come is not first served.
+   * @returns the last decision: not allowed when it can never be, or not within `timeoutMs`
+   */
+  acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<LimitDecision>
+  /**
+   * Gives back what a decision has spent, or `cost` units of it: when the call was not made, or took less than expected.
+   * Never lifts an identity above the full budget, and gives back no more than is surely still missing. A place in a queue
+   * (`leaky-bucket`) is not given back: the departures of the calls behind it are fixed. With a cost by rule name, the other
+   * rules give nothing back. The limiter remembers what it has given back of a decision object; a copy counts as another one.
+   * @returns how things stand; not allowed when the store did not do it
+   */
+  refund(decision: LimitDecision, options?: LimitOptions): Promise<LimitDecision>
+  /**
+   * Makes the whole budget of an identity available again: of all rules of the limit, or of one.
+   * @returns how things stand; not allowed when the store did not do it
+   */
+  reset(name: string, identity?: LimitIdentity, options?: { rule?: string }): Promise<LimitDecision>
+}
+
+/** What the limiter needs of time; tests pass their own. */
+export interface LimiterClock {
+  /** µs to decide by; absent: the store's own clock. */
+  now?: () => number
+  sleep(ms: number): Promise<void>
+}
+
+/** Timers cannot be set for longer (24.8 days), and go off at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
+const REAL_TIME: LimiterClock = {
+  async sleep(ms) {
+    for (let left = ms; left > 0; left -= LONGEST_TIMER_MS) {
+      await new Promise(resolve => setTimeout(resolve, Math.min(left, LONGEST_TIMER_MS)))
+    }
+  },
+}
+
+/** Where the store must answer before a call may pass, it is worth asking again after this long (µs). */
+const UNAVAILABLE_RETRY = 1e6
+
+/** @param board for limits that follow the live switches, under `<limit>/<rule>`: one for as long as the process lives */
+export function createLimiter(
+  config: Pick<Config, 'limits'> & Partial<Pick<Config, 'localShare' | 'breaker' | 'inFlight'>>,
+  store: Store,
+  clock = REAL_TIME,
+  board: SwitchBoard = NO_BOARD,
+): Limiter {
+  const nowMs = () => (clock.now ? clock.now() / 1e3 : Date.now())
+  const elapsedMs = () => (clock.now ? clock.now() / 1e3 : performance.now())
+  const limitOf = new Map(
+    [...config.limits].flatMap(([name, rules]) => rules.map(rule => [rule, name] as const)),
+  )
+  const engine = createEngine({ ...config, localShare: config.localShare ?? 1 }, store, {
+    ...{ clock: { now: nowMs }, decideAt: clock.now, board, credentials: 'refuse' },
+    switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
+  })
+  const options = { background: detached, awaitsSwitches: true }
+
+  function rulesOf(name: string): readonly LimitRule[] {
+    const rules = config.limits.get(name)
+    if (rules) return rules
+    const names = [...config.limits.keys()].join(', ') || 'none'
+    throw new TypeError(`There is no limit '${name}'. The limits of the config are: ${names}.`)
+  }
+
+  /** Each rule of a limit with the key of the identity. */
+  async function placesOf(
+    name: string,
+    identity: LimitIdentity,
+  ): Promise<{ rule: LimitRule; key: string }[]> {
+    const rules = rulesOf(name)
+    checkIdentity(name, identity, rules)
+    return await Promise.all(
+      rules.map(async rule => {
+        const parts = rule.by.map(part => [part, String(identity[part])] as const)
+        return { rule, key: await limitStateKey(name, parts) }
+      }),
+    )
+  }
+
+  async function decide(
+    verb: 'decide' | 'peek',
+    name: string,
+    identity: LimitIdentity,
+    costOf: (rule: LimitRule) => number,
+  ): Promise<LimitDecision> {
+    const places = await placesOf(name, identity)
+    const rules = places.map((place): DemandedRule => ({ ...place, cost: costOf(place.rule) }))
+    const { decision, outcome, at, finish } = await engine[verb]({ rules, plans: [] }, options)
+    // A call by name holds nothing that would have to be given back.
+    finish('complete')
+    const known = ofLimit(decision)
+    // A refusal that was switched off while it was made has spent nothing, and gets nothing back.
+    const isCharged = outcome === undefined || (outcome.status === 'admitted') === (known.kind === 'allowed')
+    const charged = isCharged && verb === 'decide' ? rules : []
+    return {
+      ...{ limit: name, identity, at },
+      allowed: known.kind === 'allowed',
+      delayMs: known.kind === 'allowed' ? milliseconds(known.delay) : 0,
+      retryAfterMs: milliseconds(retryAfterOf(known)),
+      verdicts: known.kind === 'unavailable' ? [] : known.verdicts,
+      costs: Object.fromEntries(charged.map(({ rule, cost }) => [rule.name, cost])),
+      ...(known.degraded && { degraded: known.degraded.cause }),
+    }
+  }
+
+  /** How things stand after a change; a change that was not made is not let through as a request would be. */
+  function changed(name: string, identity: LimitIdentity, result: Changed | Degraded): LimitDecision {
+    const common = { limit: name, identity, delayMs: 0, retryAfterMs: 0, costs: {} }
+    if ('cause' in result) return { ...common, allowed: false, at: 0, verdicts: [], degraded: result.cause }
+    return { ...common, allowed: true, at: result.at, verdicts: result.verdicts }
+  }
+
+  /** Units given back of each decision, by rule name. */
+  const refunded = new WeakMap<LimitDecision, Map<string, number>>()
+
+  const limiter: Limiter = {
+    limit: async (name, identity = {}, { cost = 1 } = {}) => {
+      checkCost(name, cost, rulesOf(name))
+      return await decide('decide', name, identity, rule => costFor(rule, cost, 1))
+    },
+
+    peek: async (name, identity = {}) => await decide('peek', name, identity, () => 0),
+
+    async acquire(name, identity = {}, { timeoutMs = Number.POSITIVE_INFINITY, ...options } = {}) {
+      const startedAt = elapsedMs()
+      for (;;) {
+        const left = timeoutMs - (elapsedMs() - startedAt)
+        // A place in a queue cannot be given back, so none is taken that comes too late.
+        if (Number.isFinite(left) && joinsQueue(rulesOf(name), options.cost)) {
+          const standing = await limiter.peek(name, identity)
+          const delayMs = milliseconds(queueOf(standing))
+          if (delayMs > left) return { ...standing, allowed: false, retryAfterMs: delayMs }
+        }
+        const decision = await limiter.limit(name, identity, options)
+        if (decision.allowed) {
+          await clock.sleep(decision.delayMs)
+          return decision
+        }
+        const { retryAfterMs } = decision
+        if (retryAfterMs < 0 || retryAfterMs > timeoutMs - (elapsedMs() - startedAt)) return decision
+        await clock.sleep(retryAfterMs)
+      }
+    },
+
+    async refund(decision, { cost } = {}) {
+      const { limit: name, identity, at, verdicts, costs } = decision
+      if (cost !== undefined) checkCost(name, cost, rulesOf(name))
+      // What the store has not spent it cannot give back.
+      if (decision.degraded && at === 0) return { ...decision, allowed: false }
+      // A rule that refused has spent nothing, shadows included; nor has a refused decision.
+      const charged = new Set(decision.allowed ? verdicts.filter(v => v.allowed).map(v => v.rule.name) : [])
+      const given = refunded.get(decision) ?? new Map<string, number>()
+      refunded.set(decision, given)
+      const places = await placesOf(name, identity)
+      const rules = places.flatMap(({ rule, key }): RefundedRule[] => {
+        const before = given.get(rule.name) ?? 0
+        const spent = charged.has(rule.name) ? (costs[rule.name] ?? 0) - before : 0
+        if (spent <= 0) return []
+        const units = Math.min(spent, cost === undefined ? spent : costFor(rule, cost, 0))
+        given.set(rule.name, before + units)
+        return [{ ...bindRule(rule, key, units, nowMs()), units, spent }]
+      })
+      if (rules.length === 0) return changed(name, identity, { at: 0, verdicts: [] })
+      return changed(name, identity, await engine.refund({ rules, spentAt: at }, detached))
+    },
+
+    async reset(name, identity = {}, { rule: only } = {}) {
+      if (only !== undefined) checkRule(name, only, rulesOf(name))
+      const places = await placesOf(name, identity)
+      const rules = places
+        .filter(({ rule }) => only === undefined || rule.name === only)
+        .map(({ rule, key }) => bindRule(rule, key, 0, nowMs()))
+      return changed(name, identity, await engine.reset({ rules }, detached))
+    },
+  }
+  return limiter
+}
+
+/** @throws Error: limits by name have no caller that could be unknown or blocked */
+function ofLimit(decision: Decision): Allowed | Denied | Unavailable {
+  switch (decision.kind) {
+    case 'allowed':
+    case 'denied':
+    case 'unavailable':
+      return decision
+    case 'unknown-credential':
+    case 'blocked':
+      throw new Error(`A limit by name has no caller, and yet the decision is ${decision.kind}.`)
+  }
+}
+
+function retryAfterOf(decision: Allowed | Denied | Unavailable): number {
+  switch (decision.kind) {
+    case 'allowed':
+      return 0
+    case 'denied':
+      return decision.retryAfter
+    case 'unavailable':
+      return UNAVAILABLE_RETRY
+  }
+}
+
+/** @param otherwise for rules that a cost by rule name does not name */
+function costFor(rule: LimitRule, cost: NonNullable<LimitOptions['cost']>, otherwise: number): number {
+  if (typeof cost === 'number') return cost
+  return Object.hasOwn(cost, rule.name) ? cost[rule.name]! : otherwise
+}
+
+/** Whether a request of this cost may have to wait in a queue. */
+function joinsQueue(rules: readonly LimitRule[], cost: NonNullable<LimitOptions['cost']> = 1): boolean {
+  return rules.some(rule => {
+    const units = costFor(rule, cost, 1)
+    return rule.algorithm === 'leaky-bucket' && units > 0 && units <= rule.quota.burst
+  })
+}
+
+/** How long the queues are that a request would join (µs). */
+function queueOf({ verdicts }: LimitDecision): number {
+  const queues = enforced(verdicts).filter(({ rule }) => rule.algorithm === 'leaky-bucket')
+  return Math.max(0, ...queues.map(({ resetAfter }) => resetAfter))
+}
+
+/** -1 stays -1. */
+const milliseconds = (microseconds: number) => (microseconds < 0 ? -1 : Math.ceil(microseconds / 1e3))

@@ -1,0 +1,39 @@
+/** From a rule and an identity to the rule as it takes part in one request. Pure. */
+import { windowEnds } from '../algorithms/calendar.ts'
+import type { Rule } from '../config/compile-rule.ts'
+import { finalized, fnv1a } from '../hash.ts'
+import type { BoundRule } from '../script/evaluation.ts'
+import { logKey, UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
+
+/**
+ * @param key of the state of the identity
+ * @param cost in units; a rule that costs nothing only reports how things stand
+ * @param nowMs by the clock of this machine: it only chooses the calendar windows to send, among which the store picks
+ */
+export function bindRule(rule: Rule, key: string, cost: number, nowMs: number): BoundRule {
+  const { calendar } = rule
+  return {
+    rule,
+    key,
+    cost,
+    role: cost === 0 ? 'report' : 'spend',
+    mode: modeFor(rule, key),
+    ...(rule.algorithm === 'sliding-log' && { logKey: logKey(key, rule.tag) }),
+    ...(calendar && { ends: windowEnds(calendar.period, calendar.timeZone, nowMs) }),
+  }
+}
+
+/** Whether the rule is enforced for this identity. */
+export function modeFor(rule: Pick<Rule, 'name' | 'mode' | 'enforcedShare'>, key: string): BoundRule['mode'] {
+  return rule.mode === 'enforce' && isInShare(rule.enforcedShare, rule.name, key) ? 'enforce' : 'shadow'
+}
+
+/**
+ * Whether an identity is in the share of callers for whom a rule is enforced. Each identity has a fixed place from 0 to 1
+ * under each rule, so that a growing share keeps the identities it had, and two rules do not hit the same callers first.
+ */
+function isInShare(share: number, name: string, key: string): boolean {
+  // The place of a consumer that only the store knows is not known here, and may be outside the share.
+  if (key.includes(UNKNOWN_CONSUMER_TAG)) return share >= 1
+  return share >= 1 || (share > 0 && finalized(fnv1a(`${name} ${key}`)) / 2 ** 32 < share)
+}

@@ -1,0 +1,43 @@
+/** Demanded rules as they take part in the decision: under the live switches, with the calendar windows of now. Pure. */
+import type { Rule } from '../config/compile-rule.ts'
+import type { BoundRule, Subject } from '../script/evaluation.ts'
+import type { Switches } from '../switches/switches.ts'
+import { switchedMode } from './apply-switches.ts'
+import { bindRule } from './bind-rule.ts'
+
+/** What an edge wants to know: may this be done? */
+export interface Demand {
+  rules: readonly DemandedRule[]
+  /** Whom the credential stands for; absent: an anonymous caller, or no caller at all. */
+  subject?: Subject
+  /** The plans that the config knows, the default one first. */
+  plans: readonly string[]
+}
+
+/** A rule, the identity that it counts, and what the request costs. */
+export interface DemandedRule {
+  rule: Rule
+  /** Key of the state of the identity. */
+  key: string
+  /** Units; a rule that costs nothing only reports how things stand. */
+  cost: number
+}
+
+/** The name under which a rule is switched. */
+export type SwitchName = (rule: Rule) => string
+
+/** @param nowMs by the clock of this machine */
+export function bind(
+  rules: readonly DemandedRule[],
+  switches: Switches,
+  switchName: SwitchName,
+  nowMs: number,
+): BoundRule[] {
+  return rules.flatMap(({ rule, key, cost }) => {
+    const name = switchName(rule)
+    const mode = switchedMode(rule, key, switches, name)
+    if (mode === 'off') return []
+    const staysShadow = mode === 'shadow' && switches.rules.has(name)
+    return [{ ...bindRule(rule, key, cost, nowMs), mode, ...(staysShadow && { staysShadow }) }]
+  })
+}

@@ -1,0 +1,228 @@
+/**
+ * The one engine. An edge hands a demand in and gets `{ decision, finish }` back; it calls `finish` once, when what was
+ * admitted is over. Inside: bind under the live switches → evaluate in the store → apply newer switches → decide, or fall
+ * back → maintain (probe the store, hand over local counts, refresh the switches).
+ *
+ * `decide` never throws: an error in limiting code is handled like a store that fails.
+ */
+import type { Background } from '../background.ts'
+import type { Clock } from '../clock.ts'
+import type { Config } from '../config/compile.ts'
+import type { Rule } from '../config/compile-rule.ts'
+import type { Seen } from '../credentials/seen.ts'
+import type { DecideVerb } from '../script/decide.ts'
+import type { Outcome } from '../script/evaluation.ts'
+import type { Changed, Refund } from '../script/refund.ts'
+import type { Reset } from '../script/reset.ts'
+import { type StoreChange, withBreaker } from '../store/breaker.ts'
+import { withInFlightLimit } from '../store/in-flight.ts'
+import type { Store } from '../store/store.ts'
+import { type SwitchBoard, withSwitches } from '../switches/live.ts'
+import { isEnforced, marked, relax } from './apply-switches.ts'
+import { ask, type Question, toRefund, toReset } from './ask.ts'
+import { bind, type Demand, type SwitchName } from './bind.ts'
+import { type Decision, decisionOf } from './decision.ts'
+import { type Degraded, degradedBy, evaluate, orDegraded } from './evaluate.ts'
+import { fallBack } from './fallback.ts'
+import { createLocalLimiter } from './local.ts'
+import { probe } from './probe.ts'
+
+/** How what was admitted has ended. */
+export type Ending =
+  /** To its end, or it was refused. */
+  | 'complete'
+  /** The caller went away, or stopped reading. */
+  | 'cancelled'
+  /** It broke off, or something threw. */
+  | 'failed'
+
+export interface Decided {
+  decision: Decision
+  /** What the store said; absent when it said nothing. */
+  outcome?: Outcome
+  /** When it was decided, by the clock of the store (µs); 0 without a trip. */
+  at: number
+  /** How long the store took, with everything that it takes to ask it (ms). */
+  storeMs: number
+  /**
+   * What was admitted is over. To be called exactly once for each decision, also when a later step throws; only the first
+   * call counts.
+   */
+  finish(ending: Ending): void
+}
+
+/** What an engine knows of a caller beside the demand. */
+export interface DecideOptions {
+  background: Background
+  /** What the store has said of the credential before; asked only when the store does not answer. */
+  recall?: () => Seen | undefined
+  /** Wait for switches that are read because no trip has brought them; default: read them in the background. */
+  awaitsSwitches?: boolean
+}
+
+/** A demand that could not be made, because making it threw. */
+export interface BrokenDemand extends Pick<Demand, 'subject' | 'plans'> {
+  /** Rules that may apply. */
+  candidates: readonly Rule[]
+  error: unknown
+}
+
+export interface Engine {
+  /** May this be done? Spends when it may. */
+  decide(demand: Demand, options: DecideOptions): Promise<Decided>
+  /** The same of a demand that could not be made: nothing is counted, and rules that are `closed` refuse. */
+  decideBroken(demand: BrokenDemand, options: DecideOptions): Decided
+  /** How things stand. Spends nothing. */
+  peek(demand: Demand, options: DecideOptions): Promise<Decided>
+  /** Gives back what one request has spent, or parts of it. Live switches do not apply. */
+  refund(refund: Refund, background: Background): Promise<Changed | Degraded>
+  /** Makes the whole budget available again. Live switches do not apply. */
+  reset(reset: Reset, background: Background): Promise<Changed | Degraded>
+  /**
+   * Something depends on how and when admitted requests end, so an edge has to observe them. Where nothing does, it calls
+   * `finish` as soon as it hands the reply on: observing costs a proxied request a fifth to a third more CPU.
+   */
+  readonly awaitsEndings: boolean
+}
+
+export interface EngineOptions {
+  clock: Clock
+  /** µs to decide by; absent: the clock of the store, as always in production. */
+  decideAt?: (() => number) | undefined
+  /** The live switches that the engine follows. */
+  board: SwitchBoard
+  /** The name under which a rule is switched. */
+  switchName: SwitchName
+  /** What callers may do whose credential cannot be checked. */
+  credentials: Config['credentials']['onStoreFailure']
+  onStoreChange?: ((change: StoreChange) => void) | undefined
+  /** Called once for each decision. */
+  onFinish?: ((decision: Decision, ending: Ending) => void) | undefined
+}
+
+/** One for an isolate: what it remembers between requests is plain data. */
+export function createEngine(
+  config: Pick<Config, 'localShare'> & Partial<Pick<Config, 'breaker' | 'inFlight'>>,
+  bare: Store,
+  { clock, decideAt, board, switchName, credentials, onStoreChange, onFinish }: EngineOptions,
+): Engine {
+  const now = () => clock.now()
+  const switched = withSwitches(bare, board)
+  const guarded = withBreaker(switched, config.breaker, probe, {
+    now,
+    ...(onStoreChange && { onChange: onStoreChange }),
+  })
+  const store = withInFlightLimit(guarded, config.inFlight)
+  const local = createLocalLimiter(config.localShare, now)
+  const fallback = { credentials, local, store }
+
+  async function decideWith(verb: DecideVerb, demand: Demand, options: DecideOptions): Promise<Decided> {
+    const startedAt = now()
+    const isOverdue = board.isOverdue()
+    const { decision, outcome } = await decided(verb, demand, options)
+    const at = outcome?.at ?? 0
+    maintain({ hasAnswered: at > 0 }, options.background)
+    // While nothing is counted no trip brings the switches, and it would go unnoticed that they are switched back.
+    if (isOverdue && board.isOverdue() && !store.isOpen()) {
+      const refresh = switched.refresh()
+      if (options.awaitsSwitches) await refresh.catch(() => {})
+      else options.background(refresh)
+    }
+    return { ...started(decision), ...(outcome && { outcome }), at, storeMs: now() - startedAt }
+  }
+
+  async function decided(
+    verb: DecideVerb,
+    { rules, subject, plans }: Demand,
+    { recall }: DecideOptions,
+  ): Promise<{ decision: Decision; outcome?: Outcome }> {
+    try {
+      const before = board.current()
+      const bound = bind(rules, before, switchName, now())
+      const evaluation = {
+        ...{ rules: bound, plans },
+        ...(subject && { subject }),
+        ...(decideAt && { now: decideAt() }),
+      }
+      const outcome = await evaluate(store, evaluation, verb)
+      if (outcome.status === 'degraded') {
+        return { decision: fallBack(evaluation, outcome, recall?.(), fallback) }
+      }
+      const latest = board.current()
+      const relaxed = relax(outcome, evaluation, latest, switchName)
+      // A request that was bound without any rule passes as such, even if its rules have been switched on again meanwhile.
+      const decision = marked(decisionOf(relaxed), before.kill ? before : latest)
+      return { decision, outcome }
+    } catch (error) {
+      const candidates = rules.map(({ rule }) => rule)
+      return { decision: withoutCounting({ candidates, plans, error, ...(subject && { subject }) }, recall) }
+    }
+  }
+
+  /** Where it is unknown what to count, the isolate counts nothing either. */
+  function withoutCounting(
+    { candidates, subject, plans, error }: BrokenDemand,
+    recall: DecideOptions['recall'],
+  ): Decision {
+    const degraded = degradedBy(error)
+    const latest = board.current()
+    const isClosed = candidates.some(
+      rule => rule.onStoreFailure === 'closed' && isEnforced(rule, latest, switchName(rule)),
+    )
+    if (isClosed) return { kind: 'unavailable', what: 'limits', degraded: markOf(degraded) }
+    const decision = fallBack(
+      { rules: [], plans, ...(subject && { subject }) },
+      degraded,
+      recall?.(),
+      fallback,
+    )
+    return decision.kind === 'allowed' ? { ...decision, isUncounted: true } : decision
+  }
+
+  function started(decision: Decision): Pick<Decided, 'decision' | 'finish'> {
+    let isFinished = false
+    return {
+      decision,
+      finish(ending) {
+        if (isFinished) return
+        isFinished = true
+        onFinish?.(decision, ending)
+      },
+    }
+  }
+
+  async function change(question: Question<Changed>, background: Background): Promise<Changed | Degraded> {
+    const changed = await orDegraded(() => ask(store, question))
+    maintain({ hasAnswered: 'at' in changed }, background)
+    return changed
+  }
+
+  /** @param hasAnswered the store has answered this time */
+  function maintain({ hasAnswered }: { hasAnswered: boolean }, background: Background): void {
+    if (store.isProbeDue()) background(store.probe())
+    // Past the breaker: how long a hand-over takes says nothing about decisions.
+    if (hasAnswered && local.hasSpent()) background(local.handOver(bare))
+  }
+
+  return {
+    decide: (demand, options) => decideWith('decide', demand, options),
+    peek: (demand, options) => decideWith('peek', demand, options),
+
+    decideBroken(demand, { recall, background }) {
+      maintain({ hasAnswered: false }, background)
+      return { ...started(withoutCounting(demand, recall)), at: 0, storeMs: 0 }
+    },
+
+    refund: (refund, background) => change(toRefund(withNow(refund)), background),
+    reset: (reset, background) => change(toReset(withNow(reset)), background),
+    awaitsEndings: onFinish !== undefined,
+  }
+
+  function withNow<T extends object>(asked: T): T & { now?: number } {
+    return decideAt ? { ...asked, now: decideAt() } : asked
+  }
+}
+
+function markOf({ cause, detail }: Degraded) {
+  return { cause, detail }
+}

@@ -1,0 +1,88 @@
+/** What a store is asked in one decision, and what it answers: plain values on both sides of the wire. */
+import type { Rule } from '../config/compile-rule.ts'
+
+/** A rule as it takes part in one request: for which identity, at what cost, enforced or not. */
+export interface BoundRule {
+  rule: Rule
+  /** Key of the state that holds its counters. */
+  key: string
+  /** Key of its log, where it keeps one. */
+  logKey?: string
+  /** Units. */
+  cost: number
+  /** `spend`: its cost is checked, and spent when all rules admit. `report`: it only reports how things stand. */
+  role: 'spend' | 'report'
+  mode: 'enforce' | 'shadow'
+  /** Of a shadow: it was switched, so no override of a consumer enforces it. */
+  staysShadow?: boolean
+  /** Calendar windows: the ends (µs) of the windows around now. */
+  ends?: readonly number[]
+}
+
+/** All that one decision is about. */
+export interface Evaluation {
+  rules: readonly BoundRule[]
+  /** Whom the credential stands for; absent: an anonymous caller. */
+  subject?: Subject
+  /** The plans that the config knows, the default one first. */
+  plans: readonly string[]
+  /** µs since the epoch; absent: the clock of the store, as always in production. */
+  now?: number
+}
+
+/** A subject, as far as the store has a say in it. Keys are those of records (src/store/records.ts). */
+export type Subject =
+  /** The credential is good if it has a record. */
+  | { kind: 'key'; consumerKey: string; credentialKey: string }
+  /** The same, but only the store knows the consumer: keys have `UNKNOWN_CONSUMER` in its place. */
+  | { kind: 'pointer'; consumerKey: string; credentialKey: string; pointerKey: string }
+  /** Already verified by its signature. */
+  | { kind: 'token'; consumerKey: string; plan?: string }
+  /** Known to be bad (another slot of a cluster has said so): only rules `on: 'auth-failure'` count. */
+  | { kind: 'failed' }
+
+/** The answer of one rule. */
+export interface Verdict {
+  rule: Rule
+  /** A shadow never changes the outcome. */
+  mode: 'enforce' | 'shadow'
+  allowed: boolean
+  /** Units left, after this request if it was admitted. */
+  remaining: number
+  /** µs until the whole budget is back. */
+  resetAfter: number
+  /** µs after which this cost would be admitted; 0 now, -1 never. */
+  retryAfter: number
+  /** µs until an admitted request may depart (`leaky-bucket`); else 0. */
+  delay: number
+  /** Of a candidate: it says the same as the rule that it would replace. */
+  agrees?: boolean
+}
+
+export interface Outcome {
+  /** After `unknown-credential` the verdicts are those of rules `on: 'auth-failure'`. */
+  status: 'admitted' | 'refused' | 'unknown-credential' | 'blocked'
+  /** The caller's plan; empty for an anonymous caller. */
+  plan: string
+  /** The consumer that the credential belongs to, where only the store knew. */
+  consumer?: string
+  /** When it was decided, by the clock of the store (µs). */
+  at: number
+  /** One for each rule that applies to this caller. */
+  verdicts: readonly Verdict[]
+}
+
+/** Verdicts that count. */
+export function enforced(verdicts: readonly Verdict[]): readonly Verdict[] {
+  return verdicts.filter(({ mode }) => mode === 'enforce')
+}
+
+/** Each candidate beside the rule that it would replace, where both apply. */
+export function withAgreement(verdicts: readonly Verdict[]): readonly Verdict[] {
+  if (!verdicts.some(({ rule }) => rule.candidateFor)) return verdicts
+  const allowed = new Map(verdicts.map(verdict => [verdict.rule.name, verdict.allowed]))
+  return verdicts.map(verdict => {
+    const live = verdict.rule.candidateFor && allowed.get(verdict.rule.candidateFor)
+    return typeof live === 'boolean' ? { ...verdict, agrees: verdict.allowed === live } : verdict
+  })
+}

@@ -1,0 +1,146 @@
+/**
+ * The scripts over plain memory, with the TypeScript models. It is their specification in the parity tests, and replays
+ * traffic without a store. Lua twins: decide.lua, refund.lua and reset.lua, same steps in the same order.
+ */
+import type { State } from '../algorithms/algorithm.ts'
+import { algorithms } from '../algorithms/index.ts'
+import type { Rule } from '../config/compile-rule.ts'
+import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
+import {
+  isBlocked,
+  type Override,
+  type OverrideNumbers,
+  parseConsumer,
+  parseCredential,
+} from '../store/records.ts'
+import type { DecideVerb } from './decide.ts'
+import { type BoundRule, type Evaluation, type Outcome, type Subject, withAgreement } from './evaluation.ts'
+import { type Counted, decideInMemory, refundInMemory } from './memory.ts'
+import type { Changed, Refund } from './refund.ts'
+import type { Reset } from './reset.ts'
+
+type At<T> = T & { now: number }
+
+const modelOf = (rule: Rule) => algorithms[rule.algorithm]
+
+export class ScriptModel {
+  /** What the store would hold: records of rules by state key and tag. */
+  readonly #states = new Map<string, Map<string, State>>()
+  /** Records of credentials and consumers, and pointers, by key. */
+  readonly #records = new Map<string, string>()
+
+  setRecord(key: string, text: string): void {
+    this.#records.set(key, text)
+  }
+
+  decide({ rules, subject, plans, now }: At<Evaluation>, verb: DecideVerb = 'decide'): Outcome {
+    const caller = this.#identify(subject, now)
+    const { isBad = false, isOut = false, consumer, overrides = [] } = caller ?? {}
+    // A plan that the config does not know counts as the default plan.
+    const plan = !caller || isBad ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
+
+    const applying = rules
+      .filter(({ rule: { on, match } }) =>
+        on === 'auth-failure' ? true : !isBad && !isOut && (match.plans?.includes(plan) ?? true),
+      )
+      .flatMap(bound => overridden(bound, overrides, now))
+    const counted = applying.map(({ bound, shown }) => {
+      const key =
+        consumer === undefined ? bound.key : bound.key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
+      const isOnlyChecked = !isBad && bound.rule.on === 'auth-failure'
+      return { bound: { ...bound, key }, shown, isOnlyChecked }
+    })
+    // A blocked consumer spends nothing.
+    const { admitted, verdicts } = decideInMemory(modelOf, this.#states, counted, now, verb === 'peek')
+    if (admitted && isOut) return { status: 'blocked', plan: '', at: now, verdicts: [] }
+
+    const status = !admitted ? 'refused' : isBad ? 'unknown-credential' : 'admitted'
+    return { status, plan, at: now, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
+  }
+
+  refund({ rules, spentAt, consumerKey, now }: At<Refund>): Changed {
+    const record = consumerKey === undefined ? undefined : this.#records.get(consumerKey)
+    const { overrides } = parseConsumer(record ?? '')
+    const refunded = rules.map(each => ({ ...each, ...numbersFor(each, overrides, now), shown: each.rule }))
+    return { at: now, verdicts: refundInMemory(modelOf, this.#states, refunded, spentAt, now) }
+  }
+
+  reset({ rules, now }: At<Reset>): Changed {
+    for (const { key, rule } of rules) {
+      const states = this.#states.get(key)
+      for (const [tag, [idleAt]] of states ?? []) if (idleAt <= now || tag === rule.tag) states!.delete(tag)
+    }
+    const verdicts = rules.map(({ rule, mode }) => ({
+      ...{ rule, mode, allowed: true, remaining: rule.quota.burst },
+      ...{ resetAfter: 0, retryAfter: 0, delay: 0 },
+    }))
+    return { at: now, verdicts }
+  }
+
+  #identify(subject: Subject | undefined, now: number): Caller | undefined {
+    if (!subject) return undefined
+    if (subject.kind === 'failed') return BAD
+    const consumer = subject.kind === 'pointer' ? this.#records.get(subject.pointerKey) : undefined
+    if (subject.kind === 'pointer' && consumer === undefined) return BAD
+    const named = (key: string) =>
+      consumer === undefined ? key : key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
+    const record = parseConsumer(this.#records.get(named(subject.consumerKey)) ?? '')
+    const { plan, overrides } = record
+    const isOut = isBlocked(record, now)
+    const learnt = consumer === undefined ? {} : { consumer }
+    if (subject.kind === 'token') return { plan: subject.plan || (plan ?? ''), isOut, overrides }
+    const credential = parseCredential(this.#records.get(named(subject.credentialKey)) ?? '')
+    if (!credential) return { ...BAD, ...learnt }
+    return { plan: credential.plan ?? plan ?? '', isOut, overrides, ...learnt }
+  }
+}
+
+interface Caller {
+  isBad?: boolean
+  plan: string
+  /** Blocked, and the block has not ended. */
+  isOut: boolean
+  overrides: readonly Override[]
+  /** Learnt from the store. */
+  consumer?: string
+}
+
+const BAD: Caller = { isBad: true, plan: '', isOut: false, overrides: [] }
+
+/** The first override of the family counts; one whose time has passed changes nothing. */
+function overrideFor(rule: Rule, overrides: readonly Override[], now: number): Override | undefined {
+  const override = rule.takesOverrides ? overrides.find(({ family }) => family === rule.family) : undefined
+  return override?.until !== undefined && override.until <= now ? undefined : override
+}
+
+/** The rule as this consumer has it: to count by, and to show; none where it is off. */
+function overridden(bound: BoundRule, overrides: readonly Override[], now: number): Counted[] {
+  const { rule } = bound
+  const override = overrideFor(rule, overrides, now)
+  if (!override) return [{ bound, shown: rule }]
+  const mode = bound.staysShadow ? bound.mode : (override.mode ?? bound.mode)
+  if (mode === 'off') return []
+  const { numbers } = override
+  if (!numbers) return [{ bound: { ...bound, mode }, shown: rule }]
+  const { limit, burst } = numbers
+  const shown = { ...rule, limit, quota: { ...rule.quota, burst } }
+  return [{ bound: { ...bound, mode, rule: withNumbers(rule, numbers) }, shown }]
+}
+
+function numbersFor({ rule }: { rule: Rule }, overrides: readonly Override[], now: number): { rule: Rule } {
+  const numbers = overrideFor(rule, overrides, now)?.numbers
+  return { rule: numbers ? withNumbers(rule, numbers) : rule }
+}
+
+function withNumbers(
+  rule: Rule,
+  { tag, limit, burst, quotaLimit, quotaPeriod, third }: OverrideNumbers,
+): Rule {
+  const step = rule.algorithm === 'sliding-window' && third !== undefined ? { step: third } : {}
+  return {
+    ...rule,
+    tag,
+    limit,
+    quota: { ...rule.quota, limit: quotaLimit, period: quotaPeriod, burst, ...step },
+  }
+}

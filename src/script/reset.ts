@@ -1,0 +1,33 @@
+/** The wire of reset.lua. The contract is described there. */
+import type { ScriptCall } from '../store/store.ts'
+import type { BoundRule, Verdict } from './evaluation.ts'
+import type { Changed } from './refund.ts'
+import { RESET } from './scripts.generated.ts'
+import { invalid, isField, textOf } from './wire.ts'
+
+/** Rules whose whole budget is to be available again. */
+export interface Reset {
+  rules: readonly Pick<BoundRule, 'rule' | 'key' | 'logKey' | 'mode'>[]
+  /** µs since the epoch; absent: the clock of the store. */
+  now?: number | undefined
+}
+
+export function encodeReset({ rules, now }: Reset): ScriptCall {
+  const states = [...new Set(rules.map(({ key }) => key))]
+  const logs = [...new Set(rules.flatMap(({ logKey }) => logKey ?? []))]
+  const tags = rules.flatMap(({ key, rule }) => [String(states.indexOf(key) + 1), rule.tag])
+  return { script: RESET, keys: [...states, ...logs], args: [textOf(now), String(states.length), ...tags] }
+}
+
+/** @throws GatewayError ERR_STORE_REPLY_INVALID for anything that reset.lua cannot have said */
+export function decodeReset(reply: unknown, { rules }: Reset): Changed {
+  const [at] = Array.isArray(reply) ? (reply as unknown[]) : []
+  if (!isField(at) || at < 0) throw invalid('no time')
+  const verdicts = rules.map(
+    ({ rule, mode }): Verdict => ({
+      ...{ rule, mode, allowed: true, remaining: rule.quota.burst },
+      ...{ resetAfter: 0, retryAfter: 0, delay: 0 },
+    }),
+  )
+  return { at, verdicts }
+}

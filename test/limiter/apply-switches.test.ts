@@ -1,0 +1,150 @@
+/** An answer under switches that came with it: turned down counts for it, turned up does not. */
+import { describe, expect, it } from 'vitest'
+import type { RuleInput } from '../../src/config/check/schema.ts'
+import { relax, switchedMode } from '../../src/limiter/apply-switches.ts'
+import type { Evaluation, Outcome, Verdict } from '../../src/script/evaluation.ts'
+import { consumerKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
+import { NO_SWITCHES, type RuleSwitch, type Switches } from '../../src/switches/switches.ts'
+import { bound } from '../support/bound.ts'
+import { rulesOf } from '../support/engines.ts'
+
+const rule = (name: string, more: Partial<RuleInput> = {}) =>
+  ({ name, by: 'consumer', algorithm: 'fixed-window', limit: 1, period: '1h', ...more }) as RuleInput
+const KEY = consumerStateKey('acme')
+const nameOf = ({ name }: { name: string }) => name
+const ALL = rulesOf(
+  rule('minute'),
+  rule('hour'),
+  rule('tried', { mode: 'shadow' }),
+  rule('none', { mode: 'off' }),
+  rule('guesses', { by: 'address', on: 'auth-failure' }),
+)
+const set = { at: new Date(0), by: 'ops' }
+const switched = (rules: Record<string, Pick<RuleSwitch, 'mode' | 'share'>>, kill = false): Switches => ({
+  ...(kill && { kill: set }),
+  rules: new Map(Object.entries(rules).map(([name, each]) => [name, { ...set, ...each }])),
+})
+
+function evaluationOf(names: string[], asked = NO_SWITCHES): Evaluation {
+  const rules = ALL.filter(({ name }) => names.includes(name)).flatMap(rule => {
+    const mode = switchedMode(rule, KEY, asked, rule.name)
+    return mode === 'off' ? [] : [{ ...bound(rule, KEY), mode }]
+  })
+  const subject = {
+    kind: 'key',
+    consumerKey: consumerKey('acme'),
+    credentialKey: credentialKey('acme', 'f'),
+  } as const
+  return { rules, plans: ['free'], subject }
+}
+
+/** What the store says when these refuse. */
+function outcomeOf({ rules }: Evaluation, refusing: string[], plan = 'free'): Outcome {
+  const verdicts = rules.map(({ rule, mode }): Verdict => {
+    const allowed = !refusing.includes(rule.name)
+    return { rule, mode, allowed, remaining: 0, resetAfter: 1, retryAfter: allowed ? 0 : 1, delay: 0 }
+  })
+  const isRefused = verdicts.some(({ allowed, mode }) => !allowed && mode === 'enforce')
+  return { status: isRefused ? 'refused' : 'admitted', plan, at: 1, verdicts }
+}
+
+function relaxed(names: string[], refusing: string[], [asked, latest]: [Switches, Switches], plan?: string) {
+  const evaluation = evaluationOf(names, asked)
+  const outcome = relax(outcomeOf(evaluation, refusing, plan), evaluation, latest, nameOf)
+  return [outcome.status, ...outcome.verdicts.map(({ rule, mode }) => `${rule.name} ${mode}`)]
+}
+
+const BOTH = ['minute', 'hour']
+
+describe('a refusal', () => {
+  it.each<[string, Switches, string[]]>([
+    ['shadow', switched({ minute: { mode: 'shadow' } }), ['admitted', 'minute shadow', 'hour enforce']],
+    ['off', switched({ minute: { mode: 'off' } }), ['admitted', 'hour enforce']],
+    [
+      'enforced for nobody',
+      switched({ minute: { share: 0 } }),
+      ['admitted', 'minute shadow', 'hour enforce'],
+    ],
+    ['killed with all', switched({}, true), ['admitted']],
+  ])('by a rule that is now %s is none', (_, latest, expected) => {
+    expect(relaxed(BOTH, ['minute'], [NO_SWITCHES, latest])).toEqual(expected)
+  })
+
+  it('that another rule shares stays, by that one alone', () => {
+    const latest = switched({ minute: { mode: 'shadow' } })
+    expect(relaxed(BOTH, BOTH, [NO_SWITCHES, latest])).toEqual(['refused', 'minute shadow', 'hour enforce'])
+  })
+
+  it('by a rule that was switched on and is not any more is none', () => {
+    const on = switched({ tried: { mode: 'enforce' }, none: { mode: 'enforce' } })
+    expect(relaxed(['tried', 'none'], ['tried'], [on, NO_SWITCHES])).toEqual(['admitted', 'tried shadow'])
+    expect(relaxed(['tried', 'none'], ['none'], [on, NO_SWITCHES])).toEqual(['admitted', 'tried shadow'])
+  })
+
+  it('of guesses stays: nobody has said yet whether the credential is good', () => {
+    for (const latest of [switched({}, true), switched({ guesses: { mode: 'off' } })]) {
+      expect(relaxed(['minute', 'guesses'], ['guesses'], [NO_SWITCHES, latest])).toEqual([
+        'refused',
+        'minute enforce',
+        'guesses enforce',
+      ])
+    }
+  })
+
+  it('stays where nobody has vouched for the credential: the slot that knows has not answered', () => {
+    const latest = switched({}, true)
+    expect(relaxed(['minute'], ['minute'], [NO_SWITCHES, latest], '')).toEqual(['refused', 'minute enforce'])
+  })
+
+  it('by a consumer of its own accord is switched down too', () => {
+    // Its record enforces what was asked as a shadow.
+    const asked = switched({ minute: { mode: 'shadow' } })
+    const evaluation = evaluationOf(['minute'], asked)
+    const outcome = outcomeOf(evaluationOf(['minute']), ['minute'])
+    expect(relax(outcome, evaluation, asked, nameOf)).toMatchObject({
+      status: 'admitted',
+      verdicts: [{ mode: 'shadow' }],
+    })
+    // Of a rule that nobody has switched it is the consumer's.
+    const tried = evaluationOf(['tried'])
+    const own = { ...outcomeOf(evaluationOf(['tried'], switched({ tried: { mode: 'enforce' } })), ['tried']) }
+    expect(relax(own, tried, NO_SWITCHES, nameOf)).toEqual(own)
+  })
+})
+
+describe('an admission', () => {
+  it('is none the less one when a rule has been turned up', () => {
+    const asked = switched({ minute: { mode: 'shadow' } })
+    expect(relaxed(['minute', 'tried'], BOTH, [asked, switched({ tried: { mode: 'enforce' } })])).toEqual([
+      'admitted',
+      'minute shadow',
+      'tried shadow',
+    ])
+  })
+
+  it('under a rule that is now a shadow shows it as one', () => {
+    const latest = switched({ minute: { mode: 'shadow' }, hour: { mode: 'off' } })
+    expect(relaxed(BOTH, [], [NO_SWITCHES, latest])).toEqual(['admitted', 'minute shadow'])
+  })
+})
+
+describe('a share', () => {
+  const keys = Array.from({ length: 1000 }, (_, i) => consumerStateKey(`consumer-${i}`))
+  const [minute] = ALL
+  const enforcedAt = (share: number) =>
+    keys.filter(key => switchedMode(minute!, key, switched({ minute: { share } }), 'minute') === 'enforce')
+
+  it('keeps those it had when it grows, and is everybody or nobody at its ends', () => {
+    const [none, some, more, all] = [0, 0.25, 0.5, 1].map(enforcedAt)
+    expect([none!.length, all!.length]).toEqual([0, 1000])
+    expect(some!.length).toBeGreaterThan(200)
+    expect(some!.length).toBeLessThan(300)
+    expect(some!.filter(key => !more!.includes(key))).toEqual([])
+  })
+
+  it('does not enforce a rule that is a shadow', () => {
+    const tried = ALL.find(({ name }) => name === 'tried')!
+    expect(switchedMode(tried, KEY, switched({ tried: { share: 1 } }), 'tried')).toBe('shadow')
+    expect(switchedMode(tried, KEY, switched({ tried: { mode: 'enforce' } }), 'tried')).toBe('enforce')
+  })
+})

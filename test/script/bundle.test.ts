@@ -1,0 +1,71 @@
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { bundleLua } from '../../src/node/bundle-lua.ts'
+import { DECIDE, REFUND, RESET } from '../../src/script/scripts.generated.ts'
+import type { Script } from '../../src/store/store.ts'
+import { ModelEngine, RedisEngine } from '../support/engines.ts'
+import { randomFrom, SEED } from '../support/random.ts'
+import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+import { evaluationOf, NOON, randomCount, randomRules, randomStep } from '../support/traffic.ts'
+
+const SCRIPTS = [DECIDE, REFUND, RESET]
+
+const sha1 = (text: string) => createHash('sha1').update(text).digest('hex')
+
+describe('the bundle', () => {
+  it('is what the .lua files make (npm run bundle-lua)', () => {
+    const written = readFileSync(new URL('../../src/script/scripts.generated.ts', import.meta.url), 'utf8')
+    expect(written).toBe(bundleLua())
+  })
+
+  it('carries the SHA-1 of both builds, which count lines alike', () => {
+    for (const { keyLocking, plain } of SCRIPTS) {
+      for (const { source, sha1: sha } of [keyLocking, plain]) expect(sha).toBe(sha1(source))
+      expect(keyLocking.source.split('\n').slice(1)).toEqual(plain.source.split('\n').slice(1))
+      expect(keyLocking.source.startsWith('#!lua flags=allow-key-locking\n')).toBe(true)
+    }
+  })
+
+  it('formats every number that goes to Redis itself', () => {
+    // tostring and .. keep 14 digits; a microsecond of today has 16.
+    for (const { plain } of SCRIPTS)
+      expect(plain.source).not.toMatch(/tostring\(|\.\. *(now|idle_at|keep_ms)\b/)
+  })
+})
+
+describeOnRedis('the script', start => {
+  let redis: TestRedis
+  beforeAll(async () => {
+    redis = await start()
+  })
+  afterAll(() => redis?.close())
+
+  it(`says the same on a server without the struct library (SEED=${SEED})`, async () => {
+    const withoutStruct = ({ plain }: Script) => {
+      const source = plain.source.replace("rawget(_G, 'struct')", 'nil')
+      expect(source).not.toBe(plain.source)
+      return { source, sha1: sha1(source) }
+    }
+    await redis.connection.send(['FLUSHALL'])
+    const bare = new RedisEngine(redis.connection, withoutStruct)
+    const whole = new RedisEngine(redis.connection)
+    const model = new ModelEngine()
+    const random = randomFrom(SEED)
+    let rules = randomRules(random)
+    let now = NOON
+    for (let i = 0; i < 300; i++) {
+      if (random.chance(0.05)) rules = randomRules(random)
+      now += randomStep(random)
+      const evaluation = evaluationOf(randomCount(random, rules, now), now)
+      // By turns: what the one has written the other reads.
+      const actual = await (random.chance(0.5) ? bare : whole).evaluate(evaluation)
+      expect(actual, `request ${i}, SEED=${SEED}`).toEqual(await model.evaluate(evaluation))
+    }
+  })
+
+  it('is known to Redis by its SHA-1', async () => {
+    for (const { plain } of SCRIPTS)
+      expect(String(await redis.connection.send(['SCRIPT', 'LOAD', plain.source]))).toBe(plain.sha1)
+  })
+})

@@ -1,0 +1,178 @@
+/** What stands in Redis: the layout of a state, how long it lives, and what is made of one that is no state. */
+import { expect, it } from 'vitest'
+import type { Rule } from '../../src/config/compile.ts'
+import type { BoundRule } from '../../src/script/evaluation.ts'
+import { consumerStateKey } from '../../src/store/keys.ts'
+import { bound } from '../support/bound.ts'
+import { describeOnRedisEngine, type RedisEngine, rulesOf } from '../support/engines.ts'
+import { randomFrom, SEED } from '../support/random.ts'
+import { evaluationOf, NOON } from '../support/traffic.ts'
+
+const STATE = consumerStateKey('acme')
+
+const counted = (rules: readonly Rule[]): BoundRule[] => rules.map(rule => bound(rule, STATE))
+
+const gcra = (name: string, limit = 2, period: '1s' | '1h' = '1s') =>
+  rulesOf({ name, by: 'consumer', algorithm: 'gcra', limit, period })[0]!
+
+/** The same layout as in src/lua/prelude.lua: 3 bytes tag, 42 bits idle_at in ms before 2109, 46 bits n. */
+async function recordsOf(redis: RedisEngine): Promise<Record<string, [number, number]>> {
+  const state = ((await redis.send(['GET', STATE])) as Buffer | null) ?? Buffer.alloc(0)
+  const records: Record<string, [number, number]> = {}
+  for (let at = 0; at < state.length; at += 14) {
+    const bits = BigInt(`0x${state.toString('hex', at + 3, at + 14)}`)
+    records[state.toString('latin1', at, at + 3)] = [
+      (2 ** 42 - 1 - Number(bits >> 46n)) * 1000,
+      Number(bits & (2n ** 46n - 1n)),
+    ]
+  }
+  return records
+}
+
+function record(tag: string, idleAt: number, n: number): Buffer {
+  const bytes = Buffer.alloc(14)
+  bytes.write(tag, 'latin1')
+  const bits = (BigInt(2 ** 42 - 1 - Math.floor(idleAt / 1000)) << 46n) + BigInt(n)
+  bytes.write(bits.toString(16).padStart(22, '0'), 3, 'hex')
+  return bytes
+}
+
+describeOnRedisEngine('the state in Redis', fresh => {
+  const put = (redis: RedisEngine, state: Buffer) => redis.send(['SET', STATE, state])
+  const decide = (redis: RedisEngine, rules: readonly Rule[], now = NOON) =>
+    redis.evaluate(evaluationOf(counted(rules), now))
+
+  it('is one string an identity, 14 bytes a rule, with a life that ends soon after its meaning', async () => {
+    const redis = await fresh()
+    const [second, hour] = rulesOf(
+      { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },
+      { name: 'hour', by: 'consumer', algorithm: 'fixed-window', limit: 10, period: '1h' },
+    )
+    await decide(redis, [second!, hour!])
+    expect(Object.keys(await redis.snapshot())).toEqual([STATE])
+    expect(await redis.send(['STRLEN', STATE])).toBe(28)
+    expect(await recordsOf(redis)).toEqual({
+      [second!.tag]: [NOON + 100_000, 0],
+      [hour!.tag]: [NOON + 3600e6, 1],
+    })
+    const life = Number(await redis.send(['PTTL', STATE]))
+    expect(life).toBeGreaterThan(3600e3)
+    expect(life).toBeLessThanOrEqual(3600e3 + 10_000)
+  })
+
+  it('carries the largest numbers there are', async () => {
+    const redis = await fresh()
+    const rules = rulesOf(
+      { name: 'many', by: 'consumer', algorithm: 'fixed-window', limit: 1e9, period: '366d', cost: 1e9 },
+      { name: 'fast', by: 'consumer', algorithm: 'gcra', limit: 999_999_937, period: '1s', cost: 1 },
+      { name: 'slow', by: 'consumer', algorithm: 'gcra', limit: 1, period: '366d', burst: 2, cost: 2 },
+    )
+    const { verdicts } = await decide(redis, rules)
+    expect(verdicts.map(({ remaining }) => remaining)).toEqual([0, 999_999_936, 0])
+    const records = await recordsOf(redis)
+    expect(records[rules[0]!.tag]![1]).toBe(1e9)
+    expect(records[rules[1]!.tag]).toEqual([NOON + 1000, 999_999_937 * 1000 - 1e6])
+    expect(records[rules[2]!.tag]![0]).toBe(NOON + 2 * 366 * 86400e6)
+    expect((await decide(redis, [rules[2]!], NOON + 1)).verdicts[0]!.retryAfter).toBe(2 * 366 * 86400e6 - 1)
+  })
+
+  it('keeps the records of rules that a request does not ask about', async () => {
+    const redis = await fresh()
+    const [a, b, c] = [gcra('a', 2, '1h'), gcra('b', 2, '1h'), gcra('c', 2, '1h')]
+    await decide(redis, [a, b])
+    // As many records as are there already, but not the same.
+    await decide(redis, [b, c])
+    expect(Object.keys(await recordsOf(redis)).sort()).toEqual([a.tag, b.tag, c.tag].sort())
+    expect((await decide(redis, [a])).verdicts[0]!.remaining).toBe(0)
+  })
+
+  it('drops the records of rules that are gone, once they mean nothing', async () => {
+    const redis = await fresh()
+    const [old, young] = [gcra('old', 1), gcra('young', 1)]
+    await decide(redis, [old])
+    await decide(redis, [young], NOON + 500_000)
+    expect(await recordsOf(redis)).toHaveProperty(old.tag)
+    await decide(redis, [young], NOON + 1_500_000)
+    expect(await recordsOf(redis)).toEqual({ [young.tag]: [NOON + 2_500_000, 0] })
+  })
+
+  it('finds a tag only where a record begins', async () => {
+    const redis = await fresh()
+    const rule = gcra('a')
+    // A count whose bytes are the tag, in a record that comes before and is alive.
+    const decoy = record('zzz', NOON + 60e6, Buffer.from(`\0${rule.tag}`).readUInt32BE(0))
+    await put(redis, Buffer.concat([decoy, record(rule.tag, NOON + 1e6, 0)]))
+    expect((await decide(redis, [rule])).status).toBe('refused')
+    await put(redis, decoy)
+    expect((await decide(redis, [rule])).verdicts[0]!.remaining).toBe(1)
+    expect(Object.keys(await recordsOf(redis)).sort()).toEqual([rule.tag, 'zzz'].sort())
+  })
+
+  it.each([
+    '',
+    'x',
+    'not a state',
+    '\0',
+    'twentyeight characters here!',
+    'x'.repeat(14_000),
+    `{"json":true}`,
+  ])('that reads %j is an idle caller, and is repaired', async text => {
+    const redis = await fresh()
+    const rule = gcra('a')
+    await put(redis, Buffer.from(text, 'latin1'))
+    expect((await decide(redis, [rule])).verdicts[0]).toMatchObject({ allowed: true, remaining: 1 })
+    expect(await recordsOf(redis)).toEqual({ [rule.tag]: [NOON + 500_000, 0] })
+  })
+
+  it.each(['gcra', 'fixed-window'] as const)(
+    'with impossible numbers of %s is an idle caller',
+    async algorithm => {
+      const redis = await fresh()
+      const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm, limit: 2, period: '1s' })
+      for (const [idleAt, n] of [
+        [2 ** 52, 0],
+        [NOON + 3600e6, 1],
+        [1, 2 ** 32 - 1],
+        [NOON + 1, 7],
+      ] as const) {
+        await put(redis, record(rule!.tag, idleAt, n))
+        expect((await decide(redis, [rule!])).verdicts[0]!.allowed, `${idleAt}, ${n}`).toBe(true)
+      }
+    },
+  )
+
+  it(`of random bytes never fails a decision (SEED=${SEED})`, async () => {
+    const redis = await fresh()
+    const random = randomFrom(SEED)
+    const rules = [
+      gcra('a'),
+      ...rulesOf({ name: 'b', by: 'consumer', algorithm: 'fixed-window', limit: 2, period: '1h' }),
+    ]
+    for (let i = 0; i < 300; i++) {
+      const bytes = Buffer.from(Array.from({ length: random.int(0, 60) }, () => random.int(0, 255)))
+      const hasTag = random.chance(0.5)
+      await put(
+        redis,
+        hasTag ? Buffer.concat([record(random.pick(rules).tag, random.int(0, 2 ** 52), 9), bytes]) : bytes,
+      )
+      const { status } = await decide(redis, rules)
+      expect(['admitted', 'refused']).toContain(status)
+    }
+  })
+
+  it('takes the place of a key of another type', async () => {
+    const redis = await fresh()
+    await redis.send(['LPUSH', STATE, 'x'])
+    expect((await decide(redis, [gcra('a')])).status).toBe('admitted')
+    expect(String(await redis.send(['TYPE', STATE]))).toBe('string')
+  })
+
+  it('goes by the clock of Redis when no time is given', async () => {
+    const redis = await fresh()
+    const rule = gcra('a', 1, '1h')
+    await redis.evaluate({ rules: counted([rule]), plans: ['free'] } as never)
+    const [seconds] = (await redis.send(['TIME'])) as Buffer[]
+    const [idleAt] = (await recordsOf(redis))[rule.tag]!
+    expect(Math.abs(idleAt / 1e6 - 3600 - Number(seconds))).toBeLessThan(5)
+  })
+})

@@ -1,0 +1,441 @@
+/** Subject calls, and what the store makes of it in the same trip: plans, blocks, overrides, bad credentials. */
+import { expect, it } from 'vitest'
+import type { RuleInput } from '../../src/config/check/schema.ts'
+import { decisionOf } from '../../src/limiter/decision.ts'
+import type { Evaluation, Subject } from '../../src/script/evaluation.ts'
+import {
+  addressStateKey,
+  consumerKey,
+  consumerStateKey,
+  credentialKey,
+  pointerKey,
+  UNKNOWN_CONSUMER,
+} from '../../src/store/keys.ts'
+import { type ConsumerRecord, formatConsumer, parseConsumer } from '../../src/store/records.ts'
+import { bound } from '../support/bound.ts'
+import {
+  configOf,
+  credentialOf,
+  describeOnEngines,
+  describeOnRedisEngine,
+  type Engine,
+  ModelEngine,
+} from '../support/engines.ts'
+import { overrideOf } from '../support/overrides.ts'
+import { type Random, randomFrom, SEED } from '../support/random.ts'
+import { NOON, randomStep } from '../support/traffic.ts'
+
+const ADDRESS = addressStateKey('192.0.2.1')
+const KEY: Subject = {
+  kind: 'key',
+  consumerKey: consumerKey('acme'),
+  credentialKey: credentialKey('acme', 'ff'),
+}
+const POINTER: Subject = {
+  kind: 'pointer',
+  consumerKey: consumerKey(UNKNOWN_CONSUMER),
+  credentialKey: credentialKey(UNKNOWN_CONSUMER, 'ff'),
+  pointerKey: pointerKey('ff'),
+}
+const TOKEN: Subject = { kind: 'token', consumerKey: consumerKey('acme') }
+
+const PLANS = ['free', 'pro', 'max']
+const MINUTE: RuleInput = {
+  ...{ name: 'minute', by: 'consumer', algorithm: 'fixed-window', limit: 10, period: '1m' },
+  plans: { pro: { limit: 100 }, max: false },
+}
+const GUESSES: RuleInput = {
+  ...{
+    name: 'guesses',
+    by: 'address',
+    on: 'auth-failure',
+    algorithm: 'fixed-window',
+    limit: 2,
+    period: '1h',
+  },
+}
+
+const config = (...rules: RuleInput[]) => configOf({ plans: PLANS, rules })
+
+/** One request under these rules: counted for acme or the address, as each says. */
+function asked(
+  rules: RuleInput[],
+  subject: Subject | undefined,
+  now = NOON,
+  cost = 1,
+): Evaluation & { now: number } {
+  const consumer = subject?.kind === 'pointer' ? UNKNOWN_CONSUMER : 'acme'
+  const counted = config(...rules).rules.flatMap(rule =>
+    rule.by[0] === 'consumer' && !subject
+      ? []
+      : [
+          bound(
+            rule,
+            rule.by[0] === 'consumer' ? consumerStateKey(consumer) : ADDRESS,
+            rule.quota.cost * (rule.on === 'auth-failure' ? Math.max(1, cost) : cost),
+            now / 1e3,
+          ),
+        ],
+  )
+  return { rules: counted, plans: PLANS, now, ...(subject && { subject }) }
+}
+
+describeOnEngines('the plan', fresh => {
+  const planOf = async (
+    own: string | undefined,
+    consumers: ConsumerRecord | undefined,
+    subject: Subject = KEY,
+  ) => {
+    const engine = await fresh()
+    await engine.setRecord(credentialKey('acme', 'ff'), credentialOf(own))
+    if (consumers) await engine.setRecord(consumerKey('acme'), formatConsumer(consumers))
+    const { plan, verdicts } = await engine.evaluate(asked([MINUTE], subject))
+    return [plan, ...verdicts.map(({ rule, remaining }) => `${rule.limit}: ${remaining}`)]
+  }
+
+  it('is that of the credential, else that of the consumer, else the default one', async () => {
+    expect(await planOf('pro', { plan: 'max', overrides: [] })).toEqual(['pro', '100: 99'])
+    expect(await planOf(undefined, { plan: 'pro', overrides: [] })).toEqual(['pro', '100: 99'])
+    expect(await planOf(undefined, { plan: 'max', overrides: [] })).toEqual(['max'])
+    expect(await planOf(undefined, undefined)).toEqual(['free', '10: 9'])
+    expect(await planOf(undefined, { overrides: [] })).toEqual(['free', '10: 9'])
+  })
+
+  it('that the config does not know counts as the default one', async () => {
+    expect(await planOf('gone', { plan: 'pro', overrides: [] })).toEqual(['free', '10: 9'])
+    expect(await planOf(undefined, { plan: 'gone', overrides: [] })).toEqual(['free', '10: 9'])
+  })
+
+  it('of a token is what it claims, else that of the consumer', async () => {
+    const claims: Subject = { kind: 'token', consumerKey: consumerKey('acme'), plan: 'pro' }
+    expect(await planOf(undefined, { plan: 'max', overrides: [] }, claims)).toEqual(['pro', '100: 99'])
+    expect(await planOf(undefined, { plan: 'max', overrides: [] }, TOKEN)).toEqual(['max'])
+    expect(await planOf(undefined, undefined, TOKEN)).toEqual(['free', '10: 9'])
+  })
+
+  it('changes what is left at once, and what was spent stays spent', async () => {
+    const engine = await fresh()
+    const { setRecord } = recordsOf(engine)
+    await setRecord(credentialKey('acme', 'ff'), credentialOf())
+    const left = async () => (await engine.evaluate(asked([MINUTE], KEY))).verdicts[0]!.remaining
+    expect(await left()).toBe(9)
+    await setRecord(consumerKey('acme'), formatConsumer({ plan: 'pro', overrides: [] }))
+    expect(await left()).toBe(98)
+    await setRecord(consumerKey('acme'), formatConsumer({ overrides: [] }))
+    expect(await left()).toBe(7)
+  })
+})
+
+describeOnEngines('a consumer', fresh => {
+  it.each([KEY, TOKEN])('that is blocked is told so, and nothing is spent: $kind', async subject => {
+    const engine = await fresh()
+    await engine.setRecord(credentialKey('acme', 'ff'), credentialOf())
+    const blocked: ConsumerRecord = { blockedAt: new Date(0), reason: 'abuse blocked=no', overrides: [] }
+    await engine.setRecord(consumerKey('acme'), formatConsumer(blocked))
+    const before = await engine.snapshot()
+    const outcome = await engine.evaluate(asked([MINUTE], subject))
+    expect(outcome).toEqual({ status: 'blocked', plan: '', at: NOON, verdicts: [] })
+    expect(decisionOf(outcome)).toEqual({ kind: 'blocked' })
+    expect(await engine.snapshot()).toEqual(before)
+  })
+
+  it.each([KEY, TOKEN, POINTER])(
+    'is blocked until the block ends, by the clock of the store: $kind',
+    async subject => {
+      const engine = await fresh()
+      await engine.setRecord(pointerKey('ff'), 'acme')
+      await engine.setRecord(credentialKey('acme', 'ff'), credentialOf())
+      const blocked: ConsumerRecord = {
+        ...{ blockedAt: new Date(0), blockedUntil: NOON, blockedBy: 'until=1', reason: 'no until=2 by=x' },
+        overrides: [],
+      }
+      await engine.setRecord(consumerKey('acme'), formatConsumer(blocked))
+      expect(parseConsumer(formatConsumer(blocked))).toEqual(blocked)
+      const statusAt = async (now: number) => (await engine.evaluate(asked([MINUTE], subject, now))).status
+      expect([await statusAt(NOON - 1), await statusAt(NOON)]).toEqual(['blocked', 'admitted'])
+    },
+  )
+
+  it.each(['', 'soon', '-1', ' 1'])(
+    'is blocked without an end where that cannot be read: %j',
+    async until => {
+      const engine = await fresh()
+      const text = `plan= blocked=1970-01-01T00:00:00.000Z until=${until}`
+      await engine.setRecord(consumerKey('acme'), text)
+      expect((await engine.evaluate(asked([MINUTE], TOKEN))).status).toBe('blocked')
+    },
+  )
+
+  it('is not blocked by what stands in a text of its record', async () => {
+    const engine = await fresh()
+    await engine.setRecord(credentialKey('acme', 'ff'), credentialOf())
+    const record: ConsumerRecord = { reason: 'once blocked=2020 override=abc', overrides: [] }
+    await engine.setRecord(consumerKey('acme'), formatConsumer(record))
+    expect((await engine.evaluate(asked([MINUTE], KEY))).status).toBe('admitted')
+  })
+
+  it('whose credential is unknown is not looked at', async () => {
+    const engine = await fresh()
+    await engine.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
+    expect((await engine.evaluate(asked([MINUTE], KEY))).status).toBe('unknown-credential')
+  })
+})
+
+const NUMBERS = { by: 'consumer', limit: 3, period: '1h' } as const
+const RULES: RuleInput[] = [
+  { ...NUMBERS, name: 'gcra', algorithm: 'gcra' },
+  { ...NUMBERS, name: 'token-bucket', algorithm: 'token-bucket', burst: 2 },
+  { ...NUMBERS, name: 'leaky-bucket', algorithm: 'leaky-bucket', limit: 300, period: '1m', queue: 2 },
+  { ...NUMBERS, name: 'fixed-window', algorithm: 'fixed-window' },
+  { ...NUMBERS, name: 'calendar', algorithm: 'fixed-window', period: 'day' },
+  { ...NUMBERS, name: 'sliding-window', algorithm: 'sliding-window' },
+  { ...NUMBERS, name: 'sliding-log', algorithm: 'sliding-log' },
+]
+
+describeOnEngines('an override', fresh => {
+  const overriding = async (...overrides: ConsumerRecord['overrides']) => {
+    const engine = await fresh()
+    await engine.setRecord(credentialKey('acme', 'ff'), credentialOf())
+    await engine.setRecord(consumerKey('acme'), formatConsumer({ overrides }))
+    return engine
+  }
+
+  it.each(RULES)('of $name lets as many through as it says, and headers say so', async rule => {
+    const numbers =
+      rule.algorithm === 'leaky-bucket'
+        ? { queue: 6 }
+        : { limit: 7, ...(rule.algorithm === 'token-bucket' && { burst: 7 }) }
+    const engine = await overriding(overrideOf(rule, numbers))
+    const outcomes = []
+    for (let i = 0; i < 8; i++) outcomes.push(await engine.evaluate(asked([rule], KEY)))
+    expect(outcomes.map(({ status }) => status)).toEqual([...Array(7).fill('admitted'), 'refused'])
+    const { limit, quota } = outcomes[0]!.verdicts[0]!.rule
+    expect([limit, quota.burst]).toEqual(rule.algorithm === 'leaky-bucket' ? [300, 7] : [7, 7])
+  })
+
+  it('of one rule leaves the others and other consumers alone', async () => {
+    const engine = await overriding(overrideOf(RULES[0]!, { limit: 7 }))
+    const { verdicts } = await engine.evaluate(asked(RULES, KEY))
+    expect(verdicts.map(({ rule }) => rule.limit)).toEqual([7, 3, 300, 3, 3, 3, 3])
+    const other: Subject = { ...KEY, consumerKey: consumerKey('other') }
+    const outcome = await engine.evaluate(asked(RULES, other))
+    expect(outcome.verdicts.map(({ rule }) => rule.limit)).toEqual([3, 3, 300, 3, 3, 3, 3])
+  })
+
+  it('holds until its time has passed', async () => {
+    const [rule] = RULES
+    const engine = await overriding(overrideOf(rule!, { limit: 7 }, { until: NOON + 1e6 }))
+    const limitAt = async (now: number) =>
+      (await engine.evaluate(asked([rule!], KEY, now, 0))).verdicts[0]!.rule.limit
+    expect(await limitAt(NOON + 999_999)).toBe(7)
+    expect(await limitAt(NOON + 1e6)).toBe(3)
+  })
+
+  it('turns a rule into a shadow, off, or on again', async () => {
+    const rule = RULES[3]!
+    const modeOf = async (mode: 'enforce' | 'shadow' | 'off', input = rule) => {
+      const engine = await overriding(overrideOf(input, undefined, { mode }))
+      const outcomes = []
+      for (let i = 0; i < 4; i++) outcomes.push(await engine.evaluate(asked([input], KEY)))
+      return [
+        outcomes.at(-1)!.status,
+        ...outcomes.at(-1)!.verdicts.map(({ mode, allowed }) => [mode, allowed]),
+      ]
+    }
+    expect(await modeOf('enforce')).toEqual(['refused', ['enforce', false]])
+    expect(await modeOf('shadow')).toEqual(['admitted', ['shadow', false]])
+    expect(await modeOf('off')).toEqual(['admitted'])
+    expect(await modeOf('enforce', { ...rule, mode: 'shadow' })).toEqual(['refused', ['enforce', false]])
+  })
+
+  it('does not enforce a rule that has been switched to shadow, and its numbers stay', async () => {
+    const rule = RULES[3]!
+    const engine = await overriding(overrideOf(rule, { limit: 1 }, { mode: 'enforce' }))
+    const evaluation = asked([rule, MINUTE], KEY)
+    const [first, ...others] = evaluation.rules
+    const switched = {
+      ...evaluation,
+      rules: [{ ...first!, mode: 'shadow' as const, staysShadow: true }, ...others],
+    }
+    await engine.evaluate(switched)
+    const { status, verdicts } = await engine.evaluate(switched)
+    expect(status).toBe('admitted')
+    expect(
+      verdicts.map(({ rule, mode, allowed, remaining }) => [rule.limit, mode, allowed, remaining]),
+    ).toEqual([
+      [1, 'shadow', false, 0],
+      // What else counts the request counts it.
+      [MINUTE.limit, 'enforce', true, MINUTE.limit - 2],
+    ])
+  })
+
+  it('belongs to the rule with its algorithm and period, whatever its limit and plan', async () => {
+    const override = overrideOf(RULES[0]!, { limit: 7 })
+    const limitOf = async (rule: RuleInput, subject: Subject = KEY) => {
+      const engine = await overriding(override)
+      return (await engine.evaluate(asked([rule], subject))).verdicts[0]!.rule.limit
+    }
+    expect(await limitOf({ ...RULES[0]!, limit: 5 } as RuleInput)).toBe(7)
+    expect(
+      await limitOf({ ...RULES[0]!, plans: { pro: { limit: 4 } } }, { ...TOKEN, plan: 'pro' } as Subject),
+    ).toBe(7)
+    expect(await limitOf({ ...RULES[0]!, period: '2h' } as RuleInput)).toBe(3)
+    expect(await limitOf({ ...RULES[0]!, name: 'renamed' })).toBe(3)
+    // What is counted for an address is not the consumer's.
+    expect(await limitOf({ ...RULES[0]!, by: 'address' })).toBe(3)
+  })
+
+  it('is there for what is given back too', async () => {
+    const [rule] = RULES
+    const engine = await overriding(overrideOf(rule!, { limit: 7 }))
+    for (let i = 0; i < 7; i++) await engine.evaluate(asked([rule!], KEY))
+    const rules = asked([rule!], KEY).rules.map(each => ({ ...each, units: 1, spent: 1 }))
+    const back = await engine.refund({ rules, spentAt: NOON, consumerKey: consumerKey('acme'), now: NOON })
+    expect(back.verdicts[0]).toMatchObject({ allowed: true, remaining: 1 })
+    expect((await engine.evaluate(asked([rule!], KEY))).status).toBe('admitted')
+    expect((await engine.evaluate(asked([rule!], KEY))).status).toBe('refused')
+  })
+})
+
+describeOnEngines('a rule on auth-failure', fresh => {
+  const prepared = async () => {
+    const engine = await fresh()
+    await engine.setRecord(credentialKey('acme', 'ff'), credentialOf())
+    const bad: Subject = { ...KEY, credentialKey: credentialKey('acme', 'ee') }
+    const ask = async (subject: Subject | undefined) =>
+      await engine.evaluate(asked([GUESSES, MINUTE], subject))
+    return { engine, bad, ask }
+  }
+
+  it('is spent by a bad credential, and by nothing else', async () => {
+    const { bad, ask } = await prepared()
+    for (let i = 0; i < 3; i++) expect((await ask(KEY)).verdicts[0]!.remaining).toBe(2)
+    const outcome = await ask(bad)
+    expect(outcome.status).toBe('unknown-credential')
+    expect(outcome.verdicts.map(({ rule, remaining }) => [rule.name, remaining])).toEqual([['guesses', 1]])
+    expect((await ask(KEY)).verdicts.map(({ remaining }) => remaining)).toEqual([1, 6])
+  })
+
+  it('refuses the good ones too when there were too many, and does not say which were good', async () => {
+    const { engine, bad, ask } = await prepared()
+    for (let i = 0; i < 2; i++) expect((await ask(bad)).status).toBe('unknown-credential')
+    const before = await engine.snapshot()
+    const [good, guess] = [decisionOf(await ask(KEY)), decisionOf(await ask(bad))]
+    expect(good).toEqual(guess)
+    expect(good).toMatchObject({
+      kind: 'denied',
+      violated: [{ rule: { name: 'guesses' } }],
+      retryAfter: 3600e6,
+    })
+    expect(await engine.snapshot()).toEqual(before)
+  })
+
+  it('refuses a blocked consumer like any other when there were too many, and else says that it is blocked', async () => {
+    const { engine, bad, ask } = await prepared()
+    await engine.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
+    expect((await ask(KEY)).status).toBe('blocked')
+    for (let i = 0; i < 2; i++) await ask(bad)
+    const before = await engine.snapshot()
+    expect(decisionOf(await ask(KEY))).toEqual(decisionOf(await ask(bad)))
+    expect(await engine.snapshot()).toEqual(before)
+  })
+
+  it('that is a shadow refuses nobody', async () => {
+    const { engine, bad } = await prepared()
+    const rules = [{ ...GUESSES, mode: 'shadow' as const }, MINUTE]
+    for (let i = 0; i < 4; i++) {
+      expect((await engine.evaluate(asked(rules, bad))).status).toBe('unknown-credential')
+    }
+    const { status, verdicts } = await engine.evaluate(asked(rules, KEY))
+    expect([status, verdicts[0]!.allowed]).toEqual(['admitted', false])
+  })
+})
+
+describeOnEngines('an opaque key', fresh => {
+  it('of an unknown consumer is found, counted and told in one call', async () => {
+    const engine = await fresh()
+    await engine.setRecord(pointerKey('ff'), 'acme')
+    await engine.setRecord(credentialKey('acme', 'ff'), credentialOf('pro'))
+    await engine.setRecord(
+      consumerKey('acme'),
+      formatConsumer({ overrides: [overrideOf(MINUTE, { limit: 50 })] }),
+    )
+    const log: RuleInput = { name: 'log', by: 'consumer', algorithm: 'sliding-log', limit: 3, period: '1h' }
+    const cold = await engine.evaluate(asked([MINUTE, GUESSES, log], POINTER))
+    expect(cold).toMatchObject({ status: 'admitted', plan: 'pro', consumer: 'acme' })
+    expect(cold.verdicts.map(({ remaining }) => remaining)).toEqual([49, 2, 2])
+    // The isolate has learnt whose it is: the same budget.
+    const warm = await engine.evaluate(asked([MINUTE, GUESSES, log], KEY))
+    expect(warm.verdicts.map(({ remaining }) => remaining)).toEqual([48, 2, 1])
+    expect(warm).not.toHaveProperty('consumer')
+  })
+
+  it('that nobody knows, or that was revoked, is a bad credential', async () => {
+    const engine = await fresh()
+    const unknown = await engine.evaluate(asked([MINUTE, GUESSES], POINTER))
+    expect([unknown.status, unknown.verdicts.map(({ remaining }) => remaining)]).toEqual([
+      'unknown-credential',
+      [1],
+    ])
+    await engine.setRecord(pointerKey('ff'), 'acme')
+    const revoked = await engine.evaluate(asked([MINUTE, GUESSES], POINTER))
+    expect([revoked.status, revoked.verdicts.map(({ remaining }) => remaining)]).toEqual([
+      'unknown-credential',
+      [0],
+    ])
+  })
+})
+
+describeOnRedisEngine('a decision about a subject', fresh => {
+  it(`is what the model foretells, whatever the records (SEED=${SEED})`, async () => {
+    const random = randomFrom(SEED)
+    const [redis, model] = [await fresh(), new ModelEngine()]
+    const engines = [redis, model]
+    let now = NOON
+    const seen = new Map<string, number>()
+    for (let i = 0; i < 700; i++) {
+      now += randomStep(random)
+      if (random.chance(0.2)) {
+        const [key, text] = randomRecord(random, now)
+        for (const engine of engines) await engine.setRecord(key, text)
+      }
+      const rules = [...RULES, MINUTE, GUESSES].filter(() => random.chance(0.4))
+      const subject = random.pick([KEY, KEY, TOKEN, POINTER, { ...TOKEN, plan: 'pro' } as Subject, undefined])
+      const evaluation = asked(rules.length > 0 ? rules : [MINUTE], subject, now, random.pick([0, 1, 1, 2]))
+      if (evaluation.rules.length === 0 && !subject) continue
+      const [expected, actual] = [await model.evaluate(evaluation), await redis.evaluate(evaluation)]
+      expect(actual, `request ${i}, SEED=${SEED}`).toEqual(expected)
+      seen.set(expected.status, (seen.get(expected.status) ?? 0) + 1)
+    }
+    for (const status of ['admitted', 'refused', 'unknown-credential', 'blocked']) {
+      expect(seen.get(status), status).toBeGreaterThan(10)
+    }
+  })
+})
+
+/** A change of what the store knows about acme, its key and whose key that is. */
+function randomRecord(random: Random, now: number): [key: string, text: string] {
+  const plan = random.pick([undefined, 'free', 'pro', 'max', 'gone'])
+  if (random.chance(0.3))
+    return [credentialKey('acme', 'ff'), random.chance(0.2) ? 'nonsense' : credentialOf(plan)]
+  if (random.chance(0.2)) return [pointerKey('ff'), random.pick(['acme', 'other'])]
+  const overrides = [...RULES, MINUTE]
+    .filter(() => random.chance(0.4))
+    .map(rule => {
+      const numbers =
+        rule.algorithm === 'leaky-bucket' ? { queue: random.int(0, 5) } : { limit: random.int(1, 9) }
+      return overrideOf(rule, random.chance(0.7) ? numbers : undefined, {
+        ...(random.chance(0.3) && { mode: random.pick(['enforce', 'shadow', 'off'] as const) }),
+        ...(random.chance(0.5) && { until: now + random.int(-1e5, 1e6) }),
+      })
+    })
+  const blocked = random.chance(0.2) && {
+    blockedAt: new Date(0),
+    ...(random.chance(0.5) && { blockedUntil: now + random.int(-1e5, 1e6) }),
+  }
+  return [consumerKey('acme'), formatConsumer({ ...(plan && { plan }), ...blocked, overrides })]
+}
+
+function recordsOf(engine: Engine): Pick<Engine, 'setRecord'> {
+  return { setRecord: (key, text) => engine.setRecord(key, text) }
+}

@@ -6,7 +6,6 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import type { Guardian } from '../src/node/start/guardian.ts'
-import type { BenchWorker } from './worker-process.ts'
 
 export interface Child<Ready> {
   /** What it said once it served. */
@@ -42,6 +41,13 @@ export async function startChild<Ready>(
       await exited
     },
   }
+}
+
+/** What worker-process.ts is started with. */
+export interface BenchWorker {
+  /** A file beside this one. */
+  entry: string
+  bindings: Record<string, string>
 }
 
 /** A Worker of the benchmark's own, in workerd. */

@@ -2,11 +2,11 @@
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { adminStore } from '../src/node/admin/admin-store.ts'
-import { createKey } from '../src/node/admin/keys.ts'
 import { connectRedis, type RedisConnection } from '../src/node/rest-bridge/redis-connection.ts'
 import { type Guardian, startGuardian } from '../src/node/start/guardian.ts'
 import { findServer, privateServer } from '../src/node/start/redis.ts'
+import { adminStore } from '../src/ops/admin-store.ts'
+import { createKey } from '../src/ops/keys.ts'
 import { startChild } from './child.ts'
 import type { FarSide, FarSideSettings } from './far-side.ts'
 

@@ -3,13 +3,7 @@ import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
-import { childSettings, sayReady } from './child.ts'
-
-export interface BenchWorker {
-  /** A file beside this one. */
-  entry: string
-  bindings: Record<string, string>
-}
+import { type BenchWorker, childSettings, sayReady } from './child.ts'
 
 const { entry, bindings } = childSettings<BenchWorker>()
 const pathOf = (name: string) => fileURLToPath(new URL(name, import.meta.url))

@@ -5,9 +5,9 @@
  */
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { adminStore } from '../../src/node/admin/admin-store.ts'
-import { createKey } from '../../src/node/admin/keys.ts'
 import { startWorker } from '../../src/node/start/worker.ts'
+import { adminStore } from '../../src/ops/admin-store.ts'
+import { createKey } from '../../src/ops/keys.ts'
 import { startBenchWorker } from '../child.ts'
 import { inFlight, inRounds, median, quantile, times } from '../measure.ts'
 import type { Findings, RawTable, Row } from '../report.ts'

@@ -1,6 +1,6 @@
 /**
  * Live switches: what those who administer have turned down, or up, without a deployment. One text of the store for all of
- * them (JSON), written by src/node/admin/switches.ts and read beside decisions (live.ts). Whatever of it is no switch of
+ * them (JSON), written by src/ops/switches.ts and read beside decisions (live.ts). Whatever of it is no switch of
  * ours reads as none, and never as another.
  */
 

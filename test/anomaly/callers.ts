@@ -1,6 +1,6 @@
 /** Who asks in a scenario, and what each of them saw. No caller is in two scenarios. */
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import type { Counted } from '../../src/node/admin/limits.ts'
+import type { Counted } from '../../src/ops/limits.ts'
 import type { Seen } from './exchange.ts'
 import type { Lane } from './lane.ts'
 import type { Mode } from './policy.ts'

@@ -1,6 +1,6 @@
 /** Holds what callers saw, and what the store has counted meanwhile, to the policy. */
 import { checkedConfig } from '../../src/config/check/check.ts'
-import { type Counted, peekCaller } from '../../src/node/admin/limits.ts'
+import { type Counted, peekCaller } from '../../src/ops/limits.ts'
 import config from './anomaly.config.ts'
 import { type Caller, isDecided, passed, type Reply } from './callers.ts'
 import type { Lane } from './lane.ts'

@@ -269,7 +269,9 @@ export function wholeReply(url: string, method: string, headers: Record<string, 
       response.on('end', () =>
         resolve({
           status: response.statusCode!,
-          headers: response.rawHeaders.filter((_, i, all) => all[i - (i % 2)]?.toLowerCase() !== 'date'),
+          headers: response.rawHeaders.filter(
+            (_, i, all) => !/^(date|x-request-id)$/i.test(all[i - (i % 2)]!),
+          ),
           body: Buffer.concat(chunks).toString('base64'),
         }),
       )

@@ -68,7 +68,8 @@ describe('a reply that is observed', () => {
         socket.once('error', reject)
         socket.once('data', data => {
           socket.destroy()
-          resolve(String(data).split('\r\n').toSorted())
+          const lines = String(data).split('\r\n')
+          resolve(lines.filter(line => !/^x-request-id:/i.test(line)).toSorted())
         })
         socket.write(
           'GET /socket HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n' +

@@ -7,9 +7,9 @@ import { request } from 'node:http'
 import { connect } from 'node:net'
 import { gunzipSync } from 'node:zlib'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { adminStore } from '../../src/node/admin/admin-store.ts'
-import { createKey } from '../../src/node/admin/keys.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
+import { adminStore } from '../../src/ops/admin-store.ts'
+import { createKey } from '../../src/ops/keys.ts'
 import { GZIPPED, startOrigin, type TestOrigin } from '../support/origin.ts'
 
 let origin: TestOrigin

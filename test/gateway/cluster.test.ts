@@ -1,10 +1,11 @@
 /** The gateway in front of a Redis Cluster: the app, the real client, the bridge, three nodes. */
-import { expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { createLimiter } from '../../src/edges/limits/limiter.ts'
 import { ask as askStore, toDecide } from '../../src/limiter/ask.ts'
 import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
+import { loadScripts } from '../../src/ops/admin-store.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { addressStateKey, consumerStateKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -35,6 +36,8 @@ const consumers = ['acme', 'globex', 'initech', 'umbrella', 'hooli']
 
 describeOnCluster('the gateway', start => {
   const gateway = useGatewayOn(start)
+  // A script that Redis does not know costs another request.
+  beforeEach(() => loadScripts(gateway.admin, { keyLocking: true }))
 
   const app = (rules: RuleInput[] = [CONSUMER, ADDRESS], accept = ['api-key']) =>
     gateway.app({

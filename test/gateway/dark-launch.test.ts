@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { AnalyticsDataset } from '../../src/config/environment.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { byOutcome, byRule, readStats, type Stats } from '../../src/node/admin/stats.ts'
+import { byOutcome, byRule, readStats, type Stats } from '../../src/ops/stats.ts'
 import { useGateway } from '../support/gateway.ts'
 import { REDIS_KINDS } from '../support/redis.ts'
 

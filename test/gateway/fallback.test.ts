@@ -3,8 +3,8 @@ import type { ServerResponse } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { blockConsumer } from '../../src/node/admin/consumers.ts'
-import { importKey } from '../../src/node/admin/keys.ts'
+import { blockConsumer } from '../../src/ops/consumers.ts'
+import { importKey } from '../../src/ops/keys.ts'
 import { type App, useGateway } from '../support/gateway.ts'
 
 const gateway = useGateway()

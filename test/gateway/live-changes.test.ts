@@ -1,18 +1,13 @@
 /** What those who administer change counts from the very next request of an isolate that knows the caller well. */
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
-import { loadScript } from '../../src/node/admin/admin-store.ts'
-import { blockConsumer, removeConsumer, setPlan, unblockConsumer } from '../../src/node/admin/consumers.ts'
-import { expireKey, planKey, revokeKey, rotateKey } from '../../src/node/admin/key-changes.ts'
-import { findKey } from '../../src/node/admin/key-reference.ts'
-import { createKey, importKey } from '../../src/node/admin/keys.ts'
-import { resetCaller } from '../../src/node/admin/limits.ts'
-import {
-  compileOverride,
-  type OverrideInput,
-  removeOverride,
-  setOverride,
-} from '../../src/node/admin/overrides.ts'
+import { loadScripts } from '../../src/ops/admin-store.ts'
+import { blockConsumer, removeConsumer, setPlan, unblockConsumer } from '../../src/ops/consumers.ts'
+import { expireKey, planKey, revokeKey, rotateKey } from '../../src/ops/key-changes.ts'
+import { findKey } from '../../src/ops/key-reference.ts'
+import { createKey, importKey } from '../../src/ops/keys.ts'
+import { resetCaller } from '../../src/ops/limits.ts'
+import { compileOverride, type OverrideInput, removeOverride, setOverride } from '../../src/ops/overrides.ts'
 import { configOf } from '../support/engines.ts'
 import { type App, useGateway } from '../support/gateway.ts'
 import { REDIS_KINDS } from '../support/redis.ts'
@@ -34,7 +29,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, o
   beforeAll(async () => {
     app = gateway.app(CONFIG)
     // Once per life of a Redis; an opaque key that nobody has met is looked up by the other form of it.
-    for (const keyLocking of [true, false]) await loadScript(gateway.admin, { keyLocking })
+    for (const keyLocking of [true, false]) await loadScripts(gateway.admin, { keyLocking })
   })
   beforeEach(async () => {
     key = (await createKey(gateway.admin, { consumer: 'acme' })).key

@@ -5,10 +5,10 @@
 import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { loadScript } from '../../src/node/admin/admin-store.ts'
-import { blockConsumer } from '../../src/node/admin/consumers.ts'
-import { compileOverride, setOverride } from '../../src/node/admin/overrides.ts'
-import { killLimits, resetRule, restoreLimits, switchRule } from '../../src/node/admin/switches.ts'
+import { loadScripts } from '../../src/ops/admin-store.ts'
+import { blockConsumer } from '../../src/ops/consumers.ts'
+import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
+import { killLimits, resetRule, restoreLimits, switchRule } from '../../src/ops/switches.ts'
 import { formatSwitches, type RuleSwitch } from '../../src/switches/switches.ts'
 import { describeOnCluster } from '../support/cluster.ts'
 import { type App, useGateway, useGatewayOn } from '../support/gateway.ts'
@@ -34,7 +34,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
   let app: App
   let key: string
   beforeAll(async () => {
-    await loadScript(gateway.admin, { keyLocking: true })
+    await loadScripts(gateway.admin, { keyLocking: true })
   })
   beforeEach(async () => {
     now = Date.now()
@@ -288,7 +288,7 @@ describeOnCluster('switches', start => {
   const gateway = useGatewayOn(start)
 
   it('come along with decisions over several slots, and count for them', async () => {
-    await loadScript(gateway.admin, { keyLocking: true })
+    await loadScripts(gateway.admin, { keyLocking: true })
     let now = Date.now()
     const rules: RuleInput[] = [
       { name: 'two', by: 'consumer', ...window },

@@ -1,6 +1,7 @@
 /** The store as those who administer use it: over the real client and the bridge. */
-import { type AdminStore, type AdminStoreOptions, adminStore } from '../../src/node/admin/admin-store.ts'
+
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { type AdminStore, type AdminStoreOptions, adminStore } from '../../src/ops/admin-store.ts'
 import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
 import type { TestRedis } from './redis.ts'
 

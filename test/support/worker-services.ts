@@ -6,12 +6,12 @@ import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { ProvidedContext } from 'vitest'
-import { adminStore } from '../../src/node/admin/admin-store.ts'
-import { createKey } from '../../src/node/admin/keys.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { startDemoOrigin } from '../../src/node/start/demo-origin.ts'
 import { startGuardian } from '../../src/node/start/guardian.ts'
 import { embeddedRedis } from '../../src/node/start/redis.ts'
+import { adminStore } from '../../src/ops/admin-store.ts'
+import { createKey } from '../../src/ops/keys.ts'
 
 const guardian = startGuardian()
 const redis = await embeddedRedis('for tests', {

@@ -1,18 +1,18 @@
-/** src/node/admin runs anywhere that fetch does: here inside workerd, where the commands' side of Node is missing. */
+/** src/ops runs anywhere that fetch does: here inside workerd, where the commands' side of Node is missing. */
 import { afterEach, expect, inject, it, vi } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { compileConfig } from '../../src/config/compile.ts'
-import { adminStore } from '../../src/node/admin/admin-store.ts'
-import { listConsumers } from '../../src/node/admin/consumers.ts'
-import { explain } from '../../src/node/admin/explain.ts'
-import { revokeKey } from '../../src/node/admin/key-changes.ts'
-import { findKey } from '../../src/node/admin/key-reference.ts'
-import { createKey, listKeys } from '../../src/node/admin/keys.ts'
-import { peekCaller } from '../../src/node/admin/limits.ts'
-import { compileOverride } from '../../src/node/admin/overrides.ts'
-import { prometheusText } from '../../src/node/admin/prometheus.ts'
-import { readStats } from '../../src/node/admin/stats.ts'
-import { readSwitches } from '../../src/node/admin/switches.ts'
+import { adminStore } from '../../src/ops/admin-store.ts'
+import { listConsumers } from '../../src/ops/consumers.ts'
+import { explain } from '../../src/ops/explain.ts'
+import { revokeKey } from '../../src/ops/key-changes.ts'
+import { findKey } from '../../src/ops/key-reference.ts'
+import { createKey, listKeys } from '../../src/ops/keys.ts'
+import { peekCaller } from '../../src/ops/limits.ts'
+import { compileOverride } from '../../src/ops/overrides.ts'
+import { prometheusText } from '../../src/ops/prometheus.ts'
+import { readStats } from '../../src/ops/stats.ts'
+import { readSwitches } from '../../src/ops/switches.ts'
 
 const CONFIG: ConfigInput = {
   origin: 'route',

@@ -7,7 +7,7 @@ import { createCredentialFinder } from '../../credentials/find-credential.ts'
 import type { Seen } from '../../credentials/seen.ts'
 import type { Outcome } from '../../script/evaluation.ts'
 import { addressIdentity, clientAddress } from './address.ts'
-import { cfOf } from './identity-keys.ts'
+import { cfOf } from './connection.ts'
 import type { Matched } from './match.ts'
 import type { Forbidden, Refusal } from './ruling.ts'
 

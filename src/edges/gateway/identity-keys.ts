@@ -1,6 +1,7 @@
 /** What a rule counts by, as a key of the store. Whatever comes from the caller is escaped and bounded on the way. */
 import type { By } from '../../config/check/rule-schema.ts'
 import { type IdentityPart, identityStateKey } from '../../store/keys.ts'
+import { cfOf } from './connection.ts'
 import type { Caller } from './identify.ts'
 import { hostOf } from './path.ts'
 
@@ -64,11 +65,6 @@ async function identityKey(
     }
   })
   return await identityStateKey(owner, parts)
-}
-
-/** What Cloudflare's edge says of the connection; elsewhere, and in places on Cloudflare, nothing. */
-export function cfOf(request: Request): Record<string, unknown> {
-  return (request as { cf?: Record<string, unknown> }).cf ?? {}
 }
 
 /** Claims of different issuers are apart. */

@@ -17,15 +17,9 @@ import type { Changed, RefundedRule } from '../../script/refund.ts'
 import { limitStateKey } from '../../store/keys.ts'
 import type { Store } from '../../store/store.ts'
 import { NO_BOARD, type SwitchBoard } from '../../switches/live.ts'
-import { checkCost, checkIdentity, checkRule } from './checks.ts'
+import { checkCost, checkIdentity, checkRule, type LimitIdentity, type LimitOptions } from './arguments.ts'
 
-/** The identity that is counted: a value for every part that the rules of the limit count by. */
-export type LimitIdentity = Readonly<Record<string, string | number>>
-
-export interface LimitOptions {
-  /** Units (default 1), or units by rule name where rules count different things. A rule that costs 0 only reports. */
-  cost?: number | Readonly<Record<string, number>>
-}
+export type { LimitIdentity, LimitOptions }
 
 export interface LimitDecision {
   limit: string

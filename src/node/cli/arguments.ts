@@ -1,7 +1,7 @@
 /** Arguments that several commands take, checked where they are read. */
 import { InvalidArgumentError } from 'commander'
 import { isOriginUrl } from '../../config/forms.ts'
-import { AdminError } from '../admin/admin-error.ts'
+import { AdminError } from '../../ops/admin-error.ts'
 
 export function port(text: string): number {
   const number = Number(text)

@@ -1,6 +1,6 @@
 /** `npx sluice bridge`: the REST bridge alone, for those who host their own Redis. */
 import { Command } from 'commander'
-import { AdminError } from '../admin/admin-error.ts'
+import { AdminError } from '../../ops/admin-error.ts'
 import type { BridgeOptions } from '../rest-bridge/bridge.ts'
 import { port, redisUrl, seconds } from './arguments.ts'
 

@@ -1,6 +1,6 @@
 /** `npx sluice consumers …`: plans, blocks and overrides, live. */
 import { Command } from 'commander'
-import { AdminError } from '../admin/admin-error.ts'
+import { AdminError } from '../../ops/admin-error.ts'
 import {
   blockConsumer,
   type ConsumerInfo,
@@ -9,9 +9,9 @@ import {
   setPlan,
   showConsumer,
   unblockConsumer,
-} from '../admin/consumers.ts'
-import { rulesNotShown } from '../admin/limits.ts'
-import { consumerName, planName } from '../admin/names.ts'
+} from '../../ops/consumers.ts'
+import { rulesNotShown } from '../../ops/limits.ts'
+import { consumerName, planName } from '../../ops/names.ts'
 import {
   destructive,
   mustConfirm,

@@ -1,9 +1,9 @@
 /** `npx sluice explain GET /reports/7`: what the gateway makes of a request, and what that costs. */
 import { Command, Option } from 'commander'
 import { formatPeriod } from '../../config/duration.ts'
-import { AdminError } from '../admin/admin-error.ts'
-import type { CommandCounts, DecisionCost } from '../admin/decision-cost.ts'
-import { type Explanation, explain, type RuleExplanation } from '../admin/explain.ts'
+import { AdminError } from '../../ops/admin-error.ts'
+import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
+import { type Explanation, explain, type RuleExplanation } from '../../ops/explain.ts'
 import { configOf, secretOf } from './administration.ts'
 import { header } from './arguments.ts'
 import { print, table } from './output.ts'

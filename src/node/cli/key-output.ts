@@ -1,5 +1,5 @@
 /** How keys are told. Never the secret, but for the one time when a key is made. */
-import type { CreatedKey, KeyInfo } from '../admin/keys.ts'
+import type { CreatedKey, KeyInfo } from '../../ops/keys.ts'
 import { table, time, timeAhead } from './output.ts'
 
 /** The key alone on standard output, so that it can be piped into a secret store. */

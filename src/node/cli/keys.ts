@@ -1,8 +1,8 @@
 /** `npx sluice keys …`: API keys, and opaque keys that were made elsewhere. */
 import { Command } from 'commander'
-import { AdminError } from '../admin/admin-error.ts'
-import { createKey, importKey, listKeys, type NewKey } from '../admin/keys.ts'
-import { consumerName, futureOf, planName, shortText } from '../admin/names.ts'
+import { AdminError } from '../../ops/admin-error.ts'
+import { createKey, importKey, listKeys, type NewKey } from '../../ops/keys.ts'
+import { consumerName, futureOf, planName, shortText } from '../../ops/names.ts'
 import { onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { keyChangeCommands } from './key-changes.ts'
 import { keyTable, tellOfKey } from './key-output.ts'

@@ -3,7 +3,7 @@ import { Command, Option } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { formatPeriod, formatWait } from '../../config/duration.ts'
-import { AdminError } from '../admin/admin-error.ts'
+import { AdminError } from '../../ops/admin-error.ts'
 import {
   type Counted,
   peekCaller,
@@ -13,8 +13,8 @@ import {
   rulesNotShown,
   rulesShown,
   type Standing,
-} from '../admin/limits.ts'
-import { consumerName, planName } from '../admin/names.ts'
+} from '../../ops/limits.ts'
+import { consumerName, planName } from '../../ops/names.ts'
 import { destructive, mustConfirm, onStore, openStore, type StoreFlags } from './administration.ts'
 import { part } from './arguments.ts'
 import { type ConfigLoader, loadConfig } from './load-config.ts'

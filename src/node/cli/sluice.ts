@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /** The command line: `npx sluice …`. Each command is a file beside this one. */
 import { Command, CommanderError } from 'commander'
-import { AdminError } from '../admin/admin-error.ts'
+import { AdminError } from '../../ops/admin-error.ts'
 import { bridgeCommand } from './bridge.ts'
 import { checkCommand } from './check.ts'
 import { consumersCommand } from './consumers.ts'

@@ -1,9 +1,9 @@
 /** `npm start`: the gateway and all it needs, on this machine. */
 import { Command } from 'commander'
+import { type AdminStore, adminStore, loadScripts } from '../../ops/admin-store.ts'
+import { revokeKey } from '../../ops/key-changes.ts'
+import { createKey, unlistIfEmpty } from '../../ops/keys.ts'
 import { sha256 } from '../../sha256.ts'
-import { type AdminStore, adminStore, loadScript } from '../admin/admin-store.ts'
-import { revokeKey } from '../admin/key-changes.ts'
-import { createKey, unlistIfEmpty } from '../admin/keys.ts'
 import type { Stack } from '../start/stack.ts'
 import type { WorkerMessage } from '../start/worker-messages.ts'
 import { configOf } from './administration.ts'
@@ -74,7 +74,7 @@ async function start(flags: Flags): Promise<void> {
   const store = adminStore({ ...stack.rest, environment, keyPrefix: credentials.keyPrefix })
   let key: string | undefined
   try {
-    await loadScript(store, config).catch(error => {
+    await loadScripts(store, config).catch(error => {
       const hint = ' UPSTASH_REDIS_REST_URL says so: unset it, or give --redis, for a store of its own.'
       throw rest && error instanceof Error ? new Error(error.message.replace(/\.?$/, '.') + hint) : error
     })

@@ -1,6 +1,6 @@
 /** What `npx sluice stats` prints for people. */
 import type { Config } from '../../config/compile.ts'
-import { byOutcome, byRule, type RuleCounts, type Stats } from '../admin/stats.ts'
+import { byOutcome, byRule, type RuleCounts, type Stats } from '../../ops/stats.ts'
 import { table, time } from './output.ts'
 
 /** What of it is asked for. */

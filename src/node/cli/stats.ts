@@ -1,8 +1,8 @@
 /** `npx sluice stats`: what rules have done, and what shadows would have. */
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { parseDuration } from '../../config/duration.ts'
-import { prometheusText, startOfDay } from '../admin/prometheus.ts'
-import { ofRule, readStats } from '../admin/stats.ts'
+import { prometheusText, startOfDay } from '../../ops/prometheus.ts'
+import { ofRule, readStats } from '../../ops/stats.ts'
 import { onStore, openStore, type StoreFlags } from './administration.ts'
 import { print } from './output.ts'
 import { type Shown, statsText } from './stats-output.ts'

@@ -1,9 +1,8 @@
 /** `npx sluice switch …`: what is turned down or up without a deployment, by whom, and until when. */
 import { Argument, Command } from 'commander'
-import { isOver, type RuleSwitch, SWITCH_MODES, type Switch, type Switches } from '../../switches/switches.ts'
-import { AdminError } from '../admin/admin-error.ts'
-import type { AdminStore } from '../admin/admin-store.ts'
-import { exceptionalConsumers } from '../admin/consumers.ts'
+import { AdminError } from '../../ops/admin-error.ts'
+import type { AdminStore } from '../../ops/admin-store.ts'
+import { exceptionalConsumers } from '../../ops/consumers.ts'
 import {
   killLimits,
   mustBeSwitchable,
@@ -13,7 +12,8 @@ import {
   type Switchable,
   switchable,
   switchRule,
-} from '../admin/switches.ts'
+} from '../../ops/switches.ts'
+import { isOver, type RuleSwitch, SWITCH_MODES, type Switch, type Switches } from '../../switches/switches.ts'
 import {
   destructive,
   mustConfirm,

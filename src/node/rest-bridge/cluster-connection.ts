@@ -6,9 +6,9 @@
  */
 import { ClusterTopology } from './cluster-topology.ts'
 import { CommandKeys } from './command-keys.ts'
+import type { FoundRedis } from './found-redis.ts'
 import { slotOf } from './key-slot.ts'
 import { redirectionOf } from './redirection.ts'
-import type { FoundRedis } from './redis-connection.ts'
 import {
   type Command,
   ErrorReply,

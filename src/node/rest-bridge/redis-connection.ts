@@ -1,5 +1,6 @@
 /** The connection that the bridge works on: to one Redis or Valkey, or to a Redis Cluster, whichever is found there. */
 import { ClusterConnection } from './cluster-connection.ts'
+import type { FoundRedis, RedisConnection } from './found-redis.ts'
 import {
   type Command,
   ErrorReply,
@@ -9,19 +10,7 @@ import {
   within,
 } from './redis-server.ts'
 
-export { type Command, ErrorReply, RedisUnavailable, type Reply }
-
-export interface RedisConnection {
-  /** @throws ErrorReply what Redis said; RedisUnavailable */
-  send(command: Command): Promise<Reply>
-  /** MULTI … EXEC. @throws ErrorReply when all of it was discarded; RedisUnavailable */
-  transaction(commands: readonly Command[]): Promise<Reply[]>
-  close(): void
-}
-
-export interface FoundRedis extends RedisConnection {
-  readonly isCluster: boolean
-}
+export { type Command, ErrorReply, type RedisConnection, RedisUnavailable, type Reply }
 
 /**
  * @param url `redis://`, `rediss://` or `unix:///path/to/socket`; of a cluster, that of any node

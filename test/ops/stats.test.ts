@@ -1,14 +1,14 @@
 /** What `npx sluice stats` makes of counters: tables for people, JSON, and text for Prometheus. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { checkedConfig } from '../../../src/config/check/check.ts'
-import type { ConfigInput } from '../../../src/config/check/schema.ts'
-import { prometheusText, startOfDay } from '../../../src/node/admin/prometheus.ts'
-import { ofRule, readStats } from '../../../src/node/admin/stats.ts'
-import { statsCommand } from '../../../src/node/cli/stats.ts'
-import { type Shown, statsText } from '../../../src/node/cli/stats-output.ts'
-import { statsKey } from '../../../src/store/keys.ts'
-import { startAdmin, type TestAdmin } from '../../support/admin.ts'
-import { startRedis, type TestRedis } from '../../support/redis.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { statsCommand } from '../../src/node/cli/stats.ts'
+import { type Shown, statsText } from '../../src/node/cli/stats-output.ts'
+import { prometheusText, startOfDay } from '../../src/ops/prometheus.ts'
+import { ofRule, readStats } from '../../src/ops/stats.ts'
+import { statsKey } from '../../src/store/keys.ts'
+import { startAdmin, type TestAdmin } from '../support/admin.ts'
+import { startRedis, type TestRedis } from '../support/redis.ts'
 
 const INPUT: ConfigInput = {
   origin: 'route',

@@ -1,6 +1,6 @@
 /** What becomes of a key: each change counts from the next request. */
-import { credentialIndexKey, credentialKey, pointerKey } from '../../store/keys.ts'
-import { type CredentialRecord, formatCredential, parseCredential } from '../../store/records.ts'
+import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
+import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import type { FoundKey } from './key-reference.ts'

@@ -1,5 +1,5 @@
 /** What was counted: by rule, and by what became of requests. Read from the hours of the store, which expire after a week. */
-import { statsKey } from '../../store/keys.ts'
+import { statsKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 

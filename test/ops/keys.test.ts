@@ -1,15 +1,15 @@
 /** Keys: made, brought in, listed, changed and ended. */
 import { type AddressInfo, createServer } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { consumerOfApiKey, mintApiKey } from '../../../src/credentials/api-key.ts'
-import { adminStore } from '../../../src/node/admin/admin-store.ts'
-import { expireKey, labelKey, planKey, revokeKey, rotateKey } from '../../../src/node/admin/key-changes.ts'
-import { findKey } from '../../../src/node/admin/key-reference.ts'
-import { consumersOf, createKey, importKey, listKeys, unlistIfEmpty } from '../../../src/node/admin/keys.ts'
-import { keyTable } from '../../../src/node/cli/key-output.ts'
-import { sha256 } from '../../../src/sha256.ts'
-import { startAdmin, type TestAdmin } from '../../support/admin.ts'
-import { describeOnRedis, type TestRedis } from '../../support/redis.ts'
+import { consumerOfApiKey, mintApiKey } from '../../src/credentials/api-key.ts'
+import { keyTable } from '../../src/node/cli/key-output.ts'
+import { adminStore } from '../../src/ops/admin-store.ts'
+import { expireKey, labelKey, planKey, revokeKey, rotateKey } from '../../src/ops/key-changes.ts'
+import { findKey } from '../../src/ops/key-reference.ts'
+import { consumersOf, createKey, importKey, listKeys, unlistIfEmpty } from '../../src/ops/keys.ts'
+import { sha256 } from '../../src/sha256.ts'
+import { startAdmin, type TestAdmin } from '../support/admin.ts'
+import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
 const HOUR = 3600e3
 

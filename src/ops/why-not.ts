@@ -1,9 +1,9 @@
 /** Why a rule of the config does not count a request, in words. The first reason that holds, in the order of the steps. */
-import { isInRanges } from '../../config/address-ranges.ts'
-import type { Config, GatewayRule } from '../../config/compile.ts'
-import type { Caller } from '../../edges/gateway/identify.ts'
-import type { Matched } from '../../edges/gateway/match.ts'
-import type { Evaluation } from '../../script/evaluation.ts'
+import { isInRanges } from '../config/address-ranges.ts'
+import type { Config, GatewayRule } from '../config/compile.ts'
+import type { Caller } from '../edges/gateway/identify.ts'
+import type { Matched } from '../edges/gateway/match.ts'
+import type { Evaluation } from '../script/evaluation.ts'
 
 /** All that a rule can hang on. */
 export interface Situation {

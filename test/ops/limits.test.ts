@@ -1,10 +1,10 @@
 /** What is left, told without spending any of it, and made whole again. */
 import { beforeAll, describe, expect, it } from 'vitest'
-import type { RuleInput } from '../../../src/config/check/schema.ts'
-import type { Config } from '../../../src/config/compile.ts'
-import { mintApiKey } from '../../../src/credentials/api-key.ts'
-import { createLimiter } from '../../../src/edges/limits/limiter.ts'
-import { blockConsumer, setPlan } from '../../../src/node/admin/consumers.ts'
+import type { RuleInput } from '../../src/config/check/schema.ts'
+import type { Config } from '../../src/config/compile.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { createLimiter } from '../../src/edges/limits/limiter.ts'
+import { blockConsumer, setPlan } from '../../src/ops/consumers.ts'
 import {
   peekCaller,
   peekLimit,
@@ -12,11 +12,11 @@ import {
   resetLimit,
   rulesNotShown,
   type Standing,
-} from '../../../src/node/admin/limits.ts'
-import { compileOverride, setOverride } from '../../../src/node/admin/overrides.ts'
-import { configOf } from '../../support/engines.ts'
-import { type App, useGateway } from '../../support/gateway.ts'
-import { REDIS_KINDS } from '../../support/redis.ts'
+} from '../../src/ops/limits.ts'
+import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
+import { configOf } from '../support/engines.ts'
+import { type App, useGateway } from '../support/gateway.ts'
+import { REDIS_KINDS } from '../support/redis.ts'
 
 const RULES: RuleInput[] = [
   {

@@ -1,10 +1,10 @@
 /** What is said of a request before anybody has sent it. */
 import { describe, expect, it } from 'vitest'
-import type { ConfigInput, RuleInput } from '../../../src/config/check/schema.ts'
-import { mintApiKey } from '../../../src/credentials/api-key.ts'
-import { jwt } from '../../../src/credentials/jwt.ts'
-import { type AskedWithPlan, explain } from '../../../src/node/admin/explain.ts'
-import { configOf } from '../../support/engines.ts'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { jwt } from '../../src/credentials/jwt.ts'
+import { type AskedWithPlan, explain } from '../../src/ops/explain.ts'
+import { configOf } from '../support/engines.ts'
 
 const numbers = { algorithm: 'fixed-window', limit: 10, period: '1m' } as const
 const by = 'consumer'

@@ -2,18 +2,18 @@
  * API keys and opaque keys: making them, bringing them in, and what there is. Never the secret: of a key the store knows
  * the SHA-256 and a few letters.
  */
-import { isConsumerName } from '../../config/forms.ts'
-import { mintApiKey } from '../../credentials/api-key.ts'
-import { isOpaqueKey } from '../../credentials/opaque-key.ts'
-import { sha256 } from '../../sha256.ts'
+import { isConsumerName } from '../config/forms.ts'
+import { mintApiKey } from '../credentials/api-key.ts'
+import { isOpaqueKey } from '../credentials/opaque-key.ts'
+import { sha256 } from '../sha256.ts'
 import {
   CONSUMER_INDEX_KEY,
   consumerKey,
   credentialIndexKey,
   credentialKey,
   pointerKey,
-} from '../../store/keys.ts'
-import { type CredentialRecord, formatCredential, parseCredential } from '../../store/records.ts'
+} from '../store/keys.ts'
+import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 

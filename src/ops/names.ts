@@ -1,8 +1,8 @@
 /** What people write, as it stands in the store: consumers, texts and times. Each error says what to write instead. */
 
-import { parseDuration } from '../../config/duration.ts'
-import { isConsumerName } from '../../config/forms.ts'
-import { escaped } from '../../store/escape.ts'
+import { parseDuration } from '../config/duration.ts'
+import { isConsumerName } from '../config/forms.ts'
+import { escaped } from '../store/escape.ts'
 import { AdminError } from './admin-error.ts'
 
 /** What `escaped` leaves: of such text it is not known whether it has been escaped, and it is taken as it is. */

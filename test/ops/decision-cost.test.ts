@@ -1,14 +1,14 @@
 /** The numbers that `explain` prints, held against a Redis that counts, and against the HTTP requests there were. */
 import { beforeAll, describe, expect, it } from 'vitest'
-import type { ConfigInput, RuleInput } from '../../../src/config/check/schema.ts'
-import { loadScript } from '../../../src/node/admin/admin-store.ts'
-import type { CommandCounts } from '../../../src/node/admin/decision-cost.ts'
-import { explain } from '../../../src/node/admin/explain.ts'
-import { importKey } from '../../../src/node/admin/keys.ts'
-import { describeOnCluster } from '../../support/cluster.ts'
-import { configOf } from '../../support/engines.ts'
-import { useGateway, useGatewayOn } from '../../support/gateway.ts'
-import { hasRedisServer } from '../../support/redis.ts'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { loadScripts } from '../../src/ops/admin-store.ts'
+import type { CommandCounts } from '../../src/ops/decision-cost.ts'
+import { explain } from '../../src/ops/explain.ts'
+import { importKey } from '../../src/ops/keys.ts'
+import { describeOnCluster } from '../support/cluster.ts'
+import { configOf } from '../support/engines.ts'
+import { useGateway, useGatewayOn } from '../support/gateway.ts'
+import { hasRedisServer } from '../support/redis.ts'
 
 const window = { algorithm: 'fixed-window', limit: 1000, period: '300d' } as const
 const six = (['consumer', 'address'] as const).flatMap((by): RuleInput[] => [
@@ -43,7 +43,7 @@ const title = hasRedisServer
 describe.skipIf(!hasRedisServer)(title, () => {
   const gateway = useGateway('redis-server')
   beforeAll(async () => {
-    for (const keyLocking of [true, false]) await loadScript(gateway.admin, { keyLocking })
+    for (const keyLocking of [true, false]) await loadScripts(gateway.admin, { keyLocking })
   })
 
   it.each(Object.entries(CONFIGS))('is what it costs: %s', async (name, rules) => {
@@ -121,7 +121,7 @@ describeOnCluster('what explain says that a request costs', start => {
   const gateway = useGatewayOn(start)
 
   it('is one HTTP request, and a call for each slot', async () => {
-    for (const keyLocking of [true, false]) await loadScript(gateway.admin, { keyLocking })
+    for (const keyLocking of [true, false]) await loadScripts(gateway.admin, { keyLocking })
     const input = { rules: six, store: { cluster: true }, credentials: { opaqueKeys: {} } }
     const { cost } = await explained(input, { consumer: 'acme' })
     expect(cost).toMatchObject({ httpRequests: 1, calls: 2, admitted: { least: 8, most: 8 } })

@@ -1,12 +1,12 @@
 /** The output of the commands for rules that the project's own config does not have. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { checkedConfig } from '../../../src/config/check/check.ts'
-import type { ConfigInput } from '../../../src/config/check/schema.ts'
-import { consumersCommand } from '../../../src/node/cli/consumers.ts'
-import { limitsCommand } from '../../../src/node/cli/limits.ts'
-import { switchCommand } from '../../../src/node/cli/switch.ts'
-import { type Bridge, startBridge } from '../../../src/node/rest-bridge/bridge.ts'
-import { startRedis, type TestRedis } from '../../support/redis.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { consumersCommand } from '../../src/node/cli/consumers.ts'
+import { limitsCommand } from '../../src/node/cli/limits.ts'
+import { switchCommand } from '../../src/node/cli/switch.ts'
+import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { startRedis, type TestRedis } from '../support/redis.ts'
 
 const by = 'consumer'
 const INPUT: ConfigInput = {

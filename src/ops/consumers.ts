@@ -2,8 +2,8 @@
  * Consumers: their plan, whether they are blocked, and everything else of theirs. Each change counts from the next request,
  * and is made by what the record was, so that two people cannot lose each other's.
  */
-import { countings } from '../../algorithms/index.ts'
-import type { Rule } from '../../config/compile-rule.ts'
+import { countings } from '../algorithms/index.ts'
+import type { Rule } from '../config/compile-rule.ts'
 import {
   CONSUMER_INDEX_KEY,
   consumerKey,
@@ -11,8 +11,8 @@ import {
   credentialIndexKey,
   credentialKey,
   logKey,
-} from '../../store/keys.ts'
-import { type ConsumerRecord, formatConsumer, isBlocked, parseConsumer } from '../../store/records.ts'
+} from '../store/keys.ts'
+import { type ConsumerRecord, formatConsumer, isBlocked, parseConsumer } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { dropPointers } from './key-changes.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { consumerName, futureOf, planName, shortText, whenOf } from '../../../src/node/admin/names.ts'
-import { escaped } from '../../../src/store/escape.ts'
+import { consumerName, futureOf, planName, shortText, whenOf } from '../../src/ops/names.ts'
+import { escaped } from '../../src/store/escape.ts'
 
 const NOW = new Date('2026-01-01T00:00:00Z')
 

@@ -3,11 +3,11 @@
  * environment. Each step is one HTTP request, and what must not come apart lies in one slot of a cluster.
  */
 import { errors, Redis } from '@upstash/redis'
-import { apiKeyStart } from '../../credentials/api-key.ts'
-import { DECIDE } from '../../script/scripts.generated.ts'
-import { inEnvironment } from '../../store/keys.ts'
-import type { Store } from '../../store/store.ts'
-import { upstashStore } from '../../store/upstash.ts'
+import { apiKeyStart } from '../credentials/api-key.ts'
+import { DECIDE, REFUND } from '../script/scripts.generated.ts'
+import { inEnvironment } from '../store/keys.ts'
+import type { Store } from '../store/store.ts'
+import { upstashStore } from '../store/upstash.ts'
 import { AdminError } from './admin-error.ts'
 
 const DEADLINE_MS = 5000
@@ -121,10 +121,12 @@ function expiryOf({ expiry }: Changed): string[] {
   return expiry === 'never' ? [] : ['PXAT', String(expiry.getTime())]
 }
 
-/** Loads the script of decisions, so that not even the first decision has to send it. */
-export async function loadScript(store: AdminStore, { keyLocking }: { keyLocking: boolean }): Promise<void> {
-  const { source } = keyLocking ? DECIDE.keyLocking : DECIDE.plain
-  await store.ask(redis => redis.scriptLoad(source))
+/** Loads the scripts of the gateway, so that not even the first decision, or the first refund on a cluster, has to send one. */
+export async function loadScripts(store: AdminStore, { keyLocking }: { keyLocking: boolean }): Promise<void> {
+  for (const script of [DECIDE, REFUND]) {
+    const { source } = keyLocking ? script.keyLocking : script.plain
+    await store.ask(redis => redis.scriptLoad(source))
+  }
 }
 
 /** The client's messages quote the whole command, and whatever came that is no JSON. */

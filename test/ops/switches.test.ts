@@ -1,14 +1,8 @@
 /** Live switches as they are set: by whom, until when, and beside others who set some. */
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
-import {
-  killLimits,
-  readSwitches,
-  resetRule,
-  restoreLimits,
-  switchRule,
-} from '../../../src/node/admin/switches.ts'
-import { startAdmin, type TestAdmin } from '../../support/admin.ts'
-import { describeOnRedis, type TestRedis } from '../../support/redis.ts'
+import { killLimits, readSwitches, resetRule, restoreLimits, switchRule } from '../../src/ops/switches.ts'
+import { startAdmin, type TestAdmin } from '../support/admin.ts'
+import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
 const KEY = 'sluice:{switches}'
 const OPS = { at: new Date('2026-11-21T06:00:00.000Z'), by: 'ops' }

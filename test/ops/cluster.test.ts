@@ -1,15 +1,15 @@
 /** The administration in front of a Redis Cluster: every step stays in one slot, or is a step for each. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { ConfigInput } from '../../../src/config/check/schema.ts'
-import { blockConsumer, listConsumers, removeConsumer } from '../../../src/node/admin/consumers.ts'
-import { expireKey, revokeKey, rotateKey } from '../../../src/node/admin/key-changes.ts'
-import { findKey } from '../../../src/node/admin/key-reference.ts'
-import { createKey, importKey, listKeys } from '../../../src/node/admin/keys.ts'
-import { peekCaller, peekLimit, resetCaller, resetLimit } from '../../../src/node/admin/limits.ts'
-import { compileOverride, setOverride } from '../../../src/node/admin/overrides.ts'
-import { startAdmin, type TestAdmin } from '../../support/admin.ts'
-import { describeOnCluster, type TestCluster } from '../../support/cluster.ts'
-import { configOf } from '../../support/engines.ts'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { blockConsumer, listConsumers, removeConsumer } from '../../src/ops/consumers.ts'
+import { expireKey, revokeKey, rotateKey } from '../../src/ops/key-changes.ts'
+import { findKey } from '../../src/ops/key-reference.ts'
+import { createKey, importKey, listKeys } from '../../src/ops/keys.ts'
+import { peekCaller, peekLimit, resetCaller, resetLimit } from '../../src/ops/limits.ts'
+import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
+import { startAdmin, type TestAdmin } from '../support/admin.ts'
+import { describeOnCluster, type TestCluster } from '../support/cluster.ts'
+import { configOf } from '../support/engines.ts'
 
 const INPUT: ConfigInput = {
   origin: 'route',

@@ -1,10 +1,10 @@
 /**
  * What one decision costs in the store: HTTP requests, and commands as Upstash bills them, those inside the script too.
- * src/script/decide.lua lists them; test/node/admin holds the numbers against a Redis that counts.
+ * src/script/decide.lua lists them; test/ops holds the numbers against a Redis that counts.
  */
-import { splitBySlot } from '../../limiter/slots.ts'
-import type { Evaluation } from '../../script/evaluation.ts'
-import { isLong } from '../../script/wire.ts'
+import { splitBySlot } from '../limiter/slots.ts'
+import type { Evaluation } from '../script/evaluation.ts'
+import { isLong } from '../script/wire.ts'
 
 /** USD for one command (Upstash, pay as you go: $0.20 per 100,000). */
 const PRICE = 0.2 / 100_000

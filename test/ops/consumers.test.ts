@@ -8,13 +8,13 @@ import {
   setPlan,
   showConsumer,
   unblockConsumer,
-} from '../../../src/node/admin/consumers.ts'
-import { createKey, importKey, listKeys } from '../../../src/node/admin/keys.ts'
-import { removeOverride, setOverride } from '../../../src/node/admin/overrides.ts'
-import { formatConsumer } from '../../../src/store/records.ts'
-import { startAdmin, type TestAdmin } from '../../support/admin.ts'
-import { rulesOf } from '../../support/engines.ts'
-import { describeOnRedis, type TestRedis } from '../../support/redis.ts'
+} from '../../src/ops/consumers.ts'
+import { createKey, importKey, listKeys } from '../../src/ops/keys.ts'
+import { removeOverride, setOverride } from '../../src/ops/overrides.ts'
+import { formatConsumer } from '../../src/store/records.ts'
+import { startAdmin, type TestAdmin } from '../support/admin.ts'
+import { rulesOf } from '../support/engines.ts'
+import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
 describeOnRedis('consumers', start => {
   let admin: TestAdmin<TestRedis>

@@ -2,18 +2,18 @@
  * What is left of limits, and making it whole again: of a limit by name, and of the gateway's rules that count exactly one
  * consumer or one address. The verb `peek` spends nothing, and yet says when a request would be admitted.
  */
-import { parseAddress } from '../../config/address-ranges.ts'
-import type { Config, GatewayRule, LimitRule, Rule } from '../../config/compile.ts'
-import { PARTS_OF_CONSUMER } from '../../config/compile-rule.ts'
-import { addressIdentity } from '../../edges/gateway/address.ts'
-import { checkIdentity } from '../../edges/limits/checks.ts'
-import { createLimiter, type LimitIdentity } from '../../edges/limits/limiter.ts'
-import { GatewayError } from '../../errors.ts'
-import { ask, type Question, toDecide, toReset } from '../../limiter/ask.ts'
-import { bindRule } from '../../limiter/bind-rule.ts'
-import type { BoundRule, Subject, Verdict } from '../../script/evaluation.ts'
-import { addressStateKey, consumerKey, consumerStateKey, limitStateKey } from '../../store/keys.ts'
-import { type ConsumerRecord, isBlocked, parseConsumer } from '../../store/records.ts'
+import { parseAddress } from '../config/address-ranges.ts'
+import type { Config, GatewayRule, LimitRule, Rule } from '../config/compile.ts'
+import { PARTS_OF_CONSUMER } from '../config/compile-rule.ts'
+import { addressIdentity } from '../edges/gateway/address.ts'
+import { checkIdentity } from '../edges/limits/arguments.ts'
+import { createLimiter, type LimitIdentity } from '../edges/limits/limiter.ts'
+import { GatewayError } from '../errors.ts'
+import { ask, type Question, toDecide, toReset } from '../limiter/ask.ts'
+import { bindRule } from '../limiter/bind-rule.ts'
+import type { BoundRule, Subject, Verdict } from '../script/evaluation.ts'
+import { addressStateKey, consumerKey, consumerStateKey, limitStateKey } from '../store/keys.ts'
+import { type ConsumerRecord, isBlocked, parseConsumer } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
@@ -81,7 +81,7 @@ export async function peekCaller(
 ): Promise<CallerStandings> {
   const { by, key } = countedBy(config, counted)
   if ('address' in counted) {
-    const rules = ofPlan(rulesBy(config, by), plan).map(rule => boundTo(rule, key))
+    const rules = ofPlan(rulesBy(config, by), plan).map(rule => boundTo(forAnyPlan(rule), key))
     return { ...(plan && { plan }), standings: await peek(store, config, rules), off: [] }
   }
   const record = await recordOf(store, counted.consumer)
@@ -89,7 +89,7 @@ export async function peekCaller(
   const chosen = plan ?? (config.plans.includes(own) ? own : config.plans[0]!)
   if (blockedAt && isBlocked(record, Date.now() * 1000))
     return { plan: chosen, blockedAt, standings: [], off: [] }
-  const rules = ofPlan(rulesBy(config, by), chosen).map(rule => boundTo(rule, key))
+  const rules = ofPlan(rulesBy(config, by), chosen).map(rule => boundTo(forAnyPlan(rule), key))
   const subject = { kind: 'token', consumerKey: consumerKey(counted.consumer) } as const
   const standings = await peek(store, config, rules, subject)
   const seen = new Set(standings.map(({ rule }) => rule.name))
@@ -149,6 +149,12 @@ function ofPlan(rules: readonly GatewayRule[], plan: string | undefined): Gatewa
 async function recordOf(store: AdminStore, consumer: string): Promise<ConsumerRecord> {
   const text = await store.ask(redis => redis.get<string>(store.at(consumerKey(consumer))))
   return parseConsumer(text ?? '')
+}
+
+/** Its plan has been chosen here. */
+function forAnyPlan(rule: GatewayRule): GatewayRule {
+  const { plans: _, ...match } = rule.match
+  return { ...rule, match }
 }
 
 const boundTo = (rule: Rule, key: string) => bindRule(rule, key, rule.quota.cost, Date.now())

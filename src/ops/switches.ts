@@ -2,8 +2,8 @@
  * Live switches, as those who administer see and set them. Each change is made by what was there, so that two people cannot
  * lose each other's, and says who has made it and until when it counts.
  */
-import type { Config } from '../../config/compile.ts'
-import { SWITCHES_KEY } from '../../store/keys.ts'
+import type { Config } from '../config/compile.ts'
+import { SWITCHES_KEY } from '../store/keys.ts'
 import {
   formatSwitches,
   isOver,
@@ -11,7 +11,7 @@ import {
   type RuleSwitch,
   type Switch,
   type Switches,
-} from '../../switches/switches.ts'
+} from '../switches/switches.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 

@@ -1,6 +1,13 @@
-/** What a caller of the limiter can get wrong; each error names the place, the value and what there is instead. */
+/** The arguments of a limit by name, and what can be wrong with them: each error names the place, the value and what is there instead. */
 import type { LimitRule } from '../../config/compile.ts'
-import type { LimitIdentity, LimitOptions } from './limiter.ts'
+
+/** The identity that is counted: a value for every part that the rules of the limit count by. */
+export type LimitIdentity = Readonly<Record<string, string | number>>
+
+export interface LimitOptions {
+  /** Units (default 1), or units by rule name where rules count different things. A rule that costs 0 only reports. */
+  cost?: number | Readonly<Record<string, number>>
+}
 
 /** @throws TypeError for a part that is missing, no text or number, or not counted by */
 export function checkIdentity(name: string, identity: LimitIdentity, rules: readonly LimitRule[]): void {

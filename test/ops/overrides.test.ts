@@ -1,8 +1,8 @@
 /** Overrides: the numbers an algorithm takes, and those a rule cannot have. */
 import { describe, expect, it } from 'vitest'
-import { checkedConfig } from '../../../src/config/check/check.ts'
-import type { ConfigInput, RuleInput } from '../../../src/config/check/schema.ts'
-import { compileOverride, standingOf } from '../../../src/node/admin/overrides.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { compileOverride, standingOf } from '../../src/ops/overrides.ts'
 
 const config = (...rules: RuleInput[]): ConfigInput => {
   const input: ConfigInput = { origin: 'route', plans: ['free', 'pro'], rules }

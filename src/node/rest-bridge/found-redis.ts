@@ -1,0 +1,14 @@
+/** What the bridge needs of a Redis, a Valkey or a cluster of them. */
+import type { Command, Reply } from './redis-server.ts'
+
+export interface RedisConnection {
+  /** @throws ErrorReply what Redis said; RedisUnavailable */
+  send(command: Command): Promise<Reply>
+  /** MULTI … EXEC. @throws ErrorReply when all of it was discarded; RedisUnavailable */
+  transaction(commands: readonly Command[]): Promise<Reply[]>
+  close(): void
+}
+
+export interface FoundRedis extends RedisConnection {
+  readonly isCluster: boolean
+}

@@ -133,8 +133,8 @@ function decision({ store }: Transport, { who, rules = RULES, verdicts = 6 }: Ki
 function overrides(): ConsumerRecord['overrides'] {
   return RULES.slice(0, 2).map(input => {
     const [rule] = compileGatewayRule(input, ['free'])
-    const { limit: quotaLimit, period: quotaPeriod, burst } = rule!.quota
-    const numbers = { tag: rule!.tag, quotaLimit, quotaPeriod, third: burst, limit: rule!.limit, burst }
+    const { rate, period, burst } = rule!.quota
+    const numbers = { tag: rule!.tag, rate, period, own: burst, limit: rule!.limit, burst }
     return { family: rule!.family, rule: rule!.name, numbers }
   })
 }

@@ -15,11 +15,11 @@
 
 /** The numbers of one rule, ready to be evaluated. */
 export interface Quota {
-  /** Units per period. Where only the ratio to the period counts, both may be reduced to lowest terms. */
-  limit: number
+  /** Units per period. Where only the ratio to the period counts, both are in lowest terms. */
+  rate: number
   /** Microseconds. */
   period: number
-  /** Units at once (`gcra`, `token-bucket`), or in the queue (`leaky-bucket`); elsewhere equal to the limit. */
+  /** The most units at once, or in the queue with the one that departs (`leaky-bucket`). Of windows and logs: the limit. */
   burst: number
   /** `sliding-window`: the weight of the previous window falls in steps of this many microseconds. */
   step?: number

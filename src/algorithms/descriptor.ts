@@ -10,6 +10,8 @@ import type { Model, Quota } from './algorithm.ts'
 /** What the Worker needs to count by the rules of one algorithm. */
 export interface Counting<Input = RuleInput> {
   state: StateKind
+  /** The three numbers that the Lua file names (`--@ numbers`, `--@ text`), in its order. */
+  wire: readonly [WireNumber, WireNumber, WireNumber]
   /** Admitted requests may have to wait for their turn: the verdict has a delay. */
   isQueue?: true
   /**
@@ -29,6 +31,12 @@ export interface Counting<Input = RuleInput> {
     shareOf(quota: Quota, burst: number, share: number): Quota
   }
 }
+
+/**
+ * A number of a rule as it travels: `rate`, `period`, `burst` and `step` as in Quota; `limit` is the burst of windows and logs;
+ * `ends` are those of calendar windows; `log_key` is the place of the log among the keys.
+ */
+export type WireNumber = 'rate' | 'limit' | 'period' | 'burst' | 'step' | 'ends' | 'log_key'
 
 /**
  * - `time`: an instant that only the numbers it was made with can read. So it belongs to the rule's limit and burst

@@ -19,6 +19,7 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'counts',
+  wire: ['limit', 'period', 'ends'],
   numbers: windowOf,
   local: { model: fixedWindow, shareOf: shareOfWindow },
 }

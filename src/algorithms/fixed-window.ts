@@ -17,7 +17,7 @@ interface View extends Standing {
   count: number
 }
 
-function read({ quota: { limit, period }, ends, state: [idleAt, n], now }: Reading): View {
+function read({ quota: { burst: limit, period }, ends, state: [idleAt, n], now }: Reading): View {
   let windowStart = Math.floor(now / period) * period
   let [windowEnd, nextEnd] = [windowStart + period, windowStart + 2 * period]
   // A gateway whose clock is days behind has not sent the ends of today: windows of `period` stand in.

@@ -18,6 +18,7 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'time',
+  wire: ['rate', 'period', 'burst'],
   numbers: rateOf,
   local: { model: gcra, shareOf: shareOfRate },
 }

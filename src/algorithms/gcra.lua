@@ -1,31 +1,31 @@
 -- GCRA, the generic cell rate algorithm. Model: gcra.ts, line for line.
 --
--- `limit` per `period` evenly spaced, `burst` of them at once. To space cells
--- exactly where period / limit is no whole number of microseconds, time is
--- counted in ticks of 1 / limit microseconds: a unit of cost takes `period`
--- ticks, and a microsecond gives back `limit` of them.
+-- `rate` per `period` evenly spaced, `burst` of them at once. To space cells
+-- exactly where period / rate is no whole number of microseconds, time is
+-- counted in ticks of 1 / rate microseconds: a unit of cost takes `period`
+-- ticks, and a microsecond gives back `rate` of them.
 --
 -- State: the theoretical arrival time (TAT), the instant at which the backlog
 -- will have drained, is n ticks before idle_at.
---@ numbers limit, period, burst
+--@ numbers rate, period, burst
 
 --@ read
 local burst_tolerance = burst * period
-local backlog = (idle_at - now) * limit - n
+local backlog = (idle_at - now) * rate - n
 -- A backlog slightly above the burst comes from a clock that was set back (a
 -- failover), and drains. Twice the burst is not a state of this rule.
 if backlog < 0 or backlog > 2 * burst_tolerance then
   backlog = 0
 end
 remaining = backlog < burst_tolerance and floor((burst_tolerance - backlog) / period) or 0
-reset_after = ceil_div(backlog, limit)
+reset_after = ceil_div(backlog, rate)
 
 --@ check
 local excess = backlog + cost * period - burst_tolerance
 if cost > burst then
   retry_after = -1
 elseif excess > 0 then
-  retry_after = ceil_div(excess, limit)
+  retry_after = ceil_div(excess, rate)
 end
 
 --@ spend
@@ -35,13 +35,13 @@ backlog = backlog + cost * period
 -- What has drained since the request is not given back, except for the part of it
 -- that stays spent, which drained first. After a clock set back it is unknown how
 -- much has drained, and nothing is given back.
-local drained = (now - spent_at) * limit - (spent - units) * period
+local drained = (now - spent_at) * rate - (spent - units) * period
 local back = units * period - (drained > 0 and drained or 0)
 backlog = backlog - (spent_at <= now and back > 0 and back or 0)
 backlog = backlog > 0 and backlog or 0
 
 --@ write
-new_reset_after = ceil_div(backlog, limit)
+new_reset_after = ceil_div(backlog, rate)
 new_remaining = backlog < burst_tolerance and floor((burst_tolerance - backlog) / period) or 0
 new_idle_at = ceil_to_ms(now + new_reset_after)
-new_n = (new_idle_at - now) * limit - backlog
+new_n = (new_idle_at - now) * rate - backlog

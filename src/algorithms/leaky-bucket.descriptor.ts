@@ -18,6 +18,7 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'time',
+  wire: ['rate', 'period', 'burst'],
   isQueue: true,
   // In the bucket are those that wait, and the one that departs.
   numbers: ({ limit, queue = limit }, period) => rateOf({ limit, burst: queue + 1 }, period),
@@ -34,5 +35,5 @@ export const description = {
     const { limit, queue = limit } = input
     return flawsOfRate(input, period, queue + 1, ['queue', queue])
   },
-  longestDelay: ({ limit, period, burst }) => ((burst - 1) * period) / limit,
+  longestDelay: ({ rate, period, burst }) => ((burst - 1) * period) / rate,
 } as const satisfies Description<Input>

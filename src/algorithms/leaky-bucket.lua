@@ -1,30 +1,30 @@
 -- Leaky bucket as a queue. Model: leaky-bucket.ts, line for line.
 --
--- Requests depart evenly, `limit` per `period`; up to `burst` units are in the
+-- Requests depart evenly, `rate` per `period`; up to `burst` units are in the
 -- bucket at a time, the one that departs included. The delay of an admitted
 -- request is the time until what came before it has leaked out. Counted in ticks
 -- as in gcra.lua, so that departures never drift.
 --
 -- State: the bucket is empty n ticks before idle_at.
---@ numbers limit, period, burst
+--@ numbers rate, period, burst
 
 --@ read
 local capacity = burst * period
-local content = (idle_at - now) * limit - n
+local content = (idle_at - now) * rate - n
 -- A content slightly above full comes from a clock that was set back (a failover),
 -- and leaks out. Twice as much is not a state of this rule.
 if content < 0 or content > 2 * capacity then
   content = 0
 end
 remaining = content < capacity and floor((capacity - content) / period) or 0
-reset_after = ceil_div(content, limit)
+reset_after = ceil_div(content, rate)
 
 --@ check
 local excess = content + cost * period - capacity
 if cost > burst then
   retry_after = -1
 elseif excess > 0 then
-  retry_after = ceil_div(excess, limit)
+  retry_after = ceil_div(excess, rate)
 end
 
 --@ spend
@@ -36,7 +36,7 @@ delay = reset_after
 -- are fixed, and a newcomer would depart together with the last of them.
 
 --@ write
-new_reset_after = ceil_div(content, limit)
+new_reset_after = ceil_div(content, rate)
 new_remaining = content < capacity and floor((capacity - content) / period) or 0
 new_idle_at = ceil_to_ms(now + new_reset_after)
-new_n = (new_idle_at - now) * limit - content
+new_n = (new_idle_at - now) * rate - content

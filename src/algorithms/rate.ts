@@ -6,13 +6,13 @@ import type { Quota } from './algorithm.ts'
 import type { Flaw } from './descriptor.ts'
 import { MAX_TICKS } from './exact.ts'
 
-/** What takes longer to come back than this (µs) is no rate; and src/lua/main.lua would take it for foreign text. */
+/** What takes longer to come back than this (µs) is no rate; and src/script/commit.lua would take it for foreign text. */
 export const MAX_REFILL = 2 * 366 * 86400e6
 
 /** Only the ratio counts, and in lowest terms it needs the fewest ticks. */
 export function rateOf({ limit, burst = limit }: RateInput, period: number): Quota {
   const divisor = greatestCommonDivisor(limit, period)
-  return { limit: limit / divisor, period: period / divisor, burst }
+  return { rate: limit / divisor, period: period / divisor, burst }
 }
 
 interface RateInput {

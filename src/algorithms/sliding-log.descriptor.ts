@@ -24,6 +24,7 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'log',
+  wire: ['limit', 'period', 'log_key'],
   numbers: windowOf,
   local: { model: slidingWindow, shareOf: shareOfLog },
 }

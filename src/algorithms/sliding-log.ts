@@ -30,7 +30,7 @@ interface View extends Standing {
   used: number
 }
 
-function read({ quota: { limit, period }, state: [idleAt, count, log = []], now }: Reading): View {
+function read({ quota: { burst: limit, period }, state: [idleAt, count, log = []], now }: Reading): View {
   let n = count
   let [newest, total] = log[n - 1] ?? BASE
   // A log that does not fit its record (evicted, foreign, or of a clock set back by more than a period) reads as idle.

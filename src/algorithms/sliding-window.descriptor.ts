@@ -23,6 +23,7 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'counts',
+  wire: ['limit', 'period', 'step'],
   numbers: (input, period) => ({ ...windowOf(input, period), step: stepOf(input.limit, period) ?? period }),
   local: { model: slidingWindow, shareOf: shareOfWindow },
 }

@@ -29,7 +29,7 @@ interface View extends Standing {
   budget: number
 }
 
-function read({ quota: { limit, period, step = 1 }, state: [idleAt, n], now }: Reading): View {
+function read({ quota: { burst: limit, period, step = 1 }, state: [idleAt, n], now }: Reading): View {
   let windowEnd = (Math.floor(now / period) + 1) * period
   const storedEnd = idleAt - period
   let [previous, current] = [0, 0]

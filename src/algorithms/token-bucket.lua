@@ -1,30 +1,30 @@
 -- Token bucket. Model: token-bucket.ts, line for line.
 --
--- A bucket of `burst` tokens, refilled continuously at `limit` tokens per
+-- A bucket of `burst` tokens, refilled continuously at `rate` tokens per
 -- `period`; a request takes as many as it costs. The level is counted in ticks:
--- a token is `period` of them, and a microsecond brings `limit`, so that nothing
+-- a token is `period` of them, and a microsecond brings `rate`, so that nothing
 -- is lost to rounding at any rate.
 --
 -- State: the bucket is full n ticks before idle_at.
---@ numbers limit, period, burst
+--@ numbers rate, period, burst
 
 --@ read
 local capacity = burst * period
-local level = capacity - ((idle_at - now) * limit - n)
+local level = capacity - ((idle_at - now) * rate - n)
 -- A level slightly below empty comes from a clock that was set back (a failover),
 -- and refills. A whole bucket below empty is not a state of this rule.
 if level > capacity or level < -capacity then
   level = capacity
 end
 remaining = level > 0 and floor(level / period) or 0
-reset_after = ceil_div(capacity - level, limit)
+reset_after = ceil_div(capacity - level, rate)
 
 --@ check
 local missing = cost * period - level
 if cost > burst then
   retry_after = -1
 elseif missing > 0 then
-  retry_after = ceil_div(missing, limit)
+  retry_after = ceil_div(missing, rate)
 end
 
 --@ spend
@@ -34,13 +34,13 @@ level = level - cost * period
 -- What has been refilled since the request is not given back, except for the part
 -- of it that stays spent, which came back first. After a clock set back it is
 -- unknown how much was refilled, and nothing is given back.
-local refilled = (now - spent_at) * limit - (spent - units) * period
+local refilled = (now - spent_at) * rate - (spent - units) * period
 local back = units * period - (refilled > 0 and refilled or 0)
 level = level + (spent_at <= now and back > 0 and back or 0)
 level = level < capacity and level or capacity
 
 --@ write
-new_reset_after = ceil_div(capacity - level, limit)
+new_reset_after = ceil_div(capacity - level, rate)
 new_remaining = level > 0 and floor(level / period) or 0
 new_idle_at = ceil_to_ms(now + new_reset_after)
-new_n = (new_idle_at - now) * limit - (capacity - level)
+new_n = (new_idle_at - now) * rate - (capacity - level)

@@ -2,10 +2,10 @@
 import type { Quota } from './algorithm.ts'
 
 export function windowOf({ limit }: { readonly limit: number }, period: number): Quota {
-  return { limit, period, burst: limit }
+  return { rate: limit, period, burst: limit }
 }
 
 /** A share of the limit in each period. */
 export function shareOfWindow(quota: Quota, limit: number): Quota {
-  return { ...quota, burst: limit, limit }
+  return { ...quota, rate: limit, burst: limit }
 }

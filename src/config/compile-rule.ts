@@ -26,7 +26,9 @@ export interface Rule {
   /** Set where windows are those of a calendar. */
   calendar?: { period: CalendarPeriod; timeZone: string }
   /** The numbers the algorithm works with. */
-  quota: Quota & { /** Units that one request takes; 0 only reports. */ cost: number }
+  quota: Quota
+  /** Units that one request takes; a rule that costs 0 only reports how things stand. */
+  cost: number
   /** Names the rule's record in the state of an identity: three base62 letters. */
   tag: string
   /** Names what an override is for: the rule whatever its limit and burst. Three base62 letters. */
@@ -115,7 +117,7 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
   const calendar = calendarOf(input)
   const period = periodOf(input)
   const { state, numbers } = countings[algorithm]
-  const quota = { ...numbers(input, period), cost }
+  const quota = numbers(input, period)
   const family = [name, algorithm, ...(calendar ? [calendar.period, calendar.timeZone] : [period])]
   return {
     name,
@@ -124,6 +126,7 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
     period,
     ...(calendar && { calendar }),
     quota,
+    cost,
     tag: tagOf([...family, ...(state === 'time' ? [limit, quota.burst] : [])]),
     family: tagOf(family),
     takesOverrides: false,

@@ -157,7 +157,7 @@ function forAnyPlan(rule: GatewayRule): GatewayRule {
   return { ...rule, match }
 }
 
-const boundTo = (rule: Rule, key: string) => bindRule(rule, key, rule.quota.cost, Date.now())
+const boundTo = (rule: Rule, key: string) => bindRule(rule, key, rule.cost, Date.now())
 
 async function peek(
   store: AdminStore,
@@ -168,7 +168,7 @@ async function peek(
   if (rules.length === 0) return []
   const { verdicts } = await answerOf(store, toDecide({ rules, plans, ...(subject && { subject }) }, 'peek'))
   return verdicts.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter }) => ({
-    ...{ rule, cost: rule.quota.cost, mode, allowed, remaining, resetAfter, retryAfter },
+    ...{ rule, cost: rule.cost, mode, allowed, remaining, resetAfter, retryAfter },
   }))
 }
 

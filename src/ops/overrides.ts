@@ -88,21 +88,15 @@ function numbersOf(rule: RuleInput, plans: readonly string[]): OverrideNumbers {
   const compiled = compileGatewayRule(rule, plans)[0]!
   const atGateway = mistakesOfGatewayNumbers(rule, compiled, '')
   if (atGateway.length > 0) throw wrong(rule, atGateway)
-  const { limit, period, burst } = compiled.quota
-  const third = thirdOf(compiled)
-  return {
-    tag: compiled.tag,
-    quotaLimit: limit,
-    quotaPeriod: period,
-    ...(third !== undefined && { third }),
-    limit: compiled.limit,
-    burst,
-  }
+  const { rate, period, burst } = compiled.quota
+  const own = ownNumberOf(compiled)
+  return { tag: compiled.tag, rate, period, ...(own !== undefined && { own }), limit: compiled.limit, burst }
 }
 
-/** What stands in third place in the script, where it hangs on the numbers. */
-function thirdOf({ algorithm, quota: { burst, step } }: GatewayRule): number | undefined {
-  return countings[algorithm].state === 'time' ? burst : step
+/** The third number that the script takes, where it depends on the numbers of the rule. */
+function ownNumberOf({ algorithm, quota }: GatewayRule): number | undefined {
+  const [, , name] = countings[algorithm].wire
+  return name === 'burst' || name === 'step' ? quota[name] : undefined
 }
 
 function wrong({ name }: RuleInput, mistakes: readonly Mistake[]): AdminError {

@@ -108,11 +108,11 @@ for i = HEAD + 1, #ARGV, FRAME do
   end
   if applies and override_of then
     local number = (place - REPLY_HEAD) / FIELDS + 1
-    local own_mode, own_tag, own_limit, own_period, own, written_limit, written_burst =
+    local own_mode, own_tag, own_rate, own_period, own, written_limit, written_burst =
       override_of(sub(families, number * 3 - 2, number * 3))
     if own_mode then
-      if own_limit ~= '' then
-        tag, a = own_tag, own_limit
+      if own_rate ~= '' then
+        tag, a = own_tag, own_rate
         b = own_period ~= '' and own_period or b
         c = own ~= '' and own or c
         ARGV[i + 1] = tag

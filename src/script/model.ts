@@ -3,7 +3,7 @@
  * traffic without a store. Lua twins: decide.lua, refund.lua and reset.lua, same steps in the same order.
  */
 import type { State } from '../algorithms/algorithm.ts'
-import { algorithms } from '../algorithms/index.ts'
+import { algorithms, countings } from '../algorithms/index.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import {
@@ -132,15 +132,8 @@ function numbersFor({ rule }: { rule: Rule }, overrides: readonly Override[], no
   return { rule: numbers ? withNumbers(rule, numbers) : rule }
 }
 
-function withNumbers(
-  rule: Rule,
-  { tag, limit, burst, quotaLimit, quotaPeriod, third }: OverrideNumbers,
-): Rule {
-  const step = rule.algorithm === 'sliding-window' && third !== undefined ? { step: third } : {}
-  return {
-    ...rule,
-    tag,
-    limit,
-    quota: { ...rule.quota, limit: quotaLimit, period: quotaPeriod, burst, ...step },
-  }
+function withNumbers(rule: Rule, { tag, limit, burst, rate, period, own }: OverrideNumbers): Rule {
+  const [, , name] = countings[rule.algorithm].wire
+  const step = name === 'step' && own !== undefined ? { step: own } : {}
+  return { ...rule, tag, limit, quota: { ...rule.quota, rate, period, burst, ...step } }
 }

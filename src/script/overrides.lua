@@ -2,7 +2,7 @@
 -- (src/store/records.ts) holds overrides; the first of each family counts.
 --   settings  the record, or false where there is none
 --   returns   nil where there are none, else
---             override_of(family) -> mode, tag, limit, period, own, written_limit, written_burst
+--             override_of(family) -> mode, tag, rate, period, own, written_limit, written_burst
 --             as text; '' leaves what the config says, and nothing is returned
 --             where the family has no override, or its time has passed
 local function overrides_in(settings, now)
@@ -16,10 +16,10 @@ local function overrides_in(settings, now)
   return function(family)
     local at = places[family]
     if at then
-      local ends_at, mode, tag, limit, period, own, written_limit, written_burst =
+      local ends_at, mode, tag, rate, period, own, written_limit, written_burst =
         match(settings, '^(%d*),(%-?%d*),(%w*),(%d*),(%d*),(%d*),(%d*),(%d*)', at)
       if ends_at and (ends_at == '' or ends_at + 0 > now) then
-        return mode, tag, limit, period, own, written_limit, written_burst
+        return mode, tag, rate, period, own, written_limit, written_burst
       end
     end
   end

@@ -27,9 +27,9 @@ local reply, place, logs = { now }, REPLY_HEAD, nil
 for i = HEAD + 1, #ARGV, FRAME do
   local key, tag, algorithm, a, b, c, units, spent, family = unpack(ARGV, i, i + FRAME - 1)
   if override_of then
-    local own_mode, own_tag, own_limit, own_period, own = override_of(family)
-    if own_mode and own_limit ~= '' then
-      tag, a = own_tag, own_limit
+    local own_mode, own_tag, own_rate, own_period, own = override_of(family)
+    if own_mode and own_rate ~= '' then
+      tag, a = own_tag, own_rate
       b = own_period ~= '' and own_period or b
       c = own ~= '' and own or c
       ARGV[i + 1] = tag

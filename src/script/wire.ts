@@ -1,5 +1,6 @@
 /** What the scripts share on the wire: the keys of rules, the numbers of an algorithm, and rows of a reply. */
-import type { AlgorithmName } from '../algorithms/index.ts'
+import type { WireNumber } from '../algorithms/descriptor.ts'
+import { countings } from '../algorithms/index.ts'
 import { GatewayError } from '../errors.ts'
 import type { BoundRule } from './evaluation.ts'
 
@@ -27,37 +28,26 @@ export function keysOf(records: readonly string[], rules: readonly Placed[]): Ke
 export const isLong = ({ limit }: Placed['rule']) => limit > MAX_SHORT_LOG
 const MAX_SHORT_LOG = 100
 
-/** The numbers that the Lua file of an algorithm names (`--@ numbers`, `--@ text`), in its order. */
-const NUMBERS: Record<AlgorithmName, readonly NumberName[]> = {
-  gcra: ['limit', 'period', 'burst'],
-  'token-bucket': ['limit', 'period', 'burst'],
-  'leaky-bucket': ['limit', 'period', 'burst'],
-  'fixed-window': ['limit', 'period', 'ends'],
-  'sliding-window': ['limit', 'period', 'step'],
-  'sliding-log': ['limit', 'period', 'log_key'],
-}
-
-export type NumberName = 'limit' | 'period' | 'burst' | 'step' | 'ends' | 'log_key'
-
 /** Where its state is, whose it is, and by which numbers: the first six values of each rule's frame. */
 export function placeOf(placed: Placed, { indexOf }: Keys): string[] {
   const { rule, key } = placed
-  const numbers = NUMBERS[rule.algorithm].map(name => numberOf(name, placed, indexOf))
+  const numbers = countings[rule.algorithm].wire.map(name => numberOf(name, placed, indexOf))
   return [indexOf(key), rule.tag, rule.algorithm, ...numbers]
 }
 
 function numberOf(
-  name: NumberName,
+  name: WireNumber,
   { rule: { quota }, logKey, ends }: Placed,
   indexOf: Keys['indexOf'],
 ): string {
   switch (name) {
-    case 'limit':
+    case 'rate':
     case 'period':
     case 'burst':
-      return String(quota[name])
     case 'step':
-      return String(quota.step)
+      return String(quota[name])
+    case 'limit':
+      return String(quota.burst)
     case 'ends':
       return ends ? ends.join(' ') : ''
     case 'log_key':

@@ -55,10 +55,10 @@ export interface Override {
 
 export interface OverrideNumbers {
   tag: string
-  /** `Quota.limit`, `.period`, and what stands in third place in the script (burst or step); absent: as in the config. */
-  quotaLimit: number
-  quotaPeriod: number
-  third?: number
+  /** The three numbers that the algorithm's Lua file names; `own` absent: as in the config. */
+  rate: number
+  period: number
+  own?: number
   /** As written, for headers and messages. */
   limit: number
   burst: number
@@ -133,19 +133,18 @@ export function isBlocked(
 const MODES = { enforce: '1', shadow: '0', off: '-1' } as const
 
 /**
- * `<family>,<until>,<mode>,<tag>,<limit>,<period>,<third>,<limit as written>,<burst as written>,<rule>`, and where it is known
+ * `<family>,<until>,<mode>,<tag>,<rate>,<period>,<own>,<limit as written>,<burst as written>,<rule>`, and where it is known
  * `,<set at, ms>,<by>`. What the script reads comes first, and text from outside is escaped.
  */
 function formatOverride({ family, rule, until, mode, numbers, at, by }: Override): string {
-  const { tag, quotaLimit, quotaPeriod, third, limit, burst } = numbers ?? {}
-  const parts = [until, mode ? MODES[mode] : '', tag, quotaLimit, quotaPeriod, third, limit, burst]
+  const { tag, rate, period, own, limit, burst } = numbers ?? {}
+  const parts = [until, mode ? MODES[mode] : '', tag, rate, period, own, limit, burst]
   const signature = at && by !== undefined ? [at.getTime(), encodeURIComponent(by)] : []
   return [family, ...parts.map(part => part ?? ''), rule, ...signature].join(',')
 }
 
 function parseOverride(text: string): Override | undefined {
-  const [family, until, code, tag, quotaLimit, quotaPeriod, third, limit, burst, rule, at, by] =
-    text.split(',')
+  const [family, until, code, tag, rate, period, own, limit, burst, rule, at, by] = text.split(',')
   if (!family || rule === undefined) return undefined
   const mode = (['enforce', 'shadow', 'off'] as const).find(name => MODES[name] === code)
   return {
@@ -156,9 +155,9 @@ function parseOverride(text: string): Override | undefined {
     ...(tag && {
       numbers: {
         tag,
-        quotaLimit: Number(quotaLimit),
-        quotaPeriod: Number(quotaPeriod),
-        ...(third && { third: Number(third) }),
+        rate: Number(rate),
+        period: Number(period),
+        ...(own && { own: Number(own) }),
         limit: Number(limit),
         burst: Number(burst),
       },

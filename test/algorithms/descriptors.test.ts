@@ -1,6 +1,6 @@
 /** What the descriptors say of their algorithms, against the twins, the store and the config. */
 
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { IDLE } from '../../src/algorithms/algorithm.ts'
 import { ALGORITHM_NAMES, countings, descriptionOf } from '../../src/algorithms/index.ts'
@@ -12,7 +12,7 @@ const ruleOf = (numbers: object) => compileLimitRule({ name: 'a', ...numbers } a
 
 describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
   const description = descriptionOf({ algorithm })
-  const { state, local } = countings[algorithm]
+  const { state, local, wire } = countings[algorithm]
   const rule = ruleOf({ algorithm, limit: 10, period: '10s' })
 
   it('has the name that the index has for it, and a Lua twin of that name', () => {
@@ -24,6 +24,14 @@ describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
     const atOnce = unitsAtOnce(description, rule.quota.burst)
     if (atOnce) expect(description.parameters).toHaveProperty(atOnce.parameter)
     expect(atOnce?.units ?? rule.quota.burst).toBe(10)
+  })
+
+  it('sends the numbers that its Lua file names, in that order', () => {
+    const lua = readFileSync(new URL(`../../src/algorithms/${algorithm}.lua`, import.meta.url), 'utf8')
+    const named = [...lua.matchAll(/^--@ (?:numbers|text) (.+)$/gm)].flatMap(([, names]) =>
+      names!.split(', '),
+    )
+    expect(wire).toEqual(named)
   })
 
   it('lets another limit start afresh where the state is a time, and only there', () => {

@@ -47,13 +47,13 @@ describe('a good config', () => {
       credentials: { accept: ['api-key'], keyPrefix: 'slk', forward: false },
       routes: [],
       keyLocking: true,
-      rules: [{ quota: { burst: 10, cost: 1 }, by: ['consumer'], on: 'request', match: {} }],
+      rules: [{ quota: { burst: 10 }, cost: 1, by: ['consumer'], on: 'request', match: {} }],
     })
   })
 
   it('has gcra in lowest terms, and its limit and period as written beside it', () => {
     const [rule] = checkedConfig(withRule({ limit: 240, period: '1h', burst: 20 })).rules
-    expect(rule).toMatchObject({ limit: 240, period: 3600e6, quota: { limit: 1, period: 15e6, burst: 20 } })
+    expect(rule).toMatchObject({ limit: 240, period: 3600e6, quota: { rate: 1, period: 15e6, burst: 20 } })
   })
 
   it.each([

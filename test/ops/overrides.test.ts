@@ -30,7 +30,7 @@ const ALL = config(
 )
 
 describe('an override', () => {
-  // The rule, what is asked for, and what the script takes: limit, period, third; as told: limit, burst.
+  // The rule, what is asked for, and what the script takes: limit, period, own; as told: limit, burst.
   it.each([
     ['gcra', { limit: 50 }, [1, 20_000, 20, 50, 20]],
     ['gcra', { burst: 7 }, [1, 100_000, 7, 10, 7]],
@@ -42,13 +42,13 @@ describe('an override', () => {
     ['month', { limit: 5 }, [5, undefined, undefined, 5, 5]],
     ['window', { limit: 500 }, [500, 3600e6, 1, 500, 500]],
     ['log', { limit: 7 }, [7, 3600e6, undefined, 7, 7]],
-  ])('of %s with %j is compiled to %j', (rule, numbers, [quotaLimit, quotaPeriod, third, limit, burst]) => {
+  ])('of %s with %j is compiled to %j', (rule, numbers, [rate, period, own, limit, burst]) => {
     const override = compileOverride(ALL, { rule, ...numbers })
     expect(override.numbers).toEqual({
       tag: expect.stringMatching(/^\w{3}$/),
-      quotaLimit,
-      quotaPeriod: quotaPeriod ?? expect.any(Number),
-      ...(third !== undefined && { third }),
+      rate,
+      period: period ?? expect.any(Number),
+      ...(own !== undefined && { own }),
       limit,
       burst,
     })
@@ -56,7 +56,7 @@ describe('an override', () => {
     const written = ALL.rules.find(({ name }) => name === rule)!
     const [compiled] = checkedConfig(config({ ...written, ...numbers } as RuleInput)).rules
     expect([override.family, override.numbers!.tag]).toEqual([compiled!.family, compiled!.tag])
-    expect(compiled!.quota).toMatchObject({ limit: quotaLimit, burst })
+    expect(compiled!.quota).toMatchObject({ rate, burst })
   })
 
   it('can change the mode alone, and for a time', () => {

@@ -72,7 +72,7 @@ function asked(
           bound(
             rule,
             rule.by[0] === 'consumer' ? consumerStateKey(consumer) : ADDRESS,
-            rule.quota.cost * (rule.on === 'auth-failure' ? Math.max(1, cost) : cost),
+            rule.cost * (rule.on === 'auth-failure' ? Math.max(1, cost) : cost),
             now / 1e3,
           ),
         ],

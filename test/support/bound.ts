@@ -4,6 +4,6 @@ import { bindRule } from '../../src/limiter/bind-rule.ts'
 import type { BoundRule } from '../../src/script/evaluation.ts'
 
 /** @param cost default: that of the rule; 0 only reports */
-export function bound(rule: Rule, key: string, cost = rule.quota.cost, nowMs = Date.now()): BoundRule {
+export function bound(rule: Rule, key: string, cost = rule.cost, nowMs = Date.now()): BoundRule {
   return bindRule(rule, key, cost, nowMs)
 }

@@ -12,15 +12,15 @@ export function overrideOf(
   const [rule] = compileGatewayRule(input, ['free'])
   if (!numbers) return { family: rule!.family, rule: input.name, ...rest }
   const [own] = compileGatewayRule(withNumbers(input, numbers), ['free'])
-  const { limit, period, burst, step } = own!.quota
-  const third = keepsTime(input) ? burst : step
+  const { rate, period, burst, step } = own!.quota
+  const ownNumber = keepsTime(input) ? burst : step
   return {
     family: rule!.family,
     rule: input.name,
     ...rest,
     numbers: {
-      ...{ tag: own!.tag, quotaLimit: limit, quotaPeriod: period, limit: own!.limit, burst },
-      ...(third !== undefined && { third }),
+      ...{ tag: own!.tag, rate, period, limit: own!.limit, burst },
+      ...(ownNumber !== undefined && { own: ownNumber }),
     },
   }
 }

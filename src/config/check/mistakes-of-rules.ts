@@ -174,11 +174,12 @@ export function mistakesOfRouteCosts(
       const isForAll = Object.values(others).every(value => value === undefined)
       const counts = !isOnlyAnonymous || !rule!.by.some(part => OF_GOOD_CREDENTIALS.test(part))
       const isFor = isForAll && counts && (routes === undefined || routes.includes(name))
-      const { mode, on, quota } = rule!
-      return isFor && mode === 'enforce' && on === 'request' && quota.cost * factor > quota.burst
+      const { mode, on, quota, cost } = rule!
+      return isFor && mode === 'enforce' && on === 'request' && cost * factor > quota.burst
     })
     if (factor === 1 || !limits || at === -1) return []
-    const { burst, cost } = compiled[at]![0]!.quota
+    const { cost, quota } = compiled[at]![0]!
+    const { burst } = quota
     const message = `${factor} times the cost of rules[${at}] (${cost}) is above its ${descriptionOf(rules[at]!).costBound} of ${burst}: no request here would ever be admitted. Lower it.`
     return [{ path: `routes[${i}].cost`, message }]
   })
@@ -202,7 +203,8 @@ const OF_GOOD_CREDENTIALS = /^(consumer|credential|claim:.*)$/s
 export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule, path: string): Mistake[] {
   const mistakes: Mistake[] = []
   const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
-  const { cost, burst } = compiled.quota
+  const { cost, quota } = compiled
+  const { burst } = quota
   const description = descriptionOf(rule)
   if (cost > burst) {
     report(

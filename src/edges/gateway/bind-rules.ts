@@ -20,7 +20,7 @@ export async function bindRules(
       const key = form && (await keyOf(rule.by))
       if (!key) return []
       const costed = atCost(form, matched.cost)
-      return [{ rule: costed, key, cost: costed.quota.cost }]
+      return [{ rule: costed, key, cost: costed.cost }]
     }),
   )
   return bound.flat()
@@ -51,7 +51,7 @@ function formFor(rule: GatewayRule, { credential }: Caller): GatewayRule | undef
 /** A guess costs the same everywhere. */
 function atCost(rule: GatewayRule, factor: number): GatewayRule {
   if (factor === 1 || rule.on === 'auth-failure') return rule
-  return { ...rule, quota: { ...rule.quota, cost: rule.quota.cost * factor } }
+  return { ...rule, cost: rule.cost * factor }
 }
 
 function withoutPlans(rule: GatewayRule): GatewayRule {

@@ -42,7 +42,7 @@ function quotaExceeded({ violated, retryAfter, degraded }: Denied): Response {
   const seconds = retryAfterSeconds(retryAfter)
   const advice =
     seconds === undefined
-      ? `This request costs ${first!.rule.quota.cost}, which is more than the limit can ever admit.`
+      ? `This request costs ${first!.rule.cost}, which is more than the limit can ever admit.`
       : `Nothing was charged; try again in ${seconds} s.`
   return problem({
     status: 429,

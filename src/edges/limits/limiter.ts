@@ -5,6 +5,7 @@
  *     const limiter = createLimiter(config, store)
  *     const { allowed, delayMs, retryAfterMs } = await limiter.limit('zendesk', { account: '42' }, { cost: 1 })
  */
+import { countings } from '../../algorithms/index.ts'
 import { detached } from '../../background.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
@@ -271,13 +272,13 @@ function costFor(rule: LimitRule, cost: NonNullable<LimitOptions['cost']>, other
 function joinsQueue(rules: readonly LimitRule[], cost: NonNullable<LimitOptions['cost']> = 1): boolean {
   return rules.some(rule => {
     const units = costFor(rule, cost, 1)
-    return rule.algorithm === 'leaky-bucket' && units > 0 && units <= rule.quota.burst
+    return countings[rule.algorithm].isQueue && units > 0 && units <= rule.quota.burst
   })
 }
 
 /** How long the queues are that a request would join (µs). */
 function queueOf({ verdicts }: LimitDecision): number {
-  const queues = enforced(verdicts).filter(({ rule }) => rule.algorithm === 'leaky-bucket')
+  const queues = enforced(verdicts).filter(({ rule }) => countings[rule.algorithm].isQueue)
   return Math.max(0, ...queues.map(({ resetAfter }) => resetAfter))
 }
 

@@ -73,7 +73,7 @@ function print(rows: readonly (readonly string[])[]): void {
 
 /** Name, numbers, who is counted, and all else. The numbers of a plan stand below those of the rule. */
 function rowOf(rule: AnyRule, config: Config): string[] {
-  const { name, limit, by, algorithm, quota, match, mode, enforcedShare, candidateFor, on } = rule
+  const { name, limit, by, algorithm, quota, cost, match, mode, enforcedShare, candidateFor, on } = rule
   const amount = `${limit} per ${timeOf(rule)}`
   const numbers: string[] = []
   const description = descriptionOf(rule)
@@ -85,7 +85,7 @@ function rowOf(rule: AnyRule, config: Config): string[] {
   if (isOfPlan(rule, config)) return [`  ${match.plans!.join('|')}`, amount, '', numbers.join(', ')]
 
   const parts = [algorithm, ...numbers]
-  if (quota.cost !== 1) parts.push(`cost ${quota.cost}`)
+  if (cost !== 1) parts.push(`cost ${cost}`)
   if (on !== 'request') parts.push(`on ${on}`)
   if (candidateFor) parts.push(`candidate for ${candidateFor}`)
   else if (mode !== 'enforce') parts.push(mode)

@@ -7,7 +7,7 @@
  *     sluice:{k:<sha256>}                  string  whose opaque key it is
  *     sluice:{consumers}                   set     all consumers, for `npx sluice consumers list`
  *     sluice:{switches}                    string  what is switched without a deployment (src/switches/switches.ts)
- *     sluice:{c:<consumer>}:state          string  all counters of the consumer (src/lua/prelude.lua)
+ *     sluice:{c:<consumer>}:state          string  all counters of the consumer (src/script/prelude.lua)
  *     sluice:{c:<consumer>}:state:<parts>  string  those of a part of what it does: `route=reports`
  *     sluice:{ip:<address>}:state…         string  all counters of an address, or of an IPv6 network; parts as above
  *     sluice:{x:<parts>}:state             string  those of anything else: `country=DE`

@@ -1,5 +1,5 @@
 /**
- * What the store holds about credentials and consumers: one line of text each, read by src/lua/main.lua in the same
+ * What the store holds about credentials and consumers: one line of text each, read by src/script/decide.lua in the same
  * trip that counts the request. Every value is escaped, so that none can look like another.
  *
  *     credential   plan=<plan or nothing> created=<time> [expires=<time>] [label=<text>] [hint=<last letters>] [replaced=<id>]

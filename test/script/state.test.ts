@@ -15,7 +15,7 @@ const counted = (rules: readonly Rule[]): BoundRule[] => rules.map(rule => bound
 const gcra = (name: string, limit = 2, period: '1s' | '1h' = '1s') =>
   rulesOf({ name, by: 'consumer', algorithm: 'gcra', limit, period })[0]!
 
-/** The same layout as in src/lua/prelude.lua: 3 bytes tag, 42 bits idle_at in ms before 2109, 46 bits n. */
+/** The same layout as in src/script/prelude.lua: 3 bytes tag, 42 bits idle_at in ms before 2109, 46 bits n. */
 async function recordsOf(redis: RedisEngine): Promise<Record<string, [number, number]>> {
   const state = ((await redis.send(['GET', STATE])) as Buffer | null) ?? Buffer.alloc(0)
   const records: Record<string, [number, number]> = {}

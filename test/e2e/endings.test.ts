@@ -1,9 +1,11 @@
 /** How each reply ends, counted over the gateway in workerd; and that observing a reply does not change it. */
+
 import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Ending } from '../../src/limiter/engine.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type EndingOrigin, startEndingOrigin } from '../support/ending-origin.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 import { startTestWorker, type TestWorker } from '../support/workerd.ts'
 import { describeEndings, wholeReply } from './ending-cases.ts'
@@ -13,7 +15,7 @@ let redis: TestRedis
 let bridge: Bridge
 beforeAll(async () => {
   redis = await startRedis('embedded')
-  bridge = await startBridge({ redisUrl: redis.url, token: STORE_TOKEN, port: 0 })
+  bridge = await startBridge({ redisUrl: redis.url, token: STORE_TOKEN, port: 0, deadlineMs: PATIENT_MS })
 })
 afterAll(async () => {
   await bridge?.close()

@@ -1,7 +1,9 @@
 /** The bridge's token is its only comparison of secrets: keys are looked up by digest, JWTs verified by the platform. */
+
 import { timingSafeEqual } from 'node:crypto'
 import { afterAll, beforeAll, expect, it, vi } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
 const compare = vi.fn(timingSafeEqual)
@@ -12,7 +14,13 @@ let redis: TestRedis
 let bridge: Bridge
 beforeAll(async () => {
   redis = await startRedis('embedded')
-  bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, isEqualDigest: compare })
+  bridge = await startBridge({
+    redisUrl: redis.url,
+    token: TOKEN,
+    port: 0,
+    isEqualDigest: compare,
+    deadlineMs: PATIENT_MS,
+  })
 })
 afterAll(async () => {
   await bridge?.close()

@@ -1,10 +1,12 @@
 /** The bridge keeps Upstash's protocol: judged by Upstash's own clients, and by what it says on the wire. */
+
 import { createHash } from 'node:crypto'
 import { connect } from 'node:net'
 import { Ratelimit } from '@upstash/ratelimit'
 import { Redis } from '@upstash/redis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
 const PLATFORM = [Request, Response]
@@ -17,7 +19,13 @@ describeOnRedis('the bridge', start => {
 
   beforeAll(async () => {
     redis = await start()
-    bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, maxRequestBytes: 100_000 })
+    bridge = await startBridge({
+      redisUrl: redis.url,
+      token: TOKEN,
+      port: 0,
+      maxRequestBytes: 100_000,
+      deadlineMs: PATIENT_MS,
+    })
   })
   afterAll(async () => {
     await bridge?.close()

@@ -1,4 +1,5 @@
 /** The output of the commands for rules that the project's own config does not have. */
+
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
@@ -6,6 +7,7 @@ import { consumersCommand } from '../../src/node/cli/consumers.ts'
 import { limitsCommand } from '../../src/node/cli/limits.ts'
 import { switchCommand } from '../../src/node/cli/switch.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
 const by = 'consumer'
@@ -29,7 +31,7 @@ let redis: TestRedis
 let bridge: Bridge
 beforeAll(async () => {
   redis = await startRedis('embedded')
-  bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0 })
+  bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
 })
 afterAll(async () => {
   await bridge?.close()

@@ -5,6 +5,7 @@ import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { RESET } from '../../src/script/scripts.generated.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { type CountingProxy, startCountingProxy } from '../support/counting-proxy.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
 /** A reset of nothing, which answers with the time it was given. */
@@ -16,7 +17,7 @@ describeOnRedis('the store', start => {
   let proxy: CountingProxy
   beforeAll(async () => {
     redis = await start()
-    bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0 })
+    bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
     proxy = await startCountingProxy(bridge.url)
   })
   afterAll(async () => {

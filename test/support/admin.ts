@@ -3,6 +3,7 @@
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type AdminStore, type AdminStoreOptions, adminStore } from '../../src/ops/admin-store.ts'
 import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
+import { PATIENT_MS } from './patience.ts'
 import type { TestRedis } from './redis.ts'
 
 const TOKEN = 'a token for tests'
@@ -21,7 +22,7 @@ export async function startAdmin<T extends Pick<TestRedis, 'url' | 'close'>>(
   redis: T,
   options: Omit<AdminStoreOptions, 'url' | 'token'> = {},
 ): Promise<TestAdmin<T>> {
-  const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0 })
+  const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
   const proxy = await startCountingProxy(bridge.url)
   const storeOf: TestAdmin<T>['storeOf'] = options => adminStore({ url: proxy.url, token: TOKEN, ...options })
   return {

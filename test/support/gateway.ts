@@ -1,4 +1,5 @@
 /** The app on Node, over the real client, the bridge and a Redis: everything but workerd. */
+
 import { afterAll, beforeAll, beforeEach } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
@@ -12,6 +13,7 @@ import { upstashStore } from '../../src/store/upstash.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
 import { startOrigin, type TestOrigin } from './origin.ts'
+import { PATIENT_MS } from './patience.ts'
 import { type RedisKind, startRedis, type TestRedis } from './redis.ts'
 
 const TOKEN = 'a token for tests'
@@ -72,7 +74,7 @@ export function useGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(
 }
 
 async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis: T): Promise<TestGateway<T>> {
-  const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0 })
+  const bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
   const store = await startCountingProxy(bridge.url)
   const admin = adminStore({ url: bridge.url, token: TOKEN })
   const origin = await startOrigin()

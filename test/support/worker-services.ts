@@ -2,6 +2,7 @@
  * What the Worker's tests inside workerd need outside of it: a store, an origin and a key. A process of its own:
  * the one that runs those tests resolves packages as a Worker does, and Redis' Lua would be loaded as in a browser.
  */
+
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,6 +13,7 @@ import { startGuardian } from '../../src/node/start/guardian.ts'
 import { embeddedRedis } from '../../src/node/start/redis.ts'
 import { adminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
+import { PATIENT_MS } from './patience.ts'
 
 const guardian = startGuardian()
 const redis = await embeddedRedis('for tests', {
@@ -19,7 +21,7 @@ const redis = await embeddedRedis('for tests', {
   directory: mkdtempSync(join(tmpdir(), 'sluice-')),
 })
 const restToken = 'a token for tests'
-const bridge = await startBridge({ redisUrl: redis.url, token: restToken, port: 0 })
+const bridge = await startBridge({ redisUrl: redis.url, token: restToken, port: 0, deadlineMs: PATIENT_MS })
 const origin = await startDemoOrigin(0)
 const admin = adminStore({ url: bridge.url, token: restToken })
 const { key: apiKey } = await createKey(admin, { consumer: 'acme', plan: 'pro' })

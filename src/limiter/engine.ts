@@ -12,14 +12,13 @@ import type { Rule } from '../config/compile-rule.ts'
 import type { Seen } from '../credentials/seen.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import type { Outcome } from '../script/evaluation.ts'
-import type { Changed, Refund } from '../script/refund.ts'
-import type { Reset } from '../script/reset.ts'
+import type { Changed } from '../script/refund.ts'
 import { type StoreChange, withBreaker } from '../store/breaker.ts'
 import { withInFlightLimit } from '../store/in-flight.ts'
 import type { Store } from '../store/store.ts'
 import { type SwitchBoard, withSwitches } from '../switches/live.ts'
 import { isEnforced, marked, relax } from './apply-switches.ts'
-import { ask, type Question, toRefund, toReset } from './ask.ts'
+import { ask, type Question } from './ask.ts'
 import { bind, type Demand, type SwitchName } from './bind.ts'
 import { type Decision, decisionOf } from './decision.ts'
 import { type Degraded, degradedBy, evaluate, orDegraded } from './evaluate.ts'
@@ -74,10 +73,12 @@ export interface Engine {
   decideBroken(demand: BrokenDemand, options: DecideOptions): Decided
   /** How things stand. Spends nothing. */
   peek(demand: Demand, options: DecideOptions): Promise<Decided>
-  /** Gives back what one request has spent, or parts of it. Live switches do not apply. */
-  refund(refund: Refund, background: Background): Promise<Changed | Degraded>
-  /** Makes the whole budget available again. Live switches do not apply. */
-  reset(reset: Reset, background: Background): Promise<Changed | Degraded>
+  /**
+   * Changes what has been spent: `toRefund` gives back what one request has spent, `toReset` makes the whole budget available
+   * again (ask.ts). Live switches do not apply. The verb comes from the caller, so that a Worker carries no script that it
+   * does not use.
+   */
+  change(question: Question<Changed>, background: Background): Promise<Changed | Degraded>
   /**
    * Something depends on how and when admitted requests end, so an edge has to observe them. Where nothing does, it calls
    * `finish` as soon as it hands the reply on: observing costs a proxied request a fifth to a third more CPU.
@@ -213,13 +214,8 @@ export function createEngine(
       return { ...started(withoutCounting(demand, recall)), at: 0, storeMs: 0 }
     },
 
-    refund: (refund, background) => change(toRefund(withNow(refund)), background),
-    reset: (reset, background) => change(toReset(withNow(reset)), background),
+    change,
     awaitsEndings: onFinish !== undefined,
-  }
-
-  function withNow<T extends object>(asked: T): T & { now?: number } {
-    return decideAt ? { ...asked, now: decideAt() } : asked
   }
 }
 

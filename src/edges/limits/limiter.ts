@@ -8,6 +8,7 @@
 import { countings } from '../../algorithms/index.ts'
 import { detached } from '../../background.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
+import { toRefund, toReset } from '../../limiter/ask.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { bindRule } from '../../limiter/bind-rule.ts'
 import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../../limiter/decision.ts'
@@ -223,7 +224,11 @@ export function createLimiter(
         return [{ ...bindRule(rule, key, units, nowMs()), units, spent }]
       })
       if (rules.length === 0) return changed(name, identity, { at: 0, verdicts: [] })
-      return changed(name, identity, await engine.refund({ rules, spentAt: at }, detached))
+      return changed(
+        name,
+        identity,
+        await engine.change(toRefund({ rules, spentAt: at, now: clock.now?.() }), detached),
+      )
     },
 
     async reset(name, identity = {}, { rule: only } = {}) {
@@ -232,7 +237,7 @@ export function createLimiter(
       const rules = places
         .filter(({ rule }) => only === undefined || rule.name === only)
         .map(({ rule, key }) => bindRule(rule, key, 0, nowMs()))
-      return changed(name, identity, await engine.reset({ rules }, detached))
+      return changed(name, identity, await engine.change(toReset({ rules, now: clock.now?.() }), detached))
     },
   }
   return limiter

@@ -27,6 +27,27 @@ describe('the bundle', () => {
     }
   })
 
+  it('leads from a line of a script to the file that it is from', () => {
+    const lines = DECIDE.plain.source.split('\n')
+    const originOf = (code: string) =>
+      lines.slice(0, lines.indexOf(code)).findLast(line => line.startsWith('-- '))
+    expect(originOf('local function ceil_div(a, b)')).toBe('-- script/prelude.lua')
+    expect(originOf('local burst_tolerance = burst * period')).toBe('-- gcra: read')
+    expect(originOf('backlog = backlog + cost * period')).toBe('-- gcra: spend')
+    expect(originOf("if verb == 'peek' then")).toBe('-- script/decide.lua, after the algorithms')
+    expect(originOf("redis.call('SETEX', KEYS[key], life_of(idle_at, now), new_state)")).toBe(
+      '-- script/commit.lua',
+    )
+  })
+
+  it('has no lines that Redis does not run, except those that name a file', () => {
+    for (const { plain } of SCRIPTS) {
+      const comments = plain.source.split('\n').filter(line => line.startsWith('--'))
+      for (const comment of comments) expect(comment).toMatch(/^-- (script\/[a-z]+\.lua|[a-z-]+: [a-z]+)/)
+      expect(plain.source.trim()).not.toContain('\n\n')
+    }
+  })
+
   it('formats every number that goes to Redis itself', () => {
     // tostring and .. keep 14 digits; a microsecond of today has 16.
     for (const { plain } of SCRIPTS)

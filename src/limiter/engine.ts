@@ -147,7 +147,7 @@ export function createEngine(
       }
       const outcome = await evaluate(store, evaluation, verb)
       if (outcome.status === 'degraded') {
-        return { decision: fallBack(evaluation, outcome, recall?.(), fallback) }
+        return { decision: fallBack(evaluation, outcome, recall?.(), fallback, verb) }
       }
       const latest = board.current()
       const relaxed = relax(outcome, evaluation, latest, switchName)
@@ -202,7 +202,7 @@ export function createEngine(
   function maintain({ hasAnswered }: { hasAnswered: boolean }, background: Background): void {
     if (store.isProbeDue()) background(store.probe())
     // Past the breaker: how long a hand-over takes says nothing about decisions.
-    if (hasAnswered && local.hasSpent()) background(local.handOver(bare))
+    if (hasAnswered && local.hasSpent()) background(local.handOver(bare, decideAt?.()))
   }
 
   return {

@@ -6,6 +6,7 @@
  */
 import type { Credentials } from '../config/compile-credentials.ts'
 import type { Seen } from '../credentials/seen.ts'
+import type { DecideVerb } from '../script/decide.ts'
 import type { BoundRule, Evaluation, Subject } from '../script/evaluation.ts'
 import type { GuardedStore } from '../store/breaker.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
@@ -28,6 +29,7 @@ export function fallBack(
   { cause, detail }: Degraded,
   seen: Seen | undefined,
   { credentials, local, store }: FallbackSettings,
+  verb: DecideVerb = 'decide',
 ): Decision {
   const degraded = { cause, detail }
   // A blocked consumer stays blocked.
@@ -65,7 +67,7 @@ export function fallBack(
 
   // Vouched for by what the store has said before, or by a signature.
   const own = isKnown && plan ? { plan } : {}
-  const { admitted, verdicts } = local.decide(counted)
+  const { admitted, verdicts } = local.decide(counted, verb)
   if (!admitted) return { ...denied(verdicts), degraded, ...own }
   return {
     ...allowed(verdicts),

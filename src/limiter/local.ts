@@ -9,6 +9,7 @@ import type { State } from '../algorithms/algorithm.ts'
 import { countings } from '../algorithms/index.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import { GatewayError } from '../errors.ts'
+import type { DecideVerb } from '../script/decide.ts'
 import type { BoundRule, Evaluation, Outcome, Verdict } from '../script/evaluation.ts'
 import { decideInMemory, type StateMemory } from '../script/memory.ts'
 import type { Store } from '../store/store.ts'
@@ -28,16 +29,17 @@ const HAND_OVER_MS = 10_000
 const modelOf = ({ algorithm }: Rule) => countings[algorithm].local.model
 
 export interface LocalLimiter {
-  /** All or nothing, as the store would decide. */
-  decide(rules: readonly BoundRule[]): { admitted: boolean; verdicts: Verdict[] }
+  /** All or nothing, as the store would decide. `peek` spends nothing. */
+  decide(rules: readonly BoundRule[], verb?: DecideVerb): { admitted: boolean; verdicts: Verdict[] }
   /** Whether something is still to be handed over, and no hand-over is running. */
   hasSpent(): boolean
   /**
    * Hands over to a store that has just answered, in one or two requests, what the next few identities have spent and what
    * has not come back since; resolves when it is done. What may have arrived is never sent again; what has not, and what
    * the store refuses (a Redis that answers and cannot write), is sent again later.
+   * @param at µs to count it by; absent: the clock of the store
    */
-  handOver(store: Store): Promise<void>
+  handOver(store: Store, at?: number): Promise<void>
 }
 
 /** What an identity has spent here, by tag of the rule. There are as many tags as the config has rules. */
@@ -75,15 +77,16 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
   /** For reading without use: an entry that is used moves to the front, which can push out others. */
   const untouched: StateMemory = { ...memory, get: key => spenders.peek(key)?.states }
 
-  function decideHere(rules: readonly BoundRule[], where = memory) {
+  function decideHere(rules: readonly BoundRule[], verb: DecideVerb) {
     const counted = rules.map(bound => ({ bound: shared(bound, share), shown: bound.rule }))
-    return decideInMemory(modelOf, where, counted, now() * 1e3)
+    const isPeek = verb === 'peek'
+    return decideInMemory(modelOf, isPeek ? untouched : memory, counted, now() * 1e3, isPeek)
   }
 
   /** Units that have been spent here and have not come back. */
   function unitsOf(key: string, rule: Rule): number {
     const report = bindRule(rule, key, 0, now())
-    const { remaining } = decideHere([report], untouched).verdicts[0]!
+    const { remaining } = decideHere([report], 'peek').verdicts[0]!
     return shared(report, share).rule.quota.burst - remaining
   }
 
@@ -126,9 +129,10 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
     if (spenders.has(debt.key)) owing.add(debt.key)
   }
 
-  async function send(store: Store, debts: readonly Debt[]): Promise<void> {
+  async function send(store: Store, debts: readonly Debt[], at?: number): Promise<void> {
+    const common = { plans: [], ...(at !== undefined && { now: at }) }
     for (const debt of debts) note(debt, 1)
-    const questions = debts.map(({ owed }) => toDecide({ rules: owed, plans: [] }))
+    const questions = debts.map(({ owed }) => toDecide({ rules: owed, ...common }))
     const answers = await askAll(store, questions).catch(error => {
       for (const debt of debts) if (error instanceof GatewayError) failed(debt, error)
       throw error
@@ -141,7 +145,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
         return []
       }
       const left = leftOf(answer, debt)
-      return left.length > 0 ? [{ rules: left, plans: [] }] : []
+      return left.length > 0 ? [{ rules: left, ...common }] : []
     })
     await askAll(
       store,
@@ -156,10 +160,13 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
   }
 
   return {
-    decide(rules) {
+    decide(rules, verb = 'decide') {
       rules.forEach(forgetReturned)
-      const result = decideHere(rules)
-      for (const { rule, key } of result.admitted ? rules : []) {
+      const result = decideHere(rules, verb)
+      const isSpent = result.admitted && verb === 'decide'
+      for (const { rule, key, role } of isSpent ? rules : []) {
+        // An identity that has spent nothing owes nothing, and nothing would remove it here.
+        if (role === 'report') continue
         spenders.get(key)?.rules.set(rule.tag, rule)
         owing.add(key)
       }
@@ -169,7 +176,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
     // A clock that is set back must not keep it busy.
     hasSpent: () => owing.size > 0 && Math.abs(now() - busySince) > HAND_OVER_MS,
 
-    async handOver(store) {
+    async handOver(store, at) {
       busySince = now()
       try {
         const keys = [...owing.keys().take(IDENTITIES_PER_REQUEST)]
@@ -178,6 +185,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
         await send(
           store,
           debts.filter(({ owed }) => owed.length > 0),
+          at,
         )
       } finally {
         busySince = Number.NEGATIVE_INFINITY

@@ -188,6 +188,17 @@ describe('the limiter in the isolate', () => {
     expect(local.hasSpent()).toBe(false)
   })
 
+  it('owes nothing for a request that costs nothing, or that was only a peek', () => {
+    const local = createLocalLimiter(1, Date.now)
+    const rule: LimitRuleInput = { name: 'free', algorithm: 'fixed-window', limit: 10, period: '7d' }
+    expect(local.decide([counted(rule, 0)])).toMatchObject({ verdicts: [{ allowed: true, remaining: 10 }] })
+    expect(local.decide([counted(rule, 1)], 'peek')).toMatchObject({ verdicts: [{ remaining: 10 }] })
+    expect(local.hasSpent()).toBe(false)
+    expect(local.decide([counted(rule, 11)], 'peek').admitted).toBe(false)
+    expect(local.decide([counted(rule, 10)]).admitted).toBe(true)
+    expect(local.hasSpent()).toBe(true)
+  })
+
   it('remembers of a log two numbers and no entries', () => {
     const local = createLocalLimiter(1, Date.now)
     const log: LimitRuleInput = { name: 'log', algorithm: 'sliding-log', limit: 50_000, period: '1h' }

@@ -119,16 +119,11 @@ export function createEngine(
 
   async function decideWith(verb: DecideVerb, demand: Demand, options: DecideOptions): Promise<Decided> {
     const startedAt = now()
-    const isOverdue = board.isOverdue()
+    const wasOverdue = board.isOverdue()
     const { decision, outcome } = await decided(verb, demand, options)
     const at = outcome?.at ?? 0
     maintain({ hasAnswered: at > 0 }, options.background)
-    // While nothing is counted no trip brings the switches, and it would go unnoticed that they are switched back.
-    if (isOverdue && board.isOverdue() && !store.isOpen()) {
-      const refresh = switched.refresh()
-      if (options.awaitsSwitches) await refresh.catch(() => {})
-      else options.background(refresh)
-    }
+    if (wasOverdue) await refreshOverdueSwitches(options)
     return { ...started(decision), ...(outcome && { outcome }), at, storeMs: now() - startedAt }
   }
 
@@ -205,12 +200,22 @@ export function createEngine(
     if (hasAnswered && local.hasSpent()) background(local.handOver(bare, decideAt?.()))
   }
 
+  /** While nothing is counted no trip brings the switches, and it would go unnoticed that they are switched back. */
+  async function refreshOverdueSwitches({ background, awaitsSwitches }: DecideOptions): Promise<void> {
+    if (!board.isOverdue() || store.isOpen()) return
+    const refresh = switched.refresh()
+    if (awaitsSwitches) await refresh.catch(() => {})
+    else background(refresh)
+  }
+
   return {
     decide: (demand, options) => decideWith('decide', demand, options),
     peek: (demand, options) => decideWith('peek', demand, options),
 
     decideBroken(demand, { recall, background }) {
       maintain({ hasAnswered: false }, background)
+      // Where every demand breaks, the kill switch must still reach this isolate.
+      void refreshOverdueSwitches({ background })
       return { ...started(withoutCounting(demand, recall)), at: 0, storeMs: 0 }
     },
 

@@ -87,7 +87,7 @@ export function splitBySlot(evaluation: Evaluation): Evaluation[] {
  * @param spent the parts that were decided, in the order of their answers; none where nothing was spent
  * @throws GatewayError of a slot that has not answered, where no other refuses
  */
-export async function joinSlots(
+async function joinSlots(
   store: Store,
   evaluation: Evaluation,
   spent: readonly Evaluation[],
@@ -117,6 +117,7 @@ export async function joinSlots(
     verdicts = verdicts.map(verdict => withoutSpending(verdict, corrected.get(verdict.rule.tag)))
   }
   if (status === 'blocked') return { status, plan: '', at, verdicts: [] }
+  if (status === 'unknown-credential') verdicts = verdicts.filter(({ rule }) => rule.on === 'auth-failure')
 
   const byTag = new Map(verdicts.map(verdict => [verdict.rule.tag, verdict]))
   // The rows of several plans can have one tag: the state of a window is the same whatever its limit.

@@ -234,6 +234,19 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
     expect(peek).toMatchObject({ verdicts: [{ remaining: 2 }] })
   })
 
+  it('a peek with a bad credential says how guesses stand, and spends none', async () => {
+    const { store } = await prepared('nonsense')
+    const peek = () => evaluate(store, asked(NOON, { rules }), 'peek')
+    for (let i = 0; i < 2; i++) {
+      expect(await peek()).toMatchObject({
+        status: 'unknown-credential',
+        verdicts: [{ rule: { name: 'guesses' }, remaining: 2 }],
+      })
+    }
+    expect(((await peek()) as Outcome).verdicts).toHaveLength(1)
+    expect(store.requests).toEqual([2, 2, 2])
+  })
+
   it('a good credential spends no guess', async () => {
     const { store, ask } = await prepared()
     expect([left(await ask()), store.requests]).toEqual([{ guesses: 2, narrow: 1, wide: 4 }, [2]])

@@ -20,7 +20,7 @@ import { problem } from './problem.ts'
 import { type OnBehalfOf, type Proxied, proxy } from './proxy.ts'
 import { createReporter, type Reporting } from './report.ts'
 import type { Ruling } from './ruling.ts'
-import { logException, unexpected } from './unexpected.ts'
+import { safely, unexpected } from './unexpected.ts'
 
 /** What the app needs of the platform beside the request. */
 export interface Platform {
@@ -111,15 +111,6 @@ export function createApp(config: Config, store: Store, platform: Platform = {})
     if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwn: true }
     await delay(ruling.delay, sleep)
     return await proxy(request, config, { ...behalf, decision: ruling })
-  }
-}
-
-/** An error in reporting or annotating must not cost the request its reply. */
-function safely(step: () => void): void {
-  try {
-    step()
-  } catch (error) {
-    logException(error)
   }
 }
 

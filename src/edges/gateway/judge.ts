@@ -10,6 +10,7 @@ import { bindRules } from './bind-rules.ts'
 import type { Caller, Identifier } from './identify.ts'
 import { type Matched, match } from './match.ts'
 import type { Ruling } from './ruling.ts'
+import { safely } from './unexpected.ts'
 
 /** What is known of a request once it is decided. */
 export interface Judged {
@@ -56,7 +57,8 @@ export function createJudge(config: Config, engine: Engine, identifier: Identifi
       if (caller.refusal) return { caller, route, ruling: caller.refusal, ...WITHOUT_STORE }
 
       const { decision, outcome, storeMs, finish } = await decide(request, caller, matched, background)
-      if (outcome) identifier.learn(caller, outcome)
+      // An exception here would lose the decision, which has spent and is still to be finished.
+      if (outcome) safely(() => identifier.learn(caller, outcome))
       return { caller, route, ruling: decision, storeMs, finish }
     } catch (error) {
       const { cause, detail } = degradedBy(error)

@@ -12,6 +12,15 @@ export function unexpected(error: Error): Response {
   })
 }
 
+/** A step beside the way of a request (reporting, annotating): its failure must not cost the request its reply. */
+export function safely(step: () => void): void {
+  try {
+    step()
+  } catch (error) {
+    logException(error)
+  }
+}
+
 export function logException(error: unknown): void {
   console.error(JSON.stringify({ level: 'error', event: 'exception', error: traceOf(error) }))
 }

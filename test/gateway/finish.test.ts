@@ -1,0 +1,157 @@
+/**
+ * On Node: every decision of the engine is finished exactly once, whatever happens to the request after it, and a request that
+ * the engine has not decided is not. test/e2e/endings.test.ts counts the endings that need workerd.
+ */
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import type { Platform } from '../../src/edges/gateway/app.ts'
+import { createJudge } from '../../src/edges/gateway/judge.ts'
+import type { Decision } from '../../src/limiter/decision.ts'
+import { createEngine, type Ending } from '../../src/limiter/engine.ts'
+import { createSwitchBoard } from '../../src/switches/live.ts'
+import { configOf } from '../support/engines.ts'
+import { useGateway } from '../support/gateway.ts'
+
+const window = { algorithm: 'fixed-window', limit: 1, period: '300d' } as const
+const RULES: RuleInput[] = [{ name: 'one', by: 'address', ...window, onStoreFailure: 'closed' }]
+const ANYONE: Partial<ConfigInput> = { credentials: { accept: ['api-key', 'anonymous'] } }
+
+let finished: [Decision['kind'], Ending][]
+let errors: string[]
+const onFinish = (decision: Decision, ending: Ending) => void finished.push([decision.kind, ending])
+beforeEach(() => {
+  finished = []
+  errors = []
+  vi.spyOn(console, 'error').mockImplementation(line => void errors.push(String(line)))
+})
+afterEach(() => {
+  vi.restoreAllMocks()
+})
+
+describe('a decision is finished once', () => {
+  const gateway = useGateway()
+  const app = (config: Partial<ConfigInput> = {}, platform: Platform = {}) =>
+    gateway.app({ ...ANYONE, rules: RULES, ...config }, { ...platform, reporting: { onFinish } })
+  const caller = { address: '192.0.2.1' }
+
+  it('after the body of a reply has ended', async () => {
+    const response = await app()('/', caller)
+    expect([response.status, finished]).toEqual([200, []])
+    await response.text()
+    await vi.waitFor(() => expect(finished).toEqual([['allowed', 'complete']]))
+  })
+
+  it('when the reply has no body', async () => {
+    expect((await app()('/', { ...caller, method: 'HEAD' })).status).toBe(200)
+    expect(finished).toEqual([['allowed', 'complete']])
+  })
+
+  it('when the origin cannot be reached', async () => {
+    const response = await app({ origin: 'http://127.0.0.1:1' })('/', caller)
+    expect([response.status, finished]).toEqual([502, [['allowed', 'complete']]])
+  })
+
+  it('when a later step throws', async () => {
+    const queue: RuleInput = {
+      name: 'queue',
+      by: 'address',
+      algorithm: 'leaky-bucket',
+      limit: 1,
+      period: '5s',
+    }
+    const sleep = async () => {
+      throw new Error('no timer left')
+    }
+    const ask = app({ rules: [{ ...queue, queue: 5 }] }, { sleep })
+    await (await ask('/', caller)).text()
+    await vi.waitFor(() => expect(finished).toEqual([['allowed', 'complete']]))
+    const response = await ask('/', caller)
+    expect(response.status).toBe(500)
+    expect(finished).toEqual([
+      ['allowed', 'complete'],
+      ['allowed', 'failed'],
+    ])
+    expect(gateway.origin.received).toHaveLength(1)
+  })
+
+  it('when its listener throws, and the reply goes out', async () => {
+    const listener = vi.fn(() => {
+      throw new Error('a listener')
+    })
+    const reporting = { onFinish: listener }
+    const ask = gateway.app({ ...ANYONE, rules: RULES }, { reporting })
+    expect((await ask('/', { ...caller, method: 'HEAD' })).status).toBe(200)
+    expect((await ask('/', caller)).status).toBe(429)
+    expect(listener).toHaveBeenCalledTimes(2)
+    expect(errors).toHaveLength(2)
+  })
+
+  it('when it refuses, with 429 or 503', async () => {
+    const ask = app()
+    await (await ask('/', { ...caller, method: 'HEAD' })).text()
+    expect((await ask('/', caller)).status).toBe(429)
+    vi.spyOn(console, 'warn').mockImplementation(() => {})
+    gateway.store.fault = (_, response) => void response.destroy()
+    expect((await ask('/', caller)).status).toBe(503)
+    expect(finished).toEqual([
+      ['allowed', 'complete'],
+      ['denied', 'complete'],
+      ['unavailable', 'complete'],
+    ])
+  })
+
+  it('when the store does not know the credential', async () => {
+    expect((await app()('/', { ...caller, key: mintApiKey('acme') })).status).toBe(401)
+    expect(finished).toEqual([['unknown-credential', 'complete']])
+  })
+
+  it.each<[string, number, string, RequestInit & { key?: string }]>([
+    ['a bad credential that costs no trip', 401, '/', { headers: { 'x-api-key': 'slk_short' } }],
+    ['the health check', 200, '/_sluice/health', {}],
+    ['a reserved path', 404, '/_sluice/other', {}],
+    [
+      'a preflight',
+      200,
+      '/',
+      {
+        method: 'OPTIONS',
+        headers: { origin: 'https://app.example', 'access-control-request-method': 'GET' },
+      },
+    ],
+  ])('and there is none to finish for %s', async (_, status, path, init) => {
+    const response = await app()(path, { ...caller, ...init })
+    await response.text()
+    expect([response.status, finished]).toEqual([status, []])
+  })
+})
+
+describe('a decision that has been made', () => {
+  it('stands when its outcome cannot be remembered, and is still finished', async () => {
+    const config = configOf({ rules: RULES, ...ANYONE })
+    const clock = { now: () => 0 }
+    const store = { run: async () => [[1, '', 1, 0, 0, 1, 0]], ping: async () => {} }
+    const board = { ...createSwitchBoard(clock), isStale: () => false, isOverdue: () => false }
+    const engine = createEngine(config, store, {
+      ...{ clock, board, onFinish, credentials: 'refuse' },
+      switchName: ({ name }) => name,
+    })
+    const judge = createJudge(config, engine, {
+      identify: async () => ({ addressIdentity: '192.0.2.1' }),
+      refuse: () => undefined,
+      learn() {
+        throw new TypeError('a bug')
+      },
+      recall: () => undefined,
+    })
+    const judged = await judge(
+      new Request('http://gateway.test/'),
+      () => undefined,
+      () => {},
+    )
+    expect(judged.ruling).toMatchObject({ kind: 'allowed', verdicts: [{ remaining: 0 }] })
+    expect(errors).toHaveLength(1)
+    judged.finish('complete')
+    expect(finished).toEqual([['allowed', 'complete']])
+  })
+})

@@ -89,6 +89,21 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await left('two')).toBe(2)
   })
 
+  it('marks a call that was bound under a kill switch, also when it is lifted meanwhile', async () => {
+    await put({ kill: by, rules: new Map() })
+    await limiter.peek('alone')
+    await put({ rules: new Map() })
+    expect(await limiter.limit('alone')).toMatchObject({
+      ...{ allowed: true, degraded: 'kill-switch', verdicts: [], costs: {} },
+    })
+    expect(await limiter.limit('alone')).not.toHaveProperty('degraded')
+  })
+
+  it('charges a rule that is off nothing', async () => {
+    const { allowed, costs } = await limiter.limit('zendesk')
+    expect([allowed, costs]).toEqual([true, { two: 1, many: 1 }])
+  })
+
   describe('of which nothing is left to ask', () => {
     it.each<[string, Switches]>([
       ['kill', { kill: by, rules: new Map() }],

@@ -7,6 +7,7 @@
  */
 import { countings } from '../../algorithms/index.ts'
 import { detached } from '../../background.ts'
+import { SYSTEM_CLOCK } from '../../clock.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
 import { toRefund, toReset } from '../../limiter/ask.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
@@ -107,7 +108,7 @@ export function createLimiter(
   clock = REAL_TIME,
   board: SwitchBoard = NO_BOARD,
 ): Limiter {
-  const nowMs = () => (clock.now ? clock.now() / 1e3 : Date.now())
+  const nowMs = () => (clock.now ? clock.now() / 1e3 : SYSTEM_CLOCK.now())
   const elapsedMs = () => (clock.now ? clock.now() / 1e3 : performance.now())
   const limitOf = new Map(
     [...config.limits].flatMap(([name, rules]) => rules.map(rule => [rule, name] as const)),
@@ -154,13 +155,16 @@ export function createLimiter(
     const known = ofLimit(decision)
     // A refusal that was switched off while it was made has spent nothing, and gets nothing back.
     const isCharged = outcome === undefined || (outcome.status === 'admitted') === (known.kind === 'allowed')
-    const charged = isCharged && verb === 'decide' ? rules : []
+    const verdicts = known.kind === 'unavailable' ? [] : known.verdicts
+    // A rule that is off takes no part.
+    const tookPart = new Set((outcome?.verdicts ?? verdicts).map(({ rule }) => rule.name))
+    const charged = isCharged && verb === 'decide' ? rules.filter(({ rule }) => tookPart.has(rule.name)) : []
     return {
       ...{ limit: name, identity, at },
       allowed: known.kind === 'allowed',
       delayMs: known.kind === 'allowed' ? milliseconds(known.delay) : 0,
       retryAfterMs: milliseconds(retryAfterOf(known)),
-      verdicts: known.kind === 'unavailable' ? [] : known.verdicts,
+      verdicts,
       costs: Object.fromEntries(charged.map(({ rule, cost }) => [rule.name, cost])),
       ...(known.degraded && { degraded: known.degraded.cause }),
     }

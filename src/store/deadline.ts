@@ -3,6 +3,7 @@
  * timers measures how late the isolate is (lag.ts), and that time is not held against the store. So a reply that waits in a busy
  * isolate is no sign of a slow store. In total a call takes no longer than twice the deadline, plus the delay of its last timer.
  */
+import { SYSTEM_CLOCK } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { isolateLag, type LagMeter } from './lag.ts'
 
@@ -31,7 +32,7 @@ const MOST_DEADLINES = 2
 const REAL_CLOCK: DeadlineClock = {
   lag: isolateLag,
   // A request whose clock stands still sets its timers from there: the difference is made up for.
-  setTimer: (run, ms) => setTimeout(run, isolateLag.now() + ms - Date.now()),
+  setTimer: (run, ms) => setTimeout(run, isolateLag.now() + ms - SYSTEM_CLOCK.now()),
   clearTimer: timer => clearTimeout(timer as number),
 }
 

@@ -5,6 +5,8 @@
  * On Workers the clock of a request stands still at the time for which its next timer was set. Other requests see the real
  * time, so the meter goes by the latest time that any of them has seen.
  */
+import { SYSTEM_CLOCK } from '../clock.ts'
+
 export interface LagMeter {
   /** ms; the latest time that any request of this isolate has seen. */
   now(): number
@@ -23,7 +25,7 @@ const TOLERANCE_MS = 5
 /** A clock that falls back by more than this was set back. */
 const SET_BACK_MS = 1000
 
-export function createLagMeter(clock: () => number = () => Date.now()): LagMeter {
+export function createLagMeter(clock: () => number = SYSTEM_CLOCK.now): LagMeter {
   let latest = Number.NEGATIVE_INFINITY
   let total = 0
   let recordedUntil = Number.NEGATIVE_INFINITY

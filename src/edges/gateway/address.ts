@@ -8,7 +8,7 @@ import { type AddressSettings, compileAddress } from '../../config/compile-addre
 import { forwardedFor } from './forwarded.ts'
 
 /** All callers whose address is not known are counted as one. */
-export const UNKNOWN_ADDRESS = 'unknown'
+const UNKNOWN_ADDRESS = 'unknown'
 
 /** Nobody has more proxies in front: what stands further left is not read. */
 const MAX_HOPS = 50

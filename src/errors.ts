@@ -1,6 +1,6 @@
 /**
- * The one error type of the gateway. A refused request is a value (limiter/decide.ts), never an error; errors
- * are for what the caller could not decide: a config that cannot be read, a store or an origin that fails.
+ * The one error type of Sluice. A refused request is a value (limiter/decision.ts), never an error. Errors are for a config that
+ * cannot be read, and for a store that fails.
  */
 export type ErrorCode =
   | 'ERR_CONFIG_INVALID'
@@ -27,7 +27,7 @@ export class GatewayError extends Error {
 export function traceOf(error: unknown): string {
   if (!(error instanceof Error)) return typeof error
   const { name, message, stack = '' } = error
-  // A message can look like a frame. What is not where it should be is not told.
+  // A message can look like a frame, so only lines behind the message are used.
   const head = message ? `${name}: ${message}` : name
   const frames = stack.startsWith(head) ? stack.slice(head.length).split('\n') : []
   const what = error instanceof GatewayError ? head : name

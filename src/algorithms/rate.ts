@@ -6,7 +6,7 @@ import type { Quota } from './algorithm.ts'
 import type { Flaw } from './descriptor.ts'
 import { MAX_TICKS } from './exact.ts'
 
-/** What takes longer to come back than this (µs) is no rate; and src/script/commit.lua would take it for foreign text. */
+/** The longest time (µs) that a whole budget may take to come back: the HORIZON of src/script/prelude.lua is twice that. */
 export const MAX_REFILL = 2 * 366 * 86400e6
 
 /** Only the ratio counts, and in lowest terms it needs the fewest ticks. */

@@ -1,4 +1,4 @@
-/** Asks the store: several questions in one HTTP request, each answer checked. */
+/** Sends questions to the store, several in one HTTP request, and checks each answer. */
 import { GatewayError } from '../errors.ts'
 import { type DecideVerb, decodeDecide, encodeDecide } from '../script/decide.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
@@ -6,7 +6,7 @@ import { type Changed, decodeRefund, encodeRefund, type Refund } from '../script
 import { decodeReset, encodeReset, type Reset } from '../script/reset.ts'
 import type { Store, StoreCall } from '../store/store.ts'
 
-/** One verb with what it needs, and how its reply is read. */
+/** One call to the store, and how its reply is read. */
 export interface Question<Answer> {
   call: StoreCall
   /** @throws GatewayError ERR_STORE_REPLY_INVALID */
@@ -37,7 +37,7 @@ export function toLookUp(pointerKey: string): Question<string | undefined> {
 }
 
 /**
- * All in one HTTP request; for no questions there is none.
+ * All in one HTTP request; none is sent when there are no questions.
  * @returns the answers in order; in the place of one that failed by itself (one slot of a cluster is gone) its error
  * @throws GatewayError as Store.run
  */

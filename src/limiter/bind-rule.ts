@@ -9,7 +9,7 @@ import { logKey, UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 /**
  * @param key of the state of the identity
  * @param cost in units; a rule that costs nothing only reports how things stand
- * @param nowMs by the clock of this machine: it only chooses the calendar windows to send, among which the store picks
+ * @param nowMs by the clock of this machine: it only chooses the calendar windows that are sent; the store picks one of them
  */
 export function bindRule(rule: Rule, key: string, cost: number, nowMs: number): BoundRule {
   const { calendar } = rule
@@ -34,7 +34,7 @@ export function modeFor(rule: Pick<Rule, 'name' | 'mode' | 'enforcedShare'>, key
  * under each rule, so that a growing share keeps the identities it had, and two rules do not hit the same callers first.
  */
 function isInShare(share: number, name: string, key: string): boolean {
-  // The place of a consumer that only the store knows is not known here, and may be outside the share.
+  // Where only the store knows the consumer, its place is unknown here, and may be outside the share.
   if (key.includes(UNKNOWN_CONSUMER_TAG)) return share >= 1
   return share >= 1 || (share > 0 && finalized(fnv1a(`${name} ${key}`)) / 2 ** 32 < share)
 }

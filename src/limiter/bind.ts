@@ -1,14 +1,14 @@
-/** Demanded rules as they take part in the decision: under the live switches, with the calendar windows of now. Pure. */
+/** From demanded rules to rules as they take part in the decision, under the live switches. Pure. */
 import type { Rule } from '../config/compile-rule.ts'
 import type { BoundRule, Subject } from '../script/evaluation.ts'
 import type { Switches } from '../switches/switches.ts'
 import { switchedMode } from './apply-switches.ts'
 import { bindRule } from './bind-rule.ts'
 
-/** What an edge wants to know: may this be done? */
+/** The input of the engine: may this be done? */
 export interface Demand {
   rules: readonly DemandedRule[]
-  /** Whom the credential stands for; absent: an anonymous caller, or no caller at all. */
+  /** What the credential of the caller is; absent: an anonymous caller, or a limit by name. */
   subject?: Subject
   /** The plans that the config knows, the default one first. */
   plans: readonly string[]

@@ -1,4 +1,4 @@
-/** What was decided about a demand, whatever edge it came from. Pure. */
+/** The decision on a demand of any edge. Pure. */
 import { enforced, type Outcome, type Verdict } from '../script/evaluation.ts'
 
 export type Decision = Allowed | Denied | UnknownCredential | Blocked | Unavailable
@@ -25,30 +25,30 @@ export interface DegradedMark {
 
 export interface Allowed {
   kind: 'allowed'
-  /** What the store vouches for; absent for anonymous callers and while degraded. */
+  /** The plan that the store vouches for; absent for anonymous callers, and for credentials that the store has not checked. */
   plan?: string
   /** The consumer that the credential belongs to, where only the store knew. */
   consumer?: string
-  /** Of every rule that applies, shadows included. */
+  /** One for each rule that applies, shadows included. */
   verdicts: readonly Verdict[]
   /** µs to wait before the request goes on. */
   delay: number
   /** Set when the store has not evaluated the limits, or they are switched off. */
   degraded?: DegradedMark
-  /** A rule that applies has been counted nowhere. */
+  /** At least one rule that applies has not been counted. */
   isUncounted?: boolean
 }
 
 export interface Denied {
   kind: 'denied'
-  /** As of an allowed request. */
+  /** As for an allowed request. */
   plan?: string
   verdicts: readonly Verdict[]
   /** The enforced verdicts that refused; at least one. */
   violated: readonly Verdict[]
   /** µs after which all of them would admit this cost, if nothing is spent meanwhile; -1 never. */
   retryAfter: number
-  /** Set when the isolate has counted by itself. */
+  /** Set when the isolate has counted instead of the store. */
   degraded?: DegradedMark
 }
 
@@ -59,12 +59,12 @@ export interface UnknownCredential {
   verdicts: readonly Verdict[]
 }
 
-/** The consumer is blocked, whatever its limits. */
+/** The consumer is blocked; its limits do not matter. */
 export interface Blocked {
   kind: 'blocked'
 }
 
-/** The store cannot be asked, and without it this request must not pass. */
+/** The store has not answered, and without its answer this request must not pass. */
 export interface Unavailable {
   kind: 'unavailable'
   /** What could not be checked. */

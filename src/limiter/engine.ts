@@ -1,6 +1,6 @@
 /**
- * The one engine. An edge hands a demand in and gets `{ decision, finish }` back; it calls `finish` once, when what was
- * admitted is over. Inside: bind under the live switches → evaluate in the store → apply newer switches → decide, or fall
+ * The one engine. An edge passes a demand in and gets `{ decision, finish }` back; it calls `finish` once, when the request is
+ * over. Inside: bind under the live switches → evaluate in the store → apply newer switches → decide, or fall
  * back → maintain (probe the store, hand over local counts, refresh the switches).
  *
  * `decide` never throws: an error in limiting code is handled like a store that fails.
@@ -26,9 +26,9 @@ import { fallBack } from './fallback.ts'
 import { createLocalLimiter } from './local.ts'
 import { probe } from './probe.ts'
 
-/** How what was admitted has ended. */
+/** How the work that was admitted has ended. */
 export type Ending =
-  /** To its end, or it was refused. */
+  /** It ran to its end, or it was refused. */
   | 'complete'
   /** The caller went away, or stopped reading. */
   | 'cancelled'
@@ -37,29 +37,29 @@ export type Ending =
 
 export interface Decided {
   decision: Decision
-  /** What the store said; absent when it said nothing. */
+  /** The evaluation behind the decision; absent while degraded. */
   outcome?: Outcome
   /** When it was decided, by the clock of the store (µs); 0 without a trip. */
   at: number
-  /** How long the store took, with everything that it takes to ask it (ms). */
+  /** How long the decision took, with the trip to the store (ms). */
   storeMs: number
   /**
-   * What was admitted is over. To be called exactly once for each decision, also when a later step throws; only the first
-   * call counts.
+   * The request is over. To be called exactly once for each decision, also when a later step throws; only the first call
+   * counts.
    */
   finish(ending: Ending): void
 }
 
-/** What an engine knows of a caller beside the demand. */
+/** What an edge provides beside the demand. */
 export interface DecideOptions {
   background: Background
-  /** What the store has said of the credential before; asked only when the store does not answer. */
+  /** The last answers of the store about the credential; called only when the store does not answer. */
   recall?: () => Seen | undefined
   /** Wait for switches that are read because no trip has brought them; default: read them in the background. */
   awaitsSwitches?: boolean
 }
 
-/** A demand that could not be made, because making it threw. */
+/** For a demand that could not be made: an exception came before. */
 export interface BrokenDemand extends Pick<Demand, 'subject' | 'plans'> {
   /** Rules that may apply. */
   candidates: readonly Rule[]
@@ -69,7 +69,7 @@ export interface BrokenDemand extends Pick<Demand, 'subject' | 'plans'> {
 export interface Engine {
   /** May this be done? Spends when it may. */
   decide(demand: Demand, options: DecideOptions): Promise<Decided>
-  /** The same of a demand that could not be made: nothing is counted, and rules that are `closed` refuse. */
+  /** Decides without a demand: nothing is counted, and rules that are `closed` refuse. */
   decideBroken(demand: BrokenDemand, options: DecideOptions): Decided
   /** How things stand. Spends nothing. */
   peek(demand: Demand, options: DecideOptions): Promise<Decided>
@@ -94,14 +94,14 @@ export interface EngineOptions {
   board: SwitchBoard
   /** The name under which a rule is switched. */
   switchName: SwitchName
-  /** What callers may do whose credential cannot be checked. */
+  /** What a caller may do while its credential cannot be checked. */
   credentials: Config['credentials']['onStoreFailure']
   onStoreChange?: ((change: StoreChange) => void) | undefined
   /** Called once for each decision. */
   onFinish?: ((decision: Decision, ending: Ending) => void) | undefined
 }
 
-/** One for an isolate: what it remembers between requests is plain data. */
+/** One for an isolate: it keeps only plain data between requests. */
 export function createEngine(
   config: Pick<Config, 'localShare'> & Partial<Pick<Config, 'breaker' | 'inFlight'>>,
   bare: Store,

@@ -37,9 +37,9 @@ export async function orDegraded<T>(run: () => Promise<T>): Promise<T | Degraded
   }
 }
 
-/** What the log says of an error in limiting code, the store's or Sluice's own. */
+/** The cause and the log text for an error of the store or of limiting code. */
 export function degradedBy(error: unknown): Degraded {
-  // Messages of foreign errors may quote keys and tokens: only Sluice's own are passed on.
+  // Messages of foreign errors may quote keys and tokens: only messages of Sluice are passed on.
   if (!(error instanceof GatewayError)) {
     return { status: 'degraded', cause: 'internal', detail: traceOf(error) }
   }

@@ -1,5 +1,5 @@
 /**
- * What happens to a request that the store has not decided about. Each rule has its own policy (`onStoreFailure`), and so have
+ * Decides a request that the store has not decided. Each rule has its own policy (`onStoreFailure`), and so have
  * credentials, which cannot be checked then: docs/security.md describes the risks. An error in limiting code is handled the
  * same way. A flood must not switch the limits off: rules that are `open` are counted in the isolate, as with `local`, until
  * the store has really failed.
@@ -21,8 +21,8 @@ export interface FallbackSettings {
 }
 
 /**
- * @param evaluation what the store was asked, or should have been
- * @param seen what the store has said of the credential before
+ * @param evaluation that the store has not answered
+ * @param seen the last answers of the store about this credential
  */
 export function fallBack(
   { subject, plans, rules }: Evaluation,
@@ -43,7 +43,7 @@ export function fallBack(
   const plan = subject && planOf([claimed, seen?.plan], plans)
   const applying = rules.filter(
     ({ rule: { on, match }, mode }) =>
-      // Bad credentials cannot be told now, and only the store evaluates shadows.
+      // Bad credentials cannot be recognized now, and only the store evaluates shadows.
       on === 'request' &&
       mode === 'enforce' &&
       (match.plans === undefined || match.plans.includes(plan ?? '')),
@@ -65,7 +65,7 @@ export function fallBack(
     }
   }
 
-  // Vouched for by what the store has said before, or by a signature.
+  // The plan that an earlier answer of the store, or a signature, vouches for.
   const own = isKnown && plan ? { plan } : {}
   const { admitted, verdicts } = local.decide(counted, verb)
   if (!admitted) return { ...denied(verdicts), degraded, ...own }
@@ -78,7 +78,7 @@ export function fallBack(
   }
 }
 
-/** Whether the store has failed, as far as is known. A late answer may be late because the isolate is flooded. */
+/** Whether the store has really failed. An answer may also be late because the isolate is flooded. */
 function hasStoreFailed(cause: DegradedCause, store: FallbackSettings['store']): boolean {
   switch (cause) {
     case 'overload':
@@ -101,7 +101,7 @@ function planOf(candidates: readonly (string | undefined)[], plans: readonly str
   return candidates.find(plan => plan !== undefined && plans.includes(plan)) ?? plans[0]!
 }
 
-/** Where only the store knows the consumer: the one it named before, else each credential is counted by itself. */
+/** Where only the store knows the consumer: the one in its last answer, else each credential is counted by itself. */
 function named(bound: BoundRule, subject: Subject | undefined, seen: Seen | undefined): BoundRule {
   if (subject?.kind !== 'pointer') return bound
   const digest = /\{k:[0-9a-f]+\}/.exec(subject.pointerKey)?.[0] ?? UNKNOWN_CONSUMER_TAG

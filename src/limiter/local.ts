@@ -1,8 +1,8 @@
 /**
  * Counts in the memory of the isolate while the store does not: with the TypeScript models, a share of each limit, and the
- * clock of this machine. Memory is bounded: identities that have not come for long are forgotten first, and come back with a
- * whole budget. When the store answers again, what was spent meanwhile is handed over to it. It stays counted here as well
- * until it comes back by itself: in a flood the store answers in between, and each time would bring a new share.
+ * clock of this machine. Memory is bounded: identities without recent requests are forgotten first, and start with a whole
+ * budget again. When the store answers again, the units spent meanwhile are handed over to it. They stay counted here as well
+ * until they come back by themselves: in a flood the store answers in between, and each answer would bring a new share.
  */
 import QuickLRU from 'quick-lru'
 import type { State } from '../algorithms/algorithm.ts'
@@ -19,13 +19,13 @@ import { bindRule } from './bind-rule.ts'
 /** Some 500 bytes each; up to twice as many are kept. */
 const MAX_IDENTITIES = 10_000
 
-/** Identities that one hand-over request tells the store about. */
+/** Identities in one hand-over request. */
 const IDENTITIES_PER_REQUEST = 20
 
 /** The platform may end a hand-over; after this long another one starts. */
 const HAND_OVER_MS = 10_000
 
-/** The model whose state is two numbers, whatever the algorithm keeps in the store. */
+/** The model with a state of two numbers, also for algorithms that keep more in the store. */
 const modelOf = ({ algorithm }: Rule) => countings[algorithm].local.model
 
 export interface LocalLimiter {
@@ -34,15 +34,15 @@ export interface LocalLimiter {
   /** Whether something is still to be handed over, and no hand-over is running. */
   hasSpent(): boolean
   /**
-   * Hands over to a store that has just answered, in one or two requests, what the next few identities have spent and what
-   * has not come back since; resolves when it is done. What may have arrived is never sent again; what has not, and what
-   * the store refuses (a Redis that answers and cannot write), is sent again later.
+   * Hands over to a store that has just answered, in one or two requests, the units that the next few identities have spent
+   * and that have not come back since; resolves when it is done. Units that may have arrived are never sent again; others,
+   * and those that the store refuses (a Redis that answers and cannot write), are sent again later.
    * @param at µs to count it by; absent: the clock of the store
    */
   handOver(store: Store, at?: number): Promise<void>
 }
 
-/** What an identity has spent here, by tag of the rule. There are as many tags as the config has rules. */
+/** The units that an identity has spent here, by tag of the rule. There are as many tags as the config has rules. */
 interface Spender {
   states: Map<string, State>
   rules: Map<string, Rule>
@@ -90,7 +90,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
     return shared(report, share).rule.quota.burst - remaining
   }
 
-  /** What has come back here by itself has come back in the store too. */
+  /** Units that have come back here by themselves have come back in the store too. */
   function forgetReturned({ key, rule }: BoundRule): void {
     const handedOver = spenders.peek(key)?.handedOver
     const before = handedOver?.get(rule.tag)
@@ -110,7 +110,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
   }
 
   const toSpend = (rule: Rule, key: string, units: number): BoundRule => ({
-    // The plan was checked when the units were counted, and what has been spent cannot be refused.
+    // The plan was checked when the units were counted, and units that are spent cannot be refused.
     ...bindRule({ ...rule, match: {} }, key, units, now()),
     mode: 'shadow',
   })
@@ -137,7 +137,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
       for (const debt of debts) if (error instanceof GatewayError) failed(debt, error)
       throw error
     })
-    // Where other isolates have left less than was spent here, what is left is spent.
+    // Where other isolates have left less than was spent here, the rest is spent.
     const rest = answers.flatMap((answer, i): Evaluation[] => {
       const debt = debts[i]!
       if (answer instanceof GatewayError) {
@@ -196,7 +196,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
 
 /**
  * A rule with a share of its limit. A request that costs more than the share, and no more than the limit, takes all of the
- * share: so the state means the same whatever the cost.
+ * share, so that the state means the same for every cost.
  */
 function shared(bound: BoundRule, share: number): BoundRule {
   const { rule, cost } = bound

@@ -1,4 +1,4 @@
-/** Asks the store for a decision on a key of its own, to find out whether decisions can be made again. A PING would not detect a read-only Redis. */
+/** Finds out whether the store can decide again, with a decision on a key for probes. A PING would not detect a read-only Redis. */
 import { compileLimitRule } from '../config/compile-rule.ts'
 import { GatewayError } from '../errors.ts'
 import { probeStateKey } from '../store/keys.ts'

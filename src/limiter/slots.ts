@@ -1,8 +1,8 @@
 /**
  * One decision over several slots of a Redis Cluster, where no script can see them all. Each slot decides for its own
  * keys, all or nothing, in one HTTP request; when one of them refuses, a second request gives back what the others have
- * spent. A limit is never exceeded: between the two, requests of others may be refused that would have been admitted, and
- * what has come back by itself meanwhile (gcra, token-bucket) or stands in a queue (leaky-bucket) is not given back.
+ * spent. A limit is never exceeded: between the two, requests of others may be refused that would have been admitted. Units that
+ * have come back by themselves meanwhile (gcra, token-bucket) and places in a queue (leaky-bucket) are not given back.
  */
 import { GatewayError } from '../errors.ts'
 import type { DecideVerb } from '../script/decide.ts'
@@ -35,7 +35,7 @@ export async function evaluateOnCluster(
   return found.consumer === undefined ? outcome : { ...outcome, consumer: found.consumer }
 }
 
-/** A pointer lies in another slot than the records it leads to, so it is followed first, in a request of its own. */
+/** A pointer lies in another slot than the records that it leads to, so it is read first, in a separate request. */
 async function findConsumer(
   store: Store,
   evaluation: Evaluation,
@@ -58,12 +58,12 @@ async function findConsumer(
   return { evaluation: { ...evaluation, subject: key, rules: bound }, consumer }
 }
 
-/** The hash tag, which decides a key's slot: what stands in the first braces. */
+/** The hash tag, which decides the slot of a key: the text in the first braces. */
 function hashTagOf(key: string): string {
   return /\{(.+?)\}/.exec(key)?.[1] ?? key
 }
 
-/** One evaluation a slot. The subject goes with the slot of the consumer; the others know no plan. */
+/** One evaluation for each slot. Only the slot of the consumer gets the subject; the others know no plan. */
 export function splitBySlot(evaluation: Evaluation): Evaluation[] {
   const { rules, subject, ...rest } = evaluation
   if (subject?.kind === 'failed') {
@@ -82,7 +82,7 @@ export function splitBySlot(evaluation: Evaluation): Evaluation[] {
 }
 
 /**
- * The answers of the slots as one outcome. Gives back what was spent when not all of them admit, and spends the rules
+ * The answers of the slots as one outcome. Gives back the spent units when not all slots admit, and spends the rules
  * `on: 'auth-failure'` when the slot of the consumer does not know the credential.
  * @param spent the parts that were decided, in the order of their answers; none where nothing was spent
  * @throws GatewayError of a slot that has not answered, where no other refuses
@@ -126,7 +126,7 @@ async function joinSlots(
   return { status, plan, at, verdicts: withAgreement(inOrder) }
 }
 
-/** Too many guesses are refused before anything is said about the credential. */
+/** Too many guesses are refused before the answer says anything about the credential. */
 function statusOf(outcomes: readonly Outcome[], subject: Subject | undefined): Outcome['status'] {
   const hasGuessedTooOften = outcomes.some(({ verdicts }) =>
     verdicts.some(({ rule, mode, allowed }) => rule.on === 'auth-failure' && mode === 'enforce' && !allowed),
@@ -139,9 +139,9 @@ function statusOf(outcomes: readonly Outcome[], subject: Subject | undefined): O
 }
 
 /**
- * Gives back what some slots have spent and counts the bad credential, in one request. What a slot that cannot be reached has
- * spent stays spent.
- * @returns how things stand then
+ * Gives back what some slots have spent and counts the bad credential, in one request. A slot that cannot be reached keeps what it
+ * has spent.
+ * @returns how things stand afterwards
  */
 async function undo(
   store: Store,

@@ -1,4 +1,4 @@
-/** Workers Analytics Engine: one data point for each request, where a data set is bound. Never waited for. */
+/** Workers Analytics Engine: one data point for each request, where a data set is bound. No request waits for it. */
 import type { AnalyticsDataset } from '../config/environment.ts'
 import { type Observation, refusing } from './observation.ts'
 

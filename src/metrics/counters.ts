@@ -1,6 +1,6 @@
 /**
- * What an isolate has counted and not yet handed on: plain data, bounded. A counter is a text, which is also its field in the
- * store (src/metrics/flush.ts), of words from the config and from closed lists only:
+ * The counters of an isolate that are not yet in the store: plain data, bounded. A counter is a text, which is also its field in
+ * the store (src/metrics/flush.ts). Its words come from the config and from closed lists only:
  *
  *     request <outcome> <cause> <route>              one for each request
  *     rule <outcome> <rule> <route> <plan>           one for each rule that applied: allowed, limited, and as a shadow
@@ -8,9 +8,9 @@
  *     candidate <agreed|disagreed> <rule> <route> <plan>   beside it, where the rule it would replace applied too
  *     lost                                           requests whose counters may not have arrived
  *
- * `-` stands for none; no name begins with it. A rule is counted by its own verdict: one that allowed what another refused
- * has allowed. Of guesses that are refused only the rules `on: 'auth-failure'` are counted, as only they were told; of a
- * request that no rule was asked about (401 without a trip, 403) none is.
+ * `-` stands for none; no name begins with it. A rule is counted by its own verdict, also when another rule refused the request.
+ * Refused guesses count only the rules `on: 'auth-failure'`, and a request that no rule decided (401 without a trip, 403)
+ * counts none.
  */
 import type { Observation } from './observation.ts'
 
@@ -19,20 +19,20 @@ export type Batch = readonly (readonly [field: string, by: number])[]
 export interface Counters {
   readonly size: number
   record(observation: Observation): void
-  /** Takes out the oldest of them. */
+  /** Removes and returns the oldest counters. */
   take(most: number): Batch
-  /** Counts again what was taken out and did not arrive. */
+  /** Counts a batch again that did not arrive. */
   putBack(batch: Batch): void
-  /** Counts the requests in what was taken out and may not have arrived. */
+  /** Counts the requests of a batch that may not have arrived as lost. */
   lose(batch: Batch): void
 }
 
 export const LOST = 'lost'
 const NONE = '-'
-/** In the place of words, of those for which there is no room. */
+/** Replaces the words of counters for which there is no room. */
 const OTHER = '~'
 
-/** Beyond any config that we know of: rules × routes × plans that are met between two flushes of an isolate. */
+/** More than any known config needs: rules × routes × plans that an isolate counts between two flushes. */
 const MOST_FIELDS = 2000
 
 export function createCounters(mostFields = MOST_FIELDS): Counters {

@@ -1,9 +1,9 @@
 /**
- * Hands counters on to the store, in the background: one HTTP request every so often for an isolate that has traffic, never
- * one for a request. They go into one hash for each hour, by the time at which they arrive.
+ * Sends counters to the store, in the background: one HTTP request every so often for an isolate that has traffic, never one for
+ * each request. They go into one hash for each hour, by the time at which they arrive.
  *
- * What surely has not arrived stays and goes with the next; what may have arrived is not sent again, so that nothing is ever
- * counted twice: it is counted as lost. During an outage nothing is risked: the store has to answer a ping first.
+ * Counters that surely have not arrived are sent with the next request. Those that may have arrived are not sent again, so that
+ * nothing is ever counted twice; they count as lost. During an outage the store must answer a ping first.
  */
 
 import type { Background } from '../background.ts'
@@ -13,7 +13,7 @@ import type { PlainCall, Store } from '../store/store.ts'
 import type { Batch, Counters } from './counters.ts'
 
 export interface Flusher {
-  /** To be called whenever something has been counted. */
+  /** To be called after each count. */
   schedule(background: Background): void
   /** A decision has found that the store does not answer. */
   doubt(): void
@@ -31,10 +31,10 @@ export type Sleep = (ms: number) => Promise<void>
 /** Counters that one HTTP request carries; each is a command. */
 const MOST_AT_ONCE = 200
 
-/** Workers end what runs behind a request after 30 s. */
+/** Workers end background work 30 s after the request. */
 const CONTEXT_MS = 25_000
 
-/** What has not come this long after its time has been ended by the platform. */
+/** A flush that is this late has been ended by the platform. */
 const GRACE_MS = 10_000
 
 /** `npx sluice stats` looks back 7 days at most. */
@@ -45,7 +45,7 @@ export function createFlusher(
   store: Store,
   { everyMs, sleep = unreferencedSleep, now }: FlushTiming,
 ): Flusher {
-  // A time and not a flag: the request that it was scheduled in may be ended any time, with all that runs behind it.
+  // A time and not a flag: the platform may end the request that it was scheduled in, and its background work, at any time.
   let scheduledAt = 0
   let isDueBy = 0
   let isDoubtful = false
@@ -103,13 +103,13 @@ function answers(store: Store): Promise<boolean> {
   )
 }
 
-/** An error that the store has told, or that came before it was asked, means that nothing was done. */
+/** An error that the store has reported, or that came before the call was sent, means that nothing was counted. */
 function mayHaveArrived(error: unknown): boolean {
   if (!(error instanceof GatewayError)) return true
   return /_(TIMEOUT|UNREACHABLE|REPLY_INVALID|OVERLOAD)$/.test(error.code)
 }
 
-/** On Node, nothing waits for a timer of ours to end. */
+/** On Node, this timer does not keep the process alive. */
 function unreferencedSleep(ms: number): Promise<void> {
   return new Promise(resolve => {
     const timer: unknown = setTimeout(resolve, ms)

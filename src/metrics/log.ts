@@ -1,6 +1,6 @@
 /**
- * Log lines, so many a second for each event and isolate: what floods the gateway must not flood the log. Each line says how
- * many of its event were left out since the one before.
+ * Log lines, bounded per second for each event and isolate, so that a flood of requests does not flood the log. Each line says
+ * how many lines of its event were skipped since the last one.
  */
 export type Log = (level: 'info' | 'warn', event: string, fields: Readonly<Record<string, unknown>>) => void
 

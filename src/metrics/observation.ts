@@ -1,9 +1,9 @@
-/** What is counted, logged and sent of one request. Everything in it comes from the config or a closed list, nothing from the caller. */
+/** The values of one request that are counted, logged and sent. All of them come from the config or closed lists, none from the caller. */
 import type { Verdict } from '../script/evaluation.ts'
 
 /**
- * What was decided about a request, exactly one for each: `allowed` or `limited` by its rules; `failed_open`, let through although
- * a rule that applies was counted nowhere, and `failed_closed`, refused because of that (503); `unauthenticated` (401) and
+ * The outcome of a request, exactly one for each: `allowed` or `limited` by its rules; `failed_open`, let through although
+ * a rule that applies was not counted, and `failed_closed`, refused for that reason (503); `unauthenticated` (401) and
  * `forbidden` (403); `unverifiable`, because the issuer of its token did not answer (503). A request that the store should have
  * decided and has not has a cause, also where the isolate counted by itself and `allowed` or `limited` it. The status of the
  * origin plays no part.
@@ -20,18 +20,18 @@ export type RequestOutcome =
 export interface Observation {
   requestId: string
   outcome: RequestOutcome
-  /** Why the store has not decided, whatever the outcome. */
+  /** Why the store has not decided; for any outcome. */
   cause?: string
   /** For the log only. */
   detail?: string
-  /** Of a refusal that no rule made: what was wrong. */
+  /** What was wrong, for a refusal that no rule made. */
   reason?: string
   route?: string
-  /** Absent: an anonymous caller, or not known. */
+  /** Absent: the caller is anonymous, or its plan is unknown. */
   plan?: string
   /** Of the rules that applied, shadows included. */
   verdicts: readonly Verdict[]
-  /** Whole seconds, of a refusal that ends. */
+  /** Whole seconds; absent for a refusal that never ends. */
   retryAfter?: number
   /** How long the decision waited for the store. */
   storeMs: number

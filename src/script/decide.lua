@@ -12,7 +12,7 @@
 --   ARGV[3]  the plans of the config, each with a space around it
 --            (' free pro '), the default one first; '' for an anonymous caller
 --   ARGV[4]  how many of the keys are read as a whole: all but the long logs
---   ARGV[5]  the subject, whom the credential stands for:
+--   ARGV[5]  the subject: what the caller's credential is
 --            ''         an anonymous caller
 --            'key'      KEYS[2] must exist: the record of the credential
 --            'pointer'  the same; in the place of the consumer the keys have a

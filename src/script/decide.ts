@@ -5,7 +5,7 @@ import { withAgreement } from './evaluation.ts'
 import { DECIDE } from './scripts.generated.ts'
 import { checkStanding, familyOf, invalid, isField, keysOf, placeOf, rowsOf, textOf } from './wire.ts'
 
-/** `peek` says the same as `decide` would and spends nothing. */
+/** `peek` returns what `decide` would, and spends nothing. */
 export type DecideVerb = 'decide' | 'peek'
 
 /** KEYS and ARGV for decide.lua, and whether it touches keys that only it can name. */
@@ -68,7 +68,7 @@ const STATUS = new Map<unknown, Outcome['status']>([
 ])
 const DOES_NOT_APPLY = -2
 
-/** @throws GatewayError ERR_STORE_REPLY_INVALID for anything that decide.lua cannot have said */
+/** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that decide.lua cannot have sent */
 export function decodeDecide(reply: unknown, { rules }: Pick<Evaluation, 'rules'>): Outcome {
   if (!Array.isArray(reply)) throw invalid('no list')
   const [first, text, at, ...fields] = reply as unknown[]

@@ -1,4 +1,4 @@
-/** What a store is asked in one decision, and what it answers: plain values on both sides of the wire. */
+/** The input of one decision and its result, as plain values on both sides of the wire. */
 import type { Rule } from '../config/compile-rule.ts'
 
 /** A rule as it takes part in one request: for which identity, at what cost, enforced or not. */
@@ -13,7 +13,7 @@ export interface BoundRule {
   /** `spend`: its cost is checked, and spent when all rules admit. `report`: it only reports how things stand. */
   role: 'spend' | 'report'
   mode: 'enforce' | 'shadow'
-  /** Of a shadow: it was switched, so no override of a consumer enforces it. */
+  /** Set for a shadow that was switched to shadow: no override of a consumer enforces it. */
   staysShadow?: boolean
   /** Calendar windows: the ends (µs) of the windows around now. */
   ends?: readonly number[]
@@ -22,7 +22,7 @@ export interface BoundRule {
 /** All that one decision is about. */
 export interface Evaluation {
   rules: readonly BoundRule[]
-  /** Whom the credential stands for; absent: an anonymous caller. */
+  /** What the credential of the caller is; absent: an anonymous caller. */
   subject?: Subject
   /** The plans that the config knows, the default one first. */
   plans: readonly string[]
@@ -30,15 +30,15 @@ export interface Evaluation {
   now?: number
 }
 
-/** A subject, as far as the store has a say in it. Keys are those of records (src/store/records.ts). */
+/** The credential of a caller, as the store checks it. Keys are those of records (src/store/records.ts). */
 export type Subject =
-  /** The credential is good if it has a record. */
+  /** The credential is valid if it has a record. */
   | { kind: 'key'; consumerKey: string; credentialKey: string }
   /** The same, but only the store knows the consumer: keys have `UNKNOWN_CONSUMER` in its place. */
   | { kind: 'pointer'; consumerKey: string; credentialKey: string; pointerKey: string }
   /** Already verified by its signature. */
   | { kind: 'token'; consumerKey: string; plan?: string }
-  /** Known to be bad (another slot of a cluster has said so): only rules `on: 'auth-failure'` count. */
+  /** Known to be bad (another slot of a cluster has found out): only rules `on: 'auth-failure'` count. */
   | { kind: 'failed' }
 
 /** The answer of one rule. */
@@ -55,7 +55,7 @@ export interface Verdict {
   retryAfter: number
   /** µs until an admitted request may depart (`leaky-bucket`); else 0. */
   delay: number
-  /** Of a candidate: it says the same as the rule that it would replace. */
+  /** Set for a candidate: whether it allows the same requests as the rule that it would replace. */
   agrees?: boolean
 }
 

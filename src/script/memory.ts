@@ -15,7 +15,7 @@ export type ModelOf = (rule: Rule) => Model
 
 export interface Counted {
   bound: BoundRule
-  /** The rule as the verdict shows it, where it is counted by other numbers than those. */
+  /** The rule as the verdict shows it; it may be counted by other numbers. */
   shown: Rule
   /** Its cost is checked, and not spent. */
   isOnlyChecked?: boolean

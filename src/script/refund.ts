@@ -18,7 +18,7 @@ export interface Refund {
 export interface RefundedRule extends Pick<BoundRule, 'rule' | 'key' | 'logKey' | 'ends' | 'mode'> {
   /** Units to give back; 0: it only reports how things stand. */
   units: number
-  /** Units of that request that are still spent; `units` are a part of them. */
+  /** Units of that request that are still spent, `units` included. */
   spent: number
 }
 
@@ -40,7 +40,7 @@ export function encodeRefund({ rules, spentAt, consumerKey, now }: Refund): Scri
   return { script: REFUND, keys, args }
 }
 
-/** @throws GatewayError ERR_STORE_REPLY_INVALID for anything that refund.lua cannot have said */
+/** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that refund.lua cannot have sent */
 export function decodeRefund(reply: unknown, { rules }: Refund): Changed {
   if (!Array.isArray(reply)) throw invalid('no list')
   const [at, ...fields] = reply as unknown[]

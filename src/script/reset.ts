@@ -5,7 +5,7 @@ import type { Changed } from './refund.ts'
 import { RESET } from './scripts.generated.ts'
 import { invalid, isField, textOf } from './wire.ts'
 
-/** Rules whose whole budget is to be available again. */
+/** Rules to reset: their whole budget becomes available again. */
 export interface Reset {
   rules: readonly Pick<BoundRule, 'rule' | 'key' | 'logKey' | 'mode'>[]
   /** µs since the epoch; absent: the clock of the store. */
@@ -19,7 +19,7 @@ export function encodeReset({ rules, now }: Reset): ScriptCall {
   return { script: RESET, keys: [...states, ...logs], args: [textOf(now), String(states.length), ...tags] }
 }
 
-/** @throws GatewayError ERR_STORE_REPLY_INVALID for anything that reset.lua cannot have said */
+/** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that reset.lua cannot have sent */
 export function decodeReset(reply: unknown, { rules }: Reset): Changed {
   const [at] = Array.isArray(reply) ? (reply as unknown[]) : []
   if (!isField(at) || at < 0) throw invalid('no time')

@@ -24,11 +24,11 @@ export function keysOf(records: readonly string[], rules: readonly Placed[]): Ke
   return { keys, whole: whole.size, indexOf: key => String(keys.indexOf(key) + 1) }
 }
 
-/** A short log is read as a whole, with the states; of a long one only what is needed, by commands of its own. */
+/** A short log is read as a whole, with the states; of a long one, separate commands read only the needed part. */
 export const isLong = ({ limit }: Placed['rule']) => limit > MAX_SHORT_LOG
 const MAX_SHORT_LOG = 100
 
-/** Where its state is, whose it is, and by which numbers: the first six values of each rule's frame. */
+/** Key index, tag, algorithm and its three numbers: the first six values of each rule's frame. */
 export function placeOf(placed: Placed, { indexOf }: Keys): string[] {
   const { rule, key } = placed
   const numbers = countings[rule.algorithm].wire.map(name => numberOf(name, placed, indexOf))

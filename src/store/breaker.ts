@@ -5,9 +5,10 @@
  *
  * It opens on the first call that takes too long, which has cost a request the deadline, and on several quick failures
  * in a row. While it is open every call fails at once, and a probe in the background finds out whether the store is back:
- * at once and then every so often, so that no request waits for it. A call that took too long may have been lost on the way, so it
- * only raises the suspicion of an outage: a failure that is reported confirms it, or two probes in which the store was too slow. Time in which the isolate itself was late (lag.ts)
- * is not the store's, and calls that fail because of it (ERR_STORE_OVERLOAD) say nothing about the store.
+ * at once and then every so often, so that no request waits for it. A call that took too long may have been lost on the way, so
+ * it only suggests an outage: a reported failure confirms it, or two probes in which the store was too slow. Time in which the
+ * isolate itself was late (lag.ts) does not count, and calls that fail because of it (ERR_STORE_OVERLOAD) say nothing about the
+ * store.
  */
 import type { BreakerSettings } from '../config/compile-breaker.ts'
 import { GatewayError } from '../errors.ts'
@@ -17,7 +18,7 @@ import type { Store } from './store.ts'
 /** The store is found to be gone, or back. */
 export type StoreChange = { isOpen: true; cause: GatewayError } | { isOpen: false; afterMs: number }
 
-/** What a breaker needs of its surroundings; what is absent is as on any platform. */
+/** What a breaker needs from its platform; the defaults suit every platform. */
 export interface BreakerSurroundings {
   /** ms since the epoch */
   now: () => number
@@ -28,28 +29,28 @@ export interface BreakerSurroundings {
 export interface GuardedStore extends Store {
   isOpen(): boolean
   /**
-   * The store has really failed: it was heard to fail, or a probe has confirmed what a slow call let suspect. Without a
+   * The store has really failed: it has reported a failure, or probes have confirmed what a slow call suggested. Without a
    * breaker there are no probes, and every failure counts as real.
    */
   isOutageConfirmed(): boolean
-  /** Whether it is time to find out if the store is back. */
+  /** Whether it is time to check if the store is back. */
   isProbeDue(): boolean
-  /** Finds it out; resolves when it is known. To be run where no request waits for it. */
+  /** Checks whether the store is back; resolves when it is known. To be run where no request waits for it. */
   probe(): Promise<void>
 }
 
-/** Of an account that has used up what it pays for: asking more often changes nothing. */
+/** For an account that has reached the limits of its plan: probing more often changes nothing. */
 const QUOTA_RETRY_MS = 30_000
 
-/** A probe in which the isolate was late for this part of the time in which a call gets slow, says nothing about the store. */
+/** A probe says nothing about the store if the isolate was late for more than this part of `slowAfterMs`. */
 const MOST_LATE = 0.2
 
-/** Probes that were too slow, until a suspected outage is confirmed: a single one can be lost on the way, too. */
+/** So many slow probes confirm a suspected outage: a single one can be lost on the way, too. */
 const SLOW_PROBES = 2
 
 /**
- * After so long without a word from the store nobody knows anything: the next call goes through to it, as the probe. An
- * isolate that few come to would else refuse the first of them over an outage that is long past.
+ * When the store has not been called for so long, its state is unknown: the next call goes through to it, as the probe. An
+ * isolate with few requests would otherwise refuse the first of them over an outage that is long past.
  */
 const STALE_MS = 10_000
 
@@ -70,7 +71,7 @@ export function withBreaker(
   let open:
     | { cause: GatewayError; isConfirmed: boolean; since: number; heardAt: number; probeAt: number }
     | undefined
-  /** Probes that were too slow since it is open. */
+  /** Slow probes since it opened. */
   let slowProbes = 0
   /** How often it has closed. */
   let era = 0
@@ -93,7 +94,7 @@ export function withBreaker(
   }
 
   function openFor(cause: GatewayError, { isConfirmed }: { isConfirmed: boolean }): void {
-    // A single word of it may have been a moment's throttling; who hears it twice has used up what there is.
+    // A single such error may be brief throttling; the second one means that the quota is used up.
     const isQuota = cause.code === 'ERR_STORE_QUOTA'
     const again = isQuota && open?.cause.code === cause.code ? QUOTA_RETRY_MS : retryAfterMs
     const wait = open || isQuota ? again : 0
@@ -114,7 +115,7 @@ export function withBreaker(
     era += 1
   }
 
-  /** What it costs to find out whether the store is back. Lost ones (the platform may end their request) are followed by others. */
+  /** One try to find out whether the store is back. If it is lost (the platform may end its request), another one follows. */
   async function attempt<T>(
     run: () => Promise<T>,
     failureIn: (result: T) => GatewayError | undefined,
@@ -174,7 +175,7 @@ export function withBreaker(
       }
       const started = start()
       const startedIn = era
-      // What was begun before it opened says nothing about now.
+      // A call that started before the breaker opened or closed says nothing about the store now.
       const isOfNow = () => !open && era === startedIn
       try {
         const replies = await store.run(calls)

@@ -1,7 +1,7 @@
 /**
  * The deadline of one call to the store. It counts only the time in which the isolate itself was responsive: a chain of short
- * timers measures how late the isolate is (lag.ts), and that time is not held against the store. So a reply that waits in a busy
- * isolate is no sign of a slow store. In total a call takes no longer than twice the deadline, plus the delay of its last timer.
+ * timers measures how late the isolate is (lag.ts), and that time does not count. So a reply that waits in a busy isolate does not
+ * look like a slow store. In total a call takes no longer than twice the deadline, plus the delay of its last timer.
  */
 import { SYSTEM_CLOCK } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
@@ -16,7 +16,7 @@ export interface Deadline {
   end(): void
 }
 
-/** What a deadline needs to know of time; tests pass their own. */
+/** The clock and timers of a deadline; tests pass their own. */
 export interface DeadlineClock {
   lag: LagMeter
   setTimer(run: () => void, ms: number): unknown
@@ -31,7 +31,7 @@ const MOST_DEADLINES = 2
 
 const REAL_CLOCK: DeadlineClock = {
   lag: isolateLag,
-  // A request whose clock stands still sets its timers from there: the difference is made up for.
+  // The clock of a request can stand still, and its timers count from there: the difference is added.
   setTimer: (run, ms) => setTimeout(run, isolateLag.now() + ms - SYSTEM_CLOCK.now()),
   clearTimer: timer => clearTimeout(timer as number),
 }

@@ -1,5 +1,5 @@
 /**
- * A caller's text as part of a key or a header: percent-encoded, and what is long or no text as `#` and its SHA-256.
+ * A caller's text as part of a key or a header: percent-encoded; long or malformed text becomes `#` and its SHA-256.
  * Different texts stay different (`#` itself never stays), and nothing is left of `{`, `}`, `:`, `,`, `=`, `*` and `~`,
  * with which keys and names are put together.
  */

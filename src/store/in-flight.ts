@@ -1,7 +1,7 @@
 /**
  * Bounds how many calls an isolate has in flight to the store. One more fails at once and costs no trip, so that a flood does not
- * queue in the isolate until its own calls look like a slow store. Probes of the breaker and what runs in the background
- * (hand-overs, counters, reading the live switches alone) do not pass here, so a flood cannot keep them out.
+ * queue in the isolate until its own calls look like a slow store. Probes of the breaker and background work (hand-overs, counters,
+ * reading the live switches alone) do not pass here, so a flood cannot keep them out.
  */
 import { GatewayError } from '../errors.ts'
 import type { GuardedStore } from './breaker.ts'
@@ -13,7 +13,10 @@ export interface InFlightSettings {
   expiresAfterMs: number
 }
 
-/** @param settings absent: no bound */
+/**
+ * @param settings absent: no bound
+ * @param now ms; the latest time that any request has seen: the clock of another request can stand still, and would drop newer calls
+ */
 export function withInFlightLimit(
   store: GuardedStore,
   settings: InFlightSettings | undefined,

@@ -4,33 +4,33 @@
  *     sluice:{c:<consumer>}:consumer       string  the consumer's record (src/store/records.ts)
  *     sluice:{c:<consumer>}:key:<sha256>   string  the record of an API key, or of an opaque key
  *     sluice:{c:<consumer>}:keys           set     SHA-256 of all keys of the consumer, for `npx sluice keys list`
- *     sluice:{k:<sha256>}                  string  whose opaque key it is
+ *     sluice:{k:<sha256>}                  string  the consumer that an opaque key belongs to
  *     sluice:{consumers}                   set     all consumers, for `npx sluice consumers list`
- *     sluice:{switches}                    string  what is switched without a deployment (src/switches/switches.ts)
+ *     sluice:{switches}                    string  the live switches (src/switches/switches.ts)
  *     sluice:{c:<consumer>}:state          string  all counters of the consumer (src/script/prelude.lua)
- *     sluice:{c:<consumer>}:state:<parts>  string  those of a part of what it does: `route=reports`
+ *     sluice:{c:<consumer>}:state:<parts>  string  those of a part of its requests: `route=reports`
  *     sluice:{ip:<address>}:state…         string  all counters of an address, or of an IPv6 network; parts as above
  *     sluice:{x:<parts>}:state             string  those of anything else: `country=DE`
- *     sluice:{global}:state                string  those of everybody together
- *     sluice:{l:<limit>}:state             string  all counters of a limit by name that everybody shares
+ *     sluice:{global}:state                string  those of all callers together
+ *     sluice:{l:<limit>}:state             string  all counters of a limit by name without an identity
  *     sluice:{l:<limit>}:state:<identity>  string  the same of one identity: `account=42`
- *     sluice:{probe-<number>}:state        string  a counter that isolates try whether the store is back with
- *     sluice:{stats}:<yyyymmddhh>          hash    what was counted in an hour (UTC), by what it is (src/metrics/counters.ts)
+ *     sluice:{probe-<number>}:state        string  a counter of probes: isolates find out with it whether the store is back
+ *     sluice:{stats}:<yyyymmddhh>          hash    the statistics of an hour (UTC), a field for each counter (src/metrics/counters.ts)
  *     …:state…:log:<tag>                   string  the log of one rule `sliding-log` (src/algorithms/sliding-log.lua)
  *
  * With an environment, `sluice:<environment>:` stands in the place of `sluice:`.
  *
- * The braces put everything of one consumer, and everything of one limit, into one slot of a Redis Cluster. What stands
- * in a key is checked against a narrow alphabet (names), written by ourselves (addresses) or escaped (parts, and
- * consumers that tokens name): no caller can put `{`, `}` or `:` into a key, or name another's.
+ * The braces put everything of one consumer, and everything of one limit, into one slot of a Redis Cluster. The parts of a
+ * key are checked against a narrow alphabet (names), written by Sluice (addresses) or escaped (parts, and consumers
+ * that tokens name): no caller can put `{`, `}` or `:` into a key, or name the key of another caller.
  */
 import { escaped } from './escape.ts'
 
-/** Stands in keys for a consumer that only the script finds out. No consumer is called `?`. */
+/** Stands in keys for a consumer that only the store knows. No consumer is called `?`. */
 export const UNKNOWN_CONSUMER = '?'
 export const UNKNOWN_CONSUMER_TAG = `{c:${UNKNOWN_CONSUMER}}`
 
-/** Every key of one environment, so that two of them can share a database and nothing in it. */
+/** The key in its environment: environments can share a database, and share no key in it. */
 export function inEnvironment(key: string, environment: string | undefined): string {
   return environment === undefined ? key : key.replace(/^sluice:/, `sluice:${environment}:`)
 }
@@ -67,12 +67,12 @@ export function addressStateKey(address: string): string {
   return `sluice:{ip:${address}}:state`
 }
 
-/** A part of an identity beside consumer and address; without a value it is known that there is none. */
+/** A part of an identity beside consumer and address; undefined: the request has no such value. */
 export type IdentityPart = readonly [part: string, value: string | undefined]
 
 /**
- * What is counted together lies with the consumer if it is one's, else with the address, else on its own.
- * @param owner a consumer or an address as they stand in keys; none where it is neither's
+ * The state lies with the consumer if the identity has one, else with the address, else on its own.
+ * @param owner a consumer or an address as they stand in keys; absent where the identity has neither
  */
 export async function identityStateKey(
   owner: { consumer: string } | { address: string } | undefined,
@@ -87,7 +87,7 @@ export async function identityStateKey(
   return text ? `${key}:${text}` : key
 }
 
-/** @param identity parts in the order of the rule's `by`; none for what everybody shares */
+/** @param identity parts in the order of the rule's `by`; none for a rule that counts all calls together */
 export async function limitStateKey(
   limit: string,
   identity: readonly (readonly [part: string, value: string])[],

@@ -1,6 +1,6 @@
 /**
  * Measures how late an isolate runs: the time in which a timer of its own was due and had not run yet, because the isolate was
- * busy. The store is not to blame for that time. One meter for an isolate; it holds plain numbers, nothing of any request.
+ * busy. That time is not the store's fault. One meter for an isolate; it holds plain numbers, nothing of any request.
  *
  * On Workers the clock of a request stands still at the time for which its next timer was set. Other requests see the real
  * time, so the meter goes by the latest time that any of them has seen.

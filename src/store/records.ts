@@ -1,54 +1,54 @@
 /**
- * What the store holds about credentials and consumers: one line of text each, read by src/script/decide.lua in the same
+ * The records of credentials and consumers in the store: one line of text each, read by src/script/decide.lua in the
  * trip that counts the request. Every value is escaped, so that none can look like another.
  *
  *     credential   plan=<plan or nothing> created=<time> [expires=<time>] [label=<text>] [hint=<last letters>] [replaced=<id>]
- *     consumer     plan=<plan> [blocked=<time>] [until=<µs>] [by=<who>] [reason=<text>]
+ *     consumer     plan=<plan> [blocked=<time>] [until=<µs>] [by=<operator>] [reason=<text>]
  *                  [override=<family>,<numbers>] …
  */
 
-/** The record of an API key or an opaque key. It lives as long as the key is good. */
+/** The record of an API key or an opaque key. It lives as long as the key is valid. */
 export interface CredentialRecord {
   /** Absent: that of the consumer. */
   plan?: string
   createdAt: Date
-  /** When the store forgets it. */
+  /** When the key expires, and its record with it. */
   expiresAt?: Date
   label?: string
-  /** What of the key may be shown, to tell it from others. */
+  /** The last letters of the key, by which people recognize it. */
   hint?: string
-  /** Id of the key that was made in its place: this one lives on for the overlap only. */
+  /** Id of the key that replaces this one, which stays valid for the overlap only. */
   replacedBy?: string
 }
 
 /** The record of a consumer. Without one it is on the default plan, not blocked, and has the numbers of its plan. */
 export interface ConsumerRecord {
-  /** Counts where the credential names none. */
+  /** For credentials that name no plan. */
   plan?: string
   blockedAt?: Date
-  /** µs since the epoch, from when on it is not blocked any more. Absent: until somebody lets it in. */
+  /** µs since the epoch, when the block ends. Absent: until an operator removes it. */
   blockedUntil?: number
-  /** Who has blocked it; for those who administer. */
+  /** The operator that has blocked it. Callers do not see it. */
   blockedBy?: string
-  /** Why it is blocked; for those who administer. */
+  /** Why it is blocked. Callers do not see it. */
   reason?: string
   overrides: readonly Override[]
 }
 
 /**
- * Other numbers for one rule and one consumer. They are as an algorithm takes them, so that the script has nothing to
- * work out, and belong to a family: when the rule gets another algorithm or period, they no longer apply.
+ * Other numbers for one rule and one consumer, in the units of the algorithm, so that the script need not convert them. They
+ * belong to a family: when the rule gets another algorithm or period, they no longer apply.
  */
 export interface Override {
   /** `Rule.family` */
   family: string
-  /** Name of the rule; for those who administer. */
+  /** Name of the rule, for operators: `family` decides what it applies to. */
   rule: string
-  /** µs since the epoch, from when on it changes nothing. */
+  /** µs since the epoch, when it expires. */
   until?: number
   mode?: 'enforce' | 'shadow' | 'off'
   numbers?: OverrideNumbers
-  /** When it was set and by whom; for those who administer. */
+  /** When it was set, and by which operator. */
   at?: Date
   by?: string
 }
@@ -76,7 +76,7 @@ export function formatCredential(record: CredentialRecord): string {
   ])
 }
 
-/** @returns undefined when it is none of ours */
+/** @returns undefined for text that is not a record of Sluice */
 export function parseCredential(text: string): CredentialRecord | undefined {
   const { plan, created, expires, label, hint, replaced } = Object.fromEntries(entries(text))
   if (plan === undefined || created === undefined) return undefined
@@ -134,7 +134,7 @@ const MODES = { enforce: '1', shadow: '0', off: '-1' } as const
 
 /**
  * `<family>,<until>,<mode>,<tag>,<rate>,<period>,<own>,<limit as written>,<burst as written>,<rule>`, and where it is known
- * `,<set at, ms>,<by>`. What the script reads comes first, and text from outside is escaped.
+ * `,<set at, ms>,<by>`. The fields that the script reads come first, and text from outside is escaped.
  */
 function formatOverride({ family, rule, until, mode, numbers, at, by }: Override): string {
   const { tag, rate, period, own, limit, burst } = numbers ?? {}
@@ -166,7 +166,7 @@ function parseOverride(text: string): Override | undefined {
   }
 }
 
-/** Commas stay: what an override holds of outside is escaped already. */
+/** Commas stay: an override has escaped text from outside already. */
 function fields(pairs: readonly (readonly [key: string, value: string | undefined])[]): string {
   return pairs
     .flatMap(([key, value]) =>

@@ -1,4 +1,4 @@
-/** What the limiter needs of a store: run its scripts, and answer a ping. */
+/** What the limiter needs from a store: it runs scripts, and answers a ping. */
 export interface Store {
   /**
    * The keys of one call must lie in one slot (a Redis Cluster): an evaluation that spans slots is sent as several
@@ -23,7 +23,7 @@ export interface ScriptCall {
   script: Script
   keys: readonly string[]
   args: readonly string[]
-  /** It touches keys that are not in `keys`, whose names only the script can know. */
+  /** The script touches keys that are not in `keys`: only the script knows their names. */
   hasHiddenKeys?: boolean
 }
 

@@ -15,7 +15,7 @@ export interface UpstashOptions {
   deadlineMs: number
   keyLocking: boolean
   cluster?: boolean
-  /** Whose keys it sees: those of the environment and no others. */
+  /** The store sees only the keys of this environment. */
   environment?: string | undefined
 }
 
@@ -47,7 +47,7 @@ export function upstashStore(options: UpstashOptions): Store {
     work: (redis: Redis, toStoreError: ToStoreError) => Promise<T>,
   ): Promise<T> {
     const deadline = startDeadline(deadlineMs)
-    // The deadline is asked and not the error: workerd hands on a copy of what a signal was aborted with.
+    // The reason comes from the deadline and not from the error: workerd passes on a copy of what a signal was aborted with.
     const toStoreError: ToStoreError = error => deadline.failure() ?? storeError(error)
     try {
       return await work(connect(deadline.signal), toStoreError)
@@ -64,13 +64,13 @@ export function upstashStore(options: UpstashOptions): Store {
     try {
       return await redis.evalsha(script.sha1, [...keys], [...args])
     } catch (error) {
-      // The script was not run, so sending it cannot spend twice.
+      // The script was not run, so sending it again cannot spend twice.
       if (!isNoScript(error)) throw error
     }
     return await redis.eval(script.source, [...keys], [...args])
   }
 
-  /** One pipeline; those that found no script are sent again with it, in a second one. */
+  /** One pipeline; calls whose script was missing are sent again with its text, in a second one. */
   async function runAll(
     redis: Redis,
     calls: readonly StoreCall[],
@@ -89,7 +89,7 @@ export function upstashStore(options: UpstashOptions): Store {
     if (missing.length > 0) {
       const whole = redis.pipeline()
       for (const { call } of missing) whole.eval(scriptFor(call).source, [...call.keys], [...call.args])
-      // What the first has answered stands, whatever becomes of the second.
+      // The replies of the first pipeline stand, also when the second one fails.
       const late: Answer[] = await whole
         .exec({ keepErrors: true })
         .catch(error => missing.map(() => ({ failure: toStoreError(error) })))
@@ -150,14 +150,14 @@ function isNoScript(error: unknown): boolean {
   return error instanceof errors.UpstashError && error.message.startsWith('NOSCRIPT')
 }
 
-/** Messages of the client quote the whole command, keys included: none of their text is passed on. */
+/** Messages of the client quote the whole command, keys included, so none of their text is passed on. */
 function storeError(error: unknown): GatewayError {
   // Before UpstashError, which it extends.
   if (error instanceof errors.UpstashJSONParseError) {
     return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is no JSON.")
   }
   if (error instanceof errors.UpstashError) {
-    // The bridge's own words for a Redis that is gone or slow; the client does not tell the HTTP status.
+    // The words of the bridge for a Redis that is gone or slow: the client does not pass on the HTTP status.
     if (error.message.startsWith('ERR Redis cannot be reached')) return unreachable()
     if (error.message.startsWith('ERR Redis did not answer in time')) return timedOut()
     if (QUOTA.test(error.message)) {
@@ -166,7 +166,7 @@ function storeError(error: unknown): GatewayError {
     const kind = /^[A-Z]{2,20}/.exec(error.message)?.[0] ?? 'an error'
     return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.`)
   }
-  // The client stumbles over a pipeline's reply that is no list of results. Connections that fail are TypeErrors too.
+  // The client throws a TypeError of its own for a pipeline's reply that is not a list. A failed connection is one, too.
   if (error instanceof TypeError && STUMBLED.test(error.message)) {
     return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is no list of results.")
   }
@@ -174,9 +174,9 @@ function storeError(error: unknown): GatewayError {
 }
 
 /**
- * What Upstash answers when an account has used up what it pays for, or is throttled: a matter of the bill, and no outage.
- * (Its documentation has `ERR max daily request limit exceeded` and `ERR max requests limit exceeded`; the others are what
- * gateways say with a 429.)
+ * What Upstash answers when an account has reached the limits of its plan, or is throttled. That is not an outage.
+ * (Its documentation has `ERR max daily request limit exceeded` and `ERR max requests limit exceeded`; the others are
+ * messages that gateways send with a 429.)
  */
 const QUOTA =
   /^(ERR )?(max (daily |monthly )?requests? limit|max bandwidth|too many requests|rate limit|throttled)/i

@@ -30,7 +30,7 @@ export function createSwitchBoard({ now }: Clock): SwitchBoard {
   let known = NO_SWITCHES
   let asked = 0
   let askedAt = Number.NEGATIVE_INFINITY
-  /** The number of the question that the copy answers, and when it was asked. */
+  /** The number of the read that the copy comes from, and when that read started. */
   let learnt = 0
   let learntAt = Number.NEGATIVE_INFINITY
 
@@ -45,7 +45,7 @@ export function createSwitchBoard({ now }: Clock): SwitchBoard {
       const [number, at] = [++asked, now()]
       askedAt = at
       return answer => {
-        // An answer that was long under way must not take the place of a newer one.
+        // A late answer must not replace a newer one.
         if (number < learnt || !(typeof answer === 'string' || answer === null)) return
         known = parseSwitches(answer)
         learnt = number
@@ -55,7 +55,7 @@ export function createSwitchBoard({ now }: Clock): SwitchBoard {
   }
 }
 
-/** For what follows no switches. */
+/** For limits that do not follow the live switches. */
 export const NO_BOARD: SwitchBoard = {
   current: () => NO_SWITCHES,
   isStale: () => false,
@@ -75,7 +75,7 @@ export function withSwitches(store: Store, board: SwitchBoard): SwitchedStore {
   /** The last trip that read the switches. */
   let hasFailed = false
 
-  /** @returns what the switches were answered with, and the replies to the calls */
+  /** @returns the stored switches (or an error in their place), and the replies to the calls */
   async function runWithSwitches(
     calls: readonly StoreCall[],
   ): Promise<[answer: unknown, replies: unknown[]]> {
@@ -95,7 +95,7 @@ export function withSwitches(store: Store, board: SwitchBoard): SwitchedStore {
     ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
 
     async run(calls) {
-      // On a cluster the switches may be on the one node that hangs: only one request a second is to wait for it.
+      // On a cluster the node that holds the switches may hang: only one request a second waits for it.
       const isResting = store.isCluster && hasFailed && !board.isOverdue()
       if (!board.isStale() || isResting) return await store.run(calls)
       const [, replies] = await runWithSwitches(calls)

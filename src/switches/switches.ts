@@ -1,22 +1,21 @@
 /**
- * Live switches: what those who administer have turned down, or up, without a deployment. One text of the store for all of
- * them (JSON), written by src/ops/switches.ts and read beside decisions (live.ts). Whatever of it is no switch of
- * ours reads as none, and never as another.
+ * Live switches: rules that an operator has turned down or up without a deployment. All of them are one text in the store
+ * (JSON), written by src/ops/switches.ts and read beside decisions (live.ts). Unrecognized content is ignored.
  */
 
-/** Who has switched it and when, and until when it counts. */
+/** When it was switched, by which operator, and until when it counts. */
 export interface Switch {
   at: Date
   by: string
-  /** From then on it changes nothing. Absent: until it is switched back. */
+  /** When it expires. Absent: it stays until it is switched back. */
   until?: Date
   reason?: string
 }
 
-/** In the place of what the config says of a rule; what is absent stays. */
+/** Replaces settings of a rule; what is absent stays as in the config. */
 export interface RuleSwitch extends Switch {
   mode?: SwitchMode
-  /** Of the callers for whom it is enforced, 0 to 1. */
+  /** The share of callers for whom the rule is enforced, 0 to 1. */
   share?: number
 }
 
@@ -24,15 +23,15 @@ export const SWITCH_MODES = ['off', 'shadow', 'enforce'] as const
 export type SwitchMode = (typeof SWITCH_MODES)[number]
 
 export interface Switches {
-  /** No rule counts anything; credentials and blocks are looked at as ever. */
+  /** No rule counts anything; credentials and blocks are still checked. */
   kill?: Switch
-  /** By the rule's name; of a limit that is asked by name `<limit>/<rule>`. */
+  /** By the name of the rule; for a limit by name `<limit>/<rule>`. */
   rules: ReadonlyMap<string, RuleSwitch>
 }
 
 export const NO_SWITCHES: Switches = { rules: new Map() }
 
-/** @param text as it stands in the store; null where nothing does */
+/** @param text as it is stored; null where nothing is */
 export function parseSwitches(text: string | null): Switches {
   const { kill, rules } = objectIn(text)
   const killing = parseSwitch(kill)
@@ -47,7 +46,7 @@ export function formatSwitches({ kill, rules }: Switches): string {
   return JSON.stringify({ ...(kill && { kill }), rules: Object.fromEntries(rules) })
 }
 
-/** Without what is over. */
+/** Without the switches that have expired. */
 export function activeAt({ kill, rules }: Switches, nowMs: number): Switches {
   const active = [...rules].filter(([, each]) => !isOver(each, nowMs))
   return { ...(kill && !isOver(kill, nowMs) && { kill }), rules: new Map(active) }
@@ -66,7 +65,7 @@ function objectIn(text: string | null): Record<string, unknown> {
   }
 }
 
-/** One without a time or a name is not ours; nor is one with an end that cannot be read, which would have none. */
+/** A switch without a time or a name is ignored, and so is one whose end cannot be read: it would never expire. */
 function parseSwitch(value: unknown): Switch | undefined {
   if (!isObject(value)) return undefined
   const { at, by, until, reason } = value

@@ -1,30 +1,30 @@
 /**
- * The client's address, wherever the gateway runs, and as an identity to count by. Of what proxies append to, nothing
- * is believed that stands left of the first address that is no trusted proxy: a client writes there what it likes.
+ * The client's address on each platform, and as an identity to count by. In a header that proxies append to, everything left of
+ * the first address that is not a trusted proxy is ignored: a client can write anything there.
  */
 import type ipaddr from 'ipaddr.js'
 import { isInRanges, parseAddress } from '../../config/address-ranges.ts'
 import { type AddressSettings, compileAddress } from '../../config/compile-address.ts'
 import { forwardedFor } from './forwarded.ts'
 
-/** All callers whose address is not known are counted as one. */
+/** All callers with an unknown address are counted together. */
 const UNKNOWN_ADDRESS = 'unknown'
 
-/** Nobody has more proxies in front: what stands further left is not read. */
+/** No deployment has more proxies in front: entries further left are not read. */
 const MAX_HOPS = 50
 
 /** 50 hops fit with room for what Forwarded says beside them. Node takes no more by default; Cloudflare takes 128 KB. */
 const MAX_HEADER_LENGTH = 16_384
 
-/** An address with brackets, zone and port is well below it, and taking spaces off what is longer would cost time. */
+/** An address with brackets, zone and port is much shorter, and trimming a long text would cost time. */
 const MAX_NODE_LENGTH = 128
 
 const ON_CLOUDFLARE = compileAddress(undefined)
 
 /**
  * The client's address in its one spelling: IPv4-mapped IPv6 as IPv4, IPv6 by RFC 5952, without port and zone.
- * @param peer the other end of the connection; undefined where the platform cannot know it, and no address (`''`)
- * where it could and does not, as when the client is gone: then no header is believed either
+ * @param peer the other end of the connection; undefined where the platform cannot know it. An empty text, as when the client is
+ * gone, means that the address is unknown: then no header is trusted either
  */
 export function clientAddress(
   request: Request,
@@ -46,8 +46,8 @@ export function clientAddress(
 }
 
 /**
- * What to count by: an IPv4 address as it is, an IPv6 address as its network, or every caller would have 2^64 budgets:
- * a /64 is the least that a subscriber is given (RFC 6177).
+ * The identity of an address: an IPv4 address itself, and the network of an IPv6 address. A subscriber gets at least a /64
+ * (RFC 6177), so every caller would have 2^64 budgets otherwise.
  */
 export function addressIdentity(address: string | undefined, ipv6Prefix = ON_CLOUDFLARE.ipv6Prefix): string {
   const parsed = address === undefined ? undefined : parseAddress(address)
@@ -64,7 +64,7 @@ function canonical(address: string | undefined): string | undefined {
   return address === undefined ? undefined : parseAddress(address)?.toString()
 }
 
-/** The first that is no trusted proxy, or the last that is known before a gap. */
+/** The first address that is not a trusted proxy, or the last known one before a gap. */
 function outermost(
   hops: Iterable<string | undefined>,
   { trustedProxies }: AddressSettings,
@@ -79,7 +79,7 @@ function outermost(
   return client
 }
 
-/** From the nearest to the one that the client claims; undefined for what is no address. */
+/** From the nearest hop to the one that the client claims; undefined for text that is not an address. */
 function* hopsFromRight(
   name: 'x-forwarded-for' | 'forwarded',
   header: string | null,
@@ -87,7 +87,7 @@ function* hopsFromRight(
 ): Generator<string | undefined> {
   if (peer !== undefined) yield canonical(peer)
   if (header === null) return
-  // A character that no address begins with, in place of what is cut off, spoils the entry that it is cut off from.
+  // Where the header is cut off, a character that no address begins with makes the cut entry invalid.
   const text = header.length > MAX_HEADER_LENGTH ? `?${header.slice(-MAX_HEADER_LENGTH)}` : header
   for (const node of name === 'forwarded' ? forwardedFor(text) : text.split(',').reverse()) {
     yield addressOfNode(node)
@@ -97,7 +97,7 @@ function* hopsFromRight(
 /** `192.0.2.1`, `192.0.2.1:4711`, `[2001:db8::1]:4711`, `2001:db8::1`; not `unknown` or `_hidden` (RFC 7239, section 6). */
 function addressOfNode(node: string | undefined): string | undefined {
   if (node === undefined || node.length > MAX_NODE_LENGTH) return undefined
-  // Not trim(), which takes off more than what HTTP calls space.
+  // Not trim(), which removes more than the whitespace of HTTP.
   const text = node.replace(/^[ \t]+|[ \t]+$/g, '')
   const [, ipv6, ipv4] = /^(?:\[([^[\]]*:[^[\]]*)\]|([\d.]+))(?::(?:\d{1,5}|_[\w.-]+))?$/.exec(text) ?? []
   return canonical(ipv6 ?? ipv4 ?? text)

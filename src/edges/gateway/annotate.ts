@@ -1,7 +1,7 @@
 /**
- * Adds to every reply where the caller stands: RateLimit-Policy and RateLimit of
- * draft-ietf-httpapi-ratelimit-headers-11 (structured fields, RFC 9651), the request id, and whether limits were
- * evaluated at all. An origin's own fields are kept, and ours put behind them.
+ * Adds the state of the caller's limits to every reply: RateLimit-Policy and RateLimit of
+ * draft-ietf-httpapi-ratelimit-headers-11 (structured fields, RFC 9651), the request id, and whether the limits were
+ * evaluated at all. Fields of the origin are kept, and those of the gateway follow them.
  */
 import { type BareItem, type Item, type List, serializeList } from 'structured-headers'
 import type { Rule } from '../../config/compile.ts'
@@ -23,8 +23,8 @@ export function annotate(response: Response, ruling: Ruling, requestId: string):
 /** `"minute";q=120;w=60`, with the burst beside it where it is not the limit. */
 function policy({ rule }: Verdict): Item {
   const parameters = new Map<string, BareItem>([['q', rule.limit]])
-  // Whole seconds only: a shorter window cannot be said, and a longer one would be untrue. Nor do days of a calendar
-  // have a length.
+  // Only whole seconds can be written: a shorter window has no `w`, since a longer one would be wrong. Calendar windows have
+  // no fixed length.
   if (rule.calendar) parameters.set('sluice-window', rule.calendar.period)
   else if (rule.period >= 1e6) parameters.set('w', windowSeconds(rule))
   if (rule.quota.burst !== rule.limit) parameters.set('sluice-burst', rule.quota.burst)
@@ -50,7 +50,7 @@ function standing({ rule, allowed, remaining, resetAfter, retryAfter }: Verdict)
 
 const windowSeconds = (rule: Rule) => Math.ceil(rule.period / 1e6)
 
-/** Behind what an origin has written: lists on several lines are one list (RFC 9651, section 4.2). */
+/** Behind the fields of the origin: lists on several lines are one list (RFC 9651, section 4.2). */
 function merge(headers: Headers, name: string, own: List): void {
   if (own.length > 0) headers.append(name, serializeList(own))
 }

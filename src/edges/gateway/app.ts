@@ -22,7 +22,7 @@ import { createReporter, type Reporting } from './report.ts'
 import type { Ruling } from './ruling.ts'
 import { safely, unexpected } from './unexpected.ts'
 
-/** What the app needs of the platform beside the request. */
+/** What the app needs from the platform beside the request. */
 export interface Platform {
   /** Variables of the environment, among them the secrets that issuers of tokens share. */
   variables?: Readonly<Record<string, unknown>>

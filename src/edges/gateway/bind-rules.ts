@@ -6,7 +6,7 @@ import type { Caller } from './identify.ts'
 import { identityKeys } from './identity-keys.ts'
 import type { Matched } from './match.ts'
 
-/** @param request holds what rules count by, beside what is known of the caller */
+/** @param request has the values that rules count by, beside those of the caller */
 export async function bindRules(
   request: Request,
   caller: Caller,
@@ -37,13 +37,13 @@ function limiting(
   return isAllowed ? rules.filter(({ on }) => on === 'auth-failure') : rules
 }
 
-/** The rule as it is for this kind of caller; undefined where it does not apply to them. */
+/** The rule in its form for this kind of caller; undefined where it does not apply. */
 function formFor(rule: GatewayRule, { credential }: Caller): GatewayRule | undefined {
   const { match, on, isForOthers } = rule
   if (match.authenticated !== undefined && match.authenticated !== (credential !== undefined))
     return undefined
   if (credential) return on === 'request' || credential.subject.kind !== 'token' ? rule : undefined
-  // A caller without a credential has no plan, and guesses none.
+  // A caller without a credential has no plan, and does not guess.
   if (on === 'auth-failure' || (match.plans && !isForOthers)) return undefined
   return isForOthers ? withoutPlans(rule) : rule
 }

@@ -1,6 +1,6 @@
-/** What Cloudflare's edge knows of the connection that a request came by. */
+/** What Cloudflare's edge knows about the connection of a request. */
 
-/** Empty elsewhere, and in places on Cloudflare. */
+/** Empty on other platforms, and where Cloudflare does not provide it. */
 export function cfOf(request: Request): Record<string, unknown> {
   return (request as { cf?: Record<string, unknown> }).cf ?? {}
 }

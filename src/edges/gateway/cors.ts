@@ -1,15 +1,15 @@
 /**
- * Browsers. A preflight is neither authenticated nor counted: it carries no credential by design. It is answered
- * here when the config has `cors`, else it goes to the origin, whose own CORS headers stand. Either way, scripts
- * that may read a reply may read its limits.
+ * CORS. A preflight is neither authenticated nor counted: it carries no credential by design. It is answered here when the config
+ * has `cors`, else it goes to the origin, whose CORS headers are kept. In both cases, a script that may read a reply may
+ * read its limits.
  */
 import type { Config } from '../../config/compile.ts'
 
 const READABLE = 'RateLimit, RateLimit-Policy, Retry-After, Sluice-Degraded, X-Request-Id'
 
 /**
- * As browsers send it (Fetch Standard, CORS-preflight fetch): without body, cookie or credential. Anything else that
- * says OPTIONS is a request like any other.
+ * As browsers send it (Fetch Standard, CORS-preflight fetch): without body, cookie or credential. Any other OPTIONS request is an
+ * ordinary request.
  */
 export function isPreflight({ method, headers, body }: Request): boolean {
   const asksForCors =
@@ -48,7 +48,7 @@ export function exposeToScripts(
     else headers.delete('access-control-allow-origin')
     if (origin !== '*') headers.append('vary', 'Origin')
   } else if (reply.isOwn) {
-    // Nothing private is in our own replies, and without this a browser hides even that it was a 429.
+    // Replies of the gateway hold nothing private, and without this header a browser hides even the status 429.
     headers.set('access-control-allow-origin', '*')
   }
   if (headers.has('access-control-allow-origin')) headers.append('access-control-expose-headers', READABLE)

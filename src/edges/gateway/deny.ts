@@ -1,4 +1,4 @@
-/** The reply to a caller that is not let through. Rich inside, vague outside: a bad key and an unknown one read alike. */
+/** The reply to a refused request. Callers get no details: a malformed key and an unknown one get the same reply. */
 import { formatPeriod } from '../../config/duration.ts'
 import type { Allowed, Denied, Unavailable } from '../../limiter/decision.ts'
 import { problem } from './problem.ts'
@@ -7,7 +7,7 @@ import type { Forbidden, Ruling, Unauthenticated } from './ruling.ts'
 /** draft-ietf-httpapi-ratelimit-headers-11, section 5 */
 const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded'
 
-/** The same, section 6: the gateway itself is not all there. */
+/** The same, section 6: a part of the gateway does not work. */
 const REDUCED_CAPACITY = 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity'
 
 export function deny(ruling: Exclude<Ruling, Allowed>): Response {
@@ -34,7 +34,7 @@ function quotaExceeded({ violated, retryAfter, degraded }: Denied): Response {
     ({ rule: { name, limit, calendar, period } }) =>
       `${name} (${limit} per ${calendar?.period ?? formatPeriod(period)})`,
   )
-  // This caller may have a good credential: the bad ones may have been tried by others at its address.
+  // This caller may have a valid credential: others at its address may have tried the bad ones.
   const what =
     first!.rule.on === 'auth-failure'
       ? 'Too many bad credentials have come from here'
@@ -56,7 +56,7 @@ function quotaExceeded({ violated, retryAfter, degraded }: Denied): Response {
 
 const LIMIT_REACHED = {
   store: 'Limit reached',
-  // Of which less may be admitted there.
+  // The isolate admits a share of the limit.
   local: 'Limit reached, as counted here alone',
 }
 
@@ -72,7 +72,7 @@ const NOTHING_TAKEN =
 
 /**
  * A challenge on every 401 (RFC 9110, section 15.5.2), with an error code unless there was no credential at all (RFC 6750,
- * section 3). That a token has expired is said only of one whose signature is good.
+ * section 3). Only a token with a valid signature gets the answer that it has expired.
  */
 function unauthorized({ reason, taken }: UnauthorizedReply): Response {
   const challenge =
@@ -93,7 +93,7 @@ function unauthorized({ reason, taken }: UnauthorizedReply): Response {
   })
 }
 
-/** `unknown`: the store does not know the credential. The caller reads the same as of a malformed one. */
+/** `unknown`: the store does not know the credential. The reply is the same as for a malformed one. */
 type UnauthorizedReply = Pick<Unauthenticated, 'taken'> & { reason: Unauthenticated['reason'] | 'unknown' }
 
 function forbidden(what: Forbidden['what'] | 'consumer'): Response {
@@ -105,7 +105,7 @@ function forbidden(what: Forbidden['what'] | 'consumer'): Response {
   return problem({ status: 403, title: 'Forbidden', detail: detail[what] })
 }
 
-/** It may be a good token: the issuer's keys are what is missing. */
+/** The token may be valid: the keys of its issuer are missing. */
 function unverifiable(): Response {
   return problem({
     status: 503,
@@ -129,5 +129,5 @@ function unavailable({ what }: Unavailable): Response {
   })
 }
 
-/** A store that is back is noticed within a second by default. */
+/** By default, the gateway detects within a second that the store is back. */
 const RETRY_SECONDS = 1

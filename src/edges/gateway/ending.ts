@@ -2,7 +2,7 @@
  * Reports when a reply is over: its body has ended, the client has left, or the origin has broken off. The body is
  * piped by the platform and never read here. Guaranteed: `over` is called at most once; and exactly once as long as the
  * platform keeps the context of the request. Workers may drop a context without running any more code: when the isolate
- * is evicted, or 30 s after the client has left. So whatever an ending gives back must also expire by itself.
+ * is evicted, or 30 s after the client has left. So everything that is given back at the end must also expire by itself.
  */
 import type { Background } from '../../background.ts'
 import type { Ending } from '../../limiter/engine.ts'

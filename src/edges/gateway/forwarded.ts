@@ -1,7 +1,7 @@
 /**
- * The header `Forwarded` (RFC 7239), read from the right, where the nearest proxy writes. At the left stands what the
- * client sent, and a quote that it left open there must not reach what proxies wrote behind it: a reader that begins
- * at the left would take `for="x, for=192.0.2.1` for one broken text, or be led to another address.
+ * The header `Forwarded` (RFC 7239), read from the right, where the nearest proxy writes. The client writes at the left, and a
+ * quote that it leaves open there must not affect the entries of proxies: a parser that begins at the left would read
+ * `for="x, for=192.0.2.1` as one broken text, or return another address.
  */
 
 const TOKEN = "[!#$%&'*+.^_`|~\\w-]+"
@@ -9,7 +9,7 @@ const TOKEN = "[!#$%&'*+.^_`|~\\w-]+"
 /** One `name=value` or nothing, up to the semicolon behind it. */
 const PAIR = new RegExp(`[ \\t]*(?:(${TOKEN})=(?:(${TOKEN})|"((?:[^"\\\\]|\\\\.)*)"))?[ \\t]*(?:;|$)`, 'gy')
 
-/** What each element says in `for`, the last element first; undefined where that is missing, double or malformed. */
+/** The `for` of each element, the last element first; undefined where it is missing, double or malformed. */
 export function* forwardedFor(header: string): Generator<string | undefined> {
   let end = header.length
   let isQuoted = false

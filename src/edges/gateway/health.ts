@@ -1,4 +1,4 @@
-/** GET /_sluice/health: is the Worker live, and is the store there? */
+/** GET /_sluice/health: is the Worker live, and does the store answer? */
 import type { Clock } from '../../clock.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Store } from '../../store/store.ts'
@@ -9,7 +9,7 @@ export interface Health {
   store: { ok: boolean; latencyMs: number; error?: string }
 }
 
-/** How long an answer is given again, so that nobody can make the store busy by asking. */
+/** How long an answer is reused, so that health checks cannot load the store. */
 const FRESH_MS = 1000
 
 /** Remembers its last answer: plain data, so it may outlive the request that asked. */
@@ -17,7 +17,7 @@ export function healthCheck(store: Store, { now }: Clock): () => Promise<Respons
   let last: { at: number; health: Health } | undefined
   return async () => {
     if (!last || now() - last.at > FRESH_MS) {
-      // Who comes meanwhile gets the answer before; the first time, there is none to give.
+      // Meanwhile, other requests get the previous answer; the first time, there is none.
       if (last) last.at = now()
       last = { health: await examine(store, now), at: now() }
     }

@@ -1,4 +1,4 @@
-/** The caller: the client's address, and the credential that the request shows. Blocked addresses and countries are refused here. */
+/** The caller: its address and its credential. Blocked addresses and countries are refused here. */
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config } from '../../config/compile.ts'
 import { ANONYMOUS } from '../../config/compile-route.ts'
@@ -26,11 +26,11 @@ type Settings = Pick<Config, 'credentials' | 'environment' | 'address' | 'block'
 
 export interface Identifier {
   identify(request: Request, matched: Matched, peer?: string): Promise<Caller>
-  /** The refusal of a blocked address or country, for requests that show no credential (preflights). */
+  /** The refusal of a blocked address or country, for requests without a credential (preflights). */
   refuse(request: Request, peer?: string): Forbidden | undefined
-  /** Remembers what the store said of the caller's credential. */
+  /** Remembers the answer of the store about the caller's credential. */
   learn(caller: Caller, outcome: Outcome): void
-  /** What the store said of the credential recently. */
+  /** The recent answers of the store about the credential. */
   recall(caller: Caller): Seen | undefined
 }
 

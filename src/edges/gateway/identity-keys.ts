@@ -1,4 +1,4 @@
-/** What a rule counts by, as a key of the store. Whatever comes from the caller is escaped and bounded on the way. */
+/** The identity that a rule counts by, as a key of the store. Text from the caller is escaped and bounded. */
 import type { By } from '../../config/check/rule-schema.ts'
 import { type IdentityPart, identityStateKey } from '../../store/keys.ts'
 import { cfOf } from './connection.ts'
@@ -32,7 +32,7 @@ async function identityKey(
 ): Promise<string | undefined> {
   const { credential } = caller
   if (!credential && by.some(part => /^(consumer|credential|claim:)/.test(part))) return undefined
-  // Only a token makes claims.
+  // Only a token has claims.
   if (!credential?.claims && by.some(part => part.startsWith('claim:'))) return undefined
 
   const isConsumers = by.includes('consumer') || by.includes('credential')
@@ -67,7 +67,7 @@ async function identityKey(
   return await identityStateKey(owner, parts)
 }
 
-/** Claims of different issuers are apart. */
+/** The same claim of different issuers gives different identities. */
 function other(part: By, { headers }: Request, { credential }: Caller): IdentityPart {
   const [kind, ...rest] = part.split(':')
   const name = rest.join(':')
@@ -78,7 +78,7 @@ function other(part: By, { headers }: Request, { credential }: Caller): Identity
   ]
 }
 
-/** A list or an object is no name to count by, nor is a number that was rounded when it was parsed. */
+/** Lists and objects cannot be counted by, and neither can numbers that were rounded when they were parsed. */
 function textOf(value: unknown): string | undefined {
   if (typeof value === 'number') return Math.abs(value) <= Number.MAX_SAFE_INTEGER ? String(value) : undefined
   return typeof value === 'string' || typeof value === 'boolean' ? String(value) : undefined

@@ -1,6 +1,6 @@
 /**
- * What becomes of a request, in the order in which it is found out: match → identify → bind → decide. Never throws: an error
- * in limiting code is handled like a store that fails, and if the caller cannot be identified, the request gets a 503.
+ * Decides a request: match → identify → bind → decide. Never throws: an error in limiting code is handled like a store that
+ * fails, and if the caller cannot be identified, the request gets a 503.
  */
 import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
@@ -12,13 +12,13 @@ import { type Matched, match } from './match.ts'
 import type { Ruling } from './ruling.ts'
 import { safely } from './unexpected.ts'
 
-/** What is known of a request once it is decided. */
+/** A request that is decided. */
 export interface Judged {
   ruling: Ruling
-  /** Absent, as is the route, where it could not be found out. */
+  /** Absent, like the route, if an exception came before. */
   caller?: Caller
   route?: string | undefined
-  /** How long the store took (ms). */
+  /** How long the decision took (ms); 0 if the engine did not make it. */
   storeMs: number
   /** The request is over. To be called exactly once. */
   finish(ending: Ending): void

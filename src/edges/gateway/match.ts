@@ -1,28 +1,28 @@
 /**
- * What of the config is about this request: its route, and the rules for its method, host and path. Whose plan it is, only
- * the store knows. Pure.
+ * The route of a request, and the rules for its method, host and path. Rules for a plan are among them: only the store knows
+ * the plan of the caller. Pure.
  */
 import type { Config, GatewayRule } from '../../config/compile.ts'
 import type { CredentialMethod, Place, Route } from '../../config/compile-route.ts'
 import { hostOf, readingsOf } from './path.ts'
 
 export interface Matched {
-  /** The most specific one of those that its ways lead to, if any matches. */
+  /** The most specific route among those of all readings of the path; absent where none matches. */
   route?: Route
-  /** Credentials that are taken here, in the order in which they are looked for. */
+  /** Credentials that are accepted here, in the order in which they are looked for. */
   accept: readonly CredentialMethod[]
   /** Multiplies the cost of every rule. */
   cost: number
-  /** Every rule that matches, for callers of whatever kind. */
+  /** Every rule that matches, for callers of any kind. */
   rules: readonly GatewayRule[]
 }
 
 type Matching = Pick<Config, 'routes' | 'rules' | 'credentials'>
 
 /**
- * What the origin will make of a path that can be read in several ways is not known here. So a rule limits in whichever
- * way it matches, and where the ways lead to several routes, only what all of them accept is accepted, and the highest
- * cost counts.
+ * How the origin reads a path that can be read in several ways is unknown here. So a rule applies if it matches any reading, and
+ * where the readings have several routes, only credentials that all of them accept are accepted, and the highest cost
+ * counts.
  */
 export function match({ routes, rules, credentials }: Matching, request: Request): Matched {
   const url = new URL(request.url)
@@ -31,7 +31,7 @@ export function match({ routes, rules, credentials }: Matching, request: Request
   const methods = methodsOf(request)
   const routesAt = (path: string) =>
     methods.map(method => routes.find(({ match }) => matches(match, method, hostname, [path])))
-  // Without the slash at its end only where that leads somewhere.
+  // Without the slash at its end only where that has a route.
   const bare = paths.filter(path => /.\/$/.test(path)).map(path => path.slice(0, -1))
   const ways = new Set([
     ...paths.flatMap(routesAt),
@@ -40,7 +40,7 @@ export function match({ routes, rules, credentials }: Matching, request: Request
   const lists = [...ways].map(route => route?.accept ?? credentials.accept)
   const isLimited = [...ways].some(route => route?.isLimited ?? true)
   const names = new Set([...ways].map(route => route?.name))
-  // Not the one that a client chooses by its spelling, or it would choose the budget that it is counted in.
+  // The spelling must not choose the route, or a client could choose the budget that it is counted in.
   const route = routes.find(route => ways.has(route))
   return {
     ...(route && { route }),
@@ -48,7 +48,7 @@ export function match({ routes, rules, credentials }: Matching, request: Request
     cost: Math.max(...[...ways].map(route => route?.cost ?? 1)),
     rules: rules.filter(
       ({ match, on }) =>
-        // Guesses are counted wherever they can be made.
+        // Bad credentials are counted on every route.
         (isLimited || on === 'auth-failure') &&
         matches(match, methods.flat(), hostname, [...paths, ...bare]) &&
         (match.routes === undefined || [...names].some(name => name && match.routes!.has(name))),

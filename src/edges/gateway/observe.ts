@@ -1,9 +1,9 @@
-/** From a ruling to what is counted, logged and sent of it. Pure. */
+/** From a ruling to the values that are counted, logged and sent. Pure. */
 import type { Observation, RequestOutcome } from '../../metrics/observation.ts'
 import { retryAfterSeconds } from './deny.ts'
 import type { Ruling } from './ruling.ts'
 
-/** What the ruling does not say. */
+/** Values beside the ruling. */
 export type Circumstances = Pick<Observation, 'requestId' | 'storeMs'> & { route: string | undefined }
 
 export function observe(ruling: Ruling, { route, ...circumstances }: Circumstances): Observation {

@@ -1,18 +1,18 @@
-/** What a path and a host mean, whatever their spelling: routes, rules and the reserved prefix are matched against this. */
+/** Paths and hosts independent of their spelling: routes, rules and the reserved prefix are matched against these. */
 
 const RESERVED = '/_sluice'
 
-/** Encodings of encodings, and no further. */
+/** A path is decoded at most so many times: encodings can be nested. */
 const MOST_DECODINGS = 3
 
 /**
  * Every path that an origin can make of one, the plainest first: percent-encodings and those of encodings resolved,
  * backslashes turned, slashes folded, dot segments resolved. One origin decodes once and another not at all, one folds
- * slashes before it looks at dots and another behind or never, one reads `/..;x/` as `/../`. So each step is taken and
- * not taken.
+ * slashes before it resolves dots and another afterwards or never, one reads `/..;x/` as `/../`. So there are readings with
+ * and without each step.
  */
 export function readingsOf(pathname: string): Readings {
-  // What the URL parser leaves of most paths can be read in one way only, or in two: with and without encodings.
+  // After the URL parser, most paths have one reading, or two: with and without encodings.
   if (!/[%;]|\/\//.test(pathname)) return [pathname]
   const [, once = pathname] = decodings(pathname)
   if (!/[%;\\]|\/\//.test(once) && !/%2[ef]/i.test(pathname)) return [once, pathname]
@@ -30,10 +30,10 @@ export function readingsOf(pathname: string): Readings {
 
 type Readings = readonly [plainest: string, ...string[]]
 
-/** Without what stands behind a semicolon in a segment (RFC 3986, section 3.3). */
+/** Without the parameters behind a semicolon in a segment (RFC 3986, section 3.3). */
 const withoutParameters = (path: string) => path.replace(/;[^/\\]*/g, '')
 
-/** The text, and what comes of decoding it once, twice and so on. */
+/** The text, and the results of decoding it once, twice and so on. */
 function decodings(text: string): string[] {
   const texts = [text]
   for (let i = 0; i < MOST_DECODINGS && texts[i]?.includes('%'); i++) {
@@ -42,7 +42,7 @@ function decodings(text: string): string[] {
   return texts
 }
 
-/** Bytes that are no UTF-8 stay encoded; the ASCII among them does not hide behind them. */
+/** Bytes that are not UTF-8 stay encoded; the ASCII characters between them are still decoded. */
 function decoded(run: string): string {
   try {
     return decodeURIComponent(run)
@@ -56,8 +56,8 @@ const turned = (path: string) => path.replaceAll('\\', '/')
 const folded = (path: string) => path.replace(/\/(?:\.?\/)+/g, '/')
 
 /**
- * For origins to whom dots are a name like any other, encoded ones or all. A URLPattern would resolve them, so another
- * name stands in.
+ * For origins that take dot segments for ordinary names, all of them or the encoded ones. A URLPattern would resolve them, so
+ * another name replaces them.
  */
 const withLiteralDots = (path: string) => path.replace(/(?<=\/)(?:\.|%2e){1,2}(?=\/|$)/gi, '-')
 
@@ -72,7 +72,7 @@ function withoutDots(path: string): string {
   return `/${segments.join('/')}`
 }
 
-/** The dot at the end of a host's full name changes nothing about whose it is, so it is no other host to us. */
+/** Without the dot at the end of a full name: it is the same host. */
 export function hostOf(url: URL): string {
   return url.hostname.replace(/\.$/, '')
 }

@@ -1,6 +1,6 @@
 /**
- * Hands an admitted request to the origin and its answer back: bodies streamed both ways, never read and never decoded;
- * redirects passed on and not followed (following would carry credentials to other hosts).
+ * Sends an admitted request to the origin and returns its reply: bodies are streamed both ways, never read and never decoded.
+ * Redirects are passed on and not followed, which would carry credentials to other hosts.
  */
 import type { Config } from '../../config/compile.ts'
 import { removeCredentials } from '../../credentials/presented.ts'
@@ -9,15 +9,15 @@ import { clientAddress } from './address.ts'
 import type { Caller } from './identify.ts'
 import { problem } from './problem.ts'
 
-/** RFC 9110, section 7.6.1, and what was hop-by-hop before it. */
+/** RFC 9110, section 7.6.1, and older hop-by-hop headers. */
 const HOP_BY_HOP = [
   ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection'],
   ...['te', 'trailer', 'transfer-encoding', 'upgrade'],
 ]
 
 /**
- * What origins believe because whoever stands before them says it: who calls, from where, and what was asked for. Whatever
- * a client says there is taken out, or it would choose its address, and the path by which an origin finds its way.
+ * Headers that origins trust because the gateway in front of them sets them: the caller, its address, and the original URL. Those
+ * of a client are removed, or it could choose its address, and the path that an origin routes by.
  */
 const SAID_BY_GATEWAY = new RegExp(
   `^(${[
@@ -35,7 +35,7 @@ const SAID_BY_GATEWAY = new RegExp(
   ].join('|')})$`,
 )
 
-/** Of a preflight, for which nobody was asked who they are, an origin must not make another method. */
+/** A preflight is not authenticated, so it must not be able to override the method. */
 const OTHER_METHOD = ['x-http-method-override', 'x-http-method', 'x-method-override']
 
 /**
@@ -46,10 +46,10 @@ const AS_ENCODED = { encodeResponseBody: 'manual' } as RequestInit
 
 type ProxyConfig = Pick<Config, 'origin' | 'originDeadlineMs' | 'credentials' | 'address'>
 
-/** Whom the request is passed on for. Without a caller (a CORS preflight) only the address is said. */
+/** The caller and the decision that the origin learns about. Without a caller (a CORS preflight) it learns only the address. */
 export interface OnBehalfOf {
   caller?: Caller
-  /** Of a request without a caller: the other end of the connection, where the platform tells it. */
+  /** For a request without a caller: the other end of the connection, where the platform knows it. */
   peer?: string
   decision?: Allowed
   requestId: string
@@ -57,7 +57,7 @@ export interface OnBehalfOf {
 
 export interface Proxied {
   response: Response
-  /** Made by the gateway, because the origin gave none. */
+  /** Made by the gateway, not by the origin. */
   isOwn: boolean
 }
 
@@ -66,11 +66,11 @@ export async function proxy(request: Request, config: ProxyConfig, behalf: OnBeh
   const deadline = new AbortController()
   const timer = setTimeout(() => deadline.abort(), config.originDeadlineMs)
   try {
-    // Made of the request itself, which carries a body that a GET may have too.
+    // Built from the request itself, which keeps the body, also that of a GET.
     const forwarded = new Request(new Request(targetUrl(request.url, config.origin), request), {
       headers: forwardedHeaders(request, config, behalf),
       redirect: 'manual',
-      // One consumer's reply must not come to another out of the zone's cache, which the key is no part of. The
+      // Requests with a credential bypass the cache of the zone, whose key does not include the credential. The
       // origin sees this as Cache-Control: no-cache, unless the caller sent its own.
       ...(behalf.caller?.credential && { cache: 'no-store' }),
       signal: deadline.signal,
@@ -91,7 +91,7 @@ export async function proxy(request: Request, config: ProxyConfig, behalf: OnBeh
   }
 }
 
-/** The origin's URL for a request: its path is put behind the origin's own. */
+/** The origin's URL for a request: the path of the request follows that of the origin. */
 export function targetUrl(requestUrl: string, origin: string): string {
   if (origin === 'route') return requestUrl
   const { pathname, search } = new URL(requestUrl)
@@ -105,26 +105,26 @@ function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehal
   const { caller, peer, decision, requestId } = behalf
   const headers = withoutHopByHop(request.headers)
   for (const name of [...headers.keys()]) {
-    // Many servers take X_Consumer_Id for X-Consumer-Id, and some do so with every character that is no letter.
+    // Many servers read X_Consumer_Id as X-Consumer-Id, and some treat every character that is not a letter or digit like that.
     if (SAID_BY_GATEWAY.test(name.replace(/[^a-z0-9]/g, '-'))) headers.delete(name)
   }
   if (!caller) for (const name of OTHER_METHOD) headers.delete(name)
 
-  // An upgrade is the one hop-by-hop matter that is passed on: it opens a WebSocket to the origin.
+  // The upgrade is the only hop-by-hop header that is passed on: it opens a WebSocket to the origin.
   if (request.headers.get('upgrade')?.toLowerCase() === 'websocket') headers.set('upgrade', 'websocket')
 
   const url = new URL(request.url)
   const address = caller ? caller.address : clientAddress(request, config.address, peer)
   if (address) headers.set('x-forwarded-for', address)
   headers.set('x-forwarded-proto', url.protocol.replace(':', ''))
-  // Not the header Host, which can say another host than the one that was matched.
+  // Not the header Host, which can differ from the host that was matched.
   headers.set('x-forwarded-host', url.host)
   headers.delete('host')
   headers.set('x-request-id', requestId)
 
   const credential = caller?.credential
   if (!config.credentials.forward) removeCredentials(headers, config.credentials, credential?.header)
-  // Only what was vouched for: while degraded, nobody knows whose key it is.
+  // Only a verified consumer: while degraded, the consumer of a key is unknown.
   if (credential && (decision?.plan || credential.isVouched)) {
     headers.set('x-consumer-id', decision?.consumer ?? credential.consumer)
     if (decision?.plan) headers.set('x-consumer-plan', decision.plan)
@@ -135,7 +135,7 @@ function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehal
 
 /** The origin's response with headers that can be changed. */
 function returned(response: Response): Response {
-  // A WebSocket handshake is handed over as it is.
+  // A WebSocket handshake is passed on as it is.
   if (response.status === 101) return new Response(null, response)
   const headers = withoutHopByHop(response.headers)
   headers.delete('sluice-degraded')

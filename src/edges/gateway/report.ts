@@ -23,7 +23,7 @@ import { logException } from './unexpected.ts'
 /** Where decisions are reported to; the defaults suit every platform. */
 export interface Reporting extends Pick<FlushTiming, 'sleep'> {
   analytics?: AnalyticsDataset
-  /** Called once for each decision, when what it admitted is over. */
+  /** Called once for each decision, when its request is over. */
   onFinish?: (decision: Decision, ending: Ending) => void
 }
 
@@ -58,7 +58,7 @@ export function createReporter(
         logUnusual(log, observation)
         if (analytics) writeDataPoint(analytics, observation)
       } catch (error) {
-        // Once: what fails here fails for every request.
+        // Logged once: it would fail for every request.
         if (!hasFailed) logException(error)
         hasFailed = true
       }

@@ -1,9 +1,9 @@
-/** What becomes of a request: the decision of the engine, or a refusal that comes before it. */
+/** The result for a request: the decision of the engine, or a refusal before it. */
 import type { Decision } from '../../limiter/decision.ts'
 
 export type Ruling = Decision | Refusal
 
-/** Refused by what the request shows, without the store. */
+/** Refused without the store, by the request alone. */
 export type Refusal = Unauthenticated | Forbidden
 
 export interface Unauthenticated {

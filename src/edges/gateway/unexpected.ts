@@ -1,8 +1,8 @@
-/** A mistake of ours that only shows while a request is handled: the log says where. */
+/** A bug in Sluice that shows while a request is handled: the log says where. */
 import { traceOf } from '../../errors.ts'
 import { problem } from './problem.ts'
 
-/** Outside of what limits, where there is nothing to fall back on: the caller gets a 500. */
+/** An exception outside limiting code, where there is no fallback: the caller gets a 500. */
 export function unexpected(error: Error): Response {
   logException(error)
   return problem({

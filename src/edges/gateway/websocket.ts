@@ -1,8 +1,8 @@
 /**
  * Relays a WebSocket between client and origin, message by message: the platform does not report the end of one that
  * is handed over. Close codes and reasons go both ways. A side that ends without a close frame closes the other.
- * What the platform's API does not offer is not relayed: each side's pings are answered by workerd, and a side that
- * reads slowly does not slow the other down, so its messages wait in the memory of the Worker.
+ * The platform's API does not offer everything: workerd itself answers the pings of each side, and a side that reads slowly
+ * does not slow the other down, so its messages wait in the memory of the Worker.
  */
 import type { WebSocketPair as Pair, WebSocket } from '@cloudflare/workers-types'
 import type { Background } from '../../background.ts'

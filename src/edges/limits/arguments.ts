@@ -1,4 +1,4 @@
-/** The arguments of a limit by name, and what can be wrong with them: each error names the place, the value and what is there instead. */
+/** Checks the arguments of a limit by name: each error names the limit, the wrong value, and the valid ones. */
 import type { LimitRule } from '../../config/compile.ts'
 
 /** The identity that is counted: a value for every part that the rules of the limit count by. */
@@ -9,7 +9,7 @@ export interface LimitOptions {
   cost?: number | Readonly<Record<string, number>>
 }
 
-/** @throws TypeError for a part that is missing, no text or number, or not counted by */
+/** @throws TypeError for a part that is missing, not a text or number, or not counted by */
 export function checkIdentity(name: string, identity: LimitIdentity, rules: readonly LimitRule[]): void {
   const parts = new Set(rules.flatMap(rule => rule.by))
   const missing = [...parts].filter(part => !/^(string|number)$/.test(typeof identity[part]))
@@ -21,7 +21,7 @@ export function checkIdentity(name: string, identity: LimitIdentity, rules: read
   throw new TypeError(`The limit '${name}' counts ${asked}: ${wrong}.`)
 }
 
-/** @throws TypeError for a rule that does not exist, and for what is no amount */
+/** @throws TypeError for a rule that does not exist, and for an invalid cost */
 export function checkCost(
   name: string,
   cost: NonNullable<LimitOptions['cost']>,

@@ -37,7 +37,10 @@ export interface LimitDecision {
   at: number
   /** One for each rule that took part, in µs; while degraded those that count in the isolate. */
   verdicts: readonly Verdict[]
-  /** What each rule was charged, by rule name; empty where a refusal was switched off while it was made, and after a change. */
+  /**
+   * The cost for each rule that took part, by rule name; empty after a change, and where a refusal was switched off while it was
+   * made.
+   */
   costs: Readonly<Record<string, number>>
   /** Set when the store has not evaluated the limits (each rule's `onStoreFailure` decides then), or when all limits are switched off. */
   degraded?: DegradedCause
@@ -61,7 +64,7 @@ export interface Limiter {
   peek(name: string, identity?: LimitIdentity): Promise<LimitDecision>
   /**
    * Waits until it may be done, then until its turn in a queue (`leaky-bucket`) has come. Without a queue in the set,
-   * waiting calls race for what comes free, each with a trip: first come is not first served.
+   * waiting calls compete for units that come back, each with a trip: first come is not first served.
    * @returns the last decision: not allowed when it can never be, or not within `timeoutMs`
    */
   acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<LimitDecision>
@@ -80,7 +83,7 @@ export interface Limiter {
   reset(name: string, identity?: LimitIdentity, options?: { rule?: string }): Promise<LimitDecision>
 }
 
-/** What the limiter needs of time; tests pass their own. */
+/** The clock of the limiter; tests pass their own. */
 export interface LimiterClock {
   /** µs to decide by; absent: the store's own clock. */
   now?: () => number
@@ -170,7 +173,7 @@ export function createLimiter(
     }
   }
 
-  /** How things stand after a change; a change that was not made is not let through as a request would be. */
+  /** How things stand after a change; one that was not made is not allowed, unlike a request. */
   function changed(name: string, identity: LimitIdentity, result: Changed | Degraded): LimitDecision {
     const common = { limit: name, identity, delayMs: 0, retryAfterMs: 0, costs: {} }
     if ('cause' in result) return { ...common, allowed: false, at: 0, verdicts: [], degraded: result.cause }
@@ -192,7 +195,7 @@ export function createLimiter(
       const startedAt = elapsedMs()
       for (;;) {
         const left = timeoutMs - (elapsedMs() - startedAt)
-        // A place in a queue cannot be given back, so none is taken that comes too late.
+        // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
         if (Number.isFinite(left) && joinsQueue(rulesOf(name), options.cost)) {
           const standing = await limiter.peek(name, identity)
           const delayMs = milliseconds(queueOf(standing))
@@ -212,7 +215,7 @@ export function createLimiter(
     async refund(decision, { cost } = {}) {
       const { limit: name, identity, at, verdicts, costs } = decision
       if (cost !== undefined) checkCost(name, cost, rulesOf(name))
-      // What the store has not spent it cannot give back.
+      // The store cannot give back what it has not spent.
       if (decision.degraded && at === 0) return { ...decision, allowed: false }
       // A rule that refused has spent nothing, shadows included; nor has a refused decision.
       const charged = new Set(decision.allowed ? verdicts.filter(v => v.allowed).map(v => v.rule.name) : [])

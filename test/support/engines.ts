@@ -64,14 +64,14 @@ export class RedisEngine implements Engine {
   async snapshot(): Promise<Record<string, string>> {
     const keys = ((await this.#connection.send(['KEYS', '*'])) as Buffer[]).map(String).sort()
     const contents = await Promise.all(keys.map(key => this.#contentOf(key)))
-    return Object.fromEntries(keys.map((key, i) => [key, contents[i]!]))
+    return Object.fromEntries(keys.flatMap((key, i) => (contents[i] ? [[key, contents[i]]] : [])))
   }
 
-  /** Value and expiry. The embedded Redis has no DUMP; ours are all strings. */
-  async #contentOf(key: string): Promise<string> {
+  /** Value and expiry; undefined where the key has expired meanwhile. The embedded Redis has no DUMP; all values are strings. */
+  async #contentOf(key: string): Promise<string | undefined> {
     const expiry = await this.#connection.send(['PEXPIRETIME', key])
     const value = await this.#connection.send(['DUMP', key]).catch(() => this.#connection.send(['GET', key]))
-    return `${(value as Buffer).toString('hex')} until ${expiry}`
+    return value === null ? undefined : `${(value as Buffer).toString('hex')} until ${expiry}`
   }
 
   async run({ script, keys, args }: ScriptCall): Promise<unknown> {
@@ -88,6 +88,15 @@ export class RedisEngine implements Engine {
   send(command: Command): Promise<Reply> {
     return this.#connection.send(command)
   }
+}
+
+/** A snapshot without the keys that have expired by `nowMs`, for a test that takes longer than a key lives. */
+export function aliveAt(nowMs: number, snapshot: Record<string, string>): Record<string, string> {
+  const isAlive = (content: string) => {
+    const expiry = Number(content.split(' until ')[1])
+    return expiry === -1 || expiry > nowMs
+  }
+  return Object.fromEntries(Object.entries(snapshot).filter(([, content]) => isAlive(content)))
 }
 
 /** One suite, on the model and on every Redis there is. `fresh` gives an engine without state. */

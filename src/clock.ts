@@ -4,4 +4,7 @@ export interface Clock {
   now(): number
 }
 
+/** Resolves after so many ms. */
+export type Sleep = (ms: number) => Promise<void>
+
 export const SYSTEM_CLOCK: Clock = { now: () => Date.now() }

@@ -7,6 +7,7 @@
  */
 
 import type { Background } from '../background.ts'
+import type { Sleep } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { statsKey } from '../store/keys.ts'
 import type { PlainCall, Store } from '../store/store.ts'
@@ -25,8 +26,6 @@ export interface FlushTiming {
   /** ms since the epoch */
   now: () => number
 }
-
-export type Sleep = (ms: number) => Promise<void>
 
 /** Counters that one HTTP request carries; each is a command. */
 const MOST_AT_ONCE = 200

@@ -97,7 +97,7 @@ export async function callerOf(
   const credential = await credentialOf(await consumerName(asked.consumer), config, matched)
   return credential
     ? { ...anonymous, credential }
-    : { ...anonymous, refusal: { kind: 'unauthenticated', reason: 'not-accepted', taken: [] } }
+    : { ...anonymous, refusal: { kind: 'unauthenticated', reason: 'not-accepted', accepted: [] } }
 }
 
 /** All but the signature, which takes the issuer's keys. */

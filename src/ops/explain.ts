@@ -153,13 +153,13 @@ function refusalOf({ refusal }: Caller, accept: readonly string[]): Explanation[
   if (!refusal) return undefined
   return refusal.kind === 'forbidden'
     ? { status: 403, reason: `its ${refusal.what} is blocked (block, in the config)` }
-    : { status: 401, reason: `${REASONS[refusal.reason]}; taken here: ${accept.join(', ') || 'nothing'}` }
+    : { status: 401, reason: `${REASONS[refusal.reason]}; accepted here: ${accept.join(', ') || 'nothing'}` }
 }
 
 const REASONS: Record<Unauthenticated['reason'], string> = {
   missing: 'no credential',
   malformed: 'the credential is malformed: wrong form, checksum or environment',
-  'not-accepted': 'this kind of credential is not taken here',
+  'not-accepted': 'this kind of credential is not accepted here',
   expired: 'the token has expired',
   unverifiable: 'the token cannot be verified',
 }

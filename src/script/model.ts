@@ -35,26 +35,26 @@ export class ScriptModel {
 
   decide({ rules, subject, plans, now }: At<Evaluation>, verb: DecideVerb = 'decide'): Outcome {
     const caller = this.#identify(subject, now)
-    const { isBad = false, isOut = false, consumer, overrides = [] } = caller ?? {}
+    const { isUnknown = false, hasBlock = false, consumer, overrides = [] } = caller ?? {}
     // A plan that the config does not know counts as the default plan.
-    const plan = !caller || isBad ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
+    const plan = !caller || isUnknown ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
 
     const applying = rules
       .filter(({ rule: { on, match } }) =>
-        on === 'auth-failure' ? true : !isBad && !isOut && (match.plans?.includes(plan) ?? true),
+        on === 'auth-failure' ? true : !isUnknown && !hasBlock && (match.plans?.includes(plan) ?? true),
       )
       .flatMap(bound => overridden(bound, overrides, now))
     const counted = applying.map(({ bound, shown }) => {
       const key =
         consumer === undefined ? bound.key : bound.key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
-      const isOnlyChecked = !isBad && bound.rule.on === 'auth-failure'
+      const isOnlyChecked = !isUnknown && bound.rule.on === 'auth-failure'
       return { bound: { ...bound, key }, shown, isOnlyChecked }
     })
     // A blocked consumer spends nothing.
     const { admitted, verdicts } = decideInMemory(modelOf, this.#states, counted, now, verb === 'peek')
-    if (admitted && isOut) return { status: 'blocked', plan: '', at: now, verdicts: [] }
+    if (admitted && hasBlock) return { status: 'blocked', plan: '', at: now, verdicts: [] }
 
-    const status = !admitted ? 'refused' : isBad ? 'unknown-credential' : 'admitted'
+    const status = !admitted ? 'refused' : isUnknown ? 'unknown-credential' : 'admitted'
     return { status, plan, at: now, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
   }
 
@@ -79,33 +79,33 @@ export class ScriptModel {
 
   #identify(subject: Subject | undefined, now: number): Caller | undefined {
     if (!subject) return undefined
-    if (subject.kind === 'failed') return BAD
+    if (subject.kind === 'failed') return UNKNOWN
     const consumer = subject.kind === 'pointer' ? this.#records.get(subject.pointerKey) : undefined
-    if (subject.kind === 'pointer' && consumer === undefined) return BAD
+    if (subject.kind === 'pointer' && consumer === undefined) return UNKNOWN
     const named = (key: string) =>
       consumer === undefined ? key : key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
     const record = parseConsumer(this.#records.get(named(subject.consumerKey)) ?? '')
     const { plan, overrides } = record
-    const isOut = isBlocked(record, now)
+    const hasBlock = isBlocked(record, now)
     const learnt = consumer === undefined ? {} : { consumer }
-    if (subject.kind === 'token') return { plan: subject.plan || (plan ?? ''), isOut, overrides }
+    if (subject.kind === 'token') return { plan: subject.plan || (plan ?? ''), hasBlock, overrides }
     const credential = parseCredential(this.#records.get(named(subject.credentialKey)) ?? '')
-    if (!credential) return { ...BAD, ...learnt }
-    return { plan: credential.plan ?? plan ?? '', isOut, overrides, ...learnt }
+    if (!credential) return { ...UNKNOWN, ...learnt }
+    return { plan: credential.plan ?? plan ?? '', hasBlock, overrides, ...learnt }
   }
 }
 
 interface Caller {
-  isBad?: boolean
+  isUnknown?: boolean
   plan: string
   /** Blocked, and the block has not ended. */
-  isOut: boolean
+  hasBlock: boolean
   overrides: readonly Override[]
   /** Learnt from the store. */
   consumer?: string
 }
 
-const BAD: Caller = { isBad: true, plan: '', isOut: false, overrides: [] }
+const UNKNOWN: Caller = { isUnknown: true, plan: '', hasBlock: false, overrides: [] }
 
 /** The first override of the family counts; one whose time has passed changes nothing. */
 function overrideFor(rule: Rule, overrides: readonly Override[], now: number): Override | undefined {

@@ -154,7 +154,7 @@ function isNoScript(error: unknown): boolean {
 function storeError(error: unknown): GatewayError {
   // Before UpstashError, which it extends.
   if (error instanceof errors.UpstashJSONParseError) {
-    return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is no JSON.")
+    return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is not valid JSON.")
   }
   if (error instanceof errors.UpstashError) {
     // The words of the bridge for a Redis that is gone or slow: the client does not pass on the HTTP status.
@@ -168,7 +168,7 @@ function storeError(error: unknown): GatewayError {
   }
   // The client throws a TypeError of its own for a pipeline's reply that is not a list. A failed connection is one, too.
   if (error instanceof TypeError && STUMBLED.test(error.message)) {
-    return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is no list of results.")
+    return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is not a list of results.")
   }
   return unreachable()
 }

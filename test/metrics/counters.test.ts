@@ -43,8 +43,8 @@ describe('counters', () => {
       decisionOf({ status: 'refused', ...outcome, verdicts }),
       decisionOf({ status: 'unknown-credential', ...outcome }),
       decisionOf({ status: 'blocked', ...outcome }),
-      { kind: 'unauthenticated', reason: 'missing', taken: [] },
-      { kind: 'unauthenticated', reason: 'unverifiable', detail: 'no answer', taken: [] },
+      { kind: 'unauthenticated', reason: 'missing', accepted: [] },
+      { kind: 'unauthenticated', reason: 'unverifiable', detail: 'no answer', accepted: [] },
       { kind: 'forbidden', what: 'country' },
     ]
     const requests = Object.entries(countedFor(...decisions)).filter(([field]) => field.startsWith('request'))
@@ -90,7 +90,7 @@ describe('counters', () => {
     })
   })
 
-  it('are taken out the oldest first, and what is put back is added to what came meanwhile', () => {
+  it('are accepted out the oldest first, and what is put back is added to what came meanwhile', () => {
     const counters = createCounters()
     const allowed = observe(decisionOf({ status: 'admitted', plan: '', at: 1, verdicts: [verdict()] }), WHERE)
     counters.record(allowed)

@@ -111,7 +111,10 @@ describe('a request with a credential', () => {
     const { caller } = await ask('/', { key: mintApiKey('acme') })
     expect(caller).toMatchObject({ method: 'api-key', consumer: 'acme' })
     expect(await ask('/partners', { key: mintApiKey('acme') })).toMatchObject({
-      refusal: { status: 401, reason: 'this kind of credential is not taken here; taken here: opaque-key' },
+      refusal: {
+        status: 401,
+        reason: 'this kind of credential is not accepted here; accepted here: opaque-key',
+      },
     })
     expect((await ask('/partners', { consumer: 'acme' })).caller.method).toBe('opaque-key')
   })
@@ -181,7 +184,7 @@ describe('a request without one', () => {
   })
 
   it.each([
-    ['/', {}, 401, 'no credential; taken here: api-key, opaque-key'],
+    ['/', {}, 401, 'no credential; accepted here: api-key, opaque-key'],
     ['/open', { address: '192.0.2.66' }, 403, 'its address is blocked (block, in the config)'],
     ['/open', { country: 'XX' }, 403, 'its country is blocked (block, in the config)'],
     ['/_sluice/x', { consumer: 'acme' }, 404, 'paths under /_sluice/ never reach the origin'],

@@ -1,7 +1,7 @@
 /** The gateway in the order a request meets it. This file wires; it decides nothing. */
 import { Hono } from 'hono/tiny'
 import type { Background } from '../../background.ts'
-import { type Clock, SYSTEM_CLOCK } from '../../clock.ts'
+import { type Clock, type Sleep, SYSTEM_CLOCK } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import { createEngine, type Ending } from '../../limiter/engine.ts'
 import type { Store } from '../../store/store.ts'
@@ -9,7 +9,7 @@ import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
 import { annotate } from './annotate.ts'
 import { backgroundOf } from './background.ts'
 import { answerPreflight, exposeToScripts, isPreflight } from './cors.ts'
-import { delay, type Sleep } from './delay.ts'
+import { delay } from './delay.ts'
 import { deny } from './deny.ts'
 import { whenOver } from './ending.ts'
 import { healthCheck } from './health.ts'
@@ -118,6 +118,6 @@ function notFound(): Response {
   return problem({
     status: 404,
     title: 'Not Found',
-    detail: 'The gateway has nothing at this path. GET /_sluice/health says how it is.',
+    detail: 'The gateway serves nothing at this path. GET /_sluice/health shows its health.',
   })
 }

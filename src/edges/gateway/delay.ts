@@ -2,8 +2,7 @@
  * Delays an admitted request until its departure (rules `leaky-bucket`) with a timer, which takes no CPU time on Workers.
  * The store has spaced the departures, so timers that run side by side keep the order.
  */
-
-export type Sleep = (ms: number) => Promise<void>
+import type { Sleep } from '../../clock.ts'
 
 const onTimer: Sleep = ms => new Promise(resolve => setTimeout(resolve, ms))
 

@@ -17,7 +17,7 @@ export function deny(ruling: Exclude<Ruling, Allowed>): Response {
     case 'unauthenticated':
       return ruling.reason === 'unverifiable' ? unverifiable() : unauthorized(ruling)
     case 'unknown-credential':
-      return unauthorized({ reason: 'unknown', taken: [] })
+      return unauthorized({ reason: 'unknown', accepted: [] })
     case 'forbidden':
       return forbidden(ruling.what)
     case 'blocked':
@@ -37,7 +37,7 @@ function quotaExceeded({ violated, retryAfter, degraded }: Denied): Response {
   // This caller may have a valid credential: others at its address may have tried the bad ones.
   const what =
     first!.rule.on === 'auth-failure'
-      ? 'Too many bad credentials have come from here'
+      ? 'Too many bad credentials were sent from here'
       : LIMIT_REACHED[degraded ? 'local' : 'store']
   const seconds = retryAfterSeconds(retryAfter)
   const advice =
@@ -57,7 +57,7 @@ function quotaExceeded({ violated, retryAfter, degraded }: Denied): Response {
 const LIMIT_REACHED = {
   store: 'Limit reached',
   // The isolate admits a share of the limit.
-  local: 'Limit reached, as counted here alone',
+  local: 'Limit reached, as counted by this instance alone',
 }
 
 /** Whole seconds, rounded up so that a caller that waits them out is admitted; undefined for never. */
@@ -67,21 +67,21 @@ export function retryAfterSeconds(retryAfter: number): number | undefined {
 
 const NOT_VALID = 'The credential is not valid. Check that it was copied whole, or ask for a new one.'
 
-const NOTHING_TAKEN =
-  'This path can be read in several ways, and no credential is taken for all of them. Spell it plainly.'
+const NOTHING_ACCEPTED =
+  'This path can be read in several ways, and no credential is accepted for all of them. Send it in its simplest form.'
 
 /**
  * A challenge on every 401 (RFC 9110, section 15.5.2), with an error code unless there was no credential at all (RFC 6750,
  * section 3). Only a token with a valid signature gets the answer that it has expired.
  */
-function unauthorized({ reason, taken }: UnauthorizedReply): Response {
+function unauthorized({ reason, accepted }: UnauthorizedReply): Response {
   const challenge =
     reason === 'missing' ? 'Bearer realm="sluice"' : 'Bearer realm="sluice", error="invalid_token"'
   const isExpired = reason === 'expired'
   const details: Partial<Record<UnauthorizedReply['reason'], string>> = {
-    missing: taken.length > 0 ? `Send ${taken.join(', or ')}.` : NOTHING_TAKEN,
+    missing: accepted.length > 0 ? `Send ${accepted.join(', or ')}.` : NOTHING_ACCEPTED,
     expired: 'The token has expired. Get a new one.',
-    'not-accepted': `This kind of credential is not taken here. Send ${taken.join(', or ') || 'none'}.`,
+    'not-accepted': `This kind of credential is not accepted here. Send ${accepted.join(', or ') || 'none'}.`,
   }
   return problem({
     status: 401,
@@ -94,7 +94,7 @@ function unauthorized({ reason, taken }: UnauthorizedReply): Response {
 }
 
 /** `unknown`: the store does not know the credential. The reply is the same as for a malformed one. */
-type UnauthorizedReply = Pick<Unauthenticated, 'taken'> & { reason: Unauthenticated['reason'] | 'unknown' }
+type UnauthorizedReply = Pick<Unauthenticated, 'accepted'> & { reason: Unauthenticated['reason'] | 'unknown' }
 
 function forbidden(what: Forbidden['what'] | 'consumer'): Response {
   const detail = {

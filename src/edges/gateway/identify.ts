@@ -49,8 +49,8 @@ export function createIdentifier(
   function blocked(request: Request, client: string | undefined): Forbidden | undefined {
     if (isInRanges(block.addresses, client)) return { kind: 'forbidden', what: 'address' }
     const { country } = cfOf(request)
-    const isOut = typeof country === 'string' && block.countries.has(country)
-    return isOut ? { kind: 'forbidden', what: 'country' } : undefined
+    const isBlocked = typeof country === 'string' && block.countries.has(country)
+    return isBlocked ? { kind: 'forbidden', what: 'country' } : undefined
   }
 
   return {
@@ -64,12 +64,12 @@ export function createIdentifier(
       if (refusal) return { ...caller, refusal }
 
       const found = await credentials.find(accept, request.headers)
-      const taken = credentials.describe(accept)
+      const accepted = credentials.describe(accept)
       if (found && 'reason' in found)
-        return { ...caller, refusal: { kind: 'unauthenticated', ...found, taken } }
+        return { ...caller, refusal: { kind: 'unauthenticated', ...found, accepted } }
       if (found) return { ...caller, credential: found }
       if (accept.includes(ANONYMOUS)) return caller
-      return { ...caller, refusal: { kind: 'unauthenticated', reason: 'missing', taken } }
+      return { ...caller, refusal: { kind: 'unauthenticated', reason: 'missing', accepted } }
     },
 
     refuse: (request, peer) => blocked(request, clientAddress(request, address, peer)),

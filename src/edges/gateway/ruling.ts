@@ -12,7 +12,7 @@ export interface Unauthenticated {
   /** For the log, never for the caller. Holds nothing of the credential. */
   detail?: string
   /** The credentials that are accepted here, in words. */
-  taken: readonly string[]
+  accepted: readonly string[]
 }
 
 /** Blocked by the config. */

@@ -15,10 +15,12 @@ export function checkIdentity(name: string, identity: LimitIdentity, rules: read
   const missing = [...parts].filter(part => !/^(string|number)$/.test(typeof identity[part]))
   const unknown = Object.keys(identity).filter(part => !parts.has(part))
   if (missing.length === 0 && unknown.length === 0) return
-  const asked = parts.size > 0 ? `by ${[...parts].join(' and ')}` : 'for everybody together'
+  const counted = parts.size > 0 ? `by ${[...parts].join(' and ')}` : 'all calls together'
   const wrong =
-    missing.length > 0 ? `${missing.join(', ')} is missing` : `${unknown.join(', ')} is no part of it`
-  throw new TypeError(`The limit '${name}' counts ${asked}: ${wrong}.`)
+    missing.length > 0
+      ? `${missing.join(', ')} is missing`
+      : `${unknown.join(', ')} is not a part of its identity`
+  throw new TypeError(`The limit '${name}' counts ${counted}: ${wrong}.`)
 }
 
 /** @throws TypeError for a rule that does not exist, and for an invalid cost */

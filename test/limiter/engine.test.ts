@@ -2,10 +2,12 @@
  * The engine by itself, over a store and a clock that are passed in: what it decides while switches, the store or its own code
  * change under it, that `finish` counts once, and what it does beside a decision. The edges have suites of their own.
  */
+
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import type { Seen } from '../../src/credentials/seen.ts'
 import { GatewayError } from '../../src/errors.ts'
+import { toRefund, toReset } from '../../src/limiter/ask.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
 import { bindRule } from '../../src/limiter/bind-rule.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
@@ -95,7 +97,7 @@ const options: DecideOptions = { background: task => void tasks.push(task.catch(
 const awaiting: DecideOptions = { ...options, awaitsSwitches: true }
 
 const demandOf = (...rules: Rule[]) => ({
-  rules: rules.map((rule): DemandedRule => ({ rule, key: KEY, cost: rule.quota.cost })),
+  rules: rules.map((rule): DemandedRule => ({ rule, key: KEY, cost: rule.cost })),
   plans: PLANS,
 })
 const decide = async (...rules: Rule[]) => (await engine.decide(demandOf(...rules), options)).decision
@@ -386,8 +388,8 @@ describe('beside a decision', () => {
     nowMs += 1000
     calls = []
     if (by === 'decideBroken') engine.decideBroken({ candidates: [], plans: PLANS, error: 0 }, options)
-    if (by === 'refund') await engine.refund({ rules: [], spentAt: 1 }, options.background)
-    if (by === 'reset') await engine.reset({ rules: [] }, options.background)
+    if (by === 'refund') await engine.change(toRefund({ rules: [], spentAt: 1 }), options.background)
+    if (by === 'reset') await engine.change(toReset({ rules: [] }), options.background)
     expect(probes()).toBe(1)
   })
 
@@ -432,8 +434,11 @@ describe('peek', () => {
 describe('a change', () => {
   const bound = () => bindRule(two, KEY, 1, nowMs)
   const refund = (spentAt: number) =>
-    engine.refund({ rules: [{ ...bound(), units: 1, spent: 1 }], spentAt }, options.background)
-  const reset = () => engine.reset({ rules: [bound()] }, options.background)
+    engine.change(
+      toRefund({ rules: [{ ...bound(), units: 1, spent: 1 }], spentAt, now: nowMs * 1e3 }),
+      options.background,
+    )
+  const reset = () => engine.change(toReset({ rules: [bound()], now: nowMs * 1e3 }), options.background)
 
   it('gives back, and says how things stand', async () => {
     const { at } = await engine.decide(demandOf(two), options)

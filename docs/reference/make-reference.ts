@@ -1,11 +1,12 @@
 /**
- * Makes the tables of docs/config.md from the schema of the config and the doc comments of its types: `npm run
+ * Makes the tables of docs/config.md from the schema of the config, the table of identity parts, and their doc comments: `npm run
  * reference`. What stands between `<!-- table: … -->` and `<!-- end -->` there is made here, the rest by hand;
  * test/docs/config.test.ts holds the page to both.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { markdownOf } from '../markdown-tables.ts'
+import { type PartRow, tableOfParts } from './identity-parts.ts'
 import { readSettings, type Setting } from './settings.ts'
 
 const PAGE = new URL('../config.md', import.meta.url)
@@ -35,15 +36,21 @@ export interface Row extends Setting {
   of?: readonly string[]
 }
 
-/** The rows of each table, by its name. */
-export function readTables(): Map<string, readonly Row[]> {
-  const { config, jwt, variables } = readSettings()
+export interface Tables {
+  /** The rows of each table of settings, by its name. */
+  settings: ReadonlyMap<string, readonly Row[]>
+  /** What a rule can count by. */
+  parts: readonly PartRow[]
+}
+
+export function readTables(): Tables {
+  const { config, jwt, variables, parts } = readSettings()
   const find = (path: string) => at(config, path.split('.'))
   const rules = rowsOfVariants(find('rules').variants, 'rules')
   const issuers = rowsOfVariants(jwt, 'credentials.jwt')
   const isOfAlgorithm = ({ name, of }: Row) => of !== undefined || name === 'algorithm'
   const texts = new Set(rules.map(row => text(row)))
-  return new Map([
+  const settings = new Map([
     ['config', rowsOf(config)],
     ['rules', rules.filter(row => !isOfAlgorithm(row))],
     ['algorithms', rules.filter(isOfAlgorithm)],
@@ -56,6 +63,7 @@ export function readTables(): Map<string, readonly Row[]> {
     ),
     ['environment', rowsOf(variables)],
   ])
+  return { settings, parts }
 }
 
 function at(settings: readonly Setting[], [name, ...rest]: readonly string[]): Setting {
@@ -111,11 +119,13 @@ function text({ path, value, isRequired, default: usual, meaning }: Row): string
 }
 
 /** The page with its tables as they should be. */
-export function withTables(page: string, tables = readTables()): string {
+export function withTables(page: string, { settings, parts }: Tables = readTables()): string {
+  const tables = new Map([...settings].map(([name, rows]) => [name, tableOf(rows)]))
+  tables.set('by', markdownOf(tableOfParts(parts)))
   return page.replace(/(<!-- table: (.+?) -->\n).*?(<!-- end -->)/gs, (_, start, name, end) => {
-    const rows = tables.get(name)
-    if (!rows) throw new Error(`There is no table ${name}.`)
-    return `${start}${tableOf(rows)}\n${end}`
+    const table = tables.get(name)
+    if (!table) throw new Error(`There is no table ${name}.`)
+    return `${start}${table}\n${end}`
   })
 }
 

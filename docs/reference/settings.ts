@@ -6,6 +6,7 @@ import type { Config } from '../../src/config/compile.ts'
 import type { ConfigError, Mistake } from '../../src/config/config-error.ts'
 import { withEnvironment } from '../../src/config/environment.ts'
 import { type Member, type Shape, withDocComments } from './doc-comments.ts'
+import { type PartRow, readParts } from './identity-parts.ts'
 
 export interface Setting {
   name: string
@@ -40,6 +41,7 @@ export function readSettings(): {
   config: readonly Setting[]
   jwt: ReadonlyMap<string, readonly Setting[]>
   variables: readonly Setting[]
+  parts: readonly PartRow[]
 } {
   return withDocComments(shapesOf => {
     const issuers = shapesOf('config/check/jwt-schema', 'JwtInput')
@@ -51,6 +53,7 @@ export function readSettings(): {
       config: settingsOf(configSchema as unknown as Schema, shapesOf('config/check/schema', 'ConfigInput')),
       jwt: new Map(variants),
       variables: variablesOf(shapesOf('config/environment', 'Environment')),
+      parts: readParts(shapesOf('config/identity-parts', 'Parts')),
     }
   })
 }

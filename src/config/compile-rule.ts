@@ -5,7 +5,6 @@ import { type AlgorithmName, countings } from '../algorithms/index.ts'
 import { BASE62 } from '../base62.ts'
 import { fnv1a } from '../hash.ts'
 import type {
-  By,
   LimitRuleInput,
   MatchInput,
   NumbersInput,
@@ -15,6 +14,7 @@ import type {
 } from './check/rule-schema.ts'
 import { compilePlace, type Place } from './compile-route.ts'
 import { parseDuration } from './duration.ts'
+import { type By, isOfConsumer } from './identity-parts.ts'
 
 export interface Rule {
   name: string
@@ -81,7 +81,7 @@ export function compileGatewayRule(input: RuleInput, plans: readonly string[]): 
   const common = {
     by,
     on: input.on ?? 'request',
-    takesOverrides: (input.on ?? 'request') === 'request' && by.some(part => PARTS_OF_CONSUMER.test(part)),
+    takesOverrides: (input.on ?? 'request') === 'request' && isOfConsumer(by),
   }
   const own = Object.entries(input.plans ?? {})
   const others = (match.plans ?? plans).filter(plan => !own.some(([name]) => name === plan))
@@ -98,9 +98,6 @@ export function compileGatewayRule(input: RuleInput, plans: readonly string[]): 
   })
   return [base, ...variants]
 }
-
-/** What is counted by one of these is a consumer's. */
-export const PARTS_OF_CONSUMER = /^(consumer|credential)$/
 
 /** A rule as it is for a plan, or for a consumer with an override. */
 export function withNumbers<T extends NumbersInput>(input: T, numbers: PlanNumbersInput): T {

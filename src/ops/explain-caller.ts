@@ -2,6 +2,7 @@
 import { decodeJwt, type JWTPayload } from 'jose'
 import type { Config } from '../config/compile.ts'
 import { isConsumerName } from '../config/forms.ts'
+import { CF_PARTS, type CfPart } from '../config/identity-parts.ts'
 import type { JwtIssuer, RefusedToken, VerifiedToken } from '../config/jwt-method.ts'
 import type { Credential } from '../credentials/credential.ts'
 import { readClaims } from '../credentials/jwt-verifier.ts'
@@ -12,15 +13,14 @@ import { consumerKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import { consumerName } from './names.ts'
 
-export interface Asked {
+/** With what Cloudflare would report: `country`, `asn`. */
+export interface Asked extends Partial<Record<CfPart, string>> {
   method: string
   /** With a query if need be. */
   path: string
   host?: string
   headers?: readonly (readonly [name: string, value: string])[]
   address?: string
-  country?: string
-  asn?: string
   /** How it comes; at most one of these. */
   key?: string
   token?: string
@@ -32,7 +32,7 @@ export const ANY_KEY = '<sha256 of the key>'
 
 /** @throws AdminError for what can be no request */
 export function requestOf(config: Config, asked: Asked): { request: Request; peer?: string } {
-  const { method, path, host = 'gateway.example', address, country, asn, key } = asked
+  const { method, path, host = 'gateway.example', address, key } = asked
   const headers = new Headers()
   const url = `https://${host}${path.startsWith('/') ? path : `/${path}`}`
   if (!URL.canParse(url))
@@ -43,10 +43,9 @@ export function requestOf(config: Config, asked: Asked): { request: Request; pee
     if (asked.token !== undefined) presentToken(headers, config, asked.token)
     if (address !== undefined) nameAddress(headers, config, address)
     const request = new Request(url, { method, headers })
-    const cf = { ...(country !== undefined && { country }), ...(asn !== undefined && { asn: Number(asn) }) }
     return {
       // On Cloudflare a request has a `cf` of its own, which cannot be assigned.
-      request: Object.defineProperty(request, 'cf', { value: cf }),
+      request: Object.defineProperty(request, 'cf', { value: cfOf(asked) }),
       ...(config.address.from === 'peer' && { peer: address ?? '' }),
     }
   } catch (error) {
@@ -54,6 +53,21 @@ export function requestOf(config: Config, asked: Asked): { request: Request; pee
     // The text of the error may quote the header, which may be the key.
     throw new AdminError('usage', 'That is no method, or no header. Write them as in GET and x-tenant: a.')
   }
+}
+
+/** As Cloudflare reports it: some of it as numbers. */
+function cfOf(asked: Asked): Partial<Record<CfPart, string | number>> {
+  const given = CF_PARTS.flatMap(({ part, example }) => {
+    const text = asked[part]
+    if (text === undefined) return []
+    return [[part, typeof example === 'number' ? numberFrom(text, part, example) : text] as const]
+  })
+  return Object.fromEntries(given)
+}
+
+function numberFrom(text: string, part: CfPart, example: number): number {
+  if (!/^\d{1,10}$/.test(text)) throw new AdminError('usage', `--${part}: write a number, as in ${example}.`)
+  return Number(text)
 }
 
 function present(headers: Headers, { credentials }: Config, key: string): void {

@@ -4,7 +4,7 @@
  */
 import { parseAddress } from '../config/address-ranges.ts'
 import type { Config, GatewayRule, LimitRule, Rule } from '../config/compile.ts'
-import { PARTS_OF_CONSUMER } from '../config/compile-rule.ts'
+import { isOfConsumer } from '../config/identity-parts.ts'
 import { addressIdentity } from '../edges/gateway/address.ts'
 import { checkIdentity } from '../edges/limits/arguments.ts'
 import { createLimiter, type LimitIdentity } from '../edges/limits/limiter.ts'
@@ -116,8 +116,8 @@ export function rulesShown(config: Pick<Config, 'rules'>, by: 'consumer' | 'addr
 
 /** Rules that count a part of what a caller does, or one of its keys: the key of their state is not known here. */
 export function rulesNotShown({ rules }: Pick<Config, 'rules'>, by: 'consumer' | 'address'): string[] {
-  const isIts = (part: string) => (by === 'consumer' ? PARTS_OF_CONSUMER.test(part) : part === by)
-  const others = rules.filter(rule => isOn(rule) && rule.by.some(isIts) && rule.by.join() !== by)
+  const isIts = (rule: GatewayRule) => (by === 'consumer' ? isOfConsumer(rule.by) : rule.by.includes(by))
+  const others = rules.filter(rule => isOn(rule) && isIts(rule) && rule.by.join() !== by)
   return [...new Set(others.map(({ name }) => name))]
 }
 

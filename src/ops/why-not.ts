@@ -1,6 +1,7 @@
 /** Why a rule of the config does not count a request, in words. The first reason that holds, in the order of the steps. */
 import { isInRanges } from '../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../config/compile.ts'
+import { needsCredential } from '../config/identity-parts.ts'
 import type { Caller } from '../edges/gateway/identify.ts'
 import type { Matched } from '../edges/gateway/match.ts'
 import type { Evaluation } from '../script/evaluation.ts'
@@ -50,7 +51,7 @@ export function whyNot(
     return plans ? `not for plan ${plan} (for ${plans})` : `not for plan ${plan}`
   }
   if (matched.rules.length === 0) return 'nothing is counted here'
-  return `the caller has no ${row.by.filter(part => /^(consumer|credential|claim:)/.test(part)).join(' and ')}`
+  return `the caller has no ${row.by.filter(needsCredential).join(' and ')}`
 }
 
 /** What of the request itself, or of its route, does not match. */

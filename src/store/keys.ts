@@ -68,7 +68,7 @@ export function addressStateKey(address: string): string {
 }
 
 /** A part of an identity beside consumer and address; undefined: the request has no such value. */
-export type IdentityPart = readonly [part: string, value: string | undefined]
+export type PartValue = readonly [part: string, value: string | undefined]
 
 /**
  * The state lies with the consumer if the identity has one, else with the address, else on its own.
@@ -76,7 +76,7 @@ export type IdentityPart = readonly [part: string, value: string | undefined]
  */
 export async function identityStateKey(
   owner: { consumer: string } | { address: string } | undefined,
-  parts: readonly IdentityPart[],
+  parts: readonly PartValue[],
 ): Promise<string> {
   const texts = await Promise.all(
     parts.map(async ([part, value]) => (value === undefined ? part : `${part}=${await escaped(value)}`)),

@@ -4,6 +4,7 @@ import { ALGORITHM_NAMES } from '../../src/algorithms/index.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
 import { parseDuration } from '../../src/config/duration.ts'
+import { type IdentityPart, identityParts } from '../../src/config/identity-parts.ts'
 
 const RULE = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }
 const CONFIG = { origin: 'https://api.example.com', rules: [RULE] }
@@ -72,8 +73,11 @@ describe('a mistake', () => {
     "is no duration. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'."
   const SETTINGS = 'The settings are name, by, on, cost, match, plans, algorithm, limit, period'
   const MODES = 'mode, enforce, candidateFor, onStoreFailure.'
-  const QUOTED = ALGORITHM_NAMES.map(name => `'${name}'`)
-  const ALGORITHMS = `${QUOTED.slice(0, -1).join(', ')} or ${QUOTED.at(-1)}`
+  const listed = (items: readonly string[]) => `${items.slice(0, -1).join(', ')} or ${items.at(-1)}`
+  const ALGORITHMS = listed(ALGORITHM_NAMES.map(name => `'${name}'`))
+  const PARTS = Object.entries<IdentityPart>(identityParts).map(
+    ([part, { named }]) => `'${part}${named ? ':<name>' : ''}'`,
+  )
 
   it.each([
     ['no config', undefined, ['config: is missing. Write export default defineConfig({ … }).']],
@@ -156,10 +160,7 @@ describe('a mistake', () => {
     [
       'nothing to count by',
       withRule({ by: 'user' }),
-      [
-        "rules[0].by: 'user' is nothing to count by. Use 'consumer', 'credential', 'address', 'route', 'method', " +
-          "'host', 'header:<name>', 'claim:<name>', 'country', 'asn' or 'global'.",
-      ],
+      [`rules[0].by: 'user' is nothing to count by. Use ${listed(PARTS)}.`],
     ],
     [
       'a name with a space',

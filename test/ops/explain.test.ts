@@ -44,6 +44,16 @@ const ask = (path: string, asked: Partial<AskedWithPlan> = {}) =>
 const reasons = ({ rules }: Awaited<ReturnType<typeof ask>>) =>
   Object.fromEntries(rules.map(rule => [rule.name, rule.applies ? undefined : rule.because]))
 
+it('takes what Cloudflare would report, in the form in which it does', async () => {
+  const input = { rules: [{ name: 'network', by: ['country', 'asn'], ...numbers } satisfies RuleInput] }
+  const asked = { method: 'GET', path: '/', country: 'DE', asn: '64496', consumer: 'acme' }
+  const { rules } = await explain(config(input), asked)
+  expect(rules).toMatchObject([{ applies: true, key: 'sluice:{x:country=DE,asn=64496}:state' }])
+  await expect(explain(config(input), { ...asked, asn: 'x' })).rejects.toThrow(
+    '--asn: write a number, as in 64496.',
+  )
+})
+
 describe('a request of a consumer', () => {
   it('has its route, the credentials that are taken, and each rule that counts it', async () => {
     const asked = {

@@ -4,15 +4,9 @@ import { descriptionOf } from '../../algorithms/index.ts'
 import { planUnits, takesUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { compileRanges } from '../address-ranges.ts'
 import { ANONYMOUS } from '../compile-route.ts'
-import {
-  type GatewayRule,
-  MAX_HOLD,
-  PARTS_OF_CONSUMER,
-  periodOf,
-  type Rule,
-  withNumbers,
-} from '../compile-rule.ts'
+import { type GatewayRule, MAX_HOLD, periodOf, type Rule, withNumbers } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
+import { isOfConsumer, needsCredential, needsToken } from '../identity-parts.ts'
 import type { LimitRuleInput, NumbersInput, RuleInput } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
 
@@ -114,18 +108,18 @@ export function mistakesAtGateway(
     }
   }
   const isForNobody = [...named].every(plan => rule.plans?.[plan] === false)
-  if (isForNobody && (rule.match?.plans || by.some(part => OF_GOOD_CREDENTIALS.test(part)))) {
+  if (isForNobody && (rule.match?.plans || by.some(needsCredential))) {
     report(
       'plans',
       `is false for every plan: the rule would be for nobody. Use mode: 'off', or leave a plan.`,
     )
   }
-  const claim = by.find(part => part.startsWith('claim:'))
-  if (claim && Object.keys(config.credentials?.jwt ?? {}).length === 0) {
-    report('by', `'${claim}' needs tokens, and credentials.jwt has none. Add the issuer there.`)
+  const ofTokens = by.find(needsToken)
+  if (ofTokens && Object.keys(config.credentials?.jwt ?? {}).length === 0) {
+    report('by', `'${ofTokens}' needs tokens, and credentials.jwt has none. Add the issuer there.`)
   }
   if (rule.on === 'auth-failure') {
-    if (by.some(part => OF_GOOD_CREDENTIALS.test(part))) {
+    if (by.some(needsCredential)) {
       report('by', `needs something that a caller with a bad credential has, as in by: 'address'.`)
     }
     if (ofPlans) report('on', `'auth-failure' cannot go with plans: a bad credential has none.`)
@@ -135,7 +129,7 @@ export function mistakesAtGateway(
     if (rule.cost === 0) report('cost', '0 counts no failure, and so limits none. Leave it out.')
   }
   if (rule.match?.authenticated === false) {
-    if (by.some(part => OF_GOOD_CREDENTIALS.test(part))) {
+    if (by.some(needsCredential)) {
       report('by', 'needs a credential, and match.authenticated: false is for callers without one.')
     }
     if (ofPlans)
@@ -149,7 +143,7 @@ export function mistakesAtGateway(
       `'${route}' is not in routes (${routes.join(', ') || 'there are none'}). Add it there.`,
     )
   }
-  if (config.store?.cluster && ofPlans && !by.some(part => PARTS_OF_CONSUMER.test(part))) {
+  if (config.store?.cluster && ofPlans && !isOfConsumer(by)) {
     report(
       rule.plans ? 'plans' : 'match.plans',
       `needs by: 'consumer' on a cluster: the slot of an address does not know whose plan it is.`,
@@ -172,7 +166,7 @@ export function mistakesOfRouteCosts(
     const at = compiled.findIndex(([rule], j) => {
       const { routes, ...others } = rules[j]!.match ?? {}
       const isForAll = Object.values(others).every(value => value === undefined)
-      const counts = !isOnlyAnonymous || !rule!.by.some(part => OF_GOOD_CREDENTIALS.test(part))
+      const counts = !isOnlyAnonymous || !rule!.by.some(needsCredential)
       const isFor = isForAll && counts && (routes === undefined || routes.includes(name))
       const { mode, on, quota, cost } = rule!
       return isFor && mode === 'enforce' && on === 'request' && cost * factor > quota.burst
@@ -196,8 +190,6 @@ export function mistakesOfLists({ allow, block }: ConfigInput): Mistake[] {
     ...everybody('block', block?.addresses, 'Nobody could come. Name the ranges.'),
   ]
 }
-
-const OF_GOOD_CREDENTIALS = /^(consumer|credential|claim:.*)$/s
 
 /** What the gateway cannot do with numbers that an algorithm can. */
 export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule, path: string): Mistake[] {

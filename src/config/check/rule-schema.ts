@@ -6,10 +6,11 @@
 import * as v from 'valibot'
 import { ALGORITHM_NAMES, type AlgorithmName } from '../../algorithms/index.ts'
 import { type PlanUnits, planUnits } from '../../algorithms/plan-units.ts'
-import { type By, by } from './by-schema.ts'
+import type { By } from '../identity-parts.ts'
+import { by } from './by-schema.ts'
 import { type MatchInput, match } from './match-schema.ts'
 import { type AlgorithmEntries, algorithmEntries } from './parameter-schema.ts'
-import { name, record, settings, share, units } from './values.ts'
+import { listed, name, record, settings, share, units } from './values.ts'
 
 export type { By, MatchInput }
 
@@ -145,7 +146,3 @@ const ALGORITHMS = listed(
 
 export const rule = ruleOf(gatewayOnly, RULE)
 export const limitRule = ruleOf(limitOnly, LIMIT_RULE)
-
-function listed(items: readonly string[], conjunction: 'and' | 'or'): string {
-  return `${items.slice(0, -1).join(', ')} ${conjunction} ${items.at(-1)}`
-}

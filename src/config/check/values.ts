@@ -97,3 +97,8 @@ function flawOfPattern(part: 'pathname' | 'hostname', input: string): string | u
     ? "is no URLPattern. Write something like '/reports/*', without a query."
     : "is no URLPattern of a host. Write something like 'api.example.com', without scheme, port and path."
 }
+
+/** `a, b or c` */
+export function listed(items: readonly string[], conjunction: 'and' | 'or'): string {
+  return `${items.slice(0, -1).join(', ')} ${conjunction} ${items.at(-1)}`
+}

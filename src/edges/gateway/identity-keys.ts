@@ -1,9 +1,50 @@
 /** The identity that a rule counts by, as a key of the store. Text from the caller is escaped and bounded. */
-import type { By } from '../../config/check/rule-schema.ts'
-import { type IdentityPart, identityStateKey } from '../../store/keys.ts'
+import {
+  type By,
+  isOfConsumer,
+  needsCredential,
+  needsToken,
+  type PartName,
+  readPart,
+} from '../../config/identity-parts.ts'
+import type { Credential } from '../../credentials/credential.ts'
+import { identityStateKey, type PartValue } from '../../store/keys.ts'
 import { cfOf } from './connection.ts'
 import type { Caller } from './identify.ts'
 import { hostOf } from './path.ts'
+
+/** Where the values of an identity are read. */
+interface Source {
+  request: Request
+  caller: Caller
+  /** Name of the request's route. */
+  route: string | undefined
+}
+
+/** Whose state it is: it is named before the parts. */
+type Owner = Parameters<typeof identityStateKey>[0]
+
+/**
+ * How each part is read: its label in the key, and its value, which is undefined where the request has none. A part that the
+ * owner says already has no place in the key. Labels are part of every key in the store and never change.
+ */
+const readers: Record<PartName, (source: Source, name: string, owner: Owner) => PartValue | undefined> = {
+  consumer: () => undefined,
+  global: () => undefined,
+  address: ({ caller }, _, owner) =>
+    owner && 'consumer' in owner ? ['address', caller.addressIdentity] : undefined,
+  credential: ({ caller }) => ['credential', caller.credential?.digest],
+  route: ({ route }) => ['route', route],
+  method: ({ request }) => ['method', request.method],
+  host: ({ request }) => ['host', hostOf(new URL(request.url))],
+  header: ({ request }, name) => [
+    `header.${encodeURIComponent(name)}`,
+    request.headers.get(name) ?? undefined,
+  ],
+  claim: ({ caller }, name) => claimOf(caller.credential!, name),
+  country: ({ request }) => ['country', textOf(cfOf(request).country)],
+  asn: ({ request }) => ['asn', textOf(cfOf(request).asn)],
+}
 
 /**
  * Keys for one request.
@@ -18,64 +59,35 @@ export function identityKeys(
   const known = new Map<string, Promise<string | undefined>>()
   return by => {
     const name = by.join(' ')
-    const key = known.get(name) ?? identityKey(by, request, caller, route)
+    const key = known.get(name) ?? identityKey(by, { request, caller, route })
     known.set(name, key)
     return key
   }
 }
 
-async function identityKey(
-  by: readonly By[],
-  request: Request,
-  caller: Caller,
-  route: string | undefined,
-): Promise<string | undefined> {
-  const { credential } = caller
-  if (!credential && by.some(part => /^(consumer|credential|claim:)/.test(part))) return undefined
-  // Only a token has claims.
-  if (!credential?.claims && by.some(part => part.startsWith('claim:'))) return undefined
+async function identityKey(by: readonly By[], source: Source): Promise<string | undefined> {
+  const { credential } = source.caller
+  if (!credential && by.some(needsCredential)) return undefined
+  if (!credential?.claims && by.some(needsToken)) return undefined
 
-  const isConsumers = by.includes('consumer') || by.includes('credential')
-  const owner =
-    isConsumers && credential
-      ? { consumer: credential.consumer }
-      : by.includes('address')
-        ? { address: caller.addressIdentity }
-        : undefined
-  const parts = by.flatMap((part): IdentityPart[] => {
-    switch (part) {
-      case 'consumer':
-      case 'global':
-        return []
-      case 'address':
-        return isConsumers ? [[part, caller.addressIdentity]] : []
-      case 'credential':
-        return [[part, credential?.digest]]
-      case 'route':
-        return [[part, route]]
-      case 'method':
-        return [[part, request.method]]
-      case 'host':
-        return [[part, hostOf(new URL(request.url))]]
-      case 'country':
-      case 'asn':
-        return [[part, textOf(cfOf(request)[part])]]
-      default:
-        return [other(part, request, caller)]
-    }
+  const owner = ownerOf(by, source.caller)
+  const values = by.flatMap(written => {
+    const { part, name } = readPart(written)
+    const value = readers[part](source, name, owner)
+    return value ? [value] : []
   })
-  return await identityStateKey(owner, parts)
+  return await identityStateKey(owner, values)
+}
+
+function ownerOf(by: readonly By[], { credential, addressIdentity }: Caller): Owner {
+  if (credential && isOfConsumer(by)) return { consumer: credential.consumer }
+  return by.includes('address') ? { address: addressIdentity } : undefined
 }
 
 /** The same claim of different issuers gives different identities. */
-function other(part: By, { headers }: Request, { credential }: Caller): IdentityPart {
-  const [kind, ...rest] = part.split(':')
-  const name = rest.join(':')
-  if (kind === 'header') return [`header.${encodeURIComponent(name)}`, headers.get(name) ?? undefined]
-  return [
-    `claim.${credential!.method}.${encodeURIComponent(name)}`,
-    Object.hasOwn(credential!.claims!, name) ? textOf(credential!.claims![name]) : undefined,
-  ]
+function claimOf({ method, claims = {} }: Credential, name: string): PartValue {
+  const value = Object.hasOwn(claims, name) ? textOf(claims[name]) : undefined
+  return [`claim.${method}.${encodeURIComponent(name)}`, value]
 }
 
 /** Lists and objects cannot be counted by, and neither can numbers that were rounded when they were parsed. */

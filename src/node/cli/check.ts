@@ -6,6 +6,7 @@ import { unitsAtOnce } from '../../algorithms/plan-units.ts'
 import type { Config, GatewayRule, LimitRule, Route } from '../../config/compile.ts'
 import { ANONYMOUS, type CredentialMethod, type Place } from '../../config/compile-route.ts'
 import { formatDuration, formatPeriod } from '../../config/duration.ts'
+import { needsCredential } from '../../config/identity-parts.ts'
 import { loadConfig } from './load-config.ts'
 import { columns } from './output.ts'
 
@@ -139,10 +140,13 @@ function rowOfRoute({ name, match, accept, cost, isLimited }: Route, config: Con
 
 /** Whether a rule can be for callers without a credential. */
 function countsAnonymous({ by, on, mode, match, isForOthers }: GatewayRule): boolean {
-  const needsCredential = by.some(part => /^(consumer|credential|claim:)/.test(part))
   const isForPlans = match.plans !== undefined && !isForOthers
   return (
-    mode === 'enforce' && on === 'request' && !needsCredential && !isForPlans && match.authenticated !== true
+    mode === 'enforce' &&
+    on === 'request' &&
+    !by.some(needsCredential) &&
+    !isForPlans &&
+    match.authenticated !== true
   )
 }
 

@@ -1,29 +1,27 @@
 /** `npx sluice explain GET /reports/7`: what the gateway makes of a request, and what that costs. */
 import { Command, Option } from 'commander'
 import { formatPeriod } from '../../config/duration.ts'
-import { AdminError } from '../../ops/admin-error.ts'
+import { CF_PARTS, type CfPart } from '../../config/identity-parts.ts'
 import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
 import { type Explanation, explain, type RuleExplanation } from '../../ops/explain.ts'
 import { configOf, secretOf } from './administration.ts'
 import { header } from './arguments.ts'
 import { print, table } from './output.ts'
 
-interface Flags {
+interface Flags extends Partial<Record<CfPart, string>> {
   host?: string
   key?: string
   token?: string
   consumer?: string
   plan?: string
   address?: string
-  country?: string
-  asn?: string
   header?: [string, string][]
   env?: string
   json?: boolean
 }
 
 export function explainCommand(): Command {
-  return new Command('explain')
+  const command = new Command('explain')
     .description(
       'Say what the gateway makes of a request: its route, its rules, its cost. No store is asked.',
     )
@@ -45,24 +43,23 @@ export function explainCommand(): Command {
     .option('--consumer <name>', 'as if it came with a credential of this consumer')
     .option('--plan <name>', 'as if the store told this plan (default: that of the token, else the first)')
     .option('--address <address>', "the client's")
-    .option('--country <code>', 'as Cloudflare tells it: DE')
-    .option('--asn <number>', 'as Cloudflare tells it: 64496')
     .option('--header <name: value>', 'one more header; as often as needed', header)
     .option('--env <name>', "default: $SLUICE_ENVIRONMENT, else the config's environment")
     .option('--json', 'one JSON document on standard output')
     .action(run)
+  for (const { part, example } of CF_PARTS) {
+    command.option(`--${part} <value>`, `as Cloudflare reports it: ${example}`)
+  }
+  return command
 }
 
 async function run(method: string, path: string, flags: Flags): Promise<void> {
-  const { json, env, header: headers, key, token, asn, ...rest } = flags
-  if (asn !== undefined && !/^\d{1,10}$/.test(asn))
-    throw new AdminError('usage', '--asn: write a number, as in 64496.')
+  const { json, env, header: headers, key, token, ...rest } = flags
   const config = await configOf(flags)
   const explanation = await explain(config, {
     method: method.toUpperCase(),
     path,
     ...rest,
-    ...(asn !== undefined && { asn }),
     ...(headers && { headers }),
     ...(key !== undefined && { key: await secretOf(key) }),
     ...(token !== undefined && { token: await secretOf(token) }),

@@ -1,0 +1,79 @@
+/** The table of identity parts: what each needs of a caller holds in the config, in the gateway and in its keys. */
+import { describe, expect, it } from 'vitest'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import {
+  type By,
+  type IdentityPart,
+  identityParts,
+  isOfConsumer,
+  needsCredential,
+  needsToken,
+  readPart,
+} from '../../src/config/identity-parts.ts'
+import { jwt } from '../../src/credentials/jwt.ts'
+import type { Caller } from '../../src/edges/gateway/identify.ts'
+import { identityKeys } from '../../src/edges/gateway/identity-keys.ts'
+
+const parts = Object.entries<IdentityPart>(identityParts)
+const ALL = parts.map(([part, { named }]) => (named ? `${part}:name` : part) as By)
+
+const ISSUER = jwt({ secret: 'JWT_SECRET', algorithms: ['HS256'], issuer: 'i', audience: 'api' })
+const RULE = { name: 'a', algorithm: 'gcra', limit: 10, period: '1s' }
+const compiled = (rule: object) =>
+  checkedConfig({ origin: 'route', credentials: { jwt: { issuer: ISSUER } }, rules: [{ ...RULE, ...rule }] })
+
+const request = new Request('https://api.example.com/x')
+const ANONYMOUS: Caller = { addressIdentity: '192.0.2.1' }
+const KEY_HOLDER: Caller = {
+  ...ANONYMOUS,
+  credential: {
+    ...{ method: 'api-key', consumer: 'acme', digest: 'd', header: 'x-api-key', isVouched: false },
+    subject: { kind: 'key', consumerKey: 'c', credentialKey: 'k' },
+  },
+}
+const keyFor = (by: readonly By[], caller: Caller) => identityKeys(request, caller, undefined)(by)
+
+it('names the parts that need a credential or a token, and those of a consumer', () => {
+  expect(ALL.filter(needsCredential)).toEqual(['consumer', 'credential', 'claim:name'])
+  expect(ALL.filter(needsToken)).toEqual(['claim:name'])
+  expect(ALL.filter(part => isOfConsumer([part]))).toEqual(['consumer', 'credential'])
+})
+
+it('a name may hold colons', () => {
+  expect(readPart('claim:https://example.com/org')).toEqual({
+    part: 'claim',
+    name: 'https://example.com/org',
+  })
+})
+
+describe.each(ALL)('by %s', part => {
+  it('a rule for callers without a credential is a mistake exactly where the part needs one', () => {
+    const config = () => compiled({ by: part, match: { authenticated: false } })
+    if (needsCredential(part)) expect(config).toThrow('rules[0].by')
+    else expect(config().rules[0]!.by).toEqual([part])
+  })
+
+  it('a caller has a key exactly where it shows what the part needs', async () => {
+    expect((await keyFor([part], ANONYMOUS)) === undefined).toBe(needsCredential(part))
+    expect((await keyFor([part], KEY_HOLDER)) === undefined).toBe(needsToken(part))
+  })
+
+  it('overrides apply, and the state lies in the slot of the consumer, exactly where the part is of a consumer', async () => {
+    const isIts = isOfConsumer([part])
+    expect(compiled({ by: part }).rules[0]!.takesOverrides).toBe(isIts)
+    if (!needsToken(part)) expect((await keyFor([part], KEY_HOLDER))!.includes('{c:acme}')).toBe(isIts)
+  })
+})
+
+it.each([
+  ['claim:', "'claim:' names no claim. Write 1 to 128 characters, as in 'claim:org'."],
+  ['header:X-Tenant', "'header:X-Tenant' names no header. Write it in lower case, as in 'header:x-tenant'."],
+  ['consumer:x', "'consumer:x' is nothing to count by."],
+  ['toString', "'toString' is nothing to count by."],
+])('refuses %s with a message', (by, message) => {
+  expect(() => compiled({ by })).toThrow(message)
+})
+
+it('refuses a part that stands alone beside others', () => {
+  expect(() => compiled({ by: ['global', 'route'] })).toThrow("has 'global' beside other parts")
+})

@@ -1,5 +1,5 @@
 /** Credentials, from what the user wrote to what a request is asked for. Pure. */
-import type { ConfigInput } from './check/schema.ts'
+import type { ConfigInput, CredentialsInput } from './check/schema.ts'
 import { compileJwt } from './compile-jwt.ts'
 import type { CredentialMethod } from './compile-route.ts'
 import { milliseconds } from './duration.ts'
@@ -16,8 +16,8 @@ export interface Credentials {
   jwt: ReadonlyMap<CredentialMethod, Issuer>
   /** Handed on to the origin. */
   forward: boolean
-  /** Who may come while the store cannot say whether a credential is good. */
-  onStoreFailure: 'recent' | 'refuse' | 'unchecked'
+  /** Which keys are accepted while the store cannot verify them. */
+  onStoreFailure: NonNullable<CredentialsInput['onStoreFailure']>
   seenForMs: number
 }
 

@@ -22,7 +22,7 @@ import { ask, type Question } from './ask.ts'
 import { bind, type Demand, type SwitchName } from './bind.ts'
 import { type Decision, decisionOf } from './decision.ts'
 import { type Degraded, degradedBy, evaluate, orDegraded } from './evaluate.ts'
-import { fallBack } from './fallback.ts'
+import { admitsUncounted, fallBack } from './fallback.ts'
 import { createLocalLimiter } from './local.ts'
 import { probe } from './probe.ts'
 
@@ -162,10 +162,10 @@ export function createEngine(
   ): Decision {
     const degraded = degradedBy(error)
     const latest = board.current()
-    const isClosed = candidates.some(
-      rule => rule.onStoreFailure === 'closed' && isEnforced(rule, latest, switchName(rule)),
+    const isRefused = candidates.some(
+      rule => !admitsUncounted(rule.onStoreFailure) && isEnforced(rule, latest, switchName(rule)),
     )
-    if (isClosed) return { kind: 'unavailable', what: 'limits', degraded: markOf(degraded) }
+    if (isRefused) return { kind: 'unavailable', what: 'limits', degraded: markOf(degraded) }
     const decision = fallBack(
       { rules: [], plans, ...(subject && { subject }) },
       degraded,

@@ -4,6 +4,7 @@
  * same way. A flood must not switch the limits off: rules that are `open` are counted in the isolate, as with `local`, until
  * the store has really failed.
  */
+import type { OnStoreFailure } from '../config/check/rule-schema.ts'
 import type { Credentials } from '../config/compile-credentials.ts'
 import type { Seen } from '../credentials/seen.ts'
 import type { DecideVerb } from '../script/decide.ts'
@@ -20,6 +21,24 @@ export interface FallbackSettings {
   store: Pick<GuardedStore, 'isOutageConfirmed'>
 }
 
+/** Which keys each policy for credentials accepts while the store cannot verify them. */
+const ACCEPTED: Record<Credentials['onStoreFailure'], { verifiedBefore: boolean; unknown: boolean }> = {
+  recent: { verifiedBefore: true, unknown: false },
+  refuse: { verifiedBefore: false, unknown: false },
+  unchecked: { verifiedBefore: true, unknown: true },
+}
+
+/** Whether a rule admits a request when nothing can be counted, not even in the isolate. */
+export function admitsUncounted(policy: OnStoreFailure): boolean {
+  switch (policy) {
+    case 'open':
+    case 'local':
+      return true
+    case 'closed':
+      return false
+  }
+}
+
 /**
  * @param evaluation that the store has not answered
  * @param seen the last answers of the store about this credential
@@ -34,8 +53,9 @@ export function fallBack(
   const degraded = { cause, detail }
   // A blocked consumer stays blocked.
   if (seen?.isBlocked) return { kind: 'blocked' }
-  const isKnown = seen?.plan !== undefined && credentials !== 'refuse'
-  if (subject && subject.kind !== 'token' && !isKnown && credentials !== 'unchecked') {
+  const accepted = ACCEPTED[credentials]
+  const isKnown = seen?.plan !== undefined && accepted.verifiedBefore
+  if (subject && subject.kind !== 'token' && !isKnown && !accepted.unknown) {
     return { kind: 'unavailable', what: 'credential', degraded }
   }
 

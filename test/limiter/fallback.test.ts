@@ -1,5 +1,6 @@
 /** Which rules are counted in the isolate when the store has not answered, by the cause. */
 import { describe, expect, it } from 'vitest'
+import type { OnStoreFailure } from '../../src/config/check/schema.ts'
 import { compileLimitRule } from '../../src/config/compile-rule.ts'
 import type { DegradedCause } from '../../src/limiter/decision.ts'
 import { fallBack } from '../../src/limiter/fallback.ts'
@@ -7,7 +8,7 @@ import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { bound } from '../support/bound.ts'
 
 /** Of 5 requests within a limit of 2: how many pass, and whether the last was counted. */
-function passed(onStoreFailure: 'open' | 'closed' | 'local', cause: DegradedCause, isConfirmed: boolean) {
+function passed(onStoreFailure: OnStoreFailure, cause: DegradedCause, isConfirmed: boolean) {
   const rule = compileLimitRule({
     ...{ name: 'two', algorithm: 'fixed-window', limit: 2, period: '7d' },
     onStoreFailure,

@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import { Command } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
+import type { OnStoreFailure } from '../../config/check/schema.ts'
 import type { Config, GatewayRule, LimitRule, Route } from '../../config/compile.ts'
 import { ANONYMOUS, type CredentialMethod, type Place } from '../../config/compile-route.ts'
 import { formatDuration, formatPeriod } from '../../config/duration.ts'
@@ -49,18 +50,18 @@ function fallbackOf({ rules, limits, localShare, credentials }: Config): string[
     ...[...limits].flatMap(([limit, set]) => set.map(rule => [`${limit}/${rule.name}`, rule] as const)),
   ]
   const share = localShare === 1 ? '' : ` ${Number((localShare * 100).toPrecision(12))} % of the limit,`
-  const ways = {
+  const ways: Record<OnStoreFailure, string> = {
     open: 'no limit once an outage is confirmed: ',
     local: `counted in each isolate,${share} by itself: `,
     closed: 'refused: ',
   }
-  const byRule = (['open', 'local', 'closed'] as const).flatMap(way => {
+  const byRule = Object.entries(ways).flatMap(([way, meaning]) => {
     const names = new Set(
       all.flatMap(([name, rule]) => (rule.onStoreFailure === way && rule.mode === 'enforce' ? [name] : [])),
     )
-    return names.size === 0 ? [] : [[way, ways[way] + [...names].join(', ')]]
+    return names.size === 0 ? [] : [[way, meaning + [...names].join(', ')]]
   })
-  const keys = {
+  const keys: Record<Config['credentials']['onStoreFailure'], string> = {
     recent: `those let in by the same isolate within ${formatDuration(credentials.seenForMs * 1e3)}; others are refused`,
     refuse: 'all are refused',
     unchecked: 'all that look like one pass',

@@ -7,14 +7,19 @@ export const ANONYMOUS = 'anonymous'
 /** One way to say who one is, as a route lists it: `api-key`, `opaque-key`, the name of a JWT method, `anonymous`. */
 export type CredentialMethod = string
 
-export interface Route {
-  name: string
-  match: Place
-  /** In the order in which they are looked for. */
+/** What a route sets for its requests. Every field is required, so that no place that makes one can leave it out. */
+export interface RouteSettings {
+  /** Credentials, in the order in which they are looked for. */
   accept: readonly CredentialMethod[]
   /** Multiplies the cost of every rule. */
   cost: number
+  /** False: no request is counted. */
   isLimited: boolean
+}
+
+export interface Route extends RouteSettings {
+  name: string
+  match: Place
 }
 
 /** Method, host and path that a request is compared with. */
@@ -44,10 +49,29 @@ export function compileRoutes(inputs: readonly RouteInput[], accept: readonly Cr
     .map(input => ({
       name: input.name,
       match: compilePlace(input.match),
-      accept: input.accept ?? accept,
-      cost: input.cost ?? 1,
-      isLimited: input.limits ?? true,
+      ...compileRouteSettings(input, accept),
     }))
+}
+
+/** @param accept for what the route does not say; without any input: the settings of a request without a route */
+export function compileRouteSettings(
+  input: Omit<RouteInput, 'name' | 'match'>,
+  accept: readonly CredentialMethod[],
+): RouteSettings {
+  return {
+    accept: input.accept ?? accept,
+    cost: input.cost ?? 1,
+    isLimited: input.limits ?? true,
+  }
+}
+
+/** Of each setting the stricter one, for a path that can be read in two ways that lead to two routes. */
+export function stricter(a: RouteSettings, b: RouteSettings): RouteSettings {
+  return {
+    accept: a.accept.filter(method => b.accept.includes(method)),
+    cost: Math.max(a.cost, b.cost),
+    isLimited: a.isLimited || b.isLimited,
+  }
 }
 
 /**

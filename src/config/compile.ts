@@ -8,7 +8,7 @@ import type { ConfigInput, CorsInput, LimitRuleInput, RuleInput } from './check/
 import { type AddressSettings, compileAddress } from './compile-address.ts'
 import { type BreakerSettings, compileBreaker } from './compile-breaker.ts'
 import { type Credentials, compileCredentials } from './compile-credentials.ts'
-import { compileRoutes, type Route } from './compile-route.ts'
+import { compileRouteSettings, compileRoutes, type Route, type RouteSettings } from './compile-route.ts'
 import {
   compileGatewayRule,
   compileLimitRule,
@@ -29,6 +29,8 @@ export interface Config {
   plans: readonly string[]
   /** The most specific first. */
   routes: readonly Route[]
+  /** The settings of requests without a route. */
+  elsewhere: RouteSettings
   /** With those that are off, as they can be switched on; with one row more for each plan that has numbers of its own. */
   rules: readonly GatewayRule[]
   /** Rule sets that are asked by name, with those of their rules that are off. */
@@ -72,6 +74,7 @@ export function compileConfig(config: ConfigInput): Config {
     ...(config.environment !== undefined && { environment: config.environment }),
     plans,
     routes: compileRoutes(config.routes ?? [], credentials.accept),
+    elsewhere: compileRouteSettings({}, credentials.accept),
     rules: config.rules.flatMap(rule => compileGatewayRule(withDefault(rule), plans)),
     limits: new Map(limits.map(([name, set]) => [name, set.map(withDefault).map(compileLimitRule)])),
     credentials,

@@ -139,7 +139,7 @@ function believing({ credentials, ...config }: Config): Config {
 async function credentialOf(
   consumer: string,
   { credentials }: Config,
-  { accept }: Matched,
+  { settings: { accept } }: Matched,
 ): Promise<Credential | undefined> {
   const ofTokens = !isConsumerName(consumer)
   const method = accept.find(name => {

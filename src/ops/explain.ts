@@ -4,7 +4,8 @@
  */
 
 import type { RuleInput } from '../config/check/schema.ts'
-import type { Config, GatewayRule } from '../config/compile.ts'
+import type { Config, GatewayRule, Route } from '../config/compile.ts'
+import type { RouteSettings } from '../config/compile-route.ts'
 import { bindRules } from '../edges/gateway/bind-rules.ts'
 import { isPreflight } from '../edges/gateway/cors.ts'
 import type { Caller } from '../edges/gateway/identify.ts'
@@ -23,7 +24,7 @@ import { type Situation, whyNot } from './why-not.ts'
 export interface Explanation {
   method: string
   url: string
-  route?: { name: string; cost: number; limits: boolean }
+  route?: RouteExplanation
   /** Credentials that are taken, in the order in which they are looked for. */
   accept: readonly string[]
   caller: { method: string; consumer?: string; address: string; plan?: string }
@@ -35,6 +36,9 @@ export interface Explanation {
   rules: RuleExplanation[]
   cost: DecisionCost
 }
+
+/** With its settings; `limits` is false where no request is counted. */
+export type RouteExplanation = { name: string; limits: boolean } & Omit<RouteSettings, 'accept' | 'isLimited'>
 
 export type RuleExplanation = Applying | NotApplying
 
@@ -78,7 +82,8 @@ export async function explain(
   const { request } = made
   const { pathname } = new URL(request.url)
   const matched = match(config, request)
-  const { accept, route } = matched
+  const { route } = matched
+  const { accept } = matched.settings
   const caller = await callerOf(config, asked, matched, made)
   const { subject } = caller.credential ?? {}
   const own = subject?.kind === 'token' ? subject.plan : undefined
@@ -100,7 +105,7 @@ export async function explain(
   return {
     method: request.method,
     url: request.url,
-    ...(route && { route: { name: route.name, cost: route.cost, limits: route.isLimited } }),
+    ...(route && { route: describeRoute(route) }),
     accept,
     caller: {
       method: caller.credential?.method ?? 'anonymous',
@@ -115,6 +120,10 @@ export async function explain(
     ),
     cost: decisionCost(evaluation, plan, config.cluster),
   }
+}
+
+function describeRoute({ name, match: _, accept: __, isLimited, ...settings }: Route): RouteExplanation {
+  return { name, limits: isLimited, ...settings }
 }
 
 function explainRule(input: RuleInput, situation: Situation): RuleExplanation {

@@ -77,12 +77,12 @@ describe('the route of a request', () => {
     ['/costly/', 'costly', ['api-key'], 7, 1],
   ] as const)('%s: %s, which accepts %j, at %i times the cost', (path, name, accept, cost, rules) => {
     const matched = match(configOf({ routes }), requestOf(path))
-    expect([matched.route?.name, matched.accept, matched.cost, matched.rules.length]).toEqual([
-      name,
-      accept,
-      cost,
-      rules,
-    ])
+    expect([
+      matched.route?.name,
+      matched.settings.accept,
+      matched.settings.cost,
+      matched.rules.length,
+    ]).toEqual([name, accept, cost, rules])
   })
 })
 

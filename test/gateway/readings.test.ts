@@ -77,7 +77,8 @@ it.each([
   '/public/%2e%2e;/admin/x',
   '/public;/../admin/x',
 ])('no path is public that somebody reads as another one: %s', path => {
-  const { accept, cost, rules } = at(path)
+  const { settings, rules } = at(path)
+  const { accept, cost } = settings
   expect([accept, cost, rules.length]).toEqual([['api-key'], 9, 1])
 })
 
@@ -86,8 +87,8 @@ it.each([
   '/public%2fadmin%2f..%2f..%2fother',
   '/public/x//..%2f..%2fadmin/y',
 ])('no path is taken for the one around it: %s', path => {
-  expect(at(path).accept).not.toContain('api-key')
-  expect(at(path).accept).not.toContain('anonymous')
+  expect(at(path).settings.accept).not.toContain('api-key')
+  expect(at(path).settings.accept).not.toContain('anonymous')
 })
 
 it.each([
@@ -116,8 +117,8 @@ it('a host is the same with the dot at the end of its full name', () => {
     credentials: { opaqueKeys: {}, accept: ['anonymous'] },
   })
   for (const host of ['admin.test', 'admin.test.', 'ADMIN.test.:8080', '%61dmin.test', 'admin。test']) {
-    const { accept, rules } = match(ofHost, new Request(`http://${host}/`))
-    expect([accept, rules.length], host).toEqual([['opaque-key'], 1])
+    const { settings, rules } = match(ofHost, new Request(`http://${host}/`))
+    expect([settings.accept, rules.length], host).toEqual([['opaque-key'], 1])
   }
 })
 
@@ -152,9 +153,9 @@ it(`whatever the spelling, what an origin serves is asked for what it takes (SEE
       if (!place) continue
       seen.add(`${origin} ${place}`)
       const told = `${pathname}: an origin that ${origin} serves ${read(pathname)} (SEED=${SEED})`
-      expect(ACCEPT[place], told).toEqual(expect.arrayContaining([...matched.accept]))
+      expect(ACCEPT[place], told).toEqual(expect.arrayContaining([...matched.settings.accept]))
       if (place !== 'admin') continue
-      expect([matched.cost, matched.rules.length], told).toEqual([9, 1])
+      expect([matched.settings.cost, matched.rules.length], told).toEqual([9, 1])
     }
   }
   // Each of them has served something of each place.

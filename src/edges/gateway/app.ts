@@ -14,12 +14,11 @@ import { deny } from './deny.ts'
 import { whenOver } from './ending.ts'
 import { healthCheck } from './health.ts'
 import { createIdentifier } from './identify.ts'
-import { createJudge } from './judge.ts'
+import { createJudge, type Judged } from './judge.ts'
 import { isReserved } from './path.ts'
 import { problem } from './problem.ts'
-import { type OnBehalfOf, type Proxied, proxy } from './proxy.ts'
+import { type Proxied, proxy } from './proxy.ts'
 import { createReporter, type Reporting } from './report.ts'
-import type { Ruling } from './ruling.ts'
 import { safely, unexpected } from './unexpected.ts'
 
 /** What the app needs from the platform beside the request. */
@@ -89,12 +88,13 @@ export function createApp(config: Config, store: Store, platform: Platform = {})
   async function handle(request: Request, env: unknown, background: Background): Promise<Response> {
     const requestId = crypto.randomUUID()
     const judged = await judge(request, () => peerOf?.(request, env), background)
-    const { ruling, caller, route, storeMs } = judged
+    const { ruling, matched, storeMs } = judged
+    const route = matched?.route?.name
     safely(() => report(ruling, { requestId, route, storeMs }, background))
 
     const finish = (ending: Ending) => safely(() => judged.finish(ending))
     try {
-      const { response, isOwn } = await replyTo(request, ruling, { ...(caller && { caller }), requestId })
+      const { response, isOwn } = await replyTo(request, judged, requestId)
       safely(() => annotate(response, ruling, requestId))
       safely(() => exposeToScripts(request, response, config.cors, { isOwn }))
       if (engine.awaitsEndings)
@@ -107,10 +107,10 @@ export function createApp(config: Config, store: Store, platform: Platform = {})
     }
   }
 
-  async function replyTo(request: Request, ruling: Ruling, behalf: OnBehalfOf): Promise<Proxied> {
+  async function replyTo(request: Request, { ruling, caller }: Judged, requestId: string): Promise<Proxied> {
     if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwn: true }
     await delay(ruling.delay, sleep)
-    return await proxy(request, config, { ...behalf, decision: ruling })
+    return await proxy(request, config, { ...(caller && { caller }), requestId, decision: ruling })
   }
 }
 

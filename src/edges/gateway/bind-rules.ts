@@ -19,7 +19,7 @@ export async function bindRules(
       const form = formFor(rule, caller)
       const key = form && (await keyOf(rule.by))
       if (!key) return []
-      const costed = atCost(form, matched.cost)
+      const costed = atCost(form, matched.settings.cost)
       return [{ rule: costed, key, cost: costed.cost }]
     }),
   )

@@ -54,7 +54,7 @@ export function createIdentifier(
   }
 
   return {
-    async identify(request, { accept }, peer) {
+    async identify(request, { settings: { accept } }, peer) {
       const client = clientAddress(request, address, peer)
       const caller = {
         ...(client !== undefined && { address: client }),

@@ -15,9 +15,9 @@ import { safely } from './unexpected.ts'
 /** A request that is decided. */
 export interface Judged {
   ruling: Ruling
-  /** Absent, like the route, if an exception came before. */
+  /** Absent, like the caller, if an exception came before. */
+  matched?: Matched
   caller?: Caller
-  route?: string | undefined
   /** How long the decision took (ms); 0 if the engine did not make it. */
   storeMs: number
   /** The request is over. To be called exactly once. */
@@ -53,13 +53,12 @@ export function createJudge(config: Config, engine: Engine, identifier: Identifi
     try {
       const matched = match(config, request)
       const caller = await identifier.identify(request, matched, peer())
-      const route = matched.route?.name
-      if (caller.refusal) return { caller, route, ruling: caller.refusal, ...WITHOUT_STORE }
+      if (caller.refusal) return { matched, caller, ruling: caller.refusal, ...WITHOUT_STORE }
 
       const { decision, outcome, storeMs, finish } = await decide(request, caller, matched, background)
       // An exception here would lose the decision, which has spent and is still to be finished.
       if (outcome) safely(() => identifier.learn(caller, outcome))
-      return { caller, route, ruling: decision, storeMs, finish }
+      return { matched, caller, ruling: decision, storeMs, finish }
     } catch (error) {
       const { cause, detail } = degradedBy(error)
       const ruling = { kind: 'unavailable', what: 'credential', degraded: { cause, detail } } as const

@@ -3,28 +3,26 @@
  * the plan of the caller. Pure.
  */
 import type { Config, GatewayRule } from '../../config/compile.ts'
-import type { CredentialMethod, Place, Route } from '../../config/compile-route.ts'
+import { type Place, type Route, type RouteSettings, stricter } from '../../config/compile-route.ts'
 import { hostOf, readingsOf } from './path.ts'
 
 export interface Matched {
   /** The most specific route among those of all readings of the path; absent where none matches. */
   route?: Route
-  /** Credentials that are accepted here, in the order in which they are looked for. */
-  accept: readonly CredentialMethod[]
-  /** Multiplies the cost of every rule. */
-  cost: number
+  /** Those of its route; where the readings of the path have several routes, the strictest of each. */
+  settings: RouteSettings
   /** Every rule that matches, for callers of any kind. */
   rules: readonly GatewayRule[]
 }
 
-type Matching = Pick<Config, 'routes' | 'rules' | 'credentials'>
+type Matching = Pick<Config, 'routes' | 'elsewhere' | 'rules'>
 
 /**
  * How the origin reads a path that can be read in several ways is unknown here. So a rule applies if it matches any reading, and
- * where the readings have several routes, only credentials that all of them accept are accepted, and the highest cost
- * counts.
+ * where the readings have several routes, the strictest of each setting holds: only credentials that all of them accept are
+ * accepted, and the highest cost counts.
  */
-export function match({ routes, rules, credentials }: Matching, request: Request): Matched {
+export function match({ routes, elsewhere, rules }: Matching, request: Request): Matched {
   const url = new URL(request.url)
   const hostname = hostOf(url)
   const paths = readingsOf(url.pathname)
@@ -37,19 +35,17 @@ export function match({ routes, rules, credentials }: Matching, request: Request
     ...paths.flatMap(routesAt),
     ...bare.flatMap(routesAt).filter(route => route !== undefined),
   ])
-  const lists = [...ways].map(route => route?.accept ?? credentials.accept)
-  const isLimited = [...ways].some(route => route?.isLimited ?? true)
+  const settings = [...ways].map((route): RouteSettings => route ?? elsewhere).reduce(stricter)
   const names = new Set([...ways].map(route => route?.name))
   // The spelling must not choose the route, or a client could choose the budget that it is counted in.
   const route = routes.find(route => ways.has(route))
   return {
     ...(route && { route }),
-    accept: lists.reduce((all, list) => all.filter(method => list.includes(method))),
-    cost: Math.max(...[...ways].map(route => route?.cost ?? 1)),
+    settings,
     rules: rules.filter(
       ({ match, on }) =>
         // Bad credentials are counted on every route.
-        (isLimited || on === 'auth-failure') &&
+        (settings.isLimited || on === 'auth-failure') &&
         matches(match, methods.flat(), hostname, [...paths, ...bare]) &&
         (match.routes === undefined || [...names].some(name => name && match.routes!.has(name))),
     ),

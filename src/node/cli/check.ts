@@ -10,6 +10,7 @@ import { formatDuration, formatPeriod } from '../../config/duration.ts'
 import { needsCredential } from '../../config/identity-parts.ts'
 import { loadConfig } from './load-config.ts'
 import { columns } from './output.ts'
+import { wordsOfRoute } from './route-words.ts'
 
 type AnyRule = GatewayRule | LimitRule
 
@@ -34,8 +35,8 @@ async function check(file?: string): Promise<void> {
   }
   if (config.routes.length > 0) {
     console.log('Routes, the most specific first:')
-    const elsewhere = { match: {}, accept: config.credentials.accept, cost: 1, isLimited: true }
-    print([...config.routes, { name: '(elsewhere)', ...elsewhere }].map(route => rowOfRoute(route, config)))
+    const elsewhere = { name: '(elsewhere)', match: {}, ...config.elsewhere }
+    print([...config.routes, elsewhere].map(route => rowOfRoute(route, config)))
   }
   console.log('Credentials:')
   print(credentialsOf(config))
@@ -129,10 +130,9 @@ function placeOf({ methods, url }: Place): string[] {
 }
 
 /** Name, place, what is accepted, and all else. */
-function rowOfRoute({ name, match, accept, cost, isLimited }: Route, config: Config): string[] {
-  const parts: string[] = []
-  if (!isLimited) parts.push('not limited')
-  else if (cost !== 1) parts.push(`cost × ${cost}`)
+function rowOfRoute({ name, match, ...settings }: Route, config: Config): string[] {
+  const { accept, isLimited } = settings
+  const parts = wordsOfRoute(settings, config.elsewhere)
   if (isLimited && accept.includes(ANONYMOUS) && !config.rules.some(countsAnonymous)) {
     parts.push('anonymous not limited by any rule')
   }

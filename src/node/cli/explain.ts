@@ -1,5 +1,6 @@
 /** `npx sluice explain GET /reports/7`: what the gateway makes of a request, and what that costs. */
 import { Command, Option } from 'commander'
+import type { Config } from '../../config/compile.ts'
 import { formatPeriod } from '../../config/duration.ts'
 import { CF_PARTS, type CfPart } from '../../config/identity-parts.ts'
 import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
@@ -7,6 +8,7 @@ import { type Explanation, explain, type RuleExplanation } from '../../ops/expla
 import { configOf, secretOf } from './administration.ts'
 import { header } from './arguments.ts'
 import { print, table } from './output.ts'
+import { wordsOfRoute } from './route-words.ts'
 
 interface Flags extends Partial<Record<CfPart, string>> {
   host?: string
@@ -64,25 +66,23 @@ async function run(method: string, path: string, flags: Flags): Promise<void> {
     ...(key !== undefined && { key: await secretOf(key) }),
     ...(token !== undefined && { token: await secretOf(token) }),
   })
-  print({ ...(json && { json }) }, explanation, () => described(explanation, config.cluster))
+  print({ ...(json && { json }) }, explanation, () => described(explanation, config))
 }
 
-function described(explanation: Explanation, isCluster: boolean): string {
+function described(explanation: Explanation, { routes, elsewhere, cluster }: Config): string {
   const { method, url, route, accept, caller, refusal, isPreflight, rules, cost } = explanation
   const { hostname, pathname, search } = new URL(url)
-  const at = route ? `route ${route.name}` : 'no route'
-  const extra = route
-    ? `${route.cost === 1 ? '' : `, cost × ${route.cost}`}${route.limits ? '' : ', nothing is counted'}`
-    : ''
+  const settings = routes.find(({ name }) => name === route?.name) ?? elsewhere
+  const at = [route ? `route ${route.name}` : 'no route', ...wordsOfRoute(settings, elsewhere)].join(', ')
   const lines = [
     `${method} ${hostname}${pathname}${search}`,
-    `  Route    ${at}${extra}; takes ${accept.join(', ') || 'nothing that all readings of the path take'}`,
+    `  Route    ${at}; takes ${accept.join(', ') || 'nothing that all readings of the path take'}`,
     `  Caller   ${callerOf(caller)}`,
     `  Comes    ${isPreflight ? 'as a preflight: no credential, and nothing is counted' : refusal ? `no: ${refusal.status}, ${refusal.reason}` : caller.consumer ? 'if the store agrees' : 'yes'}`,
     '',
     ruleTable(rules),
     '',
-    costOf(cost, isCluster),
+    costOf(cost, cluster),
   ]
   return lines.join('\n')
 }

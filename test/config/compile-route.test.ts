@@ -8,17 +8,17 @@ const COSTLY = compileRouteSettings({ cost: 5, accept: ['api-key', 'anonymous'] 
 const UNLIMITED = compileRouteSettings({ limits: false, accept: ['anonymous'] }, ['api-key'])
 
 it('a request without a route has the settings of an empty route', () => {
-  expect(ELSEWHERE).toEqual({ accept: ['api-key'], cost: 1, isLimited: true })
+  expect(ELSEWHERE).toMatchObject({ accept: ['api-key'], cost: 1, isLimited: true })
 })
 
-it.each<[RouteSettings, RouteSettings, RouteSettings]>([
+it.each<[RouteSettings, RouteSettings, Partial<RouteSettings>]>([
   [COSTLY, ELSEWHERE, { accept: ['api-key'], cost: 5, isLimited: true }],
   [COSTLY, UNLIMITED, { accept: ['anonymous'], cost: 5, isLimited: true }],
   [UNLIMITED, ELSEWHERE, { accept: [], cost: 1, isLimited: true }],
   [UNLIMITED, UNLIMITED, UNLIMITED],
 ])('of two routes the stricter of each setting holds, whichever comes first', (a, b, expected) => {
-  expect(stricter(a, b)).toEqual(expected)
-  expect(stricter(b, a)).toEqual(expected)
+  expect(stricter(a, b)).toMatchObject(expected)
+  expect(stricter(b, a)).toMatchObject(expected)
 })
 
 it('check and explain print the settings that are not those of other requests, also ones without words of their own', () => {

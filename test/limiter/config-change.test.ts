@@ -4,7 +4,7 @@
  * them. The reference keeps a list for each tag, and so foretells every reply.
  */
 import { describe, expect, it } from 'vitest'
-import type { AlgorithmName } from '../../src/algorithms/index.ts'
+import { ALGORITHM_NAMES, type AlgorithmName, descriptionOf } from '../../src/algorithms/index.ts'
 import type { NumbersInput, RuleInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
@@ -15,14 +15,16 @@ import { describeOnEngines, rulesOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { evaluationOf, NOON } from '../support/traffic.ts'
 
-const NUMBERS: Record<AlgorithmName, NumbersInput> = {
-  'fixed-window': { algorithm: 'fixed-window', limit: 6, period: '1s' },
-  'sliding-window': { algorithm: 'sliding-window', limit: 6, period: '1s' },
-  'sliding-log': { algorithm: 'sliding-log', limit: 6, period: '1s' },
-  'token-bucket': { algorithm: 'token-bucket', limit: 6, period: '1s', burst: 5 },
-  'leaky-bucket': { algorithm: 'leaky-bucket', limit: 6, period: '1s', queue: 4 },
-  gcra: { algorithm: 'gcra', limit: 6, period: '1s', burst: 5 },
+/** Fewer units at once than the limit, where the algorithm has such a parameter. */
+function numbersOf(algorithm: AlgorithmName): NumbersInput {
+  const { parameters } = descriptionOf({ algorithm })
+  const atOnce = { ...('burst' in parameters && { burst: 5 }), ...('queue' in parameters && { queue: 4 }) }
+  return { algorithm, limit: 6, period: '1s', ...atOnce } as NumbersInput
 }
+
+const NUMBERS = Object.fromEntries(
+  ALGORITHM_NAMES.map(algorithm => [algorithm, numbersOf(algorithm)]),
+) as Record<AlgorithmName, NumbersInput>
 
 const ruleOf = (input: object): Rule => rulesOf({ name: 'a', by: 'consumer', ...input } as RuleInput)[0]!
 

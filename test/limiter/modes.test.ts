@@ -1,13 +1,28 @@
 /** Rules that are tried out before they count: shadows, shares of callers, candidates. */
+import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { decisionOf } from '../../src/limiter/decision.ts'
 import { consumerStateKey, UNKNOWN_CONSUMER } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
-import { describeOnEngines, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
-import { type Random, randomFrom, SEED } from '../support/random.ts'
-import { evaluationOf, NOON, randomCount, randomRules, randomStep } from '../support/traffic.ts'
+import {
+  describeOnEngines,
+  describeOnRedisEngine,
+  rulesOf,
+  type TimedEvaluation,
+} from '../support/engines.ts'
+import { forEvery } from '../support/property.ts'
+import { FC_PATH, SEED } from '../support/random.ts'
+import {
+  evaluationOf,
+  NOON,
+  namedRules,
+  newCaller,
+  played,
+  ruleNumbers,
+  traffic,
+} from '../support/traffic.ts'
 
 const KEY = consumerStateKey('acme')
 
@@ -15,37 +30,33 @@ const LIVE: RuleInput = { name: 'live', by: 'consumer', algorithm: 'fixed-window
 
 describeOnEngines('a shadow', fresh => {
   it(`never changes the outcome, nor what the others say (SEED=${SEED})`, async () => {
-    const random = randomFrom(SEED)
     const engine = await fresh()
-    let rules = randomRules(random, 3)
-    let shadows = shadowsOf(random)
-    let now = NOON
     let wouldHaveDenied = 0
-    for (let i = 0; i < 400; i++) {
-      if (random.chance(0.03)) {
-        rules = randomRules(random, 3)
-        shadows = shadowsOf(random)
+    const scenario = fc.record({ live: traffic(30), tried: ruleNumbers, shadowsFirst: fc.boolean() })
+    await forEvery(scenario, 25, async ({ live, tried, shadowsFirst }) => {
+      const shadows = namedRules(tried).map(asShadow)
+      const alone = ({ rules, now }: TimedEvaluation) => {
+        const ofAnother = rules.map(({ rule, key, cost }) =>
+          bound(rule, key.replace('caller', 'alone'), cost, now / 1e3),
+        )
+        return engine.evaluate(evaluationOf(ofAnother, now))
       }
-      now += randomStep(random)
-      const asked = randomCount(random, rules, now, 2)
-      const tried = randomCount(random, shadows, now, 2)
-      // The same again for callers of their own, without the shadows.
-      const alone = asked.map(({ rule, key, cost }) =>
-        bound(rule, key.replace('caller', 'alone'), cost, now / 1e3),
-      )
-      const expected = await engine.evaluate(evaluationOf(alone, now))
-      const both = random.chance(0.5) ? [...asked, ...tried] : [...tried, ...asked]
-      const actual = await engine.evaluate(evaluationOf(both, now))
-      const live = actual.verdicts.filter(({ mode }) => mode === 'enforce')
-      const shadow = actual.verdicts.filter(({ mode }) => mode === 'shadow')
-      expect([actual.status, live], `request ${i}, SEED=${SEED}`).toEqual([
-        expected.status,
-        expected.verdicts,
-      ])
-      expect(shadow).toHaveLength(tried.length)
-      if (actual.status === 'admitted' && shadow.some(({ allowed }) => !allowed)) wouldHaveDenied += 1
-    }
-    expect(wouldHaveDenied).toBeGreaterThan(20)
+      const caller = newCaller()
+      for await (const { asked, outcome: expected } of played(live, caller, alone)) {
+        const { rules, now } = asked
+        const beside = shadows.map((rule, i) => {
+          const { key, cost } = rules[i % rules.length]!
+          return bound(rule, key, cost, now / 1e3)
+        })
+        const both = shadowsFirst ? [...beside, ...rules] : [...rules, ...beside]
+        const { status, verdicts } = await engine.evaluate(evaluationOf(both, now))
+        const { enforce, shadow } = Object.groupBy(verdicts, ({ mode }) => mode)
+        expect([status, enforce]).toEqual([expected.status, expected.verdicts])
+        expect(shadow).toHaveLength(shadows.length)
+        if (status === 'admitted' && shadow!.some(({ allowed }) => !allowed)) wouldHaveDenied += 1
+      }
+    })
+    if (!FC_PATH) expect(wouldHaveDenied).toBeGreaterThan(20)
   })
 
   it('keeps a state as if it were live, spends only what is really admitted, and says what it would have done', async () => {
@@ -132,10 +143,8 @@ describeOnEngines('a candidate', fresh => {
   })
 })
 
-/** Rules with names, and so states, of their own. */
-function shadowsOf(random: Random): Rule[] {
-  return randomRules(random, 3).map(rule => ({ ...rule, mode: 'shadow', tag: `~${rule.tag.slice(1)}` }))
-}
+/** With a name, and so a state, of its own. */
+const asShadow = (rule: Rule): Rule => ({ ...rule, mode: 'shadow', tag: `~${rule.tag.slice(1)}` })
 
 it('a share of callers is stable, grows by adding, and is not the same for every rule', () => {
   const keys = Array.from({ length: 4000 }, (_, i) => consumerStateKey(`consumer-${i}`))

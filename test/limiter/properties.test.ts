@@ -1,6 +1,6 @@
 /** What is promised of every decision, whatever the rules and the traffic. */
 import { expect, it } from 'vitest'
-import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
+import type { BoundRule, Outcome, Verdict } from '../../src/script/evaluation.ts'
 import { consumerKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
 import {
@@ -9,11 +9,13 @@ import {
   credentialOf,
   describeOnEngines,
   describeOnRedisEngine,
-  type Engine,
+  ModelEngine,
   rulesOf,
 } from '../support/engines.ts'
-import { randomFrom, SEED } from '../support/random.ts'
-import { evaluationOf, NOON, randomCount, randomRules, randomStep } from '../support/traffic.ts'
+import { forEvery } from '../support/property.ts'
+import { FC_PATH, SEED } from '../support/random.ts'
+import { boundRules, evaluationOf, NOON, namedRules, newCaller, played, traffic } from '../support/traffic.ts'
+import { after, pauses } from '../support/waits.ts'
 
 const STATE = consumerStateKey('acme')
 
@@ -22,23 +24,23 @@ const counted = (rules: ReturnType<typeof rulesOf>, key = STATE): BoundRule[] =>
 
 describeOnRedisEngine('a refused request', fresh => {
   it(`changes no byte in Redis, whatever else was asked (SEED=${SEED})`, async () => {
-    const random = randomFrom(SEED)
     const redis = await fresh()
-    let rules = randomRules(random)
-    let now = NOON
     let refusals = 0
-    for (let i = 0; refusals < 150 && i < 2000; i++) {
-      if (random.chance(0.03)) rules = randomRules(random)
-      now += randomStep(random)
-      const before = await redis.snapshot()
-      const { status } = await redis.evaluate(evaluationOf(randomCount(random, rules, now), now))
-      if (status !== 'refused') continue
-      refusals += 1
-      const after = await redis.snapshot()
-      const nowMs = Date.now()
-      expect(aliveAt(nowMs, after), `request ${i}, SEED=${SEED}`).toEqual(aliveAt(nowMs, before))
-    }
-    expect(refusals).toBe(150)
+    await forEvery(traffic(30), 45, async scenario => {
+      const caller = newCaller()
+      const contents = () => redis.snapshot(`*{c:${caller}-*`)
+      let before = await contents()
+      for await (const { outcome } of played(scenario, caller, asked => redis.evaluate(asked))) {
+        const now = await contents()
+        if (outcome.status === 'refused') {
+          refusals += 1
+          const nowMs = Date.now()
+          expect(aliveAt(nowMs, now)).toEqual(aliveAt(nowMs, before))
+        }
+        before = now
+      }
+    })
+    if (!FC_PATH) expect(refusals).toBeGreaterThan(100)
   })
 
   it('changes nothing for a caller whose credential is unknown', async () => {
@@ -67,65 +69,35 @@ describeOnRedisEngine('a refused request', fresh => {
 
 describeOnEngines('a decision', fresh => {
   it(`admits after retry_after, and not a microsecond before (SEED=${SEED})`, async () => {
-    const random = randomFrom(SEED)
-    let tried = 0
-    for (let set = 0; set < 20; set++) {
-      const engine = await fresh()
-      const rules = randomRules(random)
-      let now = NOON + random.int(0, 3600e6)
-      for (let i = 0; i < 25; i++) {
-        now += random.int(0, 20_000)
-        const evaluation = evaluationOf(randomCount(random, rules, now, 1), now)
-        const wait = waitOf(await engine.evaluate(evaluation))
-        if (wait === 0) continue
-        if (wait < 0) {
-          expect(waitOf(await engine.evaluate({ ...evaluation, now: now + 3600e6 }))).toBe(-1)
-          continue
-        }
-        tried += 1
-        const justBefore = await engine.evaluate({ ...evaluation, now: now + wait - 1 })
-        expect(justBefore.status, `set ${set}, request ${i}, SEED=${SEED}`).toBe('refused')
-        now += wait
-        const then = await engine.evaluate({ ...evaluation, now })
-        expect(then.status, `set ${set}, request ${i}, SEED=${SEED}`).toBe('admitted')
-      }
-    }
-    expect(tried).toBeGreaterThan(50)
-  })
-
-  it(`of gcra never admits more than burst + rate × time, in any stretch of time (SEED=${SEED})`, async () => {
-    const random = randomFrom(SEED)
-    for (const [limit, burst] of [
-      [7, 7],
-      [3, 1],
-      [10, 4],
-    ] as const) {
-      const engine = await fresh()
-      const rules = rulesOf({ name: 'a', by: 'consumer', algorithm: 'gcra', limit, period: '1s', burst })
-      const admitted = await greedily(engine, counted(rules), 300, () =>
-        random.pick([0, 1, 70_000, 142_857, 333_333]),
-      )
-      for (const [i, from] of admitted.entries()) {
-        for (const [j, to] of admitted.entries()) {
-          if (j < i) continue
-          // One more would need the time of j - i + 1 - burst units.
-          expect(j - i + 1).toBeLessThanOrEqual(burst + Math.floor(((to - from) * limit) / 1e6))
-        }
-      }
-    }
-  })
-
-  it(`of fixed-window never admits more than the limit in a window (SEED=${SEED})`, async () => {
-    const random = randomFrom(SEED)
     const engine = await fresh()
-    const rules = rulesOf({ name: 'a', by: 'consumer', algorithm: 'fixed-window', limit: 5, period: '100ms' })
-    const admitted = await greedily(engine, counted(rules), 600, () => random.int(0, 20_000))
-    const perWindow = new Map<number, number>()
-    for (const at of admitted) {
-      const window = Math.floor(at / 100e3)
-      perWindow.set(window, (perWindow.get(window) ?? 0) + 1)
-    }
-    expect(Math.max(...perWindow.values())).toBe(5)
+    let waits = 0
+    await forEvery(
+      traffic(25, pauses),
+      engine instanceof ModelEngine ? 80 : 30,
+      async ({ numbers, steps }) => {
+        const rules = namedRules(numbers)
+        const caller = newCaller()
+        let now = NOON
+        let verdicts: readonly Verdict[] = []
+        for (const { pause, counts } of steps) {
+          now = after(pause, now, rules, verdicts)
+          const asked = evaluationOf(boundRules(rules, counts, caller, now), now)
+          const outcome = await engine.evaluate(asked)
+          verdicts = outcome.verdicts
+          const wait = waitOf(outcome)
+          if (wait === 0) continue
+          if (wait < 0) {
+            expect(waitOf(await engine.evaluate({ ...asked, now: now + 3600e6 }))).toBe(-1)
+            continue
+          }
+          waits += 1
+          expect((await engine.evaluate({ ...asked, now: now + wait - 1 })).status).toBe('refused')
+          now += wait
+          expect((await engine.evaluate({ ...asked, now })).status).toBe('admitted')
+        }
+      },
+    )
+    if (!FC_PATH) expect(waits).toBeGreaterThan(50)
   })
 
   it('refuses all when one refuses, and still tells the truth about each', async () => {
@@ -147,20 +119,17 @@ describeOnEngines('a decision', fresh => {
     ])
   })
 
-  it('does not depend on the order of its rules', async () => {
-    const random = randomFrom(SEED)
+  it(`does not depend on the order of its rules (SEED=${SEED})`, async () => {
     const engine = await fresh()
-    const rules = randomRules(random)
-    let now = NOON
-    const ofOthers = (asked: BoundRule[]) =>
-      asked.map(({ rule, key, cost }) => bound(rule, key.replace('caller', 'other'), cost, now / 1e3))
-    for (let i = 0; i < 100; i++) {
-      now += randomStep(random)
-      const asked = randomCount(random, rules, now)
-      const one = await engine.evaluate(evaluationOf(asked, now))
-      const other = await engine.evaluate(evaluationOf(ofOthers(asked).toReversed(), now))
-      expect(other.verdicts.toReversed()).toEqual(one.verdicts)
-    }
+    await forEvery(traffic(30), 8, async scenario => {
+      for await (const { outcome, asked } of played(scenario, newCaller(), asked => engine.evaluate(asked))) {
+        const ofAnother = asked.rules.map(({ rule, key, cost }) =>
+          bound(rule, key.replace('caller', 'other'), cost, asked.now / 1e3),
+        )
+        const reversed = await engine.evaluate({ ...asked, rules: ofAnother.toReversed() })
+        expect(reversed.verdicts.toReversed()).toEqual(outcome.verdicts)
+      }
+    })
   })
 
   it('starts a rule afresh when its algorithm or period changes, and keeps its count when its limit does', async () => {
@@ -228,23 +197,6 @@ const keyOf = (credentialKey: string) =>
 function waitOf({ verdicts }: Outcome): number {
   const waits = verdicts.map(verdict => verdict.retryAfter)
   return waits.includes(-1) ? -1 : Math.max(...waits)
-}
-
-/** Asks again and again, waits exactly as told whenever refused or a little as `pause` says; when it was admitted. */
-async function greedily(
-  engine: Engine,
-  rules: BoundRule[],
-  requests: number,
-  pause: () => number,
-): Promise<number[]> {
-  const admitted: number[] = []
-  let now = NOON
-  for (let i = 0; i < requests; i++) {
-    const outcome = await engine.evaluate(evaluationOf(rules, now))
-    if (outcome.status === 'admitted') admitted.push(now)
-    now += outcome.status === 'refused' && i % 2 === 0 ? waitOf(outcome) : pause()
-  }
-  return admitted
 }
 
 function rulesOfPlans(...rules: Parameters<typeof rulesOf>): ReturnType<typeof rulesOf> {

@@ -4,10 +4,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { bundleLua } from '../../src/node/bundle-lua.ts'
 import { DECIDE, REFUND, RESET } from '../../src/script/scripts.generated.ts'
 import type { Script } from '../../src/store/store.ts'
-import { ModelEngine, RedisEngine } from '../support/engines.ts'
-import { randomFrom, SEED } from '../support/random.ts'
+import { ModelEngine, RedisEngine, type TimedEvaluation } from '../support/engines.ts'
+import { forEvery } from '../support/property.ts'
+import { SEED } from '../support/random.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
-import { evaluationOf, NOON, randomCount, randomRules, randomStep } from '../support/traffic.ts'
+import { newCaller, played, traffic } from '../support/traffic.ts'
 
 const SCRIPTS = [DECIDE, REFUND, RESET]
 
@@ -71,18 +72,17 @@ describeOnRedis('the script', start => {
     await redis.connection.send(['FLUSHALL'])
     const bare = new RedisEngine(redis.connection, withoutStruct)
     const whole = new RedisEngine(redis.connection)
-    const model = new ModelEngine()
-    const random = randomFrom(SEED)
-    let rules = randomRules(random)
-    let now = NOON
-    for (let i = 0; i < 300; i++) {
-      if (random.chance(0.05)) rules = randomRules(random)
-      now += randomStep(random)
-      const evaluation = evaluationOf(randomCount(random, rules, now), now)
-      // By turns: what the one has written the other reads.
-      const actual = await (random.chance(0.5) ? bare : whole).evaluate(evaluation)
-      expect(actual, `request ${i}, SEED=${SEED}`).toEqual(await model.evaluate(evaluation))
-    }
+    await forEvery(traffic(30), 20, async scenario => {
+      const model = new ModelEngine()
+      let requests = 0
+      const onBoth = async (asked: TimedEvaluation) => {
+        // By turns: what one has written the other reads.
+        const actual = await (requests++ % 2 === 0 ? bare : whole).evaluate(asked)
+        expect(actual).toEqual(await model.evaluate(asked))
+        return actual
+      }
+      for await (const _ of played(scenario, newCaller(), onBoth));
+    })
   })
 
   it('is known to Redis by its SHA-1', async () => {

@@ -1,65 +1,116 @@
-/** Model and scripts agree on everything: thousands of random requests over rule sets that change under way. */
+/** The model predicts every reply of the scripts: random verbs over random rule sets, one of which replaces another. */
+import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { describeOnRedisEngine, type Engine, ModelEngine, type TimedEvaluation } from '../support/engines.ts'
-import { type Random, randomFrom, SEED } from '../support/random.ts'
-import { evaluationOf, NOON, randomCount, randomRules, randomStep } from '../support/traffic.ts'
+import type { Rule } from '../../src/config/compile.ts'
+import type { Verdict } from '../../src/script/evaluation.ts'
+import { describeOnRedisEngine, type Engine, ModelEngine } from '../support/engines.ts'
+import { expectShare, forEvery } from '../support/property.ts'
+import { SEED } from '../support/random.ts'
+import {
+  boundRules,
+  counts,
+  evaluationOf,
+  listOf,
+  NOON,
+  namedRules,
+  newCaller,
+  ruleNumbers,
+} from '../support/traffic.ts'
+import { after, pausesToAndFro } from '../support/waits.ts'
 
 /** `npm run test:soak` asks for many more. */
 const REQUESTS = Number(process.env.PARITY_REQUESTS ?? 4000)
-/** The embedded Redis takes 1 to 2 ms a decision, and more beside other work. */
+const MOST_STEPS = 100
+/** The lists of steps are half as long on average, and some of them are kept short. */
+const RUNS = Math.ceil(REQUESTS / (0.4 * MOST_STEPS))
+/** The embedded Redis takes some milliseconds for each decision, and more beside other work. */
 const TIMED = { timeout: 60_000 + 10 * REQUESTS }
 
-type Verb = 'decide' | 'peek' | 'refund' | 'reset'
+/** When a step happens, under which of the rule sets, and what it counts. */
+const common = { pause: pausesToAndFro, set: fc.constantFrom(0, 0, 0, 1), counts }
 
-/** One verb with random arguments, to be carried out by each engine. */
-function randomVerb(random: Random, evaluation: TimedEvaluation, admittedAt: readonly number[]) {
-  const { rules, now } = evaluation
-  const verb: Verb = random.chance(0.8) ? 'decide' : random.pick<Verb>(['peek', 'refund', 'refund', 'reset'])
-  switch (verb) {
+const refund = fc.record({
+  verb: fc.constant('refund' as const),
+  ...common,
+  units: fc.constantFrom(1, 1, 0, 2, 5, 1e9),
+  /** What the request has spent above the units that are given back. */
+  kept: fc.constantFrom(0, 0, 1, 3),
+  /** µs after now, or which of the latest admissions. */
+  spent: fc.oneof(
+    fc.record({ after: fc.constantFrom(0, -1, 1) }),
+    fc.record({ admission: fc.integer({ min: -6, max: -1 }) }),
+  ),
+})
+
+const step = fc.oneof(
+  { weight: 16, arbitrary: fc.record({ verb: fc.constant('decide' as const), ...common }) },
+  { weight: 1, arbitrary: fc.record({ verb: fc.constant('peek' as const), ...common }) },
+  { weight: 2, arbitrary: refund },
+  { weight: 1, arbitrary: fc.record({ verb: fc.constant('reset' as const), ...common }) },
+)
+type Step = typeof step extends fc.Arbitrary<infer T> ? T : never
+
+const scenario = fc.record({
+  sets: listOf(ruleNumbers, 2),
+  steps: listOf(step, MOST_STEPS),
+})
+
+interface Moment {
+  rules: readonly Rule[]
+  caller: string
+  now: number
+  admittedAt: readonly number[]
+}
+
+/** One step, to be carried out by each engine. */
+function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
+  const asked = evaluationOf(boundRules(rules, step.counts, caller, now), now)
+  switch (step.verb) {
     case 'decide':
-      return { verb, on: (engine: Engine) => engine.evaluate(evaluation) }
+      return (engine: Engine) => engine.evaluate(asked)
     case 'peek':
-      return { verb, on: (engine: Engine) => engine.peek(evaluation) }
+      return (engine: Engine) => engine.peek(asked)
     case 'reset':
-      return { verb, on: (engine: Engine) => engine.reset({ rules, now }) }
+      return (engine: Engine) => engine.reset({ rules: asked.rules, now })
     case 'refund': {
-      const refunded = rules.map(rule => {
-        const units = random.pick([0, 1, 1, 2, 5, 1e9])
-        return { ...rule, units, spent: units + random.pick([0, 0, 1, 3]) }
-      })
-      const spentAt = random.pick([now, now - 1, now + 1, ...admittedAt.slice(-6)])
-      return { verb, on: (engine: Engine) => engine.refund({ rules: refunded, spentAt, now }) }
+      const { units, kept, spent } = step
+      const refunded = asked.rules.map(rule => ({ ...rule, units, spent: units + kept }))
+      const spentAt = 'after' in spent ? now + spent.after : (admittedAt.at(spent.admission) ?? now)
+      return (engine: Engine) => engine.refund({ rules: refunded, spentAt, now })
     }
   }
 }
 
 describeOnRedisEngine('parity', fresh => {
-  it(`the model foretells each of ${REQUESTS} random verbs (SEED=${SEED})`, TIMED, async () => {
-    const random = randomFrom(SEED)
+  it(`the model predicts ${REQUESTS} random verbs (SEED=${SEED})`, TIMED, async () => {
     const redis = await fresh()
-    const model = new ModelEngine()
-    const admittedAt: number[] = []
-    const counts = { decide: 0, peek: 0, refund: 0, reset: 0, refused: 0 }
-    let rules = randomRules(random)
-    let now = NOON
-    for (let i = 0; i < REQUESTS; i++) {
-      if (random.chance(0.01)) rules = randomRules(random)
-      now += randomStep(random)
-      // Records end on whole milliseconds.
-      if (random.chance(0.1)) now = Math.ceil(now / 1e3) * 1e3
-      const asked = evaluationOf(randomCount(random, rules, now), now)
-      const { verb, on } = randomVerb(random, asked, admittedAt)
-      const [expected, actual] = await Promise.all([on(model), on(redis)])
-      expect(actual, `request ${i}, ${verb}, SEED=${SEED}`).toEqual(expected)
-      counts[verb] += 1
-      if (verb !== 'decide' || !('status' in expected)) continue
-      if (expected.status === 'refused') counts.refused += 1
-      else admittedAt.push(now)
-    }
-    // No verb and neither outcome is rare, or the run says little.
-    for (const verb of ['peek', 'refund', 'reset'] as const)
-      expect(counts[verb] / REQUESTS, verb).toBeGreaterThan(0.02)
-    expect(counts.refused / counts.decide).toBeGreaterThan(0.15)
-    expect(counts.refused / counts.decide).toBeLessThan(0.8)
+    const totals = { decide: 0, peek: 0, refund: 0, reset: 0, refused: 0 }
+    await forEvery(scenario, RUNS, async ({ sets, steps }) => {
+      const model = new ModelEngine()
+      const ruleSets = sets.map(namedRules)
+      const caller = newCaller()
+      const admittedAt: number[] = []
+      let now = NOON
+      let verdicts: readonly Verdict[] = []
+      for (const [i, step] of steps.entries()) {
+        const rules = ruleSets[step.set % ruleSets.length]!
+        now = after(step.pause, now, rules, verdicts)
+        const act = actionOf(step, { rules, caller, now, admittedAt })
+        const [expected, actual] = await Promise.all([act(model), act(redis)])
+        expect(actual, `step ${i}, ${step.verb}`).toEqual(expected)
+        verdicts = expected.verdicts
+        totals[step.verb] += 1
+        if (step.verb !== 'decide' || !('status' in expected)) continue
+        if (expected.status === 'refused') totals.refused += 1
+        else admittedAt.push(now)
+      }
+    })
+    const { decide, peek, refund, reset, refused } = totals
+    const all = decide + peek + refund + reset
+    // No verb and neither outcome is rare, or the runs say little.
+    expectShare('peeks', peek, all, 0.02)
+    expectShare('refunds', refund, all, 0.02)
+    expectShare('resets', reset, all, 0.02)
+    expectShare('refusals', refused, decide, 0.15, 0.8)
   })
 })

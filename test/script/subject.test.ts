@@ -2,30 +2,14 @@
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { decisionOf } from '../../src/limiter/decision.ts'
-import type { Evaluation, Subject } from '../../src/script/evaluation.ts'
-import {
-  addressStateKey,
-  consumerKey,
-  consumerStateKey,
-  credentialKey,
-  pointerKey,
-  UNKNOWN_CONSUMER,
-} from '../../src/store/keys.ts'
+import type { Subject } from '../../src/script/evaluation.ts'
+import { consumerKey, credentialKey, pointerKey, UNKNOWN_CONSUMER } from '../../src/store/keys.ts'
 import { type ConsumerRecord, formatConsumer, parseConsumer } from '../../src/store/records.ts'
-import { bound } from '../support/bound.ts'
-import {
-  configOf,
-  credentialOf,
-  describeOnEngines,
-  describeOnRedisEngine,
-  type Engine,
-  ModelEngine,
-} from '../support/engines.ts'
+import { credentialOf, describeOnEngines, type Engine } from '../support/engines.ts'
 import { overrideOf } from '../support/overrides.ts'
-import { type Random, randomFrom, SEED } from '../support/random.ts'
-import { NOON, randomStep } from '../support/traffic.ts'
+import { NOON } from '../support/traffic.ts'
+import { asked, GUESSES, MINUTE, RULES } from './subject-rules.ts'
 
-const ADDRESS = addressStateKey('192.0.2.1')
 const KEY: Subject = {
   kind: 'key',
   consumerKey: consumerKey('acme'),
@@ -38,47 +22,6 @@ const POINTER: Subject = {
   pointerKey: pointerKey('ff'),
 }
 const TOKEN: Subject = { kind: 'token', consumerKey: consumerKey('acme') }
-
-const PLANS = ['free', 'pro', 'max']
-const MINUTE: RuleInput = {
-  ...{ name: 'minute', by: 'consumer', algorithm: 'fixed-window', limit: 10, period: '1m' },
-  plans: { pro: { limit: 100 }, max: false },
-}
-const GUESSES: RuleInput = {
-  ...{
-    name: 'guesses',
-    by: 'address',
-    on: 'auth-failure',
-    algorithm: 'fixed-window',
-    limit: 2,
-    period: '1h',
-  },
-}
-
-const config = (...rules: RuleInput[]) => configOf({ plans: PLANS, rules })
-
-/** One request under these rules: counted for acme or the address, as each says. */
-function asked(
-  rules: RuleInput[],
-  subject: Subject | undefined,
-  now = NOON,
-  cost = 1,
-): Evaluation & { now: number } {
-  const consumer = subject?.kind === 'pointer' ? UNKNOWN_CONSUMER : 'acme'
-  const counted = config(...rules).rules.flatMap(rule =>
-    rule.by[0] === 'consumer' && !subject
-      ? []
-      : [
-          bound(
-            rule,
-            rule.by[0] === 'consumer' ? consumerStateKey(consumer) : ADDRESS,
-            rule.cost * (rule.on === 'auth-failure' ? Math.max(1, cost) : cost),
-            now / 1e3,
-          ),
-        ],
-  )
-  return { rules: counted, plans: PLANS, now, ...(subject && { subject }) }
-}
 
 describeOnEngines('the plan', fresh => {
   const planOf = async (
@@ -180,17 +123,6 @@ describeOnEngines('a consumer', fresh => {
     expect((await engine.evaluate(asked([MINUTE], KEY))).status).toBe('unknown-credential')
   })
 })
-
-const NUMBERS = { by: 'consumer', limit: 3, period: '1h' } as const
-const RULES: RuleInput[] = [
-  { ...NUMBERS, name: 'gcra', algorithm: 'gcra' },
-  { ...NUMBERS, name: 'token-bucket', algorithm: 'token-bucket', burst: 2 },
-  { ...NUMBERS, name: 'leaky-bucket', algorithm: 'leaky-bucket', limit: 300, period: '1m', queue: 2 },
-  { ...NUMBERS, name: 'fixed-window', algorithm: 'fixed-window' },
-  { ...NUMBERS, name: 'calendar', algorithm: 'fixed-window', period: 'day' },
-  { ...NUMBERS, name: 'sliding-window', algorithm: 'sliding-window' },
-  { ...NUMBERS, name: 'sliding-log', algorithm: 'sliding-log' },
-]
 
 describeOnEngines('an override', fresh => {
   const overriding = async (...overrides: ConsumerRecord['overrides']) => {
@@ -385,56 +317,6 @@ describeOnEngines('an opaque key', fresh => {
     ])
   })
 })
-
-describeOnRedisEngine('a decision about a subject', fresh => {
-  it(`is what the model foretells, whatever the records (SEED=${SEED})`, async () => {
-    const random = randomFrom(SEED)
-    const [redis, model] = [await fresh(), new ModelEngine()]
-    const engines = [redis, model]
-    let now = NOON
-    const seen = new Map<string, number>()
-    for (let i = 0; i < 700; i++) {
-      now += randomStep(random)
-      if (random.chance(0.2)) {
-        const [key, text] = randomRecord(random, now)
-        for (const engine of engines) await engine.setRecord(key, text)
-      }
-      const rules = [...RULES, MINUTE, GUESSES].filter(() => random.chance(0.4))
-      const subject = random.pick([KEY, KEY, TOKEN, POINTER, { ...TOKEN, plan: 'pro' } as Subject, undefined])
-      const evaluation = asked(rules.length > 0 ? rules : [MINUTE], subject, now, random.pick([0, 1, 1, 2]))
-      if (evaluation.rules.length === 0 && !subject) continue
-      const [expected, actual] = [await model.evaluate(evaluation), await redis.evaluate(evaluation)]
-      expect(actual, `request ${i}, SEED=${SEED}`).toEqual(expected)
-      seen.set(expected.status, (seen.get(expected.status) ?? 0) + 1)
-    }
-    for (const status of ['admitted', 'refused', 'unknown-credential', 'blocked']) {
-      expect(seen.get(status), status).toBeGreaterThan(10)
-    }
-  })
-})
-
-/** A change of what the store knows about acme, its key and whose key that is. */
-function randomRecord(random: Random, now: number): [key: string, text: string] {
-  const plan = random.pick([undefined, 'free', 'pro', 'max', 'gone'])
-  if (random.chance(0.3))
-    return [credentialKey('acme', 'ff'), random.chance(0.2) ? 'nonsense' : credentialOf(plan)]
-  if (random.chance(0.2)) return [pointerKey('ff'), random.pick(['acme', 'other'])]
-  const overrides = [...RULES, MINUTE]
-    .filter(() => random.chance(0.4))
-    .map(rule => {
-      const numbers =
-        rule.algorithm === 'leaky-bucket' ? { queue: random.int(0, 5) } : { limit: random.int(1, 9) }
-      return overrideOf(rule, random.chance(0.7) ? numbers : undefined, {
-        ...(random.chance(0.3) && { mode: random.pick(['enforce', 'shadow', 'off'] as const) }),
-        ...(random.chance(0.5) && { until: now + random.int(-1e5, 1e6) }),
-      })
-    })
-  const blocked = random.chance(0.2) && {
-    blockedAt: new Date(0),
-    ...(random.chance(0.5) && { blockedUntil: now + random.int(-1e5, 1e6) }),
-  }
-  return [consumerKey('acme'), formatConsumer({ ...(plan && { plan }), ...blocked, overrides })]
-}
 
 function recordsOf(engine: Engine): Pick<Engine, 'setRecord'> {
   return { setRecord: (key, text) => engine.setRecord(key, text) }

@@ -24,8 +24,8 @@ export interface Engine {
   reset(reset: At<Reset>): Promise<Changed>
   /** The record of a credential or a consumer, or a pointer. */
   setRecord(key: string, text: string): Promise<void>
-  /** The whole content of the store, byte for byte; always empty for the model. */
-  snapshot(): Promise<Record<string, string>>
+  /** The content of the store, byte for byte, under keys that match the pattern; always empty for the model. */
+  snapshot(pattern?: string): Promise<Record<string, string>>
 }
 
 export class ModelEngine implements Engine {
@@ -61,8 +61,8 @@ export class RedisEngine implements Engine {
     await this.#connection.send(['SET', key, text])
   }
 
-  async snapshot(): Promise<Record<string, string>> {
-    const keys = ((await this.#connection.send(['KEYS', '*'])) as Buffer[]).map(String).sort()
+  async snapshot(pattern = '*'): Promise<Record<string, string>> {
+    const keys = ((await this.#connection.send(['KEYS', pattern])) as Buffer[]).map(String).sort()
     const contents = await Promise.all(keys.map(key => this.#contentOf(key)))
     return Object.fromEntries(keys.flatMap((key, i) => (contents[i] ? [[key, contents[i]]] : [])))
   }

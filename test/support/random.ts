@@ -1,6 +1,11 @@
-/** Random numbers that come again: the seed is printed when a test fails, and SEED=… repeats it. */
+/**
+ * Where random tests begin. A test that fails prints its seed: SEED=… repeats it, and with FC_PATH=… a property
+ * (property.ts) repeats only the case to which it was shrunk.
+ */
 
 export const SEED = Number(process.env.SEED ?? 20261120)
+
+export const FC_PATH = process.env.FC_PATH
 
 export interface Random {
   /** A whole number from low to high, both included. */
@@ -10,7 +15,7 @@ export interface Random {
   chance(share: number): boolean
 }
 
-/** Mulberry32. */
+/** Mulberry32: for runs that are too long, or too much of a race, to be shrunk. Properties use fast-check. */
 export function randomFrom(seed: number): Random {
   let state = seed >>> 0
   const next = () => {

@@ -1,66 +1,116 @@
-/** Made-up traffic over made-up rule sets, for what must hold whatever comes. */
-import { type AlgorithmName, algorithms } from '../../src/algorithms/index.ts'
+/** Random traffic over random rule sets, for what must hold for all traffic. */
+import * as fc from 'fast-check'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import type { BoundRule } from '../../src/script/evaluation.ts'
+import type { BoundRule, Outcome, Verdict } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from './bound.ts'
-import type { TimedEvaluation } from './engines.ts'
-import { rulesOf } from './engines.ts'
-import type { Random } from './random.ts'
+import { rulesOf, type TimedEvaluation } from './engines.ts'
+import { anyNumbers, lotOf } from './numbers.ts'
+import { after, type Pause, pausesToAndFro } from './waits.ts'
 
 /** 2026-11-20T12:00:00Z in µs. */
 export const NOON = Date.UTC(2026, 10, 20, 12) * 1e3
 
-const PERIODS = ['1ms', '7ms', '100ms', '1s', '3s', '1m', '1h'] as const
+let callers = 0
 
-/** One to six rules of any algorithm. The same name may come with other numbers in another set. */
-export function randomRules(random: Random, most = 6): readonly Rule[] {
-  const names = Array.from({ length: random.int(1, most) }, (_, i) => `rule-${i}`)
-  return rulesOf(...names.map(name => ({ ...randomNumbers(random), name, by: 'consumer' as const })))
+/** A name that no other run has used: whatever the store holds, this caller is idle. */
+export const newCaller = () => `caller-${callers++}`
+
+/** A list of any length up to `most`, as often long as short; a failing one shrinks to few items. */
+export const listOf = <T>(items: fc.Arbitrary<T>, most: number, least = 1): fc.Arbitrary<T[]> =>
+  fc.array(items, { minLength: least, maxLength: most, size: 'max' })
+
+/** The numbers of one to six rules, of any algorithms. */
+export const ruleNumbers: fc.Arbitrary<NumbersInput[]> = listOf(anyNumbers, 6)
+
+/** Named by their place, so that another set has rules of the same names. */
+export function namedRules(numbers: readonly NumbersInput[]): readonly Rule[] {
+  return rulesOf(...numbers.map((each, i) => ({ ...each, name: `rule-${i}`, by: 'consumer' as const })))
 }
 
-function randomNumbers(random: Random): NumbersInput {
-  const numbers = { limit: random.int(1, 12), period: random.pick(PERIODS) }
-  const algorithm = random.pick(ALGORITHMS)
-  switch (algorithm) {
-    case 'gcra':
-    case 'token-bucket':
-      return { ...numbers, algorithm, burst: random.int(1, 12) }
-    case 'leaky-bucket':
-      // A queue that could hold a request for more than a minute is refused.
-      return { ...numbers, period: random.pick(PERIODS.slice(0, 5)), algorithm, queue: random.int(0, 11) }
-    case 'fixed-window':
-      return random.chance(0.2)
-        ? { ...numbers, algorithm, period: 'day', timeZone: 'Asia/Kathmandu' }
-        : { ...numbers, algorithm }
-    default:
-      return { ...numbers, algorithm }
-  }
+export const ruleOf = (numbers: NumbersInput): Rule => rulesOf({ ...numbers, name: 'a', by: 'consumer' })[0]!
+
+/** Units asked of a rule: a number, or as many as it has. */
+export type Cost = number | keyof typeof SHARES
+
+const SHARES = {
+  'all but one': burst => burst - 1,
+  all: burst => burst,
+  'one more than all': burst => burst + 1,
+  'a third': burst => Math.ceil(burst / 3),
+} satisfies Record<string, (burst: number) => number>
+
+/** What a request asks of a rule whose limit is about ten: mostly one, now and then nothing or too much. */
+export const costs: fc.Arbitrary<Cost> = fc.constantFrom(1, 1, 1, 1, 1, 2, 2, 0, 3, 5, 11, 1000)
+
+/** From one unit to more than all, and what just fits and just does not. */
+export const costsOfAnySize: fc.Arbitrary<Cost> = fc.constantFrom(
+  ...([1, 1, 0, 'all but one', 'all', 'one more than all', 'a third', 1e9] as const),
+)
+
+export function unitsFor(rule: Rule, cost: Cost): number {
+  return typeof cost === 'number' ? cost * lotOf(rule) : SHARES[cost](rule.quota.burst)
 }
 
-const ALGORITHMS = Object.keys(algorithms) as AlgorithmName[]
+/** Less often too much: where several rules count, one that can never admit the request refuses it for all. */
+const costsOfSeveral: fc.Arbitrary<Cost> = fc.oneof(
+  { weight: 30, arbitrary: fc.constantFrom(1, 1, 1, 1, 2, 0) },
+  { weight: 1, arbitrary: fc.constant(14) },
+)
 
-/** Each rule counted for one of a few identities, at one of a few costs. */
-export function randomCount(
-  random: Random,
+/** For which of a few callers one rule counts a request, and how many units. */
+export interface Count {
+  caller: number
+  cost: Cost
+}
+
+/** One for each rule; where there are fewer, counting starts again. */
+export const counts: fc.Arbitrary<Count[]> = listOf(
+  fc.record({ caller: fc.integer({ min: 1, max: 3 }), cost: costsOfSeveral }),
+  3,
+)
+
+export function boundRules(
   rules: readonly Rule[],
+  counts: readonly Count[],
+  caller: string,
   now: number,
-  identities = 3,
 ): BoundRule[] {
-  return rules.map(rule => {
-    const cost = random.chance(0.01) ? 14 : random.pick([0, 1, 1, 1, 1, 2])
-    return bound(rule, consumerStateKey(`caller-${random.int(1, identities)}`), cost, now / 1e3)
+  return rules.map((rule, i) => {
+    const { caller: number, cost } = counts[i % counts.length]!
+    return bound(rule, consumerStateKey(`${caller}-${number}`), unitsFor(rule, cost), now / 1e3)
   })
-}
-
-/** Mostly small steps, some pauses, and now and then a clock that is set back. */
-export function randomStep(random: Random): number {
-  if (random.chance(0.02)) return -random.int(1, 2e6)
-  if (random.chance(0.05)) return random.int(1, 5e6)
-  return random.pick([0, 1, random.int(0, 1000), random.int(0, 50_000)])
 }
 
 export function evaluationOf(rules: readonly BoundRule[], now: number): TimedEvaluation {
   return { rules, plans: ['free'], now }
+}
+
+/** Rules, and requests under them. */
+export interface Traffic {
+  numbers: NumbersInput[]
+  steps: { pause: Pause; counts: Count[] }[]
+}
+
+/** @param most requests; on a clock that is set back now and then, or on one that goes forward */
+export const traffic = (most: number, pauses = pausesToAndFro): fc.Arbitrary<Traffic> =>
+  fc.record({ numbers: ruleNumbers, steps: listOf(fc.record({ pause: pauses, counts }), most) })
+
+/** Each request in its turn, and what `evaluate` says of it. */
+export async function* played(
+  { numbers, steps }: Traffic,
+  caller: string,
+  evaluate: (asked: TimedEvaluation) => Promise<Outcome>,
+): AsyncGenerator<{ asked: TimedEvaluation; outcome: Outcome }> {
+  const rules = namedRules(numbers)
+  let now = NOON
+  let verdicts: readonly Verdict[] = []
+  for (const { pause, counts } of steps) {
+    now = after(pause, now, rules, verdicts)
+    const asked = evaluationOf(boundRules(rules, counts, caller, now), now)
+    const outcome = await evaluate(asked)
+    verdicts = outcome.verdicts
+    yield { asked, outcome }
+  }
 }

@@ -1,0 +1,138 @@
+/** The model predicts what the script says of a subject, while its records change. */
+import * as fc from 'fast-check'
+import { expect, it } from 'vitest'
+import type { Subject, Verdict } from '../../src/script/evaluation.ts'
+import { consumerKey, credentialKey, pointerKey, UNKNOWN_CONSUMER } from '../../src/store/keys.ts'
+import { formatConsumer } from '../../src/store/records.ts'
+import { credentialOf, describeOnRedisEngine, ModelEngine } from '../support/engines.ts'
+import { overrideOf } from '../support/overrides.ts'
+import { forEvery } from '../support/property.ts'
+import { FC_PATH, SEED } from '../support/random.ts'
+import { listOf, NOON, newCaller } from '../support/traffic.ts'
+import { after, pausesToAndFro } from '../support/waits.ts'
+import { asked, config, GUESSES, MINUTE, RULES } from './subject-rules.ts'
+
+/** Everything that one run keeps in the store: no two runs share a key. */
+function callerOf(consumer: string) {
+  const digest = `${consumer}-digest`
+  const keyed = { consumerKey: consumerKey(consumer), credentialKey: credentialKey(consumer, digest) }
+  const subjects = {
+    key: { kind: 'key', ...keyed },
+    token: { kind: 'token', consumerKey: consumerKey(consumer) },
+    'token of a plan': { kind: 'token', consumerKey: consumerKey(consumer), plan: 'pro' },
+    pointer: {
+      kind: 'pointer',
+      consumerKey: consumerKey(UNKNOWN_CONSUMER),
+      credentialKey: credentialKey(UNKNOWN_CONSUMER, digest),
+      pointerKey: pointerKey(digest),
+    },
+    none: undefined,
+  } satisfies Record<string, Subject | undefined>
+  return { consumer, pointerKey: pointerKey(digest), ...keyed, subjects }
+}
+type Caller = ReturnType<typeof callerOf>
+
+const ALL_RULES = [...RULES, MINUTE, GUESSES]
+const plan = fc.constantFrom(undefined, 'free', 'pro', 'max', 'gone')
+/** µs from now at which something ends; -1 has ended. */
+const end = fc.option(fc.integer({ min: -1e5, max: 1e6 }), { nil: undefined })
+
+const askStep = fc.record({
+  pause: pausesToAndFro,
+  subject: fc.constantFrom<keyof Caller['subjects']>(
+    'key',
+    'key',
+    'token',
+    'pointer',
+    'token of a plan',
+    'none',
+  ),
+  rules: fc.subarray(
+    ALL_RULES.map(({ name }) => name),
+    { minLength: 1 },
+  ),
+  cost: fc.constantFrom(1, 1, 0, 2),
+})
+const overrideStep = fc.record({
+  of: fc.constantFrom(...[...RULES, MINUTE].map(({ name }) => name)),
+  number: fc.option(fc.integer({ min: 1, max: 9 }), { nil: undefined }),
+  mode: fc.constantFrom(undefined, undefined, 'enforce' as const, 'shadow' as const, 'off' as const),
+  end,
+})
+/** A change of what the store knows about the consumer, its key and the owner of that key. */
+const recordStep = fc.oneof(
+  { weight: 3, arbitrary: fc.record({ credential: plan }) },
+  { weight: 1, arbitrary: fc.constant({ credential: 'nonsense' as const }) },
+  { weight: 2, arbitrary: fc.record({ pointsTo: fc.constantFrom('itself', 'another') }) },
+  {
+    weight: 8,
+    arbitrary: fc.record({
+      plan,
+      overrides: fc.uniqueArray(overrideStep, { selector: ({ of }) => of, maxLength: 4, size: 'max' }),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ blockEnds: end }) },
+)
+type RecordStep = typeof recordStep extends fc.Arbitrary<infer T> ? T : never
+
+function recordOf(step: RecordStep, caller: Caller, now: number): [key: string, text: string] {
+  if ('credential' in step) {
+    const text = step.credential === 'nonsense' ? 'nonsense' : credentialOf(step.credential)
+    return [caller.credentialKey, text]
+  }
+  if ('pointsTo' in step) {
+    const owner = step.pointsTo === 'itself' ? caller.consumer : `${caller.consumer}-other`
+    return [caller.pointerKey, owner]
+  }
+  if ('blockEnds' in step) {
+    const until = step.blockEnds === undefined ? {} : { blockedUntil: now + step.blockEnds }
+    return [caller.consumerKey, formatConsumer({ blockedAt: new Date(0), ...until, overrides: [] })]
+  }
+  const overrides = step.overrides.map(({ of, number, mode, end }) => {
+    const rule = ALL_RULES.find(({ name }) => name === of)!
+    const numbers = rule.algorithm === 'leaky-bucket' ? { queue: number! } : { limit: number! }
+    const until = end === undefined ? {} : { until: now + end }
+    return overrideOf(rule, number === undefined ? undefined : numbers, { ...(mode && { mode }), ...until })
+  })
+  return [caller.consumerKey, formatConsumer({ ...(step.plan && { plan: step.plan }), overrides })]
+}
+
+const steps = listOf(fc.oneof({ weight: 4, arbitrary: askStep }, { weight: 1, arbitrary: recordStep }), 80)
+
+describeOnRedisEngine('a decision about a subject', fresh => {
+  it(`is what the model predicts, whatever the records (SEED=${SEED})`, async () => {
+    const redis = await fresh()
+    const statuses = new Map<string, number>()
+    await forEvery(fc.record({ steps }), 25, async ({ steps }) => {
+      const model = new ModelEngine()
+      const caller = callerOf(newCaller())
+      let now = NOON
+      let verdicts: readonly Verdict[] = []
+      // Most runs know the credential from the start.
+      const records: [string, string][] = [
+        [caller.credentialKey, credentialOf()],
+        [caller.pointerKey, caller.consumer],
+      ]
+      for (const engine of [redis, model]) for (const record of records) await engine.setRecord(...record)
+      for (const [i, step] of steps.entries()) {
+        if (!('subject' in step)) {
+          const record = recordOf(step, caller, now)
+          for (const engine of [redis, model]) await engine.setRecord(...record)
+          continue
+        }
+        const inputs = ALL_RULES.filter(({ name }) => step.rules.includes(name))
+        now = after(step.pause, now, config(...inputs).rules, verdicts)
+        const evaluation = asked(inputs, caller.subjects[step.subject], now, step.cost, caller.consumer)
+        if (evaluation.rules.length === 0 && !evaluation.subject) continue
+        const [expected, actual] = [await model.evaluate(evaluation), await redis.evaluate(evaluation)]
+        expect(actual, `step ${i}`).toEqual(expected)
+        verdicts = expected.verdicts
+        statuses.set(expected.status, (statuses.get(expected.status) ?? 0) + 1)
+      }
+    })
+    if (FC_PATH) return
+    for (const status of ['admitted', 'refused', 'unknown-credential', 'blocked']) {
+      expect(statuses.get(status), status).toBeGreaterThan(10)
+    }
+  })
+})

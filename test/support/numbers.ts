@@ -1,0 +1,77 @@
+/** Rules with random numbers, small enough that a few requests reach their limits. */
+import * as fc from 'fast-check'
+import { type AlgorithmName, algorithms } from '../../src/algorithms/index.ts'
+import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
+import type { Rule } from '../../src/config/compile.ts'
+import { parseDuration } from '../../src/config/duration.ts'
+
+export const ALGORITHMS = Object.keys(algorithms) as AlgorithmName[]
+
+// Of a list fast-check shrinks towards the first item: the plainest one.
+/** Most do not divide the periods, so that fractions of a microsecond occur. */
+const limits = fc.constantFrom(1, 2, 3, 3, 5, 6, 7, 7, 9, 10)
+const periods = fc.constantFrom('1s', '1ms', '7ms', '100ms', '3s', '1m', '1h')
+const calendars = fc.constantFrom(
+  { period: 'day', timeZone: 'Europe/Berlin' },
+  { period: 'day', timeZone: 'Asia/Kathmandu' },
+  // The clock is put forward over midnight.
+  { period: 'day', timeZone: 'Africa/Cairo' },
+  { period: 'week', timeZone: 'America/New_York' },
+  { period: 'month' },
+  { period: 'month', timeZone: 'Pacific/Chatham' },
+)
+
+/** With so many units an hour slides in steps of 100 µs. */
+const LOT = 800_000
+
+/** How many units count as one: large limits are spent by the lot. */
+export const lotOf = ({ limit }: Pick<Rule, 'limit'>) => (limit >= LOT ? LOT : 1)
+
+const upTo10 = fc.integer({ min: 1, max: 10 })
+
+/** Windows and logs on the clock of the store, without those of the calendar. */
+export function plainNumbersOf(algorithm: AlgorithmName): fc.Arbitrary<NumbersInput> {
+  const common = { algorithm: fc.constant(algorithm), limit: limits, period: periods }
+  switch (algorithm) {
+    case 'gcra':
+    case 'token-bucket':
+      return fc.record({ ...common, burst: upTo10 }) as fc.Arbitrary<NumbersInput>
+    case 'leaky-bucket':
+      return (fc.record({ ...common, queue: fc.nat(9) }) as fc.Arbitrary<LeakyNumbers>).map(
+        withQueueThatDrains,
+      )
+    default:
+      return fc.record(common) as fc.Arbitrary<NumbersInput>
+  }
+}
+
+type LeakyNumbers = Extract<NumbersInput, { algorithm: 'leaky-bucket' }>
+
+/** The config refuses a queue in which a request could wait for more than a minute. */
+function withQueueThatDrains(numbers: LeakyNumbers): LeakyNumbers {
+  const most = Math.floor((60e6 * numbers.limit) / parseDuration(numbers.period as string)!)
+  return { ...numbers, queue: Math.min(most, numbers.queue ?? 0) }
+}
+
+export function numbersOf(algorithm: AlgorithmName): fc.Arbitrary<NumbersInput> {
+  const plain = { weight: 6, arbitrary: plainNumbersOf(algorithm) }
+  switch (algorithm) {
+    case 'fixed-window':
+      return fc.oneof(plain, { weight: 4, arbitrary: fc.tuple(limits, calendars).map(ofCalendar) })
+    case 'sliding-window':
+      return fc.oneof(plain, { weight: 2, arbitrary: limits.map(ofLots) })
+    default:
+      return plain.arbitrary
+  }
+}
+
+const ofCalendar = ([limit, calendar]: [number, { period: string; timeZone?: string }]) =>
+  ({ algorithm: 'fixed-window', limit, ...calendar }) as NumbersInput
+
+const ofLots = (limit: number): NumbersInput => ({
+  algorithm: 'sliding-window',
+  limit: limit * LOT,
+  period: '1h',
+})
+
+export const anyNumbers: fc.Arbitrary<NumbersInput> = fc.oneof(...ALGORITHMS.map(numbersOf))

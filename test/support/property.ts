@@ -1,0 +1,65 @@
+/**
+ * Properties: what must hold for every value that fast-check generates. A failure is shrunk to a short case, which is
+ * printed line by line with the command that repeats it.
+ */
+import { relative } from 'node:path'
+import * as fc from 'fast-check'
+import { expect } from 'vitest'
+import { FC_PATH, SEED } from './random.ts'
+
+/** Shrinking stops in time for the report: the embedded Redis takes milliseconds for each decision. */
+const SHRINKING_MS = 30_000
+
+/** @param property takes fresh keys for each value, so that no run depends on those before it */
+export async function forEvery<T>(
+  values: fc.Arbitrary<T>,
+  runs: number,
+  property: (value: T) => Promise<void>,
+): Promise<void> {
+  let failedAt: number | undefined
+  const checked = fc.asyncProperty(values, async value => {
+    if (failedAt !== undefined && performance.now() - failedAt > SHRINKING_MS) return
+    try {
+      await property(value)
+    } catch (error) {
+      failedAt ??= performance.now()
+      throw error
+    }
+  })
+  const repeat = FC_PATH ? { path: FC_PATH, endOnFailure: true } : {}
+  const report = await fc.check(checked, { seed: SEED, numRuns: runs, ...repeat })
+  if (!report.failed) return
+  const { numRuns, numShrinks, counterexample, counterexamplePath, errorInstance } = report
+  const lines = [
+    `fails in run ${numRuns} of ${runs}, shrunk ${numShrinks} times to:`,
+    ...linesOf(counterexample?.[0]),
+    `To repeat it: ${commandFor(counterexamplePath)}`,
+  ]
+  throw new Error(lines.join('\n'), { cause: errorInstance })
+}
+
+/** Fails if an outcome is so rare or so common that the runs say little. A case that is repeated alone may be one-sided. */
+export function expectShare(what: string, part: number, whole: number, low: number, high = 1): void {
+  if (FC_PATH) return
+  const share = part / whole
+  expect(share, `share of ${what}`).toBeGreaterThan(low)
+  expect(share, `share of ${what}`).toBeLessThanOrEqual(high)
+}
+
+/** A line for each field, and for each item of a list. */
+function linesOf(value: unknown): string[] {
+  if (typeof value !== 'object' || value === null) return [`  ${fc.stringify(value)}`]
+  return Object.entries(value).flatMap(([name, field]) =>
+    Array.isArray(field)
+      ? [`  ${name}:`, ...field.map(item => `    ${fc.stringify(item)}`)]
+      : [`  ${name}: ${fc.stringify(field)}`],
+  )
+}
+
+function commandFor(path: string | null): string {
+  const { testPath = '', currentTestName = '' } = expect.getState()
+  // The option takes a pattern, in which a dot stands for any character.
+  const name = currentTestName.replace(/[^\w >,-]/g, '.')
+  const file = relative(process.cwd(), testPath)
+  return `SEED=${SEED} FC_PATH=${path} npx vitest run --project node ${file} -t '${name}'`
+}

@@ -1,19 +1,23 @@
 /**
  * A config that changes while states of the old one live. What a record means is said by its tag (compile-rule.ts): with
- * the same tag a rule goes on counting, with another it starts afresh, and nobody reads a number that is not meant for
- * them. The reference keeps a list for each tag, and so foretells every reply.
+ * the same tag a rule goes on counting, with another it starts afresh, and no rule reads the number of another one.
+ * The reference keeps a list for each tag, and so predicts every reply.
  */
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ALGORITHM_NAMES, type AlgorithmName, descriptionOf } from '../../src/algorithms/index.ts'
 import type { NumbersInput, RuleInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
+import { type Answered, expectReference, steps } from '../algorithms/following.ts'
 import { type Admitted, violationOf } from '../algorithms/guarantees.ts'
-import { ALGORITHMS, once, play, type Script, scriptOf } from '../algorithms/scripts.ts'
 import { bound } from '../support/bound.ts'
-import { describeOnEngines, rulesOf } from '../support/engines.ts'
-import { randomFrom, SEED } from '../support/random.ts'
-import { evaluationOf, NOON } from '../support/traffic.ts'
+import { describeOnEngines, type Engine, ModelEngine, rulesOf } from '../support/engines.ts'
+import { ALGORITHMS } from '../support/numbers.ts'
+import { forEvery } from '../support/property.ts'
+import { SEED } from '../support/random.ts'
+import { costs, evaluationOf, listOf, NOON } from '../support/traffic.ts'
+import { pauses } from '../support/waits.ts'
 
 /** Fewer units at once than the limit, where the algorithm has such a parameter. */
 function numbersOf(algorithm: AlgorithmName): NumbersInput {
@@ -95,32 +99,25 @@ describe('the tag of a rule', () => {
   })
 })
 
-const REQUESTS = 14
+/** A few requests before the change, a few after it; and a last one under the old rule, as after a rollback. */
+const aroundAChange = fc.record({
+  before: listOf(steps, 10, 5),
+  afterwards: listOf(steps, 10, 5),
+  rollback: steps,
+})
 
-/** Half of the requests before the change, half after it; and a last one under the old rule, as after a rollback. */
-const scriptOfChange = ({ from, to }: Change, seed: number): Script =>
-  scriptOf({
-    random: randomFrom(seed),
-    requests: REQUESTS + 1,
-    rules: i => [i < REQUESTS / 2 || i === REQUESTS ? from : to],
-  })
+/** The model is quick, and predicts the scripts (parity.test.ts). */
+const runsOn = (engine: Engine) => (engine instanceof ModelEngine ? 4 : 1)
 
 /** What a rule admitted, in order. */
-const admittedUnder = (rule: Rule, script: Script): Admitted[] =>
-  script.flatMap(({ evaluation, expected }) => {
-    const [verdict] = expected.verdicts
-    const { cost } = evaluation.rules[0]!
+const admittedUnder = (rule: Rule, answered: Answered): Admitted[] =>
+  answered.flatMap(({ asked, outcome }) => {
+    const [verdict] = outcome.verdicts
+    const { cost } = asked.rules[0]!
     return verdict!.rule === rule && verdict!.allowed && cost > 0
-      ? [{ at: evaluation.now, cost, delay: verdict!.delay }]
+      ? [{ at: asked.now, cost, delay: verdict!.delay }]
       : []
   })
-
-const scripts = new Map(
-  [...KEPT, ...AFRESH, ...ALGORITHM_CHANGES].map((change, i) => [
-    change,
-    once(() => scriptOfChange(change, SEED + i)),
-  ]),
-)
 
 /** For each algorithm two configs that are live at once, as in a gradual deployment. */
 const PAIRS: Change[] = [
@@ -130,63 +127,37 @@ const PAIRS: Change[] = [
   ...changes('two periods', ofAll({ period: '3s' })),
 ]
 
-const alternating = new Map(
-  PAIRS.map((pair, i) => [
-    pair,
-    once(() => {
-      const random = randomFrom(SEED + i)
-      const rules = () => [random.pick([pair.from, pair.to])]
-      return Array.from({ length: 3 }, () => scriptOf({ random, requests: REQUESTS, rules }))
-    }),
-  ]),
-)
-
 /** Rules come, go and are named otherwise, in one state. */
-const ofSets = once(() => {
-  const random = randomFrom(SEED)
-  const names = ['a', 'b', 'c', 'd']
-  const setOf = () => {
-    const chosen = names.filter(() => random.chance(0.6))
-    return rulesOf(
-      ...(chosen.length > 0 ? chosen : names).map(
-        name => ({ ...NUMBERS[random.pick(ALGORITHMS)], name, by: 'consumer' }) as RuleInput,
-      ),
-    )
-  }
-  return Array.from({ length: 4 }, () => {
-    const sets = Array.from({ length: 3 }, setOf)
-    let set = sets[0]!
-    return scriptOf({
-      random,
-      requests: 2 * REQUESTS,
-      rules: () => {
-        if (random.chance(0.3)) set = random.pick(sets)
-        return set
-      },
-    })
-  })
-})
+const ruleSet = fc.uniqueArray(
+  fc.record({ name: fc.constantFrom('a', 'b', 'c', 'd'), algorithm: fc.constantFrom(...ALGORITHMS) }),
+  { selector: ({ name }) => name, minLength: 1, maxLength: 4, size: 'max' },
+)
 
 describeOnEngines('a rule that is changed', fresh => {
   it.each([...KEPT, ...AFRESH, ...ALGORITHM_CHANGES])(
     `$title counts at once, and reads no number of the old rule as its own (SEED=${SEED})`,
-    async change => {
-      const script = scripts.get(change)!()
-      await play(await fresh(), [script])
-      expect(violationOf(change.to, admittedUnder(change.to, script)), `SEED=${SEED}`).toBeUndefined()
+    async ({ from, to }) => {
+      const engine = await fresh()
+      await forEvery(aroundAChange, runsOn(engine), async ({ before, afterwards, rollback }) => {
+        const all = [...before, ...afterwards, rollback]
+        const isNew = (i: number) => i >= before.length && i < all.length - 1
+        const answered = await expectReference(engine, all, (_, i) => [isNew(i) ? to : from])
+        expect(violationOf(to, admittedUnder(to, answered))).toBeUndefined()
+      })
     },
   )
 })
 
 describeOnEngines('two configs that are live at once', fresh => {
-  it.each(PAIRS)(`with $title never undo what the other has counted (SEED=${SEED})`, async pair => {
-    const scripts = alternating.get(pair)!()
-    await play(await fresh(), scripts)
-    for (const rule of [pair.from, pair.to]) {
-      for (const script of scripts) {
-        expect(violationOf(rule, admittedUnder(rule, script)), `SEED=${SEED}`).toBeUndefined()
+  it.each(PAIRS)(`with $title never undo what the other has counted (SEED=${SEED})`, async ({ from, to }) => {
+    const engine = await fresh()
+    const byEither = fc.record({ pause: pauses, cost: costs, config: fc.constantFrom('from', 'to') })
+    await forEvery(fc.record({ steps: listOf(byEither, 20) }), 3 * runsOn(engine), async ({ steps }) => {
+      const answered = await expectReference(engine, steps, ({ config }) => [config === 'from' ? from : to])
+      for (const rule of [from, to]) {
+        expect(violationOf(rule, admittedUnder(rule, answered))).toBeUndefined()
       }
-    }
+    })
   })
 
   it('with two limits of sliding-window: the lower one cuts nothing of what the higher one has counted', async () => {
@@ -205,6 +176,16 @@ describeOnEngines('two configs that are live at once', fresh => {
 
 describeOnEngines('rules that come and go', fresh => {
   it(`leave each other alone in the state they share (SEED=${SEED})`, async () => {
-    await play(await fresh(), ofSets())
+    const engine = await fresh()
+    const underASet = fc.record({ pause: pauses, cost: costs, set: fc.constantFrom(0, 0, 0, 1, 2) })
+    const scenario = fc.record({ sets: listOf(ruleSet, 3), steps: listOf(underASet, 50) })
+    await forEvery(scenario, 4 * runsOn(engine), async ({ sets, steps }) => {
+      const ruleSets = sets.map(set =>
+        rulesOf(
+          ...set.map(({ name, algorithm }) => ({ ...NUMBERS[algorithm], name, by: 'consumer' }) as RuleInput),
+        ),
+      )
+      await expectReference(engine, steps, ({ set }) => ruleSets[set % ruleSets.length]!)
+    })
   })
 })

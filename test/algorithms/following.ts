@@ -1,0 +1,56 @@
+/** The requests of one caller, each compared with what the reference says of it. */
+import * as fc from 'fast-check'
+import { expect } from 'vitest'
+import type { Rule } from '../../src/config/compile.ts'
+import type { Outcome } from '../../src/script/evaluation.ts'
+import { consumerStateKey } from '../../src/store/keys.ts'
+import { bound } from '../support/bound.ts'
+import type { Engine, TimedEvaluation } from '../support/engines.ts'
+import { type Cost, costs, evaluationOf, NOON, newCaller, unitsFor } from '../support/traffic.ts'
+import { after, type Pause, pauses } from '../support/waits.ts'
+import { ReferenceLimiter } from './reference.ts'
+
+/** One request: all of its rules are asked for the same. */
+export interface Step {
+  pause: Pause
+  cost: Cost
+}
+
+export const steps: fc.Arbitrary<Step> = fc.record({ pause: pauses, cost: costs })
+
+/** Any instant of the year that begins at noon: µs. */
+export const starts: fc.Arbitrary<number> = fc.nat(366 * 86400).map(seconds => NOON + seconds * 1e6)
+
+export type Answered = { asked: TimedEvaluation; outcome: Outcome }[]
+
+/**
+ * Fails at the first reply that differs from that of the reference.
+ * @param rulesOf the rules of the i-th request
+ */
+export async function expectReference<S extends Step>(
+  engine: Engine,
+  steps: readonly S[],
+  rulesOf: (step: S, i: number) => readonly Rule[],
+  start = NOON,
+): Promise<Answered> {
+  const reference = new ReferenceLimiter()
+  const key = consumerStateKey(newCaller())
+  const answered: Answered = []
+  let now = start
+  for (const [i, step] of steps.entries()) {
+    const rules = rulesOf(step, i)
+    now = after(step.pause, now, rules, answered.at(-1)?.outcome.verdicts ?? [])
+    const asked = evaluationOf(
+      rules.map(rule => bound(rule, key, unitsFor(rule, step.cost), now / 1e3)),
+      now,
+    )
+    const expected = reference.evaluate(asked)
+    const outcome = await engine.evaluate(asked)
+    expect(outcome, `step ${i}`).toEqual(expected)
+    answered.push({ asked, outcome })
+  }
+  return answered
+}
+
+export const refusedOf = (answered: Answered): number =>
+  answered.filter(({ outcome }) => outcome.status === 'refused').length

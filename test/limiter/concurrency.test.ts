@@ -63,6 +63,7 @@ describeOnRedis('300 decisions at once', (start, kind) => {
   })
 
   it(`on overlapping identities are what the model makes of them one after the other (SEED=${SEED})`, async () => {
+    // A plain seed: a race between requests does not come again, so nothing could be shrunk.
     const random = randomFrom(SEED)
     const asked = Array.from({ length: 300 }, () => ({
       rules: countFor(`c${random.int(1, 3)}`, `198.51.100.${random.int(1, 3)}`, random.pick([1, 1, 2, 3])),
@@ -127,7 +128,9 @@ describeOnRedis('300 decisions at once', (start, kind) => {
         admitted.all += 1
         admitted.by[i]! += 1
       }
-      await Promise.all(Array.from({ length: 400 }, (_, i) => attempt(i % 10)))
+      // Each is two calls or three over HTTP, and the embedded Redis is slow.
+      const attempts = kind === 'embedded' ? 150 : 400
+      await Promise.all(Array.from({ length: attempts }, (_, i) => attempt(i % 10)))
 
       expect(admitted.all).toBeLessThanOrEqual(most)
       // Whoever was refused by what another gave back a moment later finds it there now.

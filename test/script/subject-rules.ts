@@ -43,7 +43,7 @@ export function asked(
           bound(
             rule,
             rule.by[0] === 'consumer' ? consumerStateKey(consumer) : address,
-            rule.quota.cost * (rule.on === 'auth-failure' ? Math.max(1, cost) : cost),
+            rule.cost * (rule.on === 'auth-failure' ? Math.max(1, cost) : cost),
             now / 1e3,
           ),
         ],

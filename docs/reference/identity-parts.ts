@@ -13,12 +13,12 @@ export interface PartRow {
 
 /** @param shape of the table */
 export function readParts([shape]: readonly Shape[]): PartRow[] {
-  return Object.entries<IdentityPart>(identityParts).map(([part, { needs, named }]) => {
+  return Object.entries<IdentityPart>(identityParts).map(([part, { needs, isNamed }]) => {
     const comment = shape?.get(part)?.comment.replaceAll('\n', ' ') ?? ''
     const [meaning = '', otherwise] = comment.split(' Without: ')
     const notApplied = needs && `without a ${needs}, the rule does not apply`
     const without = [notApplied, otherwise?.replace(/\.$/, '')].filter(Boolean).join('; ')
-    return { written: named ? `'${part}:<name>'` : `'${part}'`, meaning, without }
+    return { written: isNamed ? `'${part}:<name>'` : `'${part}'`, meaning, without }
   })
 }
 

@@ -10,8 +10,8 @@ export interface IdentityPart {
   readonly isOfConsumer?: true
   /** Cloudflare reports it with the connection (`cf`). The example is what `npx sluice explain --<part>` shows. */
   readonly cf?: { readonly example: string | number }
-  /** The part is written with a name: `header:<name>`. */
-  readonly named?: { readonly form: RegExp; readonly fix: string }
+  /** The part is written with a name: `header:<name>`. The form of the name is in `nameForms`. */
+  readonly isNamed?: true
   /** No other part can stand beside it. */
   readonly isAlone?: true
 }
@@ -30,18 +30,9 @@ export const identityParts = {
   /** The host name of the request. */
   host: {},
   /** The value of a header. Its name is written in lower case. Without: counted with all others without the header. */
-  header: {
-    named: {
-      // RFC 9110, section 5.6.2.
-      form: /^[!#$%&'*+.^_`|~0-9a-z-]{1,64}$/,
-      fix: "names no header. Write it in lower case, as in 'header:x-tenant'.",
-    },
-  },
+  header: { isNamed: true },
   /** A claim of a token (text, number or boolean), separate for each issuer. Without: a token without the claim is counted with all others of its issuer that lack it. */
-  claim: {
-    needs: 'token',
-    named: { form: /^.{1,128}$/s, fix: "names no claim. Write 1 to 128 characters, as in 'claim:org'." },
-  },
+  claim: { needs: 'token', isNamed: true },
   /** The country of the client, as Cloudflare reports it. Without: counted with all others without one. */
   country: { cf: { example: 'DE' } },
   /** The network of the client, as Cloudflare reports it. Without: counted with all others without one. */
@@ -55,7 +46,7 @@ export type Parts = typeof identityParts
 /** What a part is called, without the name that may follow. */
 export type PartName = keyof Parts
 
-/** Parts with a property, as in `named`. */
+/** Parts with a property, as in `isNamed`. */
 type PartsWith<Property extends keyof IdentityPart> = {
   [Name in PartName]: Parts[Name] extends Record<Property, unknown> ? Name : never
 }[PartName]
@@ -68,7 +59,17 @@ export const CF_PARTS = /* @__PURE__ */ (() =>
     cf ? [{ part: part as CfPart, example: cf.example }] : [],
   ))()
 
-type NamedPart = PartsWith<'named'>
+export type NamedPart = PartsWith<'isNamed'>
+
+/** The names that such a part can have, and what a message says of others. Not in the Worker: the config has been checked. */
+export const nameForms: Record<NamedPart, { form: RegExp; fix: string }> = {
+  header: {
+    // RFC 9110, section 5.6.2.
+    form: /^[!#$%&'*+.^_`|~0-9a-z-]{1,64}$/,
+    fix: "names no header. Write it in lower case, as in 'header:x-tenant'.",
+  },
+  claim: { form: /^.{1,128}$/s, fix: "names no claim. Write 1 to 128 characters, as in 'claim:org'." },
+}
 
 /**
  * What of a request is counted apart. A request without such a header, claim, route, country or network is counted with all

@@ -76,7 +76,7 @@ describe('a mistake', () => {
   const listed = (items: readonly string[]) => `${items.slice(0, -1).join(', ')} or ${items.at(-1)}`
   const ALGORITHMS = listed(ALGORITHM_NAMES.map(name => `'${name}'`))
   const PARTS = Object.entries<IdentityPart>(identityParts).map(
-    ([part, { named }]) => `'${part}${named ? ':<name>' : ''}'`,
+    ([part, { isNamed }]) => `'${part}${isNamed ? ':<name>' : ''}'`,
   )
 
   it.each([

@@ -15,7 +15,7 @@ import type { Caller } from '../../src/edges/gateway/identify.ts'
 import { identityKeys } from '../../src/edges/gateway/identity-keys.ts'
 
 const parts = Object.entries<IdentityPart>(identityParts)
-const ALL = parts.map(([part, { named }]) => (named ? `${part}:name` : part) as By)
+const ALL = parts.map(([part, { isNamed }]) => (isNamed ? `${part}:name` : part) as By)
 
 const ISSUER = jwt({ secret: 'JWT_SECRET', algorithms: ['HS256'], issuer: 'i', audience: 'api' })
 const RULE = { name: 'a', algorithm: 'gcra', limit: 10, period: '1s' }

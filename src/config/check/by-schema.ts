@@ -1,12 +1,12 @@
 /** What a rule counts by: the schema over the table of identity parts. Messages as in rule-schema.ts. */
 import * as v from 'valibot'
-import { type By, type IdentityPart, identityParts, partOf } from '../identity-parts.ts'
+import { type By, type IdentityPart, identityParts, nameForms, partOf } from '../identity-parts.ts'
 import { listed } from './values.ts'
 
-const parts = Object.entries<IdentityPart>(identityParts)
-
 /** As a user writes them: `'consumer'`, `'header:<name>'`. */
-const WRITTEN = parts.map(([part, { named }]) => (named ? `'${part}:<name>'` : `'${part}'`))
+const WRITTEN = Object.entries<IdentityPart>(identityParts).map(([part, { isNamed }]) =>
+  isNamed ? `'${part}:<name>'` : `'${part}'`,
+)
 
 const BY = `is nothing to count by. Use ${listed(WRITTEN, 'or')}.`
 
@@ -17,10 +17,10 @@ const onePart = v.custom<By>(
 
 function flawOf(input: unknown): string | undefined {
   if (typeof input !== 'string') return BY
-  const found = parts.find(([part, { named }]) => (named ? input.startsWith(`${part}:`) : input === part))
-  if (!found) return BY
-  const [part, { named }] = found
-  return !named || named.form.test(input.slice(part.length + 1)) ? undefined : named.fix
+  const [named] = Object.entries(nameForms).filter(([part]) => input.startsWith(`${part}:`))
+  if (!named) return WRITTEN.includes(`'${input}'`) ? undefined : BY
+  const [part, { form, fix }] = named
+  return form.test(input.slice(part.length + 1)) ? undefined : fix
 }
 
 const MAX_PARTS = 6

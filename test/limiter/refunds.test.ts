@@ -1,6 +1,7 @@
 /** What is given back: never more than was taken, never above the budget, and within the guarantee when told since when. */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
+import { countings } from '../../src/algorithms/index.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import type { Verdict } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
@@ -79,9 +80,7 @@ describeOnEngines('what is given back', fresh => {
         const caller = new Caller(engine, ruleOf(numbers))
         const { rule } = caller
         // Windows and logs know what they have counted, to the unit.
-        const reference = ['gcra', 'token-bucket', 'leaky-bucket'].includes(algorithm)
-          ? undefined
-          : new ReferenceLimiter()
+        const reference = countings[algorithm].state === 'time' ? undefined : new ReferenceLimiter()
         const admitted: Admitted[] = []
         let now = start
         let latest = await caller.ask(0, now)

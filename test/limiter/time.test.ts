@@ -4,6 +4,7 @@
  */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
+import { countings } from '../../src/algorithms/index.ts'
 import { MAX_LOG_LIMIT } from '../../src/algorithms/sliding-log.ts'
 import { MAX_WINDOW_COUNT } from '../../src/algorithms/sliding-window.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
@@ -226,9 +227,7 @@ describeOnRedisEngine('a clock that goes to and fro', fresh => {
 
 /** In µs: how long it takes until all is back, and so how long anything is remembered. */
 const spanOf = ({ algorithm, period, limit, quota }: Rule) =>
-  ['gcra', 'token-bucket', 'leaky-bucket'].includes(algorithm)
-    ? Math.floor((quota.burst * period) / limit)
-    : period
+  countings[algorithm].state === 'time' ? Math.floor((quota.burst * period) / limit) : period
 
 /** The longest that this cost can be refused while the clock only goes forward. */
 const longestWait = (rule: Rule, cost: number) => {

@@ -89,7 +89,7 @@ describe('an override', () => {
       'month',
       { limit: 0, burst: 5 },
       'usage',
-      /^--burst .* month: it is a fixed-window\. .* gcra and token-bucket\.$/,
+      /^--burst .* month: it is a fixed-window\. .* gcra and .*token-bucket\.$/,
     ],
     ['window', { burst: 5 }, 'usage', /^--burst means nothing for window: it is a sliding-window\./],
     ['plans', { queue: 5 }, 'usage', /^--queue means nothing for plans/],

@@ -1,6 +1,6 @@
 /**
- * The parts that a rule of the gateway can count by. The doc comments are what docs/config.md says (`npm run reference`);
- * `Without:` begins what happens where a request has no value. src/edges/gateway/identity-keys.ts reads the values.
+ * The parts that a rule of the gateway can count by. docs/config.md is made from their doc comments (`npm run reference`): the
+ * text after `Without:` says what happens where a request has no value. src/edges/gateway/identity-keys.ts reads the values.
  */
 
 export interface IdentityPart {

@@ -69,8 +69,9 @@ it.each([
   ['claim:', "'claim:' names no claim. Write 1 to 128 characters, as in 'claim:org'."],
   ['header:X-Tenant', "'header:X-Tenant' names no header. Write it in lower case, as in 'header:x-tenant'."],
   ['consumer:x', "'consumer:x' is nothing to count by."],
+  [['global', 'user'], "holds 'user', which is nothing to count by."],
   ['toString', "'toString' is nothing to count by."],
-])('refuses %s with a message', (by, message) => {
+])('refuses %j with a message', (by, message) => {
   expect(() => compiled({ by })).toThrow(message)
 })
 

@@ -21,12 +21,12 @@ interface Source {
   route: string | undefined
 }
 
-/** Whose state it is: it is named before the parts. */
+/** The consumer or the address that the state belongs to, if any. The key begins with it. */
 type Owner = Parameters<typeof identityStateKey>[0]
 
 /**
  * How each part is read: its label in the key, and its value, which is undefined where the request has none. A part that the
- * owner says already has no place in the key. Labels are part of every key in the store and never change.
+ * owner already names is left out of the key. Labels are part of the keys in the store, so they never change.
  */
 const readers: Record<PartName, (source: Source, name: string, owner: Owner) => PartValue | undefined> = {
   consumer: () => undefined,

@@ -9,6 +9,7 @@ import { describe } from 'vitest'
 import { SLOTS } from '../../src/node/rest-bridge/key-slot.ts'
 import { type Command, RedisServer, type Reply } from '../../src/node/rest-bridge/redis-server.ts'
 import { type Guardian, startGuardian } from '../../src/node/start/guardian.ts'
+import { PATIENT_MS } from './patience.ts'
 import { hasRedisServer } from './redis.ts'
 
 /** It takes about 2 s; a hook has 30. */
@@ -61,7 +62,7 @@ export class TestNode {
     const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)])
     this.#process = spawn('redis-server', args, { detached: true, stdio: 'ignore' })
     this.#guardian.guard({ group: this.#process.pid! })
-    this.#connection = new RedisServer(this.url, 5000)
+    this.#connection = new RedisServer(this.url, PATIENT_MS)
     const exited = once(this.#process, 'exit').then(() => {
       throw new Error(`The node on port ${this.port} did not start. Is the port taken?`)
     })

@@ -10,6 +10,7 @@ import { describe } from 'vitest'
 import { connectRedis, type RedisConnection } from '../../src/node/rest-bridge/redis-connection.ts'
 import { startGuardian } from '../../src/node/start/guardian.ts'
 import { embeddedRedis, findServer, privateServer, type ServerProgram } from '../../src/node/start/redis.ts'
+import { PATIENT_MS } from './patience.ts'
 
 export interface TestRedis {
   url: string
@@ -54,7 +55,7 @@ export async function startRedis(kind: RedisKind): Promise<TestRedis> {
     kind === 'embedded'
       ? await embeddedRedis('for tests', context)
       : await privateServer(servers.find(({ name }) => name === kind)!, context)
-  const connection = await connectRedis(redis.url, 5000)
+  const connection = await connectRedis(redis.url, PATIENT_MS)
   return {
     url: redis.url,
     connection,

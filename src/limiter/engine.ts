@@ -140,7 +140,7 @@ export function createEngine(
         ...(subject && { subject }),
         ...(decideAt && { now: decideAt() }),
       }
-      const outcome = await evaluate(store, evaluation, verb)
+      const outcome = await evaluate(store, evaluation, verb, guarded)
       if (outcome.status === 'degraded') {
         return { decision: fallBack(evaluation, outcome, recall?.(), fallback, verb) }
       }
@@ -169,7 +169,7 @@ export function createEngine(
     const decision = fallBack(
       { rules: [], plans, ...(subject && { subject }) },
       degraded,
-      recall?.(),
+      orUndefined(recall),
       fallback,
     )
     return decision.kind === 'allowed' ? { ...decision, isUncounted: true } : decision
@@ -203,8 +203,10 @@ export function createEngine(
   /** While nothing is counted no trip brings the switches, and it would go unnoticed that they are switched back. */
   async function refreshOverdueSwitches({ background, awaitsSwitches }: DecideOptions): Promise<void> {
     if (!board.isOverdue() || store.isOpen()) return
+    // A store that has just failed to answer would cost one caller a second its whole deadline.
+    const isAwaited = awaitsSwitches && !switched.hasFailed()
     const refresh = switched.refresh()
-    if (awaitsSwitches) await refresh.catch(() => {})
+    if (isAwaited) await refresh.catch(() => {})
     else background(refresh)
   }
 
@@ -221,6 +223,15 @@ export function createEngine(
 
     change,
     awaitsEndings: onFinish !== undefined,
+  }
+}
+
+/** What the lookup says; nothing where it throws, since its error may be what broke the demand. */
+function orUndefined<T>(lookup: (() => T | undefined) | undefined): T | undefined {
+  try {
+    return lookup?.()
+  } catch {
+    return undefined
   }
 }
 

@@ -14,17 +14,21 @@ export interface Degraded extends DegradedMark {
   status: 'degraded'
 }
 
+/** @param undoStore for giving back what some slots of a cluster have spent: it must not be bounded, or the units are lost */
 export async function evaluate(
   store: Store,
   evaluation: Evaluation,
   verb: DecideVerb = 'decide',
+  undoStore: Store = store,
 ): Promise<Outcome | Degraded> {
   // No rule to count and no credential to look up: decided without a trip.
   if (evaluation.rules.length === 0 && !evaluation.subject) {
     return { status: 'admitted', plan: '', at: 0, verdicts: [] }
   }
   return await orDegraded(() =>
-    store.isCluster ? evaluateOnCluster(store, evaluation, verb) : ask(store, toDecide(evaluation, verb)),
+    store.isCluster
+      ? evaluateOnCluster(store, evaluation, verb, undoStore)
+      : ask(store, toDecide(evaluation, verb)),
   )
 }
 

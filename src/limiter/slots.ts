@@ -23,6 +23,7 @@ export async function evaluateOnCluster(
   store: Store,
   evaluation: Evaluation,
   verb: DecideVerb = 'decide',
+  undoStore: Store = store,
 ): Promise<Outcome> {
   const found = await findConsumer(store, evaluation)
   const parts = splitBySlot(found.evaluation)
@@ -31,7 +32,7 @@ export async function evaluateOnCluster(
     parts.map(part => toDecide(part, verb)),
   )
   const spent = verb === 'peek' ? [] : parts
-  const outcome = await joinSlots(store, found.evaluation, spent, answers)
+  const outcome = await joinSlots(undoStore, found.evaluation, spent, answers)
   return found.consumer === undefined ? outcome : { ...outcome, consumer: found.consumer }
 }
 
@@ -88,7 +89,7 @@ export function splitBySlot(evaluation: Evaluation): Evaluation[] {
  * @throws GatewayError of a slot that has not answered, where no other refuses
  */
 async function joinSlots(
-  store: Store,
+  undoStore: Store,
   evaluation: Evaluation,
   spent: readonly Evaluation[],
   answers: readonly (Outcome | GatewayError)[],
@@ -105,7 +106,7 @@ async function joinSlots(
     const isGuess =
       status === 'unknown-credential' && evaluation.subject?.kind !== 'failed' && spent.length > 0
     const guesses = isGuess ? splitBySlot({ ...evaluation, subject: { kind: 'failed' } }) : []
-    const { refunded, counted } = await undo(store, spent, answers, guesses)
+    const { refunded, counted } = await undo(undoStore, spent, answers, guesses)
     if (isGuess) {
       const refused = counted.some(outcome => outcome.status === 'refused')
       return {

@@ -68,6 +68,8 @@ const QUESTION: StoreCall = { command: 'GET', key: SWITCHES_KEY }
 export interface SwitchedStore extends Store {
   /** Reads the switches alone, for when no decision makes a trip. @throws GatewayError as Store.run */
   refresh(): Promise<void>
+  /** Whether the last trip that was to read the switches failed. */
+  hasFailed(): boolean
 }
 
 /** The store, and a board that its trips keep fresh: while the copy is stale, every decision reads the switches along. */
@@ -106,6 +108,8 @@ export function withSwitches(store: Store, board: SwitchBoard): SwitchedStore {
       const [answer] = await runWithSwitches([])
       if (answer instanceof GatewayError) throw answer
     },
+
+    hasFailed: () => hasFailed,
 
     ping: () => store.ping(),
   }

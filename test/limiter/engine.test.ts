@@ -213,6 +213,25 @@ describe('switches, where nothing is counted', () => {
     })
   })
 
+  it('are awaited by no second request while they cannot be read', async () => {
+    fail(UNREACHABLE)
+    await engine.decide(demandOf(), awaiting)
+    nowMs += 1000
+    let answer = () => {}
+    fault = () => new Promise<void>(resolve => (answer = resolve))
+    await engine.decide(demandOf(), awaiting)
+    expect(refreshes()).toBe(2)
+    answer()
+    await Promise.all(tasks)
+    nowMs += 1000
+    let isDecided = false
+    const decided = engine.decide(demandOf(), awaiting).then(() => (isDecided = true))
+    await new Promise(resolve => setImmediate(resolve))
+    expect([refreshes(), isDecided]).toEqual([3, false])
+    answer()
+    await decided
+  })
+
   it('are not read while the breaker is open', async () => {
     engine = engineWith({}, { breaker: { ...BREAKER, retryAfterMs: 60_000 } })
     fail(UNREACHABLE)
@@ -233,6 +252,15 @@ describe('switches, where nothing is counted', () => {
     await Promise.all(tasks)
     expect(broken().kind).toBe('allowed')
   })
+})
+
+it('decides also when the lookup of earlier answers throws', async () => {
+  fail(UNREACHABLE)
+  const recall = () => {
+    throw new TypeError('a bug')
+  }
+  const { decision } = await engine.decide({ ...demandOf(open), subject: SUBJECT }, { ...options, recall })
+  expect(decision).toMatchObject({ kind: 'unavailable', degraded: { cause: 'internal' } })
 })
 
 describe('finish', () => {

@@ -13,6 +13,7 @@ import {
   pointerKey,
 } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
+import type { Store } from '../../src/store/store.ts'
 import { bound } from '../support/bound.ts'
 import { configOf, credentialOf, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
 import { overrideOf } from '../support/overrides.ts'
@@ -96,6 +97,25 @@ describeOnRedisEngine('a decision over two slots', fresh => {
       asked(NOON, { rules: asked(NOON).rules.map(rule => ({ ...rule, role: 'report' as const })) }),
     )
     expect(peek.verdicts.map(({ remaining }) => remaining)).toEqual([0, 3, 2])
+  })
+
+  it('gives back also while no more calls may be in flight, which would refuse the second request', async () => {
+    const { store } = await prepared()
+    for (let i = 0; i < 2; i++) await ask(store, asked(NOON))
+    let isFull = false
+    const bounded: Store = {
+      ...store,
+      run(calls) {
+        if (isFull)
+          throw new GatewayError('ERR_STORE_OVERLOAD', 'The isolate has 1 call to the store in flight.')
+        isFull = true
+        return store.run(calls)
+      },
+    }
+    expect(await evaluate(bounded, asked(NOON), 'decide', store)).toMatchObject({ status: 'refused' })
+    expect((await evaluate(store, asked(NOON), 'peek')) as Outcome).toMatchObject({
+      verdicts: [{ remaining: 0 }, { remaining: 3 }, { remaining: 2 }],
+    })
   })
 
   it('gives back what was spent for a caller whose credential is unknown', async () => {

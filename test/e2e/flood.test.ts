@@ -1,5 +1,5 @@
 /**
- * A flood over the real Worker: 1,000 requests at once, 3,000 in total, against a limit of 10 with a long period. So how many may
+ * A flood over the real Worker: 1,000 requests at once, 2,000 in total, against a limit of 10 with a long period. So how many may
  * pass does not depend on how fast the machine is: what the store admits, and one local share (here the whole limit) of the one
  * isolate that serves them.
  */
@@ -8,7 +8,7 @@ import { type FloodBed, startFloodBed, withStatus } from '../support/flood.ts'
 import { FLOOD_LIMIT } from '../support/flood-limit.ts'
 import { hasRedisServer } from '../support/redis.ts'
 
-const FLOOD = { total: 3000, atOnce: 1000 }
+const FLOOD = { total: 2000, atOnce: 1000 }
 
 describe.skipIf(!hasRedisServer)('a flood', { timeout: 120_000 }, () => {
   let bed: FloodBed
@@ -31,7 +31,7 @@ describe.skipIf(!hasRedisServer)('a flood', { timeout: 120_000 }, () => {
   it('brings no share anew when it comes again, after the store was told of the first', async () => {
     let admitted = 0
     for (let i = 0; i < 3; i++) {
-      admitted += withStatus(await bed.flood('/open', { total: 1000, atOnce: 500 }), 200)
+      admitted += withStatus(await bed.flood('/open', { total: 500, atOnce: 500 }), 200)
       // Requests that the store decides, behind which the hand-over runs.
       await bed.flood('/open', { total: 20, atOnce: 1 })
     }

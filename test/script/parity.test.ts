@@ -83,7 +83,7 @@ function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
 
 describeOnRedisEngine('parity', (fresh, kind) => {
   // The embedded Redis takes ten times as long for each.
-  const requests = kind === 'embedded' ? REQUESTS / 2 : REQUESTS
+  const requests = kind === 'embedded' ? REQUESTS / 4 : REQUESTS
 
   it(`the model predicts ${requests} random verbs (SEED=${SEED})`, TIMED, async () => {
     const redis = await fresh()

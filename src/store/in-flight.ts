@@ -38,7 +38,6 @@ export function withInFlightLimit(
   return {
     ...store,
     async run(calls) {
-      if (calls.length === 0) return await store.run(calls)
       const call = { startedAt: now() }
       dropExpired(call.startedAt)
       if (inFlight.size >= most) {

@@ -6,7 +6,7 @@ export interface Credential {
   method: CredentialMethod
   /**
    * Whose it claims to be, as it stands in keys of the store; true once the store has admitted the request. Of an opaque
-   * key nobody has seen: UNKNOWN_CONSUMER.
+   * key that this isolate has not seen: UNKNOWN_CONSUMER.
    */
   consumer: string
   /** SHA-256 of what was presented. */

@@ -30,7 +30,7 @@ export class KeyMemory {
     return this.#consumers.get(digest)
   }
 
-  /** Of a key that has come to belong to somebody else, nobody is told until one request has been refused. */
+  /** When a key comes to belong to another consumer, the isolate learns of it by one request that is refused. */
   remember(digest: string, consumer: string): void {
     this.#consumers.set(digest, consumer)
   }

@@ -42,7 +42,7 @@ function removeCookie(headers: Headers, name: string): void {
   else headers.delete('cookie')
 }
 
-/** An origin's own token is left alone. Where opaque keys come as bearer tokens, nobody can tell: all of them are ours. */
+/** An origin's own token is left alone. Opaque keys look like any token: where they come as bearer tokens, all are ours. */
 function isOurs(authorization: string, { keyPrefix, opaqueKeys, jwt }: Credentials): boolean {
   if (opaqueKeys && opaqueKeys.header === undefined && /^Bearer\b/i.test(authorization)) return true
   // At the beginning of a word: the letters may stand inside of something else.

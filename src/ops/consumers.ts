@@ -81,7 +81,7 @@ export interface ChangeResult {
   record: ConsumerRecord
   /** Otherwise it was like this already, and nothing was written. */
   isChanged: boolean
-  /** Nobody of this name was known before: perhaps it is misspelled. */
+  /** The store knew no consumer of this name before: perhaps it is misspelled. */
   isNew: boolean
 }
 

@@ -98,7 +98,7 @@ function nameAddress(headers: Headers, { address: { from } }: Config, address: s
   if (from === 'forwarded') headers.set(from, `for="${address.includes(':') ? `[${address}]` : address}"`)
 }
 
-/** As the gateway finds it, but for tokens: nobody verifies a signature here, so what it claims is taken as true. */
+/** As the gateway finds it. Signatures of tokens are not verified here: their claims are taken as true. */
 export async function callerOf(
   config: Config,
   asked: Asked,

@@ -28,7 +28,7 @@ export interface Explanation {
   /** Credentials that are taken, in the order in which they are looked for. */
   accept: readonly string[]
   caller: { method: string; consumer?: string; address: string; plan?: string }
-  /** Known without the store: nobody may come like this. */
+  /** The gateway refuses such a request without asking the store. */
   refusal?: { status: 401 | 403 | 404; reason: string }
   /** Neither asked for a credential nor counted. */
   isPreflight: boolean

@@ -38,7 +38,7 @@ function whereOf({ environment }: AdminStore): string {
   return environment === undefined ? 'outside of environments' : `in the environment ${environment}`
 }
 
-/** @returns undefined for what is no id; an opaque key can look like one, of a consumer that nobody knows */
+/** @returns undefined for what is no id; an opaque key can look like the id of a consumer that does not exist */
 async function byId(store: AdminStore, text: string): Promise<Found | undefined> {
   const [, owner, start] = ID.exec(text) ?? []
   const consumer = owner && (await consumerName(owner).catch(() => undefined))

@@ -65,7 +65,7 @@ export async function createKey(store: AdminStore, { consumer, ...rest }: NewKey
   return { key, id: keyId(consumer, digest), consumer, kind: 'api-key', ...record }
 }
 
-/** What an opaque key is told to be: its text, or its SHA-256 where nobody has the text. */
+/** An opaque key, as it is imported: its text, or its SHA-256 where the text is not at hand. */
 export type OpaqueKey = { key: string } | { digest: string }
 
 /** @throws AdminError for a key of ours, for what can be no key, and for one that is somebody's already */

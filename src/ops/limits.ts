@@ -72,7 +72,7 @@ export interface CallerStandings {
   off: Rule[]
 }
 
-/** @param plan absent: the consumer's, or that of nobody in particular */
+/** @param plan absent: the consumer's plan; without a consumer, no plan */
 export async function peekCaller(
   store: AdminStore,
   config: Config,

@@ -86,7 +86,7 @@ const COUNTS = new Map<string, keyof typeof NOTHING>([
 
 /**
  * @param names of the rules that there are
- * @throws AdminError for a rule that nobody has heard of
+ * @throws AdminError for a rule that neither the config nor the counters know
  */
 export function ofRule(stats: Stats, rule: string, names: readonly string[]): Stats {
   const rules = stats.rules.filter(counts => counts.rule === rule)

@@ -43,7 +43,7 @@ export function whyNot(
   if (first.on === 'auth-failure') {
     return credential
       ? 'a token is verified before the store is asked'
-      : 'nobody shows a credential to guess at'
+      : 'only for requests with a credential'
   }
   if (!row) {
     const plans = [...new Set(rows.flatMap(({ match }) => match.plans ?? []))].join(', ')

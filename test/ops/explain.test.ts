@@ -189,7 +189,7 @@ describe('a request without one', () => {
       pro: 'only for plans (pro), and without a credential there is none',
       rows: 'the caller has no consumer',
       strangers: undefined,
-      guesses: 'nobody shows a credential to guess at',
+      guesses: 'only for requests with a credential',
     })
   })
 

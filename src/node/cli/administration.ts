@@ -117,7 +117,8 @@ export function tell(
   { record, isNew }: ChangeResult,
   human: string,
 ): void {
-  if (isNew) console.error(`Nobody called ${consumer} was known here until now.`)
+  if (isNew)
+    console.error(`The consumer ${consumer} is new here. Check the spelling if you expected it to exist.`)
   const { plan, overrides } = record
   const rules = overrides.map(({ rule }) => rule)
   const all = { consumer, plan: plan ?? null, ...blockDocument(record) }

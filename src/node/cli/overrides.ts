@@ -63,7 +63,8 @@ async function override(load: ConfigLoader, argument: string, rule: string, flag
   })
   const compiled = { ...numbers, at: new Date(), by: signatureOf(flags).by }
   const { isNew } = await setOverride(store, consumer, compiled)
-  if (isNew) console.error(`Nobody called ${consumer} was known here until now.`)
+  if (isNew)
+    console.error(`The consumer ${consumer} is new here. Check the spelling if you expected it to exist.`)
   const view = viewOf(compiled, config)
   if (view.standing === 'rule-off')
     console.error(`${rule} is off in the config: it counts nothing until it is on.`)

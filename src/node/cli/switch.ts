@@ -158,7 +158,7 @@ async function rule(
   )
 }
 
-/** Nobody should have to guess what they have switched. */
+/** So that it is clear which deployment was switched. */
 function inEnvironmentOf({ environment }: AdminStore): string {
   return environment === undefined ? '' : ` In the environment ${environment}.`
 }

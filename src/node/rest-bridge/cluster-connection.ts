@@ -108,7 +108,7 @@ export class ClusterConnection implements FoundRedis {
 
   /**
    * Runs it where the slot is. A redirection says that nothing ran, so the next node may be asked; after any other
-   * failure nobody knows, and it is not sent again. Nor is anything begun for a caller who has stopped waiting.
+   * failure it is unknown whether it ran, and it is not sent again. Nothing starts for a caller that has stopped waiting.
    */
   async #follow<T>(slot: number | undefined, run: Run<T>): Promise<T> {
     const giveUpAt = performance.now() + this.#deadlineMs

@@ -8,7 +8,7 @@
 import { SLOTS } from './key-slot.ts'
 import { RedisServer, RedisUnavailable, type Reply, within } from './redis-server.ts'
 
-/** Between two looks at the map that nobody waits for: a lost node would have each failing command ask again. */
+/** Between two background refreshes of the slot map: otherwise each command that fails on a lost node would start one. */
 const REFRESH_PAUSE_MS = 200
 
 export class ClusterTopology {
@@ -38,7 +38,7 @@ export class ClusterTopology {
   }
 
   /**
-   * Without a slot, or when nobody serves it: any node, which for a slot says so itself (CLUSTERDOWN). It is the
+   * Without a slot, or when no node serves it: any node, which for a slot says so itself (CLUSTERDOWN). It is the
    * same one while it answers, so that a script sent without keys is known where it is asked for again.
    */
   nodeFor(slot: number | undefined): RedisServer {
@@ -48,7 +48,7 @@ export class ClusterTopology {
 
   /**
    * The node that `teller` sends us to; undefined when it is none of the cluster's. A script can return any error,
-   * `MOVED 0 elsewhere:6379` too, and nobody else gets to see the password.
+   * `MOVED 0 elsewhere:6379` too, and the password goes only to nodes of the cluster.
    */
   async nodeAt(address: string, teller: RedisServer): Promise<RedisServer | undefined> {
     if (address.startsWith(':')) return await this.nodeAt(teller.host + address, teller)
@@ -66,7 +66,7 @@ export class ClusterTopology {
     this.refreshSoon()
   }
 
-  /** Looks at the map again while nobody waits for it: after a node failed, another may have taken its slots. */
+  /** Reads the slot map again in the background: after a node failed, another may have taken its slots. */
   refreshSoon(): void {
     if (performance.now() - this.#refreshedAt > REFRESH_PAUSE_MS) this.refresh().catch(() => {})
   }

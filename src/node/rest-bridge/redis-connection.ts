@@ -24,7 +24,7 @@ export async function connectRedis(url: string, deadlineMs: number): Promise<Fou
       server.connected.then(() => server.send(['PING'])),
       deadlineMs,
     )
-    // The nodes of a cluster know each other by host and port: nobody reaches one by its socket.
+    // The nodes of a cluster know each other by host and port, so a cluster is never reached over a Unix socket.
     if (!url.startsWith('unix:') && (await isClusterNode(server, deadlineMs))) {
       return await ClusterConnection.connect(server, url, deadlineMs)
     }

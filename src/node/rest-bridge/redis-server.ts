@@ -9,7 +9,7 @@ export type Command = readonly (string | Buffer)[]
 /** RESP2 as node-redis gives it here: a status is a string, a bulk string a Buffer. */
 export type Reply = string | Buffer | number | null | Error | Reply[]
 
-/** Redis did not do it, and perhaps nobody knows whether: not an answer of Redis itself, which is an ErrorReply. */
+/** The command failed, or it is unknown whether it ran. An answer of Redis itself is an ErrorReply instead. */
 export class RedisUnavailable extends Error {
   readonly reason: 'unreachable' | 'timeout'
 
@@ -73,7 +73,7 @@ export class RedisServer {
   /** MULTI … EXEC. @throws ErrorReply when all of it was discarded; else the connection is gone, or breaks */
   async transaction(commands: readonly Command[]): Promise<Reply[]> {
     // disableOfflineQueue is not for transactions: one would wait for the next attempt to connect, and run although
-    // its caller was told that it failed.
+    // its caller has got an error.
     if (!this.#client.isReady) throw new RedisUnavailable('unreachable')
     const multi = this.#client.multi()
     for (const command of commands) multi.addCommand([...command])
@@ -109,7 +109,7 @@ export class RedisServer {
     const sentAt = performance.now()
     const doubt = setTimeout(() => {
       if (this.#heardAt < sentAt && this.#madeAt < sentAt) this.#renew()
-      // A little later than its caller stops waiting, who is told what it was: no answer in time.
+      // A little later than the deadline of its caller, which then reports a timeout.
     }, this.#deadlineMs * DOUBT)
     try {
       const result = await reply

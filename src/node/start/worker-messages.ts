@@ -1,4 +1,4 @@
-/** What the process that runs the Worker is told, and what it tells. */
+/** The messages to the process that runs the Worker, and those that it sends. */
 
 export interface WorkerSettings {
   host: string

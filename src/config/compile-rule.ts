@@ -68,7 +68,7 @@ export interface Match extends Place {
 }
 
 /** The gateway delays no request longer than clients and platforms wait (µs). */
-export const MAX_HOLD = 60e6
+export const MAX_DELAY = 60e6
 
 /**
  * The rule as it is for most, and once more for each plan with numbers of its own: all of them travel to the store, which
@@ -103,6 +103,12 @@ export function compileGatewayRule(input: RuleInput, plans: readonly string[]): 
 export function withNumbers<T extends NumbersInput>(input: T, numbers: PlanNumbersInput): T {
   const given = Object.entries(numbers).filter(([, value]) => value !== undefined)
   return { ...input, ...Object.fromEntries(given) }
+}
+
+/** The rule as it counts where the plan is settled before the store is asked, or where there is none. */
+export function forAnyPlan(rule: GatewayRule): GatewayRule {
+  const { plans: _, ...match } = rule.match
+  return { ...rule, match }
 }
 
 export function compileLimitRule(input: LimitRuleInput): LimitRule {

@@ -4,6 +4,7 @@
  */
 import { parseAddress } from '../config/address-ranges.ts'
 import type { Config, GatewayRule, LimitRule, Rule } from '../config/compile.ts'
+import { forAnyPlan } from '../config/compile-rule.ts'
 import { isOfConsumer } from '../config/identity-parts.ts'
 import { addressIdentity } from '../edges/gateway/address.ts'
 import { checkIdentity } from '../edges/limits/arguments.ts'
@@ -149,12 +150,6 @@ function ofPlan(rules: readonly GatewayRule[], plan: string | undefined): Gatewa
 async function recordOf(store: AdminStore, consumer: string): Promise<ConsumerRecord> {
   const text = await store.ask(redis => redis.get<string>(store.at(consumerKey(consumer))))
   return parseConsumer(text ?? '')
-}
-
-/** Its plan has been chosen here. */
-function forAnyPlan(rule: GatewayRule): GatewayRule {
-  const { plans: _, ...match } = rule.match
-  return { ...rule, match }
 }
 
 const boundTo = (rule: Rule, key: string) => bindRule(rule, key, rule.cost, Date.now())

@@ -4,7 +4,7 @@ import { descriptionOf } from '../../algorithms/index.ts'
 import { planUnits, takesUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { compileRanges } from '../address-ranges.ts'
 import { ANONYMOUS } from '../compile-route.ts'
-import { type GatewayRule, MAX_HOLD, periodOf, type Rule, withNumbers } from '../compile-rule.ts'
+import { type GatewayRule, MAX_DELAY, periodOf, type Rule, withNumbers } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import { isOfConsumer, needsCredential, needsToken } from '../identity-parts.ts'
 import type { LimitRuleInput, NumbersInput, RuleInput } from './rule-schema.ts'
@@ -206,8 +206,8 @@ export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule,
   }
   const waiting = unitsAtOnce(description, burst)
   const delay = description.longestDelay?.(compiled.quota) ?? 0
-  if (waiting && delay > MAX_HOLD) {
-    const most = Math.floor((MAX_HOLD * compiled.limit) / compiled.period)
+  if (waiting && delay > MAX_DELAY) {
+    const most = Math.floor((MAX_DELAY * compiled.limit) / compiled.period)
     report(
       waiting.parameter,
       `${waiting.units} could hold a request for ${Math.ceil(delay / 1e6)} s. At this rate ${most} can wait for 60 s.`,

@@ -1,6 +1,7 @@
 /** From the rules that match a request to the identities that they count, and what the request costs. */
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
+import { forAnyPlan } from '../../config/compile-rule.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import type { Caller } from './identify.ts'
 import { identityKeys } from './identity-keys.ts'
@@ -45,16 +46,11 @@ function formFor(rule: GatewayRule, { credential }: Caller): GatewayRule | undef
   if (credential) return on === 'request' || credential.subject.kind !== 'token' ? rule : undefined
   // A caller without a credential has no plan, and does not guess.
   if (on === 'auth-failure' || (match.plans && !isForOthers)) return undefined
-  return isForOthers ? withoutPlans(rule) : rule
+  return isForOthers ? forAnyPlan(rule) : rule
 }
 
 /** A guess costs the same everywhere. */
 function atCost(rule: GatewayRule, factor: number): GatewayRule {
   if (factor === 1 || rule.on === 'auth-failure') return rule
   return { ...rule, cost: rule.cost * factor }
-}
-
-function withoutPlans(rule: GatewayRule): GatewayRule {
-  const { plans: _, ...match } = rule.match
-  return { ...rule, match }
 }

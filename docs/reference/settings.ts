@@ -201,10 +201,10 @@ const KINDS: Record<string, string> = {
   credential: 'name of a credential',
 }
 
-/** Messages say what something is not: a duration, a name of a header. */
+/** The kind of a value, taken from the message for a wrong one: `is not a duration. …`. */
 function textOf(schema: Schema): string {
   const message = v.safeParse(schema as unknown as v.GenericSchema, 0).issues?.[0].message ?? ''
-  const [, kind = ''] = /^is (?:no )?(.+?)\. /.exec(message) ?? /^is (?:no )?(.+?)\.$/.exec(message) ?? []
+  const [, kind = ''] = /^is (?:not an? )?(.+?)\.(?: |$)/.exec(message) ?? []
   if (!kind && schema.type === 'string') return 'text'
   const range = told(schema, /It can be from (.+)\.$/)
   if (range) return `${kind}, ${range.replaceAll(/'.+?'/g, '`$&`')}`

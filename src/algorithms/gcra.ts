@@ -2,7 +2,7 @@
  * GCRA, the generic cell rate algorithm (ITU-T I.371; ATM Forum TM 4.0, "virtual scheduling").
  * Lua twin: gcra.lua, line for line.
  *
- * `rate` units per `period` evenly spaced, `burst` of them at once. To space cells exactly where period / rate is no whole number
+ * `rate` units per `period` evenly spaced, `burst` of them at once. To space cells exactly where period / rate is not a whole number
  * of microseconds, time is counted in ticks of 1 / rate microseconds: a unit of cost takes `period` ticks, and a
  * microsecond gives back `rate` of them.
  *

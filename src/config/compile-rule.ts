@@ -57,7 +57,7 @@ export interface GatewayRule extends Rule {
 
 /** A rule of a limit that is asked by name. */
 export interface LimitRule extends Rule {
-  /** Parts of the identity that are counted apart; empty: everybody together. */
+  /** Parts of the identity that are counted apart; empty: all callers together. */
   by: readonly string[]
 }
 
@@ -105,7 +105,7 @@ export function withNumbers<T extends NumbersInput>(input: T, numbers: PlanNumbe
   return { ...input, ...Object.fromEntries(given) }
 }
 
-/** The rule as it counts where the plan is settled before the store is asked, or where there is none. */
+/** The same rule, without its list of plans: for callers whose plan was chosen before, and for those that have none. */
 export function forAnyPlan(rule: GatewayRule): GatewayRule {
   const { plans: _, ...match } = rule.match
   return { ...rule, match }

@@ -4,7 +4,7 @@ import { GatewayError } from '../errors.ts'
 export interface Mistake {
   /** As one would write it: `rules[2].period` */
   path: string
-  /** `'1 sec' is no duration. Write …` */
+  /** `'1 sec' is not a duration. Write …` */
   message: string
 }
 

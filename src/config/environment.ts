@@ -28,7 +28,7 @@ export function withEnvironment(config: Config, env: Environment): Config & { ur
   const { ORIGIN_URL, SLUICE_ENVIRONMENT } = env
   if (!/^https?:$/.test(URL.canParse(url) ? new URL(url).protocol : '')) {
     // Never the value: what is pasted here by mistake is a redis:// URL with its password.
-    const what = url ? 'is no http or https URL' : 'is missing'
+    const what = url ? 'is not an http or https URL' : 'is missing'
     mistakes.push({
       path: 'UPSTASH_REDIS_REST_URL',
       message: `${what}. Run: npx wrangler secret put UPSTASH_REDIS_REST_URL`,
@@ -41,12 +41,15 @@ export function withEnvironment(config: Config, env: Environment): Config & { ur
     })
   }
   if (ORIGIN_URL && !isOriginUrl(ORIGIN_URL)) {
-    mistakes.push({ path: 'ORIGIN_URL', message: 'is no http or https URL without query or credentials.' })
+    mistakes.push({
+      path: 'ORIGIN_URL',
+      message: 'is not an http or https URL without query or credentials.',
+    })
   }
   if (SLUICE_ENVIRONMENT && !ENVIRONMENT.test(SLUICE_ENVIRONMENT)) {
     mistakes.push({
       path: 'SLUICE_ENVIRONMENT',
-      message: "is no name. Use 1 to 16 lower case letters and digits, as in 'live' or 'test'.",
+      message: "is not a name. Use 1 to 16 lower case letters and digits, as in 'live' or 'test'.",
     })
   }
   if (mistakes.length > 0) throw new ConfigError(mistakes)

@@ -22,12 +22,12 @@ const SECRET = /^[0-9A-Za-z]{36}$/
 
 /** A new key for a consumer. It cannot be had again: store its digest, show it once. */
 export function mintApiKey(consumer: string, start = apiKeyStart()): string {
-  if (!isConsumerName(consumer)) throw new TypeError(`'${consumer}' is no consumer name`)
+  if (!isConsumerName(consumer)) throw new TypeError(`'${consumer}' is not a consumer name`)
   const body = `${start}${consumer}_${randomBase62(SECRET_LENGTH)}`
   return body + checksum(body)
 }
 
-/** Whose key this claims to be, or undefined when it is no key of ours (form or checksum). Not a proof of anything. */
+/** Whose key this claims to be, or undefined when it is not one of our keys (form or checksum). Not a proof of anything. */
 export function consumerOfApiKey(key: string, start = apiKeyStart()): string | undefined {
   if (!key.startsWith(start) || key.length > MAX_LENGTH) return undefined
   const end = key.lastIndexOf('_')

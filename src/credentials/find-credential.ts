@@ -54,7 +54,7 @@ export function createCredentialFinder(
   const start = apiKeyStart(keyPrefix, environment)
   const memory = opaqueKeys && new KeyMemory(opaqueKeys)
   const seen = new SeenCredentials(credentials)
-  /** Then nobody can tell an opaque key from a token of the origin's: all bearer tokens are ours. */
+  /** Then an opaque key cannot be told from a token of the origin's: all bearer tokens are ours. */
   const takesBearer = opaqueKeys !== undefined && opaqueKeys.header === undefined
   const isOurs = (text: string) => text.startsWith(`${keyPrefix}_`)
 
@@ -78,7 +78,7 @@ export function createCredentialFinder(
   async function opaqueKey({ apiKey, bearer }: Presented, headers: Headers): Promise<Found> {
     const own = opaqueKeys?.header
     const text = own === undefined ? (apiKey ?? bearer) : (headers.get(own) ?? undefined)
-    // Where API keys come too, one of ours is for that method; in a header of its own it is no opaque key.
+    // Where API keys come too, one of ours is for that method; in a header of its own it is not an opaque key.
     if (text === undefined || (own === undefined && isOurs(text))) return undefined
     if (isOurs(text) || !isOpaqueKey(text)) return MALFORMED
     const digest = await sha256(text)
@@ -129,7 +129,7 @@ export function createCredentialFinder(
       (bearer !== undefined && (isOurs(bearer) || takesBearer)) ||
       (opaqueKeys?.header !== undefined && headers.has(opaqueKeys.header))
     if (isKey) return { reason: 'not-accepted' }
-    // Where tokens are taken, one of nobody we know is a bad one. Elsewhere a bearer token is the origin's own affair.
+    // Where tokens are taken, one of an unknown issuer is a bad one. Elsewhere a bearer token is the origin's own affair.
     const isToken = accept.some(method => {
       const issuer = jwt.get(method)
       return issuer && (issuer.header === undefined ? bearer !== undefined : headers.has(issuer.header))

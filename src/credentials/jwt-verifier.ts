@@ -20,7 +20,7 @@ import type { JwtIssuer, JwtVerifier, RefusedToken, VerifiedToken } from '../con
 import { escaped } from '../store/escape.ts'
 
 /**
- * Servers take header lines of 8 KB (nginx) to 16 KB (Node) and tokens have one or two: a longer one is no token, and
+ * Servers take header lines of 8 KB (nginx) to 16 KB (Node) and tokens have one or two: a longer one is not a token, and
  * would cost its decoding and hashing before the signature could say so.
  */
 const MAX_TOKEN_LENGTH = 8192
@@ -75,7 +75,7 @@ export async function readClaims(
   if (name === undefined) return refused('invalid', `no consumer in ${issuer.consumerClaims.join(', ')}`)
   const claim = textOf(claims[name])!
   if (issuer.sharesConsumers && !isConsumerName(claim))
-    return refused('invalid', `${name} is no consumer name`)
+    return refused('invalid', `${name} is not a consumer name`)
   const consumer = issuer.sharesConsumers ? claim : await jwtConsumer(issuer.name, claim)
   const plan = planOf(claims, issuer)
   return { kind: 'verified', consumer, ...(plan !== undefined && { plan }), claims }
@@ -102,7 +102,7 @@ export async function jwtConsumer(name: string, claim: string): Promise<string> 
 
 /**
  * Who issued the token by its own word, which only chooses the issuer that verifies it. Undefined: no JWT by its form,
- * or one that names nobody.
+ * or one that names no consumer.
  */
 export function issuerOf(token: string): string | undefined {
   if (token.length > MAX_TOKEN_LENGTH) return undefined

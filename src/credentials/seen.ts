@@ -1,7 +1,7 @@
 /**
  * What this isolate has seen of callers, for the time when the store cannot be asked: credentials that were let in, whose
- * they are and on which plan, and consumers that are blocked. Only what the store has vouched for gets in, so nobody can
- * push others out with made-up keys. Plain data, bounded in number and time.
+ * they are and on which plan, and consumers that are blocked. Only what the store has vouched for gets in, so made-up
+ * keys cannot push others out. Plain data, bounded in number and time.
  */
 import QuickLRU from 'quick-lru'
 import type { Outcome } from '../script/evaluation.ts'
@@ -22,7 +22,7 @@ const MOST_SEEN = 10_000
 /** A credential, and whose it is as far as it says so itself. */
 type Shown = Pick<Credential, 'digest' | 'consumer' | 'subject'>
 
-/** Tokens come and go; whose they are stays. A consumer's name is no digest of a key, whatever it looks like. */
+/** Tokens come and go; whose they are stays. A consumer's name is not a digest of a key, whatever it looks like. */
 const nameOf = ({ digest, consumer, subject }: Shown) =>
   subject.kind === 'token' ? `token ${consumer}` : digest
 

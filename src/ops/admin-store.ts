@@ -42,7 +42,7 @@ export interface AdminStore {
   askEach<T, R>(items: readonly T[], add: (pipeline: Pipeline, item: T) => void): Promise<R[]>
   /**
    * Changes a text by what it was, so that two who change it at once do not lose each other's.
-   * @param change gives the text and how long it lives, or undefined to remove it; called anew when somebody was faster
+   * @param change gives the text and how long it lives, or undefined to remove it; called again when another writer was faster
    */
   change(key: string, change: (text: string | undefined) => Changed | undefined): Promise<void>
 }

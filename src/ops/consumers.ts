@@ -123,7 +123,7 @@ export function setPlan(
 
 export interface Block {
   by?: string
-  /** null: until somebody lets it in. */
+  /** null: until it is unblocked. */
   until?: Date | null
   reason?: string
 }

@@ -1,4 +1,4 @@
-/** The request and the caller that are to be explained, made of what somebody has written down. No store is asked. */
+/** The request and the caller that are to be explained, made of what the command was given. No store is asked. */
 import { decodeJwt, type JWTPayload } from 'jose'
 import type { Config } from '../config/compile.ts'
 import { isConsumerName } from '../config/forms.ts'
@@ -36,7 +36,7 @@ export function requestOf(config: Config, asked: Asked): { request: Request; pee
   const headers = new Headers()
   const url = `https://${host}${path.startsWith('/') ? path : `/${path}`}`
   if (!URL.canParse(url))
-    throw new AdminError('usage', 'That is no path, or no host. Write it as in /reports/7.')
+    throw new AdminError('usage', 'That is neither a path nor a URL with a host. Write it like /reports/7.')
   try {
     for (const [name, value] of asked.headers ?? []) headers.append(name, value)
     if (key !== undefined) present(headers, config, key)
@@ -51,7 +51,10 @@ export function requestOf(config: Config, asked: Asked): { request: Request; pee
   } catch (error) {
     if (error instanceof AdminError) throw error
     // The text of the error may quote the header, which may be the key.
-    throw new AdminError('usage', 'That is no method, or no header. Write them as in GET and x-tenant: a.')
+    throw new AdminError(
+      'usage',
+      "That is neither a method nor a header. Write a method like GET and a header like 'x-tenant: a'.",
+    )
   }
 }
 

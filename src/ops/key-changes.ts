@@ -108,7 +108,7 @@ async function changeKey(
   await store.change(credentialKey(consumer, digest), text => {
     const record = parseCredential(text ?? '')
     if (!record)
-      throw new AdminError('not-found', `${id} is no good key any more: it has expired or was revoked.`)
+      throw new AdminError('not-found', `${id} is not valid any more: it has expired or was revoked.`)
     return { text: formatCredential(change(record)), ...(expiry && { expiry }) }
   })
 }
@@ -121,9 +121,9 @@ async function expirePointer(store: AdminStore, key: FoundKey, at: Date | undefi
   const { consumer, digest } = key
   if (!(await isOpaque(store, consumer, digest))) return
   await store.change(pointerKey(digest), owner => {
-    // Gone to somebody else meanwhile: then it is theirs.
+    // It has come to belong to another consumer meanwhile.
     if (owner !== consumer)
-      throw new AdminError('refused', `${key.id} is being imported by somebody just now.`)
+      throw new AdminError('refused', `${key.id} is being imported by another process just now.`)
     return { text: owner, expiry: at ?? 'never' }
   })
 }

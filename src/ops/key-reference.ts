@@ -38,7 +38,7 @@ function whereOf({ environment }: AdminStore): string {
   return environment === undefined ? 'outside of environments' : `in the environment ${environment}`
 }
 
-/** @returns undefined for what is no id; an opaque key can look like the id of a consumer that does not exist */
+/** @returns undefined for what is not an id; an opaque key can look like the id of a consumer that does not exist */
 async function byId(store: AdminStore, text: string): Promise<Found | undefined> {
   const [, owner, start] = ID.exec(text) ?? []
   const consumer = owner && (await consumerName(owner).catch(() => undefined))
@@ -70,12 +70,12 @@ async function byKey(store: AdminStore, text: string): Promise<Found> {
     const consumer = consumerOfApiKey(text, store.keyStart)
     if (consumer !== undefined) return found(consumer, await sha256(text))
     const where = store.environment === undefined ? '' : ` of the environment ${store.environment}`
-    throw new AdminError('not-found', `That is no API key${where}: its form or its checksum is wrong.`)
+    throw new AdminError('not-found', `That is not an API key${where}: its form or its checksum is wrong.`)
   }
   if (!isOpaqueKey(text)) {
     throw new AdminError(
       'usage',
-      "That is no key. Give its id as in 'acme/0f3a9c1d2b4e' (npx sluice keys list), or the key.",
+      "That is not a key. Give its id as in 'acme/0f3a9c1d2b4e' (npx sluice keys list), or the key.",
     )
   }
   const digest = await sha256(text)

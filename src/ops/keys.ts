@@ -68,7 +68,7 @@ export async function createKey(store: AdminStore, { consumer, ...rest }: NewKey
 /** An opaque key, as it is imported: its text, or its SHA-256 where the text is not at hand. */
 export type OpaqueKey = { key: string } | { digest: string }
 
-/** @throws AdminError for a key of ours, for what can be no key, and for one that is somebody's already */
+/** @throws AdminError for a key of ours, for what cannot be a key, and for one that belongs to a consumer already */
 export async function importKey(
   store: AdminStore,
   opaque: OpaqueKey,
@@ -87,7 +87,7 @@ async function digestOf({ keyPrefix }: AdminStore, opaque: OpaqueKey): Promise<s
   if ('digest' in opaque) {
     const digest = opaque.digest.toLowerCase()
     if (/^[0-9a-f]{64}$/.test(digest)) return digest
-    throw new AdminError('usage', 'That is no SHA-256: it has 64 hexadecimal digits.')
+    throw new AdminError('usage', 'That is not a SHA-256: it has 64 hexadecimal digits.')
   }
   if (opaque.key.startsWith(`${keyPrefix}_`)) {
     throw new AdminError(
@@ -105,7 +105,7 @@ async function digestOf({ keyPrefix }: AdminStore, opaque: OpaqueKey): Promise<s
 /**
  * The pointer says whose a key is, so only one consumer can have it. One that leads to no record is free.
  * @returns what the free pointer says
- * @throws AdminError for a key that is somebody's
+ * @throws AdminError for a key that belongs to a consumer
  */
 async function freeOwner(store: AdminStore, digest: string): Promise<string | null> {
   const owner = await store.ask(redis => redis.get<string>(store.at(pointerKey(digest))))
@@ -125,7 +125,8 @@ async function claim(
   expiresAt: Date | undefined,
 ): Promise<void> {
   await store.change(pointerKey(digest), now => {
-    if ((now ?? null) !== owner) throw new AdminError('refused', 'Somebody is importing this key just now.')
+    if ((now ?? null) !== owner)
+      throw new AdminError('refused', 'Another process is importing this key just now.')
     return { text: consumer, expiry: expiresAt ?? 'never' }
   })
 }

@@ -127,7 +127,7 @@ function countedBy(config: Config, counted: Counted): { by: 'consumer' | 'addres
   if (!parseAddress(counted.address)) {
     throw new AdminError(
       'usage',
-      `'${counted.address.slice(0, 60)}' is no address. Write it as in 192.0.2.7 or 2001:db8::1.`,
+      `'${counted.address.slice(0, 60)}' is not an address. Write it like 192.0.2.7 or 2001:db8::1.`,
     )
   }
   return { by: 'address', key: addressStateKey(addressIdentity(counted.address, config.address.ipv6Prefix)) }

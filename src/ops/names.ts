@@ -23,7 +23,7 @@ export async function consumerName(text: string): Promise<string> {
   if (isConsumerName(text)) return text
   throw new AdminError(
     'usage',
-    `'${shown(text)}' is no consumer name. Use 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or ` +
+    `'${shown(text)}' is not a consumer name. Use 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or ` +
       `digit; a consumer of tokens is <method>~<subject>.`,
   )
 }
@@ -59,7 +59,7 @@ export function whenOf(text: string, now = new Date()): Date | undefined {
   if (!Number.isNaN(time.getTime())) return inRange(time, now)
   throw new AdminError(
     'usage',
-    `'${shown(text)}' is neither a duration nor a time. Write it as in '24h' or '90d', or as in '2030-12-31' (UTC) or ` +
+    `'${shown(text)}' is neither a duration nor a time. Write it like '24h' or '90d' or like '2030-12-31' (UTC) or ` +
       `'2030-12-31T18:00:00Z'.`,
   )
 }

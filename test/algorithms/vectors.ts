@@ -72,7 +72,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       ],
     },
     {
-      title: '3 per second: an interval that is no whole number of microseconds does not drift',
+      title: '3 per second: an interval that is not a whole number of microseconds does not drift',
       rule: { algorithm: 'gcra', limit: 3, period: '1s', burst: 1 },
       rows: [
         [0, 1, true, 0, 0.333334, 0],

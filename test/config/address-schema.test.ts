@@ -35,8 +35,9 @@ describe('where the address is read', () => {
   ])('can be %j', input => expect(input ? mistakesIn(input) : mistakesOfAddress(input)).toEqual([]))
 
   const RANGE =
-    "is no range of addresses. Write an address or a range, as in '192.0.2.7', '10.0.0.0/8' or '2001:db8::/32'."
-  const OBJECT = "is no object. Write it as in { from: 'x-forwarded-for', trustedProxies: ['10.0.0.0/8'] }."
+    "is not a range of addresses. Write an address or a range, as in '192.0.2.7', '10.0.0.0/8' or '2001:db8::/32'."
+  const OBJECT =
+    "is not an object. Write it like { from: 'x-forwarded-for', trustedProxies: ['10.0.0.0/8'] }."
   const NAME =
     "Name the proxies in front of the gateway, as in ['10.0.0.0/8']: what others write there is not believed."
   const withProxies = (...trustedProxies: unknown[]) => ({ from: 'x-forwarded-for', trustedProxies })
@@ -59,22 +60,22 @@ describe('where the address is read', () => {
     [
       'half a bit',
       { ipv6Prefix: 64.5 },
-      ['ipv6Prefix: 64.5 is no prefix length. Write a whole number from 32 to 128.'],
+      ['ipv6Prefix: 64.5 is not a prefix length. Write a whole number from 32 to 128.'],
     ],
     [
       'too short a prefix',
       { ipv6Prefix: 31 },
-      ['ipv6Prefix: 31 is no prefix length. Write a whole number from 32 to 128.'],
+      ['ipv6Prefix: 31 is not a prefix length. Write a whole number from 32 to 128.'],
     ],
     [
       'too long a prefix',
       { ipv6Prefix: 129 },
-      ['ipv6Prefix: 129 is no prefix length. Write a whole number from 32 to 128.'],
+      ['ipv6Prefix: 129 is not a prefix length. Write a whole number from 32 to 128.'],
     ],
     [
       'a prefix as text',
       { ipv6Prefix: '/64' },
-      ["ipv6Prefix: '/64' is no prefix length. Write a whole number from 32 to 128."],
+      ["ipv6Prefix: '/64' is not a prefix length. Write a whole number from 32 to 128."],
     ],
     ['no proxies', { from: 'x-forwarded-for' }, [`trustedProxies: is missing. ${NAME}`]],
     [
@@ -99,14 +100,14 @@ describe('where the address is read', () => {
     [
       'one proxy without a list',
       { from: 'forwarded', trustedProxies: '10.0.0.0/8' },
-      ["trustedProxies: '10.0.0.0/8' is no list. Write it as in ['10.0.0.0/8', '2001:db8::/32']."],
+      ["trustedProxies: '10.0.0.0/8' is not a list. Write it like ['10.0.0.0/8', '2001:db8::/32']."],
     ],
     [
       'trust in everybody',
       withProxies('10.0.0.0/8', '0.0.0.0/0', '::/0'),
       [
-        "trustedProxies[1]: '0.0.0.0/0' is everybody, and every client could choose its address. Name the proxies.",
-        "trustedProxies[2]: '::/0' is everybody, and every client could choose its address. Name the proxies.",
+        "trustedProxies[1]: '0.0.0.0/0' covers all addresses, so every client could choose its own. Name the proxies.",
+        "trustedProxies[2]: '::/0' covers all addresses, so every client could choose its own. Name the proxies.",
       ],
     ],
     [

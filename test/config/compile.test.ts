@@ -70,7 +70,7 @@ describe('a good config', () => {
 
 describe('a mistake', () => {
   const DURATION =
-    "is no duration. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'."
+    "is not a duration. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'."
   const SETTINGS = 'The settings are name, by, on, cost, match, plans, algorithm, limit, period'
   const MODES = 'mode, enforce, candidateFor, onStoreFailure.'
   const listed = (items: readonly string[]) => `${items.slice(0, -1).join(', ')} or ${items.at(-1)}`
@@ -87,10 +87,10 @@ describe('a mistake', () => {
       ["origin: is missing. Write a URL such as 'https://api.example.com', or 'route'."],
     ],
     [
-      'an origin that is no URL',
+      'an origin that is not a URL',
       { ...CONFIG, origin: 'api.example.com' },
       [
-        "origin: 'api.example.com' is no origin. Write an http or https URL without query or credentials, such as " +
+        "origin: 'api.example.com' is not an origin. Write an http or https URL without query or credentials, such as " +
           "'https://api.example.com', or 'route'.",
       ],
     ],
@@ -115,22 +115,22 @@ describe('a mistake', () => {
     [
       'a limit of zero',
       withRule({ limit: 0 }),
-      ['rules[0].limit: 0 is no amount. Write a whole number from 1 to 1000000000.'],
+      ['rules[0].limit: 0 is not an amount. Write a whole number from 1 to 1000000000.'],
     ],
     [
       'half a limit',
       withRule({ limit: 1.5 }),
-      ['rules[0].limit: 1.5 is no amount. Write a whole number from 1 to 1000000000.'],
+      ['rules[0].limit: 1.5 is not an amount. Write a whole number from 1 to 1000000000.'],
     ],
     [
       'half a unit',
       withRule({ limit: 0.5 }),
-      ['rules[0].limit: 0.5 is no amount. Write a whole number from 1 to 1000000000.'],
+      ['rules[0].limit: 0.5 is not an amount. Write a whole number from 1 to 1000000000.'],
     ],
     [
       'a limit as text',
       withRule({ limit: '10' }),
-      ["rules[0].limit: '10' is no amount. Write a whole number from 1 to 1000000000."],
+      ["rules[0].limit: '10' is not an amount. Write a whole number from 1 to 1000000000."],
     ],
     [
       'a rule without a limit',
@@ -145,7 +145,7 @@ describe('a mistake', () => {
     [
       'an unknown algorithm',
       withRule({ algorithm: 'magic' }),
-      [`rules[0].algorithm: 'magic' is no algorithm. Use ${ALGORITHMS}.`],
+      [`rules[0].algorithm: 'magic' is not an algorithm. Use ${ALGORITHMS}.`],
     ],
     [
       'a misspelt setting',
@@ -165,7 +165,9 @@ describe('a mistake', () => {
     [
       'a name with a space',
       withRule({ name: 'per second' }),
-      ["rules[0].name: 'per second' is no rule name. Use 1 to 63 lower case letters, digits, '-' and '_'."],
+      [
+        "rules[0].name: 'per second' is not a rule name. Use 1 to 63 lower case letters, digits, '-' and '_'.",
+      ],
     ],
     [
       'two rules of one name',
@@ -195,17 +197,17 @@ describe('a mistake', () => {
     [
       'a path without a slash',
       withRule({ match: { path: 'reports' } }),
-      ["rules[0].match.path: 'reports' does not start with '/'. Write it as in '/reports/*'."],
+      ["rules[0].match.path: 'reports' does not start with '/'. Write it like '/reports/*'."],
     ],
     [
-      'a path that is no pattern',
+      'a path that is not a pattern',
       withRule({ match: { path: '/(' } }),
-      ["rules[0].match.path: '/(' is no URLPattern. Write something like '/reports/*', without a query."],
+      ["rules[0].match.path: '/(' is not a URLPattern. Write something like '/reports/*', without a query."],
     ],
     [
       'a method in small letters',
       withRule({ match: { methods: ['get'] } }),
-      ["rules[0].match.methods[0]: 'get' is no method. Write it in capitals, as in 'GET'."],
+      ["rules[0].match.methods[0]: 'get' is not a method. Write it in capitals, as in 'GET'."],
     ],
     [
       'an empty list of methods',
@@ -216,7 +218,7 @@ describe('a mistake', () => {
       'an origin of a web page with a path',
       { ...CONFIG, cors: { origins: ['https://app.example/'] } },
       [
-        "cors.origins[0]: 'https://app.example/' is no origin of a web page. Write it as in 'https://app.example.com', without a path.",
+        "cors.origins[0]: 'https://app.example/' is not an origin of a web page. Write it like 'https://app.example.com', without a path.",
       ],
     ],
     [
@@ -233,13 +235,13 @@ describe('a mistake', () => {
       'a calendar that does not exist',
       withRule({ algorithm: 'fixed-window', period: 'fortnight' }),
       [
-        "rules[0].period: 'fortnight' is no period. Write a duration in quotes, as in '1s' or '1h', or 'day', 'week' or 'month' of the calendar.",
+        "rules[0].period: 'fortnight' is not a period. Write a duration in quotes, as in '1s' or '1h', or 'day', 'week' or 'month' of the calendar.",
       ],
     ],
     [
       'a time zone that does not exist',
       withRule({ algorithm: 'fixed-window', period: 'day', timeZone: 'Europe/Atlantis' }),
-      ["rules[0].timeZone: 'Europe/Atlantis' is no time zone. Write an IANA name, as in 'Europe/Berlin'."],
+      ["rules[0].timeZone: 'Europe/Atlantis' is not a time zone. Write an IANA name, as in 'Europe/Berlin'."],
     ],
     [
       'a time zone of an hour',
@@ -252,7 +254,7 @@ describe('a mistake', () => {
       'a sliding window of more than its record can count',
       withRule({ algorithm: 'sliding-window', limit: 8_388_608 }),
       [
-        'rules[0].limit: 8388608 is no amount. Write a whole number from 1 to 8388607: sliding-window keeps two counts in one record.',
+        'rules[0].limit: 8388608 is not an amount. Write a whole number from 1 to 8388607: sliding-window keeps two counts in one record.',
       ],
     ],
     [
@@ -266,7 +268,7 @@ describe('a mistake', () => {
       'a log of more than can be read at each decision',
       withRule({ algorithm: 'sliding-log', limit: 100_001 }),
       [
-        'rules[0].limit: 100001 is no amount. Write a whole number from 1 to 100000: sliding-log keeps each request that counts.',
+        'rules[0].limit: 100001 is not an amount. Write a whole number from 1 to 100000: sliding-log keeps each request that counts.',
       ],
     ],
     [
@@ -289,12 +291,12 @@ describe('a mistake', () => {
     [
       'an unknown mode',
       withRule({ mode: 'dry-run' }),
-      ["rules[0].mode: 'dry-run' is no mode. Use 'enforce', 'shadow' or 'off'."],
+      ["rules[0].mode: 'dry-run' is not a mode. Use 'enforce', 'shadow' or 'off'."],
     ],
     [
       'a share in percent',
       withRule({ enforce: 10 }),
-      ['rules[0].enforce: 10 is no share. Write a number from 0 to 1.'],
+      ['rules[0].enforce: 10 is not a share. Write a number from 0 to 1.'],
     ],
     [
       'a share of a shadow',
@@ -304,7 +306,7 @@ describe('a mistake', () => {
     [
       'a candidate for nothing',
       withRule({ candidateFor: 'b' }),
-      ["rules[0].candidateFor: 'b' is no other live rule of rules. Name the rule to replace."],
+      ["rules[0].candidateFor: 'b' is not the name of another live rule of rules. Name the rule to replace."],
     ],
     [
       'a candidate that is enforced',
@@ -321,7 +323,7 @@ describe('a mistake', () => {
     [
       'a limit by name that is counted like requests',
       { ...CONFIG, limits: { zendesk: [{ ...RULE, by: 'consumer' }] } },
-      ["limits.zendesk[0].by: 'consumer' is no list. Write it as in ['account']."],
+      ["limits.zendesk[0].by: 'consumer' is not a list. Write it like ['account']."],
     ],
     [
       'a rule by address for a plan, on a cluster',
@@ -338,7 +340,7 @@ describe('a mistake', () => {
       'a share of everybody together',
       { ...CONFIG, limits: { zendesk: [{ ...RULE, by: undefined, enforce: 0.5 }] } },
       [
-        'limits.zendesk[0].enforce: 0.5 is a share of callers, and this rule counts everybody together. Leave it out, or give it a by.',
+        'limits.zendesk[0].enforce: 0.5 is a share of callers, and this rule counts all callers together. Leave it out, or give it a by.',
       ],
     ],
     [
@@ -358,7 +360,7 @@ describe('a mistake', () => {
       'a rule that is text',
       { ...CONFIG, rules: ['10/s'] },
       [
-        "rules[0]: '10/s' is no rule. Write { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }.",
+        "rules[0]: '10/s' is not a rule. Write { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }.",
       ],
     ],
   ] as const)('%s is named with its place, its value and the fix', (_, config, mistakes) => {

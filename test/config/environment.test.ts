@@ -20,10 +20,10 @@ describe('the environment', () => {
     [{}, ['UPSTASH_REDIS_REST_URL: is missing', 'UPSTASH_REDIS_REST_TOKEN: is missing']],
     [
       { ...ENV, UPSTASH_REDIS_REST_URL: 'redis://x:secret-token@y' },
-      ['UPSTASH_REDIS_REST_URL: is no http or https URL'],
+      ['UPSTASH_REDIS_REST_URL: is not an http or https URL'],
     ],
     [{ ...ENV, UPSTASH_REDIS_REST_TOKEN: ' ' }, ['UPSTASH_REDIS_REST_TOKEN: is missing']],
-    [{ ...ENV, ORIGIN_URL: 'nowhere' }, ['ORIGIN_URL: is no http or https URL']],
+    [{ ...ENV, ORIGIN_URL: 'nowhere' }, ['ORIGIN_URL: is not an http or https URL']],
   ])('with a mistake (%#) is refused by name, and no token is quoted', (env, messages) => {
     const refused = () => withEnvironment(config, env)
     for (const message of messages) expect(refused).toThrow(message)

@@ -99,19 +99,20 @@ describe('a mistake', () => {
   const NO_KEYS =
     "auth0: has no keys. Write jwks: 'https://…', secret: 'NAME_OF_A_VARIABLE' or access: 'https://team.cloudflareaccess.com'."
   const METHOD =
-    "auth0: is no issuer. Write { jwks: 'https://…', algorithms: ['RS256'], issuer: 'https://…', audience: '…' }."
+    "auth0: is not an issuer. Write { jwks: 'https://…', algorithms: ['RS256'], issuer: 'https://…', audience: '…' }."
   const ADDRESS =
-    "is no address of keys. Write an https URL (http only of localhost), as in 'https://issuer.example.com/.well-known/jwks.json'."
-  const TEAM = "is no address of a team. Write it as in 'https://team.cloudflareaccess.com', without a path."
+    "is not an address of keys. Write an https URL (http only of localhost), as in 'https://issuer.example.com/.well-known/jwks.json'."
+  const TEAM =
+    "is not an address of a team. Write it like 'https://team.cloudflareaccess.com', without a path."
   const PUBLIC = 'Use RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA or Ed25519.'
   const SHARED = 'Use HS256, HS384 or HS512.'
   const UNSIGNED = 'is refused: a token without a signature proves nothing.'
   const VARIABLE =
-    "auth0.secret: is no name of a variable. Write the name in capitals, as in 'JWT_SECRET', and never the secret itself: npx wrangler secret put JWT_SECRET"
+    "auth0.secret: is not a name of a variable. Write the name in capitals, as in 'JWT_SECRET', and never the secret itself: npx wrangler secret put JWT_SECRET"
   const COMMON = 'audience, clockTolerance, header, claims, plans, sharesConsumers.'
   const ISS = "Write the iss of its tokens, as in 'https://issuer.example.com/'."
   const AUD = "Write the aud that its tokens have for you, as in 'api'."
-  const CLAIM = "is no name of a claim. Write it as in 'sub' or ['sub', 'email']."
+  const CLAIM = "is not a claim name. Write it like 'sub' or ['sub', 'email']."
 
   it.each([
     ['no object', 'https://issuer.example.com', [METHOD]],
@@ -129,7 +130,7 @@ describe('a mistake', () => {
       ['auth0: has jwks and secret and access. Keep one: keys come from one place.'],
     ],
 
-    ['jwks that is no URL', { ...JWKS, jwks: 'issuer' }, [`auth0.jwks: 'issuer' ${ADDRESS}`]],
+    ['jwks that is not a URL', { ...JWKS, jwks: 'issuer' }, [`auth0.jwks: 'issuer' ${ADDRESS}`]],
     [
       'jwks that is not there',
       { ...JWKS, jwks: undefined },
@@ -167,7 +168,7 @@ describe('a mistake', () => {
       'algorithms as text',
       { ...JWKS, algorithms: 'RS256' },
       [
-        "auth0.algorithms: 'RS256' is no list of algorithms. Write what the issuer signs with, as in ['RS256'].",
+        "auth0.algorithms: 'RS256' is not a list of algorithms. Write what the issuer signs with, as in ['RS256'].",
       ],
     ],
     [
@@ -199,8 +200,8 @@ describe('a mistake', () => {
       'an unknown algorithm',
       { ...JWKS, algorithms: ['rs256', 1] },
       [
-        `auth0.algorithms[0]: 'rs256' is no algorithm. ${PUBLIC}`,
-        `auth0.algorithms[1]: 1 is no algorithm. ${PUBLIC}`,
+        `auth0.algorithms[0]: 'rs256' is not an algorithm. ${PUBLIC}`,
+        `auth0.algorithms[1]: 1 is not an algorithm. ${PUBLIC}`,
       ],
     ],
 
@@ -218,13 +219,13 @@ describe('a mistake', () => {
         `auth0.audience: is missing. ${AUD}`,
       ],
     ],
-    ['an empty issuer', { ...JWKS, issuer: '' }, [`auth0.issuer: '' is no issuer. ${ISS}`]],
-    ['an empty audience', { ...JWKS, audience: '' }, [`auth0.audience: '' is no audience. ${AUD}`]],
-    ['no audience', { ...JWKS, audience: [] }, [`auth0.audience: [] is no audience. ${AUD}`]],
+    ['an empty issuer', { ...JWKS, issuer: '' }, [`auth0.issuer: '' is not an issuer. ${ISS}`]],
+    ['an empty audience', { ...JWKS, audience: '' }, [`auth0.audience: '' is not an audience. ${AUD}`]],
+    ['no audience', { ...JWKS, audience: [] }, [`auth0.audience: [] is not an audience. ${AUD}`]],
     [
       'an audience that is no text',
       { ...JWKS, audience: ['api', 1] },
-      [`auth0.audience: ["api",1] is no audience. ${AUD}`],
+      [`auth0.audience: ["api",1] is not an audience. ${AUD}`],
     ],
 
     [
@@ -236,13 +237,13 @@ describe('a mistake', () => {
       'tolerance as a number',
       { ...JWKS, clockTolerance: 5 },
       [
-        "auth0.clockTolerance: 5 is no duration. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'.",
+        "auth0.clockTolerance: 5 is not a duration. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'.",
       ],
     ],
     [
       'a header that cannot be',
       { ...JWKS, header: 'X Token' },
-      ["auth0.header: 'X Token' is no name of a header. Write it as in 'X-Token'."],
+      ["auth0.header: 'X Token' is not a header name. Write it like 'X-Token'."],
     ],
     [
       'the header of the scheme',
@@ -257,7 +258,7 @@ describe('a mistake', () => {
     [
       'claims as text',
       { ...JWKS, claims: 'sub' },
-      ["auth0.claims: 'sub' is no object. Write it as in { consumer: 'sub', plan: 'plan' }."],
+      ["auth0.claims: 'sub' is not an object. Write it like { consumer: 'sub', plan: 'plan' }."],
     ],
     [
       'an unknown claim',
@@ -269,18 +270,18 @@ describe('a mistake', () => {
       { ...JWKS, claims: { consumer: [], plan: '' } },
       [
         `auth0.claims.consumer: [] ${CLAIM}`,
-        "auth0.claims.plan: '' is no name of a claim. Write it as in 'plan'.",
+        "auth0.claims.plan: '' is not a claim name. Write it like 'plan'.",
       ],
     ],
     [
       'plans as text',
       { ...JWKS, plans: 'pro' },
-      ["auth0.plans: 'pro' is no object. Write it as in { gold: 'pro' }."],
+      ["auth0.plans: 'pro' is not an object. Write it like { gold: 'pro' }."],
     ],
     [
-      'a plan that is no name',
+      'a plan that is not a name',
       { ...JWKS, plans: { gold: 'Pro' } },
-      ["auth0.plans.gold: 'Pro' is no plan name. Use 1 to 63 lower case letters, digits, '-' and '_'."],
+      ["auth0.plans.gold: 'Pro' is not a plan name. Use 1 to 63 lower case letters, digits, '-' and '_'."],
     ],
     [
       'plans and no claim',

@@ -30,9 +30,9 @@ function mistakesIn(config: unknown): string[] {
 
 const taking = (parameter: string) =>
   ALGORITHM_NAMES.filter(algorithm => parameter in descriptionOf({ algorithm }).parameters).join(', ')
-const NUMBERS = `a plan can have a limit, a burst (${taking('burst')}) and a queue (${taking('queue')}) of its own. Write it as in { limit: 1200 }.`
+const NUMBERS = `a plan can have a limit, a burst (${taking('burst')}) and a queue (${taking('queue')}) of its own. Write it like { limit: 1200 }.`
 const HOST =
-  "is no URLPattern of a host. Write something like 'api.example.com', without scheme, port and path."
+  "is not a URLPattern of a host. Write something like 'api.example.com', without scheme, port and path."
 const ISSUER_FIX = "Write jwt({ … }) around it, with import { jwt } from './src/credentials/jwt.ts'."
 
 describe('a mistake', () => {
@@ -51,12 +51,12 @@ describe('a mistake', () => {
     [
       'a list of limits by name',
       { ...CONFIG, limits: [{ ...RULE, by: ['account'] }] },
-      [expect.stringContaining("is no object. Write it as in { zendesk: [{ name: 'second', … }] }.")],
+      [expect.stringContaining("is not an object. Write it like { zendesk: [{ name: 'second', … }] }.")],
     ],
     [
-      'a limit that is no number',
+      'a limit that is not a number',
       withRule({ limit: Number.NaN }),
-      ['rules[0].limit: NaN is no amount. Write a whole number from 1 to 1000000000.'],
+      ['rules[0].limit: NaN is not an amount. Write a whole number from 1 to 1000000000.'],
     ],
     [
       'a part twice',
@@ -93,7 +93,7 @@ describe('a mistake in plans', () => {
     [
       'a list',
       withRule({ plans: ['free'] }),
-      ['rules[0].plans: ["free"] is no object. Write it as in { pro: { limit: 1200 } }.'],
+      ['rules[0].plans: ["free"] is not an object. Write it like { pro: { limit: 1200 } }.'],
     ],
     [
       'a number',
@@ -130,7 +130,7 @@ describe('a mistake in plans', () => {
       'nobody that is left',
       withRule({ plans: { free: false } }),
       [
-        "rules[0].plans: is false for every plan: the rule would be for nobody. Use mode: 'off', or leave a plan.",
+        "rules[0].plans: is false for every plan: the rule would apply to no caller. Use mode: 'off', or leave a plan.",
       ],
     ],
     ['callers without a credential that are left', withRule({ by: 'address', plans: { free: false } }), []],
@@ -147,9 +147,9 @@ describe('a mistake in patterns', () => {
     [
       'path',
       '/reports?year=1',
-      ["'/reports?year=1' is no URLPattern. Write something like '/reports/*', without a query."],
+      ["'/reports?year=1' is not a URLPattern. Write something like '/reports/*', without a query."],
     ],
-    ['path', 'reports', ["'reports' does not start with '/'. Write it as in '/reports/*'."]],
+    ['path', 'reports', ["'reports' does not start with '/'. Write it like '/reports/*'."]],
     [
       'path',
       ['/reports', '/exports'],
@@ -158,7 +158,7 @@ describe('a mistake in patterns', () => {
       ],
     ],
     ['path', '/(reports|exports)/*', []],
-    ['path', '', ["'' is no pattern. Write text such as '/reports/*'.", expect.stringContaining('start')]],
+    ['path', '', ["'' is not a pattern. Write text such as '/reports/*'.", expect.stringContaining('start')]],
   ] as const)('%s: %j', (key, pattern, mistakes) => {
     const expected = mistakes.map(mistake =>
       typeof mistake === 'string' ? `rules[0].match.${key}: ${mistake}` : mistake,
@@ -201,7 +201,7 @@ describe('a mistake in routes', () => {
     [
       'a credential that is spelt otherwise',
       withRoutes({ ...ROUTE, accept: ['apiKey'] }),
-      ["routes[0].accept[0]: 'apiKey' is no credential of this config. There are api-key, anonymous."],
+      ["routes[0].accept[0]: 'apiKey' is not a credential of this config. There are api-key, anonymous."],
     ],
   ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
 })
@@ -211,22 +211,22 @@ describe('a mistake in credentials', () => {
     [
       'an issuer without jwt()',
       withJwt({ auth0: ISSUER }),
-      [`credentials.jwt.auth0: is no issuer. ${ISSUER_FIX}`],
+      [`credentials.jwt.auth0: is not an issuer. ${ISSUER_FIX}`],
     ],
     [
       'a secret in the place of its name',
       withJwt({ auth0: { secret: 'a secret', algorithms: ['HS256'] } }),
-      [`credentials.jwt.auth0: is no issuer. ${ISSUER_FIX}`],
+      [`credentials.jwt.auth0: is not an issuer. ${ISSUER_FIX}`],
     ],
     [
       'an issuer without a name',
       withJwt(jwt(ISSUER)),
-      ['credentials.jwt: is an issuer without a name. Write it as in { auth0: jwt({ … }) }.'],
+      ['credentials.jwt: is an issuer without a name. Write it like { auth0: jwt({ … }) }.'],
     ],
     [
       'a list of issuers',
       withJwt([jwt(ISSUER)]),
-      ['credentials.jwt: is no object. Write it as in { auth0: jwt({ … }) }.'],
+      ['credentials.jwt: is not an object. Write it like { auth0: jwt({ … }) }.'],
     ],
     [
       'opaque keys where bearer tokens are',
@@ -242,20 +242,23 @@ describe('a mistake in lists', () => {
   it.each([
     [
       { allow: { addresses: ['10.0.0.0/8', '::/0'] } },
-      "allow.addresses[1]: '::/0' is everybody. To limit nobody, set mode: 'off' or 'shadow' in the rules.",
+      "allow.addresses[1]: '::/0' covers all addresses. To turn limiting off, set mode: 'off' or 'shadow' in the rules.",
     ],
     [
       { block: { addresses: ['0.0.0.0/0'] } },
-      "block.addresses[0]: '0.0.0.0/0' is everybody. Nobody could come. Name the ranges.",
+      "block.addresses[0]: '0.0.0.0/0' covers all addresses. Every request would be refused. Name the ranges.",
     ],
     [
       { allow: { consumers: ['acme', 'Acme Corp'] } },
-      "allow.consumers[1]: 'Acme Corp' is no consumer. Write its name, as in 'acme', or of a token its issuer and what the claim says, percent-encoded, as in 'auth0~alice%40example.com'.",
+      "allow.consumers[1]: 'Acme Corp' is not a consumer. Write its name, as in 'acme', or of a token its issuer and what the claim says, percent-encoded, as in 'auth0~alice%40example.com'.",
     ],
-    [{ cors: { origins: [] } }, 'cors.origins: [] is empty: nobody could read replies. Name an origin.'],
+    [
+      { cors: { origins: [] } },
+      'cors.origins: [] is empty: no web page could read the replies. Name an origin.',
+    ],
     [
       { cors: { origins: '*', headers: 'x-api-key' } },
-      "cors.headers: 'x-api-key' is no list of header names. Write it as in ['content-type'].",
+      "cors.headers: 'x-api-key' is not a list of header names. Write it like ['content-type'].",
     ],
   ])('%j', (settings, mistake) => expect(mistakesIn({ ...CONFIG, ...settings })).toEqual([mistake]))
 

@@ -132,7 +132,7 @@ describe('the consumer', () => {
     expect(await outcome(verify(await sign({ ...CLAIMS, ...changes }, rsa)))).toBe(expected)
   })
 
-  it('is no number that was rounded', async () => {
+  it('is not a number that was rounded', async () => {
     const { verify } = verifier({ secret: 'S', algorithms: ['HS256'] }, { secret: SECRET })
     // As text, because JavaScript could not write it.
     const payload = JSON.stringify({ ...CLAIMS, sub: 0 }).replace('"sub":0', '"sub":9007199254740993')
@@ -149,7 +149,7 @@ describe('the consumer', () => {
     expect(await outcome(verify(await sign(CLAIMS, rsa)))).toBe('alice')
     for (const sub of ['okta~alice', 'a@example.com', 'x'.repeat(65), 'alice\n', '_']) {
       expect(await outcome(verify(await sign({ ...CLAIMS, sub }, rsa)))).toBe(
-        'invalid: sub is no consumer name',
+        'invalid: sub is not a consumer name',
       )
     }
   })
@@ -735,7 +735,7 @@ describe('the issuer by a token’s own word', () => {
     ['dots', '..'],
     ['opaque text of three parts', 'aaaa.bbbb.cccc'],
     ['a header that is no JSON', `aaaa.${forging({}, { iss: ISSUER }).split('.')[1]}.`],
-    ['a payload that is no object', 'e30.W10.'],
+    ['a payload that is not an object', 'e30.W10.'],
     ['an encrypted token', 'e30.e30.e30.e30.e30'],
     ['padding', `e30=.${Buffer.from('{"iss":"a"}').toString('base64')}.`],
     ['blanks', forging({}, { iss: ISSUER }).replace('.', ' .')],

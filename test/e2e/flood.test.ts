@@ -10,7 +10,9 @@ import { hasRedisServer } from '../support/redis.ts'
 
 const FLOOD = { total: 2000, atOnce: 1000 }
 
-describe.skipIf(!hasRedisServer)('a flood', { timeout: 120_000 }, () => {
+const title = hasRedisServer ? 'a flood' : 'a flood (no real Redis is installed to run the Worker against)'
+
+describe.skipIf(!hasRedisServer)(title, { timeout: 120_000 }, () => {
   let bed: FloodBed
   beforeEach(async () => {
     bed = await startFloodBed()

@@ -20,7 +20,7 @@ function clientBehind(from: Header, lines: string | readonly string[], peer?: st
 const requestWith = (headers: Headers | Record<string, string>) =>
   new Request('https://gateway.example/', { headers })
 
-/** What is no address, though some reader may take it for one. */
+/** What is not an address, though some reader may take it for one. */
 const NO_ADDRESSES = [
   ...['', ' ', 'unknown', '_hidden', '-', '*', 'null', 'localhost', 'example.com', 'for=192.0.2.1'],
   ...['1', '127.1', '127.0.1', '2130706433', '0x7f000001', '0x7f.0.0.1', '0177.0.0.1', '192.0.2.01'],
@@ -181,7 +181,7 @@ describe('on Cloudflare', () => {
   })
 
   it.each([...NO_ADDRESSES, '192.0.2.1:80', '[::1]:80'])(
-    '%j is no address, and nothing else is read',
+    '%j is not an address, and nothing else is read',
     text => {
       expect(clientAddress(all(text), compileAddress({}), '203.0.113.1')).toBeUndefined()
     },
@@ -267,9 +267,12 @@ describe('behind proxies that write X-Forwarded-For', () => {
     expect(clientAddress(request, settings)).toBeUndefined()
   })
 
-  it.each(['', 'unknown', '10.0.0.1, 10.0.0.2'])('a peer that is no address, %j, is not trusted', peer => {
-    expect(clientBehind('x-forwarded-for', '192.0.2.1', peer)).toBeUndefined()
-  })
+  it.each(['', 'unknown', '10.0.0.1, 10.0.0.2'])(
+    'a peer that is not an address, %j, is not trusted',
+    peer => {
+      expect(clientBehind('x-forwarded-for', '192.0.2.1', peer)).toBeUndefined()
+    },
+  )
 })
 
 describe('behind proxies that write Forwarded', () => {
@@ -377,7 +380,7 @@ describe('a long header', () => {
         expect(clientBehind(from, `x${part.repeat(16_000 / part.length)}x`, '10.0.0.1')).toBe('10.0.0.1'),
     )
 
-    it('of what is far longer than an address is no address: to take spaces off costs time', () => {
+    it('of what is far longer than an address is not an address: to take spaces off costs time', () => {
       const padded = (spaces: number) => entry(`192.0.2.1${' '.repeat(spaces)}`)
       expect(clientBehind(from, [padded(100), entry('10.0.0.2')].join())).toBe('192.0.2.1')
       expect(clientBehind(from, [padded(200), entry('10.0.0.2')].join())).toBe('10.0.0.2')

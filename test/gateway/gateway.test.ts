@@ -52,7 +52,7 @@ describe('a credential', () => {
     const [key, other] = [await gateway.key('acme'), await gateway.key('other')]
     await app('/', { headers: { 'x-api-key': key, authorization: `Bearer ${other}` } })
     const preflight = { origin: 'https://app.example', 'access-control-request-method': 'GET' }
-    // With a credential it is no preflight, but a request like any other.
+    // With a credential it is not a preflight, but a request like any other.
     await app('/', { method: 'OPTIONS', key, headers: { ...preflight, 'x-api-key': key } })
     const twice = new Headers({ authorization: `Bearer ${key}` })
     twice.append('authorization', `Bearer ${other}`)

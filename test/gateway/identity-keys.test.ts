@@ -163,7 +163,7 @@ describe('of what callers write, each different value has a key of its own, and 
       addresses.map(address => to({ headers: { 'cf-connecting-ip': address } })),
       { ...OPEN, rules: [rule('address')] },
     )
-    // What is no address is all one: with a zone there are two spellings of what is local to a link.
+    // What is not an address is all one: with a zone there are two spellings of what is local to a link.
     expect(found.filter(key => key === 'sluice:{ip:unknown}:state')).toHaveLength(1)
     expect(found.length).toBeGreaterThanOrEqual(5)
     expect(found.length).toBeLessThanOrEqual(6)

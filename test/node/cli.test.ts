@@ -160,7 +160,7 @@ describe('sluice check', () => {
     writeFileSync(file, `export default { origin: 'x', rules: [{ name: 'A', limit: 0 }] }\n`)
     const { code, stderr } = await sluice(['check', file])
     expect(code).toBe(1)
-    expect(stderr).toContain("origin: 'x' is no origin.")
+    expect(stderr).toContain("origin: 'x' is not an origin.")
     expect(stderr).toContain("rules[0].algorithm: is missing. Use 'gcra', 'token-bucket', ")
   })
 })
@@ -200,7 +200,7 @@ describe('sluice keys create', () => {
     [
       2,
       ['--consumer', 'a{b', '--url', 'http://127.0.0.1:1', '--token', 't'],
-      /--consumer: 'a\{b' is no consumer name/,
+      /--consumer: 'a\{b' is not a consumer name/,
     ],
     [
       2,
@@ -215,7 +215,7 @@ describe('sluice keys create', () => {
     [
       2,
       ['--consumer', 'a', '--url', 'nowhere', '--token', 't'],
-      /The URL of the store is no http or https URL/,
+      /The URL of the store is not an http or https URL/,
     ],
     [2, [], /required option '--consumer <name>' not specified/],
   ])('ends with %i for %j and a message that helps', async (status, args, message) => {
@@ -354,7 +354,7 @@ describe('the administration', () => {
     const wrong = await asked(['keys', 'list', '--env', 'Live!'])
     expect([wrong.code, wrong.stderr]).toEqual([
       2,
-      expect.stringContaining('--env is no name of an environment'),
+      expect.stringContaining('--env is not an environment name'),
     ])
   })
 

@@ -209,7 +209,7 @@ describeOnRedis('the bridge', start => {
       ],
       ['an empty path segment', 'GET //set//a%2Fb/1 HTTP/1.1\r\nhost: bridge', '', '{"result":"OK"}'],
       ['HTTP/1.0 without a host', 'GET /ping HTTP/1.0', '', '{"result":"PONG"}'],
-      ['a path that is no URL', 'GET /a\\b HTTP/1.1\r\nhost: bridge', '', '{"error":"ERR failed to parse'],
+      ['a path that is not a URL', 'GET /a\\b HTTP/1.1\r\nhost: bridge', '', '{"error":"ERR failed to parse'],
     ])('answers %s', async (_, head, body, answer) => {
       const headers = `authorization: Bearer ${TOKEN}\r\ncontent-length: ${body.length}\r\nconnection: close`
       expect(await exchange(bridge.port, `${head}\r\n${headers}\r\n\r\n${body}`)).toContain(answer)

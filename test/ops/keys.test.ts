@@ -114,7 +114,7 @@ describeOnRedis('keys', start => {
       [`${other}x`, 'not-found', /its form or its checksum is wrong/],
       [OPAQUE, 'not-found', /none like it has been imported/],
       ['QUJDREVGR0hJSktMTU5P/abcdef', 'not-found', /none like it has been imported/],
-      ['short', 'usage', /That is no key/],
+      ['short', 'usage', /That is not a key/],
     ]
     for (const [given, kind, message] of cases) {
       const error: Error = await findKey(admin.store, given).catch(error => error)

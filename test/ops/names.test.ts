@@ -30,7 +30,10 @@ describe('a consumer', () => {
     'is not called %j',
     async text => {
       const error = await consumerName(text).catch(error => error)
-      expect(error).toMatchObject({ kind: 'usage', message: expect.stringContaining('is no consumer name') })
+      expect(error).toMatchObject({
+        kind: 'usage',
+        message: expect.stringContaining('is not a consumer name'),
+      })
       expect(error.message).not.toMatch(/\p{Cc}/u)
     },
   )

@@ -71,8 +71,8 @@ describe('an override', () => {
 
   it.each([
     ['gcra', {}, 'usage', /What is to be different/],
-    ['gcra', { limit: 0 }, 'usage', /gcra cannot have these numbers:\n {2}limit: 0 is no amount/],
-    ['gcra', { limit: 1.5 }, 'usage', /limit: 1\.5 is no amount/],
+    ['gcra', { limit: 0 }, 'usage', /gcra cannot have these numbers:\n {2}limit: 0 is not an amount/],
+    ['gcra', { limit: 1.5 }, 'usage', /limit: 1\.5 is not an amount/],
     [
       'gcra',
       { queue: 5 },
@@ -94,7 +94,7 @@ describe('an override', () => {
     ['window', { burst: 5 }, 'usage', /^--burst means nothing for window: it is a sliding-window\./],
     ['plans', { queue: 5 }, 'usage', /^--queue means nothing for plans/],
     ['tokens', { limit: 999_999_937, burst: 1e9 }, 'usage', /more than 2\^51 steps/],
-    ['window', { limit: 2 ** 23 }, 'usage', /limit: 8388608 is no amount/],
+    ['window', { limit: 2 ** 23 }, 'usage', /limit: 8388608 is not an amount/],
     ['window', { limit: 2 }, 'usage', /cost: 3 can never be admitted: it is above the limit of 2/],
     ['queue', { queue: 700 }, 'usage', /queue: 700 could hold a request for 70 s/],
     ['plans', { burst: 5 }, 'usage', /has a limit of its own for plans \(pro 100\)\. Give the limit too/],

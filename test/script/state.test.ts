@@ -1,4 +1,4 @@
-/** What stands in Redis: the layout of a state, how long it lives, and what is made of one that is no state. */
+/** What stands in Redis: the layout of a state, how long it lives, and what is made of one that is not a state. */
 import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
 import type { BoundRule } from '../../src/script/evaluation.ts'

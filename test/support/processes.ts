@@ -22,7 +22,7 @@ function statusOf(pid: number): Record<string, string> | undefined {
     const lines = readFileSync(`/proc/${pid}/status`, 'utf8').split('\n')
     return Object.fromEntries(lines.map(line => line.split(/:\s+/)))
   } catch {
-    // It ended, or it is no process at all.
+    // It ended, or it is not a process at all.
     return undefined
   }
 }

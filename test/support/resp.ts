@@ -16,7 +16,7 @@ function lineAt(bytes: Buffer, start: number, kind: string): { number: number; e
   const end = bytes.indexOf('\r\n', start)
   if (end < 0) return undefined
   const line = bytes.toString('latin1', start, end)
-  if (!line.startsWith(kind)) throw new Error(`This is no command: ${line.slice(0, 40)}`)
+  if (!line.startsWith(kind)) throw new Error(`This is not a command: ${line.slice(0, 40)}`)
   return { number: Number(line.slice(1)), end: end + 2 }
 }
 

@@ -9,7 +9,7 @@ export interface AddressInput extends v.InferInput<typeof address> {}
 
 const SOURCES = ['cloudflare', 'peer', 'x-forwarded-for', 'forwarded'] as const
 
-const PREFIX = 'is no prefix length. Write a whole number from 32 to 128.'
+const PREFIX = 'is not a prefix length. Write a whole number from 32 to 128.'
 
 export const address = settings(
   {
@@ -19,9 +19,9 @@ export const address = settings(
      *   Cloudflare: elsewhere a client writes it.
      * - `peer`: the other end of the connection, for a server that clients reach without a proxy.
      * - `x-forwarded-for`, `forwarded` (RFC 7239): read from the right, where the nearest proxy writes, past the
-     *   proxies of `trustedProxies` to the first address that is none of them. If the connection comes from elsewhere,
-     *   the header is not read. Where the platform does not tell the connection's other end, it is taken for a trusted
-     *   proxy: the gateway must then be reachable through that proxy only, or clients choose their address.
+     *   proxies of `trustedProxies`, up to the first address that is not in that list. The header is read only if the
+     *   connection comes from a trusted proxy. Where the platform does not report the other end of the connection, a
+     *   trusted proxy is assumed: the gateway must then be reachable through that proxy only, or clients choose their address.
      */
     from: v.optional(
       v.picklist(
@@ -39,7 +39,7 @@ export const address = settings(
       v.pipe(v.number(PREFIX), v.integer(PREFIX), v.minValue(32, PREFIX), v.maxValue(128, PREFIX)),
     ),
   },
-  "is no object. Write it as in { from: 'x-forwarded-for', trustedProxies: ['10.0.0.0/8'] }.",
+  "is not an object. Write it like { from: 'x-forwarded-for', trustedProxies: ['10.0.0.0/8'] }.",
 )
 
 /** What the schema cannot see: the key it is said of, and the message. */
@@ -61,7 +61,7 @@ export function mistakesOfAddress(input: AddressInput | undefined): [key: string
       : [
           [
             `trustedProxies[${i}]`,
-            `'${trustedProxies[i]}' is everybody, and every client could choose its address. Name the proxies.`,
+            `'${trustedProxies[i]}' covers all addresses, so every client could choose its own. Name the proxies.`,
           ],
         ],
   )

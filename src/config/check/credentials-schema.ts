@@ -9,8 +9,8 @@ export interface CredentialsInput extends v.InferInput<typeof credentials> {}
 const KEY_PREFIX = /^[a-z][a-z0-9]{1,11}$/
 
 const keyPrefix = v.pipe(
-  text("is no prefix. Write it as in 'slk'."),
-  v.regex(KEY_PREFIX, 'is no prefix. Use 2 to 12 lower case letters and digits, beginning with a letter.'),
+  text("is not a prefix. Write it like 'slk'."),
+  v.regex(KEY_PREFIX, 'is not a prefix. Use 2 to 12 lower case letters and digits, beginning with a letter.'),
 )
 
 const headerOfKeys = v.pipe(
@@ -30,15 +30,15 @@ const method = v.lazy(input =>
   isMethod(input)
     ? v.custom<JwtMethod>(isMethod)
     : v.never(
-        "is no issuer. Write jwt({ … }) around it, with import { jwt } from './src/credentials/jwt.ts'.",
+        "is not an issuer. Write jwt({ … }) around it, with import { jwt } from './src/credentials/jwt.ts'.",
       ),
 )
 
-const METHODS = 'Write it as in { auth0: jwt({ … }) }.'
+const METHODS = 'Write it like { auth0: jwt({ … }) }.'
 
 const methods = v.lazy(input => {
   if (typeof input !== 'object' || input === null || Array.isArray(input)) {
-    return v.never(`is no object. ${METHODS}`)
+    return v.never(`is not an object. ${METHODS}`)
   }
   return isMethod(input)
     ? v.never(`is an issuer without a name. ${METHODS}`)
@@ -59,7 +59,7 @@ export const credentials = settings(
           /** What they begin with (default `'slk'`). Keys that begin otherwise are no longer known. */
           prefix: v.optional(keyPrefix),
         },
-        "is no object. Write it as in { prefix: 'slk' }.",
+        "is not an object. Write it like { prefix: 'slk' }.",
       ),
     ),
     /**
@@ -74,7 +74,7 @@ export const credentials = settings(
           /** How long an isolate remembers whose key it is (default `'10m'`). Every request still checks that it is valid. */
           rememberFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
         },
-        "is no object. Write {}, or { header: 'x-partner-key' }.",
+        "is not an object. Write {}, or { header: 'x-partner-key' }.",
       ),
     ),
     /**
@@ -98,5 +98,5 @@ export const credentials = settings(
     /** How long a verified key stays trusted during an outage (default `'10m'`), even if it has been revoked since. */
     seenFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
   },
-  "is no object. Write it as in { accept: ['api-key'] }.",
+  "is not an object. Write it like { accept: ['api-key'] }.",
 )

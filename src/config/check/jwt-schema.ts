@@ -25,9 +25,9 @@ export interface SecretInput extends v.InferInput<typeof METHODS.secret> {}
 export interface AccessInput extends v.InferInput<typeof METHODS.access> {}
 
 const METHOD =
-  "is no issuer. Write { jwks: 'https://…', algorithms: ['RS256'], issuer: 'https://…', audience: '…' }."
+  "is not an issuer. Write { jwks: 'https://…', algorithms: ['RS256'], issuer: 'https://…', audience: '…' }."
 
-/** https, so that nobody on the way can put his own keys there. */
+/** https, so that the keys cannot be replaced on the way. */
 function address(fix: string, isGood: (url: URL) => boolean) {
   const isLocal = ({ hostname }: URL) => hostname === 'localhost' || hostname === '127.0.0.1'
   return v.pipe(
@@ -42,17 +42,17 @@ function address(fix: string, isGood: (url: URL) => boolean) {
 }
 
 const jwks = address(
-  "is no address of keys. Write an https URL (http only of localhost), as in 'https://issuer.example.com/.well-known/jwks.json'.",
+  "is not an address of keys. Write an https URL (http only of localhost), as in 'https://issuer.example.com/.well-known/jwks.json'.",
   () => true,
 )
 
 const access = address(
-  "is no address of a team. Write it as in 'https://team.cloudflareaccess.com', without a path.",
+  "is not an address of a team. Write it like 'https://team.cloudflareaccess.com', without a path.",
   url => url.pathname === '/' && !url.search,
 )
 
 const SECRET =
-  "is no name of a variable. Write the name in capitals, as in 'JWT_SECRET', and never the secret itself: npx wrangler secret put JWT_SECRET"
+  "is not a name of a variable. Write the name in capitals, as in 'JWT_SECRET', and never the secret itself: npx wrangler secret put JWT_SECRET"
 
 /** What is wrong here may be the secret itself: `never` is what config-error.ts tells without the value. */
 const secret = v.lazy(input =>
@@ -71,19 +71,19 @@ function algorithms<const Names extends readonly string[]>(
         if (String(input).toLowerCase() === 'none') {
           return `is refused: a token without a signature proves nothing. ${list}`
         }
-        return foreign.includes(String(input)) ? `${whyNot} ${list}` : `is no algorithm. ${list}`
+        return foreign.includes(String(input)) ? `${whyNot} ${list}` : `is not an algorithm. ${list}`
       }),
-      `is no list of algorithms. Write what the issuer signs with, as in ['${own[0]}'].`,
+      `is not a list of algorithms. Write what the issuer signs with, as in ['${own[0]}'].`,
     ),
     v.minLength(1, `is empty. Write what the issuer signs with, as in ['${own[0]}'].`),
   )
 }
 
-const HEADER = "is no name of a header. Write it as in 'X-Token'."
+const HEADER = "is not a header name. Write it like 'X-Token'."
 
 const issuer = {
   /** The `iss` of its tokens, to the letter: with Auth0 the slash at the end belongs to it. */
-  issuer: text("is no issuer. Write the iss of its tokens, as in 'https://issuer.example.com/'."),
+  issuer: text("is not an issuer. Write the iss of its tokens, as in 'https://issuer.example.com/'."),
 }
 
 const oneOrMore = (fix: string) =>
@@ -91,7 +91,7 @@ const oneOrMore = (fix: string) =>
 
 const common = {
   /** The audience that tokens must name: one of these is in their `aud`. */
-  audience: oneOrMore("is no audience. Write the aud that its tokens have for you, as in 'api'."),
+  audience: oneOrMore("is not an audience. Write the aud that its tokens have for you, as in 'api'."),
   /** How far the issuer's clock may be off (default `'5s'`). */
   clockTolerance: v.optional(duration(0, 300e6, "from '0s' to '5m'")),
   /** A header that carries the bare token. Default: `Authorization: Bearer <token>`; Access: `Cf-Access-Jwt-Assertion`. */
@@ -114,15 +114,17 @@ const common = {
          * Which claim names the consumer; of several, the first that is not empty. Default: `'sub'`; Access:
          * `['sub', 'common_name']`, as service tokens have an empty `sub`.
          */
-        consumer: v.optional(oneOrMore("is no name of a claim. Write it as in 'sub' or ['sub', 'email'].")),
+        consumer: v.optional(oneOrMore("is not a claim name. Write it like 'sub' or ['sub', 'email'].")),
         /** Which claim names the plan. Default: none. */
-        plan: v.optional(text("is no name of a claim. Write it as in 'plan'.")),
+        plan: v.optional(text("is not a claim name. Write it like 'plan'.")),
       },
-      "is no object. Write it as in { consumer: 'sub', plan: 'plan' }.",
+      "is not an object. Write it like { consumer: 'sub', plan: 'plan' }.",
     ),
   ),
   /** Plans of this config by what the issuer calls them, as in `{ gold: 'pro' }`; others keep their name. Default: all do. */
-  plans: v.optional(record(v.string(), name('plan name'), "is no object. Write it as in { gold: 'pro' }.")),
+  plans: v.optional(
+    record(v.string(), name('plan name'), "is not an object. Write it like { gold: 'pro' }."),
+  ),
   /**
    * The claim names a consumer as API keys do, and both are counted together (default `false`: each issuer has consumers
    * of its own, and cannot name another's). True is for an issuer that you trust with every consumer.

@@ -9,10 +9,10 @@ export const place = {
     v.pipe(
       v.array(
         v.pipe(
-          v.string('is no method.'),
-          v.regex(/^[A-Z]+$/, "is no method. Write it in capitals, as in 'GET'."),
+          v.string('is not a method.'),
+          v.regex(/^[A-Z]+$/, "is not a method. Write it in capitals, as in 'GET'."),
         ),
-        "is no list. Write it as in ['GET', 'POST'].",
+        "is not a list. Write it like ['GET', 'POST'].",
       ),
       v.minLength(1, 'is empty: it would match nothing. Name a method, or leave it out.'),
     ),
@@ -35,12 +35,12 @@ export const match = settings(
     /** `true`: only callers with a credential; `false`: only those without. Default: both. */
     authenticated: v.optional(flag),
   },
-  "is no object. Write it as in { path: '/reports/*' }.",
+  "is not an object. Write it like { path: '/reports/*' }.",
 )
 
 function names(what: string, example: string) {
   return v.pipe(
-    v.array(name(`${what} name`), `is no list. Write it as in ['${example}'].`),
+    v.array(name(`${what} name`), `is not a list. Write it like ['${example}'].`),
     v.minLength(1, `is empty: the rule would match nothing. Name a ${what}, or leave it out.`),
   )
 }

@@ -19,7 +19,7 @@ export function mistakesOfCredentials({ jwt = {} }: CredentialsInput, plans: rea
   return issuers.flatMap(({ name, issuer, header }, i) => {
     const twin = issuers.findIndex(other => other.issuer === issuer && other.header === header)
     if (twin === i) return []
-    const message = `has the issuer and the header of ${issuers[twin]!.name}: nobody could tell their tokens apart. Keep one.`
+    const message = `has the issuer and the header of ${issuers[twin]!.name}: their tokens could not be told apart. Keep one.`
     return [{ path: `credentials.jwt.${name}`, message }]
   })
 }

@@ -51,7 +51,7 @@ export function mistakesOfAccept(
   return (accept ?? []).flatMap((method, i) => {
     if (!known.includes(method)) {
       const fix = method === 'opaque-key' ? 'Add credentials.opaqueKeys' : `There are ${known.join(', ')}`
-      return [{ path: `${path}[${i}]`, message: `'${method}' is no credential of this config. ${fix}.` }]
+      return [{ path: `${path}[${i}]`, message: `'${method}' is not a credential of this config. ${fix}.` }]
     }
     if (accept!.indexOf(method) < i) {
       return [{ path: `${path}[${i}]`, message: `'${method}' is there twice. Leave one out.` }]

@@ -60,7 +60,7 @@ export function mistakesOfSet(
       if (!replaced || replaced === rule || replaced.candidateFor !== undefined || replaced.mode === 'off') {
         report(
           'candidateFor',
-          `'${candidateFor}' is no other live rule of ${path}. Name the rule to replace.`,
+          `'${candidateFor}' is not the name of another live rule of ${path}. Name the rule to replace.`,
         )
       }
     }
@@ -107,11 +107,11 @@ export function mistakesAtGateway(
       mistakes.push(isCost ? { path: `${path}.plans.${plan}`, message } : mistake)
     }
   }
-  const isForNobody = [...named].every(plan => rule.plans?.[plan] === false)
-  if (isForNobody && (rule.match?.plans || by.some(needsCredential))) {
+  const isOffForAll = [...named].every(plan => rule.plans?.[plan] === false)
+  if (isOffForAll && (rule.match?.plans || by.some(needsCredential))) {
     report(
       'plans',
-      `is false for every plan: the rule would be for nobody. Use mode: 'off', or leave a plan.`,
+      `is false for every plan: the rule would apply to no caller. Use mode: 'off', or leave a plan.`,
     )
   }
   const ofTokens = by.find(needsToken)
@@ -179,15 +179,21 @@ export function mistakesOfRouteCosts(
   })
 }
 
-/** Everybody is nobody in particular. */
+/** A range of all addresses is a mistake, not a choice. */
 export function mistakesOfLists({ allow, block }: ConfigInput): Mistake[] {
-  const everybody = (name: string, list: readonly string[] = [], fix: string) =>
+  const coversAll = (name: string, list: readonly string[] = [], fix: string) =>
     compileRanges(list).flatMap(({ prefix }, i): Mistake[] =>
-      prefix > 0 ? [] : [{ path: `${name}.addresses[${i}]`, message: `'${list[i]}' is everybody. ${fix}` }],
+      prefix > 0
+        ? []
+        : [{ path: `${name}.addresses[${i}]`, message: `'${list[i]}' covers all addresses. ${fix}` }],
     )
   return [
-    ...everybody('allow', allow?.addresses, "To limit nobody, set mode: 'off' or 'shadow' in the rules."),
-    ...everybody('block', block?.addresses, 'Nobody could come. Name the ranges.'),
+    ...coversAll(
+      'allow',
+      allow?.addresses,
+      "To turn limiting off, set mode: 'off' or 'shadow' in the rules.",
+    ),
+    ...coversAll('block', block?.addresses, 'Every request would be refused. Name the ranges.'),
   ]
 }
 
@@ -219,6 +225,6 @@ export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule,
 /** What the schema cannot see in one rule of a limit by name. */
 export function mistakesByName({ by, enforce }: LimitRuleInput, path: string): Mistake[] {
   if (by !== undefined || enforce === undefined || enforce === 0 || enforce === 1) return []
-  const message = `${enforce} is a share of callers, and this rule counts everybody together. Leave it out, or give it a by.`
+  const message = `${enforce} is a share of callers, and this rule counts all callers together. Leave it out, or give it a by.`
   return [{ path: `${path}.enforce`, message }]
 }

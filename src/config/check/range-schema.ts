@@ -6,7 +6,7 @@ import { parseRange } from '../address-ranges.ts'
 const RANGE = "Write an address or a range, as in '192.0.2.7', '10.0.0.0/8' or '2001:db8::/32'."
 
 const range = v.pipe(
-  v.string(`is no range of addresses. ${RANGE}`),
+  v.string(`is not a range of addresses. ${RANGE}`),
   v.check(
     input => flawOf(input) === undefined,
     ({ input }) => flawOf(input)!,
@@ -14,12 +14,12 @@ const range = v.pipe(
 )
 
 /** `['10.0.0.0/8', '192.0.2.7', '2001:db8::/32']` */
-export const addressRanges = v.array(range, "is no list. Write it as in ['10.0.0.0/8', '2001:db8::/32'].")
+export const addressRanges = v.array(range, "is not a list. Write it like ['10.0.0.0/8', '2001:db8::/32'].")
 
 /** What is wrong with it, as the second half of a sentence. */
 function flawOf(text: string): string | undefined {
   const parsed = parseRange(text)
-  if (!parsed) return `is no range of addresses. ${RANGE}`
+  if (!parsed) return `is not a range of addresses. ${RANGE}`
   const { network: address, prefix } = parsed
   const family = address.kind() === 'ipv4' ? ipaddr.IPv4 : ipaddr.IPv6
   const network = family.networkAddressFromCIDR(`${address}/${prefix}`).toString()

@@ -11,11 +11,14 @@ export interface RouteInput extends v.InferInput<typeof route> {}
 export interface RouteMatchInput extends v.InferInput<typeof routeMatch> {}
 
 export const acceptList = v.pipe(
-  v.array(text('is no credential.'), "is no list of credentials. Write it as in ['api-key', 'anonymous']."),
-  v.minLength(1, "is empty: nobody could come. Name a credential, or 'anonymous'."),
+  v.array(
+    text('is not a credential.'),
+    "is not a list of credentials. Write it like ['api-key', 'anonymous'].",
+  ),
+  v.minLength(1, "is empty: every request would be refused. Name a credential, or 'anonymous'."),
 )
 
-const routeMatch = settings(place, "is no object. Write it as in { path: '/reports/*' }.")
+const routeMatch = settings(place, "is not an object. Write it like { path: '/reports/*' }.")
 
 export const route = settings(
   {
@@ -36,5 +39,5 @@ export const route = settings(
      */
     limits: v.optional(flag),
   },
-  "is no route. Write { name: 'reports', match: { path: '/reports/*' } }.",
+  "is not a route. Write { name: 'reports', match: { path: '/reports/*' } }.",
 )

@@ -44,7 +44,9 @@ const modes = {
    * `enforce` (default), `shadow` (evaluated with a state of its own, never changes the outcome; its verdict says
    * what it would have done; a candidate is one), or `off` (not evaluated).
    */
-  mode: v.optional(v.picklist(['enforce', 'shadow', 'off'], "is no mode. Use 'enforce', 'shadow' or 'off'.")),
+  mode: v.optional(
+    v.picklist(['enforce', 'shadow', 'off'], "is not a mode. Use 'enforce', 'shadow' or 'off'."),
+  ),
   /**
    * The share of callers for whom the rule is enforced, 0 to 1 (default `1`); for the others it is a shadow. The identity
    * and the rule's name decide which callers are in it, and they stay in it when the share grows.
@@ -76,7 +78,7 @@ const numbersOfPlan = settings(unitsForPlan, '')
 const planNumbers = v.union([v.literal(false), numbersOfPlan], ({ input }) => {
   const other = Object.keys(input ?? {}).find(key => !(key in unitsForPlan))
   const what = other && typeof input === 'object' ? `has ${other}, and` : 'is neither numbers nor false:'
-  return `${what} a plan can have ${PLAN_NUMBERS} of its own. Write it as in { limit: 1200 }.`
+  return `${what} a plan can have ${PLAN_NUMBERS} of its own. Write it like { limit: 1200 }.`
 })
 
 /** `a limit, a burst (gcra, token-bucket) and a queue (leaky-bucket)` */
@@ -104,24 +106,24 @@ const gatewayOnly = {
   match: v.optional(match),
   /** Other numbers for plans, as in `{ pro: { limit: 1200 } }`; `false`: the rule does not apply to that plan. Default: none. */
   plans: v.optional(
-    record(name('plan name'), planNumbers, 'is no object. Write it as in { pro: { limit: 1200 } }.'),
+    record(name('plan name'), planNumbers, 'is not an object. Write it like { pro: { limit: 1200 } }.'),
   ),
 }
 
 const limitOnly = {
-  /** Parts of the identity that are counted apart, as in `['account']`. Default: everybody together. */
+  /** Parts of the identity that are counted apart, as in `['account']`. Default: all callers together. */
   by: v.optional(
     v.pipe(
-      v.array(name('part of an identity'), "is no list. Write it as in ['account']."),
-      v.minLength(1, 'is empty. Name a part of the identity, or leave it out to count everybody together.'),
+      v.array(name('part of an identity'), "is not a list. Write it like ['account']."),
+      v.minLength(1, 'is empty. Name a part of the identity, or leave it out to count all callers together.'),
       v.check(parts => new Set(parts).size === parts.length, 'names a part twice. Leave one out.'),
     ),
   ),
 }
 
 const RULE =
-  "is no rule. Write { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }."
-const LIMIT_RULE = "is no rule. Write { name: 'second', algorithm: 'gcra', limit: 10, period: '1s' }."
+  "is not a rule. Write { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }."
+const LIMIT_RULE = "is not a rule. Write { name: 'second', algorithm: 'gcra', limit: 10, period: '1s' }."
 
 type RuleEntries<Own, Name extends AlgorithmName> = typeof named & Own & AlgorithmEntries<Name> & typeof modes
 
@@ -135,7 +137,7 @@ function ruleOf<const Own extends v.ObjectEntries>(own: Own, fix: string) {
     settings({ ...named, ...own, ...algorithmEntries(algorithm), ...modes }, fix),
   )
   return v.variant('algorithm', variants as unknown as RuleVariant<Own>[], issue =>
-    issue.expected === 'Object' ? fix : `is no algorithm. Use ${ALGORITHMS}.`,
+    issue.expected === 'Object' ? fix : `is not an algorithm. Use ${ALGORITHMS}.`,
   )
 }
 

@@ -36,9 +36,9 @@ export interface ConfigInput extends v.InferInput<typeof configSchema> {}
 
 export interface CorsInput extends v.InferInput<typeof cors> {}
 
-const COUNTRY = "is no country. Write its two capital letters (ISO 3166-1), as in 'XX'."
+const COUNTRY = "is not a country. Write its two capital letters (ISO 3166-1), as in 'XX'."
 
-const WEB_ORIGIN = "is no origin of a web page. Write it as in 'https://app.example.com', without a path."
+const WEB_ORIGIN = "is not an origin of a web page. Write it like 'https://app.example.com', without a path."
 
 /** As browsers send it: scheme, host and port, nothing behind. */
 const webOrigin = v.pipe(
@@ -47,21 +47,21 @@ const webOrigin = v.pipe(
 )
 
 const origin = v.pipe(
-  v.string("is no origin. Write a URL such as 'https://api.example.com', or 'route'."),
+  v.string("is not an origin. Write a URL such as 'https://api.example.com', or 'route'."),
   v.check(
     input => input === 'route' || isOriginUrl(input),
-    "is no origin. Write an http or https URL without query or credentials, such as 'https://api.example.com', or 'route'.",
+    "is not an origin. Write an http or https URL without query or credentials, such as 'https://api.example.com', or 'route'.",
   ),
 )
 
 /** It stands in API keys between underscores. */
 const environmentName = v.pipe(
-  text("is no name. Write it as in 'live' or 'test'."),
-  v.regex(ENVIRONMENT, "is no name. Use 1 to 16 lower case letters and digits, as in 'live' or 'test'."),
+  text("is not a name. Write it like 'live' or 'test'."),
+  v.regex(ENVIRONMENT, "is not a name. Use 1 to 16 lower case letters and digits, as in 'live' or 'test'."),
 )
 
 const CONSUMER =
-  "is no consumer. Write its name, as in 'acme', or of a token its issuer and what the claim says, percent-encoded, as in 'auth0~alice%40example.com'."
+  "is not a consumer. Write its name, as in 'acme', or of a token its issuer and what the claim says, percent-encoded, as in 'auth0~alice%40example.com'."
 
 const consumer = v.pipe(
   v.string(CONSUMER),
@@ -77,16 +77,21 @@ const cors = settings(
     origins: v.union(
       [
         v.literal('*'),
-        v.pipe(v.array(webOrigin), v.minLength(1, 'is empty: nobody could read replies. Name an origin.')),
+        v.pipe(
+          v.array(webOrigin),
+          v.minLength(1, 'is empty: no web page could read the replies. Name an origin.'),
+        ),
       ],
-      "is no list of origins. Write '*' or ['https://app.example.com'].",
+      "is not a list of origins. Write '*' or ['https://app.example.com'].",
     ),
     /** Request headers that scripts may send (default: what it asks for). */
-    headers: v.optional(v.array(headerName, "is no list of header names. Write it as in ['content-type'].")),
+    headers: v.optional(
+      v.array(headerName, "is not a list of header names. Write it like ['content-type']."),
+    ),
     /** How long a browser may remember the answer (default `'10m'`). */
     maxAge: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
   },
-  "is no object. Write it as in { origins: '*' }.",
+  "is not an object. Write it like { origins: '*' }.",
 )
 
 export const configSchema = settings(
@@ -107,17 +112,17 @@ export const configSchema = settings(
     /** Names that API keys may carry as their plan; callers without one count as of the first (default `['free']`). */
     plans: v.optional(
       v.pipe(
-        v.array(name('plan name'), "is no list. Write it as in ['free', 'pro']."),
+        v.array(name('plan name'), "is not a list. Write it like ['free', 'pro']."),
         v.minLength(1, 'is empty. Name at least one plan, or leave it out.'),
       ),
     ),
     /** Parts of the API that ask for other credentials or cost more. The most specific that matches is the request's. Default: none. */
     routes: v.optional(
-      v.array(route, "is no list of routes. Write [{ name: 'reports', match: { path: '/reports/*' } }]."),
+      v.array(route, "is not a list of routes. Write [{ name: 'reports', match: { path: '/reports/*' } }]."),
     ),
     /** Every rule that matches a request is evaluated, all in one trip, all or nothing. */
     rules: v.pipe(
-      v.array(rule, 'is no list of rules. Write [{ … }, { … }].'),
+      v.array(rule, 'is not a list of rules. Write [{ … }, { … }].'),
       v.minLength(1, 'is empty. Write at least one rule: a gateway without a limit is a proxy.'),
     ),
     /**
@@ -128,10 +133,10 @@ export const configSchema = settings(
       record(
         name('name of a limit'),
         v.pipe(
-          v.array(limitRule, 'is no list of rules. Write [{ … }, { … }].'),
+          v.array(limitRule, 'is not a list of rules. Write [{ … }, { … }].'),
           v.minLength(1, 'is empty. Write at least one rule.'),
         ),
-        "is no object. Write it as in { zendesk: [{ name: 'second', … }] }.",
+        "is not an object. Write it like { zendesk: [{ name: 'second', … }] }.",
       ),
     ),
     /** How callers identify themselves, and which credentials are taken. Default: API keys. */
@@ -145,9 +150,9 @@ export const configSchema = settings(
           /** As in `['192.0.2.7', '10.0.0.0/8', '2001:db8::/32']` (default `[]`). Bad credentials are not counted for these either. */
           addresses: v.optional(addressRanges),
           /** By their names, as in `['acme']` (default `[]`); of tokens `'auth0~<name>'`, escaped. */
-          consumers: v.optional(v.array(consumer, "is no list. Write it as in ['acme'].")),
+          consumers: v.optional(v.array(consumer, "is not a list. Write it like ['acme'].")),
         },
-        "is no object. Write it as in { addresses: ['10.0.0.0/8'] }.",
+        "is not an object. Write it like { addresses: ['10.0.0.0/8'] }.",
       ),
     ),
     /** Callers that get a 403 before anything else is checked. Consumers are blocked live: `npx sluice consumers block`. Default: none. */
@@ -160,11 +165,11 @@ export const configSchema = settings(
           countries: v.optional(
             v.array(
               v.pipe(text(COUNTRY), v.regex(/^[A-Z][A-Z0-9]$/, COUNTRY)),
-              "is no list. Write it as in ['XX'].",
+              "is not a list. Write it like ['XX'].",
             ),
           ),
         },
-        "is no object. Write it as in { addresses: ['192.0.2.0/24'] }.",
+        "is not an object. Write it like { addresses: ['192.0.2.0/24'] }.",
       ),
     ),
     /**
@@ -181,7 +186,7 @@ export const configSchema = settings(
           /** How many lines of each event an isolate writes per second, 0 for none (default `5`). Each line says how many were left out. */
           perSecond: v.optional(units(0, 1000)),
         },
-        'is no object. Write it as in { perSecond: 5 }.',
+        'is not an object. Write it like { perSecond: 5 }.',
       ),
     ),
     /** Counters of what was decided, for `npx sluice stats`. */
@@ -193,7 +198,7 @@ export const configSchema = settings(
           /** How often an isolate that has requests sends its counters to the store (default `'10s'`): one HTTP request, a command for each counter. */
           every: v.optional(duration(1e6, 20e6, "from '1s' to '20s'")),
         },
-        "is no object. Write it as in { every: '10s' }.",
+        "is not an object. Write it like { every: '10s' }.",
       ),
     ),
     /**
@@ -202,5 +207,5 @@ export const configSchema = settings(
      */
     cors: v.optional(cors),
   },
-  'is no config. Write export default defineConfig({ … }).',
+  'is not a config. Write export default defineConfig({ … }).',
 )

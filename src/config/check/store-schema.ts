@@ -4,7 +4,7 @@ import { duration, flag, settings, share, units } from './values.ts'
 
 export type BreakerInput = v.InferInput<typeof breaker>
 
-const BREAKER = "is no breaker. Write it as in { retryAfter: '1s' }, or false."
+const BREAKER = "is not a breaker. Write it like { retryAfter: '1s' }, or false."
 
 const breakerSettings = settings(
   {
@@ -49,5 +49,5 @@ export const store = settings(
      */
     cluster: v.optional(flag),
   },
-  "is no object. Write it as in { deadline: '250ms' }.",
+  "is not an object. Write it like { deadline: '250ms' }.",
 )

@@ -31,12 +31,13 @@ export const text = (fix: string) => v.pipe(v.string(fix), v.minLength(1, fix))
 
 export const name = (what: string) =>
   v.pipe(
-    v.string(`is no ${what}. Write text.`),
-    v.regex(NAME, `is no ${what}. Use 1 to 63 lower case letters, digits, '-' and '_'.`),
+    v.string(`is not a ${what}. Write text.`),
+    v.regex(NAME, `is not a ${what}. Use 1 to 63 lower case letters, digits, '-' and '_'.`),
   )
 
 export function duration(low: number, high: number, range: string) {
-  const fix = "is no duration. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'."
+  const fix =
+    "is not a duration. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'."
   return v.pipe(
     v.custom<Duration>(input => typeof input === 'string' && parseDuration(input) !== undefined, fix),
     v.check(input => {
@@ -48,21 +49,21 @@ export function duration(low: number, high: number, range: string) {
 
 /** @param why there is a lower bound than elsewhere, as a clause */
 export const units = (low: number, high = MAX_UNITS, why?: string) => {
-  const fix = `is no amount. Write a whole number from ${low} to ${high}${why ? `: ${why}` : ''}.`
+  const fix = `is not an amount. Write a whole number from ${low} to ${high}${why ? `: ${why}` : ''}.`
   return v.pipe(v.number(fix), v.integer(fix), v.minValue(low, fix), v.maxValue(high, fix))
 }
 
 /** A share of all, up to 1. */
 export function share(low: number) {
-  const fix = `is no share. Write a number from ${low} to 1.`
+  const fix = `is not a share. Write a number from ${low} to 1.`
   return v.pipe(v.number(fix), v.minValue(low, fix), v.maxValue(1, fix))
 }
 
 export const flag = v.boolean('is neither true nor false. Write one of them, without quotes.')
 
 export const headerName = v.pipe(
-  text("is no header name. Write it as in 'x-partner-key'."),
-  v.regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/, "is no header name. Write it as in 'x-partner-key'."),
+  text("is not a header name. Write it like 'x-partner-key'."),
+  v.regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/, "is not a header name. Write it like 'x-partner-key'."),
 )
 
 /** @param several how one pattern is for several */
@@ -71,9 +72,9 @@ function pattern(part: 'pathname' | 'hostname', example: string, several: string
     v.string(({ input }) =>
       Array.isArray(input)
         ? `is a list. Write one pattern, as in '${several}', or a rule or route for each.`
-        : `is no pattern. Write text such as '${example}'.`,
+        : `is not a pattern. Write text such as '${example}'.`,
     ),
-    v.minLength(1, `is no pattern. Write text such as '${example}'.`),
+    v.minLength(1, `is not a pattern. Write text such as '${example}'.`),
     v.check(
       input => flawOfPattern(part, input) === undefined,
       ({ input }) => flawOfPattern(part, input)!,
@@ -86,7 +87,7 @@ export const hostPattern = pattern('hostname', 'api.example.com', '(api|www).exa
 
 function flawOfPattern(part: 'pathname' | 'hostname', input: string): string | undefined {
   const isPath = part === 'pathname'
-  if (isPath && !input.startsWith('/')) return "does not start with '/'. Write it as in '/reports/*'."
+  if (isPath && !input.startsWith('/')) return "does not start with '/'. Write it like '/reports/*'."
   // URLPattern reads a host up to these, and leaves the rest out.
   if (isPath || !/[/#]/.test(input)) {
     try {
@@ -94,8 +95,8 @@ function flawOfPattern(part: 'pathname' | 'hostname', input: string): string | u
     } catch {}
   }
   return isPath
-    ? "is no URLPattern. Write something like '/reports/*', without a query."
-    : "is no URLPattern of a host. Write something like 'api.example.com', without scheme, port and path."
+    ? "is not a URLPattern. Write something like '/reports/*', without a query."
+    : "is not a URLPattern of a host. Write something like 'api.example.com', without scheme, port and path."
 }
 
 /** `a, b or c` */

@@ -85,7 +85,7 @@ export async function configOf(
   const where = env === undefined ? 'SLUICE_ENVIRONMENT' : '--env'
   throw new AdminError(
     'usage',
-    `${where} is no name of an environment. Use 1 to 16 lower case letters and digits.`,
+    `${where} is not an environment name. Use 1 to 16 lower case letters and digits.`,
   )
 }
 
@@ -97,7 +97,7 @@ export async function secretOf(argument: string): Promise<string> {
   throw new AdminError('usage', 'There was nothing on standard input.')
 }
 
-/** @throws AdminError unless somebody has said yes */
+/** @throws AdminError unless the user confirms */
 export async function mustConfirm(question: string, { yes }: { yes?: boolean }): Promise<void> {
   if (yes) return
   if (!process.stdin.isTTY)

@@ -49,7 +49,7 @@ export function share(text: string): number {
 /** `account=42`, given as often as needed. */
 export function part(text: string, others: Record<string, string> = {}): Record<string, string> {
   const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? []
-  if (name === undefined || value === undefined) throw new InvalidArgumentError('Write it as in account=42.')
+  if (name === undefined || value === undefined) throw new InvalidArgumentError('Write it like account=42.')
   return { ...others, [name]: value }
 }
 
@@ -79,7 +79,7 @@ export function restStore(flags: { url?: string; token?: string }): { url: strin
     // Never the value: what is pasted here by mistake is a redis:// URL with its password.
     throw new AdminError(
       'usage',
-      'The URL of the store is no http or https URL. Take the one of its REST API.',
+      'The URL of the store is not an http or https URL. Take the one of its REST API.',
     )
   return { url, token }
 }

@@ -38,7 +38,7 @@ export function consumersCommand(load: ConfigLoader = loadConfig): Command {
     .description('Consumers: their plan, blocks and overrides. Each change counts from the next request.')
     .addCommand(
       onStore(new Command('list'))
-        .description('List everybody who has keys or settings.')
+        .description('List the consumers that have keys or settings.')
         .action(list.bind(null, load)),
     )
     .addCommand(of('show', 'Show all that is set for a consumer.').action(show.bind(null, load)))

@@ -9,7 +9,7 @@ const REFUSED = new Set([
   ...['MULTI', 'EXEC', 'DISCARD', 'WATCH', 'UNWATCH'],
   ...['SUBSCRIBE', 'PSUBSCRIBE', 'SSUBSCRIBE', 'UNSUBSCRIBE', 'PUNSUBSCRIBE', 'SUNSUBSCRIBE', 'MONITOR'],
   ...['SYNC', 'PSYNC', 'REPLCONF'],
-  // Waiting: everybody behind it would wait too.
+  // Waiting: all callers behind it would wait too.
   ...[
     'BLPOP',
     'BRPOP',

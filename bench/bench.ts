@@ -30,7 +30,7 @@ const MEASUREMENTS = {
   memory,
   'per algorithm': perAlgorithm,
   mixtures,
-  'who calls': authentication,
+  callers: authentication,
   tokens: jwt,
   'bundle size': bundleSize,
 }

@@ -1,13 +1,13 @@
 /**
- * What it takes inside Redis to know who calls: the classic decision of six limits for callers of each kind, Redis never
- * idle. The first is told apart by nothing: six limits and nobody in particular.
+ * What it costs Redis to check a credential: the classic decision of six limits for callers of each kind, Redis never idle.
+ * The first kind has no credential: six limits and nothing else.
  */
 
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
 import { decisionOf } from '../../src/limiter/decision.ts'
-import type { Subject } from '../../src/script/evaluation.ts'
+import type { Evaluation, Subject } from '../../src/script/evaluation.ts'
 import {
   addressStateKey,
   consumerKey,
@@ -32,7 +32,7 @@ const CALLERS = 64
 
 interface Kind {
   what: string
-  who?: (consumer: string) => Subject
+  subject?: (consumer: string) => Subject
   /** What the store knows of each consumer. */
   record?: ConsumerRecord
   rules?: readonly RuleInput[]
@@ -58,16 +58,16 @@ const token = (consumer: string): Subject => ({ kind: 'token', consumerKey: cons
 const DIGEST = 'd'.repeat(64)
 
 const KINDS: readonly Kind[] = [
-  { what: 'nobody in particular' },
-  { what: 'a token', who: token },
-  { what: 'an API key', who: key },
-  { what: 'an API key, of a consumer with a plan', who: key, record: { plan: 'pro', overrides: [] } },
-  { what: 'an API key, of a consumer with two overrides', who: key, record: { overrides: overrides() } },
-  { what: 'an API key, and a rule on auth-failure', who: key, rules: [...RULES, GUESSES], verdicts: 7 },
-  { what: 'an API key, six rules with numbers for three plans', who: key, rules: WITH_PLANS },
+  { what: 'a caller without a credential' },
+  { what: 'a token', subject: token },
+  { what: 'an API key', subject: key },
+  { what: 'an API key, of a consumer with a plan', subject: key, record: { plan: 'pro', overrides: [] } },
+  { what: 'an API key, of a consumer with two overrides', subject: key, record: { overrides: overrides() } },
+  { what: 'an API key, and a rule on auth-failure', subject: key, rules: [...RULES, GUESSES], verdicts: 7 },
+  { what: 'an API key, six rules with numbers for three plans', subject: key, rules: WITH_PLANS },
   {
     what: 'an opaque key that the isolate has not seen',
-    who: consumer => ({
+    subject: consumer => ({
       kind: 'pointer',
       consumerKey: consumerKey(UNKNOWN_CONSUMER),
       credentialKey: credentialKey(UNKNOWN_CONSUMER, DIGEST),
@@ -84,17 +84,17 @@ export async function authentication(bed: TestBed): Promise<Findings> {
     rows: [],
     tables: [
       {
-        title: 'Subject calls: six limits decided for callers of each kind',
-        head: ['caller', 'µs in Redis', 'more than nobody, µs', 'ratio'],
+        title: 'Callers: six limits decided for callers of each kind',
+        head: ['caller', 'µs in Redis', 'more than without, µs', 'ratio'],
         rows: KINDS.map(({ what }) => {
           const own = median(rounds[what]!)
           return [what, own.toFixed(1), (own - alone).toFixed(1), times(own / alone)]
         }),
       },
     ],
-    raw: [{ title: 'Subject calls, µs in Redis per decision', columns: rounds, digits: 1 }],
+    raw: [{ title: 'Callers, µs in Redis per decision', columns: rounds, digits: 1 }],
     notes: [
-      'Subject calls: all admitted, Redis busy. The records of consumer and credential come with the MGET that reads the ' +
+      'Callers: all admitted, Redis busy. The records of consumer and credential come with the MGET that reads the ' +
         'counters; only an opaque key that the isolate has not seen takes one command more.',
     ],
   }
@@ -111,16 +111,17 @@ async function perDecision(bed: TestBed, kind: Kind): Promise<number> {
   return await inHotLoop(bed, { make: transport => decision(transport, kind), callers, expected: 'allowed' })
 }
 
-function decision({ store }: Transport, { who, rules = RULES, verdicts = 6 }: Kind): Contender<Identity> {
+function decision({ store }: Transport, { subject, rules = RULES, verdicts = 6 }: Kind): Contender<Identity> {
   const plans = ['free', 'pro', 'max']
   const config = checkedConfig({ origin: 'https://api.example.com', plans, rules: [...rules] })
   return async ({ consumer, address }) => {
-    const asks = who?.(consumer)
-    const named = asks?.kind === 'pointer' ? UNKNOWN_CONSUMER : consumer
+    const credential = subject?.(consumer)
+    const named = credential?.kind === 'pointer' ? UNKNOWN_CONSUMER : consumer
     const counted = config.rules.map(rule =>
       bound(rule, rule.by[0] === 'consumer' ? consumerStateKey(named) : addressStateKey(address)),
     )
-    const decided = decisionOf(await evaluated(store, { rules: counted, plans, ...(asks && { who: asks }) }))
+    const evaluation: Evaluation = { rules: counted, plans, ...(credential && { subject: credential }) }
+    const decided = decisionOf(await evaluated(store, evaluation))
     if (decided.kind === 'denied') return 'refused'
     if (decided.kind !== 'allowed' || decided.verdicts.length !== verdicts) {
       throw new Error(`Not all rules were evaluated: ${JSON.stringify(decided)}`)

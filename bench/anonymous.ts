@@ -2,10 +2,13 @@
  * Contenders for callers without a credential: rules of Sluice in one decision, and as many calls of
  * @upstash/ratelimit.
  */
+
 import { Ratelimit } from '@upstash/ratelimit'
 import type { LimitRuleInput } from '../src/config/check/schema.ts'
 import { compileLimitRule } from '../src/config/compile-rule.ts'
 import { decisionOf } from '../src/limiter/decision.ts'
+import { policyOf } from '../src/script/policy.ts'
+import type { Policy } from '../src/script/policy-shape.ts'
 import { addressStateKey, consumerStateKey } from '../src/store/keys.ts'
 import { bound } from '../test/support/bound.ts'
 import { type Contender, inTurn, outcomeOf } from './contenders.ts'
@@ -24,10 +27,12 @@ export interface CountedBy {
 /** All rules in one decision. */
 export function inOneDecision({ store }: Transport, counted: readonly CountedBy[]): Contender<Identity> {
   const rules = counted.map(({ by, rule }) => ({ by, rule: compileLimitRule(rule) }))
+  let policy: Policy | undefined
   return async ({ consumer, address }) => {
     const keys = { consumer: consumerStateKey(consumer), address: addressStateKey(address) }
     const asked = rules.map(({ by, rule }) => bound(rule, keys[by]))
-    const decision = decisionOf(await evaluated(store, { rules: asked, plans: [] }))
+    policy ??= policyOf(asked)
+    const decision = decisionOf(await evaluated(store, { policy, rules: asked }))
     if (decision.kind === 'denied') return 'refused'
     if (decision.kind !== 'allowed' || decision.verdicts.length !== rules.length) {
       throw new Error(`Sluice did not evaluate all rules: ${JSON.stringify(decision)}`)

@@ -6,6 +6,7 @@ import type { Matched } from '../src/edges/gateway/match.ts'
 import { bind } from '../src/limiter/bind.ts'
 import { evaluate } from '../src/limiter/evaluate.ts'
 import type { Evaluation, Outcome } from '../src/script/evaluation.ts'
+import { gatewayPolicy } from '../src/script/policy.ts'
 import type { Store } from '../src/store/store.ts'
 import { NO_SWITCHES } from '../src/switches/switches.ts'
 
@@ -20,13 +21,14 @@ export async function evaluationOf(
   request: Request,
   caller: Caller,
   matched: Matched,
-  { allow, plans }: Pick<Config, 'allow' | 'plans'>,
+  { allow, rules: all, plans }: Pick<Config, 'allow' | 'rules' | 'plans'>,
 ): Promise<Evaluation> {
   const rules = await bindRules(request, caller, matched, allow)
   const { credential } = caller
   return {
     rules: bind(rules, NO_SWITCHES, ({ name }) => name, Date.now()),
-    plans,
+    policy: gatewayPolicy({ rules: all, plans }),
+
     ...(credential && { subject: credential.subject }),
   }
 }

@@ -7,9 +7,12 @@ import { startGuardian } from '../src/node/start/guardian.ts'
 import { embeddedRedis, findServer, privateServer } from '../src/node/start/redis.ts'
 import { decodeDecide, encodeDecide } from '../src/script/decide.ts'
 import type { Evaluation, Outcome } from '../src/script/evaluation.ts'
-import { DECIDE } from '../src/script/scripts.generated.ts'
+import { policyOf } from '../src/script/policy.ts'
+import type { Policy } from '../src/script/policy-shape.ts'
 
-export type Evaluate = (evaluation: Evaluation & { now: number }) => Promise<Outcome>
+export type Evaluate = (
+  evaluation: Omit<Evaluation, 'policy'> & { plans: readonly string[]; now: number },
+) => Promise<Outcome>
 
 export interface DocsEngine {
   /** For people: which Redis it is. */
@@ -28,15 +31,19 @@ export async function startEngine(): Promise<DocsEngine> {
     ? await privateServer(program, context)
     : await embeddedRedis('no redis-server or valkey-server is on the PATH', context)
   const connection = await connectRedis(redis.url, 10_000)
-  await connection.send(['SCRIPT', 'LOAD', DECIDE.plain.source])
+  /** By the names of the rules and the keys that they count for. */
+  const policies = new Map<string, Policy>()
   return {
     redis: redis.description,
-    async evaluate(evaluation) {
-      const { keys, args } = encodeDecide(evaluation)
+    async evaluate({ plans, ...asked }) {
+      const name = asked.rules.map(({ rule, key }) => `${rule.name} ${rule.tag} ${rule.limit} ${key}`).join()
+      const known = policies.get(name)
+      const evaluation = { ...asked, policy: known ?? policyOf(asked.rules, { plans }) }
+      const { script, keys, args } = encodeDecide(evaluation)
+      if (!known) await connection.send(['SCRIPT', 'LOAD', script.plain.source])
+      policies.set(name, evaluation.policy)
       const reply = await connection.send([
-        'EVALSHA',
-        DECIDE.plain.sha1,
-        String(keys.length),
+        ...['EVALSHA', script.plain.sha1, String(keys.length)],
         ...keys,
         ...args,
       ])

@@ -8,6 +8,7 @@ import type { RuleInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
 import { decisionOf } from '../../src/limiter/decision.ts'
 import type { Evaluation, Subject } from '../../src/script/evaluation.ts'
+import { gatewayPolicy } from '../../src/script/policy.ts'
 import {
   addressStateKey,
   consumerKey,
@@ -120,7 +121,11 @@ function decision({ store }: Transport, { subject, rules = RULES, verdicts = 6 }
     const counted = config.rules.map(rule =>
       bound(rule, rule.by[0] === 'consumer' ? consumerStateKey(named) : addressStateKey(address)),
     )
-    const evaluation: Evaluation = { rules: counted, plans, ...(credential && { subject: credential }) }
+    const evaluation: Evaluation = {
+      policy: gatewayPolicy(config),
+      rules: counted,
+      ...(credential && { subject: credential }),
+    }
     const decided = decisionOf(await evaluated(store, evaluation))
     if (decided.kind === 'denied') return 'refused'
     if (decided.kind !== 'allowed' || decided.verdicts.length !== verdicts) {

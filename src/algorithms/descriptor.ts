@@ -6,12 +6,13 @@
  * To add an algorithm: its twins <name>.ts and <name>.lua, its descriptor, its lines in index.ts, its page in the docs.
  */
 import type { Model, Quota } from './algorithm.ts'
+import type { AlgorithmLua } from './lua.ts'
 
 /** What the Worker needs to count by the rules of one algorithm. */
 export interface Counting<Input = RuleInput> {
   state: StateKind
-  /** The three numbers that the Lua file names (`--@ numbers`, `--@ text`), in its order. */
-  wire: readonly [WireNumber, WireNumber, WireNumber]
+  /** Its body inside the store: <name>.lua. */
+  lua: AlgorithmLua
   /** Admitted requests may have to wait for their turn: the verdict has a delay. */
   isQueue?: true
   /**
@@ -31,12 +32,6 @@ export interface Counting<Input = RuleInput> {
     shareOf(quota: Quota, burst: number, share: number): Quota
   }
 }
-
-/**
- * A number of a rule as it travels: `rate`, `period`, `burst` and `step` as in Quota; `limit` is the burst of windows and logs;
- * `ends` are those of calendar windows; `log_key` is the place of the log among the keys.
- */
-export type WireNumber = 'rate' | 'limit' | 'period' | 'burst' | 'step' | 'ends' | 'log_key'
 
 /**
  * - `time`: an instant that only the numbers it was made with can read. So it belongs to the rule's limit and burst

@@ -2,6 +2,7 @@
 import { isCalendarPeriod } from './calendar.ts'
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { fixedWindow } from './fixed-window.ts'
+import { FIXED_WINDOW } from './lua.generated.ts'
 import { shareOfWindow, windowOf } from './window.ts'
 
 const parameters = {
@@ -19,7 +20,7 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'counts',
-  wire: ['limit', 'period', 'ends'],
+  lua: FIXED_WINDOW,
   numbers: windowOf,
   local: { model: fixedWindow, shareOf: shareOfWindow },
 }

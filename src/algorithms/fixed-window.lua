@@ -1,5 +1,5 @@
 -- Fixed window, aligned to the epoch or to a calendar. Model: fixed-window.ts,
--- line for line.
+-- section by section.
 --
 -- At most `limit` in each window of `period`; across a boundary up to twice the
 -- limit can pass within one period, which is the nature of the algorithm. The
@@ -9,16 +9,16 @@
 -- State: idle_at is the end of the window, n what has been spent in it.
 --@ numbers limit, period
 --@ text ends
+--@ keeps window_start, window_end, count
 
 --@ read
-local window_start = floor(now / period) * period
-local window_end, next_end = window_start + period, window_start + 2 * period
+window_start = now - now % period
+window_end, count = window_start + period, 0
+local next_end = window_end + period
+--@ if ends
 -- A gateway whose clock is days behind has not sent the ends of today: windows of
 -- `period` stand in.
-local first, second, third, fourth
-if ends ~= '' then
-  first, second, third, fourth = match(ends, '^(%d+) (%d+) (%d+) (%d+)$')
-end
+local first, second, third, fourth = match(ends, '^(%d+) (%d+) (%d+) (%d+)$')
 if first and now < fourth + 0 then
   -- Of a window that has ended by the gateway's clock only the end is known:
   -- nothing before now is surely in it.
@@ -33,7 +33,7 @@ if first and now < fourth + 0 then
     window_start, window_end, next_end = window_end, next_end, next_end + period
   end
 end
-local count = 0
+--@ end
 if idle_at == window_end then
   count = n
 elseif idle_at == next_end then
@@ -42,8 +42,6 @@ elseif idle_at == next_end then
   -- would admit its limit twice.
   window_start, window_end, count = window_end, next_end, n
 end
-remaining = count < limit and limit - count or 0
-reset_after = count > 0 and window_end - now or 0
 
 --@ check
 if cost > limit then
@@ -61,7 +59,9 @@ if spent_at >= window_start and spent_at < window_end then
   count = count > units and count - units or 0
 end
 
+--@ standing
+remaining = count < limit and limit - count or 0
+reset_after = count > 0 and window_end - now or 0
+
 --@ write
-new_remaining = count < limit and limit - count or 0
-new_reset_after = count > 0 and window_end - now or 0
-new_idle_at, new_n = window_end, count
+idle_at, n = window_end, count

@@ -1,27 +1,25 @@
--- GCRA, the generic cell rate algorithm. Model: gcra.ts, line for line.
+-- GCRA, the generic cell rate algorithm. Model: gcra.ts, section by section.
 --
 -- `rate` per `period` evenly spaced, `burst` of them at once. To space cells
--- exactly where period / rate is no whole number of microseconds, time is
+-- exactly where period / rate is not a whole number of microseconds, time is
 -- counted in ticks of 1 / rate microseconds: a unit of cost takes `period`
 -- ticks, and a microsecond gives back `rate` of them.
 --
 -- State: the theoretical arrival time (TAT), the instant at which the backlog
 -- will have drained, is n ticks before idle_at.
 --@ numbers rate, period, burst
+--@ keeps backlog
 
 --@ read
-local burst_tolerance = burst * period
-local backlog = (idle_at - now) * rate - n
+backlog = (idle_at - now) * rate - n
 -- A backlog slightly above the burst comes from a clock that was set back (a
 -- failover), and drains. Twice the burst is not a state of this rule.
-if backlog < 0 or backlog > 2 * burst_tolerance then
+if backlog < 0 or backlog > 2 * (burst * period) then
   backlog = 0
 end
-remaining = backlog < burst_tolerance and floor((burst_tolerance - backlog) / period) or 0
-reset_after = ceil_div(backlog, rate)
 
 --@ check
-local excess = backlog + cost * period - burst_tolerance
+local excess = backlog + cost * period - burst * period
 if cost > burst then
   retry_after = -1
 elseif excess > 0 then
@@ -38,10 +36,15 @@ backlog = backlog + cost * period
 local drained = (now - spent_at) * rate - (spent - units) * period
 local back = units * period - (drained > 0 and drained or 0)
 backlog = backlog - (spent_at <= now and back > 0 and back or 0)
-backlog = backlog > 0 and backlog or 0
+if backlog < 0 then
+  backlog = 0
+end
+
+--@ standing
+local room = burst * period - backlog
+remaining = room > 0 and floor_div(room, period) or 0
+reset_after = ceil_div(backlog, rate)
 
 --@ write
-new_reset_after = ceil_div(backlog, rate)
-new_remaining = backlog < burst_tolerance and floor((burst_tolerance - backlog) / period) or 0
-new_idle_at = ceil_to_ms(now + new_reset_after)
-new_n = (new_idle_at - now) * rate - backlog
+idle_at = ceil_to_ms(now + reset_after)
+n = (idle_at - now) * rate - backlog

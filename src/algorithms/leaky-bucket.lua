@@ -1,4 +1,4 @@
--- Leaky bucket as a queue. Model: leaky-bucket.ts, line for line.
+-- Leaky bucket as a queue. Model: leaky-bucket.ts, section by section.
 --
 -- Requests depart evenly, `rate` per `period`; up to `burst` units are in the
 -- bucket at a time, the one that departs included. The delay of an admitted
@@ -7,20 +7,18 @@
 --
 -- State: the bucket is empty n ticks before idle_at.
 --@ numbers rate, period, burst
+--@ keeps content
 
 --@ read
-local capacity = burst * period
-local content = (idle_at - now) * rate - n
+content = (idle_at - now) * rate - n
 -- A content slightly above full comes from a clock that was set back (a failover),
 -- and leaks out. Twice as much is not a state of this rule.
-if content < 0 or content > 2 * capacity then
+if content < 0 or content > 2 * (burst * period) then
   content = 0
 end
-remaining = content < capacity and floor((capacity - content) / period) or 0
-reset_after = ceil_div(content, rate)
 
 --@ check
-local excess = content + cost * period - capacity
+local excess = content + cost * period - burst * period
 if cost > burst then
   retry_after = -1
 elseif excess > 0 then
@@ -28,15 +26,18 @@ elseif excess > 0 then
 end
 
 --@ spend
+delay = ceil_div(content, rate)
 content = content + cost * period
-delay = reset_after
 
 --@ refund
 -- A place in the queue is not given back: the departures of the requests behind it
 -- are fixed, and a newcomer would depart together with the last of them.
 
+--@ standing
+local room = burst * period - content
+remaining = room > 0 and floor_div(room, period) or 0
+reset_after = ceil_div(content, rate)
+
 --@ write
-new_reset_after = ceil_div(content, rate)
-new_remaining = content < capacity and floor((capacity - content) / period) or 0
-new_idle_at = ceil_to_ms(now + new_reset_after)
-new_n = (new_idle_at - now) * rate - content
+idle_at = ceil_to_ms(now + reset_after)
+n = (idle_at - now) * rate - content

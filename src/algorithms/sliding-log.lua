@@ -1,5 +1,5 @@
 -- Sliding log: exactly `limit` in any `period`. Model: sliding-log.ts. The two are
--- not alike line for line: there the log is a list, here it is bytes in a key of
+-- not alike section by section: there the log is a list, here it is bytes in a key of
 -- its own, of which as few as possible are read and written.
 --
 -- Every admitted request leaves an entry in the log: when, and all units ever
@@ -19,49 +19,46 @@
 -- State: idle_at is when the newest entry has passed; n is the place of the first
 -- entry that counted the last time, times 2^20, plus the number of entries.
 --@ numbers limit, period, log_key
+--@ keeps log, head, entries, newest, total, has_room, first, used
 
 --@ declare
 local LOG_ENTRY, LOG_LAYOUT, LOG_NEAR = 11, '>I3I4I4', 32
-local log_bytes_between, read_entry, write_entry
 
---@ read
--- Defined when the first log is met: making a function takes time.
-if not read_entry then
-  -- Entries from .. to as bytes; fewer, where there are not so many.
-  log_bytes_between = function(log, from, to)
-    if log.whole then
-      return sub(log.whole, (from - 1) * LOG_ENTRY + 1, to * LOG_ENTRY)
-    end
-    -- A key of another type has no bytes to read.
-    local bytes = redis.pcall('GETRANGE', log.key, (from - 1) * LOG_ENTRY, to * LOG_ENTRY - 1)
-    return type(bytes) == 'string' and bytes or ''
+-- Entries from .. to as bytes; fewer, where there are not so many.
+local function log_bytes_between(log, from, to)
+  if log.whole then
+    return sub(log.whole, (from - 1) * LOG_ENTRY + 1, to * LOG_ENTRY)
   end
-
-  -- Time and total of the i-th entry.
-  read_entry = function(log, i)
-    local bytes, at = log.whole, i
-    if log.near and i >= log.from and i <= log.to then
-      bytes, at = log.near, i - log.from + 1
-    elseif not bytes then
-      bytes, at = log_bytes_between(log, i, i), 1
-    end
-    if #bytes < at * LOG_ENTRY then
-      return 0, 0
-    end
-    local high, low, total = unpack_integers(LOG_LAYOUT, bytes, (at - 1) * LOG_ENTRY + 1)
-    return high * 4294967296 + low, total
-  end
-
-  write_entry = function(time, total)
-    local high = floor(time / 4294967296)
-    return pack_integers(LOG_LAYOUT, high, time - high * 4294967296, total % 4294967296)
-  end
+  -- A key of another type has no bytes to read.
+  local bytes = redis.pcall('GETRANGE', log.key, (from - 1) * LOG_ENTRY, to * LOG_ENTRY - 1)
+  return type(bytes) == 'string' and bytes or ''
 end
 
-local head = floor(n / 1048576)
-local entries = n - head * 1048576
-local log = { whole = values[log_key] or nil, key = KEYS[log_key] }
-local newest, total, has_room = 0, 0, false
+-- Time and total of the i-th entry.
+local function read_entry(log, i)
+  local bytes, at = log.whole, i
+  if log.near and i >= log.from and i <= log.to then
+    bytes, at = log.near, i - log.from + 1
+  elseif not bytes then
+    bytes, at = log_bytes_between(log, i, i), 1
+  end
+  if #bytes < at * LOG_ENTRY then
+    return 0, 0
+  end
+  local high, low, total = unpack_integers(LOG_LAYOUT, bytes, (at - 1) * LOG_ENTRY + 1)
+  return high * 4294967296 + low, total
+end
+
+local function write_entry(time, total)
+  local low = time % 4294967296
+  return pack_integers(LOG_LAYOUT, (time - low) / 4294967296, low, total % 4294967296)
+end
+
+--@ read
+entries = n % 1048576
+head = (n - entries) / 1048576
+log = { whole = values[log_key] or nil, key = KEYS[log_key] }
+newest, total, has_room = 0, 0, false
 if entries > 1 and head > 1 and head <= entries and (log.whole or values[log_key] == nil) then
   if log.whole then
     newest, total = read_entry(log, entries)
@@ -87,7 +84,8 @@ end
 -- The first entry that still counts. What had passed when the newest came stays
 -- passed, also for a clock set back: it may no longer be in the log.
 local passed = (now > newest and now or newest) - period
-local first, beyond = head, entries + 1
+local beyond = entries + 1
+first = head
 if log.near and log.to < entries then
   -- Few have passed since the last time.
   if read_entry(log, log.to) > passed then
@@ -97,20 +95,18 @@ if log.near and log.to < entries then
   end
 end
 while first < beyond do
-  local middle = floor((first + beyond) / 2)
+  local middle = floor_div(first + beyond, 2)
   if read_entry(log, middle) > passed then
     beyond = middle
   else
     first = middle + 1
   end
 end
-local used = 0
+used = 0
 if entries > 0 then
   local _, before = read_entry(log, first - 1)
   used = (total - before) % 4294967296
 end
-remaining = used < limit and limit - used or 0
-reset_after = used > 0 and newest + period - now or 0
 
 --@ check
 if cost > limit then
@@ -128,7 +124,7 @@ elseif used + cost > limit then
     end
   end
   while low < high do
-    local middle = floor((low + high) / 2)
+    local middle = floor_div(low + high, 2)
     local _, by_then = read_entry(log, middle)
     if (total - by_then) % 4294967296 <= limit - cost then
       high = middle
@@ -139,7 +135,7 @@ elseif used + cost > limit then
   retry_after = read_entry(log, low) + period - now
   if retry_after <= 0 or retry_after > 2 * period then
     -- Entries that are not in order are foreign, and read as idle.
-    retry_after, entries, newest, total, used, remaining, reset_after = 0, 0, 0, 0, 0, limit, 0
+    retry_after, entries, newest, total, used = 0, 0, 0, 0, 0
   end
 end
 
@@ -154,7 +150,7 @@ elseif entries > 0 and has_room then
 else
   local counting = entries > 0 and log_bytes_between(log, first - 1, entries) or write_entry(0, 0)
   entries, first = #counting / LOG_ENTRY + 1, 2
-  log_bytes = counting .. entry .. rep('\0', (floor(entries / 8) + 1) * LOG_ENTRY)
+  log_bytes = counting .. entry .. rep('\0', (floor_div(entries, 8) + 1) * LOG_ENTRY)
 end
 newest, used, head = time, used + cost, first
 
@@ -163,7 +159,7 @@ newest, used, head = time, used + cost, first
 -- are lowered.
 local at, last = first, entries
 while at < last do
-  local middle = floor((at + last) / 2)
+  local middle = floor_div(at + last, 2)
   if read_entry(log, middle) < spent_at then
     at = middle + 1
   else
@@ -199,7 +195,9 @@ if used == 0 or newest <= now - period or newest > now + period then
   entries, newest, used, log_bytes = 0, now - period, 0, nil
 end
 
+--@ standing
+remaining = used < limit and limit - used or 0
+reset_after = used > 0 and newest + period - now or 0
+
 --@ write
-new_remaining = used < limit and limit - used or 0
-new_reset_after = used > 0 and newest + period - now or 0
-new_idle_at, new_n = ceil_to_ms(newest + period), head * 1048576 + entries
+idle_at, n = ceil_to_ms(newest + period), head * 1048576 + entries

@@ -1,5 +1,6 @@
 /** token-bucket as the rest of the project knows it (descriptor.ts): docs/algorithms.md#token-bucket */
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
+import { TOKEN_BUCKET } from './lua.generated.ts'
 import { flawsOfRate, rateOf, shareOfRate } from './rate.ts'
 import { tokenBucket } from './token-bucket.ts'
 
@@ -18,7 +19,7 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'time',
-  wire: ['rate', 'period', 'burst'],
+  lua: TOKEN_BUCKET,
   numbers: rateOf,
   local: { model: tokenBucket, shareOf: shareOfRate },
 }

@@ -1,4 +1,4 @@
--- Token bucket. Model: token-bucket.ts, line for line.
+-- Token bucket. Model: token-bucket.ts, section by section.
 --
 -- A bucket of `burst` tokens, refilled continuously at `rate` tokens per
 -- `period`; a request takes as many as it costs. The level is counted in ticks:
@@ -7,17 +7,15 @@
 --
 -- State: the bucket is full n ticks before idle_at.
 --@ numbers rate, period, burst
+--@ keeps level
 
 --@ read
-local capacity = burst * period
-local level = capacity - ((idle_at - now) * rate - n)
+level = burst * period - ((idle_at - now) * rate - n)
 -- A level slightly below empty comes from a clock that was set back (a failover),
 -- and refills. A whole bucket below empty is not a state of this rule.
-if level > capacity or level < -capacity then
-  level = capacity
+if level > burst * period or level < -(burst * period) then
+  level = burst * period
 end
-remaining = level > 0 and floor(level / period) or 0
-reset_after = ceil_div(capacity - level, rate)
 
 --@ check
 local missing = cost * period - level
@@ -37,10 +35,15 @@ level = level - cost * period
 local refilled = (now - spent_at) * rate - (spent - units) * period
 local back = units * period - (refilled > 0 and refilled or 0)
 level = level + (spent_at <= now and back > 0 and back or 0)
-level = level < capacity and level or capacity
+if level > burst * period then
+  level = burst * period
+end
+
+--@ standing
+local missing = burst * period - level
+remaining = level > 0 and floor_div(level, period) or 0
+reset_after = ceil_div(missing, rate)
 
 --@ write
-new_reset_after = ceil_div(capacity - level, rate)
-new_remaining = level > 0 and floor(level / period) or 0
-new_idle_at = ceil_to_ms(now + new_reset_after)
-new_n = (new_idle_at - now) * rate - (capacity - level)
+idle_at = ceil_to_ms(now + reset_after)
+n = (idle_at - now) * rate - (burst * period - level)

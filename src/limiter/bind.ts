@@ -1,6 +1,7 @@
 /** From demanded rules to rules as they take part in the decision, under the live switches. Pure. */
 import type { Rule } from '../config/compile-rule.ts'
 import type { BoundRule, Subject } from '../script/evaluation.ts'
+import type { Policy } from '../script/policy-shape.ts'
 import type { Switches } from '../switches/switches.ts'
 import { switchedMode } from './apply-switches.ts'
 import { bindRule } from './bind-rule.ts'
@@ -10,8 +11,8 @@ export interface Demand {
   rules: readonly DemandedRule[]
   /** What the credential of the caller is; absent: an anonymous caller, or a limit by name. */
   subject?: Subject
-  /** The plans that the config knows, the default one first. */
-  plans: readonly string[]
+  /** All rules that can be demanded together. */
+  policy: Policy
 }
 
 /** A rule, the identity that it counts, and what the request costs. */

@@ -60,7 +60,7 @@ export interface DecideOptions {
 }
 
 /** For a demand that could not be made: an exception came before. */
-export interface BrokenDemand extends Pick<Demand, 'subject' | 'plans'> {
+export interface BrokenDemand extends Pick<Demand, 'subject' | 'policy'> {
   /** Rules that may apply. */
   candidates: readonly Rule[]
   error: unknown
@@ -129,14 +129,14 @@ export function createEngine(
 
   async function decided(
     verb: DecideVerb,
-    { rules, subject, plans }: Demand,
+    { rules, subject, policy }: Demand,
     { recall }: DecideOptions,
   ): Promise<{ decision: Decision; outcome?: Outcome }> {
     try {
       const before = board.current()
       const bound = bind(rules, before, switchName, now())
       const evaluation = {
-        ...{ rules: bound, plans },
+        ...{ policy, rules: bound },
         ...(subject && { subject }),
         ...(decideAt && { now: decideAt() }),
       }
@@ -151,13 +151,13 @@ export function createEngine(
       return { decision, outcome }
     } catch (error) {
       const candidates = rules.map(({ rule }) => rule)
-      return { decision: withoutCounting({ candidates, plans, error, ...(subject && { subject }) }, recall) }
+      return { decision: withoutCounting({ candidates, policy, error, ...(subject && { subject }) }, recall) }
     }
   }
 
   /** Where it is unknown what to count, the isolate counts nothing either. */
   function withoutCounting(
-    { candidates, subject, plans, error }: BrokenDemand,
+    { candidates, subject, policy, error }: BrokenDemand,
     recall: DecideOptions['recall'],
   ): Decision {
     const degraded = degradedBy(error)
@@ -167,7 +167,7 @@ export function createEngine(
     )
     if (isRefused) return { kind: 'unavailable', what: 'limits', degraded: markOf(degraded) }
     const decision = fallBack(
-      { rules: [], plans, ...(subject && { subject }) },
+      { policy, rules: [], ...(subject && { subject }) },
       degraded,
       orUndefined(recall),
       fallback,

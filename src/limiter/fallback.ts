@@ -44,7 +44,7 @@ export function admitsUncounted(policy: OnStoreFailure): boolean {
  * @param seen the last answers of the store about this credential
  */
 export function fallBack(
-  { subject, plans, rules }: Evaluation,
+  { policy, subject, rules }: Evaluation,
   { cause, detail }: Degraded,
   seen: Seen | undefined,
   { credentials, local, store }: FallbackSettings,
@@ -60,7 +60,7 @@ export function fallBack(
   }
 
   const claimed = subject?.kind === 'token' ? subject.plan : undefined
-  const plan = subject && planOf([claimed, seen?.plan], plans)
+  const plan = subject && planOf([claimed, seen?.plan], policy.plans)
   const applying = rules.filter(
     ({ rule: { on, match }, mode }) =>
       // Bad credentials cannot be recognized now, and only the store evaluates shadows.
@@ -87,7 +87,7 @@ export function fallBack(
 
   // The plan that an earlier answer of the store, or a signature, vouches for.
   const own = isKnown && plan ? { plan } : {}
-  const { admitted, verdicts } = local.decide(counted, verb)
+  const { admitted, verdicts } = local.decide(policy, counted, verb)
   if (!admitted) return { ...denied(verdicts), degraded, ...own }
   return {
     ...allowed(verdicts),

@@ -12,6 +12,7 @@ import { GatewayError } from '../errors.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import type { BoundRule, Evaluation, Outcome, Verdict } from '../script/evaluation.ts'
 import { decideInMemory, type StateMemory } from '../script/memory.ts'
+import type { Policy } from '../script/policy-shape.ts'
 import type { Store } from '../store/store.ts'
 import { askAll, toDecide } from './ask.ts'
 import { bindRule } from './bind-rule.ts'
@@ -30,7 +31,11 @@ const modelOf = ({ algorithm }: Rule) => countings[algorithm].local.model
 
 export interface LocalLimiter {
   /** All or nothing, as the store would decide. `peek` spends nothing. */
-  decide(rules: readonly BoundRule[], verb?: DecideVerb): { admitted: boolean; verdicts: Verdict[] }
+  decide(
+    policy: Policy,
+    rules: readonly BoundRule[],
+    verb?: DecideVerb,
+  ): { admitted: boolean; verdicts: Verdict[] }
   /** Whether something is still to be handed over, and no hand-over is running. */
   hasSpent(): boolean
   /**
@@ -44,15 +49,19 @@ export interface LocalLimiter {
 
 /** The units that an identity has spent here, by tag of the rule. There are as many tags as the config has rules. */
 interface Spender {
+  /** That the rules belong to. */
+  policy?: Policy
   states: Map<string, State>
   rules: Map<string, Rule>
   /** Of the units that have not come back, those that were handed over. */
   handedOver: Map<string, number>
 }
 
-/** Units of one identity that the store has not counted. */
+/** Units of one identity, under the rules for one plan, that the store has not counted. */
 interface Debt {
   key: string
+  policy: Policy
+  plan?: string
   owed: readonly BoundRule[]
 }
 
@@ -97,21 +106,22 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
     if (handedOver && before) handedOver.set(rule.tag, Math.min(before, unitsOf(key, rule)))
   }
 
-  function debtOf(key: string): Debt {
+  function debtsOf(key: string): Debt[] {
     const spender = spenders.peek(key)
-    if (!spender) return { key, owed: [] }
-    const { states, rules, handedOver } = spender
+    if (!spender?.policy) return []
+    const { policy, states, rules, handedOver } = spender
     const owed = [...states.keys()].flatMap(tag => {
       const rule = rules.get(tag)
       const units = rule ? unitsOf(key, rule) - (handedOver.get(tag) ?? 0) : 0
       return rule && units > 0 ? [toSpend(rule, key, units)] : []
     })
-    return { key, owed }
+    const byPlan = Map.groupBy(owed, ({ rule }) => rule.match.plans?.[0])
+    return [...byPlan].map(([plan, owed]) => ({ key, policy, owed, ...(plan !== undefined && { plan }) }))
   }
 
   const toSpend = (rule: Rule, key: string, units: number): BoundRule => ({
-    // The plan was checked when the units were counted, and units that are spent cannot be refused.
-    ...bindRule({ ...rule, match: {} }, key, units, now()),
+    // Units that are spent cannot be refused.
+    ...bindRule(rule, key, units, now()),
     mode: 'shadow',
   })
 
@@ -130,9 +140,13 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
   }
 
   async function send(store: Store, debts: readonly Debt[], at?: number): Promise<void> {
-    const common = { plans: [], ...(at !== undefined && { now: at }) }
+    const spending = ({ policy, plan }: Debt, rules: readonly BoundRule[]): Evaluation => ({
+      ...{ policy, rules },
+      ...(plan !== undefined && { plan }),
+      ...(at !== undefined && { now: at }),
+    })
     for (const debt of debts) note(debt, 1)
-    const questions = debts.map(({ owed }) => toDecide({ rules: owed, ...common }))
+    const questions = debts.map(debt => toDecide(spending(debt, debt.owed)))
     const answers = await askAll(store, questions).catch(error => {
       for (const debt of debts) if (error instanceof GatewayError) failed(debt, error)
       throw error
@@ -145,7 +159,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
         return []
       }
       const left = leftOf(answer, debt)
-      return left.length > 0 ? [{ rules: left, ...common }] : []
+      return left.length > 0 ? [spending(debt, left)] : []
     })
     await askAll(
       store,
@@ -160,14 +174,16 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
   }
 
   return {
-    decide(rules, verb = 'decide') {
+    decide(policy, rules, verb = 'decide') {
       rules.forEach(forgetReturned)
       const result = decideHere(rules, verb)
       const isSpent = result.admitted && verb === 'decide'
       for (const { rule, key, role } of isSpent ? rules : []) {
         // An identity that has spent nothing owes nothing, and nothing would remove it here.
         if (role === 'report') continue
-        spenders.get(key)?.rules.set(rule.tag, rule)
+        const spender = spenders.get(key)
+        if (spender) spender.policy = policy
+        spender?.rules.set(rule.tag, rule)
         owing.add(key)
       }
       return result
@@ -181,12 +197,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
       try {
         const keys = [...owing.keys().take(IDENTITIES_PER_REQUEST)]
         for (const key of keys) owing.delete(key)
-        const debts = keys.map(debtOf)
-        await send(
-          store,
-          debts.filter(({ owed }) => owed.length > 0),
-          at,
-        )
+        await send(store, keys.flatMap(debtsOf), at)
       } finally {
         busySince = Number.NEGATIVE_INFINITY
       }

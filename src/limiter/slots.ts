@@ -163,7 +163,7 @@ async function undo(
 }
 
 /** The refund of what a part has spent: none when it refused. */
-function refundOf({ rules, subject, now }: Evaluation, answer: Outcome | GatewayError): Refund[] {
+function refundOf({ policy, rules, subject, now }: Evaluation, answer: Outcome | GatewayError): Refund[] {
   if (!isAnswer(answer) || answer.status !== 'admitted') return []
   const { at, verdicts, plan } = answer
   const allowed = new Set(verdicts.filter(verdict => verdict.allowed).map(({ rule }) => rule.tag))
@@ -172,7 +172,7 @@ function refundOf({ rules, subject, now }: Evaluation, answer: Outcome | Gateway
     .filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
     .map(({ cost, ...bound }) => ({ ...bound, units: cost, spent: cost }))
   const consumerKey = subject && 'consumerKey' in subject ? subject.consumerKey : undefined
-  return spent.length > 0 ? [{ rules: spent, spentAt: at, consumerKey, now }] : []
+  return spent.length > 0 ? [{ policy, rules: spent, spentAt: at, consumerKey, plan, now }] : []
 }
 
 function withoutSpending(verdict: Verdict, refunded: Verdict | undefined): Verdict {

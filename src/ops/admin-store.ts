@@ -3,8 +3,9 @@
  * environment. Each step is one HTTP request, and what must not come apart lies in one slot of a cluster.
  */
 import { errors, Redis } from '@upstash/redis'
+import type { Config } from '../config/compile.ts'
 import { apiKeyStart } from '../credentials/api-key.ts'
-import { DECIDE, REFUND } from '../script/scripts.generated.ts'
+import { gatewayPolicy, limitPolicy } from '../script/policy.ts'
 import { inEnvironment } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
 import { upstashStore } from '../store/upstash.ts'
@@ -121,9 +122,14 @@ function expiryOf({ expiry }: Changed): string[] {
   return expiry === 'never' ? [] : ['PXAT', String(expiry.getTime())]
 }
 
-/** Loads the scripts of the gateway, so that not even the first decision, or the first refund on a cluster, has to send one. */
-export async function loadScripts(store: AdminStore, { keyLocking }: { keyLocking: boolean }): Promise<void> {
-  for (const script of [DECIDE, REFUND]) {
+/** Loads the scripts of a config, so that not even the first decision, or the first refund on a cluster, has to send one. */
+export async function loadScripts(
+  store: AdminStore,
+  config: Pick<Config, 'rules' | 'plans' | 'limits' | 'keyLocking'>,
+): Promise<void> {
+  const { keyLocking, limits } = config
+  const policies = [gatewayPolicy(config), ...[...limits.values()].map(limitPolicy)]
+  for (const script of policies.flatMap(({ decide, refund }) => [decide, refund])) {
     const { source } = keyLocking ? script.keyLocking : script.plain
     await store.ask(redis => redis.scriptLoad(source))
   }

@@ -1,10 +1,10 @@
 /**
  * What one decision costs in the store: HTTP requests, and commands as Upstash bills them, those inside the script too.
- * src/script/decide.lua lists them; test/ops holds the numbers against a Redis that counts.
+ * src/script/decide.ts lists them; test/ops holds the numbers against a Redis that counts.
  */
 import { splitBySlot } from '../limiter/slots.ts'
 import type { Evaluation } from '../script/evaluation.ts'
-import { isLong } from '../script/wire.ts'
+import { readsLogInParts } from '../script/policy.ts'
 
 /** USD for one command (Upstash, pay as you go: $0.20 per 100,000). */
 const PRICE = 0.2 / 100_000
@@ -50,7 +50,7 @@ export function decisionCost(
   const spent = applying.filter(({ rule, role }) => role === 'spend' && rule.on === 'request')
   const states = new Set(spent.map(({ key }) => key)).size
   const logs = spent.filter(({ logKey }) => logKey).length
-  const longLogs = applying.filter(({ logKey, rule }) => logKey && isLong(rule)).length
+  const longLogs = applying.filter(({ logKey, rule }) => logKey && readsLogInParts(rule)).length
 
   const read = [
     exactly('EVALSHA', calls),

@@ -14,6 +14,7 @@ import { isReserved } from '../edges/gateway/path.ts'
 import type { Unauthenticated } from '../edges/gateway/ruling.ts'
 import { bind } from '../limiter/bind.ts'
 import type { Evaluation } from '../script/evaluation.ts'
+import { gatewayPolicy } from '../script/policy.ts'
 import { inEnvironment } from '../store/keys.ts'
 import { NO_SWITCHES } from '../switches/switches.ts'
 import { type DecisionCost, decisionCost } from './decision-cost.ts'
@@ -99,7 +100,7 @@ export async function explain(
   const demanded = isAsked ? await bindRules(request, caller, matched, config.allow) : []
   const evaluation: Evaluation = {
     rules: bind(demanded, NO_SWITCHES, ({ name }) => name, Date.now()),
-    plans: config.plans,
+    policy: gatewayPolicy(config),
     ...(isAsked && subject && { subject }),
   }
   return {

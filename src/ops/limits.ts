@@ -12,7 +12,8 @@ import { createLimiter, type LimitIdentity } from '../edges/limits/limiter.ts'
 import { GatewayError } from '../errors.ts'
 import { ask, type Question, toDecide, toReset } from '../limiter/ask.ts'
 import { bindRule } from '../limiter/bind-rule.ts'
-import type { BoundRule, Subject, Verdict } from '../script/evaluation.ts'
+import type { Evaluation, Verdict } from '../script/evaluation.ts'
+import { gatewayPolicy, limitPolicy } from '../script/policy.ts'
 import { addressStateKey, consumerKey, consumerStateKey, limitStateKey } from '../store/keys.ts'
 import { type ConsumerRecord, isBlocked, parseConsumer } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
@@ -27,7 +28,7 @@ export type Standing = Pick<Verdict, 'mode' | 'allowed' | 'remaining' | 'resetAf
 
 export async function peekLimit(
   store: AdminStore,
-  config: Pick<Config, 'limits' | 'plans'>,
+  config: Pick<Config, 'limits'>,
   name: string,
   identity: LimitIdentity,
 ): Promise<Standing[]> {
@@ -39,7 +40,7 @@ export async function peekLimit(
       return boundTo(rule, await limitStateKey(name, parts))
     }),
   )
-  return await peek(store, config, bound)
+  return await peek(store, { policy: limitPolicy(rules), rules: bound })
 }
 
 export async function resetLimit(
@@ -81,9 +82,11 @@ export async function peekCaller(
   plan?: string,
 ): Promise<CallerStandings> {
   const { by, key } = countedBy(config, counted)
+  const policy = gatewayPolicy(config)
   if ('address' in counted) {
     const rules = ofPlan(rulesBy(config, by), plan).map(rule => boundTo(forAnyPlan(rule), key))
-    return { ...(plan && { plan }), standings: await peek(store, config, rules), off: [] }
+    const standings = await peek(store, { policy, rules, ...(plan && { plan }) })
+    return { ...(plan && { plan }), standings, off: [] }
   }
   const record = await recordOf(store, counted.consumer)
   const { plan: own = '', blockedAt } = record
@@ -91,8 +94,8 @@ export async function peekCaller(
   if (blockedAt && isBlocked(record, Date.now() * 1000))
     return { plan: chosen, blockedAt, standings: [], off: [] }
   const rules = ofPlan(rulesBy(config, by), chosen).map(rule => boundTo(forAnyPlan(rule), key))
-  const subject = { kind: 'token', consumerKey: consumerKey(counted.consumer) } as const
-  const standings = await peek(store, config, rules, subject)
+  const subject = { kind: 'token', consumerKey: consumerKey(counted.consumer), plan: chosen } as const
+  const standings = await peek(store, { policy, rules, subject })
   const seen = new Set(standings.map(({ rule }) => rule.name))
   return { plan: chosen, standings, off: rules.map(({ rule }) => rule).filter(({ name }) => !seen.has(name)) }
 }
@@ -154,14 +157,9 @@ async function recordOf(store: AdminStore, consumer: string): Promise<ConsumerRe
 
 const boundTo = (rule: Rule, key: string) => bindRule(rule, key, rule.cost, Date.now())
 
-async function peek(
-  store: AdminStore,
-  { plans }: Pick<Config, 'plans'>,
-  rules: readonly BoundRule[],
-  subject?: Subject,
-): Promise<Standing[]> {
-  if (rules.length === 0) return []
-  const { verdicts } = await answerOf(store, toDecide({ rules, plans, ...(subject && { subject }) }, 'peek'))
+async function peek(store: AdminStore, evaluation: Evaluation): Promise<Standing[]> {
+  if (evaluation.rules.length === 0) return []
+  const { verdicts } = await answerOf(store, toDecide(evaluation, 'peek'))
   return verdicts.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter }) => ({
     ...{ rule, cost: rule.cost, mode, allowed, remaining, resetAfter, retryAfter },
   }))

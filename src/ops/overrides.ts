@@ -95,7 +95,7 @@ function numbersOf(rule: RuleInput, plans: readonly string[]): OverrideNumbers {
 
 /** The third number that the script takes, where it depends on the numbers of the rule. */
 function ownNumberOf({ algorithm, quota }: GatewayRule): number | undefined {
-  const [, , name] = countings[algorithm].wire
+  const [, , name] = countings[algorithm].lua.numbers
   return name === 'burst' || name === 'step' ? quota[name] : undefined
 }
 

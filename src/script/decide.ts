@@ -1,34 +1,64 @@
-/** The wire of decide.lua: verbs `decide` and `peek`. The contract is described there. */
+/**
+ * The wire of the script that decides, for the verbs `decide` and `peek`.
+ *
+ *     KEYS     for a caller with a credential the record of the consumer, then that of the credential, then the pointer that leads
+ *              to the consumer, as far as the subject has them (subject.lua); then, for each identity that is asked about, its
+ *              state and its short logs; the long logs come last
+ *     ARGV[1]  verb: 'decide', or 'peek', which says the same and spends nothing
+ *     ARGV[2]  marks, a letter each: for each identity 1 where it is asked about, else 0, and then for each of its rules 0 where
+ *              it is not asked about, e enforced, s shadow, S shadow whatever an override says
+ *     ARGV[3]  the subject (subject.lua), or ''
+ *     ARGV[4]  the plan that a token claims, or that a caller without a subject is counted by, or ''
+ *     ARGV[5]  now in microseconds, or '' for the clock of the store
+ *     ARGV     the ends of the windows of each rule with a calendar; then, only where one of them is not 1, what each rule costs: 0
+ *              only reports how things stand. Empty values at the end are left out
+ *
+ *     reply    { status, plan, now, then the row of each rule, then four integers for each rule with an override }
+ *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (nothing follows; rules that count guesses can refuse
+ *                      first). After a pointer, plan is 'plan consumer'
+ *              a row: retry_after (µs; 0: it allows, -1: it never will, -2: it does not apply to this caller; left out with
+ *                     status 2), remaining, reset_after, and of a queue the delay until departure
+ *              an override: which rule (from 1), limit, burst, mode
+ *
+ * Commands: TIME (unless now is given), one MGET, and when admitted one SETEX an identity; a log takes one SETEX, or SETRANGE and
+ * EXPIRE, and a long one two or more GETRANGE; a pointer one GET. A refused request writes nothing; one with a bad credential
+ * spends the rules that count guesses and no others.
+ */
+import { countings } from '../algorithms/index.ts'
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluation.ts'
 import { withAgreement } from './evaluation.ts'
-import { DECIDE } from './scripts.generated.ts'
-import { checkStanding, familyOf, invalid, isField, keysOf, placeOf, rowsOf, textOf } from './wire.ts'
+import { checkStanding, fieldsOf, invalid, isField, placed, textOf } from './wire.ts'
 
 /** `peek` returns what `decide` would, and spends nothing. */
 export type DecideVerb = 'decide' | 'peek'
 
-/** KEYS and ARGV for decide.lua, and whether it touches keys that only it can name. */
+/** KEYS and ARGV, and whether the script touches keys that only it can name. */
 export function encodeDecide(
-  { rules, subject, plans, now }: Evaluation,
+  { policy, rules, subject, plan, now }: Evaluation,
   verb: DecideVerb = 'decide',
 ): ScriptCall & { keys: string[]; args: string[] } {
-  const places = keysOf(recordsOf(subject), rules)
-  const { keys, whole } = places
-  const args = [verb, textOf(now), subject ? spaced(plans) : '', String(whole), subject?.kind ?? '']
-  args.push((subject?.kind === 'token' && subject.plan) || '')
-  args.push(subject && 'consumerKey' in subject ? rules.map(familyOf).join('') : '')
-  for (const bound of rules) {
-    const { plans } = bound.rule.match
-    args.push(
-      ...placeOf(bound, places),
-      roleOf(bound),
-      String(bound.cost),
-      plans ? spaced(plans) : '',
-      modeOf(bound),
-    )
+  // The plan of a caller is known where its subject is, and rules of plans count nowhere else.
+  const asked = subject || plan !== undefined ? rules : rules.filter(({ rule }) => !rule.match.plans)
+  const { bySlot, keys, marks, ends } = placed(policy, ofPlan(asked, plan))
+  const claimed = (subject?.kind === 'token' && subject.plan) || (plan ?? '')
+  const args: string[] = [verb, marks, subject?.kind ?? '', claimed, textOf(now), ...ends]
+  if (asked.some(({ cost }) => cost !== 1))
+    args.push(...Array.from(bySlot, bound => String(bound?.cost ?? 1)))
+  // Most requests need the first two or three.
+  while (args.at(-1) === '') args.pop()
+  return {
+    script: policy.decide,
+    keys: [...recordsOf(subject), ...keys],
+    args,
+    ...(subject?.kind === 'pointer' && { hasHiddenKeys: true }),
   }
-  return { script: DECIDE, keys, args, ...(subject?.kind === 'pointer' && { hasHiddenKeys: true }) }
+}
+
+/** Of the rows of several plans the one for this plan. */
+function ofPlan(rules: readonly BoundRule[], plan: string | undefined): readonly BoundRule[] {
+  if (!plan) return rules
+  return rules.filter(({ rule: { match } }) => match.plans?.includes(plan) ?? true)
 }
 
 /** In the order in which the script looks for them. */
@@ -46,51 +76,66 @@ function recordsOf(subject: Subject | undefined): string[] {
   }
 }
 
-function roleOf({ rule, role }: BoundRule): string {
-  return rule.on === 'auth-failure' ? 'guess' : role
-}
-
-function modeOf({ mode, staysShadow }: BoundRule): string {
-  if (mode === 'enforce') return '1'
-  return staysShadow ? '2' : '0'
-}
-
-/** ` free pro `: each plan with a space around it, so that one plain search finds a whole name. */
-function spaced(plans: readonly string[]): string {
-  return ` ${plans.join(' ')} `
-}
-
 const STATUS = new Map<unknown, Outcome['status']>([
   [1, 'admitted'],
+  [2, 'admitted'],
   [0, 'refused'],
   [-1, 'unknown-credential'],
   [-2, 'blocked'],
 ])
+const ALL_SPENT = 2
 const DOES_NOT_APPLY = -2
 
-/** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that decide.lua cannot have sent */
-export function decodeDecide(reply: unknown, { rules }: Pick<Evaluation, 'rules'>): Outcome {
+/** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent */
+export function decodeDecide(
+  reply: unknown,
+  { policy, rules, subject }: Pick<Evaluation, 'policy' | 'rules' | 'subject'>,
+): Outcome {
   if (!Array.isArray(reply)) throw invalid('no list')
-  const [first, text, at, ...fields] = reply as unknown[]
+  const [first, text, at, ...rest] = reply as unknown[]
   const status = STATUS.get(first)
   if (!status || typeof text !== 'string' || !isField(at) || at < 0) throw invalid('no status, plan and time')
   if (status === 'blocked') return { status, plan: '', at, verdicts: [] }
 
   const [plan = '', consumer] = text.split(' ')
-  const rows = rowsOf(fields)
-  if (rows.length < rules.length) throw invalid(`${rows.length} rows for ${rules.length} rules`)
-  const overrides = overridesIn(rows.splice(rules.length), rules.length)
-  const verdicts = rules.flatMap((bound, i): Verdict[] => {
-    const [retryAfter, remaining, resetAfter, delay] = rows[i]!
+  const fields = fieldsOf(rest)
+  const { places, end, standingAt } = rowsOf(policy, first === ALL_SPENT)
+  if (fields.length < end) throw invalid(`${fields.length} fields for ${policy.slots.length} rules`)
+  const overrides = overridesIn(fields.slice(end), policy.slots.length)
+  const verdicts = rules.flatMap((bound): Verdict[] => {
+    const { plans } = bound.rule.match
+    if (plans && !plans.includes(plan)) return []
+    const slot = policy.slotOf(bound.rule)
+    const row = places[slot]!
+    const retryAfter = first === ALL_SPENT ? 0 : fields[row]!
     if (retryAfter === DOES_NOT_APPLY) return []
-    checkStanding(rows[i]!)
+    const [remaining = 0, resetAfter = 0] = fields.slice(row + standingAt, row + standingAt + 2)
+    const delay = countings[bound.rule.algorithm].isQueue ? fields[row + standingAt + 2]! : 0
+    checkStanding(remaining, resetAfter, delay)
     const allowed = retryAfter === 0
-    return [{ ...overridden(bound, overrides.get(i)), allowed, remaining, resetAfter, retryAfter, delay }]
+    return [{ ...overridden(bound, overrides.get(slot)), allowed, remaining, resetAfter, retryAfter, delay }]
   })
   if ((status !== 'refused') !== verdicts.every(({ allowed, mode }) => allowed || mode === 'shadow')) {
     throw invalid('a status against its rules')
   }
-  return { status, plan, at, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
+  // Only a caller without a subject has a plan that was not looked up.
+  const known = subject ? plan : ''
+  return { status, plan: known, at, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
+}
+
+/** Where the row of each slot begins, and where they end. */
+function rowsOf(
+  { slots }: Pick<Evaluation['policy'], 'slots'>,
+  areAllSpent: boolean,
+): { places: number[]; end: number; standingAt: 0 | 1 } {
+  const standingAt = areAllSpent ? 0 : 1
+  const places: number[] = []
+  let end = 0
+  for (const { isQueue } of slots) {
+    places.push(end)
+    end += standingAt + (isQueue ? 3 : 2)
+  }
+  return { places, end, standingAt }
 }
 
 interface AppliedOverride {
@@ -99,16 +144,16 @@ interface AppliedOverride {
   mode: Verdict['mode']
 }
 
-/** Overrides by the place of their rule. */
-function overridesIn(rows: readonly (readonly number[])[], rules: number): Map<number, AppliedOverride> {
-  const overrides = new Map(
-    rows.map(([number, limit, burst, mode]) => [
-      number! - 1,
-      { limit: limit!, burst: burst!, mode: mode === 1 ? 'enforce' : 'shadow' } as const,
-    ]),
-  )
-  if (overrides.size !== rows.length || [...overrides.keys()].some(i => i < 0 || i >= rules)) {
-    throw invalid('an override of no rule')
+const OVERRIDE_FIELDS = 4
+
+/** Overrides by the slot of their rule. */
+function overridesIn(fields: readonly number[], slots: number): Map<number, AppliedOverride> {
+  if (fields.length % OVERRIDE_FIELDS !== 0) throw invalid(`${fields.length} fields of overrides`)
+  const overrides = new Map<number, AppliedOverride>()
+  for (let i = 0; i < fields.length; i += OVERRIDE_FIELDS) {
+    const [number = 0, limit = 0, burst = 0, mode] = fields.slice(i, i + OVERRIDE_FIELDS)
+    if (number < 1 || number > slots || overrides.has(number - 1)) throw invalid('an override of no rule')
+    overrides.set(number - 1, { limit, burst, mode: mode === 1 ? 'enforce' : 'shadow' })
   }
   return overrides
 }

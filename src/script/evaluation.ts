@@ -1,5 +1,6 @@
 /** The input of one decision and its result, as plain values on both sides of the wire. */
 import type { Rule } from '../config/compile-rule.ts'
+import type { Policy } from './policy-shape.ts'
 
 /** A rule as it takes part in one request: for which identity, at what cost, enforced or not. */
 export interface BoundRule {
@@ -21,11 +22,13 @@ export interface BoundRule {
 
 /** All that one decision is about. */
 export interface Evaluation {
+  /** The rules that are compiled together; `rules` are some of them. */
+  policy: Policy
   rules: readonly BoundRule[]
   /** What the credential of the caller is; absent: an anonymous caller. */
   subject?: Subject
-  /** The plans that the config knows, the default one first. */
-  plans: readonly string[]
+  /** Without a subject: the plan that units of an earlier request were counted by. */
+  plan?: string
   /** µs since the epoch; absent: the clock of the store, as always in production. */
   now?: number
 }

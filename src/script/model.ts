@@ -16,10 +16,14 @@ import {
 import type { DecideVerb } from './decide.ts'
 import { type BoundRule, type Evaluation, type Outcome, type Subject, withAgreement } from './evaluation.ts'
 import { type Counted, decideInMemory, refundInMemory } from './memory.ts'
+import type { PolicyShape } from './policy-shape.ts'
 import type { Changed, Refund } from './refund.ts'
 import type { Reset } from './reset.ts'
 
 type At<T> = T & { now: number }
+
+/** The model compiles nothing: of a policy it needs the plans. */
+export type Modelled = At<Omit<Evaluation, 'policy'> & { policy: Pick<PolicyShape, 'plans'> }>
 
 const modelOf = (rule: Rule) => algorithms[rule.algorithm]
 
@@ -33,7 +37,7 @@ export class ScriptModel {
     this.#records.set(key, text)
   }
 
-  decide({ rules, subject, plans, now }: At<Evaluation>, verb: DecideVerb = 'decide'): Outcome {
+  decide({ policy: { plans }, rules, subject, now }: Modelled, verb: DecideVerb = 'decide'): Outcome {
     const caller = this.#identify(subject, now)
     const { isUnknown = false, hasBlock = false, consumer, overrides = [] } = caller ?? {}
     // A plan that the config does not know counts as the default plan.
@@ -58,7 +62,7 @@ export class ScriptModel {
     return { status, plan, at: now, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
   }
 
-  refund({ rules, spentAt, consumerKey, now }: At<Refund>): Changed {
+  refund({ rules, spentAt, consumerKey, now }: At<Omit<Refund, 'policy'>>): Changed {
     const record = consumerKey === undefined ? undefined : this.#records.get(consumerKey)
     const { overrides } = parseConsumer(record ?? '')
     const refunded = rules.map(each => ({ ...each, ...numbersFor(each, overrides, now), shown: each.rule }))
@@ -133,7 +137,7 @@ function numbersFor({ rule }: { rule: Rule }, overrides: readonly Override[], no
 }
 
 function withNumbers(rule: Rule, { tag, limit, burst, rate, period, own }: OverrideNumbers): Rule {
-  const [, , name] = countings[rule.algorithm].wire
+  const [, , name] = countings[rule.algorithm].lua.numbers
   const step = name === 'step' && own !== undefined ? { step: own } : {}
   return { ...rule, tag, limit, quota: { ...rule.quota, rate, period, burst, ...step } }
 }

@@ -2,13 +2,13 @@
 -- other end of this contract is src/script/reset.ts.
 --
 --   KEYS     states, one for each identity; then the logs of the rules
---   ARGV[1]  now in microseconds, or '' for the clock of this server
---   ARGV[2]  how many of the keys are states
+--   ARGV[1]  how many of the keys are states
+--   ARGV[2]  now in microseconds, or '' for the clock of this server
 --   ARGV     then two values a rule: index into KEYS of its state, tag
 --
 --   reply    { now }
 
-local now, states = instant(ARGV[1]), ARGV[2] + 0
+local states = ARGV[1] + 0
 for key = 1, states do
   local is_reset = {}
   for i = 3, #ARGV, 2 do
@@ -19,19 +19,21 @@ for key = 1, states do
   -- MGET, which reads a key of another type as missing.
   local state = redis.call('MGET', KEYS[key])[1]
   if state then
-    local new_state, idle_at = '', 0
-    for at = 1, #state % RECORD == 0 and #state or 0, RECORD do
-      local other_idle_at = read_record(state, at)
+    local kept, idle_at = '', 0
+    for at = 1, #state % 14 == 0 and #state or 0, 14 do
+      local a, b = unpack_integers('>I4I4', state, at + 3)
+      local other_idle_at = (4398046511103 - a * 1024 - (b - b % 4194304) / 4194304) * 1000
       local is_alive = other_idle_at > now and other_idle_at - now < HORIZON
-      if is_alive and not is_reset[sub(state, at, at + 2)] then
-        new_state = new_state .. sub(state, at, at + RECORD - 1)
+      if is_alive and not is_reset[string.sub(state, at, at + 2)] then
+        kept = kept .. string.sub(state, at, at + 13)
         idle_at = other_idle_at > idle_at and other_idle_at or idle_at
       end
     end
-    if new_state == '' then
+    if kept == '' then
       redis.call('DEL', KEYS[key])
     else
-      redis.call('SETEX', KEYS[key], life_of(idle_at, now), new_state)
+      local life = idle_at - now
+      redis.call('SETEX', KEYS[key], string.format('%d', (life + -life % 1000000) / 1000000 + KEEP_SECONDS), kept)
     end
   end
 end

@@ -1,8 +1,11 @@
 /** The wire of reset.lua. The contract is described there. */
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
+import { PRELUDE, RESET as TEXT } from './lua.generated.ts'
+import { withWords } from './lua-text.ts'
+import { scriptOf } from './policy.ts'
+import { CONSTANTS } from './policy-text.ts'
 import type { Changed } from './refund.ts'
-import { RESET } from './scripts.generated.ts'
 import { invalid, isField, textOf } from './wire.ts'
 
 /** Rules to reset: their whole budget becomes available again. */
@@ -12,11 +15,16 @@ export interface Reset {
   now?: number | undefined
 }
 
+/** One for all policies: it removes records, and need not read them. */
+export const RESET = scriptOf(
+  `local now = ARGV[2]\n${PRELUDE}` + withWords(TEXT, word => CONSTANTS.get(word)),
+)
+
 export function encodeReset({ rules, now }: Reset): ScriptCall {
   const states = [...new Set(rules.map(({ key }) => key))]
   const logs = [...new Set(rules.flatMap(({ logKey }) => logKey ?? []))]
   const tags = rules.flatMap(({ key, rule }) => [String(states.indexOf(key) + 1), rule.tag])
-  return { script: RESET, keys: [...states, ...logs], args: [textOf(now), String(states.length), ...tags] }
+  return { script: RESET, keys: [...states, ...logs], args: [String(states.length), textOf(now), ...tags] }
 }
 
 /** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that reset.lua cannot have sent */

@@ -1,83 +1,69 @@
-/** What the scripts share on the wire: the keys of rules, the numbers of an algorithm, and rows of a reply. */
-import type { WireNumber } from '../algorithms/descriptor.ts'
-import { countings } from '../algorithms/index.ts'
+/** What the scripts share on the wire: keys, marks, and rows of a reply. */
 import { GatewayError } from '../errors.ts'
 import type { BoundRule } from './evaluation.ts'
+import type { Policy } from './policy-shape.ts'
+import { MARKS } from './policy-text.ts'
 
-type Placed = Pick<BoundRule, 'rule' | 'key' | 'logKey' | 'ends'>
+/** A rule as it takes part in one call. */
+type Asked = Pick<BoundRule, 'rule' | 'key' | 'logKey' | 'ends' | 'mode' | 'staysShadow'>
 
-/** KEYS of a script: those that are read as a whole, then the long logs. */
-export interface Keys {
+/** The rules of one call in the places of the policy. */
+export interface Placed<T extends Asked> {
+  /** By slot; undefined: it is not asked about. */
+  bySlot: readonly (T | undefined)[]
+  /** Behind the records: states and short logs, then the long logs. */
   keys: string[]
-  /** How many are read as a whole. */
-  whole: number
-  /** The place of a key in KEYS, from 1. */
-  indexOf(key: string): string
+  /** For each identity whether it is asked about, then how each of its rules is marked. */
+  marks: string
+  /** Ends of windows, for each rule with a calendar. */
+  ends: string[]
 }
 
-/** @param records keys of records, which come first */
-export function keysOf(records: readonly string[], rules: readonly Placed[]): Keys {
-  const short = rules.flatMap(({ key, logKey, rule }) => (logKey && !isLong(rule) ? [key, logKey] : [key]))
-  const long = rules.flatMap(({ logKey, rule }) => (logKey && isLong(rule) ? [logKey] : []))
-  const whole = new Set([...records, ...short])
-  const keys = [...whole, ...new Set(long)]
-  return { keys, whole: whole.size, indexOf: key => String(keys.indexOf(key) + 1) }
-}
+/** @throws Error for rules that share an identity of the policy and not its key, or the other way round */
+export function placed<T extends Asked>(policy: Policy, rules: readonly T[]): Placed<T> {
+  const { slots, identities } = policy
+  const bySlot = new Array<T | undefined>(slots.length)
+  for (const asked of rules) bySlot[policy.slotOf(asked.rule)] = asked
 
-/** A short log is read as a whole, with the states; of a long one, separate commands read only the needed part. */
-export const isLong = ({ limit }: Placed['rule']) => limit > MAX_SHORT_LOG
-const MAX_SHORT_LOG = 100
-
-/** Key index, tag, algorithm and its three numbers: the first six values of each rule's frame. */
-export function placeOf(placed: Placed, { indexOf }: Keys): string[] {
-  const { rule, key } = placed
-  const numbers = countings[rule.algorithm].wire.map(name => numberOf(name, placed, indexOf))
-  return [indexOf(key), rule.tag, rule.algorithm, ...numbers]
-}
-
-function numberOf(
-  name: WireNumber,
-  { rule: { quota }, logKey, ends }: Placed,
-  indexOf: Keys['indexOf'],
-): string {
-  switch (name) {
-    case 'rate':
-    case 'period':
-    case 'burst':
-    case 'step':
-      return String(quota[name])
-    case 'limit':
-      return String(quota.burst)
-    case 'ends':
-      return ends ? ends.join(' ') : ''
-    case 'log_key':
-      return indexOf(logKey!)
+  const keys: string[] = []
+  const longLogs: string[] = []
+  const ends: string[] = []
+  const seen = new Set<string>()
+  let marks = ''
+  for (let identity = 0; identity < identities; identity++) {
+    let key: string | undefined
+    let own = ''
+    const logs: string[] = []
+    for (const [i, slot] of slots.entries()) {
+      if (slot.identity !== identity) continue
+      const asked = bySlot[i]
+      own += asked ? markOf(asked) : MARKS.absent
+      if (!asked) continue
+      if (key !== undefined && key !== asked.key) throw new Error('Rules of one identity have several keys.')
+      key = asked.key
+      if (slot.log === 'short') logs.push(asked.logKey!)
+    }
+    marks += key === undefined ? MARKS.absent : MARKS.present
+    marks += own
+    if (key === undefined) continue
+    if (seen.has(key)) throw new Error('Rules of several identities have one key.')
+    seen.add(key)
+    keys.push(key, ...logs)
   }
+  for (const [i, { log, hasEnds }] of slots.entries()) {
+    const asked = bySlot[i]
+    if (log === 'long' && asked) longLogs.push(asked.logKey!)
+    if (hasEnds) ends.push(asked?.ends?.join(' ') ?? '')
+  }
+  return { bySlot, keys: [...keys, ...longLogs], marks, ends }
+}
+
+function markOf({ mode, staysShadow }: Asked): string {
+  if (mode === 'enforce') return MARKS.enforce
+  return staysShadow ? MARKS.staysShadow : MARKS.shadow
 }
 
 export const textOf = (time: number | undefined) => (time === undefined ? '' : String(time))
-
-/** The overrides in the record of the consumer are for what is counted for that consumer. */
-export function familyOf({ rule }: Pick<BoundRule, 'rule'>): string {
-  return rule.takesOverrides ? rule.family : NO_FAMILY
-}
-
-const NO_FAMILY = '___'
-
-/** retry_after, remaining, reset_after, delay */
-export type Row = readonly [retryAfter: number, remaining: number, resetAfter: number, delay: number]
-
-const FIELDS = 4
-
-/** @throws GatewayError ERR_STORE_REPLY_INVALID for anything that is not rows of integers in range */
-export function rowsOf(fields: readonly unknown[]): Row[] {
-  if (fields.length % FIELDS !== 0) throw invalid(`${fields.length} fields`)
-  if (!fields.every(isField)) throw invalid('a field that is not an integer in range')
-  return Array.from(
-    { length: fields.length / FIELDS },
-    (_, i) => fields.slice(i * FIELDS, (i + 1) * FIELDS) as unknown as Row,
-  )
-}
 
 /** No time or amount of Sluice is larger; the config check ensures it. */
 const MAX_FIELD = 2 ** 52
@@ -88,10 +74,16 @@ export function isField(field: unknown): field is number {
   return Number.isInteger(field) && (field as number) >= MIN_FIELD && (field as number) <= MAX_FIELD
 }
 
+/** @throws GatewayError ERR_STORE_REPLY_INVALID for anything that is not integers in range */
+export function fieldsOf(values: readonly unknown[]): readonly number[] {
+  if (!values.every(isField)) throw invalid('a field that is not an integer in range')
+  return values
+}
+
 const MAX_REMAINING = 2e9
 
 /** @throws GatewayError ERR_STORE_REPLY_INVALID */
-export function checkStanding([, remaining, resetAfter, delay]: Row): void {
+export function checkStanding(remaining: number, resetAfter: number, delay: number): void {
   if (remaining < 0 || remaining > MAX_REMAINING) throw invalid('more left than any limit')
   if (resetAfter < 0 || delay < 0) throw invalid('a time below 0')
 }

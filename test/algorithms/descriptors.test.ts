@@ -12,7 +12,7 @@ const ruleOf = (numbers: object) => compileLimitRule({ name: 'a', ...numbers } a
 
 describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
   const description = descriptionOf({ algorithm })
-  const { state, local, wire } = countings[algorithm]
+  const { state, local, lua } = countings[algorithm]
   const rule = ruleOf({ algorithm, limit: 10, period: '10s' })
 
   it('has the name that the index has for it, and a Lua twin of that name', () => {
@@ -26,12 +26,12 @@ describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
     expect(atOnce?.units ?? rule.quota.burst).toBe(10)
   })
 
-  it('sends the numbers that its Lua file names, in that order', () => {
-    const lua = readFileSync(new URL(`../../src/algorithms/${algorithm}.lua`, import.meta.url), 'utf8')
-    const named = [...lua.matchAll(/^--@ (?:numbers|text) (.+)$/gm)].flatMap(([, names]) =>
+  it('knows the numbers that its Lua file names, in that order', () => {
+    const text = readFileSync(new URL(`../../src/algorithms/${algorithm}.lua`, import.meta.url), 'utf8')
+    const named = [...text.matchAll(/^--@ (?:numbers|text) (.+)$/gm)].flatMap(([, names]) =>
       names!.split(', '),
     )
-    expect(wire).toEqual(named)
+    expect(lua.numbers).toEqual(named)
   })
 
   it('lets another limit start afresh where the state is a time, and only there', () => {

@@ -1,18 +1,17 @@
 /** The gateway in front of a Redis Cluster: the app, the real client, the bridge, three nodes. */
-import { beforeEach, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { createLimiter } from '../../src/edges/limits/limiter.ts'
 import { ask as askStore, toDecide } from '../../src/limiter/ask.ts'
 import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
-import { loadScripts } from '../../src/ops/admin-store.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { addressStateKey, consumerStateKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnCluster } from '../support/cluster.ts'
-import { configOf, credentialOf, ModelEngine, type TimedEvaluation } from '../support/engines.ts'
+import { compiled, configOf, credentialOf, ModelEngine, type TimedEvaluation } from '../support/engines.ts'
 import { useGatewayOn } from '../support/gateway.ts'
 import { forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
@@ -38,8 +37,6 @@ const consumers = ['acme', 'globex', 'initech', 'umbrella', 'hooli']
 
 describeOnCluster('the gateway', start => {
   const gateway = useGatewayOn(start)
-  // A script that Redis does not know costs another request.
-  beforeEach(() => loadScripts(gateway.admin, { keyLocking: true }))
 
   const app = (rules: RuleInput[] = [CONSUMER, ADDRESS], accept = ['api-key']) =>
     gateway.app({
@@ -72,7 +69,7 @@ describeOnCluster('the gateway', start => {
         const ofCaller = rules.map(({ rule, cost }) => bound(rule, caller, cost, others.now / 1e3))
         const asked = { ...others, rules: ofCaller }
         const expected = await model.evaluate(asked)
-        expect(await askStore(store, toDecide(asked))).toEqual(expected)
+        expect(await askStore(store, toDecide(compiled(asked)))).toEqual(expected)
         return expected
       }
       for await (const _ of played(scenario, 'caller', asking));

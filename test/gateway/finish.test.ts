@@ -130,7 +130,7 @@ describe('a decision that has been made', () => {
   it('stands when its outcome cannot be remembered, and is still finished', async () => {
     const config = configOf({ rules: RULES, ...ANYONE })
     const clock = { now: () => 0 }
-    const store = { run: async () => [[1, '', 1, 0, 0, 1, 0]], ping: async () => {} }
+    const store = { run: async () => [[1, '', 1, 0, 0, 1]], ping: async () => {} }
     const board = { ...createSwitchBoard(clock), isStale: () => false, isOverdue: () => false }
     const engine = createEngine(config, store, {
       ...{ clock, board, onFinish, credentials: 'refuse' },

@@ -1,7 +1,6 @@
 /** What those who administer change counts from the very next request of an isolate that knows the caller well. */
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
-import { loadScripts } from '../../src/ops/admin-store.ts'
 import { blockConsumer, removeConsumer, setPlan, unblockConsumer } from '../../src/ops/consumers.ts'
 import { expireKey, planKey, revokeKey, rotateKey } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
@@ -28,8 +27,6 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, o
   let key: string
   beforeAll(async () => {
     app = gateway.app(CONFIG)
-    // Once per life of a Redis; an opaque key that nobody has met is looked up by the other form of it.
-    for (const keyLocking of [true, false]) await loadScripts(gateway.admin, { keyLocking })
   })
   beforeEach(async () => {
     key = (await createKey(gateway.admin, { consumer: 'acme' })).key

@@ -52,7 +52,7 @@ const FAULTS = {
   'answers with text for a number': [answer('[1,"free",1,"2",3,0]'), 'store-reply-invalid'],
   'answers with a fraction': [answer('[1,"free",1,2.5,3,0]'), 'store-reply-invalid'],
   'refuses though no rule does': [answer('[0,"free",1,0,0,0]'), 'store-reply-invalid'],
-  'admits though a rule refuses': [answer('[1,"free",0,0,0,5]'), 'store-reply-invalid'],
+  'admits though a rule refuses': [answer('[1,"free",1,5,0,5]'), 'store-reply-invalid'],
   'answers with a number that no header can carry': [
     answer('[1,"free",1,9007199254740991,0,0]'),
     'store-reply-invalid',

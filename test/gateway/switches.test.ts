@@ -2,10 +2,9 @@
  * Live switches through the whole app: turned down they count for the very answer that they came with, turned up from the
  * isolate's next request. The clock of the isolates is passed in: nothing here waits for a copy to grow old.
  */
-import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { loadScripts } from '../../src/ops/admin-store.ts'
 import { blockConsumer } from '../../src/ops/consumers.ts'
 import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
 import { killLimits, resetRule, restoreLimits, switchRule } from '../../src/ops/switches.ts'
@@ -33,9 +32,6 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
   let now: number
   let app: App
   let key: string
-  beforeAll(async () => {
-    await loadScripts(gateway.admin, { keyLocking: true })
-  })
   beforeEach(async () => {
     now = Date.now()
     app = isolate()
@@ -288,7 +284,6 @@ describeOnCluster('switches', start => {
   const gateway = useGatewayOn(start)
 
   it('come along with decisions over several slots, and count for them', async () => {
-    await loadScripts(gateway.admin, { keyLocking: true })
     let now = Date.now()
     const rules: RuleInput[] = [
       { name: 'two', by: 'consumer', ...window },

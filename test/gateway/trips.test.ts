@@ -24,7 +24,9 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
   it('is one HTTP request to the store, cold or warm, allowed or refused', async () => {
     const key = await gateway.key('acme')
     // Once per life of a Redis the script itself has to be sent.
-    expect((await gateway.app({ rules: RULES })('/', { key, address: '192.0.2.1' })).status).toBe(200)
+    expect(
+      (await gateway.app({ rules: RULES }, { isCold: true })('/', { key, address: '192.0.2.1' })).status,
+    ).toBe(200)
     expect(gateway.store.count()).toBe(2)
 
     // Cold: an isolate that has seen nothing, a key and an address it has never met.
@@ -84,7 +86,7 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
       },
       { variables: { SECRET: secret } },
     ]
-    const isolate = () => gateway.app(...of(RULES))
+    const isolate = () => gateway.app(of(RULES)[0], { ...of(RULES)[1], isCold: true })
     const warm = await gateway.informed(...of(RULES))
     const guarded = await gateway.informed(...of([...RULES, guesses]))
     const tight = await gateway.informed(...of(RULES.map(rule => ({ ...rule, limit: 1 }))))
@@ -124,7 +126,7 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
     )
     expect(await count(tight, 200, { address: '192.0.2.9' }), 'anonymous').toEqual(is({ ...MGET, setex: 1 }))
     expect(await count(tight, 429, { key, address: '192.0.2.9' }), 'API key, refused').toEqual(is(MGET))
-    const cold = gateway.app(of(RULES)[0], { ...of(RULES)[1], clock: { now: () => 0 } })
+    const cold = gateway.app(of(RULES)[0], { ...of(RULES)[1], isCold: true, clock: { now: () => 0 } })
     expect(await count(cold, 200, { key: opaque }), 'opaque key, cold').toEqual(
       is({ ...MGET, get: 1 + switches, setex: 2 }),
     )

@@ -6,7 +6,7 @@ import type { Evaluation, Outcome, Verdict } from '../../src/script/evaluation.t
 import { consumerKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
 import { NO_SWITCHES, type RuleSwitch, type Switches } from '../../src/switches/switches.ts'
 import { bound } from '../support/bound.ts'
-import { rulesOf } from '../support/engines.ts'
+import { compiled, rulesOf } from '../support/engines.ts'
 
 const rule = (name: string, more: Partial<RuleInput> = {}) =>
   ({ name, by: 'consumer', algorithm: 'fixed-window', limit: 1, period: '1h', ...more }) as RuleInput
@@ -35,7 +35,7 @@ function evaluationOf(names: string[], asked = NO_SWITCHES): Evaluation {
     consumerKey: consumerKey('acme'),
     credentialKey: credentialKey('acme', 'f'),
   } as const
-  return { rules, plans: ['free'], subject }
+  return compiled({ rules, plans: ['free'], subject })
 }
 
 /** What the store says when these refuse. */

@@ -10,7 +10,7 @@ import { addressStateKey, consumerStateKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { bound } from '../support/bound.ts'
-import { rulesOf } from '../support/engines.ts'
+import { compiled, rulesOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
@@ -55,7 +55,7 @@ describeOnRedis('300 decisions at once', (start, kind) => {
 
   it('on one identity admit exactly what the narrowest rule allows', async () => {
     const [narrow] = rules
-    const asked = { rules: [bound(narrow!, consumerStateKey('one'))], plans: [] }
+    const asked = compiled({ rules: [bound(narrow!, consumerStateKey('one'))], plans: [] })
     const outcomes = await Promise.all(Array.from({ length: 300 }, () => ask(asked)))
     expect(outcomes.filter(({ status }) => status === 'admitted')).toHaveLength(60)
     // Each unit was told to one caller.
@@ -73,7 +73,7 @@ describeOnRedis('300 decisions at once', (start, kind) => {
       plans: [],
     }))
     const outcomes = await Promise.all(
-      asked.map(async evaluation => ({ evaluation, outcome: await ask(evaluation) })),
+      asked.map(async evaluation => ({ evaluation, outcome: await ask(compiled(evaluation)) })),
     )
 
     // The store decides one at a time: by its clock they stand in a row.
@@ -82,7 +82,7 @@ describeOnRedis('300 decisions at once', (start, kind) => {
     const model = new ScriptModel()
     if (times.size === inOrder.length) {
       for (const { evaluation, outcome } of inOrder) {
-        expect(outcome).toEqual(model.decide({ ...evaluation, now: outcome.at }))
+        expect(outcome).toEqual(model.decide({ ...evaluation, policy: evaluation, now: outcome.at }))
       }
     } else {
       // Two within one tick of a coarse clock cannot be told apart; the real one is not coarse.
@@ -100,7 +100,9 @@ describeOnRedis('300 decisions at once', (start, kind) => {
       }
     }
     for (const name of ['1', '2', '3']) {
-      const { verdicts } = await ask({ rules: countFor(`c${name}`, `198.51.100.${name}`, 0), plans: [] })
+      const { verdicts } = await ask(
+        compiled({ rules: countFor(`c${name}`, `198.51.100.${name}`, 0), plans: [] }),
+      )
       const left = Object.fromEntries(verdicts.map(({ rule, remaining }) => [rule.name, remaining]))
       expect(left.a).toBe(60 - (spent.get(`a ${consumerStateKey(`c${name}`)}`) ?? 0))
       expect(left.d).toBe(80 - (spent.get(`d ${addressStateKey(`198.51.100.${name}`)}`) ?? 0))
@@ -120,12 +122,12 @@ describeOnRedis('300 decisions at once', (start, kind) => {
       const address = addressStateKey(name.replaceAll(' ', '-'))
       const consumers = Array.from({ length: 10 }, (_, i) => consumerStateKey(`${cost}-${i}`))
       const left = async (rule: Rule, key: string) =>
-        (await ask({ rules: [bound(rule, key, 0)], plans: [] })).verdicts[0]!.remaining
+        (await ask(compiled({ rules: [bound(rule, key, 0)], plans: [] }))).verdicts[0]!.remaining
 
       const admitted = { all: 0, by: consumers.map(() => 0) }
       const attempt = async (i: number) => {
         const rules = [bound(a!, consumers[i]!, cost), bound(e!, address)]
-        const outcome = await evaluate(slots, { rules, plans: [] })
+        const outcome = await evaluate(slots, compiled({ rules, plans: [] }))
         if (outcome.status === 'degraded') throw new Error(outcome.detail)
         if (outcome.status !== 'admitted') return
         admitted.all += 1

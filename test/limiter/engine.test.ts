@@ -18,6 +18,7 @@ import {
   type Engine,
   type EngineOptions,
 } from '../../src/limiter/engine.ts'
+import { policyOf } from '../../src/script/policy.ts'
 import type { Store, StoreCall } from '../../src/store/store.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { formatSwitches, type RuleSwitch } from '../../src/switches/switches.ts'
@@ -96,9 +97,15 @@ function engineWith(
 const options: DecideOptions = { background: task => void tasks.push(task.catch(() => {})) }
 const awaiting: DecideOptions = { ...options, awaitsSwitches: true }
 
+const policyWith = (...rules: Rule[]) =>
+  policyOf(
+    rules.map(rule => ({ rule, key: KEY })),
+    { plans: PLANS, hasSubject: true },
+  )
+
 const demandOf = (...rules: Rule[]) => ({
+  policy: policyWith(...rules),
   rules: rules.map((rule): DemandedRule => ({ rule, key: KEY, cost: rule.cost })),
-  plans: PLANS,
 })
 const decide = async (...rules: Rule[]) => (await engine.decide(demandOf(...rules), options)).decision
 const kinds = async (times: number, ...rules: Rule[]) => {
@@ -246,8 +253,10 @@ describe('switches, where nothing is counted', () => {
   it('are read where every demand breaks, so that the kill switch still works', async () => {
     await kill()
     const broken = () =>
-      engine.decideBroken({ candidates: [closed], plans: PLANS, error: new TypeError('bug') }, options)
-        .decision
+      engine.decideBroken(
+        { candidates: [closed], policy: policyWith(), error: new TypeError('bug') },
+        options,
+      ).decision
     expect(broken().kind).toBe('unavailable')
     await Promise.all(tasks)
     expect(broken().kind).toBe('allowed')
@@ -298,9 +307,12 @@ describe('finish', () => {
   })
 
   it('belongs to a refusal, a peek and a broken demand too', async () => {
-    const denied = await engine.decide({ rules: [{ rule: two, key: KEY, cost: 3 }], plans: PLANS }, options)
+    const denied = await engine.decide(
+      { policy: policyWith(two), rules: [{ rule: two, key: KEY, cost: 3 }] },
+      options,
+    )
     const peeked = await engine.peek(demandOf(two), options)
-    const broken = engine.decideBroken({ candidates: [], plans: PLANS, error: new Error() }, options)
+    const broken = engine.decideBroken({ candidates: [], policy: policyWith(), error: new Error() }, options)
     for (const { finish } of [denied, peeked, broken]) finish('complete')
     expect(finished.map(([kind]) => kind)).toEqual(['denied', 'allowed', 'allowed'])
   })
@@ -340,7 +352,7 @@ describe('an exception in limiting code', () => {
 describe('a demand that could not be made', () => {
   const broken = (rules: Rule[], subject?: typeof SUBJECT, seen?: Seen) =>
     engine.decideBroken(
-      { candidates: rules, plans: PLANS, error: new TypeError('a bug'), ...(subject && { subject }) },
+      { candidates: rules, policy: policyWith(), error: new TypeError('a bug'), ...(subject && { subject }) },
       { ...options, recall: () => seen },
     ).decision
 
@@ -415,8 +427,10 @@ describe('beside a decision', () => {
     await settle()
     nowMs += 1000
     calls = []
-    if (by === 'decideBroken') engine.decideBroken({ candidates: [], plans: PLANS, error: 0 }, options)
-    if (by === 'refund') await engine.change(toRefund({ rules: [], spentAt: 1 }), options.background)
+    if (by === 'decideBroken')
+      engine.decideBroken({ candidates: [], policy: policyWith(), error: 0 }, options)
+    if (by === 'refund')
+      await engine.change(toRefund({ policy: policyWith(), rules: [], spentAt: 1 }), options.background)
     if (by === 'reset') await engine.change(toReset({ rules: [] }), options.background)
     expect(probes()).toBe(1)
   })
@@ -463,7 +477,12 @@ describe('a change', () => {
   const bound = () => bindRule(two, KEY, 1, nowMs)
   const refund = (spentAt: number) =>
     engine.change(
-      toRefund({ rules: [{ ...bound(), units: 1, spent: 1 }], spentAt, now: nowMs * 1e3 }),
+      toRefund({
+        policy: policyWith(two),
+        rules: [{ ...bound(), units: 1, spent: 1 }],
+        spentAt,
+        now: nowMs * 1e3,
+      }),
       options.background,
     )
   const reset = () => engine.change(toReset({ rules: [bound()], now: nowMs * 1e3 }), options.background)

@@ -1,4 +1,5 @@
 /** Which rules are counted in the isolate when the store has not answered, by the cause. */
+
 import { describe, expect, it } from 'vitest'
 import type { OnStoreFailure } from '../../src/config/check/schema.ts'
 import { compileLimitRule } from '../../src/config/compile-rule.ts'
@@ -6,6 +7,7 @@ import type { DegradedCause } from '../../src/limiter/decision.ts'
 import { fallBack } from '../../src/limiter/fallback.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { bound } from '../support/bound.ts'
+import { compiled } from '../support/engines.ts'
 
 /** Of 5 requests within a limit of 2: how many pass, and whether the last was counted. */
 function passed(onStoreFailure: OnStoreFailure, cause: DegradedCause, isConfirmed: boolean) {
@@ -20,7 +22,7 @@ function passed(onStoreFailure: OnStoreFailure, cause: DegradedCause, isConfirme
   } as const
   const decisions = Array.from({ length: 5 }, () =>
     fallBack(
-      { rules: [bound(rule, 'sluice:{x}:state')], plans: [] },
+      compiled({ rules: [bound(rule, 'sluice:{x}:state')], plans: [] }),
       { status: 'degraded', cause, detail: '' },
       undefined,
       settings,

@@ -1,14 +1,17 @@
 /** The limiter in the isolate's own memory: what it admits, what it remembers, and what it tells the store afterwards. */
+
 import { describe, expect, it } from 'vitest'
 import type { LimitRuleInput } from '../../src/config/check/schema.ts'
 import { compileLimitRule } from '../../src/config/compile-rule.ts'
 import { type ErrorCode, GatewayError } from '../../src/errors.ts'
 import { askAll, toDecide } from '../../src/limiter/ask.ts'
-import { createLocalLimiter } from '../../src/limiter/local.ts'
+import { createLocalLimiter, type LocalLimiter } from '../../src/limiter/local.ts'
+import type { DecideVerb } from '../../src/script/decide.ts'
 import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
+import { policyOf } from '../../src/script/policy.ts'
 import type { Store } from '../../src/store/store.ts'
 import { bound } from '../support/bound.ts'
-import { describeOnRedisEngine } from '../support/engines.ts'
+import { compiled, describeOnRedisEngine } from '../support/engines.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
 
@@ -24,15 +27,18 @@ const KEY = 'sluice:{ip:192.0.2.1}:state'
 const counted = (rule: LimitRuleInput, cost: number, key = KEY): BoundRule =>
   bound(compileLimitRule(rule), key, cost)
 
+const decide = (local: LocalLimiter, rules: readonly BoundRule[], verb?: DecideVerb) =>
+  local.decide(policyOf(rules), rules, verb)
+
 describeOnRedisEngine('what was spent in the isolate', fresh => {
   it.each(RULES)('is told to the store: $name', async rule => {
     const store = storeOf(await fresh())
     const local = createLocalLimiter(1, Date.now)
-    for (const cost of [1, 3]) expect(local.decide([counted(rule, cost)]).admitted).toBe(true)
+    for (const cost of [1, 3]) expect(decide(local, [counted(rule, cost)]).admitted).toBe(true)
     expect(local.hasSpent()).toBe(true)
     await local.handOver(store)
     expect(local.hasSpent()).toBe(false)
-    const [now] = await askAll(store, [toDecide({ rules: [counted(rule, 0)], plans: [] })])
+    const [now] = await askAll(store, [toDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
     // A bucket holds the one that departs, and ten more.
     const all = rule.algorithm === 'leaky-bucket' ? 11 : 10
     expect(now).toMatchObject({ verdicts: [{ remaining: all - 4 }] })
@@ -43,10 +49,10 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     let time = Date.now()
     const local = createLocalLimiter(1, () => time)
     const rule: LimitRuleInput = { name: 'minute', algorithm: 'gcra', limit: 60, period: '1m' }
-    expect(local.decide([counted(rule, 60)]).admitted).toBe(true)
+    expect(decide(local, [counted(rule, 60)]).admitted).toBe(true)
     time += 45_000
     await local.handOver(store)
-    const [now] = await askAll(store, [toDecide({ rules: [counted(rule, 0)], plans: [] })])
+    const [now] = await askAll(store, [toDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
     const { remaining } = (now as Outcome).verdicts[0]!
     expect(remaining).toBeGreaterThanOrEqual(45)
     expect(remaining).toBeLessThan(50)
@@ -57,13 +63,13 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     const local = createLocalLimiter(1, Date.now)
     const onPlan = (limit: number, cost: number, key: string) =>
       counted({ name: 'plan', algorithm: 'fixed-window', limit, period: '7d' }, cost, key)
-    local.decide([onPlan(100, 80, 'sluice:{c:pro}:state')])
-    local.decide([onPlan(10, 1, 'sluice:{c:free}:state')])
+    decide(local, [onPlan(100, 80, 'sluice:{c:pro}:state')])
+    decide(local, [onPlan(10, 1, 'sluice:{c:free}:state')])
     await local.handOver(store)
     const questions = [onPlan(100, 0, 'sluice:{c:pro}:state'), onPlan(10, 0, 'sluice:{c:free}:state')]
     const answers = await askAll(
       store,
-      questions.map(rule => toDecide({ rules: [rule], plans: [] })),
+      questions.map(rule => toDecide(compiled({ rules: [rule], plans: [] }))),
     )
     expect(answers.map(answer => (answer as Outcome).verdicts[0]!.remaining)).toEqual([20, 9])
   })
@@ -71,18 +77,18 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
   it('is told as far as others have left something', async () => {
     const store = storeOf(await fresh())
     const rule = RULES[3]!
-    await askAll(store, [toDecide({ rules: [counted(rule, 8)], plans: [] })])
+    await askAll(store, [toDecide(compiled({ rules: [counted(rule, 8)], plans: [] }))])
     const local = createLocalLimiter(1, Date.now)
-    local.decide([counted(rule, 5)])
+    decide(local, [counted(rule, 5)])
     await local.handOver(store)
-    const [now] = await askAll(store, [toDecide({ rules: [counted(rule, 0)], plans: [] })])
+    const [now] = await askAll(store, [toDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
     expect(now).toMatchObject({ verdicts: [{ remaining: 0 }] })
   })
 
   it('is told some twenty identities at a time, each in a call of its own', async () => {
     const store = storeOf(await fresh(), { isCluster: true })
     const local = createLocalLimiter(1, Date.now)
-    for (let i = 0; i < 50; i++) local.decide([counted(RULES[0]!, 1, `sluice:{ip:192.0.2.${i}}:state`)])
+    for (let i = 0; i < 50; i++) decide(local, [counted(RULES[0]!, 1, `sluice:{ip:192.0.2.${i}}:state`)])
     while (local.hasSpent()) await local.handOver(store)
     expect(store.requests).toEqual([20, 20, 10])
   })
@@ -102,10 +108,10 @@ describe('the limiter in the isolate', () => {
   it('never tells anything twice that the store may have heard, and counts it until the store answers', async () => {
     const local = createLocalLimiter(0.5, Date.now)
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 2, period: '7d' }
-    expect(local.decide([counted(few, 1)]).admitted).toBe(true)
+    expect(decide(local, [counted(few, 1)]).admitted).toBe(true)
     const store = failing('ERR_STORE_TIMEOUT')
     await expect(local.handOver(store)).rejects.toThrow('no')
-    expect(local.decide([counted(few, 1)]).admitted).toBe(false)
+    expect(decide(local, [counted(few, 1)]).admitted).toBe(false)
     await local.handOver(store)
     expect(store.asked).toEqual([1])
     expect(local.hasSpent()).toBe(false)
@@ -114,23 +120,23 @@ describe('the limiter in the isolate', () => {
   it('goes on counting while it tells, one teller at a time', async () => {
     const local = createLocalLimiter(0.5, Date.now)
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 4, period: '7d' }
-    local.decide([counted(few, 1)])
+    decide(local, [counted(few, 1)])
     const answers = Promise.withResolvers<never>()
     const telling = local.handOver({ run: () => answers.promise, ping: async () => {} })
     expect(local.hasSpent()).toBe(false)
-    expect([1, 1, 1].map(() => local.decide([counted(few, 1)]).admitted)).toEqual([true, false, false])
+    expect([1, 1, 1].map(() => decide(local, [counted(few, 1)]).admitted)).toEqual([true, false, false])
     answers.reject(new GatewayError('ERR_STORE_REFUSED', 'READONLY'))
     await expect(telling).rejects.toThrow('READONLY')
-    expect(local.decide([counted(few, 1)]).admitted).toBe(false)
+    expect(decide(local, [counted(few, 1)]).admitted).toBe(false)
     expect(local.hasSpent()).toBe(true)
   })
 
   it('keeps what the store refuses, so that a Redis that answers and cannot write gives nobody a share anew', async () => {
     const local = createLocalLimiter(0.5, Date.now)
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 2, period: '7d' }
-    expect(local.decide([counted(few, 1)]).admitted).toBe(true)
+    expect(decide(local, [counted(few, 1)]).admitted).toBe(true)
     await expect(local.handOver(failing('ERR_STORE_REFUSED'))).rejects.toThrow('no')
-    expect(local.decide([counted(few, 1)]).admitted).toBe(false)
+    expect(decide(local, [counted(few, 1)]).admitted).toBe(false)
     expect(local.hasSpent()).toBe(true)
   })
 
@@ -138,16 +144,16 @@ describe('the limiter in the isolate', () => {
     const local = createLocalLimiter(1, Date.now)
     const few: LimitRuleInput = { name: 'one', algorithm: 'fixed-window', limit: 1, period: '7d' }
     const key = (i: number) => `sluice:{ip:${i}}:state`
-    for (let i = 0; i < 30_000; i++) expect(local.decide([counted(few, 1, key(i))]).admitted).toBe(true)
-    expect(local.decide([counted(few, 1, key(29_999))]).admitted).toBe(false)
-    expect(local.decide([counted(few, 1, key(0))]).admitted).toBe(true)
+    for (let i = 0; i < 30_000; i++) expect(decide(local, [counted(few, 1, key(i))]).admitted).toBe(true)
+    expect(decide(local, [counted(few, 1, key(29_999))]).admitted).toBe(false)
+    expect(decide(local, [counted(few, 1, key(0))]).admitted).toBe(true)
   })
 
   it('tells of all that it keeps, however many, and keeps none of it then', async () => {
     const local = createLocalLimiter(1, Date.now)
     const few: LimitRuleInput = { name: 'one', algorithm: 'fixed-window', limit: 2, period: '7d' }
     const keys = Array.from({ length: 10_030 }, (_, i) => `sluice:{ip:${i}}:state`)
-    for (const key of keys) local.decide([counted(few, 1, key)])
+    for (const key of keys) decide(local, [counted(few, 1, key)])
     const told = new Set<string>()
     const store: Store = {
       async run(calls) {
@@ -173,14 +179,14 @@ describe('the limiter in the isolate', () => {
       },
       ping: async () => {},
     }
-    expect(local.decide([counted(rule, 10)]).admitted).toBe(true)
+    expect(decide(local, [counted(rule, 10)]).admitted).toBe(true)
     await local.handOver(store)
     expect(local.hasSpent()).toBe(false)
-    expect(local.decide([counted(rule, 1)]).admitted).toBe(false)
+    expect(decide(local, [counted(rule, 1)]).admitted).toBe(false)
     // What has come back meanwhile can be spent, and the store is told of that alone.
     time += 3000
-    expect(local.decide([counted(rule, 3)]).admitted).toBe(true)
-    expect(local.decide([counted(rule, 1)]).admitted).toBe(false)
+    expect(decide(local, [counted(rule, 3)]).admitted).toBe(true)
+    expect(decide(local, [counted(rule, 1)]).admitted).toBe(false)
     expect(local.hasSpent()).toBe(true)
     told.length = 0
     await local.handOver(store)
@@ -191,19 +197,19 @@ describe('the limiter in the isolate', () => {
   it('owes nothing for a request that costs nothing, or that was only a peek', () => {
     const local = createLocalLimiter(1, Date.now)
     const rule: LimitRuleInput = { name: 'free', algorithm: 'fixed-window', limit: 10, period: '7d' }
-    expect(local.decide([counted(rule, 0)])).toMatchObject({ verdicts: [{ allowed: true, remaining: 10 }] })
-    expect(local.decide([counted(rule, 1)], 'peek')).toMatchObject({ verdicts: [{ remaining: 10 }] })
+    expect(decide(local, [counted(rule, 0)])).toMatchObject({ verdicts: [{ allowed: true, remaining: 10 }] })
+    expect(decide(local, [counted(rule, 1)], 'peek')).toMatchObject({ verdicts: [{ remaining: 10 }] })
     expect(local.hasSpent()).toBe(false)
-    expect(local.decide([counted(rule, 11)], 'peek').admitted).toBe(false)
-    expect(local.decide([counted(rule, 10)]).admitted).toBe(true)
+    expect(decide(local, [counted(rule, 11)], 'peek').admitted).toBe(false)
+    expect(decide(local, [counted(rule, 10)]).admitted).toBe(true)
     expect(local.hasSpent()).toBe(true)
   })
 
   it('remembers of a log two numbers and no entries', () => {
     const local = createLocalLimiter(1, Date.now)
     const log: LimitRuleInput = { name: 'log', algorithm: 'sliding-log', limit: 50_000, period: '1h' }
-    for (let i = 0; i < 5; i++) expect(local.decide([counted(log, 10_000)]).admitted).toBe(true)
-    const { admitted, verdicts } = local.decide([counted(log, 1)])
+    for (let i = 0; i < 5; i++) expect(decide(local, [counted(log, 10_000)]).admitted).toBe(true)
+    const { admitted, verdicts } = decide(local, [counted(log, 1)])
     expect(admitted).toBe(false)
     expect(verdicts[0]).toMatchObject({ remaining: 0, rule: { algorithm: 'sliding-log', limit: 50_000 } })
   })
@@ -214,8 +220,8 @@ describe('the limiter in the isolate', () => {
     const hundred = { ...rule, limit: 100, period: '1h', queue: undefined } as LimitRuleInput
     let [admitted, dear] = [0, 0]
     for (let i = 0; i < 20; i++, time += 170_000) {
-      dear += local.decide([counted(hundred, 50)]).admitted ? 1 : 0
-      admitted += local.decide([counted(hundred, 1)]).admitted ? 1 : 0
+      dear += decide(local, [counted(hundred, 50)]).admitted ? 1 : 0
+      admitted += decide(local, [counted(hundred, 1)]).admitted ? 1 : 0
     }
     // Within an hour the share is there once or twice: for one dear request each, or for ten.
     expect(dear).toBeLessThanOrEqual(2)
@@ -229,7 +235,8 @@ describe('the limiter in the isolate', () => {
       const rule: LimitRuleInput = { name: 'r', algorithm, limit: 100, period: '10s', burst: 20 }
       let admitted = 0
       // A minute of ten a second: 2 at once, and one a second.
-      for (let i = 0; i < 600; i++, time += 100) admitted += local.decide([counted(rule, 1)]).admitted ? 1 : 0
+      for (let i = 0; i < 600; i++, time += 100)
+        admitted += decide(local, [counted(rule, 1)]).admitted ? 1 : 0
       expect(admitted, algorithm).toBe(2 + 59)
     }
   })

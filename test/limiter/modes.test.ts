@@ -144,7 +144,12 @@ describeOnEngines('a candidate', fresh => {
 })
 
 /** With a name, and so a state, of its own. */
-const asShadow = (rule: Rule): Rule => ({ ...rule, mode: 'shadow', tag: `~${rule.tag.slice(1)}` })
+const asShadow = (rule: Rule): Rule => ({
+  ...rule,
+  name: `tried-${rule.name}`,
+  mode: 'shadow',
+  tag: `_${rule.tag.slice(1)}`,
+})
 
 it('a share of callers is stable, grows by adding, and is not the same for every rule', () => {
   const keys = Array.from({ length: 4000 }, (_, i) => consumerStateKey(`consumer-${i}`))

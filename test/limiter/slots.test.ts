@@ -15,7 +15,14 @@ import {
 import { formatConsumer } from '../../src/store/records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { bound } from '../support/bound.ts'
-import { configOf, credentialOf, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
+import {
+  compiled,
+  configOf,
+  credentialOf,
+  describeOnRedisEngine,
+  rulesOf,
+  type TimedEvaluation,
+} from '../support/engines.ts'
 import { overrideOf } from '../support/overrides.ts'
 import { forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
@@ -33,13 +40,14 @@ const [wide, log, narrow] = rulesOf(
   { name: 'narrow', by: 'address', algorithm: 'fixed-window', limit: 2, period: '1h' },
 )
 
-const asked = (now: number, changes: Partial<Evaluation> = {}): Evaluation => ({
-  rules: [bound(narrow!, ADDRESS), bound(wide!, CONSUMER), bound(log!, CONSUMER)],
-  subject: WHO,
-  plans: ['free'],
-  now,
-  ...changes,
-})
+const asked = (now: number, changes: Partial<TimedEvaluation> = {}): Evaluation =>
+  compiled({
+    rules: [bound(narrow!, ADDRESS), bound(wide!, CONSUMER), bound(log!, CONSUMER)],
+    subject: WHO,
+    plans: ['free'],
+    now,
+    ...changes,
+  })
 
 describe('an evaluation', () => {
   it('is split by slot, the credential with its own', () => {
@@ -94,7 +102,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     // Nothing is missing: a peek says the same.
     const peek = await ask(
       store,
-      asked(NOON, { rules: asked(NOON).rules.map(rule => ({ ...rule, role: 'report' as const })) }),
+      asked(NOON, { rules: asked(NOON).rules.map(({ rule, key }) => bound(rule, key, 0)) }),
     )
     expect(peek.verdicts.map(({ remaining }) => remaining)).toEqual([0, 3, 2])
   })
@@ -123,11 +131,10 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     await redis.send(['DEL', CREDENTIAL])
     const outcome = await ask(store, asked(NOON))
     expect(outcome).toMatchObject({ status: 'unknown-credential', verdicts: [] })
-    const peek = await ask(store, {
-      rules: [bound(narrow!, ADDRESS, 0)],
-      plans: ['free'],
-      now: NOON,
-    })
+    const peek = await ask(
+      store,
+      compiled({ rules: [bound(narrow!, ADDRESS, 0)], plans: ['free'], now: NOON }),
+    )
     expect(peek.verdicts[0]!.remaining).toBe(2)
   })
 
@@ -199,8 +206,8 @@ describeOnRedisEngine('a decision over two slots', fresh => {
         const boundTo = (keyOf: (name: string) => string) =>
           rules.map((rule, i) => bound(rule, keyOf(`${caller}-${i % 3}`), undefined, now / 1e3))
         const [inOne, inSeveral] = [boundTo(name => `sluice:{one}:state:${name}`), boundTo(consumerStateKey)]
-        const expected = await ask(alone, { rules: inOne, plans: ['free'], now })
-        const actual = await ask(store, { rules: inSeveral, plans: ['free'], now })
+        const expected = await ask(alone, compiled({ rules: inOne, plans: ['free'], now }))
+        const actual = await ask(store, compiled({ rules: inSeveral, plans: ['free'], now }))
         expect(actual, `step ${i}`).toEqual(expected)
         verdicts = actual.verdicts
         if (actual.status === 'refused') refused += 1
@@ -250,7 +257,10 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
     const third = await ask()
     expect([third.status, left(third).guesses]).toEqual(['refused', 0])
     expect(store.requests).toEqual([2])
-    const peek = await evaluate(store, { rules: [bound(narrow!, ADDRESS, 0)], plans: [], now: NOON })
+    const peek = await evaluate(
+      store,
+      compiled({ rules: [bound(narrow!, ADDRESS, 0)], plans: [], now: NOON }),
+    )
     expect(peek).toMatchObject({ verdicts: [{ remaining: 2 }] })
   })
 
@@ -276,7 +286,10 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
     const { redis, store, ask } = await prepared()
     await redis.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
     expect((await ask()).status).toBe('blocked')
-    const peek = await evaluate(store, { rules: [bound(narrow!, ADDRESS, 0)], plans: [], now: NOON })
+    const peek = await evaluate(
+      store,
+      compiled({ rules: [bound(narrow!, ADDRESS, 0)], plans: [], now: NOON }),
+    )
     expect(peek).toMatchObject({ verdicts: [{ remaining: 2 }] })
   })
 

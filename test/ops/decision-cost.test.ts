@@ -1,7 +1,6 @@
 /** The numbers that `explain` prints, held against a Redis that counts, and against the HTTP requests there were. */
-import { beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
-import { loadScripts } from '../../src/ops/admin-store.ts'
 import type { CommandCounts } from '../../src/ops/decision-cost.ts'
 import { explain } from '../../src/ops/explain.ts'
 import { importKey } from '../../src/ops/keys.ts'
@@ -42,9 +41,6 @@ const title = hasRedisServer
 
 describe.skipIf(!hasRedisServer)(title, () => {
   const gateway = useGateway('redis-server')
-  beforeAll(async () => {
-    for (const keyLocking of [true, false]) await loadScripts(gateway.admin, { keyLocking })
-  })
 
   it.each(Object.entries(CONFIGS))('is what it costs: %s', async (name, rules) => {
     const input = { plans: ['free', 'pro'], rules }
@@ -84,7 +80,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
   it('is nothing where nothing is asked', async () => {
     const { cost } = await explained({ rules: six }, {})
     expect(cost).toMatchObject({ httpRequests: 0, admitted: { most: 0 }, refused: { most: 0 } })
-    expect(await counted(() => gateway.app({ rules: six })('/'))).toEqual({
+    expect(await counted(() => gateway.app({ rules: six }, { isCold: true })('/'))).toEqual({
       status: 401,
       requests: 0,
       commands: {},
@@ -121,7 +117,6 @@ describeOnCluster('what explain says that a request costs', start => {
   const gateway = useGatewayOn(start)
 
   it('is one HTTP request, and a call for each slot', async () => {
-    for (const keyLocking of [true, false]) await loadScripts(gateway.admin, { keyLocking })
     const input = { rules: six, store: { cluster: true }, credentials: { opaqueKeys: {} } }
     const { cost } = await explained(input, { consumer: 'acme' })
     expect(cost).toMatchObject({ httpRequests: 1, calls: 2, admitted: { least: 8, most: 8 } })

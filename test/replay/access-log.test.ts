@@ -7,7 +7,7 @@ import { addressStateKey } from '../../src/store/keys.ts'
 import { readAccessLog } from '../support/access-log.ts'
 import { bound } from '../support/bound.ts'
 import e2eConfig from '../support/e2e.config.ts'
-import { configOf, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
+import { configOf, describeOnRedisEngine, modelled, rulesOf } from '../support/engines.ts'
 import { hasRedisServer, type RedisKind } from '../support/redis.ts'
 import { evaluationOf } from '../support/traffic.ts'
 
@@ -36,7 +36,7 @@ describeOnRedisEngine(`requests of ${title}`, (fresh, kind) => {
     const replayed = partOf(kind)
     for (const [i, { address, at }] of replayed.entries()) {
       const evaluation = evaluationOf(countedAt(address), at)
-      const expected = model.decide(evaluation)
+      const expected = model.decide(modelled(evaluation))
       expect(await redis.evaluate(evaluation), `request ${i}`).toEqual(expected)
       if (expected.status !== 'admitted' && expected.status !== 'refused')
         throw new Error('a request without a credential cannot be blocked or unknown')
@@ -88,7 +88,7 @@ describe(`600 requests of ${title}, through the running gateway`, () => {
           await response.body?.cancel()
           statuses.push(response.status)
           const counted = [bound(rule!, addressStateKey(addressIdentity(address)))]
-          const { status } = model.decide(evaluationOf(counted, Date.now() * 1e3))
+          const { status } = model.decide(modelled(evaluationOf(counted, Date.now() * 1e3)))
           expected.push(status === 'admitted' ? 200 : 429)
         }
         return { address, statuses, expected }

@@ -1,8 +1,11 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { bundleLua } from '../../src/node/bundle-lua.ts'
-import { DECIDE, REFUND, RESET } from '../../src/script/scripts.generated.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { RuleInput } from '../../src/config/check/rule-schema.ts'
+import { bundleAlgorithms, bundleScripts } from '../../src/node/bundle-lua.ts'
+import { gatewayPolicy } from '../../src/script/policy.ts'
+import { RESET } from '../../src/script/reset.ts'
 import type { Script } from '../../src/store/store.ts'
 import { ModelEngine, RedisEngine, type TimedEvaluation } from '../support/engines.ts'
 import { forEvery } from '../support/property.ts'
@@ -10,17 +13,42 @@ import { SEED } from '../support/random.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 import { newCaller, played, traffic } from '../support/traffic.ts'
 
-const SCRIPTS = [DECIDE, REFUND, RESET]
+const config = checkedConfig({
+  origin: 'https://api.example.com',
+  plans: ['free', 'pro'],
+  rules: [
+    ...(['gcra', 'token-bucket', 'leaky-bucket'] as const).map(
+      (algorithm): RuleInput => ({ name: algorithm, by: 'consumer', algorithm, limit: 10, period: '1s' }),
+    ),
+    { name: 'window', by: 'address', algorithm: 'sliding-window', limit: 10, period: '1s' },
+    {
+      name: 'day',
+      by: 'address',
+      algorithm: 'fixed-window',
+      limit: 10,
+      period: 'day',
+      plans: { pro: { limit: 20 } },
+    },
+    { name: 'log', by: 'global', algorithm: 'sliding-log', limit: 10, period: '1s' },
+  ],
+})
+const { decide, refund } = gatewayPolicy(config)
+const SCRIPTS = [decide, refund, RESET]
 
 const sha1 = (text: string) => createHash('sha1').update(text).digest('hex')
 
 describe('the bundle', () => {
-  it('is what the .lua files make (npm run bundle-lua)', () => {
-    const written = readFileSync(new URL('../../src/script/scripts.generated.ts', import.meta.url), 'utf8')
-    expect(written).toBe(bundleLua())
+  it.each([
+    ['algorithms', bundleAlgorithms],
+    ['script', bundleScripts],
+  ])('of src/%s is what its .lua files make (npm run bundle-lua)', (folder, bundle) => {
+    const written = readFileSync(new URL(`../../src/${folder}/lua.generated.ts`, import.meta.url), 'utf8')
+    expect(written).toBe(bundle())
   })
+})
 
-  it('carries the SHA-1 of both builds, which count lines alike', () => {
+describe('a script', () => {
+  it('has the SHA-1 of both builds, which count lines alike', () => {
     for (const { keyLocking, plain } of SCRIPTS) {
       for (const { source, sha1: sha } of [keyLocking, plain]) expect(sha).toBe(sha1(source))
       expect(keyLocking.source.split('\n').slice(1)).toEqual(plain.source.split('\n').slice(1))
@@ -28,31 +56,14 @@ describe('the bundle', () => {
     }
   })
 
-  it('leads from a line of a script to the file that it is from', () => {
-    const lines = DECIDE.plain.source.split('\n')
-    const originOf = (code: string) =>
-      lines.slice(0, lines.indexOf(code)).findLast(line => line.startsWith('-- '))
-    expect(originOf('local function ceil_div(a, b)')).toBe('-- script/prelude.lua')
-    expect(originOf('local burst_tolerance = burst * period')).toBe('-- gcra: read')
-    expect(originOf('backlog = backlog + cost * period')).toBe('-- gcra: spend')
-    expect(originOf("if verb == 'peek' then")).toBe('-- script/decide.lua, after the algorithms')
-    expect(originOf("redis.call('SETEX', KEYS[key], life_of(idle_at, now), new_state)")).toBe(
-      '-- script/commit.lua',
-    )
-  })
-
-  it('has no lines that Redis does not run, except those that name a file', () => {
-    for (const { plain } of SCRIPTS) {
-      const comments = plain.source.split('\n').filter(line => line.startsWith('--'))
-      for (const comment of comments) expect(comment).toMatch(/^-- (script\/[a-z]+\.lua|[a-z-]+: [a-z]+)/)
-      expect(plain.source.trim()).not.toContain('\n\n')
-    }
-  })
-
   it('formats every number that goes to Redis itself', () => {
     // tostring and .. keep 14 digits; a microsecond of today has 16.
     for (const { plain } of SCRIPTS)
       expect(plain.source).not.toMatch(/tostring\(|\.\. *(now|idle_at|keep_ms)\b/)
+  })
+
+  it('leaves no macro and no directive', () => {
+    for (const { plain } of SCRIPTS) expect(plain.source).not.toMatch(/floor_div|ceil_div|ceil_to_ms|--@/)
   })
 })
 

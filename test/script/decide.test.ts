@@ -1,10 +1,12 @@
-/** This side of the contract of the one call; what decide.lua makes of it is tested on every Redis. */
+/** This side of the contract of the one call; what the script makes of it is tested on every Redis. */
+
 import { describe, expect, it } from 'vitest'
 import { decisionOf } from '../../src/limiter/decision.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'
 import { decodeDecide, encodeDecide } from '../../src/script/decide.ts'
+import { policyOf } from '../../src/script/policy.ts'
 import { bound } from '../support/bound.ts'
-import { configOf, rulesOf } from '../support/engines.ts'
+import { compiled, configOf, rulesOf } from '../support/engines.ts'
 
 const [second, hour] = rulesOf(
   { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },
@@ -15,52 +17,78 @@ const WHO = { kind: 'key', consumerKey: 'R', credentialKey: 'K' } as const
 
 describe('a question to the store', () => {
   it('declares every key once, the records first', () => {
-    const evaluation = { rules: [...rules, rules[0]!], plans: ['free', 'pro'], subject: WHO }
+    const evaluation = compiled({ rules, plans: ['free', 'pro'], subject: WHO })
     const { keys, args } = encodeDecide(evaluation)
     expect(keys).toEqual(['R', 'K', 'C', 'A'])
-    expect(args).toEqual([
-      ...['decide', '', ' free pro ', '4', 'key', '', `${second!.family}___${second!.family}`],
-      ...['3', second!.tag, 'gcra', '1', '100000', '10', 'spend', '1', '', '1'],
-      ...['4', hour!.tag, 'fixed-window', '100', '3600000000', '', 'spend', '5', '', '1'],
-      ...['3', second!.tag, 'gcra', '1', '100000', '10', 'spend', '1', '', '1'],
-    ])
+    expect(args).toEqual(['decide', '1e1e', 'key', '', '', '1', '5'])
+  })
+
+  it('leaves out what is as usual', () => {
+    expect(encodeDecide(compiled({ rules: [rules[0]!], plans: ['free'] })).args).toEqual(['decide', '1e'])
+    const peek = encodeDecide(compiled({ rules: [rules[0]!], plans: ['free'], subject: WHO }), 'peek')
+    expect(peek.args).toEqual(['peek', '1e', 'key'])
+  })
+
+  it('marks rules and identities that are not asked about, and those that cannot refuse', () => {
+    const policy = policyOf(rules)
+    const [ofConsumer, ofAddress] = rules
+    expect(encodeDecide({ policy, rules: [ofConsumer!] })).toMatchObject({
+      keys: ['C'],
+      args: ['decide', '1e00'],
+    })
+    expect(encodeDecide({ policy, rules: [ofAddress!] })).toMatchObject({
+      keys: ['A'],
+      args: ['decide', '001e', '', '', '', '1', '5'],
+    })
+    const shadow = { ...ofConsumer!, mode: 'shadow' } as const
+    expect(encodeDecide({ policy, rules: [shadow] }).args[1]).toBe('1s00')
+    expect(encodeDecide({ policy, rules: [{ ...shadow, staysShadow: true }] }).args[1]).toBe('1S00')
+  })
+
+  it('has no two keys for one identity, and no key for two', () => {
+    const [ofConsumer, ofAddress] = rules
+    const policy = policyOf([ofConsumer!, { ...ofAddress!, key: 'C' }])
+    expect(() => encodeDecide({ policy, rules })).toThrow('Rules of one identity have several keys.')
+    const both = policyOf(rules)
+    expect(() => encodeDecide({ policy: both, rules: [ofConsumer!, { ...ofAddress!, key: 'C' }] })).toThrow(
+      'Rules of several identities have one key.',
+    )
   })
 
   it('reads short logs with the states, and puts the long ones last', () => {
     const log = { by: 'consumer', algorithm: 'sliding-log', period: '1h' } as const
     const [long, short] = rulesOf({ ...log, name: 'long', limit: 101 }, { ...log, name: 'short', limit: 100 })
-    const { keys, args } = encodeDecide({ rules: [bound(long!, 'C'), bound(short!, 'C')], plans: ['free'] })
-    expect(keys).toEqual(['C', `C:log:${short!.tag}`, `C:log:${long!.tag}`])
-    expect(args[3]).toBe('2')
-    expect([args[12], args[22]]).toEqual(['3', '2'])
+    const asked = compiled({ rules: [bound(long!, 'C'), bound(short!, 'C')], plans: ['free'] })
+    expect(encodeDecide(asked).keys).toEqual(['C', `C:log:${short!.tag}`, `C:log:${long!.tag}`])
   })
 
-  it('carries the plans a rule is for, each whole', () => {
-    const { rules: ofPlans } = configOf({
-      plans: ['pro', 'pro-max'],
-      rules: [
-        {
-          name: 'a',
-          by: 'consumer',
-          algorithm: 'gcra',
-          limit: 1,
-          period: '1s',
-          match: { plans: ['pro-max'] },
-        },
-      ],
-    })
-    const { args } = encodeDecide({ rules: [bound(ofPlans[0]!, 'C')], plans: ['pro', 'pro-max'], now: 17 })
-    expect([args[1], args[2], args.at(-2)]).toEqual(['17', '', ' pro-max '])
+  it('counts rules of plans only where the plan is known', () => {
+    const rule = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' } as const
+    const plans = ['pro', 'pro-max']
+    const { rules: ofPlans } = configOf({ plans, rules: [{ ...rule, match: { plans: ['pro-max'] } }] })
+    const asked = { rules: [bound(ofPlans[0]!, 'C')], plans, now: 17 }
+    expect(encodeDecide(compiled(asked)).args).toEqual(['decide', '00', '', '', '17'])
+    expect(encodeDecide(compiled({ ...asked, plan: 'pro' })).args).toEqual(['decide', '00', '', 'pro', '17'])
+    const own = encodeDecide(compiled({ ...asked, plan: 'pro-max' }))
+    expect(own.args).toEqual(['decide', '1e', '', 'pro-max', '17'])
   })
 })
 
 describe('an answer of the store', () => {
-  const evaluation = { rules, plans: ['free'] }
+  const evaluation = compiled({ rules, plans: ['free'], subject: WHO })
   /** Both rules allow. */
-  const ALLOWED = [0, 1, 1, 0, 0, 1, 1, 0]
+  const ALLOWED = [0, 1, 1, 0, 1, 1]
+
+  it('has no retry times where every rule has spent', () => {
+    const { status, verdicts } = decodeDecide([2, 'free', 17, 9, 1, 95, 2], evaluation)
+    expect([status, ...verdicts.map(({ remaining, resetAfter }) => [remaining, resetAfter])]).toEqual([
+      ...['admitted', [9, 1], [95, 2]],
+    ])
+    expect(verdicts.every(({ allowed, retryAfter }) => allowed && retryAfter === 0)).toBe(true)
+  })
 
   it('is read rule by rule, without those that do not apply', () => {
-    const reply = [0, 'free', 17, 5, 0, 100000, 0, -2, 0, 0, 0]
+    const reply = [0, 'free', 17, 5, 0, 100000, -2, 0, 0]
     expect(decodeDecide(reply, evaluation)).toEqual({
       status: 'refused',
       plan: 'free',
@@ -78,13 +106,13 @@ describe('an answer of the store', () => {
       at: 17,
       verdicts: [],
     })
-    expect(decodeDecide([-1, '', 17, ...Array(2).fill([-2, 0, 0, 0]).flat()], evaluation).status).toBe(
+    expect(decodeDecide([-1, '', 17, ...Array(2).fill([-2, 0, 0]).flat()], evaluation).status).toBe(
       'unknown-credential',
     )
   })
 
   it('tells the numbers that the consumer has, and whose key it was', () => {
-    const reply = [1, 'free acme', 17, 0, 6, 0, 0, 0, 9, 0, 0, 1, 7, 8, 0]
+    const reply = [1, 'free acme', 17, 0, 6, 0, 0, 9, 0, 1, 7, 8, 0]
     const { consumer, plan, verdicts } = decodeDecide(reply, evaluation)
     expect([consumer, plan]).toEqual(['acme', 'free'])
     expect(verdicts[0]).toMatchObject({
@@ -108,16 +136,18 @@ describe('an answer of the store', () => {
     [[1, 'free', '17', ...ALLOWED]],
     [['1', 'free', 17, ...ALLOWED]],
     [[1, 'free', 17, 0, 2, 3]],
-    [[1, 'free', 17, ...ALLOWED.slice(0, 4), 0, -1, 0, 0]],
-    [[1, 'free', 17, ...ALLOWED.slice(0, 4), 5, 1, 1, 0]],
-    [[1, 'free', 17, ...ALLOWED.slice(0, 4), -3, 1, 1, 0]],
-    [[1, 'free', 17, ...ALLOWED.slice(0, 7), '0']],
-    [[1, 'free', 17, ...ALLOWED.slice(0, 7), 0.5]],
-    [[1, 'free', 17, ...ALLOWED.slice(0, 7), null]],
-    [[1, 'free', 17, ...ALLOWED.slice(0, 7), 2 ** 60]],
-    [[2, 'free', 17, ...ALLOWED]],
+    [[1, 'free', 17, ...ALLOWED.slice(0, 3), 0, -1, 0]],
+    [[1, 'free', 17, ...ALLOWED.slice(0, 3), 5, 1, 1]],
+    [[1, 'free', 17, ...ALLOWED.slice(0, 3), -3, 1, 1]],
+    [[1, 'free', 17, ...ALLOWED.slice(0, 5), '0']],
+    [[1, 'free', 17, ...ALLOWED.slice(0, 5), 0.5]],
+    [[1, 'free', 17, ...ALLOWED.slice(0, 5), null]],
+    [[1, 'free', 17, ...ALLOWED.slice(0, 5), 2 ** 60]],
+    [[3, 'free', 17, ...ALLOWED]],
+    [[2, 'free', 17, 1, 1, 1]],
+    [[2, 'free', 17, 1, 1, 1, 1, 1]],
     [[0, 'free', 17, ...ALLOWED]],
-  ])('that decide.lua cannot have said is refused: %j', reply => {
+  ])('that the script cannot have sent is refused: %j', reply => {
     expect(() => decodeDecide(reply, evaluation)).toThrow(
       expect.objectContaining({ code: 'ERR_STORE_REPLY_INVALID' }),
     )
@@ -152,7 +182,7 @@ describe('a decision', () => {
       run: () => Promise.reject(new Error('asked')),
       ping: () => Promise.reject(new Error('asked')),
     }
-    expect(await evaluate(store, { rules: [], plans: ['free'] })).toEqual({
+    expect(await evaluate(store, compiled({ rules: [], plans: ['free'] }))).toEqual({
       status: 'admitted',
       plan: '',
       at: 0,
@@ -162,7 +192,7 @@ describe('a decision', () => {
 
   it('that a bug prevents is let through, and the log gets no foreign text', async () => {
     const store = { run: () => Promise.reject(new TypeError('secret')), ping: () => Promise.resolve() }
-    expect(await evaluate(store, { rules, plans: ['free'] })).toEqual({
+    expect(await evaluate(store, compiled({ rules, plans: ['free'] }))).toEqual({
       status: 'degraded',
       cause: 'internal',
       detail: expect.stringMatching(/^TypeError\n +at /),

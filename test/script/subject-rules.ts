@@ -1,9 +1,9 @@
 /** The rules under which the tests about subjects ask, and one request under them. */
 import type { RuleInput } from '../../src/config/check/schema.ts'
-import type { Evaluation, Subject } from '../../src/script/evaluation.ts'
+import type { Subject } from '../../src/script/evaluation.ts'
 import { addressStateKey, consumerStateKey, UNKNOWN_CONSUMER } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
-import { configOf } from '../support/engines.ts'
+import { configOf, type TimedEvaluation } from '../support/engines.ts'
 import { NOON } from '../support/traffic.ts'
 
 const ADDRESS = addressStateKey('192.0.2.1')
@@ -33,7 +33,7 @@ export function asked(
   now = NOON,
   cost = 1,
   caller = 'acme',
-): Evaluation & { now: number } {
+): TimedEvaluation {
   const consumer = subject?.kind === 'pointer' ? UNKNOWN_CONSUMER : caller
   const address = caller === 'acme' ? ADDRESS : addressStateKey(caller)
   const counted = config(...rules).rules.flatMap(rule =>

@@ -1,11 +1,11 @@
 /** The bound on calls in flight, on a clock that is passed in. */
 
 import { describe, expect, it } from 'vitest'
-import { DECIDE } from '../../src/script/scripts.generated.ts'
+import { RESET } from '../../src/script/reset.ts'
 import { type GuardedStore, withBreaker } from '../../src/store/breaker.ts'
 import { withInFlightLimit } from '../../src/store/in-flight.ts'
 
-const CALL = { script: DECIDE, keys: ['k'], args: [] }
+const CALL = { script: RESET, keys: ['k'], args: [] }
 
 /** A store that answers when the test says so. */
 function isolate() {

@@ -2,14 +2,14 @@
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { RESET } from '../../src/script/scripts.generated.ts'
+import { RESET } from '../../src/script/reset.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { type CountingProxy, startCountingProxy } from '../support/counting-proxy.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
 /** A reset of nothing, which answers with the time it was given. */
-const SCRIPT = { script: RESET, keys: ['sluice:{k:x}'], args: ['17', '0'] }
+const SCRIPT = { script: RESET, keys: ['sluice:{k:x}'], args: ['0', '17'] }
 
 describeOnRedis('the store', start => {
   let redis: TestRedis

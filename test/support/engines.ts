@@ -5,8 +5,10 @@ import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Config, Rule } from '../../src/config/compile.ts'
 import { type Question, toDecide, toRefund, toReset } from '../../src/limiter/ask.ts'
 import type { Command, RedisConnection, Reply } from '../../src/node/rest-bridge/redis-connection.ts'
-import type { Evaluation, Outcome } from '../../src/script/evaluation.ts'
+import type { BoundRule, Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
+import { policyOf } from '../../src/script/policy.ts'
+import type { Policy } from '../../src/script/policy-shape.ts'
 import type { Changed, Refund } from '../../src/script/refund.ts'
 import type { Reset } from '../../src/script/reset.ts'
 import { formatCredential } from '../../src/store/records.ts'
@@ -14,13 +16,17 @@ import type { Script, ScriptCall, ScriptText } from '../../src/store/store.ts'
 import { describeOnRedis, type RedisKind, type TestRedis } from './redis.ts'
 
 type At<T> = T & { now: number }
-export type TimedEvaluation = At<Evaluation>
+
+/** Without a policy: it is made of the rules themselves. */
+export type Untimed = Omit<Evaluation, 'policy'> & { plans: readonly string[] }
+export type TimedEvaluation = At<Untimed>
+export type TimedRefund = At<Omit<Refund, 'policy'>>
 
 export interface Engine {
   evaluate(evaluation: TimedEvaluation): Promise<Outcome>
   /** What `evaluate` would say; spends nothing. */
   peek(evaluation: TimedEvaluation): Promise<Outcome>
-  refund(refund: At<Refund>): Promise<Changed>
+  refund(refund: TimedRefund): Promise<Changed>
   reset(reset: At<Reset>): Promise<Changed>
   /** The record of a credential or a consumer, or a pointer. */
   setRecord(key: string, text: string): Promise<void>
@@ -30,9 +36,9 @@ export interface Engine {
 
 export class ModelEngine implements Engine {
   readonly #model = new ScriptModel()
-  evaluate = async (evaluation: TimedEvaluation) => this.#model.decide(evaluation)
-  peek = async (evaluation: TimedEvaluation) => this.#model.decide(evaluation, 'peek')
-  refund = async (refund: At<Refund>) => this.#model.refund(refund)
+  evaluate = async (evaluation: TimedEvaluation) => this.#model.decide(modelled(evaluation))
+  peek = async (evaluation: TimedEvaluation) => this.#model.decide(modelled(evaluation), 'peek')
+  refund = async (refund: TimedRefund) => this.#model.refund(refund)
   reset = async (reset: At<Reset>) => this.#model.reset(reset)
   setRecord = async (key: string, text: string) => this.#model.setRecord(key, text)
   snapshot = async () => ({})
@@ -48,9 +54,9 @@ export class RedisEngine implements Engine {
     this.#buildOf = buildOf
   }
 
-  evaluate = (evaluation: TimedEvaluation) => this.#ask(toDecide(evaluation))
-  peek = (evaluation: TimedEvaluation) => this.#ask(toDecide(evaluation, 'peek'))
-  refund = (refund: At<Refund>) => this.#ask(toRefund(refund))
+  evaluate = (evaluation: TimedEvaluation) => this.#ask(toDecide(compiled(evaluation)))
+  peek = (evaluation: TimedEvaluation) => this.#ask(toDecide(compiled(evaluation), 'peek'))
+  refund = (refund: TimedRefund) => this.#ask(toRefund(compiledRefund(refund)))
   reset = (reset: At<Reset>) => this.#ask(toReset(reset))
 
   async #ask<T>({ call, read }: Question<T>): Promise<T> {
@@ -88,6 +94,53 @@ export class RedisEngine implements Engine {
   send(command: Command): Promise<Reply> {
     return this.#connection.send(command)
   }
+}
+
+/** For the model, which compiles nothing. */
+export const modelled = ({ plans, ...evaluation }: TimedEvaluation) => ({ ...evaluation, policy: { plans } })
+
+/** With a policy of its own rules, which share an identity where they share a key. */
+export function compiled<T extends Untimed>({ plans, ...evaluation }: T): Omit<T, 'plans'> & Evaluation {
+  const { rules, subject } = evaluation as unknown as Untimed
+  const hasSubject = subject !== undefined || rules.some(({ rule }) => rule.on === 'auth-failure')
+  const policy = policyFor(rules, plans, hasSubject)
+  return { ...evaluation, policy } as unknown as Omit<T, 'plans'> & Evaluation
+}
+
+export function compiledRefund(refund: TimedRefund): At<Refund> {
+  return { ...refund, policy: policyFor(refund.rules, [], false) }
+}
+
+const policies = new Map<string, Policy>()
+
+function policyFor(
+  rules: readonly Pick<BoundRule, 'rule' | 'key'>[],
+  plans: readonly string[],
+  hasSubject: boolean,
+): Policy {
+  const keys = [...new Set(rules.map(({ key }) => key))]
+  const shape = JSON.stringify([
+    rules.map(
+      ({ rule: { name, algorithm, tag, quota, match, takesOverrides, family, on, calendar }, key }) => [
+        ...[
+          name,
+          algorithm,
+          tag,
+          quota,
+          match.plans,
+          takesOverrides,
+          family,
+          on,
+          calendar,
+          keys.indexOf(key),
+        ],
+      ],
+    ),
+    ...[plans, hasSubject],
+  ])
+  const policy = policies.get(shape) ?? policyOf(rules, { plans, hasSubject })
+  policies.set(shape, policy)
+  return policy
 }
 
 /** A snapshot without the keys that have expired by `nowMs`, for a test that takes longer than a key lives. */

@@ -7,7 +7,7 @@ import type { Config } from '../../src/config/compile.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { createApp, type Platform } from '../../src/edges/gateway/app.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { type AdminStore, adminStore } from '../../src/ops/admin-store.ts'
+import { type AdminStore, adminStore, loadScripts } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
@@ -29,13 +29,16 @@ export interface TestGateway<T = TestRedis> {
   /** The same store, for administration; its requests are not counted. */
   admin: AdminStore
   /** A new app, as a new isolate would have it. The clock of its live switches stands still, unless one is given. */
-  app(config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>, platform?: Platform): App
+  app(config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>, platform?: TestPlatform): App
   /** One that has learnt the live switches and asks for them no more, as its clock stands still. */
   informed(...of: Parameters<TestGateway['app']>): Promise<App>
   /** A key that is in the store. */
   key(consumer: string, plan?: string): Promise<string>
   close(): Promise<void>
 }
+
+/** `isCold`: Redis may not have the scripts of this config yet. */
+export type TestPlatform = Platform & { isCold?: boolean }
 
 export type App = (path: string, init?: RequestInit & { key?: string; address?: string }) => Promise<Response>
 
@@ -96,7 +99,15 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
       // A copy of the live switches that never grows old: otherwise a slow trip would read them once more.
       const board = createSwitchBoard(platform.clock ?? { now: () => 0 })
       const app = createApp(config, storeOf(config, store.url), { board, ...platform, reporting })
+      // Its scripts are in Redis before its first request, as they are soon after a deployment.
+      let loaded: Promise<unknown> | undefined
+      const load = () =>
+        Promise.all([true, false].map(keyLocking => loadScripts(admin, { ...config, keyLocking }))).catch(
+          () => {},
+        )
       return async (path, { key, address, ...init } = {}) => {
+        loaded ??= platform.isCold ? Promise.resolve() : load()
+        await loaded
         const headers = new Headers(init.headers)
         if (key) headers.set('authorization', `Bearer ${key}`)
         if (address) headers.set('cf-connecting-ip', address)

@@ -2,7 +2,7 @@
 
 import { beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
-import { DECIDE } from '../../src/script/scripts.generated.ts'
+import { RESET } from '../../src/script/reset.ts'
 import type { StoreCall } from '../../src/store/store.ts'
 import {
   createSwitchBoard,
@@ -14,7 +14,7 @@ import { formatSwitches } from '../../src/switches/switches.ts'
 
 const KILLED = formatSwitches({ kill: { at: new Date(0), by: 'ops' }, rules: new Map() })
 const GET = { command: 'GET', key: 'sluice:{switches}' }
-const CALL: StoreCall = { script: DECIDE, keys: ['k'], args: [] }
+const CALL: StoreCall = { script: RESET, keys: ['k'], args: [] }
 
 let now: number
 let board: SwitchBoard

@@ -6,6 +6,7 @@ import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
 import type { Decided, Ending, Engine } from '../../limiter/engine.ts'
 import { degradedBy } from '../../limiter/evaluate.ts'
+import { gatewayPolicy } from '../../script/policy.ts'
 import { bindRules } from './bind-rules.ts'
 import type { Caller, Identifier } from './identify.ts'
 import { type Matched, match } from './match.ts'
@@ -32,6 +33,8 @@ export type Judge = (
 ) => Promise<Judged>
 
 export function createJudge(config: Config, engine: Engine, identifier: Identifier): Judge {
+  const policy = gatewayPolicy(config)
+
   async function decide(
     request: Request,
     caller: Caller,
@@ -39,7 +42,7 @@ export function createJudge(config: Config, engine: Engine, identifier: Identifi
     background: Background,
   ): Promise<Decided> {
     const { credential } = caller
-    const common = { plans: config.plans, ...(credential && { subject: credential.subject }) }
+    const common = { policy, ...(credential && { subject: credential.subject }) }
     const options = { background, recall: () => identifier.recall(caller) }
     try {
       const rules = await bindRules(request, caller, matched, config.allow)

@@ -16,6 +16,7 @@ import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../.
 import { createEngine } from '../../limiter/engine.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
 import { enforced, type Verdict } from '../../script/evaluation.ts'
+import { limitPolicy } from '../../script/policy.ts'
 import type { Changed, RefundedRule } from '../../script/refund.ts'
 import { limitStateKey } from '../../store/keys.ts'
 import type { Store } from '../../store/store.ts'
@@ -152,7 +153,10 @@ export function createLimiter(
   ): Promise<LimitDecision> {
     const places = await placesOf(name, identity)
     const rules = places.map((place): DemandedRule => ({ ...place, cost: costOf(place.rule) }))
-    const { decision, outcome, at, finish } = await engine[verb]({ rules, plans: [] }, options)
+    const { decision, outcome, at, finish } = await engine[verb](
+      { policy: limitPolicy(rulesOf(name)), rules },
+      options,
+    )
     // A call by name holds nothing that would have to be given back.
     finish('complete')
     const known = ofLimit(decision)
@@ -234,7 +238,10 @@ export function createLimiter(
       return changed(
         name,
         identity,
-        await engine.change(toRefund({ rules, spentAt: at, now: clock.now?.() }), detached),
+        await engine.change(
+          toRefund({ policy: limitPolicy(rulesOf(name)), rules, spentAt: at, now: clock.now?.() }),
+          detached,
+        ),
       )
     },
 

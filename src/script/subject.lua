@@ -1,0 +1,42 @@
+-- Who calls: the record of the credential, and that of the consumer. The plan is
+-- that of the credential, else that of the consumer, else the default one, which
+-- also stands in for plans that the config does not know.
+--
+--   ARGV[3]  the subject: what the caller's credential is
+--            ''         an anonymous caller, or one whose credential was checked before
+--            'key'      KEYS[1] is the record of the consumer, KEYS[2] that of the
+--                       credential, which must exist
+--            'pointer'  the same; in the place of the consumer the keys have a '?',
+--                       and KEYS[3] holds the consumer
+--            'token'    already verified by its signature; KEYS[1] is the record of
+--                       the consumer
+--            'failed'   the credential is known to be bad
+--   ARGV[4]  the plan that a token claims, or that an anonymous caller is counted by
+if subject == '' then
+  plan = ARGV[4] or ''
+elseif subject == 'failed' then
+  is_bad = true
+else
+  settings = values[1]
+  local own_plan
+  if subject == 'token' then
+    own_plan = ARGV[4] or ''
+  elseif subject == 'key' or consumer then
+    own_plan = values[2] and string.match(values[2], '^plan=(%S*)')
+  end
+  if own_plan then
+    if settings then
+      is_blocked = string.find(settings, 'blocked=', 1, true)
+      if is_blocked then
+        local ends_at = string.match(settings, ' until=(%d+)')
+        is_blocked = not ends_at or ends_at + 0 > now
+      end
+      if own_plan == '' then
+        own_plan = string.match(settings, '^plan=(%S+)') or ''
+      end
+    end
+    plan = own_plan
+  else
+    is_bad = true
+  end
+end

@@ -84,15 +84,14 @@ end
 -- The first entry that still counts. What had passed when the newest came stays
 -- passed, also for a clock set back: it may no longer be in the log.
 local passed = (now > newest and now or newest) - period
-local beyond = entries + 1
+-- Few have passed since the last time, so the search begins there, in strides.
 first = head
-if log.near and log.to < entries then
-  -- Few have passed since the last time.
-  if read_entry(log, log.to) > passed then
-    beyond = log.to
-  else
-    first = log.to + 1
-  end
+local beyond, stride = head, 1
+while beyond <= entries and read_entry(log, beyond) <= passed do
+  first, beyond, stride = beyond + 1, beyond + stride, 2 * stride
+end
+if beyond > entries then
+  beyond = entries + 1
 end
 while first < beyond do
   local middle = floor_div(first + beyond, 2)
@@ -114,14 +113,17 @@ if cost > limit then
 elseif used + cost > limit then
   -- The first entry after which no more than limit - cost has been admitted: when it
   -- has passed, there is room.
-  local low, high = first, entries
-  if log.near and log.to >= first and log.to < entries then
-    local _, by_then = read_entry(log, log.to)
+  -- Most requests cost little, so it is among the first: the search goes in strides.
+  local low, high, stride = first, first, 1
+  while high < entries do
+    local _, by_then = read_entry(log, high)
     if (total - by_then) % 4294967296 <= limit - cost then
-      high = log.to
-    else
-      low = log.to + 1
+      break
     end
+    low, high, stride = high + 1, high + stride, 2 * stride
+  end
+  if high > entries then
+    high = entries
   end
   while low < high do
     local middle = floor_div(low + high, 2)

@@ -13,12 +13,12 @@
  *     ARGV     the ends of the windows of each rule with a calendar; then, only where one of them is not 1, what each rule costs: 0
  *              only reports how things stand. Empty values at the end are left out
  *
- *     reply    { status, plan, now, then the row of each rule, then four integers for each rule with an override }
+ *     reply    { status, plan, now, then the row of each rule, then text if rules have overrides }
  *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (nothing follows; rules that count guesses can refuse
  *                      first). After a pointer, plan is 'plan consumer'
  *              a row: retry_after (µs; 0: it allows, -1: it never will, -2: it does not apply to this caller; left out with
  *                     status 2), remaining, reset_after, and of a queue the delay until departure
- *              an override: which rule (from 1), limit, burst, mode
+ *              an override: `1e20,5;` (which rule, from 1; its mark; limit and burst as written)
  *
  * Commands: TIME (unless now is given), one MGET, and when admitted one SETEX an identity; a log takes one SETEX, or SETRANGE and
  * EXPIRE, and a long one two or more GETRANGE; a pointer one GET. A refused request writes nothing; one with a bad credential
@@ -28,6 +28,7 @@ import { countings } from '../algorithms/index.ts'
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluation.ts'
 import { withAgreement } from './evaluation.ts'
+import { MARKS } from './policy-text.ts'
 import { checkStanding, fieldsOf, invalid, isField, placed, textOf } from './wire.ts'
 
 /** `peek` returns what `decide` would, and spends nothing. */
@@ -98,10 +99,12 @@ export function decodeDecide(
   if (status === 'blocked') return { status, plan: '', at, verdicts: [] }
 
   const [plan = '', consumer] = text.split(' ')
-  const fields = fieldsOf(rest)
   const { places, end, standingAt } = rowsOf(policy, first === ALL_SPENT)
-  if (fields.length < end) throw invalid(`${fields.length} fields for ${policy.slots.length} rules`)
-  const overrides = overridesIn(fields.slice(end), policy.slots.length)
+  if (rest.length !== end && rest.length !== end + 1) {
+    throw invalid(`${rest.length} fields for ${policy.slots.length} rules`)
+  }
+  const fields = fieldsOf(rest.slice(0, end))
+  const overrides = overridesIn(rest[end], policy.slots.length)
   const verdicts = rules.flatMap((bound): Verdict[] => {
     const { plans } = bound.rule.match
     if (plans && !plans.includes(plan)) return []
@@ -139,22 +142,29 @@ function rowsOf(
 }
 
 interface AppliedOverride {
+  /** As an operator wrote them; 0: as in the config. */
   limit: number
   burst: number
   mode: Verdict['mode']
 }
 
-const OVERRIDE_FIELDS = 4
+/** `1e20,5;`: rule 1 is enforced, with a limit of 20 and a burst of 5. */
+const OVERRIDE = /(\d{1,4})([es])(\d{0,10}),(\d{0,10});/gy
 
 /** Overrides by the slot of their rule. */
-function overridesIn(fields: readonly number[], slots: number): Map<number, AppliedOverride> {
-  if (fields.length % OVERRIDE_FIELDS !== 0) throw invalid(`${fields.length} fields of overrides`)
+function overridesIn(text: unknown, slots: number): Map<number, AppliedOverride> {
   const overrides = new Map<number, AppliedOverride>()
-  for (let i = 0; i < fields.length; i += OVERRIDE_FIELDS) {
-    const [number = 0, limit = 0, burst = 0, mode] = fields.slice(i, i + OVERRIDE_FIELDS)
-    if (number < 1 || number > slots || overrides.has(number - 1)) throw invalid('an override of no rule')
-    overrides.set(number - 1, { limit, burst, mode: mode === 1 ? 'enforce' : 'shadow' })
+  if (text === undefined) return overrides
+  if (typeof text !== 'string') throw invalid('overrides that are not text')
+  let read = 0
+  for (const [whole, number, mark, limit, burst] of text.matchAll(OVERRIDE)) {
+    const slot = Number(number) - 1
+    if (slot < 0 || slot >= slots || overrides.has(slot)) throw invalid('an override of no rule')
+    const mode = mark === MARKS.enforce ? 'enforce' : 'shadow'
+    overrides.set(slot, { limit: Number(limit), burst: Number(burst), mode })
+    read += whole.length
   }
+  if (read !== text.length) throw invalid('an override that cannot be read')
   return overrides
 }
 

@@ -19,6 +19,14 @@ export function literal(value: number | string): string {
   throw new TypeError('A Lua literal is a safe integer, or a name of letters, digits, _ and -.')
 }
 
+/**
+ * A name as it stands inside a literal.
+ * @throws TypeError for text that is not a name
+ */
+export function name(text: string): string {
+  return literal(text).slice(1, -1)
+}
+
 /** Text between quotes, and words that are not fields of something. */
 const WORDS = /'[^']*'|(?<![.\w])[A-Za-z_]\w*/g
 

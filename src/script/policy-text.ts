@@ -8,7 +8,7 @@
  */
 
 import { OVERRIDES, POINTER, PRELUDE, SUBJECT } from './lua.generated.ts'
-import { Locals, literal, withMacros, withWords } from './lua-text.ts'
+import { Locals, literal, name, withMacros, withWords } from './lua-text.ts'
 import type { PolicyShape, Slot, Variant } from './policy-shape.ts'
 
 /** Bytes of a record, and how its three integers lie after the tag (prelude.lua). */
@@ -340,15 +340,11 @@ class PolicyText {
 
   #override({ of, n, family, lua: { numbers } }: Place, isReported: boolean): string {
     const [first, second, third] = numbers
-    const report = `
-changes = changes or {}
-local last = #changes
-changes[last + 1], changes[last + 2] = ${n}, tonumber(limit) or -1
-changes[last + 3], changes[last + 4] = tonumber(burst) or -1, ${of('mark')} == ${ENFORCE} and 1 or 0
-`.trimStart()
+    const letter = `(${of('mark')} == ${ENFORCE} and '${MARKS.enforce}' or '${MARKS.shadow}')`
+    const report = `changes = (changes or '') .. '${n}' .. ${letter} .. written .. ';'\n`
     return `
 if ${of('mark')} ~= ${ABSENT} then
-local mode, tag, rate, period, own, limit, burst = override_of(${literal(family)})
+local mode, tag, rate, period, own, written = override_of('override=${name(family)},')
 if mode then
 if rate ~= '' then
 ${of('tag')}, ${of(first)} = tag, rate + 0
@@ -484,10 +480,7 @@ end
     return `
 reply = ${reply}
 if changes then
-local last = #reply
-for i = 1, #changes do
-reply[last + i] = changes[i]
-end
+reply[#reply + 1] = changes
 end
 do return reply end
 `.trimStart()

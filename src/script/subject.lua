@@ -22,7 +22,9 @@ else
   if subject == 'token' then
     own_plan = ARGV[4] or ''
   elseif subject == 'key' or consumer then
-    own_plan = values[2] and string.match(values[2], '^plan=(%S*)')
+        -- Most credentials name no plan: 'plan= created=…'.
+    local record = values[2]
+    own_plan = record and (sub(record, 1, 6) == 'plan= ' and '' or string.match(record, '^plan=(%S*)'))
   end
   if own_plan then
     if settings then
@@ -31,7 +33,7 @@ else
         local ends_at = string.match(settings, ' until=(%d+)')
         is_blocked = not ends_at or ends_at + 0 > now
       end
-      if own_plan == '' then
+            if own_plan == '' and sub(settings, 1, 6) ~= 'plan= ' then
         own_plan = string.match(settings, '^plan=(%S+)') or ''
       end
     end

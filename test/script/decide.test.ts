@@ -112,7 +112,7 @@ describe('an answer of the store', () => {
   })
 
   it('tells the numbers that the consumer has, and whose key it was', () => {
-    const reply = [1, 'free acme', 17, 0, 6, 0, 0, 9, 0, 1, 7, 8, 0]
+    const reply = [1, 'free acme', 17, 0, 6, 0, 0, 9, 0, '1s7,8;']
     const { consumer, plan, verdicts } = decodeDecide(reply, evaluation)
     expect([consumer, plan]).toEqual(['acme', 'free'])
     expect(verdicts[0]).toMatchObject({
@@ -122,10 +122,13 @@ describe('an answer of the store', () => {
   })
 
   it.each([
-    [[1, 'free', 17, ...ALLOWED, 1, 7, 8]],
-    [[1, 'free', 17, ...ALLOWED, 3, 7, 8, 1]],
-    [[1, 'free', 17, ...ALLOWED, 0, 7, 8, 1]],
-    [[1, 'free', 17, ...ALLOWED, 1, 7, 8, 1, 1, 7, 8, 1]],
+    [[1, 'free', 17, ...ALLOWED, '1e7,8']],
+    [[1, 'free', 17, ...ALLOWED, 'x1e7,8;']],
+    [[1, 'free', 17, ...ALLOWED, 5]],
+    [[1, 'free', 17, ...ALLOWED, '1e7,8;', '2e7,8;']],
+    [[1, 'free', 17, ...ALLOWED, '3e7,8;']],
+    [[1, 'free', 17, ...ALLOWED, '0e7,8;']],
+    [[1, 'free', 17, ...ALLOWED, '1e7,8;1e7,8;']],
     [null],
     ['OK'],
     [{}],

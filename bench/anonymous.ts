@@ -4,10 +4,11 @@
  */
 
 import { Ratelimit } from '@upstash/ratelimit'
+import { ALL_ALGORITHMS } from '../src/algorithms/all.ts'
 import type { LimitRuleInput } from '../src/config/check/schema.ts'
 import { compileLimitRule } from '../src/config/compile-rule.ts'
 import { decisionOf } from '../src/limiter/decision.ts'
-import { policyOf } from '../src/script/policy.ts'
+import { policyOf } from '../src/script/compiled.ts'
 import type { Policy } from '../src/script/policy-shape.ts'
 import { addressStateKey, consumerStateKey } from '../src/store/keys.ts'
 import { bound } from '../test/support/bound.ts'
@@ -26,7 +27,7 @@ export interface CountedBy {
 
 /** All rules in one decision. */
 export function inOneDecision({ store }: Transport, counted: readonly CountedBy[]): Contender<Identity> {
-  const rules = counted.map(({ by, rule }) => ({ by, rule: compileLimitRule(rule) }))
+  const rules = counted.map(({ by, rule }) => ({ by, rule: compileLimitRule(rule, ALL_ALGORITHMS) }))
   let policy: Policy | undefined
   return async ({ consumer, address }) => {
     const keys = { consumer: consumerStateKey(consumer), address: addressStateKey(address) }

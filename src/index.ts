@@ -1,6 +1,7 @@
 /** The Worker's entry: reads the environment, builds the app once per isolate, exports fetch. Nothing else. */
 import type { Hono } from 'hono/tiny'
 import userConfig from '../sluice.config.ts'
+import { algorithms, parts } from './built/worker.generated.ts'
 import { compileConfig } from './config/compile.ts'
 import { type Environment, withEnvironment } from './config/environment.ts'
 import { createApp } from './edges/gateway/app.ts'
@@ -8,7 +9,7 @@ import { problem } from './edges/gateway/problem.ts'
 import { upstashStore } from './store/upstash.ts'
 
 // It was checked before this was built (wrangler.toml), so the Worker need not carry what checks it.
-const config = compileConfig(userConfig)
+const config = compileConfig(userConfig, algorithms)
 
 let app: Hono | undefined
 
@@ -35,7 +36,7 @@ function build(env: Environment): Hono {
     environment: settings.environment,
   })
   const { SLUICE_ANALYTICS: analytics, ...variables } = env
-  return createApp(settings, store, { variables, ...(analytics && { reporting: { analytics } }) })
+  return createApp(settings, store, parts, { variables, ...(analytics && { reporting: { analytics } }) })
 }
 
 function misconfigured(): Response {

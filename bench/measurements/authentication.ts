@@ -3,12 +3,13 @@
  * The first kind has no credential: six limits and nothing else.
  */
 
+import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
 import { decisionOf } from '../../src/limiter/decision.ts'
+import { gatewayPolicy } from '../../src/script/compiled.ts'
 import type { Evaluation, Subject } from '../../src/script/evaluation.ts'
-import { gatewayPolicy } from '../../src/script/policy.ts'
 import {
   addressStateKey,
   consumerKey,
@@ -138,7 +139,7 @@ function decision({ store }: Transport, { subject, rules = RULES, verdicts = 6 }
 /** One that keeps a time and one that counts, as `npx sluice consumers override` would set them. */
 function overrides(): ConsumerRecord['overrides'] {
   return RULES.slice(0, 2).map(input => {
-    const [rule] = compileGatewayRule(input, ['free'])
+    const [rule] = compileGatewayRule(input, ['free'], ALL_ALGORITHMS)
     const { rate, period, burst } = rule!.quota
     const numbers = { tag: rule!.tag, rate, period, own: burst, limit: rule!.limit, burst }
     return { family: rule!.family, rule: rule!.name, numbers }

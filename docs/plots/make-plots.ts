@@ -4,7 +4,7 @@
  */
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { countings } from '../../src/algorithms/index.ts'
+import { countings } from '../../src/algorithms/all.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import { type Evaluate, startEngine } from '../engine.ts'
 import { drawAnswers, drawTotals, type Line } from './draw.ts'

@@ -3,16 +3,7 @@
  * time zones: the ends of the windows around now travel with the request, and the clock of the store picks among them.
  */
 import { TZDateMini as TZDate } from '@date-fns/tz/date/mini'
-
-export const CALENDAR_PERIODS = ['day', 'week', 'month'] as const
-export type CalendarPeriod = (typeof CALENDAR_PERIODS)[number]
-
-/** What a window lasts, give or take: for a clock that is too far off to be inside the ends it was given (µs). */
-export const NOMINAL_PERIOD: Record<CalendarPeriod, number> = {
-  day: 86400e6,
-  week: 7 * 86400e6,
-  month: 30 * 86400e6,
-}
+import type { CalendarPeriod } from './calendar-period.ts'
 
 /**
  * Four ends of windows in a row (µs since the epoch), the first of them the last that has passed.
@@ -47,8 +38,4 @@ function computeEnds(period: CalendarPeriod, timeZone: string, nowMs: number): r
     }
   }
   return [0, 1, 2, 3].map(index => startOf(index).getTime() * 1e3)
-}
-
-export function isCalendarPeriod(period: string): period is CalendarPeriod {
-  return Object.hasOwn(NOMINAL_PERIOD, period)
 }

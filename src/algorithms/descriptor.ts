@@ -3,16 +3,14 @@
  * which the Worker needs, and `description`, which it must not carry: words, checks, and the model in full. Both are
  * plain data and pure functions without calls at the top level, so that a bundler can leave the second out.
  *
- * To add an algorithm: its twins <name>.ts and <name>.lua, its descriptor, its lines in index.ts, its page in the docs.
+ * To add an algorithm: its twins <name>.ts and <name>.lua, its descriptor, its line in list.ts, its page in the docs.
  */
 import type { Model, Quota } from './algorithm.ts'
-import type { AlgorithmLua } from './lua.ts'
+import type { CalendarPeriod } from './calendar-period.ts'
 
 /** What the Worker needs to count by the rules of one algorithm. */
 export interface Counting<Input = RuleInput> {
   state: StateKind
-  /** Its body inside the store: <name>.lua. */
-  lua: AlgorithmLua
   /** Admitted requests may have to wait for their turn: the verdict has a delay. */
   isQueue?: true
   /**
@@ -31,6 +29,13 @@ export interface Counting<Input = RuleInput> {
      */
     shareOf(quota: Quota, burst: number, share: number): Quota
   }
+}
+
+/** The algorithms that rules can be compiled with. */
+export interface Algorithms {
+  readonly countings: Readonly<Record<string, Counting>>
+  /** The ends (µs) of four windows of a calendar (calendar.ts). */
+  windowEnds(period: CalendarPeriod, timeZone: string, nowMs: number): readonly number[]
 }
 
 /**

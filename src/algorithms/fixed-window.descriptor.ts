@@ -1,8 +1,7 @@
 /** fixed-window as the rest of the project knows it (descriptor.ts): docs/algorithms.md#fixed-window */
-import { isCalendarPeriod } from './calendar.ts'
+import { isCalendarPeriod } from './calendar-period.ts'
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { fixedWindow } from './fixed-window.ts'
-import { FIXED_WINDOW } from './lua.generated.ts'
 import { shareOfWindow, windowOf } from './window.ts'
 
 const parameters = {
@@ -20,7 +19,6 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'counts',
-  lua: FIXED_WINDOW,
   numbers: windowOf,
   local: { model: fixedWindow, shareOf: shareOfWindow },
 }

@@ -1,7 +1,6 @@
 /** gcra as the rest of the project knows it (descriptor.ts): docs/algorithms.md#gcra */
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { gcra } from './gcra.ts'
-import { GCRA } from './lua.generated.ts'
 import { flawsOfRate, rateOf, shareOfRate } from './rate.ts'
 
 const parameters = {
@@ -19,7 +18,6 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'time',
-  lua: GCRA,
   numbers: rateOf,
   local: { model: gcra, shareOf: shareOfRate },
 }

@@ -1,36 +1,18 @@
-/** The algorithms by the names that the config and the scripts use: the one list of them in TypeScript. */
+/** What people write and read about the algorithms, and their models. Not for the Worker: src/algorithms/all.ts has what counts. */
 import type { Model } from './algorithm.ts'
-import type { Counting, Description } from './descriptor.ts'
-import * as fixedWindow from './fixed-window.descriptor.ts'
-import * as gcra from './gcra.descriptor.ts'
-import * as leakyBucket from './leaky-bucket.descriptor.ts'
-import * as slidingLog from './sliding-log.descriptor.ts'
-import * as slidingWindow from './sliding-window.descriptor.ts'
-import * as tokenBucket from './token-bucket.descriptor.ts'
+import type { AlgorithmName } from './all.ts'
+import type { Description } from './descriptor.ts'
+import * as list from './list.ts'
 
-/** For everything but the Worker: what people write and read. */
-export const descriptions = {
-  gcra: gcra.description,
-  'token-bucket': tokenBucket.description,
-  'leaky-bucket': leakyBucket.description,
-  'fixed-window': fixedWindow.description,
-  'sliding-window': slidingWindow.description,
-  'sliding-log': slidingLog.description,
-} satisfies Record<string, Description>
+export type { AlgorithmName }
 
-export type AlgorithmName = keyof typeof descriptions
+export const ALGORITHM_NAMES = Object.keys(list) as AlgorithmName[]
 
-/** For the Worker: what it takes to count. */
-export const countings: Record<AlgorithmName, Counting> = {
-  gcra: gcra.counting,
-  'token-bucket': tokenBucket.counting,
-  'leaky-bucket': leakyBucket.counting,
-  'fixed-window': fixedWindow.counting,
-  'sliding-window': slidingWindow.counting,
-  'sliding-log': slidingLog.counting,
-}
+type Descriptions = { [Name in AlgorithmName]: (typeof list)[Name]['description'] }
 
-export const ALGORITHM_NAMES = /* @__PURE__ */ Object.keys(descriptions) as AlgorithmName[]
+export const descriptions = Object.fromEntries(
+  Object.entries(list).map(([name, { description }]) => [name, description]),
+) as Descriptions
 
 /** A rule's description, whichever its algorithm. */
 export function descriptionOf({ algorithm }: { readonly algorithm: AlgorithmName }): Description {
@@ -38,8 +20,6 @@ export function descriptionOf({ algorithm }: { readonly algorithm: AlgorithmName
 }
 
 /** The models. */
-export const algorithms = /* @__PURE__ */ (() =>
-  Object.fromEntries(ALGORITHM_NAMES.map(name => [name, descriptions[name].model])))() as Record<
-  AlgorithmName,
-  Model
->
+export const algorithms = Object.fromEntries(
+  ALGORITHM_NAMES.map(name => [name, descriptions[name].model]),
+) as Record<AlgorithmName, Model>

@@ -1,7 +1,6 @@
 /** leaky-bucket as the rest of the project knows it (descriptor.ts): docs/algorithms.md#leaky-bucket */
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { leakyBucket } from './leaky-bucket.ts'
-import { LEAKY_BUCKET } from './lua.generated.ts'
 import { flawsOfRate, rateOf, shareOfRate } from './rate.ts'
 
 const parameters = {
@@ -19,7 +18,6 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'time',
-  lua: LEAKY_BUCKET,
   isQueue: true,
   // In the bucket are those that wait, and the one that departs.
   numbers: ({ limit, queue = limit }, period) => rateOf({ limit, burst: queue + 1 }, period),

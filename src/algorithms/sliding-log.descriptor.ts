@@ -1,7 +1,6 @@
 /** sliding-log as the rest of the project knows it (descriptor.ts): docs/algorithms.md#sliding-log */
 import type { Quota } from './algorithm.ts'
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
-import { SLIDING_LOG } from './lua.generated.ts'
 import { MAX_LOG_LIMIT, slidingLog } from './sliding-log.ts'
 import { slidingWindow } from './sliding-window.ts'
 import { shareOfWindow, windowOf } from './window.ts'
@@ -25,7 +24,6 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'log',
-  lua: SLIDING_LOG,
   numbers: windowOf,
   local: { model: slidingWindow, shareOf: shareOfLog },
 }

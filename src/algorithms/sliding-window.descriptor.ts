@@ -1,7 +1,6 @@
 /** sliding-window as the rest of the project knows it (descriptor.ts): docs/algorithms.md#sliding-window */
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { MAX_TICKS } from './exact.ts'
-import { SLIDING_WINDOW } from './lua.generated.ts'
 import { MAX_WINDOW_COUNT, slidingWindow } from './sliding-window.ts'
 import { shareOfWindow, windowOf } from './window.ts'
 
@@ -24,7 +23,6 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'counts',
-  lua: SLIDING_WINDOW,
   numbers: (input, period) => ({ ...windowOf(input, period), step: stepOf(input.limit, period) ?? period }),
   local: { model: slidingWindow, shareOf: shareOfWindow },
 }

@@ -1,6 +1,5 @@
 /** token-bucket as the rest of the project knows it (descriptor.ts): docs/algorithms.md#token-bucket */
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
-import { TOKEN_BUCKET } from './lua.generated.ts'
 import { flawsOfRate, rateOf, shareOfRate } from './rate.ts'
 import { tokenBucket } from './token-bucket.ts'
 
@@ -19,7 +18,6 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'time',
-  lua: TOKEN_BUCKET,
   numbers: rateOf,
   local: { model: tokenBucket, shareOf: shareOfRate },
 }

@@ -1,6 +1,5 @@
 /** Credentials, from what the user wrote to what a request is asked for. Pure. */
 import type { ConfigInput, CredentialsInput } from './check/schema.ts'
-import { compileJwt } from './compile-jwt.ts'
 import type { CredentialMethod } from './compile-route.ts'
 import { milliseconds } from './duration.ts'
 import type { JwtIssuer, JwtMethod } from './jwt-method.ts'
@@ -44,9 +43,9 @@ export function compileCredentials(config: ConfigInput): Credentials {
       },
     }),
     jwt: new Map(
-      Object.entries(jwt).map(([name, { input, createVerifier, issuerOf }]) => [
+      Object.entries(jwt).map(([name, { compile, createVerifier, issuerOf }]) => [
         name,
-        { ...compileJwt(name, input), createVerifier, issuerOf },
+        { ...compile(name), createVerifier, issuerOf },
       ]),
     ),
     forward: forward ?? false,

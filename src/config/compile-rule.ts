@@ -1,7 +1,9 @@
 /** One rule, from what the user wrote to the numbers that its algorithm works with. Pure. */
+
 import type { Quota } from '../algorithms/algorithm.ts'
-import { type CalendarPeriod, isCalendarPeriod, NOMINAL_PERIOD } from '../algorithms/calendar.ts'
-import { type AlgorithmName, countings } from '../algorithms/index.ts'
+import type { AlgorithmName } from '../algorithms/all.ts'
+import { type CalendarPeriod, isCalendarPeriod, NOMINAL_PERIOD } from '../algorithms/calendar-period.ts'
+import type { Algorithms, Counting } from '../algorithms/descriptor.ts'
 import { BASE62 } from '../base62.ts'
 import { fnv1a } from '../hash.ts'
 import type {
@@ -16,6 +18,14 @@ import { compilePlace, type Place } from './compile-route.ts'
 import { parseDuration } from './duration.ts'
 import { type By, isOfConsumer } from './identity-parts.ts'
 
+/** Windows of a calendar. */
+export interface Calendar {
+  period: CalendarPeriod
+  timeZone: string
+  /** Finds the ends of its windows. */
+  windowEnds: Algorithms['windowEnds']
+}
+
 export interface Rule {
   name: string
   algorithm: AlgorithmName
@@ -23,8 +33,10 @@ export interface Rule {
   limit: number
   /** As written, in microseconds; of a calendar period what it lasts, give or take. */
   period: number
+  /** How its algorithm counts. */
+  counting: Counting
   /** Set where windows are those of a calendar. */
-  calendar?: { period: CalendarPeriod; timeZone: string }
+  calendar?: Calendar
   /** The numbers the algorithm works with. */
   quota: Quota
   /** Units that one request takes; a rule that costs 0 only reports how things stand. */
@@ -74,8 +86,13 @@ export const MAX_DELAY = 60e6
  * The rule as it is for most, and once more for each plan with numbers of its own: all of them travel to the store, which
  * knows the plan.
  * @param plans of the config
+ * @param algorithms that rules can have
  */
-export function compileGatewayRule(input: RuleInput, plans: readonly string[]): GatewayRule[] {
+export function compileGatewayRule(
+  input: RuleInput,
+  plans: readonly string[],
+  algorithms: Algorithms,
+): GatewayRule[] {
   const by = [input.by].flat()
   const match = compileMatch(input.match ?? {})
   const common = {
@@ -86,14 +103,14 @@ export function compileGatewayRule(input: RuleInput, plans: readonly string[]): 
   const own = Object.entries(input.plans ?? {})
   const others = (match.plans ?? plans).filter(plan => !own.some(([name]) => name === plan))
   const base: GatewayRule = {
-    ...compileRule(input, input.cost ?? 1),
+    ...compileRule(input, input.cost ?? 1, algorithms),
     ...common,
     match: own.length > 0 ? { ...match, plans: others } : match,
     isForOthers: own.length > 0 && match.plans === undefined,
   }
   const variants = own.flatMap(([plan, numbers]): GatewayRule[] => {
     if (!numbers) return []
-    const rule = compileRule(withNumbers(input, numbers), input.cost ?? 1)
+    const rule = compileRule(withNumbers(input, numbers), input.cost ?? 1, algorithms)
     return [{ ...rule, ...common, match: { ...match, plans: [plan] }, isForOthers: false }]
   })
   return [base, ...variants]
@@ -111,15 +128,18 @@ export function forAnyPlan(rule: GatewayRule): GatewayRule {
   return { ...rule, match }
 }
 
-export function compileLimitRule(input: LimitRuleInput): LimitRule {
-  return { ...compileRule(input, 1), by: input.by ?? [] }
+export function compileLimitRule(input: LimitRuleInput, algorithms: Algorithms): LimitRule {
+  return { ...compileRule(input, 1, algorithms), by: input.by ?? [] }
 }
 
-function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
+function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms: Algorithms): Rule {
   const { name, algorithm, limit, candidateFor, mode = candidateFor ? 'shadow' : 'enforce' } = input
-  const calendar = calendarOf(input)
+  const calendar = calendarOf(input, algorithms)
   const period = periodOf(input)
-  const { state, numbers } = countings[algorithm]
+  const counting = algorithms.countings[algorithm]
+  if (!counting)
+    throw new Error(`The Worker was built without '${algorithm}', for another config. Run npx sluice build.`)
+  const { state, numbers } = counting
   const quota = numbers(input, period)
   const family = [name, algorithm, ...(calendar ? [calendar.period, calendar.timeZone] : [period])]
   return {
@@ -127,6 +147,7 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
     algorithm,
     limit,
     period,
+    counting,
     ...(calendar && { calendar }),
     quota,
     cost,
@@ -143,10 +164,11 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number): Rule {
 }
 
 /** Only algorithms that take a calendar's period get as far as this with one. */
-function calendarOf(input: NumbersInput): Rule['calendar'] {
+function calendarOf(input: NumbersInput, { windowEnds }: Algorithms): Calendar | undefined {
   const { period } = input
-  const timeZone = 'timeZone' in input ? input.timeZone : undefined
-  return isCalendarPeriod(period) ? { period, timeZone: timeZone ?? 'UTC' } : undefined
+  if (!isCalendarPeriod(period)) return undefined
+  const { timeZone = 'UTC' } = 'timeZone' in input ? input : {}
+  return { period, timeZone, windowEnds }
 }
 
 /** In microseconds; of a calendar period what it lasts, give or take. */

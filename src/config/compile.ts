@@ -3,6 +3,7 @@
  * be worked out once worked out. Pure; the result is never changed. Nothing is checked here: check/ has done that before
  * the Worker was built, and stays out of it.
  */
+import type { Algorithms } from '../algorithms/descriptor.ts'
 import { compileRanges, type Ranges } from './address-ranges.ts'
 import type { ConfigInput, CorsInput, LimitRuleInput, RuleInput } from './check/schema.ts'
 import { type AddressSettings, compileAddress } from './compile-address.ts'
@@ -57,8 +58,11 @@ export interface Config {
   cors?: { origins: '*' | readonly string[]; headers?: readonly string[]; maxAgeSeconds: number }
 }
 
-/** @param config as check/check.ts let it through */
-export function compileConfig(config: ConfigInput): Config {
+/**
+ * @param config as check/check.ts let it through
+ * @param algorithms that its rules have
+ */
+export function compileConfig(config: ConfigInput, algorithms: Algorithms): Config {
   const plans = config.plans ?? ['free']
   const limits = Object.entries(config.limits ?? {})
   const credentials = compileCredentials(config)
@@ -75,8 +79,10 @@ export function compileConfig(config: ConfigInput): Config {
     plans,
     routes: compileRoutes(config.routes ?? [], credentials.accept),
     elsewhere: compileRouteSettings({}, credentials.accept),
-    rules: config.rules.flatMap(rule => compileGatewayRule(withDefault(rule), plans)),
-    limits: new Map(limits.map(([name, set]) => [name, set.map(withDefault).map(compileLimitRule)])),
+    rules: config.rules.flatMap(rule => compileGatewayRule(withDefault(rule), plans, algorithms)),
+    limits: new Map(
+      limits.map(([name, set]) => [name, set.map(rule => compileLimitRule(withDefault(rule), algorithms))]),
+    ),
     credentials,
     address: compileAddress(config.address),
     allow: {

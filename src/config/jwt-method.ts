@@ -7,6 +7,8 @@ import type { JwtInput } from './check/jwt-schema.ts'
 /** What `jwt({ … })` makes. */
 export interface JwtMethod {
   input: JwtInput
+  /** @param name of the method in the config */
+  compile(name: string): JwtIssuer
   createVerifier(issuer: JwtIssuer, options: { secret?: string | undefined }): JwtVerifier
   /** Who issued a token by its own word, which is not verified; undefined where it is no JWT or names no issuer. */
   issuerOf(token: string): string | undefined

@@ -3,11 +3,12 @@
  * config has none does not carry it (8 KiB).
  */
 import type { JwtInput } from '../config/check/jwt-schema.ts'
+import { compileJwt } from '../config/compile-jwt.ts'
 import type { JwtMethod } from '../config/jwt-method.ts'
 import { createJwtVerifier, issuerOf } from './jwt-verifier.ts'
 
 export type { JwtInput, JwtMethod }
 
 export function jwt(input: JwtInput): JwtMethod {
-  return { input, createVerifier: createJwtVerifier, issuerOf }
+  return { input, compile: name => compileJwt(name, input), createVerifier: createJwtVerifier, issuerOf }
 }

@@ -1,6 +1,5 @@
 /** From a rule and an identity to the rule as it takes part in one request. Pure. */
-import { windowEnds } from '../algorithms/calendar.ts'
-import { countings } from '../algorithms/index.ts'
+
 import type { Rule } from '../config/compile-rule.ts'
 import { finalized, fnv1a } from '../hash.ts'
 import type { BoundRule } from '../script/evaluation.ts'
@@ -19,8 +18,8 @@ export function bindRule(rule: Rule, key: string, cost: number, nowMs: number): 
     cost,
     role: cost === 0 ? 'report' : 'spend',
     mode: modeFor(rule, key),
-    ...(countings[rule.algorithm].state === 'log' && { logKey: logKey(key, rule.tag) }),
-    ...(calendar && { ends: windowEnds(calendar.period, calendar.timeZone, nowMs) }),
+    ...(rule.counting.state === 'log' && { logKey: logKey(key, rule.tag) }),
+    ...(calendar && { ends: calendar.windowEnds(calendar.period, calendar.timeZone, nowMs) }),
   }
 }
 

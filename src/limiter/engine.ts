@@ -21,10 +21,9 @@ import { isEnforced, marked, relax } from './apply-switches.ts'
 import { ask, type Question } from './ask.ts'
 import { bind, type Demand, type SwitchName } from './bind.ts'
 import { type Decision, decisionOf } from './decision.ts'
-import { type Degraded, degradedBy, evaluate, orDegraded } from './evaluate.ts'
+import { type Degraded, degradedBy, evaluate, type OnCluster, orDegraded } from './evaluate.ts'
 import { admitsUncounted, fallBack } from './fallback.ts'
 import { createLocalLimiter } from './local.ts'
-import { probe } from './probe.ts'
 
 /** How the work that was admitted has ended. */
 export type Ending =
@@ -96,6 +95,10 @@ export interface EngineOptions {
   switchName: SwitchName
   /** What a caller may do while its credential cannot be checked. */
   credentials: Config['credentials']['onStoreFailure']
+  /** Finds out whether a store that has failed can decide again (probe.ts). */
+  probe(store: Store): Promise<void>
+  /** For a store that is a cluster. */
+  onCluster?: OnCluster | undefined
   onStoreChange?: ((change: StoreChange) => void) | undefined
   /** Called once for each decision. */
   onFinish?: ((decision: Decision, ending: Ending) => void) | undefined
@@ -105,7 +108,17 @@ export interface EngineOptions {
 export function createEngine(
   config: Pick<Config, 'localShare'> & Partial<Pick<Config, 'breaker' | 'inFlight'>>,
   bare: Store,
-  { clock, decideAt, board, switchName, credentials, onStoreChange, onFinish }: EngineOptions,
+  {
+    clock,
+    decideAt,
+    board,
+    switchName,
+    credentials,
+    probe,
+    onCluster,
+    onStoreChange,
+    onFinish,
+  }: EngineOptions,
 ): Engine {
   const now = () => clock.now()
   const switched = withSwitches(bare, board)
@@ -140,7 +153,7 @@ export function createEngine(
         ...(subject && { subject }),
         ...(decideAt && { now: decideAt() }),
       }
-      const outcome = await evaluate(store, evaluation, verb, guarded)
+      const outcome = await evaluate(store, evaluation, { verb, onCluster, undoStore: guarded })
       if (outcome.status === 'degraded') {
         return { decision: fallBack(evaluation, outcome, recall?.(), fallback, verb) }
       }

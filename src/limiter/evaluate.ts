@@ -8,28 +8,41 @@ import type { Evaluation, Outcome } from '../script/evaluation.ts'
 import type { Store } from '../store/store.ts'
 import { ask, toDecide } from './ask.ts'
 import type { DegradedCause, DegradedMark } from './decision.ts'
-import { evaluateOnCluster } from './slots.ts'
 
 export interface Degraded extends DegradedMark {
   status: 'degraded'
 }
 
-/** @param undoStore for giving back what some slots of a cluster have spent: it must not be bounded, or the units are lost */
+/** Decides over several slots (slots.ts). Only where the config has a cluster is it there. */
+export type OnCluster = (
+  store: Store,
+  evaluation: Evaluation,
+  verb: DecideVerb,
+  undoStore: Store,
+) => Promise<Outcome>
+
+export interface EvaluateOptions {
+  verb?: DecideVerb
+  /** For a store that is a cluster. */
+  onCluster?: OnCluster | undefined
+  /** For giving back what some slots of a cluster have spent: it must not be bounded, or the units are lost. */
+  undoStore?: Store
+}
+
 export async function evaluate(
   store: Store,
   evaluation: Evaluation,
-  verb: DecideVerb = 'decide',
-  undoStore: Store = store,
+  { verb = 'decide', onCluster, undoStore = store }: EvaluateOptions = {},
 ): Promise<Outcome | Degraded> {
   // No rule to count and no credential to look up: decided without a trip.
   if (evaluation.rules.length === 0 && !evaluation.subject) {
     return { status: 'admitted', plan: '', at: 0, verdicts: [] }
   }
-  return await orDegraded(() =>
-    store.isCluster
-      ? evaluateOnCluster(store, evaluation, verb, undoStore)
-      : ask(store, toDecide(evaluation, verb)),
-  )
+  return await orDegraded(() => {
+    if (!store.isCluster) return ask(store, toDecide(evaluation, verb))
+    if (!onCluster) throw new Error('The store is a cluster, and nothing here decides over several slots.')
+    return onCluster(store, evaluation, verb, undoStore)
+  })
 }
 
 /** A failure of the store, or of limiting code, as a value. */

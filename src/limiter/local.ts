@@ -6,7 +6,6 @@
  */
 import QuickLRU from 'quick-lru'
 import type { State } from '../algorithms/algorithm.ts'
-import { countings } from '../algorithms/index.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import { GatewayError } from '../errors.ts'
 import type { DecideVerb } from '../script/decide.ts'
@@ -27,7 +26,7 @@ const IDENTITIES_PER_REQUEST = 20
 const HAND_OVER_MS = 10_000
 
 /** The model with a state of two numbers, also for algorithms that keep more in the store. */
-const modelOf = ({ algorithm }: Rule) => countings[algorithm].local.model
+const modelOf = ({ counting }: Rule) => counting.local.model
 
 export interface LocalLimiter {
   /** All or nothing, as the store would decide. `peek` spends nothing. */
@@ -214,6 +213,6 @@ function shared(bound: BoundRule, share: number): BoundRule {
   const { quota } = rule
   const burst = Math.max(1, Math.floor(quota.burst * share))
   const fitting = cost > quota.burst ? cost : Math.min(cost, burst)
-  const ofShare = countings[rule.algorithm].local.shareOf(quota, burst, share)
+  const ofShare = rule.counting.local.shareOf(quota, burst, share)
   return { ...bound, cost: fitting, rule: { ...rule, quota: { ...quota, ...ofShare } } }
 }

@@ -25,11 +25,15 @@ export function bundleAlgorithms(): string {
     '',
     "import type { AlgorithmLua } from './lua.ts'",
     '',
+    '/** By the name of the algorithm. */',
+    'export const LUA: Readonly<Record<string, AlgorithmLua>> = {',
     ...files.sort().map(file => {
       const lua = takeApart(file, readLua(`algorithms/${file}`))
-      const fields = Object.entries(lua).map(([name, value]) => `  ${name}: ${JSON.stringify(value)},\n`)
-      return `export const ${constantOf(file)}: AlgorithmLua = {\n${fields.join('')}}\n`
+      const fields = Object.entries(lua).map(([name, value]) => `    ${name}: ${JSON.stringify(value)},\n`)
+      return `  '${file.replace(/\.lua$/, '')}': {\n${fields.join('')}  },`
     }),
+    '}',
+    '',
   ].join('\n')
 }
 

@@ -5,7 +5,7 @@
 import { errors, Redis } from '@upstash/redis'
 import type { Config } from '../config/compile.ts'
 import { apiKeyStart } from '../credentials/api-key.ts'
-import { gatewayPolicy, limitPolicy } from '../script/policy.ts'
+import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
 import { inEnvironment } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
 import { upstashStore } from '../store/upstash.ts'

@@ -2,7 +2,6 @@
  * Consumers: their plan, whether they are blocked, and everything else of theirs. Each change counts from the next request,
  * and is made by what the record was, so that two people cannot lose each other's.
  */
-import { countings } from '../algorithms/index.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import {
   CONSUMER_INDEX_KEY,
@@ -180,9 +179,7 @@ export async function removeConsumer(
   const { length: good } = await listKeys(store, consumer)
   const digests = await store.ask(redis => redis.smembers(store.at(index)))
   const state = consumerStateKey(consumer)
-  const logs = rules
-    .filter(({ algorithm }) => countings[algorithm].state === 'log')
-    .map(({ tag }) => logKey(state, tag))
+  const logs = rules.filter(({ counting }) => counting.state === 'log').map(({ tag }) => logKey(state, tag))
   const keys = digests.map(digest => credentialKey(consumer, digest))
   const all = [...keys, consumerKey(consumer), state, ...new Set(logs)]
   await store.ask(redis => {

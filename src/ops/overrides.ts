@@ -2,8 +2,10 @@
  * Other numbers, or another mode, for one rule and one consumer. They are compiled here with the rule of the config, so that
  * the script only takes them: src/store/records.ts says as what.
  */
+
 import * as v from 'valibot'
-import { countings } from '../algorithms/index.ts'
+import { ALL_ALGORITHMS } from '../algorithms/all.ts'
+import { LUA } from '../algorithms/lua.generated.ts'
 import { type PlanUnits, planUnits, takesUnits } from '../algorithms/plan-units.ts'
 import { mistakeOf } from '../config/check/mistake.ts'
 import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mistakes-of-rules.ts'
@@ -85,7 +87,7 @@ function numbersOf(rule: RuleInput, plans: readonly string[]): OverrideNumbers {
   if (!parsed.success) throw wrong(rule, parsed.issues.map(mistakeOf))
   const mistakes = mistakesOfNumbers(rule).map(([path, message]) => ({ path, message }))
   if (mistakes.length > 0) throw wrong(rule, mistakes)
-  const compiled = compileGatewayRule(rule, plans)[0]!
+  const compiled = compileGatewayRule(rule, plans, ALL_ALGORITHMS)[0]!
   const atGateway = mistakesOfGatewayNumbers(rule, compiled, '')
   if (atGateway.length > 0) throw wrong(rule, atGateway)
   const { rate, period, burst } = compiled.quota
@@ -95,7 +97,7 @@ function numbersOf(rule: RuleInput, plans: readonly string[]): OverrideNumbers {
 
 /** The third number that the script takes, where it depends on the numbers of the rule. */
 function ownNumberOf({ algorithm, quota }: GatewayRule): number | undefined {
-  const [, , name] = countings[algorithm].lua.numbers
+  const [, , name] = LUA[algorithm]!.numbers
   return name === 'burst' || name === 'step' ? quota[name] : undefined
 }
 
@@ -108,7 +110,7 @@ function ruleOf(
   { rules, plans = ['free'] }: RulesInput,
   name: string,
 ): { rule: RuleInput; compiled: GatewayRule } {
-  const taking = rules.map(rule => ({ rule, compiled: compileGatewayRule(rule, plans)[0]! }))
+  const taking = rules.map(rule => ({ rule, compiled: compileGatewayRule(rule, plans, ALL_ALGORITHMS)[0]! }))
   const found = taking.find(({ rule }) => rule.name === name)
   if (found?.compiled.takesOverrides) return found
   const names = taking.filter(({ compiled }) => compiled.takesOverrides).map(({ rule }) => rule.name)
@@ -128,7 +130,7 @@ export function standingOf(
   now = Date.now(),
 ): OverrideStanding {
   if (until !== undefined && until <= now * 1000) return 'over'
-  const all = rules.map(rule => ({ rule, compiled: compileGatewayRule(rule, plans)[0]! }))
+  const all = rules.map(rule => ({ rule, compiled: compileGatewayRule(rule, plans, ALL_ALGORITHMS)[0]! }))
   const same = all.find(({ compiled }) => compiled.family === family)
   if (same?.compiled.takesOverrides) return same.rule.mode === 'off' ? 'rule-off' : 'applies'
   return all.some(({ rule }) => rule.name === name) ? 'rule-changed' : 'rule-gone'

@@ -24,7 +24,6 @@
  * EXPIRE, and a long one two or more GETRANGE; a pointer one GET. A refused request writes nothing; one with a bad credential
  * spends the rules that count guesses and no others.
  */
-import { countings } from '../algorithms/index.ts'
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluation.ts'
 import { withAgreement } from './evaluation.ts'
@@ -113,7 +112,7 @@ export function decodeDecide(
     const retryAfter = first === ALL_SPENT ? 0 : fields[row]!
     if (retryAfter === DOES_NOT_APPLY) return []
     const [remaining = 0, resetAfter = 0] = fields.slice(row + standingAt, row + standingAt + 2)
-    const delay = countings[bound.rule.algorithm].isQueue ? fields[row + standingAt + 2]! : 0
+    const delay = bound.rule.counting.isQueue ? fields[row + standingAt + 2]! : 0
     checkStanding(remaining, resetAfter, delay)
     const allowed = retryAfter === 0
     return [{ ...overridden(bound, overrides.get(slot)), allowed, remaining, resetAfter, retryAfter, delay }]

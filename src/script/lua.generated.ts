@@ -1,6 +1,6 @@
 // Made by `npm run bundle-lua` from the .lua files. Do not edit.
 
-export const OVERRIDES = "override_of = function(family)\nlocal _, at = string.find(settings, family, 1, true)\nif at then\nlocal ends_at, mode, tag, rate, period, own, written =\nstring.match(settings, '^(%d*),(%-?%d*),(%w*),(%d*),(%d*),(%d*),(%d*,%d*)', at + 1)\nif ends_at and (ends_at == '' or ends_at + 0 > now) then\nreturn mode, tag, rate, period, own, written\nend\nend\nend\n"
+export const OVERRIDES = "local function overridden(number, family, mark, tag, first, second, third)\nlocal _, at = string.find(settings, family, 1, true)\nif not at or mark == ABSENT then\nreturn mark, tag, first, second, third\nend\nlocal ends_at, mode, own_tag, rate, period, own, written =\nstring.match(settings, '^(%d*),(%-?%d*),(%w*),(%d*),(%d*),(%d*),(%d*,%d*)', at + 1)\nif not ends_at or ends_at ~= '' and ends_at + 0 <= now then\nreturn mark, tag, first, second, third\nend\nif rate ~= '' then\ntag, first = own_tag, rate + 0\nsecond = period ~= '' and period + 0 or second\nthird = own ~= '' and own + 0 or third\nend\nif mode ~= '' and mark ~= STAYS_SHADOW then\nmark = mode == '1' and ENFORCE or mode == '0' and SHADOW or ABSENT\nend\nchanges = (changes or '') .. number .. (mark == ENFORCE and 'e' or 's') .. written .. ';'\nreturn mark, tag, first, second, third\nend\n"
 
 export const POINTER = "consumer = redis.call('GET', KEYS[3]) or nil\nfor i = 1, consumer and #KEYS or 0 do\nKEYS[i] = string.gsub(KEYS[i], '{c:%?}', function()\nreturn '{c:' .. consumer .. '}'\nend)\nend\n"
 

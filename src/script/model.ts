@@ -2,8 +2,10 @@
  * The scripts over plain memory, with the TypeScript models. It is their specification in the parity tests, and replays
  * traffic without a store. Lua twins: decide.lua, refund.lua and reset.lua, same steps in the same order.
  */
+
 import type { State } from '../algorithms/algorithm.ts'
-import { algorithms, countings } from '../algorithms/index.ts'
+import { algorithms } from '../algorithms/index.ts'
+import { LUA } from '../algorithms/lua.generated.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import {
@@ -137,7 +139,7 @@ function numbersFor({ rule }: { rule: Rule }, overrides: readonly Override[], no
 }
 
 function withNumbers(rule: Rule, { tag, limit, burst, rate, period, own }: OverrideNumbers): Rule {
-  const [, , name] = countings[rule.algorithm].lua.numbers
+  const [, , name] = LUA[rule.algorithm]!.numbers
   const step = name === 'step' && own !== undefined ? { step: own } : {}
   return { ...rule, tag, limit, quota: { ...rule.quota, rate, period, burst, ...step } }
 }

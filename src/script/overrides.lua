@@ -1,18 +1,30 @@
 -- The numbers of rules as one consumer has them. The record of the consumer
 -- (src/store/records.ts) holds overrides, `override=<family>,…`; the first of each
--- family counts. Every value in the record is escaped, so that none can hold a `=`.
+-- family counts, until its time has passed. Every value in the record is escaped, so
+-- that none can hold a `=`. Fields are text; an empty one leaves what the config says.
 --
---   override_of(family) -> mode, tag, rate, period, own, written
---       as text; '' leaves what the config says, `written` is the limit and the
---       burst as an operator wrote them, and nothing is returned where the family
---       has no override, or its time has passed
-override_of = function(family)
+--   overridden(number, family, mark, tag, first, second, third)
+--       mark, tag and the three numbers of a rule, as they are then. Notes in
+--       `changes` what the reply says: `1e20,5;` (rule, mark, limit and burst as an
+--       operator wrote them)
+local function overridden(number, family, mark, tag, first, second, third)
   local _, at = string.find(settings, family, 1, true)
-  if at then
-    local ends_at, mode, tag, rate, period, own, written =
-      string.match(settings, '^(%d*),(%-?%d*),(%w*),(%d*),(%d*),(%d*),(%d*,%d*)', at + 1)
-    if ends_at and (ends_at == '' or ends_at + 0 > now) then
-      return mode, tag, rate, period, own, written
-    end
+  if not at or mark == ABSENT then
+    return mark, tag, first, second, third
   end
+  local ends_at, mode, own_tag, rate, period, own, written =
+    string.match(settings, '^(%d*),(%-?%d*),(%w*),(%d*),(%d*),(%d*),(%d*,%d*)', at + 1)
+  if not ends_at or ends_at ~= '' and ends_at + 0 <= now then
+    return mark, tag, first, second, third
+  end
+  if rate ~= '' then
+    tag, first = own_tag, rate + 0
+    second = period ~= '' and period + 0 or second
+    third = own ~= '' and own + 0 or third
+  end
+  if mode ~= '' and mark ~= STAYS_SHADOW then
+    mark = mode == '1' and ENFORCE or mode == '0' and SHADOW or ABSENT
+  end
+  changes = (changes or '') .. number .. (mark == ENFORCE and 'e' or 's') .. written .. ';'
+  return mark, tag, first, second, third
 end

@@ -1,5 +1,6 @@
 /** What a policy is: the rules that are decided together, as far as they are the same for every request. */
-import type { AlgorithmLua } from '../algorithms/lua.ts'
+import type { Quota } from '../algorithms/algorithm.ts'
+import type { AlgorithmName } from '../algorithms/all.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { Script } from '../store/store.ts'
 
@@ -16,7 +17,7 @@ export interface PolicyShape {
 
 /** One rule, with its numbers for each plan. */
 export interface Slot {
-  lua: AlgorithmLua
+  algorithm: AlgorithmName
   /** What it counts for, from 0: rules of one identity share one state. */
   identity: number
   family: string
@@ -37,13 +38,19 @@ export interface Variant {
   /** Absent: every plan. */
   plans?: readonly string[]
   tag: string
-  /** By the place of their names in `lua.numbers`; 0 for what is not a number. */
-  values: readonly number[]
+  quota: Quota
 }
 
-export interface Policy extends PolicyShape {
-  /** The place of a rule among the slots. */
-  slotOf(rule: Rule): number
+/** The scripts of one policy. */
+export interface PolicyScripts {
   decide: Script
   refund: Script
+}
+
+/** Where the scripts of a policy come from. */
+export type ScriptsOf = (shape: PolicyShape) => PolicyScripts
+
+export interface Policy extends PolicyShape, PolicyScripts {
+  /** The place of a rule among the slots. */
+  slotOf(rule: Rule): number
 }

@@ -7,6 +7,8 @@
  * all else. The usual one reads each state by one call and writes it by one.
  */
 
+import { LUA } from '../algorithms/lua.generated.ts'
+import type { AlgorithmLua, WireNumber } from '../algorithms/lua.ts'
 import { OVERRIDES, POINTER, PRELUDE, SUBJECT } from './lua.generated.ts'
 import { Locals, literal, name, withMacros, withWords } from './lua-text.ts'
 import type { PolicyShape, Slot, Variant } from './policy-shape.ts'
@@ -46,6 +48,10 @@ export { MARKS }
 
 /** Constants of the Lua files. */
 export const CONSTANTS: ReadonlyMap<string, string> = new Map([
+  ['ABSENT', literal(ABSENT)],
+  ['ENFORCE', literal(ENFORCE)],
+  ['SHADOW', literal(SHADOW)],
+  ['STAYS_SHADOW', literal(STAYS_SHADOW)],
   ['HORIZON', literal(HORIZON)],
   ['KEEP_SECONDS', literal(KEEP_SECONDS)],
 ])
@@ -68,6 +74,7 @@ export function refundText(policy: PolicyShape): string {
 
 /** A rule of the policy as the text refers to it. */
 interface Place extends Slot {
+  lua: AlgorithmLua
   /** From 1. */
   n: number
   /** The text of a section, with the words of this rule. */
@@ -111,7 +118,7 @@ class PolicyText {
       hasSubject ? `plan = ''\n${SUBJECT}` : "plan = ARGV[4] or ''\n",
       this.#plans(hasSubject ? "subject ~= '' and not is_bad" : undefined),
       hasSubject ? this.#unknownAndBlocked() : '',
-      this.#overrides(true),
+      this.#overrides(hasSubject ? 'settings and not is_bad' : 'settings'),
       'admitted = true\n',
       ...this.#identities.map((places, i) => this.#read(places, i, place => this.#check(place))),
       this.#decideEnd(),
@@ -145,7 +152,7 @@ class PolicyText {
       "if ARGV[3] == 'consumer' then\nsettings = values[1]\nend\n",
       'plan = ARGV[4]\n',
       this.#plans(),
-      this.#overrides(false),
+      this.#overrides('settings'),
       ...this.#identities.map((places, i) => this.#read(places, i, () => '')),
       ...this.#identities.map((places, i) =>
         this.#commitAny(places, i, {
@@ -155,14 +162,14 @@ class PolicyText {
       ),
       `return { now${this.#places.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0`).join('')} }\n`,
     ]
-    const names = ['spent_at', 'plan', 'values', 'place', 'override_of', 'settings']
+    const names = ['spent_at', 'plan', 'values', 'place', 'settings', 'changes']
     return this.#script(names, 'local now = ARGV[5]\n', body)
   }
 
   /** The locals come first, and only the text says which there are. */
   #script(names: readonly string[], now: string, body: readonly string[]): string {
     const text = withWords(body.join(''), word => CONSTANTS.get(word))
-    const declared = [...new Set(this.#policy.slots.map(({ lua }) => lua.declare))].join('')
+    const declared = [...new Set(this.#places.map(({ lua }) => lua.declare))].join('')
     const library = Object.entries(LIBRARY).filter(([name]) =>
       new RegExp(`(?<![.\\w])${name}\\(`).test(declared + text),
     )
@@ -181,11 +188,11 @@ class PolicyText {
   /** @param rules that its identity has */
   #placeOf(slot: Slot, n: number, rules: number): Place {
     const of = (name: string) => this.#locals.of(`${name}_${n}`)
-    const { lua, variants } = slot
+    const { variants } = slot
+    const lua = luaOf(slot)
     const constants = new Map<string, string>()
-    for (const [i, name] of lua.numbers.entries()) {
-      if (name === 'ends' || name === 'log_key') continue
-      if (!isVariable(slot)) constants.set(name, literal(variants[0]!.values[i]!))
+    for (const name of lua.numbers) {
+      if (isNumber(name) && !isVariable(slot)) constants.set(name, literal(numberOf(variants[0]!, name)))
     }
     const isOwn = new Set([...lua.keeps, ...lua.numbers, ...OF_EACH_RULE])
     const isBlockLocal = rules <= MOST_BLOCK_LOCALS
@@ -196,6 +203,7 @@ class PolicyText {
     const { hasEnds } = slot
     return {
       ...slot,
+      lua,
       n,
       of,
       idleAt,
@@ -305,11 +313,11 @@ class PolicyText {
     return defaults + unknown + chosen
   }
 
-  #numbers({ of, lua: { numbers } }: Place, { tag, values }: Variant): string {
-    const names = numbers.flatMap((name, i) => (isNumber(name) ? [{ name, value: values[i]! }] : []))
+  #numbers({ of, lua }: Place, variant: Variant): string {
+    const names = lua.numbers.filter(isNumber)
     return assigned(
-      [of('tag'), ...names.map(({ name }) => of(name))],
-      [literal(tag), ...names.map(({ value }) => literal(value))],
+      [of('tag'), ...names.map(of)],
+      [literal(variant.tag), ...names.map(name => literal(numberOf(variant, name)))],
     )
   }
 
@@ -326,40 +334,22 @@ class PolicyText {
     return `if is_bad or is_blocked then\n${none.join('')}end\n`
   }
 
-  #overrides(isReported: boolean): string {
+  #overrides(condition: string): string {
     const places = this.#places.filter(({ takesOverrides }) => takesOverrides)
     if (places.length === 0) return ''
-    const condition = isReported && this.#policy.hasSubject ? 'settings and not is_bad' : 'settings'
     return [
       `if ${condition} and string.find(settings, 'override=', 1, true) then\n`,
       OVERRIDES,
-      ...places.map(place => this.#override(place, isReported)),
+      ...places.map(place => this.#override(place)),
       'end\n',
     ].join('')
   }
 
-  #override({ of, n, family, lua: { numbers } }: Place, isReported: boolean): string {
-    const [first, second, third] = numbers
-    const letter = `(${of('mark')} == ${ENFORCE} and '${MARKS.enforce}' or '${MARKS.shadow}')`
-    const report = `changes = (changes or '') .. '${n}' .. ${letter} .. written .. ';'\n`
-    return `
-if ${of('mark')} ~= ${ABSENT} then
-local mode, tag, rate, period, own, written = override_of('override=${name(family)},')
-if mode then
-if rate ~= '' then
-${of('tag')}, ${of(first)} = tag, rate + 0
-if period ~= '' then
-${of(second)} = period + 0
-end
-${isNumber(third) ? `if own ~= '' then\n${of(third)} = own + 0\nend\n` : ''}end
-if mode == '-1' and ${of('mark')} ~= ${STAYS_SHADOW} then
-${of('mark')} = ${ABSENT}
-elseif mode ~= '' and ${of('mark')} ~= ${STAYS_SHADOW} then
-${of('mark')} = mode == '1' and ${ENFORCE} or ${SHADOW}
-end
-${isReported ? report : ''}end
-end
-`.trimStart()
+  #override({ of, n, family, lua: { numbers } }: Place): string {
+    // What travels with the request is not overridden.
+    const own = numbers.map(number => (isNumber(number) ? of(number) : undefined))
+    const values = [of('mark'), of('tag'), ...own.filter(value => value !== undefined)].join(', ')
+    return `${values} = overridden('${n}', 'override=${name(family)},', ${values})\n`
   }
 
   /** From the bytes of a state to what each of its rules makes of it. */
@@ -375,7 +365,7 @@ end
       `if ${state} then\n`,
       fast,
       `if not ${fits} and #${state} % ${RECORD} == 0 then\n`,
-      ...places.map(place => this.#locate(place, state)),
+      this.#readAny(places, state),
       'end\nend\n',
       ...places.map(
         place => `if ${place.of('mark')} ~= ${ABSENT} then\n${place.section('read')}${then(place)}end\n`,
@@ -406,21 +396,21 @@ end
     return `if #${state} == ${expected.length * RECORD} then\n${all}end\n`
   }
 
-  /** The record of one rule, wherever it is: its tag can occur inside another record, but not where a record begins. */
-  #locate(place: Place, state: string): string {
-    const { idleAt, count, tag } = place
-    return `
-${idleAt}, ${count} = 0, 0
-do
-local at = string.find(${state}, ${tag}, 1, true)
-while at and at % ${RECORD} ~= 1 do
-at = string.find(${state}, ${tag}, at + 1, true)
-end
-if at then
-local a, b, c = unpack_integers('>${INTEGERS}', ${state}, at + 3)
-${decoded(place, '')}end
-end
-`.trimStart()
+  /** One record after the other, for a state with others than those. Of two with one tag the first counts. */
+  #readAny(places: readonly Place[], state: string): string {
+    const again = chunked(places, CHUNK).map(part => declared(part, '0, 0').replace(/^local /, ''))
+    const branches = places.map(
+      ({ tag, idleAt, count }) => `if tag == ${tag} then\n${idleAt}, ${count} = other_idle_at, other_n\n`,
+    )
+    return [
+      ...(places.length > CHUNK ? again : []),
+      `for at = #${state} - ${RECORD - 1}, 1, -${RECORD} do\n`,
+      `local tag, a, b, c = unpack_integers('>c3${INTEGERS}', ${state}, at)\n`,
+      'local other_idle_at, other_n\n',
+      decoded({ idleAt: 'other_idle_at', count: 'other_n' }, ''),
+      ...branches.map((branch, i) => (i === 0 ? branch : `else${branch}`)),
+      'end\nend\n',
+    ].join('')
   }
 
   #check(place: Place): string {
@@ -573,7 +563,20 @@ const OF_EACH_RULE = [
   ...['log_bytes', 'log_offset'],
 ]
 
-const isNumber = (name: string) => name !== 'ends' && name !== 'log_key'
+/** Those that do not travel with the request. */
+type Constant = Exclude<WireNumber, 'ends' | 'log_key'>
+
+const isNumber = (name: WireNumber): name is Constant => name !== 'ends' && name !== 'log_key'
+
+function numberOf({ quota }: Variant, name: Constant): number {
+  return name === 'limit' ? quota.burst : quota[name]!
+}
+
+function luaOf({ algorithm }: Slot): AlgorithmLua {
+  const lua = LUA[algorithm]
+  if (!lua) throw new Error(`The algorithm ${algorithm} has no Lua body.`)
+  return lua
+}
 
 /** Its numbers depend on the caller. */
 const isVariable = ({ variants, takesOverrides }: Slot) => takesOverrides || variants.length > 1
@@ -593,7 +596,7 @@ function declared(places: readonly Place[], values?: string): string {
 }
 
 /** The integers of a record, the locals a, b and c, to `idle_at` and `n`. */
-const decoded = ({ idleAt, count }: Place, suffix: string) =>
+const decoded = ({ idleAt, count }: Pick<Place, 'idleAt' | 'count'>, suffix: string) =>
   `
 ${count} = b${suffix} % 4194304
 ${idleAt} = (${LAST_MS} - a${suffix} * 1024 - (b${suffix} - ${count}) / 4194304) * 1000

@@ -3,9 +3,9 @@ import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
 import { PRELUDE, RESET as TEXT } from './lua.generated.ts'
 import { withWords } from './lua-text.ts'
-import { scriptOf } from './policy.ts'
 import { CONSTANTS } from './policy-text.ts'
 import type { Changed } from './refund.ts'
+import { scriptOf } from './script-of.ts'
 import { invalid, isField, textOf } from './wire.ts'
 
 /** Rules to reset: their whole budget becomes available again. */
@@ -16,9 +16,8 @@ export interface Reset {
 }
 
 /** One for all policies: it removes records, and need not read them. */
-export const RESET = scriptOf(
-  `local now = ARGV[2]\n${PRELUDE}` + withWords(TEXT, word => CONSTANTS.get(word)),
-)
+export const RESET = /* @__PURE__ */ (() =>
+  scriptOf(`local now = ARGV[2]\n${PRELUDE}${withWords(TEXT, word => CONSTANTS.get(word))}`))()
 
 export function encodeReset({ rules, now }: Reset): ScriptCall {
   const states = [...new Set(rules.map(({ key }) => key))]

@@ -3,16 +3,19 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { IDLE } from '../../src/algorithms/algorithm.ts'
-import { ALGORITHM_NAMES, countings, descriptionOf } from '../../src/algorithms/index.ts'
+import { ALL_ALGORITHMS, countings } from '../../src/algorithms/all.ts'
+import { ALGORITHM_NAMES, descriptionOf } from '../../src/algorithms/index.ts'
+import { LUA } from '../../src/algorithms/lua.generated.ts'
 import { planUnits, unitsAtOnce } from '../../src/algorithms/plan-units.ts'
 import type { LimitRuleInput } from '../../src/config/check/rule-schema.ts'
 import { compileLimitRule } from '../../src/config/compile-rule.ts'
 
-const ruleOf = (numbers: object) => compileLimitRule({ name: 'a', ...numbers } as LimitRuleInput)
+const ruleOf = (numbers: object) =>
+  compileLimitRule({ name: 'a', ...numbers } as LimitRuleInput, ALL_ALGORITHMS)
 
 describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
   const description = descriptionOf({ algorithm })
-  const { state, local, lua } = countings[algorithm]
+  const { state, local } = countings[algorithm]
   const rule = ruleOf({ algorithm, limit: 10, period: '10s' })
 
   it('has the name that the index has for it, and a Lua twin of that name', () => {
@@ -31,7 +34,7 @@ describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
     const named = [...text.matchAll(/^--@ (?:numbers|text) (.+)$/gm)].flatMap(([, names]) =>
       names!.split(', '),
     )
-    expect(lua.numbers).toEqual(named)
+    expect(LUA[algorithm]!.numbers).toEqual(named)
   })
 
   it('lets another limit start afresh where the state is a time, and only there', () => {

@@ -2,6 +2,7 @@
  * On Node: every decision of the engine is finished exactly once, whatever happens to the request after it, and a request that
  * the engine has not decided is not. test/e2e/endings.test.ts counts the endings that need workerd.
  */
+
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
@@ -9,6 +10,7 @@ import type { Platform } from '../../src/edges/gateway/app.ts'
 import { createJudge } from '../../src/edges/gateway/judge.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
 import { createEngine, type Ending } from '../../src/limiter/engine.ts'
+import { gatewayPolicy } from '../../src/script/compiled.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { configOf } from '../support/engines.ts'
 import { useGateway } from '../support/gateway.ts'
@@ -135,8 +137,9 @@ describe('a decision that has been made', () => {
     const engine = createEngine(config, store, {
       ...{ clock, board, onFinish, credentials: 'refuse' },
       switchName: ({ name }) => name,
+      probe: async () => {},
     })
-    const judge = createJudge(config, engine, {
+    const judge = createJudge(config, gatewayPolicy(config), engine, {
       identify: async () => ({ addressIdentity: '192.0.2.1' }),
       refuse: () => undefined,
       learn() {

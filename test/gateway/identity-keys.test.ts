@@ -1,8 +1,10 @@
 /** What the store really holds after requests that are hostile in whatever can be counted by. */
+
 import { describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
+import { ALL_PARTS } from '../../src/edges/gateway/all-parts.ts'
 import { createApp } from '../../src/edges/gateway/app.ts'
 import { createLimiter } from '../../src/edges/limits/limiter.ts'
 import { sha256 } from '../../src/sha256.ts'
@@ -74,7 +76,7 @@ const store = () =>
 
 /** The keys that came into being, each of which has to look like one. */
 async function keysOf(requests: readonly Request[], config: Partial<ConfigInput> & { rules: RuleInput[] }) {
-  const app = createApp({ ...configOf(config), origin: gateway.origin.url }, store(), {
+  const app = createApp({ ...configOf(config), origin: gateway.origin.url }, store(), ALL_PARTS, {
     variables: { JWT_SECRET: SECRET },
   })
   for (const request of requests) {

@@ -1,4 +1,5 @@
 /** Whatever fails, no secret stands in a log, in a reply, or in a request to the origin. */
+
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
@@ -6,6 +7,7 @@ import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { withEnvironment } from '../../src/config/environment.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
+import { ALL_PARTS } from '../../src/edges/gateway/all-parts.ts'
 import { createApp, type Platform } from '../../src/edges/gateway/app.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { credentialKey, pointerKey } from '../../src/store/keys.ts'
@@ -93,10 +95,15 @@ interface Asking extends Platform {
 /** A request with each credential, in each header; what came back, as text. */
 async function askAll(path: string, asking: Asking = {}) {
   const { store = storeWithin(LONG_MS), credentials, originDeadlineMs = LONG_MS, ...platform } = asking
-  const app = createApp({ ...configOf(config()), origin: gateway.origin.url, originDeadlineMs }, store, {
-    variables: { JWT_SECRET, UPSTASH_REDIS_REST_TOKEN: STORE_TOKEN },
-    ...platform,
-  })
+  const app = createApp(
+    { ...configOf(config()), origin: gateway.origin.url, originDeadlineMs },
+    store,
+    ALL_PARTS,
+    {
+      variables: { JWT_SECRET, UPSTASH_REDIS_REST_TOKEN: STORE_TOKEN },
+      ...platform,
+    },
+  )
   const shown = credentials ?? [apiKey, OPAQUE, ...Object.values(tokens)]
   const asked = shown.flatMap(text => [{ authorization: `Bearer ${text}` }, { 'x-api-key': text }])
   const replies = asked.map(async headers => {
@@ -191,7 +198,7 @@ describe('no secret is told', () => {
     })
     expect([...second.statuses]).toEqual([503])
     expect(lines.at(-1)).toMatch(/"cause":"internal","detail":"TypeError\\n +at .*secrets\.test\.ts/)
-    const health = await createApp(configOf({ rules: config().rules }), failing).request(
+    const health = await createApp(configOf({ rules: config().rules }), failing, ALL_PARTS).request(
       'http://gateway.test/_sluice/health',
     )
     expectNoSecret([...first.replies, ...second.replies, await health.text()])

@@ -1,8 +1,10 @@
 /** A store that fails never fails the caller whom the config lets pass, and the log says why without a secret. */
+
 import type { ServerResponse } from 'node:http'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
+import { ALL_PARTS } from '../../src/edges/gateway/all-parts.ts'
 import { createApp } from '../../src/edges/gateway/app.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { configOf } from '../support/engines.ts'
@@ -75,7 +77,7 @@ describe('a store that', () => {
       deadlineMs,
       keyLocking: true,
     })
-    const app = createApp({ ...config, origin: gateway.origin.url }, store)
+    const app = createApp({ ...config, origin: gateway.origin.url }, store, ALL_PARTS)
     return app.request('http://gateway.test/x', { headers: { 'x-api-key': key } })
   }
 

@@ -1,8 +1,10 @@
 /** Many decisions at once, over HTTP, through the real client and the bridge: nothing is lost or given twice. */
+
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'
+import { evaluateOnCluster } from '../../src/limiter/slots.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import type { BoundRule, Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
@@ -127,7 +129,9 @@ describeOnRedis('300 decisions at once', (start, kind) => {
       const admitted = { all: 0, by: consumers.map(() => 0) }
       const attempt = async (i: number) => {
         const rules = [bound(a!, consumers[i]!, cost), bound(e!, address)]
-        const outcome = await evaluate(slots, compiled({ rules, plans: [] }))
+        const outcome = await evaluate(slots, compiled({ rules, plans: [] }), {
+          onCluster: evaluateOnCluster,
+        })
         if (outcome.status === 'degraded') throw new Error(outcome.detail)
         if (outcome.status !== 'admitted') return
         admitted.all += 1

@@ -18,7 +18,10 @@ import {
   type Engine,
   type EngineOptions,
 } from '../../src/limiter/engine.ts'
-import { policyOf } from '../../src/script/policy.ts'
+import { createProbe } from '../../src/limiter/probe.ts'
+import { evaluateOnCluster } from '../../src/limiter/slots.ts'
+import { policyOf } from '../../src/script/compiled.ts'
+import { compileScripts } from '../../src/script/scripts.ts'
 import type { Store, StoreCall } from '../../src/store/store.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { formatSwitches, type RuleSwitch } from '../../src/switches/switches.ts'
@@ -89,6 +92,8 @@ function engineWith(
     ...{ clock, decideAt: () => nowMs * 1e3, board: createSwitchBoard(clock) },
     switchName: ({ name }) => name,
     credentials: 'refuse',
+    probe: createProbe(compileScripts),
+    onCluster: evaluateOnCluster,
     onFinish: (decision, ending) => void finished.push([decision.kind, ending]),
     ...options,
   })

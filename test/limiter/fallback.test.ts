@@ -1,6 +1,7 @@
 /** Which rules are counted in the isolate when the store has not answered, by the cause. */
 
 import { describe, expect, it } from 'vitest'
+import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import type { OnStoreFailure } from '../../src/config/check/schema.ts'
 import { compileLimitRule } from '../../src/config/compile-rule.ts'
 import type { DegradedCause } from '../../src/limiter/decision.ts'
@@ -11,10 +12,10 @@ import { compiled } from '../support/engines.ts'
 
 /** Of 5 requests within a limit of 2: how many pass, and whether the last was counted. */
 function passed(onStoreFailure: OnStoreFailure, cause: DegradedCause, isConfirmed: boolean) {
-  const rule = compileLimitRule({
-    ...{ name: 'two', algorithm: 'fixed-window', limit: 2, period: '7d' },
-    onStoreFailure,
-  })
+  const rule = compileLimitRule(
+    { name: 'two', algorithm: 'fixed-window', limit: 2, period: '7d', onStoreFailure },
+    ALL_ALGORITHMS,
+  )
   const settings = {
     credentials: 'recent',
     local: createLocalLimiter(1, Date.now),

@@ -1,14 +1,15 @@
 /** The limiter in the isolate's own memory: what it admits, what it remembers, and what it tells the store afterwards. */
 
 import { describe, expect, it } from 'vitest'
+import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import type { LimitRuleInput } from '../../src/config/check/schema.ts'
 import { compileLimitRule } from '../../src/config/compile-rule.ts'
 import { type ErrorCode, GatewayError } from '../../src/errors.ts'
 import { askAll, toDecide } from '../../src/limiter/ask.ts'
 import { createLocalLimiter, type LocalLimiter } from '../../src/limiter/local.ts'
+import { policyOf } from '../../src/script/compiled.ts'
 import type { DecideVerb } from '../../src/script/decide.ts'
 import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
-import { policyOf } from '../../src/script/policy.ts'
 import type { Store } from '../../src/store/store.ts'
 import { bound } from '../support/bound.ts'
 import { compiled, describeOnRedisEngine } from '../support/engines.ts'
@@ -25,7 +26,7 @@ const RULES: LimitRuleInput[] = [
 const KEY = 'sluice:{ip:192.0.2.1}:state'
 
 const counted = (rule: LimitRuleInput, cost: number, key = KEY): BoundRule =>
-  bound(compileLimitRule(rule), key, cost)
+  bound(compileLimitRule(rule, ALL_ALGORITHMS), key, cost)
 
 const decide = (local: LocalLimiter, rules: readonly BoundRule[], verb?: DecideVerb) =>
   local.decide(policyOf(rules), rules, verb)

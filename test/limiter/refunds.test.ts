@@ -1,7 +1,7 @@
 /** What is given back: never more than was taken, never above the budget, and within the guarantee when told since when. */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { countings } from '../../src/algorithms/index.ts'
+import { countings } from '../../src/algorithms/all.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import type { Verdict } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'

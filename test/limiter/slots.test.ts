@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { evaluate } from '../../src/limiter/evaluate.ts'
-import { splitBySlot } from '../../src/limiter/slots.ts'
+import { type EvaluateOptions, evaluate } from '../../src/limiter/evaluate.ts'
+import { evaluateOnCluster, splitBySlot } from '../../src/limiter/slots.ts'
 import type { Evaluation, Outcome, Verdict } from '../../src/script/evaluation.ts'
 import {
   addressStateKey,
@@ -49,6 +49,9 @@ const asked = (now: number, changes: Partial<TimedEvaluation> = {}): Evaluation 
     ...changes,
   })
 
+const decideOn = (store: Store, evaluation: Evaluation, options: EvaluateOptions = {}) =>
+  evaluate(store, evaluation, { onCluster: evaluateOnCluster, ...options })
+
 describe('an evaluation', () => {
   it('is split by slot, the credential with its own', () => {
     const parts = splitBySlot(asked(NOON))
@@ -78,7 +81,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     ...outcome.verdicts.map(({ rule, allowed, remaining }) => [rule.name, allowed, remaining]),
   ]
   const ask = async (store: ReturnType<typeof storeOf>, evaluation: Evaluation) => {
-    const outcome = await evaluate(store, evaluation)
+    const outcome = await decideOn(store, evaluation)
     if (outcome.status === 'degraded') throw new Error(outcome.detail)
     return outcome
   }
@@ -120,8 +123,8 @@ describeOnRedisEngine('a decision over two slots', fresh => {
         return store.run(calls)
       },
     }
-    expect(await evaluate(bounded, asked(NOON), 'decide', store)).toMatchObject({ status: 'refused' })
-    expect((await evaluate(store, asked(NOON), 'peek')) as Outcome).toMatchObject({
+    expect(await decideOn(bounded, asked(NOON), { undoStore: store })).toMatchObject({ status: 'refused' })
+    expect((await decideOn(store, asked(NOON), { verb: 'peek' })) as Outcome).toMatchObject({
       verdicts: [{ remaining: 0 }, { remaining: 3 }, { remaining: 2 }],
     })
   })
@@ -188,7 +191,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     }
     expect((await ask(broken, asked(NOON))).status).toBe('refused')
     const free = asked(NOON, { rules: [bound(narrow!, ADDRESS), bound(wide!, CONSUMER)] })
-    expect((await evaluate(broken, free)).status).toBe('degraded')
+    expect((await decideOn(broken, free)).status).toBe('degraded')
   })
 
   it(`says what one slot would have said (SEED=${SEED})`, async () => {
@@ -235,7 +238,7 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
     const store = storeOf(redis, { isCluster: true })
     const ask = async (subject: Evaluation['subject'] = WHO, changes: Partial<Evaluation> = {}) => {
       store.requests.length = 0
-      const outcome = await evaluate(store, asked(NOON, { rules, subject: subject!, ...changes }))
+      const outcome = await decideOn(store, asked(NOON, { rules, subject: subject!, ...changes }))
       if (outcome.status === 'degraded') throw new Error(outcome.detail)
       return outcome
     }
@@ -257,7 +260,7 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
     const third = await ask()
     expect([third.status, left(third).guesses]).toEqual(['refused', 0])
     expect(store.requests).toEqual([2])
-    const peek = await evaluate(
+    const peek = await decideOn(
       store,
       compiled({ rules: [bound(narrow!, ADDRESS, 0)], plans: [], now: NOON }),
     )
@@ -266,7 +269,7 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
 
   it('a peek with a bad credential says how guesses stand, and spends none', async () => {
     const { store } = await prepared('nonsense')
-    const peek = () => evaluate(store, asked(NOON, { rules }), 'peek')
+    const peek = () => decideOn(store, asked(NOON, { rules }), { verb: 'peek' })
     for (let i = 0; i < 2; i++) {
       expect(await peek()).toMatchObject({
         status: 'unknown-credential',
@@ -286,7 +289,7 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
     const { redis, store, ask } = await prepared()
     await redis.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
     expect((await ask()).status).toBe('blocked')
-    const peek = await evaluate(
+    const peek = await decideOn(
       store,
       compiled({ rules: [bound(narrow!, ADDRESS, 0)], plans: [], now: NOON }),
     )

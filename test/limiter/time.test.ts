@@ -4,7 +4,7 @@
  */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { countings } from '../../src/algorithms/index.ts'
+import { countings } from '../../src/algorithms/all.ts'
 import { MAX_LOG_LIMIT } from '../../src/algorithms/sliding-log.ts'
 import { MAX_WINDOW_COUNT } from '../../src/algorithms/sliding-window.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'

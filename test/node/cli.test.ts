@@ -161,7 +161,7 @@ describe('sluice check', () => {
     const { code, stderr } = await sluice(['check', file])
     expect(code).toBe(1)
     expect(stderr).toContain("origin: 'x' is not an origin.")
-    expect(stderr).toContain("rules[0].algorithm: is missing. Use 'gcra', 'token-bucket', ")
+    expect(stderr).toContain("rules[0].algorithm: is missing. Use 'fixed-window', 'gcra', ")
   })
 })
 

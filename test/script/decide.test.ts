@@ -3,8 +3,8 @@
 import { describe, expect, it } from 'vitest'
 import { decisionOf } from '../../src/limiter/decision.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'
+import { policyOf } from '../../src/script/compiled.ts'
 import { decodeDecide, encodeDecide } from '../../src/script/decide.ts'
-import { policyOf } from '../../src/script/policy.ts'
 import { bound } from '../support/bound.ts'
 import { compiled, configOf, rulesOf } from '../support/engines.ts'
 

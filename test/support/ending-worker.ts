@@ -3,7 +3,9 @@
  * X-Case. With X-Unobserved nothing depends on how the request ends; with X-Throw an exception is thrown while the reply
  * is annotated.
  */
+
 import { checkedConfig } from '../../src/config/check/check.ts'
+import { ALL_PARTS } from '../../src/edges/gateway/all-parts.ts'
 import { createApp } from '../../src/edges/gateway/app.ts'
 import type { Ending } from '../../src/limiter/engine.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
@@ -58,7 +60,7 @@ function appOf({ ORIGIN_URL: origin, STORE_URL: url, STORE_TOKEN: token }: Envir
   const onFinish = (_: unknown, ending: Ending) => {
     if (name !== undefined) endings[name] = [...(endings[name] ?? []), ending]
   }
-  return createApp(config, upstashStore({ url, token, deadlineMs, keyLocking }), {
+  return createApp(config, upstashStore({ url, token, deadlineMs, keyLocking }), ALL_PARTS, {
     reporting: name === undefined ? {} : { onFinish },
   })
 }

@@ -1,5 +1,6 @@
 /** Overrides as an operator would set them, for tests of what becomes of them. */
 
+import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import type { PlanNumbersInput, RuleInput } from '../../src/config/check/rule-schema.ts'
 import { compileGatewayRule, withNumbers } from '../../src/config/compile-rule.ts'
 import type { Override } from '../../src/store/records.ts'
@@ -9,9 +10,9 @@ export function overrideOf(
   numbers: PlanNumbersInput | undefined,
   rest: Pick<Override, 'mode' | 'until'> = {},
 ): Override {
-  const [rule] = compileGatewayRule(input, ['free'])
+  const [rule] = compileGatewayRule(input, ['free'], ALL_ALGORITHMS)
   if (!numbers) return { family: rule!.family, rule: input.name, ...rest }
-  const [own] = compileGatewayRule(withNumbers(input, numbers), ['free'])
+  const [own] = compileGatewayRule(withNumbers(input, numbers), ['free'], ALL_ALGORITHMS)
   const { rate, period, burst, step } = own!.quota
   const ownNumber = keepsTime(input) ? burst : step
   return {

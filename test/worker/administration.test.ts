@@ -1,5 +1,7 @@
 /** src/ops runs anywhere that fetch does: here inside workerd, where the commands' side of Node is missing. */
+
 import { afterEach, expect, inject, it, vi } from 'vitest'
+import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { compileConfig } from '../../src/config/compile.ts'
 import { adminStore } from '../../src/ops/admin-store.ts'
@@ -32,7 +34,7 @@ it('makes a key, finds it and revokes it', async () => {
 })
 
 it('reads what limits, switches and counters say', async () => {
-  const config = compileConfig(CONFIG)
+  const config = compileConfig(CONFIG, ALL_ALGORITHMS)
   const { standings } = await peekCaller(store, config, { consumer })
   expect(standings.map(({ rule, remaining }) => [rule.name, remaining])).toEqual([['hour', 10]])
   expect([...(await readSwitches(store)).rules]).toEqual([])

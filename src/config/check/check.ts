@@ -3,6 +3,7 @@
  * Worker takes what was found right.
  */
 import * as v from 'valibot'
+import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { type Config, compileConfig } from '../compile.ts'
 import { methodsOf } from '../compile-credentials.ts'
 import { compileGatewayRule, compileLimitRule } from '../compile-rule.ts'
@@ -28,14 +29,14 @@ export function checkConfig(input: unknown): ConfigInput {
 
   const plans = config.plans ?? ['free']
   const methods = methodsOf(config)
-  const rules = config.rules.map(rule => compileGatewayRule(rule, plans))
+  const rules = config.rules.map(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS))
   const mistakes = [
     ...mistakesOfSet(config.rules, rules, 'rules'),
     ...config.rules.flatMap((rule, i) => mistakesAtGateway(rule, rules[i]!, `rules[${i}]`, config)),
     ...Object.entries(config.limits ?? {}).flatMap(([name, set]) => [
       ...mistakesOfSet(
         set,
-        set.map(rule => [compileLimitRule(rule)]),
+        set.map(rule => [compileLimitRule(rule, ALL_ALGORITHMS)]),
         `limits.${name}`,
       ),
       ...set.flatMap((rule, i) => mistakesByName(rule, `limits.${name}[${i}]`)),
@@ -53,7 +54,7 @@ export function checkConfig(input: unknown): ConfigInput {
 
 /** @throws ConfigError as checkConfig */
 export function checkedConfig(input: unknown): Config {
-  return compileConfig(checkConfig(input))
+  return compileConfig(checkConfig(input), ALL_ALGORITHMS)
 }
 
 /** An amount can be wrong in two ways, which are told in one sentence. */

@@ -1,6 +1,6 @@
 /** What a rule has of its algorithm: from the descriptors' parameters to the schemas that check them. */
 import * as v from 'valibot'
-import { CALENDAR_PERIODS } from '../../algorithms/calendar.ts'
+import { CALENDAR_PERIODS } from '../../algorithms/calendar-period.ts'
 import type { Parameter, Parameters } from '../../algorithms/descriptor.ts'
 import { type AlgorithmName, descriptions } from '../../algorithms/index.ts'
 import { duration, text, units } from './values.ts'

@@ -1,25 +1,29 @@
 /** The gateway in the order a request meets it. This file wires; it decides nothing. */
+
 import { Hono } from 'hono/tiny'
 import type { Background } from '../../background.ts'
 import { type Clock, type Sleep, SYSTEM_CLOCK } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import { createEngine, type Ending } from '../../limiter/engine.ts'
+import { createProbe } from '../../limiter/probe.ts'
+import { createGatewayPolicy } from '../../script/policy.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
 import { annotate } from './annotate.ts'
 import { backgroundOf } from './background.ts'
-import { answerPreflight, exposeToScripts, isPreflight } from './cors.ts'
 import { delay } from './delay.ts'
 import { deny } from './deny.ts'
 import { whenOver } from './ending.ts'
 import { healthCheck } from './health.ts'
 import { createIdentifier } from './identify.ts'
 import { createJudge, type Judged } from './judge.ts'
+import type { Parts } from './parts.ts'
 import { isReserved } from './path.ts'
 import { problem } from './problem.ts'
 import { type Proxied, proxy } from './proxy.ts'
 import { createReporter, type Reporting } from './report.ts'
 import { safely, unexpected } from './unexpected.ts'
+import { exposeToScripts, isPreflight } from './web-page.ts'
 
 /** What the app needs from the platform beside the request. */
 export interface Platform {
@@ -37,7 +41,8 @@ export interface Platform {
   reporting?: Reporting
 }
 
-export function createApp(config: Config, store: Store, platform: Platform = {}): Hono {
+/** @param parts at least those that the config uses */
+export function createApp(config: Config, store: Store, parts: Parts, platform: Platform = {}): Hono {
   const { variables, peerOf, clock = SYSTEM_CLOCK, sleep, reporting = {} } = platform
   const { board = createSwitchBoard(clock) } = platform
   const app = new Hono()
@@ -49,10 +54,12 @@ export function createApp(config: Config, store: Store, platform: Platform = {})
     board,
     switchName: ({ name }) => name,
     credentials: config.credentials.onStoreFailure,
+    probe: createProbe(parts.scriptsOf),
+    onCluster: parts.evaluateOnCluster,
     onStoreChange: reportStoreChange,
     onFinish: reporting.onFinish,
   })
-  const judge = createJudge(config, engine, identifier)
+  const judge = createJudge(config, createGatewayPolicy(config, parts.scriptsOf), engine, identifier)
 
   app.get('/_sluice/health', health)
 
@@ -65,7 +72,7 @@ export function createApp(config: Config, store: Store, platform: Platform = {})
     const peer = peerOf?.(request, c.env)
     const refusal = identifier.refuse(request, peer)
     if (refusal) return deny(refusal)
-    if (config.cors) return answerPreflight(request, config.cors)
+    if (config.cors) return parts.answerPreflight(request, config.cors)
     const { response } = await proxy(request, config, {
       requestId: crypto.randomUUID(),
       ...(peer !== undefined && { peer }),
@@ -96,7 +103,7 @@ export function createApp(config: Config, store: Store, platform: Platform = {})
     try {
       const { response, isOwn } = await replyTo(request, judged, requestId)
       safely(() => annotate(response, ruling, requestId))
-      safely(() => exposeToScripts(request, response, config.cors, { isOwn }))
+      safely(() => exposeToScripts(request, response, { isOwn, cors: config.cors, parts }))
       if (engine.awaitsEndings)
         return whenOver(response, background, finish, { isOwn, clientGone: request.signal })
       finish('complete')

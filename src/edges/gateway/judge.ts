@@ -6,7 +6,7 @@ import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
 import type { Decided, Ending, Engine } from '../../limiter/engine.ts'
 import { degradedBy } from '../../limiter/evaluate.ts'
-import { gatewayPolicy } from '../../script/policy.ts'
+import type { Policy } from '../../script/policy-shape.ts'
 import { bindRules } from './bind-rules.ts'
 import type { Caller, Identifier } from './identify.ts'
 import { type Matched, match } from './match.ts'
@@ -32,9 +32,8 @@ export type Judge = (
   background: Background,
 ) => Promise<Judged>
 
-export function createJudge(config: Config, engine: Engine, identifier: Identifier): Judge {
-  const policy = gatewayPolicy(config)
-
+/** @param policy of all rules of the config */
+export function createJudge(config: Config, policy: Policy, engine: Engine, identifier: Identifier): Judge {
   async function decide(
     request: Request,
     caller: Caller,

@@ -5,7 +5,6 @@
  *     const limiter = createLimiter(config, store)
  *     const { allowed, delayMs, retryAfterMs } = await limiter.limit('zendesk', { account: '42' }, { cost: 1 })
  */
-import { countings } from '../../algorithms/index.ts'
 import { detached } from '../../background.ts'
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
@@ -15,9 +14,12 @@ import { bindRule } from '../../limiter/bind-rule.ts'
 import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../../limiter/decision.ts'
 import { createEngine } from '../../limiter/engine.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
+import { createProbe } from '../../limiter/probe.ts'
+import { evaluateOnCluster } from '../../limiter/slots.ts'
+import { limitPolicy } from '../../script/compiled.ts'
 import { enforced, type Verdict } from '../../script/evaluation.ts'
-import { limitPolicy } from '../../script/policy.ts'
 import type { Changed, RefundedRule } from '../../script/refund.ts'
+import { compileScripts } from '../../script/scripts.ts'
 import { limitStateKey } from '../../store/keys.ts'
 import type { Store } from '../../store/store.ts'
 import { NO_BOARD, type SwitchBoard } from '../../switches/live.ts'
@@ -119,6 +121,8 @@ export function createLimiter(
   )
   const engine = createEngine({ ...config, localShare: config.localShare ?? 1 }, store, {
     ...{ clock: { now: nowMs }, decideAt: clock.now, board, credentials: 'refuse' },
+    probe: createProbe(compileScripts),
+    onCluster: evaluateOnCluster,
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
   })
   const options = { background: detached, awaitsSwitches: true }
@@ -291,13 +295,13 @@ function costFor(rule: LimitRule, cost: NonNullable<LimitOptions['cost']>, other
 function joinsQueue(rules: readonly LimitRule[], cost: NonNullable<LimitOptions['cost']> = 1): boolean {
   return rules.some(rule => {
     const units = costFor(rule, cost, 1)
-    return countings[rule.algorithm].isQueue && units > 0 && units <= rule.quota.burst
+    return rule.counting.isQueue && units > 0 && units <= rule.quota.burst
   })
 }
 
 /** How long the queues are that a request would join (µs). */
 function queueOf({ verdicts }: LimitDecision): number {
-  const queues = enforced(verdicts).filter(({ rule }) => countings[rule.algorithm].isQueue)
+  const queues = enforced(verdicts).filter(({ rule }) => rule.counting.isQueue)
   return Math.max(0, ...queues.map(({ resetAfter }) => resetAfter))
 }
 

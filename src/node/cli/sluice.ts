@@ -3,6 +3,7 @@
 import { Command, CommanderError } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import { bridgeCommand } from './bridge.ts'
+import { buildCommand } from './build.ts'
 import { checkCommand } from './check.ts'
 import { consumersCommand } from './consumers.ts'
 import { explainCommand } from './explain.ts'
@@ -20,6 +21,7 @@ const program = new Command('sluice')
   .description('A rate-limiting gateway for the edge.')
   .addCommand(startCommand())
   .addCommand(checkCommand())
+  .addCommand(buildCommand())
   .addCommand(explainCommand())
   .addCommand(keysCommand())
   .addCommand(consumersCommand())

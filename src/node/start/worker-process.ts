@@ -5,22 +5,20 @@
  */
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
-import { type BuildOptions, type BuildResult, context, type Plugin } from 'esbuild'
+import { pathToFileURL } from 'node:url'
+import { type BuildResult, context } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { checkedConfig } from '../../config/check/check.ts'
 import type { Config } from '../../config/compile.ts'
 import { createIdentifier } from '../../edges/gateway/identify.ts'
+import { bundleOptions, CONFIG_FILE, ROOT } from '../worker-bundle.ts'
 import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
-
-const ROOT = fileURLToPath(new URL('../../../', import.meta.url))
-const CONFIG_FILE = resolve(ROOT, 'sluice.config.ts')
 
 const settings: WorkerSettings = JSON.parse(process.env.SLUICE_WORKER_SETTINGS ?? '{}')
 const configFile = settings.configFile ?? CONFIG_FILE
 
 let miniflare: Miniflare | undefined
-let builds = 0
+let reads = 0
 let hasServed = false
 
 process.on('disconnect', stop)
@@ -28,30 +26,11 @@ process.on('SIGTERM', stop)
 // The terminal sends Ctrl-C to the owner alone, which then ends this process in its own order.
 process.on('SIGINT', () => {})
 
-function buildOptions(): BuildOptions {
-  return {
-    absWorkingDir: ROOT,
-    entryPoints: ['src/index.ts'],
-    bundle: true,
-    write: false,
-    format: 'esm',
-    target: 'esnext',
-    conditions: ['workerd', 'worker', 'browser'],
-    external: ['node:*', 'cloudflare:*'],
-    logLevel: 'silent',
-    plugins: [useConfigFile, { name: 'run', setup: build => build.onEnd(run) }],
-  }
-}
-
-/** Lets tests run the Worker with a config of their own. */
-const useConfigFile: Plugin = {
-  name: 'config-file',
-  setup(build) {
-    build.onResolve({ filter: /\/sluice\.config\.ts$/ }, () => ({ path: configFile }))
-  },
-}
-
-const builder = await context(buildOptions())
+const options = bundleOptions(configFile, readConfig)
+const builder = await context({
+  ...options,
+  plugins: [...options.plugins!, { name: 'run', setup: build => build.onEnd(run) }],
+})
 if (settings.watch) await builder.watch()
 else await builder.rebuild().catch(() => {})
 
@@ -79,12 +58,16 @@ const messageOf = (error: unknown) => (error instanceof Error ? error.message : 
 
 /** Here rather than in workerd, where a config that throws would end a Worker that serves. */
 async function checkConfig(): Promise<Config> {
-  builds += 1
-  const module = await import(`${pathToFileURL(configFile).href}?build=${builds}`)
-  const config = checkedConfig(module.default)
+  const config = await readConfig()
   // Its secrets too.
   createIdentifier(config, process.env)
   return config
+}
+
+async function readConfig(): Promise<Config> {
+  reads += 1
+  const module = await import(`${pathToFileURL(configFile).href}?read=${reads}`)
+  return checkedConfig(module.default)
 }
 
 /** What the Worker would get of its deployment, from the environment of this process: no more than the config asks for. */

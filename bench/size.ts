@@ -1,0 +1,70 @@
+/**
+ * `npm run size`: what the Worker weighs, gzip, with the shipped config and with one that uses every part, and the CPU time of its
+ * start. Fails above the bounds; CI runs it.
+ */
+import { execFile } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { gzipSync } from 'node:zlib'
+import { build } from 'esbuild'
+import { loadConfig } from '../src/node/cli/load-config.ts'
+import { bundleOptions, CONFIG_FILE, ROOT } from '../src/node/worker-bundle.ts'
+import { median } from './measure.ts'
+
+const EVERYTHING = fileURLToPath(new URL('../test/support/everything.config.ts', import.meta.url))
+
+/** Kilobytes of 1,000 bytes. */
+const SIZES = [
+  { what: 'Worker with the shipped config', file: CONFIG_FILE, most: 61.5 },
+  { what: 'Worker with every part', file: EVERYTHING, most: 85 },
+]
+
+/** ms of CPU; Cloudflare allows a second. These machines are noisy, so the bound is wide. */
+const MOST_STARTUP_MS = 150
+const STARTUP_ROUNDS = 3
+
+let isTooMuch = false
+
+function report(what: string, value: number, unit: string, most: number): void {
+  const isAbove = value > most
+  isTooMuch ||= isAbove
+  console.log(`${what}: ${value.toFixed(1)} ${unit}, at most ${most} ${unit}${isAbove ? '  TOO MUCH' : ''}`)
+}
+
+for (const { what, file, most } of SIZES) {
+  const options = bundleOptions(file, () => loadConfig(file))
+  const { outputFiles } = await build({ ...options, minify: true, keepNames: false })
+  const script = outputFiles!.find(({ path }) => !path.endsWith('.map'))!
+  report(`${what}, gzip`, gzipSync(script.contents).length / 1e3, 'kB', most)
+}
+
+const directory = mkdtempSync(join(tmpdir(), 'sluice-startup-'))
+const rounds: number[] = []
+for (let i = 0; i < STARTUP_ROUNDS; i++) rounds.push(await startup(join(directory, `${i}.cpuprofile`)))
+rmSync(directory, { recursive: true })
+report('CPU time of its start, median', median(rounds), 'ms', MOST_STARTUP_MS)
+
+if (isTooMuch) process.exitCode = 1
+
+/** Milliseconds in which `wrangler check startup` saw the Worker's code run. */
+async function startup(outfile: string): Promise<number> {
+  const wrangler = join(ROOT, 'node_modules/wrangler/bin/wrangler.js')
+  const args = [wrangler, 'check', 'startup', '--env=', '--outfile', outfile]
+  await promisify(execFile)(process.execPath, args, {
+    cwd: ROOT,
+    env: { ...process.env, WRANGLER_SEND_METRICS: 'false', WRANGLER_HIDE_BANNER: 'true' },
+  })
+  const profile = JSON.parse(readFileSync(outfile, 'utf8')) as {
+    nodes: { id: number; callFrame: { functionName: string } }[]
+    samples: number[]
+    timeDeltas: number[]
+  }
+  const idle = new Set(
+    profile.nodes.flatMap(({ id, callFrame }) => (callFrame.functionName === '(idle)' ? [id] : [])),
+  )
+  const active = profile.timeDeltas.filter((_, i) => !idle.has(profile.samples[i]!))
+  return active.reduce((sum, delta) => sum + delta, 0) / 1e3
+}

@@ -1,0 +1,39 @@
+/**
+ * Requests that a browser makes for a web page of another origin. A preflight is neither authenticated nor counted: it carries no
+ * credential by design. It is answered here when the config has `cors`, else it goes to the origin, whose CORS headers are kept.
+ * In both cases, a script that may read a reply may read its limits.
+ */
+import type { Config } from '../../config/compile.ts'
+import type { Parts } from './parts.ts'
+
+const READABLE = 'RateLimit, RateLimit-Policy, Retry-After, Sluice-Degraded, X-Request-Id'
+
+/**
+ * As browsers send it (Fetch Standard, CORS-preflight fetch): without body, cookie or credential. Any other OPTIONS request is an
+ * ordinary request.
+ */
+export function isPreflight({ method, headers, body }: Request): boolean {
+  const asksForCors =
+    method === 'OPTIONS' && headers.has('origin') && headers.has('access-control-request-method')
+  const isBare = !['cookie', 'authorization', 'x-api-key'].some(name => headers.has(name))
+  return asksForCors && isBare && (!body || headers.get('content-length') === '0')
+}
+
+export interface ReplyToPage {
+  /** The gateway has made it, not the origin. */
+  isOwn: boolean
+  cors: Config['cors']
+  parts: Pick<Parts, 'setAllowedOrigin'>
+}
+
+export function exposeToScripts(
+  request: Request,
+  { headers }: Response,
+  { isOwn, cors, parts }: ReplyToPage,
+): void {
+  if (!request.headers.has('origin')) return
+  if (cors) parts.setAllowedOrigin(request, headers, cors)
+  // Replies of the gateway hold nothing private, and without this header a browser hides even the status 429.
+  else if (isOwn) headers.set('access-control-allow-origin', '*')
+  if (headers.has('access-control-allow-origin')) headers.append('access-control-expose-headers', READABLE)
+}

@@ -1,0 +1,55 @@
+/** Scripts that were compiled when the Worker was built: it carries their text, and no compiler. */
+import { fnv1a } from '../hash.ts'
+import type { Script } from '../store/store.ts'
+import type { PolicyScripts, PolicyShape } from './policy-shape.ts'
+import { FIRST_LINES } from './script-of.ts'
+
+/** One script as it stands in src/built/scripts.generated.ts. */
+export interface BuiltScript {
+  text: string
+  sha1: Readonly<Record<keyof Script, string>>
+}
+
+export type BuiltScripts = Partial<Record<keyof PolicyScripts, BuiltScript>>
+
+/** Names what a script was compiled from. Numbers that differ give another name. */
+export function fingerprintOf(shape: PolicyShape): string {
+  const { slots, identities, plans, hasSubject } = shape
+  return fnv1a(JSON.stringify({ slots, identities, plans, hasSubject })).toString(36)
+}
+
+/**
+ * Finds the scripts of a policy among those that were built.
+ * @param built by the fingerprint of the policy
+ */
+export function finderOf(
+  built: Readonly<Record<string, BuiltScripts>>,
+): (shape: PolicyShape) => PolicyScripts {
+  return shape => {
+    const scripts = built[fingerprintOf(shape)]
+    const find = (name: keyof PolicyScripts) => {
+      const script = scripts?.[name]
+      if (script) return inBuilds(script)
+      throw new Error(
+        `The Worker was built for another config: it has no script '${name}' for these rules. Build it with npx sluice build.`,
+      )
+    }
+    let decide: Script | undefined
+    let refund: Script | undefined
+    return {
+      get decide() {
+        decide ??= find('decide')
+        return decide
+      },
+      get refund() {
+        refund ??= find('refund')
+        return refund
+      },
+    }
+  }
+}
+
+function inBuilds({ text, sha1 }: BuiltScript): Script {
+  const build = (kind: keyof Script) => ({ source: FIRST_LINES[kind] + text, sha1: sha1[kind] })
+  return { keyLocking: build('keyLocking'), plain: build('plain') }
+}

@@ -1,0 +1,33 @@
+/** Policies with scripts that are compiled here: for limits by name, administration and tests. Each is made once. */
+import type { GatewayRule, LimitRule, Rule } from '../config/compile-rule.ts'
+import { createGatewayPolicy, createLimitPolicy, createPolicy } from './policy.ts'
+import type { Policy, PolicyShape } from './policy-shape.ts'
+import { compileScripts } from './scripts.ts'
+
+/** The policy of the gateway with this config. */
+export function gatewayPolicy(config: { rules: readonly GatewayRule[]; plans: readonly string[] }): Policy {
+  return remembered(config.rules, () => createGatewayPolicy(config, compileScripts))
+}
+
+/** The policy of one limit by name. @param rules as they are in a config */
+export function limitPolicy(rules: readonly LimitRule[]): Policy {
+  return remembered(rules, () => createLimitPolicy(rules, compileScripts))
+}
+
+/** The policy of rules that no config holds together: they share an identity where they share a key. */
+export function policyOf(
+  rules: readonly { rule: Rule; key: string }[],
+  { plans = [], hasSubject = false }: Partial<Pick<PolicyShape, 'plans' | 'hasSubject'>> = {},
+): Policy {
+  const counted = rules.map(({ rule, key }) => ({ rule, identity: key }))
+  return createPolicy(counted, { plans, hasSubject }, compileScripts)
+}
+
+/** Plain data, for as long as the config lives. */
+const policies = new WeakMap<readonly Rule[], Policy>()
+
+function remembered(rules: readonly Rule[], make: () => Policy): Policy {
+  const policy = policies.get(rules) ?? make()
+  policies.set(rules, policy)
+  return policy
+}

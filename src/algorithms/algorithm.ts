@@ -3,11 +3,12 @@
  * The model is the specification that the Lua is tested against, the limiter that an isolate falls back on, and the simulator.
  * Both twins consist of the same sections with the same names in the same order; test/algorithms holds them together.
  *
- *     read     from the stored state to how things stand now
- *     check    may this cost pass, and if not, after how long?
- *     spend    the same state with the cost taken
- *     refund   the same state with units given back
- *     write    from how things stand to the state to store
+ *     read      from the stored state to what counts now
+ *     check     may this cost pass, and if not, after how long?
+ *     spend     takes the cost
+ *     refund    gives units back
+ *     standing  what is left, and when all of it is back
+ *     write     from what counts to the state to store
  *
  * An algorithm is pure: no I/O, no clock (`now` is passed in). Times are integers in microseconds, amounts are integers, and
  * every value that is computed stays below 2^53.
@@ -91,30 +92,36 @@ export interface Model {
   refund(reading: Reading & Refund): After
 }
 
-/** The sections of an algorithm; a `View` is what `read` makes of the state. */
-export interface Sections<View extends Standing> {
-  read(reading: Reading): View
+/** The sections of an algorithm. `Kept` is what `read` makes of the state; `check`, `spend` and `refund` change it. */
+export interface Sections<Kept> {
+  read(reading: Reading): Kept
   /** @returns `retryAfter` */
-  check(view: View, cost: number): number
-  /** `spend`, then `write`. */
-  spend(view: View, cost: number): After
-  /** `refund`, then `write`. */
-  refund(view: View, refund: Refund): After
+  check(kept: Kept, cost: number): number
+  /** @returns µs until the request may depart, of a queue */
+  spend(kept: Kept, cost: number): number | undefined
+  refund(kept: Kept, refund: Refund): void
+  standing(kept: Kept): Standing
+  write(kept: Kept, standing: Standing): State
 }
 
-export function modelOf<View extends Standing>({ read, check, spend, refund }: Sections<View>): Model {
+export function modelOf<Kept>({ read, check, spend, refund, standing, write }: Sections<Kept>): Model {
+  const afterOf = (kept: Kept, delay: number): After => {
+    const stands = standing(kept)
+    return { ...stands, delay, state: write(kept, stands) }
+  }
   return {
-    peek(reading) {
-      const { remaining, resetAfter } = read(reading)
-      return { remaining, resetAfter }
-    },
+    peek: reading => standing(read(reading)),
     decide({ cost, ...reading }) {
-      const view = read(reading)
-      const retryAfter = check(view, cost)
-      const { remaining, resetAfter } = view
-      return { retryAfter, remaining, resetAfter, ...(retryAfter === 0 && { after: spend(view, cost) }) }
+      const kept = read(reading)
+      const retryAfter = check(kept, cost)
+      const before = { retryAfter, ...standing(kept) }
+      return retryAfter === 0 ? { ...before, after: afterOf(kept, spend(kept, cost) ?? 0) } : before
     },
-    refund: ({ units, spent, spentAt, ...reading }) => refund(read(reading), { units, spent, spentAt }),
+    refund({ units, spent, spentAt, ...reading }) {
+      const kept = read(reading)
+      refund(kept, { units, spent, spentAt })
+      return afterOf(kept, 0)
+    },
   }
 }
 

@@ -1,6 +1,6 @@
 /**
  * Leaky bucket as a queue (Tanenbaum, Computer Networks: "the leaky bucket algorithm"; a traffic shaper, where the
- * leaky bucket as a meter is gcra). Lua twin: leaky-bucket.lua, line for line.
+ * leaky bucket as a meter is gcra). Lua twin: leaky-bucket.lua, section by section.
  *
  * Requests depart evenly, `rate` units per `period`; up to `burst` units are in the bucket at a time, the one that departs
  * included. The delay of an admitted request is the time until what came before it has leaked out. Counted in ticks as in
@@ -8,47 +8,48 @@
  *
  * State: the bucket is empty n ticks before idleAt.
  */
-import { type After, ceilDiv, ceilToMs, modelOf, type Reading, type Standing } from './algorithm.ts'
+import { ceilDiv, ceilToMs, modelOf } from './algorithm.ts'
 
-interface View extends Standing {
+interface Kept {
   rate: number
   period: number
   burst: number
   now: number
-  capacity: number
   content: number
 }
 
-function read({ quota: { rate, period, burst }, state: [idleAt, n], now }: Reading): View {
-  const capacity = burst * period
-  let content = (idleAt - now) * rate - n
-  // A content slightly above full comes from a clock that was set back (a failover), and leaks out. Twice as much is not a
-  // state of this rule.
-  if (content < 0 || content > 2 * capacity) content = 0
-  const remaining = content < capacity ? Math.floor((capacity - content) / period) : 0
-  const resetAfter = ceilDiv(content, rate)
-  return { rate, period, burst, now, capacity, content, remaining, resetAfter }
-}
+export const leakyBucket = modelOf<Kept>({
+  read({ quota: { rate, period, burst }, state: [idleAt, n], now }) {
+    let content = (idleAt - now) * rate - n
+    // A content slightly above full comes from a clock that was set back (a failover), and leaks out. Twice as much is not a
+    // state of this rule.
+    if (content < 0 || content > 2 * (burst * period)) content = 0
+    return { rate, period, burst, now, content }
+  },
 
-function write({ rate, period, now, capacity }: View, content: number, delay: number): After {
-  const resetAfter = ceilDiv(content, rate)
-  const remaining = content < capacity ? Math.floor((capacity - content) / period) : 0
-  const idleAt = ceilToMs(now + resetAfter)
-  return { remaining, resetAfter, delay, state: [idleAt, (idleAt - now) * rate - content] }
-}
-
-export const leakyBucket = modelOf<View>({
-  read,
-
-  check({ rate, period, burst, capacity, content }, cost) {
+  check({ rate, period, burst, content }, cost) {
+    const excess = content + cost * period - burst * period
     if (cost > burst) return -1
-    const excess = content + cost * period - capacity
     return excess > 0 ? ceilDiv(excess, rate) : 0
   },
 
-  spend: (view, cost) => write(view, view.content + cost * view.period, view.resetAfter),
+  spend(kept, cost) {
+    const delay = ceilDiv(kept.content, kept.rate)
+    kept.content += cost * kept.period
+    return delay
+  },
 
   // A place in the queue is not given back: the departures of the requests behind it are fixed, and a newcomer would depart
   // together with the last of them.
-  refund: view => write(view, view.content, 0),
+  refund() {},
+
+  standing({ rate, period, burst, content }) {
+    const room = burst * period - content
+    return { remaining: room > 0 ? Math.floor(room / period) : 0, resetAfter: ceilDiv(content, rate) }
+  },
+
+  write({ rate, now, content }, { resetAfter }) {
+    const idleAt = ceilToMs(now + resetAfter)
+    return [idleAt, (idleAt - now) * rate - content]
+  },
 })

@@ -1,5 +1,5 @@
 /**
- * Sliding log: exactly `limit` in any `period`. Lua twin: sliding-log.lua. The two are not alike line for line: here the log
+ * Sliding log: exactly `limit` in any `period`. Lua twin: sliding-log.lua. Here the log
  * is a list, there it is bytes in a key of its own, of which as few as possible are read and written. The same sections
  * compute the same numbers; what the Lua adds is how it finds entries (`read_entry`, `LOG_NEAR`) and keeps room behind them.
  *
@@ -9,14 +9,14 @@
  *
  * State: idleAt is when the newest entry has passed, n the number of entries.
  */
-import { type After, ceilToMs, type LogEntry, modelOf, type Reading, type Standing } from './algorithm.ts'
+import { ceilToMs, type LogEntry, modelOf } from './algorithm.ts'
 
 /** Units that a log may hold: a megabyte, which is rewritten each time an eighth of it has been added. */
 export const MAX_LOG_LIMIT = 100_000
 
 const BASE: LogEntry = [0, 0]
 
-interface View extends Standing {
+interface Kept {
   limit: number
   period: number
   now: number
@@ -30,30 +30,8 @@ interface View extends Standing {
   used: number
 }
 
-function read({ quota: { burst: limit, period }, state: [idleAt, count, log = []], now }: Reading): View {
-  let n = count
-  let [newest, total] = log[n - 1] ?? BASE
-  // A log that does not fit its record (evicted, foreign, or of a clock set back by more than a period) reads as idle.
-  if (newest <= now - period || newest > now + period || ceilToMs(newest + period) !== idleAt) {
-    ;[n, newest, total] = [0, 0, 0]
-  }
-
-  // The first entry that still counts. What had passed when the newest came stays passed, also for a clock set back: it may
-  // no longer be in the log.
-  const passed = Math.max(now, newest) - period
-  let [first, beyond] = [1, n]
-  while (first < beyond) {
-    const middle = Math.floor((first + beyond) / 2)
-    if (log[middle]![0] > passed) beyond = middle
-    else first = middle + 1
-  }
-  const used = n > 0 ? modulo(total - log[first - 1]![1]) : 0
-  const standing = { remaining: Math.max(0, limit - used), resetAfter: used > 0 ? newest + period - now : 0 }
-  return { limit, period, now, log, n, newest, total, first, used, ...standing }
-}
-
 /** The first entry after which no more than limit - cost has been admitted: when it has passed, there is room. */
-function retryAfterOf({ limit, period, now, log, n, total, first }: View, cost: number): number {
+function retryAfterOf({ limit, period, now, log, n, total, first }: Kept, cost: number): number {
   let [low, high] = [first, n - 1]
   while (low < high) {
     const middle = Math.floor((low + high) / 2)
@@ -64,60 +42,77 @@ function retryAfterOf({ limit, period, now, log, n, total, first }: View, cost: 
 }
 
 // Annotated as pure, so that a bundler can leave it out of the Worker, which counts a log as a sliding window.
-export const slidingLog = /* @__PURE__ */ modelOf<View>({
-  read,
+export const slidingLog = /* @__PURE__ */ modelOf<Kept>({
+  read({ quota: { burst: limit, period }, state: [idleAt, count, log = []], now }) {
+    let n = count
+    let [newest, total] = log[n - 1] ?? BASE
+    // A log that does not fit its record (evicted, foreign, or of a clock set back by more than a period) reads as idle.
+    if (newest <= now - period || newest > now + period || ceilToMs(newest + period) !== idleAt) {
+      ;[n, newest, total] = [0, 0, 0]
+    }
 
-  check(view, cost) {
-    const { limit, period, used } = view
+    // The first entry that still counts. What had passed when the newest came stays passed, also for a clock set back: it
+    // may no longer be in the log.
+    const passed = Math.max(now, newest) - period
+    let [first, beyond] = [1, n]
+    while (first < beyond) {
+      const middle = Math.floor((first + beyond) / 2)
+      if (log[middle]![0] > passed) beyond = middle
+      else first = middle + 1
+    }
+    const used = n > 0 ? modulo(total - log[first - 1]![1]) : 0
+    return { limit, period, now, log, n, newest, total, first, used }
+  },
+
+  check(kept, cost) {
+    const { limit, period, used } = kept
     if (cost > limit) return -1
     if (used + cost <= limit) return 0
-    const retryAfter = retryAfterOf(view, cost)
+    const retryAfter = retryAfterOf(kept, cost)
     if (retryAfter > 0 && retryAfter <= 2 * period) return retryAfter
     // Entries that are not in order are foreign, and read as idle.
-    Object.assign(view, { n: 0, newest: 0, total: 0, used: 0, remaining: limit, resetAfter: 0 })
+    Object.assign(kept, { n: 0, newest: 0, total: 0, used: 0 })
     return 0
   },
 
-  spend({ limit, period, now, log, n, newest, total, first, used }, cost) {
+  spend(kept, cost) {
+    const { now, log, n, newest, total, first } = kept
     const time = Math.max(now, newest)
     const counting = n > 0 ? log.slice(first - 1, time === newest ? n - 1 : n) : [BASE]
-    const entries: LogEntry[] = [...counting, [time, modulo(total + cost)]]
-    return {
-      remaining: limit - used - cost,
-      resetAfter: time + period - now,
-      state: [ceilToMs(time + period), entries.length, entries],
-      delay: 0,
-    }
+    kept.log = [...counting, [time, modulo(total + cost)]]
+    kept.newest = time
+    kept.used += cost
+    return undefined
   },
 
-  refund(view, { units, spentAt }) {
-    const { log, n, first, used } = view
-    const entries = log.slice(0, n)
+  refund(kept, { units, spentAt }) {
+    const { period, now, n, first, used } = kept
+    const entries = kept.log.slice(0, n)
     // Only what was spent in that very microsecond is given back; the totals after it are lowered.
     const at = entries.findIndex(([time], i) => i >= first && time >= spentAt)
     const [time = 0, byThen = 0] = entries[at] ?? []
     const spentThen = modulo(byThen - (entries[at - 1]?.[1] ?? 0))
     const back = at > 0 && time === spentAt ? Math.min(spentThen, units, used) : 0
-    if (back === 0) return write(view, entries, used)
-    const moved = entries.slice(back === spentThen ? at + 1 : at)
-    const lowered = moved.map(([time, byThen]): LogEntry => [time, modulo(byThen - back)])
-    return write(view, [...entries.slice(0, at), ...lowered], used - back)
+    kept.log = entries
+    if (back > 0) {
+      const moved = entries.slice(back === spentThen ? at + 1 : at)
+      const lowered = moved.map(([time, byThen]): LogEntry => [time, modulo(byThen - back)])
+      kept.log = [...entries.slice(0, at), ...lowered]
+    }
+    kept.used = used - back
+    kept.newest = kept.log.at(-1)?.[0] ?? 0
+    // Nothing is left, or what is left is foreign.
+    if (kept.used === 0 || kept.newest <= now - period || kept.newest > now + period) {
+      Object.assign(kept, { log: [], newest: now - period, used: 0 })
+    }
   },
-})
 
-function write({ limit, period, now }: View, entries: readonly LogEntry[], used: number): After {
-  const newest = entries.at(-1)?.[0] ?? 0
-  // Nothing is left, or what is left is foreign.
-  if (used === 0 || newest <= now - period || newest > now + period) {
-    return { remaining: limit, resetAfter: 0, delay: 0, state: [ceilToMs(now), 0, entries] }
-  }
-  return {
-    remaining: Math.max(0, limit - used),
-    resetAfter: newest + period - now,
-    delay: 0,
-    state: [ceilToMs(newest + period), entries.length, entries],
-  }
-}
+  standing({ limit, period, now, newest, used }) {
+    return { remaining: Math.max(0, limit - used), resetAfter: used > 0 ? newest + period - now : 0 }
+  },
+
+  write: ({ period, newest, log }) => [ceilToMs(newest + period), log.length, log],
+})
 
 /** As an unsigned 32-bit integer. */
 const modulo = (total: number) => total >>> 0

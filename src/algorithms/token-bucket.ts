@@ -1,6 +1,6 @@
 /**
  * Token bucket (Turner 1986; as in the Linux and Stripe descriptions of it, with continuous refill).
- * Lua twin: token-bucket.lua, line for line.
+ * Lua twin: token-bucket.lua, section by section.
  *
  * A bucket of `burst` tokens, refilled continuously at `rate` tokens per `period`; a request takes as many as it
  * costs. The level is counted in ticks: a token is `period` of them, and a microsecond brings `rate`, so that nothing
@@ -8,55 +8,52 @@
  *
  * State: the bucket is full n ticks before idleAt.
  */
-import { ceilDiv, ceilToMs, modelOf, type Reading, type Standing } from './algorithm.ts'
+import { ceilDiv, ceilToMs, modelOf } from './algorithm.ts'
 
-interface View extends Standing {
+interface Kept {
   rate: number
   period: number
   burst: number
   now: number
-  capacity: number
   level: number
 }
 
-function read({ quota: { rate, period, burst }, state: [idleAt, n], now }: Reading): View {
-  const capacity = burst * period
-  let level = capacity - ((idleAt - now) * rate - n)
-  // A level slightly below empty comes from a clock that was set back (a failover), and refills. A whole bucket below
-  // empty is not a state of this rule.
-  if (level > capacity || level < -capacity) level = capacity
-  const remaining = level > 0 ? Math.floor(level / period) : 0
-  const resetAfter = ceilDiv(capacity - level, rate)
-  return { rate, period, burst, now, capacity, level, remaining, resetAfter }
-}
-
-function write({ rate, period, now, capacity }: View, level: number) {
-  const resetAfter = ceilDiv(capacity - level, rate)
-  const remaining = level > 0 ? Math.floor(level / period) : 0
-  const idleAt = ceilToMs(now + resetAfter)
-  return {
-    ...{ remaining, resetAfter, delay: 0 },
-    state: [idleAt, (idleAt - now) * rate - (capacity - level)],
-  } as const
-}
-
-export const tokenBucket = modelOf<View>({
-  read,
+export const tokenBucket = modelOf<Kept>({
+  read({ quota: { rate, period, burst }, state: [idleAt, n], now }) {
+    let level = burst * period - ((idleAt - now) * rate - n)
+    // A level slightly below empty comes from a clock that was set back (a failover), and refills. A whole bucket below
+    // empty is not a state of this rule.
+    if (level > burst * period || level < -(burst * period)) level = burst * period
+    return { rate, period, burst, now, level }
+  },
 
   check({ rate, period, burst, level }, cost) {
-    if (cost > burst) return -1
     const missing = cost * period - level
+    if (cost > burst) return -1
     return missing > 0 ? ceilDiv(missing, rate) : 0
   },
 
-  spend: (view, cost) => write(view, view.level - cost * view.period),
+  spend(kept, cost) {
+    kept.level -= cost * kept.period
+    return undefined
+  },
 
-  refund(view, { units, spent, spentAt }) {
-    const { rate, period, now, capacity, level } = view
+  refund(kept, { units, spent, spentAt }) {
+    const { rate, period, burst, now, level } = kept
     // What has been refilled since the request is not given back, except for the part of it that stays spent, which came
     // back first. After a clock set back it is unknown how much was refilled, and nothing is given back.
     const refilled = Math.max(0, (now - spentAt) * rate - (spent - units) * period)
     const back = spentAt > now ? 0 : Math.max(0, units * period - refilled)
-    return write(view, Math.min(capacity, level + back))
+    kept.level = Math.min(burst * period, level + back)
+  },
+
+  standing({ rate, period, burst, level }) {
+    const missing = burst * period - level
+    return { remaining: level > 0 ? Math.floor(level / period) : 0, resetAfter: ceilDiv(missing, rate) }
+  },
+
+  write({ rate, period, burst, now, level }, { resetAfter }) {
+    const idleAt = ceilToMs(now + resetAfter)
+    return [idleAt, (idleAt - now) * rate - (burst * period - level)]
   },
 })

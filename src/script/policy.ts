@@ -6,6 +6,7 @@
 import { countings } from '../algorithms/index.ts'
 import type { AlgorithmLua } from '../algorithms/lua.ts'
 import type { GatewayRule, LimitRule, Rule } from '../config/compile-rule.ts'
+import { identityOf } from '../config/identity-parts.ts'
 import { sha1 } from '../sha1.ts'
 import type { Script } from '../store/store.ts'
 import type { Policy, PolicyShape, Slot, Variant } from './policy-shape.ts'
@@ -53,7 +54,7 @@ export function gatewayPolicy({
 }): Policy {
   return remembered(rules, () =>
     createPolicy(
-      rules.map(rule => ({ rule, identity: rule.by.join(' ') })),
+      rules.map(rule => ({ rule, identity: identityOf(rule.by) })),
       { plans, hasSubject: true },
     ),
   )

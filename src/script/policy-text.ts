@@ -326,24 +326,33 @@ class PolicyText {
     return `if is_bad or is_blocked then\n${none.join('')}end\n`
   }
 
-  #overrides(isReported: boolean): string {
+  #overrides(isDecision: boolean): string {
     const places = this.#places.filter(({ takesOverrides }) => takesOverrides)
     if (places.length === 0) return ''
-    const condition = isReported && this.#policy.hasSubject ? 'settings and not is_bad' : 'settings'
+    const condition = isDecision && this.#policy.hasSubject ? 'settings and not is_bad' : 'settings'
     return [
       `if ${condition} and string.find(settings, 'override=', 1, true) then\n`,
       OVERRIDES,
-      ...places.map(place => this.#override(place, isReported)),
+      ...places.map(place => this.#override(place, isDecision)),
       'end\n',
     ].join('')
   }
 
-  #override({ of, n, family, lua: { numbers } }: Place, isReported: boolean): string {
+  #override({ of, n, family, lua: { numbers } }: Place, isDecision: boolean): string {
     const [first, second, third] = numbers
-    const letter = `(${of('mark')} == ${ENFORCE} and '${MARKS.enforce}' or '${MARKS.shadow}')`
-    const report = `changes = (changes or '') .. '${n}' .. ${letter} .. written .. ';'\n`
+    const mark = of('mark')
+    const letter = `(${mark} == ${ENFORCE} and '${MARKS.enforce}' or '${MARKS.shadow}')`
+    // What was spent can be given back whatever the mode is by now.
+    const decided = `
+if mode == '-1' and ${mark} ~= ${STAYS_SHADOW} then
+${mark} = ${ABSENT}
+elseif mode ~= '' and ${mark} ~= ${STAYS_SHADOW} then
+${mark} = mode == '1' and ${ENFORCE} or ${SHADOW}
+end
+changes = (changes or '') .. '${n}' .. ${letter} .. written .. ';'
+`.trimStart()
     return `
-if ${of('mark')} ~= ${ABSENT} then
+if ${mark} ~= ${ABSENT} then
 local mode, tag, rate, period, own, written = override_of('override=${name(family)},')
 if mode then
 if rate ~= '' then
@@ -352,12 +361,7 @@ if period ~= '' then
 ${of(second)} = period + 0
 end
 ${isNumber(third) ? `if own ~= '' then\n${of(third)} = own + 0\nend\n` : ''}end
-if mode == '-1' and ${of('mark')} ~= ${STAYS_SHADOW} then
-${of('mark')} = ${ABSENT}
-elseif mode ~= '' and ${of('mark')} ~= ${STAYS_SHADOW} then
-${of('mark')} = mode == '1' and ${ENFORCE} or ${SHADOW}
-end
-${isReported ? report : ''}end
+${isDecision ? decided : ''}end
 end
 `.trimStart()
   }

@@ -101,3 +101,13 @@ export function needsToken(by: By): boolean {
 export function isOfConsumer(by: readonly By[]): boolean {
   return by.some(part => partOf(part).isOfConsumer)
 }
+
+/**
+ * Names what is counted. Rules of one name share a state, and rules of different names never do: the consumer or the address
+ * that the state belongs to comes first in its key, wherever it stands in `by`.
+ */
+export function identityOf(by: readonly By[]): string {
+  const owner = isOfConsumer(by) ? 'consumer' : by.includes('address') ? 'address' : ''
+  // A name of a header or a claim can hold any letter.
+  return JSON.stringify([owner, ...by.filter(part => part !== owner && part !== 'global')])
+}

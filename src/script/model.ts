@@ -39,11 +39,15 @@ export class ScriptModel {
     this.#records.set(key, text)
   }
 
-  decide({ policy: { plans }, rules, subject, now }: Modelled, verb: DecideVerb = 'decide'): Outcome {
+  decide(
+    { policy: { plans }, rules, subject, plan: given = '', now }: Modelled,
+    verb: DecideVerb = 'decide',
+  ): Outcome {
     const caller = this.#identify(subject, now)
     const { isUnknown = false, hasBlock = false, consumer, overrides = [] } = caller ?? {}
     // A plan that the config does not know counts as the default plan.
-    const plan = !caller || isUnknown ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
+    const known = !caller || isUnknown ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
+    const plan = caller ? known : given
 
     const applying = rules
       .filter(({ rule: { on, match } }) =>
@@ -61,7 +65,7 @@ export class ScriptModel {
     if (admitted && hasBlock) return { status: 'blocked', plan: '', at: now, verdicts: [] }
 
     const status = !admitted ? 'refused' : isUnknown ? 'unknown-credential' : 'admitted'
-    return { status, plan, at: now, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
+    return { status, plan: known, at: now, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
   }
 
   refund({ rules, spentAt, consumerKey, now }: At<Omit<Refund, 'policy'>>): Changed {

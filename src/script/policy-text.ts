@@ -118,7 +118,7 @@ class PolicyText {
       hasSubject ? `plan = ''\n${SUBJECT}` : "plan = ARGV[4] or ''\n",
       this.#plans(hasSubject ? "subject ~= '' and not is_bad" : undefined),
       hasSubject ? this.#unknownAndBlocked() : '',
-      this.#overrides(hasSubject ? 'settings and not is_bad' : 'settings'),
+      this.#overrides(hasSubject ? 'settings and not is_bad' : 'settings', true),
       'admitted = true\n',
       ...this.#identities.map((places, i) => this.#read(places, i, place => this.#check(place))),
       this.#decideEnd(),
@@ -152,7 +152,7 @@ class PolicyText {
       "if ARGV[3] == 'consumer' then\nsettings = values[1]\nend\n",
       'plan = ARGV[4]\n',
       this.#plans(),
-      this.#overrides('settings'),
+      this.#overrides('settings', false),
       ...this.#identities.map((places, i) => this.#read(places, i, () => '')),
       ...this.#identities.map((places, i) =>
         this.#commitAny(places, i, {
@@ -162,7 +162,7 @@ class PolicyText {
       ),
       `return { now${this.#places.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0`).join('')} }\n`,
     ]
-    const names = ['spent_at', 'plan', 'values', 'place', 'settings', 'changes']
+    const names = ['spent_at', 'plan', 'values', 'place', 'settings', 'changes', '_']
     return this.#script(names, 'local now = ARGV[5]\n', body)
   }
 
@@ -334,22 +334,25 @@ class PolicyText {
     return `if is_bad or is_blocked then\n${none.join('')}end\n`
   }
 
-  #overrides(condition: string): string {
+  /** @param isDecision what was spent can be given back whatever the mode is by now */
+  #overrides(condition: string, isDecision: boolean): string {
     const places = this.#places.filter(({ takesOverrides }) => takesOverrides)
     if (places.length === 0) return ''
     return [
       `if ${condition} and string.find(settings, 'override=', 1, true) then\n`,
       OVERRIDES,
-      ...places.map(place => this.#override(place)),
+      ...places.map(place => this.#override(place, isDecision)),
       'end\n',
     ].join('')
   }
 
-  #override({ of, n, family, lua: { numbers } }: Place): string {
+  #override({ of, n, family, lua: { numbers } }: Place, isDecision: boolean): string {
     // What travels with the request is not overridden.
     const own = numbers.map(number => (isNumber(number) ? of(number) : undefined))
-    const values = [of('mark'), of('tag'), ...own.filter(value => value !== undefined)].join(', ')
-    return `${values} = overridden('${n}', 'override=${name(family)},', ${values})\n`
+    const values = [of('tag'), ...own.filter(value => value !== undefined)].join(', ')
+    const mark = of('mark')
+    const given = `'${n}', 'override=${name(family)},', ${mark}, ${values}`
+    return `${isDecision ? mark : '_'}, ${values} = overridden(${given})\n`
   }
 
   /** From the bytes of a state to what each of its rules makes of it. */

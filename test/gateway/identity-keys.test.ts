@@ -276,3 +276,43 @@ async function tokenOf(claims: Record<string, unknown>): Promise<string> {
     },
   )
 }
+
+describe('rules that count the same', () => {
+  const SAME: [RuleInput['by'], RuleInput['by']][] = [
+    [
+      ['consumer', 'route'],
+      ['route', 'consumer'],
+    ],
+    [
+      ['consumer', 'address'],
+      ['address', 'consumer'],
+    ],
+    [['consumer', 'credential'], 'credential'],
+    [
+      ['address', 'method'],
+      ['method', 'address'],
+    ],
+  ]
+
+  it.each(SAME)('share one state, however they are written: by %j and by %j', async (one, another) => {
+    const key = await gateway.key('acme')
+    const rules = [rule(one), { ...rule(another), name: 'two', limit: 1 }]
+    const keys = await keysOf([to({ headers: { 'x-api-key': key } })], { rules })
+    expect(keys).toHaveLength(1)
+    const app = gateway.app({ rules })
+    expect((await app('/', { key })).headers.get('ratelimit')).toContain('"two";r=0')
+    expect((await app('/', { key })).status).toBe(429)
+  })
+
+  it('are not taken for those whose parts are spelled alike', async () => {
+    const internal = jwt({ secret: 'JWT_SECRET', algorithms: ['HS256'], issuer: 'i', audience: 'api' })
+    const token = await tokenOf({ sub: 'acme', a: '1', 'a method': '2' })
+    const rules = [rule(['claim:a', 'method']), { ...rule('claim:a method'), name: 'two' }]
+    const request = to({ headers: { authorization: `Bearer ${token}` } })
+    const found = await keysOf([request], { credentials: { jwt: { internal } }, rules })
+    expect(found.sort()).toEqual([
+      'sluice:{x:claim.internal.a%20method=2}:state',
+      'sluice:{x:claim.internal.a=1,method=GET}:state',
+    ])
+  })
+})

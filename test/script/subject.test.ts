@@ -227,6 +227,18 @@ describeOnEngines('an override', fresh => {
     expect((await engine.evaluate(asked([rule!], KEY))).status).toBe('admitted')
     expect((await engine.evaluate(asked([rule!], KEY))).status).toBe('refused')
   })
+
+  it('that has switched the rule off since leaves what it has spent to be given back', async () => {
+    const engine = await overriding()
+    const rule = RULES.find(({ name }) => name === 'gcra')!
+    const spent = asked([rule], KEY)
+    await engine.evaluate(spent)
+    const off = formatConsumer({ overrides: [overrideOf(rule, undefined, { mode: 'off' })] })
+    await engine.setRecord(consumerKey('acme'), off)
+    const rules = spent.rules.map(bound => ({ ...bound, units: 1, spent: 1 }))
+    const back = await engine.refund({ rules, spentAt: NOON, consumerKey: consumerKey('acme'), now: NOON })
+    expect(back.verdicts[0]).toMatchObject({ allowed: true, remaining: 3, resetAfter: 0 })
+  })
 })
 
 describeOnEngines('a rule on auth-failure', fresh => {

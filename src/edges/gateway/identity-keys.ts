@@ -1,6 +1,7 @@
 /** The identity that a rule counts by, as a key of the store. Text from the caller is escaped and bounded. */
 import {
   type By,
+  identityOf,
   isOfConsumer,
   needsCredential,
   needsToken,
@@ -58,7 +59,7 @@ export function identityKeys(
 ): (by: readonly By[]) => Promise<string | undefined> {
   const known = new Map<string, Promise<string | undefined>>()
   return by => {
-    const name = by.join(' ')
+    const name = identityOf(by)
     const key = known.get(name) ?? identityKey(by, { request, caller, route })
     known.set(name, key)
     return key

@@ -1,0 +1,318 @@
+/** A policy as a whole: how many scripts it is, what two of them share in one Redis, and how large it can become. */
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { ALGORITHM_NAMES } from '../../src/algorithms/index.ts'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import type { Config, Rule } from '../../src/config/compile.ts'
+import { type Question, toDecide, toRefund } from '../../src/limiter/ask.ts'
+import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { gatewayPolicy, limitPolicy } from '../../src/script/compiled.ts'
+import type { BoundRule, Subject } from '../../src/script/evaluation.ts'
+import { ScriptModel } from '../../src/script/model.ts'
+import type { Policy } from '../../src/script/policy-shape.ts'
+import { addressStateKey, consumerKey, consumerStateKey } from '../../src/store/keys.ts'
+import type { ScriptCall } from '../../src/store/store.ts'
+import { upstashStore } from '../../src/store/upstash.ts'
+import { bound } from '../support/bound.ts'
+import { checked, configPlans, limitRulesOf } from '../support/configs.ts'
+import { startCountingProxy } from '../support/counting-proxy.ts'
+import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
+import { PATIENT_MS } from '../support/patience.ts'
+import { forEvery } from '../support/property.ts'
+import { SEED } from '../support/random.ts'
+import { hasRedisServer } from '../support/redis.ts'
+import { type RedisProcess, startRedisProcess } from '../support/redis-process.ts'
+import { NOON } from '../support/traffic.ts'
+
+const TOKEN: Subject = { kind: 'token', consumerKey: consumerKey('acme') }
+
+const RULES: RuleInput[] = [
+  { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },
+  {
+    name: 'day',
+    by: 'consumer',
+    algorithm: 'fixed-window',
+    limit: 100,
+    period: 'day',
+    plans: { pro: { limit: 200 } },
+  },
+  { name: 'log', by: 'address', algorithm: 'sliding-log', limit: 10, period: '1h' },
+  { name: 'long-log', by: 'address', algorithm: 'sliding-log', limit: 1000, period: '1h' },
+  { name: 'guesses', by: 'address', on: 'auth-failure', algorithm: 'fixed-window', limit: 10, period: '1h' },
+]
+const LIMITS: NonNullable<ConfigInput['limits']> = {
+  mails: [
+    { name: 'minute', by: ['account'], algorithm: 'leaky-bucket', limit: 60, period: '1m', queue: 10 },
+    { name: 'day', algorithm: 'fixed-window', limit: 1000, period: '1d' },
+  ],
+  calls: [{ name: 'minute', algorithm: 'token-bucket', limit: 60, period: '1m' }],
+}
+
+const keyOf = ({ by }: { by: readonly string[] }) =>
+  by[0] === 'consumer' ? consumerStateKey('acme') : addressStateKey(`192.0.2.1${by.join()}`)
+
+function subsets<T>(items: readonly T[]): T[][] {
+  const [first, ...rest] = items
+  return first === undefined ? [[]] : subsets(rest).flatMap(subset => [subset, [first, ...subset]])
+}
+
+/** Everything that can be asked of these rules: whichever apply, whoever asks, and however. */
+function* callsOf(
+  policy: Policy,
+  rules: readonly (Rule & { by: readonly string[] })[],
+  subjects: readonly (Subject | undefined)[],
+) {
+  for (const asked of subsets(rules).filter(({ length }) => length > 0)) {
+    for (const cost of [0, 1, 3]) {
+      const bounds = asked.map(rule => bound(rule, keyOf(rule), cost, NOON / 1e3))
+      for (const mode of ['enforce', 'shadow'] as const) {
+        const rules = bounds.map((each): BoundRule => ({ ...each, mode }))
+        for (const subject of subjects) {
+          const asked = subject ? rules : rules.filter(({ rule }) => !rule.match.plans)
+          if (!subject && asked.length === 0) continue
+          for (const verb of ['decide', 'peek'] as const) {
+            const evaluation = { policy, rules: asked, ...(subject && { subject }), now: NOON }
+            yield toDecide(evaluation, verb).call as ScriptCall
+          }
+        }
+        const refunded = rules.map(each => ({ ...each, units: cost, spent: cost }))
+        yield toRefund({ policy, rules: refunded, spentAt: NOON, plan: '', now: NOON }).call as ScriptCall
+      }
+    }
+  }
+}
+
+describe('the scripts of a config', () => {
+  const config = configOf({ plans: ['free', 'pro'], rules: RULES, limits: LIMITS })
+  const subjects: (Subject | undefined)[] = [
+    undefined,
+    TOKEN,
+    { ...TOKEN, plan: 'pro' },
+    { kind: 'failed' },
+    { kind: 'key', consumerKey: 'R', credentialKey: 'K' },
+    { kind: 'pointer', consumerKey: 'R', credentialKey: 'K', pointerKey: 'P' },
+  ]
+
+  it('are two for the gateway and two for each limit by name, whatever is asked', () => {
+    const shas = (calls: Iterable<ScriptCall>) => new Set([...calls].map(({ script }) => script.plain.sha1))
+    const ofGateway = shas(callsOf(gatewayPolicy(config), config.rules, subjects))
+    expect(ofGateway.size).toBe(2)
+    const all = [...config.limits.values()].map(rules =>
+      shas(callsOf(limitPolicy(rules), rules, [undefined])),
+    )
+    expect(all.map(({ size }) => size)).toEqual([2, 2])
+    expect(new Set([ofGateway, ...all].flatMap(found => [...found])).size).toBe(6)
+  })
+
+  it('are made once, and are the same for the same config', () => {
+    const twin = configOf({
+      plans: ['free', 'pro'],
+      rules: structuredClone(RULES),
+      limits: structuredClone(LIMITS),
+    })
+    const policy = gatewayPolicy(config)
+    expect(gatewayPolicy(config)).toBe(policy)
+    expect(policy.decide).toBe(policy.decide)
+    expect(gatewayPolicy(twin)).not.toBe(policy)
+    expect(gatewayPolicy(twin).decide.plain).toEqual(policy.decide.plain)
+    expect(gatewayPolicy(twin).refund.keyLocking).toEqual(policy.refund.keyLocking)
+  })
+
+  it('know no rule of another config', () => {
+    const [other] = configOf({ rules: [{ ...RULES[0]!, limit: 11 }] }).rules
+    expect(() => toDecide({ policy: gatewayPolicy(config), rules: [bound(other!, 'C')] })).toThrow(
+      'The rule second is not in this policy.',
+    )
+  })
+})
+
+describeOnRedisEngine('the scripts of a config', (fresh, kind) => {
+  it('stay so few in the cache of Redis', { skip: kind === 'embedded' }, async () => {
+    const redis = await fresh()
+    await redis.send(['SCRIPT', 'FLUSH'])
+    const config = configOf({ plans: ['free', 'pro'], rules: RULES, limits: LIMITS })
+    const calls = [
+      ...callsOf(gatewayPolicy(config), config.rules, [undefined, TOKEN]),
+      ...[...config.limits.values()].flatMap(rules => [...callsOf(limitPolicy(rules), rules, [undefined])]),
+    ]
+    await Promise.all(calls.map(call => redis.run(call)))
+    expect(String(await redis.send(['INFO', 'memory']))).toContain('number_of_cached_scripts:6\r\n')
+  })
+
+  it(`compile in two builds that differ in their first lines, whatever the config (SEED=${SEED})`, async () => {
+    const redis = await fresh()
+    await forEvery(configPlans, kind === 'embedded' ? 3 : 10, async plan => {
+      const { config } = checked(plan) ?? {}
+      if (!config) return
+      for (const policy of [gatewayPolicy(config), limitPolicy(limitRulesOf(config))]) {
+        for (const { plain, keyLocking } of [policy.decide, policy.refund]) {
+          const [first, ...lines] = keyLocking.source.split('\n')
+          expect([first, plain.source]).toEqual(['#!lua flags=allow-key-locking', ['', ...lines].join('\n')])
+          expect(plain.source).not.toMatch(/floor_div|ceil_div|ceil_to_ms|--@|undefined|NaN|\[object/)
+          expect(String(await redis.send(['SCRIPT', 'LOAD', plain.source]))).toBe(plain.sha1)
+        }
+      }
+    })
+    await redis.send(['SCRIPT', 'FLUSH'])
+  })
+})
+
+describeOnRedisEngine('two configs that are live at once', fresh => {
+  /** Asks by turns, each with a policy of its own. */
+  async function remainingBy(redis: RedisEngine, configs: readonly Config[], turns: number) {
+    const model = new ScriptModel()
+    const remaining: Record<string, number>[] = []
+    for (let i = 0; i < turns; i++) {
+      const config = configs[i % configs.length]!
+      const rules = config.rules.map(rule => bound(rule, keyOf(rule), 1, NOON / 1e3))
+      const asked = { policy: gatewayPolicy(config), rules, subject: TOKEN, now: NOON }
+      const outcome = await answered(redis, toDecide(asked))
+      expect(outcome).toEqual(model.decide(asked))
+      remaining.push(
+        Object.fromEntries(outcome.verdicts.map(({ rule, remaining }) => [rule.name, remaining])),
+      )
+    }
+    return remaining
+  }
+
+  it('share the counts of rules that are the same in both, and no others', async () => {
+    const hour = { by: 'consumer', period: '1h' } as const
+    const before = configOf({
+      rules: [
+        { ...hour, name: 'same', algorithm: 'gcra', limit: 10 },
+        { ...hour, name: 'window', algorithm: 'fixed-window', limit: 10 },
+        { ...hour, name: 'bucket', algorithm: 'token-bucket', limit: 10 },
+        { ...hour, name: 'log', algorithm: 'sliding-log', limit: 10 },
+        { ...hour, name: 'gone', algorithm: 'fixed-window', limit: 10 },
+      ],
+    })
+    const after = configOf({
+      rules: [
+        { ...hour, name: 'new', algorithm: 'sliding-window', limit: 10 },
+        // A log becomes a long one, and stays where it is.
+        { ...hour, name: 'log', algorithm: 'sliding-log', limit: 200 },
+        { ...hour, name: 'bucket', algorithm: 'token-bucket', limit: 20 },
+        { ...hour, name: 'window', algorithm: 'fixed-window', limit: 5 },
+        { ...hour, name: 'same', algorithm: 'gcra', limit: 10 },
+      ],
+    })
+    expect(await remainingBy(await fresh(), [before, after], 5)).toEqual([
+      { same: 9, window: 9, bucket: 9, log: 9, gone: 9 },
+      { same: 8, window: 3, bucket: 19, log: 198, new: 9 },
+      { same: 7, window: 7, bucket: 8, log: 7, gone: 8 },
+      { same: 6, window: 1, bucket: 18, log: 196, new: 8 },
+      { same: 5, window: 5, bucket: 7, log: 5, gone: 7 },
+    ])
+  })
+})
+
+describeOnRedisEngine('a policy of 200 rules', (fresh, kind) => {
+  const input = (i: number, by: RuleInput['by']): RuleInput => {
+    const algorithm = ALGORITHM_NAMES[i % ALGORITHM_NAMES.length]!
+    const queue = algorithm === 'leaky-bucket' ? { queue: 7 } : {}
+    const plans = i % 3 === 0 ? { plans: { pro: { limit: 600 + i } } } : {}
+    return { name: `rule-${i}`, by, algorithm, limit: 500 + i, period: '1h', ...queue, ...plans } as RuleInput
+  }
+
+  it.each<[string, (i: number) => RuleInput['by']]>([
+    ['of one consumer', () => 'consumer'],
+    ['of forty identities', i => ['consumer', `header:x-${i % 40}`]],
+  ])('is compiled and decides as the model predicts: %s', async (_, byOf) => {
+    const redis = await fresh()
+    const rules = Array.from({ length: 200 }, (_, i) => input(i, byOf(i)))
+    const config = configOf({ plans: ['free', 'pro'], rules })
+    const policy = gatewayPolicy(config)
+    expect(policy.slots).toHaveLength(200)
+    const model = new ScriptModel()
+    const isThird = (_: unknown, i: number) => i % 3 === 0
+    for (const [i, plan] of (['free', 'free', 'pro', 'pro'] as const).entries()) {
+      const all = config.rules.map(rule =>
+        bound(rule, `${consumerStateKey('acme')}:${rule.by[1]}`, 1 + (i % 2), NOON / 1e3),
+      )
+      const rules = i === 3 ? all.filter(isThird) : all
+      const asked = { policy, rules, subject: { ...TOKEN, plan }, now: NOON + i }
+      const outcome = await answered(redis, toDecide(asked))
+      expect(outcome).toEqual(model.decide(asked))
+      expect(outcome.status).toBe('admitted')
+      const refunded = rules
+        .filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
+        .map(each => ({ ...each, units: 1, spent: 1 }))
+      const refund = { policy, rules: refunded, spentAt: NOON + i, plan, now: NOON + i }
+      expect(await answered(redis, toRefund(refund))).toEqual(model.refund(refund))
+    }
+    if (kind !== 'embedded') await redis.send(['SCRIPT', 'FLUSH'])
+  })
+})
+
+describe.skipIf(!hasRedisServer)('a policy that Redis does not have', () => {
+  let redis: RedisProcess
+  let bridge: Awaited<ReturnType<typeof startBridge>>
+  let proxy: Awaited<ReturnType<typeof startCountingProxy>>
+  beforeAll(async () => {
+    redis = await startRedisProcess()
+    const redisUrl = `redis://${redis.host}:${redis.port}`
+    bridge = await startBridge({ redisUrl, token: 't', port: 0, deadlineMs: PATIENT_MS })
+    proxy = await startCountingProxy(bridge.url)
+  })
+  afterAll(async () => {
+    await proxy?.close()
+    await bridge?.close()
+    await redis?.close()
+  })
+
+  const config = configOf({ rules: RULES.map(({ plans: _, ...rule }) => rule as RuleInput) })
+  const policy = gatewayPolicy(config)
+  const rules = config.rules.map(rule => bound(rule, keyOf(rule)))
+  const store = () => upstashStore({ url: proxy.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: true })
+
+  /** HTTP requests for each decision, and for each refund. */
+  async function requestsOf(calls: number): Promise<number[][]> {
+    const counts: number[][] = []
+    for (let i = 0; i < calls; i++) {
+      proxy.count()
+      const decide = toDecide({ policy, rules, subject: TOKEN })
+      const [reply] = await store().run([decide.call])
+      const { at } = decide.read(reply)
+      const decisions = proxy.count()
+      const refunded = rules.slice(0, 2).map(each => ({ ...each, units: 1, spent: 1 }))
+      const refund = toRefund({ policy, rules: refunded, spentAt: at })
+      refund.read((await store().run([refund.call]))[0])
+      counts.push([decisions, proxy.count()])
+    }
+    return counts
+  }
+
+  it('is sent once, and once more after SCRIPT FLUSH and after a restart', async () => {
+    const once = [
+      [2, 2],
+      [1, 1],
+      [1, 1],
+    ]
+    expect(await requestsOf(3)).toEqual(once)
+    await redis.send('SCRIPT', 'FLUSH')
+    expect(await requestsOf(3)).toEqual(once)
+    await redis.kill()
+    await redis.start()
+    await vi.waitUntil(
+      () =>
+        store()
+          .ping()
+          .then(
+            () => true,
+            () => false,
+          ),
+      { timeout: PATIENT_MS },
+    )
+    expect(await requestsOf(3)).toEqual(once)
+    // Several at once are sent again in one request.
+    await redis.send('SCRIPT', 'FLUSH')
+    const both = [toDecide({ policy, rules, subject: TOKEN }), toDecide({ policy, rules: rules.slice(2) })]
+    proxy.count()
+    const replies = await store().run(both.map(({ call }) => call))
+    expect(both.map(({ read }, i) => read(replies[i]).status)).toEqual(['admitted', 'admitted'])
+    expect(proxy.count()).toBe(2)
+  })
+})
+
+async function answered<T>(redis: RedisEngine, { call, read }: Question<T>): Promise<T> {
+  return read(await redis.run(call as ScriptCall))
+}

@@ -36,6 +36,7 @@ function buildOptions(): BuildOptions {
     write: false,
     format: 'esm',
     target: 'esnext',
+    minify: settings.minify ?? false,
     conditions: ['workerd', 'worker', 'browser'],
     external: ['node:*', 'cloudflare:*'],
     logLevel: 'silent',

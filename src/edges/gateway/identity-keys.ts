@@ -55,17 +55,17 @@ export function identityKeys(
   request: Request,
   caller: Caller,
   route: string | undefined,
-): (by: readonly By[]) => Promise<string | undefined> {
-  const known = new Map<string, Promise<string | undefined>>()
+): (by: readonly By[]) => string | undefined {
+  // Each identity has several rules.
+  const known = new Map<string, string | undefined>()
   return by => {
     const name = by.join(' ')
-    const key = known.get(name) ?? identityKey(by, { request, caller, route })
-    known.set(name, key)
-    return key
+    if (!known.has(name)) known.set(name, identityKey(by, { request, caller, route }))
+    return known.get(name)
   }
 }
 
-async function identityKey(by: readonly By[], source: Source): Promise<string | undefined> {
+function identityKey(by: readonly By[], source: Source): string | undefined {
   const { credential } = source.caller
   if (!credential && by.some(needsCredential)) return undefined
   if (!credential?.claims && by.some(needsToken)) return undefined
@@ -76,7 +76,7 @@ async function identityKey(by: readonly By[], source: Source): Promise<string | 
     const value = readers[part](source, name, owner)
     return value ? [value] : []
   })
-  return await identityStateKey(owner, values)
+  return identityStateKey(owner, values)
 }
 
 function ownerOf(by: readonly By[], { credential, addressIdentity }: Caller): Owner {

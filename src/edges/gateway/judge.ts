@@ -45,7 +45,7 @@ export function createJudge(config: Config, engine: Engine, identifier: Identifi
     const common = { policy, ...(credential && { subject: credential.subject }) }
     const options = { background, recall: () => identifier.recall(caller) }
     try {
-      const rules = await bindRules(request, caller, matched, config.allow)
+      const rules = bindRules(request, caller, matched, config.allow)
       return await engine.decide({ ...common, rules }, options)
     } catch (error) {
       return engine.decideBroken({ ...common, candidates: matched.rules, error }, options)

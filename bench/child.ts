@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import type { Guardian } from '../src/node/start/guardian.ts'
 
 export interface Child<Ready> {
+  pid: number
   /** What it said once it served. */
   ready: Ready
   close(): Promise<void>
@@ -35,6 +36,7 @@ export async function startChild<Ready>(
     child.once('exit', code => reject(new Error(`${file} ended with code ${code}.`)))
   })
   return {
+    pid: child.pid!,
     ready,
     async close() {
       if (child.connected) child.disconnect()
@@ -50,7 +52,7 @@ export interface BenchWorker {
   bindings: Record<string, string>
 }
 
-/** A Worker of the benchmark's own, in workerd. */
+/** A Worker in workerd, bundled and set up as it would be deployed. */
 export function startBenchWorker(
   worker: BenchWorker,
   bed: { guardian: Guardian; directory: string },

@@ -23,7 +23,7 @@ export async function evaluationOf(
   matched: Matched,
   { allow, rules: all, plans }: Pick<Config, 'allow' | 'rules' | 'plans'>,
 ): Promise<Evaluation> {
-  const rules = await bindRules(request, caller, matched, allow)
+  const rules = bindRules(request, caller, matched, allow)
   const { credential } = caller
   return {
     rules: bind(rules, NO_SWITCHES, ({ name }) => name, Date.now()),

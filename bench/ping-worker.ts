@@ -2,9 +2,9 @@
  * The least that a gateway can do which asks its store about each request: one PING, by the very client that Sluice
  * uses, and then the same hand-over to the same origin. What Sluice takes on top of it is the price of its decision.
  */
-import { checkedConfig } from '../src/config/check/check.ts'
 import { proxy } from '../src/edges/gateway/proxy.ts'
 import { upstashStore } from '../src/store/upstash.ts'
+import { proxyConfig } from './proxy-config.ts'
 
 interface Environment {
   UPSTASH_REDIS_REST_URL: string
@@ -21,11 +21,7 @@ export default {
       keyLocking: true,
     })
     await store.ping()
-    const config = checkedConfig({
-      origin: env.ORIGIN_URL,
-      rules: [{ name: 'none', by: 'address', algorithm: 'gcra', limit: 1, period: '1s' }],
-    })
-    const { response } = await proxy(request, config, { requestId: crypto.randomUUID() })
+    const { response } = await proxy(request, proxyConfig(env.ORIGIN_URL), { requestId: crypto.randomUUID() })
     return response
   },
 }

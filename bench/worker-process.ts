@@ -1,4 +1,4 @@
-/** Runs a Worker of the benchmark in workerd, built and set up as src/node/start/worker-process.ts does it with Sluice. */
+/** Runs a Worker of the benchmark in workerd, built and set up as src/node/start/worker-process.ts does it with Sluice for a benchmark. */
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
@@ -14,13 +14,14 @@ const { outputFiles } = await build({
   write: false,
   format: 'esm',
   target: 'esnext',
+  minify: true,
   conditions: ['workerd', 'worker', 'browser'],
   external: ['node:*', 'cloudflare:*'],
   logLevel: 'silent',
 })
-const [, compatibilityDate] = /^compatibility_date\s*=\s*"([^"]+)"/m.exec(
-  readFileSync(pathOf('../wrangler.toml'), 'utf8'),
-)!
+const toml = readFileSync(pathOf('../wrangler.toml'), 'utf8')
+const [, compatibilityDate] = /^compatibility_date\s*=\s*"([^"]+)"/m.exec(toml)!
+const [, flags] = /^compatibility_flags\s*=\s*\[([^\]]*)\]/m.exec(toml)!
 
 const miniflare = new Miniflare(
   convertV4MiniflareOptions({
@@ -28,6 +29,7 @@ const miniflare = new Miniflare(
     modules: true,
     script: outputFiles[0]!.text,
     compatibilityDate: compatibilityDate!,
+    compatibilityFlags: [...flags!.matchAll(/"([^"]+)"/g)].map(([, flag]) => flag!),
     bindings,
     host: '127.0.0.1',
     port: 0,

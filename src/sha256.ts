@@ -1,6 +1,11 @@
-/** @returns in hexadecimal: the only form in which a key is stored */
-export async function sha256(data: string | Uint16Array<ArrayBuffer>): Promise<string> {
-  const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data
-  const digest = await crypto.subtle.digest('SHA-256', bytes)
-  return Array.from(new Uint8Array(digest), byte => byte.toString(16).padStart(2, '0')).join('')
+/**
+ * The only form in which a key is stored. Computed here and not by crypto.subtle, whose asynchronous hop costs more than the digest
+ * of anything as short as a credential.
+ */
+import { sha256 as digest } from '@noble/hashes/sha2.js'
+import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils.js'
+
+/** @returns in hexadecimal */
+export function sha256(data: string | Uint8Array): string {
+  return bytesToHex(digest(typeof data === 'string' ? utf8ToBytes(data) : data))
 }

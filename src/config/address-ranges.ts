@@ -9,17 +9,21 @@ export type Address = ipaddr.IPv4 | ipaddr.IPv6
 /** Parsed once; an address is compared with each in turn, which is fine for some hundreds. */
 export type Ranges = readonly { network: Address; prefix: number }[]
 
+/** IPv4, without leading zeros, which some readers take for octal numbers. */
+const DOTTED = /^(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})\.(0|[1-9]\d{0,2})$/
+
 /** @returns undefined for what is not exactly one address, without port, brackets or spaces */
 export function parseAddress(text: string): Address | undefined {
+  const octets = DOTTED.exec(text)?.slice(1).map(Number)
+  if (octets) return octets.every(octet => octet <= 255) ? new ipaddr.IPv4(octets) : undefined
   // A zone names an interface of this machine, as in 'fe80::1%br-lan', and only IPv6 has one.
-  const [, address = '', zone] = /^([^%]*)(%[\w.:~-]+)?$/.exec(text) ?? []
-  const isIPv6 = address.includes(':')
-  if (zone !== undefined && !isIPv6) return undefined
-  // ipaddr.js also takes '127.1', '0177.0.0.1' and '0x7f000001', which other readers take for other addresses or for
-  // none, and '::192.0.2.1' for what only '::ffff:192.0.2.1' is.
+  const [, address = ''] = /^([^%]*)(?:%[\w.:~-]+)?$/.exec(text) ?? []
+  if (!address.includes(':')) return undefined
+  // ipaddr.js also takes '::0x7f000001', which other readers take for another address or for none, and '::192.0.2.1' for
+  // what only '::ffff:192.0.2.1' is.
   const tail = address.slice(address.lastIndexOf(':') + 1)
-  const isDotted = !isIPv6 || tail.includes('.')
-  if (isDotted && (!ipaddr.IPv4.isValidFourPartDecimal(tail) || address === `::${tail}`)) return undefined
+  if (tail.includes('.') && (!ipaddr.IPv4.isValidFourPartDecimal(tail) || address === `::${tail}`))
+    return undefined
   return ipaddr.isValid(address) ? ipaddr.process(address) : undefined
 }
 
@@ -30,6 +34,7 @@ export function compileRanges(list: readonly string[]): Ranges {
 
 /** `::/0` is all of IPv6 and nothing of IPv4. An address that is not known is in no range. */
 export function isInRanges(ranges: Ranges, address: string | undefined): boolean {
+  if (ranges.length === 0) return false
   const parsed = address === undefined ? undefined : parseAddress(address)
   if (!parsed) return false
   return ranges.some(

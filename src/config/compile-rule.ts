@@ -16,7 +16,7 @@ import type {
 } from './check/rule-schema.ts'
 import { compilePlace, type Place } from './compile-route.ts'
 import { parseDuration } from './duration.ts'
-import { type By, isOfConsumer } from './identity-parts.ts'
+import { type By, identityOf, isOfConsumer } from './identity-parts.ts'
 
 /** Windows of a calendar. */
 export interface Calendar {
@@ -63,6 +63,8 @@ export interface Rule {
 /** A rule for requests that pass through the gateway, with the numbers of some plans or of all. */
 export interface GatewayRule extends Rule {
   by: readonly By[]
+  /** Names what it counts by: rules with the same text share their state (identity-parts.ts). */
+  identity: string
   /** Its plans are all but those with numbers of their own: it is also for callers without a plan. */
   isForOthers: boolean
 }
@@ -97,6 +99,7 @@ export function compileGatewayRule(
   const match = compileMatch(input.match ?? {})
   const common = {
     by,
+    identity: identityOf(by),
     on: input.on ?? 'request',
     takesOverrides: (input.on ?? 'request') === 'request' && isOfConsumer(by),
   }

@@ -60,9 +60,13 @@ function checksum(text: string): string {
 /** CRC-32 as in ISO 3309 and zlib, over ASCII text. */
 function crc32(text: string): number {
   let crc = 0xffffffff
-  for (let i = 0; i < text.length; i++) {
-    crc ^= text.charCodeAt(i)
-    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0)
-  }
+  for (let i = 0; i < text.length; i++) crc = (crc >>> 8) ^ CRC_TABLE[(crc ^ text.charCodeAt(i)) & 0xff]!
   return ~crc >>> 0
 }
+
+/** What each byte adds: bit by bit, the checksum took a fifth of the time in which a caller is identified. */
+const CRC_TABLE = /* @__PURE__ */ Uint32Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte
+  for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0)
+  return crc
+})

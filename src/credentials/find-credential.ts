@@ -58,7 +58,7 @@ export function createCredentialFinder(
   const takesBearer = opaqueKeys !== undefined && opaqueKeys.header === undefined
   const isOurs = (text: string) => text.startsWith(`${keyPrefix}_`)
 
-  async function apiKey({ apiKey, bearer }: Presented): Promise<Found> {
+  function apiKey({ apiKey, bearer }: Presented): Found {
     const text = apiKey ?? bearer
     // A bearer token may be the origin's own affair, and X-API-Key may hold an opaque key. One of ours that is broken is
     // still ours.
@@ -66,7 +66,7 @@ export function createCredentialFinder(
     if (text === undefined || (canBeOthers && !isOurs(text))) return undefined
     const consumer = consumerOfApiKey(text, start)
     if (consumer === undefined) return MALFORMED
-    const digest = await sha256(text)
+    const digest = sha256(text)
     const keys = { consumerKey: consumerKey(consumer), credentialKey: credentialKey(consumer, digest) }
     return {
       ...{ method: 'api-key', consumer, digest, isVouched: false },
@@ -75,13 +75,13 @@ export function createCredentialFinder(
     }
   }
 
-  async function opaqueKey({ apiKey, bearer }: Presented, headers: Headers): Promise<Found> {
+  function opaqueKey({ apiKey, bearer }: Presented, headers: Headers): Found {
     const own = opaqueKeys?.header
     const text = own === undefined ? (apiKey ?? bearer) : (headers.get(own) ?? undefined)
     // Where API keys come too, one of ours is for that method; in a header of its own it is not an opaque key.
     if (text === undefined || (own === undefined && isOurs(text))) return undefined
     if (isOurs(text) || !isOpaqueKey(text)) return MALFORMED
-    const digest = await sha256(text)
+    const digest = sha256(text)
     const consumer = memory?.consumerOf(digest)
     return {
       ...{ method: 'opaque-key', consumer: consumer ?? UNKNOWN_CONSUMER, digest, isVouched: false },
@@ -102,7 +102,7 @@ export function createCredentialFinder(
     const { consumer, plan, claims } = verified
     const own = plan !== undefined && plans.includes(plan) ? { plan } : {}
     return {
-      ...{ method: name, consumer, digest: await sha256(text), isVouched: true, claims },
+      ...{ method: name, consumer, digest: sha256(text), isVouched: true, claims },
       header: issuer.header ?? 'authorization',
       subject: { kind: 'token', consumerKey: consumerKey(consumer), ...own },
     }
@@ -111,9 +111,9 @@ export function createCredentialFinder(
   async function present(method: CredentialMethod, presented: Presented, headers: Headers): Promise<Found> {
     switch (method) {
       case 'api-key':
-        return await apiKey(presented)
+        return apiKey(presented)
       case 'opaque-key':
-        return await opaqueKey(presented, headers)
+        return opaqueKey(presented, headers)
       case ANONYMOUS:
         return undefined
       default:

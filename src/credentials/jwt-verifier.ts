@@ -76,7 +76,7 @@ export async function readClaims(
   const claim = textOf(claims[name])!
   if (issuer.sharesConsumers && !isConsumerName(claim))
     return refused('invalid', `${name} is not a consumer name`)
-  const consumer = issuer.sharesConsumers ? claim : await jwtConsumer(issuer.name, claim)
+  const consumer = issuer.sharesConsumers ? claim : jwtConsumer(issuer.name, claim)
   const plan = planOf(claims, issuer)
   return { kind: 'verified', consumer, ...(plan !== undefined && { plan }), claims }
 }
@@ -96,8 +96,8 @@ function planOf(claims: JWTPayload, { planClaim, plans }: JwtIssuer): string | u
  * The consumer that a claim of an issuer stands for: `auth0~alice%40example.com`. No name of a consumer of API keys has
  * a `~`, and no escaped claim, so no issuer can name another's.
  */
-export async function jwtConsumer(name: string, claim: string): Promise<string> {
-  return `${name}~${await escaped(claim)}`
+export function jwtConsumer(name: string, claim: string): string {
+  return `${name}~${escaped(claim)}`
 }
 
 /**

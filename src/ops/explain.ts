@@ -97,7 +97,7 @@ export async function explain(
       : refusalOf(caller, accept)
 
   const isAsked = !refusal && !preflight
-  const demanded = isAsked ? await bindRules(request, caller, matched, config.allow) : []
+  const demanded = isAsked ? bindRules(request, caller, matched, config.allow) : []
   const evaluation: Evaluation = {
     rules: bind(demanded, NO_SWITCHES, ({ name }) => name, Date.now()),
     policy: gatewayPolicy(config),

@@ -68,7 +68,7 @@ async function byId(store: AdminStore, text: string): Promise<Found | undefined>
 async function byKey(store: AdminStore, text: string): Promise<Found> {
   if (text.startsWith(`${store.keyPrefix}_`)) {
     const consumer = consumerOfApiKey(text, store.keyStart)
-    if (consumer !== undefined) return found(consumer, await sha256(text))
+    if (consumer !== undefined) return found(consumer, sha256(text))
     const where = store.environment === undefined ? '' : ` of the environment ${store.environment}`
     throw new AdminError('not-found', `That is not an API key${where}: its form or its checksum is wrong.`)
   }
@@ -78,7 +78,7 @@ async function byKey(store: AdminStore, text: string): Promise<Found> {
       "That is not a key. Give its id as in 'acme/0f3a9c1d2b4e' (npx sluice keys list), or the key.",
     )
   }
-  const digest = await sha256(text)
+  const digest = sha256(text)
   const consumer = await store.ask(redis => redis.get<string>(store.at(pointerKey(digest))))
   if (consumer !== null) return found(consumer, digest)
   throw new AdminError('not-found', 'There is no key of this id, and none like it has been imported.')

@@ -58,7 +58,7 @@ export async function createKey(store: AdminStore, { consumer, ...rest }: NewKey
     throw new AdminError('usage', 'A consumer of tokens has no API keys: their issuer vouches for it.')
   }
   const key = mintApiKey(consumer, store.keyStart)
-  const digest = await sha256(key)
+  const digest = sha256(key)
   const record = { ...rest, createdAt: new Date(), hint: hintOf(key) }
   await enlist(store, consumer)
   await write(store, consumer, digest, record)
@@ -95,7 +95,7 @@ async function digestOf({ keyPrefix }: AdminStore, opaque: OpaqueKey): Promise<s
       `Keys that begin with ${keyPrefix}_ are made here: npx sluice keys create.`,
     )
   }
-  if (isOpaqueKey(opaque.key)) return await sha256(opaque.key)
+  if (isOpaqueKey(opaque.key)) return sha256(opaque.key)
   throw new AdminError(
     'usage',
     'That can be no key: it takes 16 to 512 visible ASCII characters, without spaces.',

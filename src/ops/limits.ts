@@ -34,12 +34,10 @@ export async function peekLimit(
 ): Promise<Standing[]> {
   const rules = limitOf(config, name)
   asked(() => checkIdentity(name, identity, rules))
-  const bound = await Promise.all(
-    rules.filter(isOn).map(async rule => {
-      const parts = rule.by.map(part => [part, String(identity[part])] as const)
-      return boundTo(rule, await limitStateKey(name, parts))
-    }),
-  )
+  const bound = rules.filter(isOn).map(rule => {
+    const parts = rule.by.map(part => [part, String(identity[part])] as const)
+    return boundTo(rule, limitStateKey(name, parts))
+  })
   return await peek(store, { policy: limitPolicy(rules), rules: bound })
 }
 

@@ -18,7 +18,7 @@ export async function consumerName(text: string): Promise<string> {
   const [, method, claim] = /^([a-z0-9][a-z0-9_-]{0,62})~(.+)$/s.exec(text) ?? []
   if (method && claim) {
     const isEscaped = claim.length <= MAX_ESCAPED && ESCAPED.test(claim)
-    return `${method}~${isEscaped ? claim : await escaped(claim)}`
+    return `${method}~${isEscaped ? claim : escaped(claim)}`
   }
   if (isConsumerName(text)) return text
   throw new AdminError(

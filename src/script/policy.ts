@@ -4,7 +4,6 @@
  * each limit by name, whatever requests come.
  */
 import type { GatewayRule, LimitRule, Rule } from '../config/compile-rule.ts'
-import { identityOf } from '../config/identity-parts.ts'
 import type { Policy, PolicyShape, ScriptsOf, Slot } from './policy-shape.ts'
 
 /** A rule, and what it counts for: rules with the same text share their state. */
@@ -45,7 +44,7 @@ export function createGatewayPolicy(
   { rules, plans }: { rules: readonly GatewayRule[]; plans: readonly string[] },
   scriptsOf: ScriptsOf,
 ): Policy {
-  const counted = rules.map(rule => ({ rule, identity: identityOf(rule.by) }))
+  const counted = rules.map(rule => ({ rule, identity: rule.identity }))
   return createPolicy(counted, { plans, hasSubject: true }, scriptsOf)
 }
 

@@ -7,12 +7,14 @@ import { sha256 } from '../sha256.ts'
 
 const MAX_ESCAPED = 100
 
-export async function escaped(value: string): Promise<string> {
-  const text = value.isWellFormed() ? percentEncoded(value) : undefined
+export function escaped(value: string): string {
+  // Escaping shortens nothing.
+  const canFit = value.length <= MAX_ESCAPED && value.isWellFormed()
+  const text = canFit ? percentEncoded(value) : undefined
   if (text !== undefined && text.length <= MAX_ESCAPED) return text
   // UTF-16 as it is, so that broken surrogates stay apart.
   const units = Uint16Array.from({ length: value.length }, (_, i) => value.charCodeAt(i))
-  return `#${await sha256(units)}`
+  return `#${sha256(new Uint8Array(units.buffer))}`
 }
 
 function percentEncoded(value: string): string {

@@ -74,26 +74,25 @@ export type PartValue = readonly [part: string, value: string | undefined]
  * The state lies with the consumer if the identity has one, else with the address, else on its own.
  * @param owner a consumer or an address as they stand in keys; absent where the identity has neither
  */
-export async function identityStateKey(
+export function identityStateKey(
   owner: { consumer: string } | { address: string } | undefined,
   parts: readonly PartValue[],
-): Promise<string> {
-  const texts = await Promise.all(
-    parts.map(async ([part, value]) => (value === undefined ? part : `${part}=${await escaped(value)}`)),
-  )
-  const text = texts.join(',')
+): string {
+  const text = parts
+    .map(([part, value]) => (value === undefined ? part : `${part}=${escaped(value)}`))
+    .join(',')
   if (!owner) return text ? `sluice:{x:${text}}:state` : 'sluice:{global}:state'
   const key = 'consumer' in owner ? consumerStateKey(owner.consumer) : addressStateKey(owner.address)
   return text ? `${key}:${text}` : key
 }
 
 /** @param identity parts in the order of the rule's `by`; none for a rule that counts all calls together */
-export async function limitStateKey(
+export function limitStateKey(
   limit: string,
   identity: readonly (readonly [part: string, value: string])[],
-): Promise<string> {
+): string {
   if (identity.length === 0) return `sluice:{l:${limit}}:state`
-  const parts = await Promise.all(identity.map(async ([part, value]) => `${part}=${await escaped(value)}`))
+  const parts = identity.map(([part, value]) => `${part}=${escaped(value)}`)
   return `sluice:{l:${limit}}:state:${parts.join(',')}`
 }
 

@@ -4,6 +4,7 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import {
   type By,
   type IdentityPart,
+  identityOf,
   identityParts,
   isOfConsumer,
   needsCredential,
@@ -31,7 +32,8 @@ const KEY_HOLDER: Caller = {
     subject: { kind: 'key', consumerKey: 'c', credentialKey: 'k' },
   },
 }
-const keyFor = (by: readonly By[], caller: Caller) => identityKeys(request, caller, undefined)(by)
+const keyFor = (by: readonly By[], caller: Caller) =>
+  identityKeys(request, caller, undefined)({ by, identity: identityOf(by) })
 
 it('names the parts that need a credential or a token, and those of a consumer', () => {
   expect(ALL.filter(needsCredential)).toEqual(['consumer', 'credential', 'claim:name'])

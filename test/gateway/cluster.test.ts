@@ -113,7 +113,7 @@ describeOnCluster('the gateway', start => {
 
   it('finds out whose an opaque key is with a request more, the first time', async () => {
     const opaque = 'an-old-key-of-a-partner'
-    const digest = await sha256(opaque)
+    const digest = sha256(opaque)
     await set(pointerKey(digest), 'umbrella')
     await set(credentialKey('umbrella', digest), credentialOf())
     const ask = gateway.app({

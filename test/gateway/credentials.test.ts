@@ -163,7 +163,7 @@ describe('a token', () => {
 describe('an opaque key', () => {
   const OPAQUE = 'an-old-partner-key-4711'
   const imported = async (consumer = 'acme') => {
-    const digest = await sha256(OPAQUE)
+    const digest = sha256(OPAQUE)
     await set(pointerKey(digest), consumer)
     await set(credentialKey(consumer, digest), credentialOf('pro'))
     return digest
@@ -293,7 +293,7 @@ describe('an environment', () => {
 
   it('takes no key of another one, also in the same database', async () => {
     const key = mintApiKey('acme', 'slk_test_')
-    await set(`sluice:test:{c:acme}:key:${await sha256(key)}`, credentialOf())
+    await set(`sluice:test:{c:acme}:key:${sha256(key)}`, credentialOf())
     expect((await test()('/', { key })).status).toBe(200)
     gateway.store.count()
     expect((await live()('/', { key })).status).toBe(401)
@@ -305,7 +305,7 @@ describe('an environment', () => {
   it('counts apart from another one', async () => {
     const left = async (environment: string) => {
       const key = mintApiKey('acme', `slk_${environment}_`)
-      await set(`sluice:${environment}:{c:acme}:key:${await sha256(key)}`, credentialOf())
+      await set(`sluice:${environment}:{c:acme}:key:${sha256(key)}`, credentialOf())
       const response = await app({ environment })('/', { key })
       return response.headers.get('ratelimit')!.split(';')[1]
     }
@@ -316,7 +316,7 @@ describe('an environment', () => {
 
   it('can have a prefix of its own', async () => {
     const key = mintApiKey('acme', 'acme_')
-    await set(credentialKey('acme', await sha256(key)), credentialOf())
+    await set(credentialKey('acme', sha256(key)), credentialOf())
     const own = app({ credentials: { apiKeys: { prefix: 'acme' } } })
     expect((await own('/', { key })).status).toBe(200)
     expect((await own('/', { key: await gateway.key('acme') })).status).toBe(401)
@@ -362,7 +362,7 @@ describe('lists', () => {
 
   it('let a consumer with an opaque key pass unlimited once it is known whose key it is', async () => {
     const key = 'an-old-partner-key-4711'
-    const digest = await sha256(key)
+    const digest = sha256(key)
     await set(pointerKey(digest), 'acme')
     await set(credentialKey('acme', digest), credentialOf())
     const ask = app({ credentials: { opaqueKeys: {} }, allow: { consumers: ['acme'] } })

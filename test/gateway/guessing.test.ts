@@ -21,7 +21,7 @@ const set = (key: string, text: string) => gateway.redis.connection.send(['SET',
 
 const OPAQUE = 'an-old-partner-key-4711'
 const importOpaque = async (consumer: string) => {
-  const digest = await sha256(OPAQUE)
+  const digest = sha256(OPAQUE)
   await set(pointerKey(digest), consumer)
   await set(credentialKey(consumer, digest), credentialOf())
 }

@@ -148,7 +148,7 @@ describe('a credential', () => {
   })
 
   it('is removed in whichever header it comes, and whatever else was looked at', async () => {
-    const digest = await sha256(OPAQUE)
+    const digest = sha256(OPAQUE)
     await gateway.redis.connection.send(['SET', pointerKey(digest), 'partner'])
     await gateway.redis.connection.send(['SET', credentialKey('partner', digest), credentialOf()])
     const [key, good] = [await gateway.key('acme'), await token()]
@@ -222,7 +222,7 @@ describe('a credential', () => {
     }
     // Each is in the store of each environment, as an operator might copy them.
     for (const key of Object.values(keys)) {
-      const digest = await sha256(key)
+      const digest = sha256(key)
       for (const place of ['sluice:', 'sluice:live:', 'sluice:test:']) {
         await gateway.redis.connection.send(['SET', `${place}{c:acme}:key:${digest}`, credentialOf()])
       }
@@ -239,11 +239,7 @@ describe('a credential', () => {
     }
     // A consumer that is called as if it were another's in an environment is its own.
     const named = mintApiKey('test_acme')
-    await gateway.redis.connection.send([
-      'SET',
-      credentialKey('test_acme', await sha256(named)),
-      credentialOf(),
-    ])
+    await gateway.redis.connection.send(['SET', credentialKey('test_acme', sha256(named)), credentialOf()])
     expect((await app()('/', { key: named })).status).toBe(200)
     expect(received()['x-consumer-id']).toBe('test_acme')
     expect((await app({ environment: 'test' })('/', { key: named })).status).toBe(401)

@@ -111,7 +111,7 @@ const TOKENS = {
 /** What is asked of the store: name, key and cost of each rule. */
 async function asked(config: Partial<ConfigInput>, request: Request, caller: Caller) {
   const compiled = configOf({ credentials: TOKENS, ...config })
-  const rules = await bindRules(request, caller, match(compiled, request), compiled.allow)
+  const rules = bindRules(request, caller, match(compiled, request), compiled.allow)
   return rules.map(({ rule, key, cost }) => [rule.name, key.replace(/^sluice:/, ''), cost] as const)
 }
 

@@ -48,7 +48,7 @@ beforeEach(async () => {
     vi.spyOn(console, level).mockImplementation((...args) => void lines.push(args.map(String).join(' ')))
   }
   apiKey = await gateway.key('acme')
-  const digest = await sha256(OPAQUE)
+  const digest = sha256(OPAQUE)
   await gateway.redis.connection.send(['SET', pointerKey(digest), 'partner'])
   await gateway.redis.connection.send(['SET', credentialKey('partner', digest), credentialOf()])
   const credentials = [apiKey, OPAQUE, ...Object.values(tokens)]

@@ -64,10 +64,10 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
     const set = (key: string, text: string) => gateway.redis.connection.send(['SET', key, text])
     const key = await gateway.key('counted')
     const revoked = await gateway.key('counted')
-    await gateway.redis.connection.send(['DEL', credentialKey('counted', await sha256(revoked))])
+    await gateway.redis.connection.send(['DEL', credentialKey('counted', sha256(revoked))])
     const opaque = 'an-old-key-of-a-partner'
-    await set(pointerKey(await sha256(opaque)), 'counted')
-    await set(credentialKey('counted', await sha256(opaque)), credentialOf())
+    await set(pointerKey(sha256(opaque)), 'counted')
+    await set(credentialKey('counted', sha256(opaque)), credentialOf())
     const secret = 'a secret of the tests, of 32 bytes and some more'
     const claims = { iss: 'internal', aud: 'api', sub: 'alice', exp: Date.now() / 1e3 + 300 }
     const token = await sign(claims, { kid: 'x', alg: 'HS256', privateKey: new TextEncoder().encode(secret) })

@@ -508,14 +508,14 @@ it('an identity can name no other, whatever is in it', async () => {
     '\ud801',
   ]
   const long = ['x'.repeat(101), 'x'.repeat(102), 'ä'.repeat(50)]
-  const keys = await Promise.all([...values, ...long].map(value => limitStateKey('l', [['account', value]])))
+  const keys = [...values, ...long].map(value => limitStateKey('l', [['account', value]]))
   expect(new Set(keys).size).toBe(keys.length)
   for (const key of keys) {
     expect(key).toMatch(/^sluice:\{l:l\}:state:account=[^{}:,=*~\s]*$/)
     expect(key.length).toBeLessThan(200)
   }
   // Two parts are not one with a comma in it.
-  const two = await limitStateKey('l', [
+  const two = limitStateKey('l', [
     ['account', 'a'],
     ['user', 'b'],
   ])

@@ -183,7 +183,7 @@ describe('sluice keys create', () => {
       ])
       const key = stdout.trim()
       expect(consumerOfApiKey(key)).toBe('acme')
-      const name = `sluice:{c:acme}:key:${await sha256(key)}`
+      const name = `sluice:{c:acme}:key:${sha256(key)}`
       expect(String(await redis.connection.send(['GET', name]))).toMatch(/^plan=pro created=/)
       const stored =
         String(await redis.connection.send(['KEYS', '*'])) +

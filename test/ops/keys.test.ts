@@ -49,7 +49,7 @@ describeOnRedis('keys', start => {
     })
     expect(admin.proxy.count()).toBe(2)
     expect(consumerOfApiKey(made.key)).toBe('acme')
-    const digest = await sha256(made.key)
+    const digest = sha256(made.key)
     expect(made.id).toBe(`acme/${digest.slice(0, 12)}`)
     const record = `sluice:{c:acme}:key:${digest}`
     expect(await text('SMEMBERS', 'sluice:{c:acme}:keys')).toBe(digest)
@@ -79,17 +79,17 @@ describeOnRedis('keys', start => {
     const globex = await createKey(admin.store, { consumer: 'globex', plan: 'free' })
     const acme = await createKey(admin.store, { consumer: 'acme' })
     const gone = await createKey(admin.store, { consumer: 'acme' })
-    const digest = await sha256(gone.key)
+    const digest = sha256(gone.key)
     await send('DEL', `sluice:{c:acme}:key:${digest}`)
     expect((await listKeys(admin.store)).map(({ id }) => id)).toEqual([acme.id, globex.id])
-    expect(await text('SMEMBERS', 'sluice:{c:acme}:keys')).toBe(await sha256(acme.key))
+    expect(await text('SMEMBERS', 'sluice:{c:acme}:keys')).toBe(sha256(acme.key))
     expect(await listKeys(admin.store, 'nobody')).toEqual([])
     expect(await listKeys(admin.store, 'globex')).toHaveLength(1)
   })
 
   it('are found by id, by the beginning of it, and by themselves', async () => {
     const { key, id } = await createKey(admin.store, { consumer: 'a.b_c-d' })
-    const digest = await sha256(key)
+    const digest = sha256(key)
     for (const given of [id, `a.b_c-d/${digest}`, `a.b_c-d/${digest.slice(0, 4)}`, key]) {
       expect(await findKey(admin.store, given)).toMatchObject({ id, digest, consumer: 'a.b_c-d' })
     }
@@ -228,11 +228,11 @@ describeOnRedis('keys', start => {
   describe('of others', () => {
     it('are taken by their text or their SHA-256, and told as such', async () => {
       const { id } = await importKey(admin.store, { key: OPAQUE }, { consumer: 'acme', plan: 'pro' })
-      const digest = await sha256(OPAQUE)
+      const digest = sha256(OPAQUE)
       expect(await text('GET', `sluice:{k:${digest}}`)).toBe('acme')
       expect(await listKeys(admin.store)).toMatchObject([{ id, kind: 'opaque-key', hint: OPAQUE.slice(-4) }])
       expect((await findKey(admin.store, OPAQUE)).id).toBe(id)
-      const other = await sha256('another-key-of-before')
+      const other = sha256('another-key-of-before')
       await importKey(admin.store, { digest: other.toUpperCase() }, { consumer: 'globex' })
       expect(await text('GET', `sluice:{k:${other}}`)).toBe('globex')
       expect(await listKeys(admin.store, 'globex')).toMatchObject([{ kind: 'opaque-key' }])
@@ -246,7 +246,7 @@ describeOnRedis('keys', start => {
         message: `This key is acme's already: ${id}.`,
       })
       await revokeKey(admin.store, await findKey(admin.store, id))
-      const digest = await sha256(OPAQUE)
+      const digest = sha256(OPAQUE)
       expect(await send('EXISTS', `sluice:{k:${digest}}`)).toBe(0)
 
       await importKey(admin.store, { key: OPAQUE }, { consumer: 'globex', expiresAt: inAnHour() })
@@ -260,7 +260,7 @@ describeOnRedis('keys', start => {
 
     it('keep what leads to them for as long as they live', async () => {
       const { id } = await importKey(admin.store, { key: OPAQUE }, { consumer: 'acme' })
-      const pointer = `sluice:{k:${await sha256(OPAQUE)}}`
+      const pointer = `sluice:{k:${sha256(OPAQUE)}}`
       const key = () => findKey(admin.store, id)
       await expireKey(admin.store, await key(), inAnHour())
       expect(await ttlOf(pointer)).toBeGreaterThan(HOUR - 20e3)

@@ -1,6 +1,8 @@
 /** Two callers share a key of the store only if they are the same one to the rule, whatever they are made of. */
+
 import { describe, expect, it } from 'vitest'
 import type { By } from '../../src/config/check/rule-schema.ts'
+import { identityOf as nameOf } from '../../src/config/identity-parts.ts'
 import { jwtConsumer } from '../../src/credentials/jwt-verifier.ts'
 import type { Caller } from '../../src/edges/gateway/identify.ts'
 import { identityKeys } from '../../src/edges/gateway/identity-keys.ts'
@@ -146,7 +148,7 @@ async function keyOf(facts: Facts, by: By[]): Promise<string | undefined> {
     cf,
     headers: { get: (name: string) => headers[name] ?? null },
   }
-  return await identityKeys(request as unknown as Request, caller, route)(by)
+  return identityKeys(request as unknown as Request, caller, route)({ by, identity: nameOf(by) })
 }
 
 /** What is counted apart, said in a way that mistakes nothing for something else. */
@@ -210,11 +212,9 @@ describe('a value', () => {
     'in %s is its own, and none is what it is to have none',
     async part => {
       const texts = [...new Set(VALUES)]
-      const keys = await Promise.all(
-        [...texts, undefined].map(value => identityStateKey(undefined, [[part, value]])),
-      )
+      const keys = [...texts, undefined].map(value => identityStateKey(undefined, [[part, value]]))
       expect(new Set(keys).size).toBe(texts.length + 1)
-      const byName = await Promise.all(texts.map(value => limitStateKey('l', [[part, value]])))
+      const byName = texts.map(value => limitStateKey('l', [[part, value]]))
       for (const key of [...keys, ...byName]) expect(key).toMatch(STATE_KEY)
       expect(new Set([...keys, ...byName]).size).toBe(2 * texts.length + 1)
     },
@@ -222,9 +222,7 @@ describe('a value', () => {
 
   it('as the consumer of a token is its own, and of no other issuer or key', async () => {
     const texts = [...new Set(VALUES)]
-    const consumers = await Promise.all(
-      texts.flatMap(text => ['a', 'auth0', 'a-b'].map(issuer => jwtConsumer(issuer, text))),
-    )
+    const consumers = texts.flatMap(text => ['a', 'auth0', 'a-b'].map(issuer => jwtConsumer(issuer, text)))
     expect(new Set(consumers).size).toBe(3 * texts.length)
     for (const consumer of consumers) {
       // What is put into keys and headers of requests to the origin.
@@ -241,13 +239,11 @@ describe('a value', () => {
       ['a,header.b', 'b'],
       ['a%2Cheader.b%3Db', ''],
     ] as const
-    const keys = await Promise.all(
-      pairs.map(([a, b]) =>
-        identityStateKey(undefined, [
-          ['header.a', a],
-          ['header.b', b],
-        ]),
-      ),
+    const keys = pairs.map(([a, b]) =>
+      identityStateKey(undefined, [
+        ['header.a', a],
+        ['header.b', b],
+      ]),
     )
     expect(new Set(keys).size).toBe(pairs.length)
   })
@@ -269,14 +265,14 @@ it('no two things of the store have one key, in one environment or in two', asyn
     for (const other of names) add(credentialKey(name, other))
     for (const owner of [{ consumer: name }, { address: name }]) {
       for (const parts of [[], [[name, undefined]], [['route', name]]] as const) {
-        const key = await identityStateKey(owner, parts)
+        const key = identityStateKey(owner, parts)
         add(key)
         for (const tag of ['abc', 'log', random.pick(['x0y', 'key'])])
           if (!keys.has(logKey(key, tag))) add(logKey(key, tag))
       }
     }
-    for (const identity of [[], [['account', name]]] as const) add(await limitStateKey(name, identity))
+    for (const identity of [[], [['account', name]]] as const) add(limitStateKey(name, identity))
   }
   for (const parts of [[], [['route', 'a']], [['route', undefined]]] as const)
-    add(await identityStateKey(undefined, parts))
+    add(identityStateKey(undefined, parts))
 })

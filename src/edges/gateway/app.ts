@@ -63,26 +63,14 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
 
   app.get('/_sluice/health', health)
 
-  // Nothing under /_sluice/ ever reaches the origin, however it is spelled.
-  app.use('*', async (c, next) => (isReserved(new URL(c.req.url).pathname) ? notFound() : next()))
-
-  app.use('*', async (c, next) => {
-    const request = c.req.raw
-    if (!isPreflight(request)) return next()
-    const peer = peerOf?.(request, c.env)
-    const refusal = identifier.refuse(request, peer)
-    if (refusal) return deny(refusal)
-    if (config.cors) return parts.answerPreflight(request, config.cors)
-    const { response } = await proxy(request, config, {
-      requestId: crypto.randomUUID(),
-      ...(peer !== undefined && { peer }),
-    })
-    return response
-  })
-
+  // One handler: several, as middleware of each other, took 50 µs more.
   app.all('*', c => {
+    const request = c.req.raw
+    // Nothing under /_sluice/ ever reaches the origin, however it is spelled.
+    if (isReserved(new URL(request.url).pathname)) return notFound()
+    if (isPreflight(request)) return passPreflight(request, c.env)
     const background = backgroundOf(c)
-    const reply = handle(c.req.raw, c.env, background)
+    const reply = handle(request, c.env, background)
     // Otherwise the platform ends this code when a client leaves before the reply has begun.
     if (engine.awaitsEndings) background(reply)
     return reply
@@ -91,6 +79,18 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
   app.onError(unexpected)
 
   return app
+
+  async function passPreflight(request: Request, env: unknown): Promise<Response> {
+    const peer = peerOf?.(request, env)
+    const refusal = identifier.refuse(request, peer)
+    if (refusal) return deny(refusal)
+    if (config.cors) return parts.answerPreflight(request, config.cors)
+    const { response } = await proxy(request, config, {
+      requestId: crypto.randomUUID(),
+      ...(peer !== undefined && { peer }),
+    })
+    return response
+  }
 
   async function handle(request: Request, env: unknown, background: Background): Promise<Response> {
     const requestId = crypto.randomUUID()

@@ -8,23 +8,20 @@ import { identityKeys } from './identity-keys.ts'
 import type { Matched } from './match.ts'
 
 /** @param request has the values that rules count by, beside those of the caller */
-export async function bindRules(
+export function bindRules(
   request: Request,
   caller: Caller,
   matched: Matched,
   allow: Config['allow'],
-): Promise<DemandedRule[]> {
+): DemandedRule[] {
   const keyOf = identityKeys(request, caller, matched.route?.name)
-  const bound = await Promise.all(
-    limiting(matched.rules, caller, allow).map(async (rule): Promise<DemandedRule[]> => {
-      const form = formFor(rule, caller)
-      const key = form && (await keyOf(rule.by))
-      if (!key) return []
-      const costed = atCost(form, matched.settings.cost)
-      return [{ rule: costed, key, cost: costed.cost }]
-    }),
-  )
-  return bound.flat()
+  return limiting(matched.rules, caller, allow).flatMap((rule): DemandedRule[] => {
+    const form = formFor(rule, caller)
+    const key = form && keyOf(rule)
+    if (!key) return []
+    const costed = atCost(form, matched.settings.cost)
+    return [{ rule: costed, key, cost: costed.cost }]
+  })
 }
 
 /** A claimed consumer may be a guess, so guesses are counted for allowed consumers too; an allowed address is verified. */

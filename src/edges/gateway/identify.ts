@@ -48,6 +48,8 @@ export function createIdentifier(
 
   function blocked(request: Request, client: string | undefined): Forbidden | undefined {
     if (isInRanges(block.addresses, client)) return { kind: 'forbidden', what: 'address' }
+    // Only then: on Workers, the first look at `request.cf` parses all of it.
+    if (block.countries.size === 0) return undefined
     const { country } = cfOf(request)
     const isBlocked = typeof country === 'string' && block.countries.has(country)
     return isBlocked ? { kind: 'forbidden', what: 'country' } : undefined

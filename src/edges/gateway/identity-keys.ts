@@ -1,7 +1,8 @@
 /** The identity that a rule counts by, as a key of the store. Text from the caller is escaped and bounded. */
+
+import type { GatewayRule } from '../../config/compile-rule.ts'
 import {
   type By,
-  identityOf,
   isOfConsumer,
   needsCredential,
   needsToken,
@@ -56,17 +57,16 @@ export function identityKeys(
   request: Request,
   caller: Caller,
   route: string | undefined,
-): (by: readonly By[]) => Promise<string | undefined> {
-  const known = new Map<string, Promise<string | undefined>>()
-  return by => {
-    const name = identityOf(by)
-    const key = known.get(name) ?? identityKey(by, { request, caller, route })
-    known.set(name, key)
-    return key
+): (rule: Pick<GatewayRule, 'by' | 'identity'>) => string | undefined {
+  // Each identity has several rules.
+  const known = new Map<string, string | undefined>()
+  return ({ by, identity }) => {
+    if (!known.has(identity)) known.set(identity, identityKey(by, { request, caller, route }))
+    return known.get(identity)
   }
 }
 
-async function identityKey(by: readonly By[], source: Source): Promise<string | undefined> {
+function identityKey(by: readonly By[], source: Source): string | undefined {
   const { credential } = source.caller
   if (!credential && by.some(needsCredential)) return undefined
   if (!credential?.claims && by.some(needsToken)) return undefined
@@ -77,7 +77,7 @@ async function identityKey(by: readonly By[], source: Source): Promise<string | 
     const value = readers[part](source, name, owner)
     return value ? [value] : []
   })
-  return await identityStateKey(owner, values)
+  return identityStateKey(owner, values)
 }
 
 function ownerOf(by: readonly By[], { credential, addressIdentity }: Caller): Owner {

@@ -44,7 +44,7 @@ export function createJudge(config: Config, policy: Policy, engine: Engine, iden
     const common = { policy, ...(credential && { subject: credential.subject }) }
     const options = { background, recall: () => identifier.recall(caller) }
     try {
-      const rules = await bindRules(request, caller, matched, config.allow)
+      const rules = bindRules(request, caller, matched, config.allow)
       return await engine.decide({ ...common, rules }, options)
     } catch (error) {
       return engine.decideBroken({ ...common, candidates: matched.rules, error }, options)

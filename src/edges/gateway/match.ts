@@ -22,7 +22,29 @@ type Matching = Pick<Config, 'routes' | 'elsewhere' | 'rules'>
  * where the readings have several routes, the strictest of each setting holds: only credentials that all of them accept are
  * accepted, and the highest cost counts.
  */
-export function match({ routes, elsewhere, rules }: Matching, request: Request): Matched {
+export function match(config: Matching, request: Request): Matched {
+  const alike = forAll(config)
+  return alike === DIFFERENT ? matchEach(config, request) : alike
+}
+
+/** By config, for one in which neither routes nor rules ask about the request: every request matches the same. */
+const matchedByAll = new WeakMap<Matching, Matched | typeof DIFFERENT>()
+const DIFFERENT = 'requests differ'
+
+function forAll(config: Matching): Matched | typeof DIFFERENT {
+  let alike = matchedByAll.get(config)
+  if (alike === undefined) {
+    const { routes, elsewhere, rules } = config
+    const asks = ({ methods, url }: Place) => methods !== undefined || url !== undefined
+    const isDifferent = routes.length > 0 || rules.some(({ match }) => asks(match))
+    const settings = elsewhere
+    alike = isDifferent ? DIFFERENT : { settings, rules: rules.filter(rule => counts(rule, settings, [])) }
+    matchedByAll.set(config, alike)
+  }
+  return alike
+}
+
+function matchEach({ routes, elsewhere, rules }: Matching, request: Request): Matched {
   const url = new URL(request.url)
   const hostname = hostOf(url)
   const paths = readingsOf(url.pathname)
@@ -36,20 +58,27 @@ export function match({ routes, elsewhere, rules }: Matching, request: Request):
     ...bare.flatMap(routesAt).filter(route => route !== undefined),
   ])
   const settings = [...ways].map((route): RouteSettings => route ?? elsewhere).reduce(stricter)
-  const names = new Set([...ways].map(route => route?.name))
+  const names = [...ways].flatMap(route => route?.name ?? [])
   // The spelling must not choose the route, or a client could choose the budget that it is counted in.
   const route = routes.find(route => ways.has(route))
+  const [sent, everyPath] = [methods.flat(), [...paths, ...bare]]
   return {
     ...(route && { route }),
     settings,
     rules: rules.filter(
-      ({ match, on }) =>
-        // Bad credentials are counted on every route.
-        (settings.isLimited || on === 'auth-failure') &&
-        matches(match, methods.flat(), hostname, [...paths, ...bare]) &&
-        (match.routes === undefined || [...names].some(name => name && match.routes!.has(name))),
+      rule => counts(rule, settings, names) && matches(rule.match, sent, hostname, everyPath),
     ),
   }
+}
+
+/** Bad credentials are counted on every route. */
+function counts(
+  { match, on }: GatewayRule,
+  { isLimited }: RouteSettings,
+  routes: readonly string[],
+): boolean {
+  if (!isLimited && on !== 'auth-failure') return false
+  return match.routes === undefined || routes.some(name => match.routes!.has(name))
 }
 
 /** Headers by which many frameworks take a POST for another method. */

@@ -66,16 +66,20 @@ export async function proxy(request: Request, config: ProxyConfig, behalf: OnBeh
   const deadline = new AbortController()
   const timer = setTimeout(() => deadline.abort(), config.originDeadlineMs)
   try {
-    // Built from the request itself, which keeps the body, also that of a GET.
-    const forwarded = new Request(new Request(targetUrl(request.url, config.origin), request), {
+    const target = targetUrl(request.url, config.origin)
+    const settings: RequestInit = {
       headers: forwardedHeaders(request, config, behalf),
       redirect: 'manual',
       // Requests with a credential bypass the cache of the zone, whose key does not include the credential. The
       // origin sees this as Cache-Control: no-cache, unless the caller sent its own.
       ...(behalf.caller?.credential && { cache: 'no-store' }),
       signal: deadline.signal,
-    })
-    const response = await fetch(forwarded, AS_ENCODED)
+      ...AS_ENCODED,
+    }
+    // A body comes along with the request itself, also that of a GET; without one, copies of the request are for nothing.
+    const response = request.body
+      ? await fetch(new Request(target, request), settings)
+      : await fetch(target, { ...settings, method: request.method })
     return { response: returned(response), isOwn: false }
   } catch (error) {
     const name = error instanceof Error ? error.name : typeof error
@@ -95,16 +99,14 @@ export async function proxy(request: Request, config: ProxyConfig, behalf: OnBeh
 export function targetUrl(requestUrl: string, origin: string): string {
   if (origin === 'route') return requestUrl
   const { pathname, search } = new URL(requestUrl)
-  const target = new URL(origin)
-  target.pathname = target.pathname.replace(/\/$/, '') + pathname
-  target.search = search
-  return target.href
+  return new URL(origin).href.replace(/\/$/, '') + pathname + search
 }
 
 function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehalfOf): Headers {
   const { caller, peer, decision, requestId } = behalf
-  const headers = withoutHopByHop(request.headers)
-  for (const name of [...headers.keys()]) {
+  const headers = new Headers(request.headers)
+  removeHopByHop(headers)
+  for (const name of request.headers.keys()) {
     // Many servers read X_Consumer_Id as X-Consumer-Id, and some treat every character that is not a letter or digit like that.
     if (SAID_BY_GATEWAY.test(name.replace(/[^a-z0-9]/g, '-'))) headers.delete(name)
   }
@@ -137,21 +139,18 @@ function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehal
 function returned(response: Response): Response {
   // A WebSocket handshake is passed on as it is.
   if (response.status === 101) return new Response(null, response)
-  const headers = withoutHopByHop(response.headers)
-  headers.delete('sluice-degraded')
-  return new Response(response.body, {
-    status: response.status,
-    statusText: response.statusText,
-    headers,
-    encodeBody: 'manual',
-  } as ResponseInit)
+  const copy = new Response(response.body, response)
+  removeHopByHop(copy.headers)
+  copy.headers.delete('sluice-degraded')
+  return copy
 }
 
-function withoutHopByHop(headers: Headers): Headers {
-  const kept = new Headers(headers)
-  const named = (headers.get('connection') ?? '').split(',').map(name => name.trim())
-  for (const name of [...HOP_BY_HOP, ...named]) if (isHeaderName(name)) kept.delete(name)
-  return kept
+function removeHopByHop(headers: Headers): void {
+  const connection = headers.get('connection')
+  for (const name of HOP_BY_HOP) headers.delete(name)
+  if (connection === null) return
+  for (const name of connection.split(',').map(name => name.trim()))
+    if (isHeaderName(name)) headers.delete(name)
 }
 
 const isHeaderName = (name: string) => /^[!#$%&'*+.^_`|~0-9a-z-]+$/i.test(name)

@@ -12,9 +12,10 @@ const READABLE = 'RateLimit, RateLimit-Policy, Retry-After, Sluice-Degraded, X-R
  * As browsers send it (Fetch Standard, CORS-preflight fetch): without body, cookie or credential. Any other OPTIONS request is an
  * ordinary request.
  */
-export function isPreflight({ method, headers, body }: Request): boolean {
-  const asksForCors =
-    method === 'OPTIONS' && headers.has('origin') && headers.has('access-control-request-method')
+export function isPreflight(request: Request): boolean {
+  if (request.method !== 'OPTIONS') return false
+  const { headers, body } = request
+  const asksForCors = headers.has('origin') && headers.has('access-control-request-method')
   const isBare = !['cookie', 'authorization', 'x-api-key'].some(name => headers.has(name))
   return asksForCors && isBare && (!body || headers.get('content-length') === '0')
 }

@@ -135,18 +135,13 @@ export function createLimiter(
   }
 
   /** Each rule of a limit with the key of the identity. */
-  async function placesOf(
-    name: string,
-    identity: LimitIdentity,
-  ): Promise<{ rule: LimitRule; key: string }[]> {
+  function placesOf(name: string, identity: LimitIdentity): { rule: LimitRule; key: string }[] {
     const rules = rulesOf(name)
     checkIdentity(name, identity, rules)
-    return await Promise.all(
-      rules.map(async rule => {
-        const parts = rule.by.map(part => [part, String(identity[part])] as const)
-        return { rule, key: await limitStateKey(name, parts) }
-      }),
-    )
+    return rules.map(rule => {
+      const parts = rule.by.map(part => [part, String(identity[part])] as const)
+      return { rule, key: limitStateKey(name, parts) }
+    })
   }
 
   async function decide(
@@ -155,7 +150,7 @@ export function createLimiter(
     identity: LimitIdentity,
     costOf: (rule: LimitRule) => number,
   ): Promise<LimitDecision> {
-    const places = await placesOf(name, identity)
+    const places = placesOf(name, identity)
     const rules = places.map((place): DemandedRule => ({ ...place, cost: costOf(place.rule) }))
     const { decision, outcome, at, finish } = await engine[verb](
       { policy: limitPolicy(rulesOf(name)), rules },
@@ -229,7 +224,7 @@ export function createLimiter(
       const charged = new Set(decision.allowed ? verdicts.filter(v => v.allowed).map(v => v.rule.name) : [])
       const given = refunded.get(decision) ?? new Map<string, number>()
       refunded.set(decision, given)
-      const places = await placesOf(name, identity)
+      const places = placesOf(name, identity)
       const rules = places.flatMap(({ rule, key }): RefundedRule[] => {
         const before = given.get(rule.name) ?? 0
         const spent = charged.has(rule.name) ? (costs[rule.name] ?? 0) - before : 0
@@ -251,7 +246,7 @@ export function createLimiter(
 
     async reset(name, identity = {}, { rule: only } = {}) {
       if (only !== undefined) checkRule(name, only, rulesOf(name))
-      const places = await placesOf(name, identity)
+      const places = placesOf(name, identity)
       const rules = places
         .filter(({ rule }) => only === undefined || rule.name === only)
         .map(({ rule, key }) => bindRule(rule, key, 0, nowMs()))

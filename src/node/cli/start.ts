@@ -94,7 +94,7 @@ async function start(flags: Flags): Promise<void> {
 
 /** The demo consumer stays while others have started this too. */
 async function forget(store: AdminStore, key: string): Promise<void> {
-  await revokeKey(store, { consumer: DEMO_CONSUMER, digest: await sha256(key) })
+  await revokeKey(store, { consumer: DEMO_CONSUMER, digest: sha256(key) })
   await unlistIfEmpty(store, DEMO_CONSUMER)
 }
 

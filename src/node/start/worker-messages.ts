@@ -9,6 +9,8 @@ export interface WorkerSettings {
   watch: boolean
   /** The file to take the place of sluice.config.ts (tests). */
   configFile?: string
+  /** Bundle without names and spaces, as for a deployment; error messages then name no function (benchmarks). */
+  minify?: boolean
   /** Serve the inspector of V8, on any free port (tests: what the heap holds). */
   inspect?: boolean
 }

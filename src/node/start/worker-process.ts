@@ -29,6 +29,7 @@ process.on('SIGINT', () => {})
 const options = bundleOptions(configFile, readConfig)
 const builder = await context({
   ...options,
+  minify: settings.minify ?? false,
   plugins: [...options.plugins!, { name: 'run', setup: build => build.onEnd(run) }],
 })
 if (settings.watch) await builder.watch()

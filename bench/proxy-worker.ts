@@ -1,0 +1,10 @@
+/** The least that any proxy in a Worker does: hands each request to the origin, by the very code that Sluice uses. */
+import { proxy } from '../src/edges/gateway/proxy.ts'
+import { proxyConfig } from './proxy-config.ts'
+
+export default {
+  async fetch(request: Request, env: { ORIGIN_URL: string }): Promise<Response> {
+    const { response } = await proxy(request, proxyConfig(env.ORIGIN_URL), { requestId: crypto.randomUUID() })
+    return response
+  },
+}

@@ -28,6 +28,7 @@ import { countings } from '../algorithms/index.ts'
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluation.ts'
 import { withAgreement } from './evaluation.ts'
+import type { Policy } from './policy-shape.ts'
 import { MARKS } from './policy-text.ts'
 import { checkStanding, fieldsOf, invalid, isField, placed, textOf } from './wire.ts'
 
@@ -86,6 +87,8 @@ const STATUS = new Map<unknown, Outcome['status']>([
 ])
 const ALL_SPENT = 2
 const DOES_NOT_APPLY = -2
+/** Behind status, plan and time. */
+const ROWS_AT = 3
 
 /** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent */
 export function decodeDecide(
@@ -93,18 +96,19 @@ export function decodeDecide(
   { policy, rules, subject }: Pick<Evaluation, 'policy' | 'rules' | 'subject'>,
 ): Outcome {
   if (!Array.isArray(reply)) throw invalid('no list')
-  const [first, text, at, ...rest] = reply as unknown[]
+  const [first, text, at] = reply as unknown[]
   const status = STATUS.get(first)
   if (!status || typeof text !== 'string' || !isField(at) || at < 0) throw invalid('no status, plan and time')
   if (status === 'blocked') return { status, plan: '', at, verdicts: [] }
 
   const [plan = '', consumer] = text.split(' ')
-  const { places, end, standingAt } = rowsOf(policy, first === ALL_SPENT)
-  if (rest.length !== end && rest.length !== end + 1) {
-    throw invalid(`${rest.length} fields for ${policy.slots.length} rules`)
+  const { places, length, standingAt } = rowsOf(policy, first === ALL_SPENT)
+  const end = ROWS_AT + length
+  if (reply.length !== end && reply.length !== end + 1) {
+    throw invalid(`${reply.length - ROWS_AT} fields for ${policy.slots.length} rules`)
   }
-  const fields = fieldsOf(rest.slice(0, end))
-  const overrides = overridesIn(rest[end], policy.slots.length)
+  const fields = fieldsOf(reply.slice(ROWS_AT, end))
+  const overrides = overridesIn(reply[end], policy.slots.length)
   const verdicts = rules.flatMap((bound): Verdict[] => {
     const { plans } = bound.rule.match
     if (plans && !plans.includes(plan)) return []
@@ -112,7 +116,8 @@ export function decodeDecide(
     const row = places[slot]!
     const retryAfter = first === ALL_SPENT ? 0 : fields[row]!
     if (retryAfter === DOES_NOT_APPLY) return []
-    const [remaining = 0, resetAfter = 0] = fields.slice(row + standingAt, row + standingAt + 2)
+    const remaining = fields[row + standingAt]!
+    const resetAfter = fields[row + standingAt + 1]!
     const delay = countings[bound.rule.algorithm].isQueue ? fields[row + standingAt + 2]! : 0
     checkStanding(remaining, resetAfter, delay)
     const allowed = retryAfter === 0
@@ -126,19 +131,34 @@ export function decodeDecide(
   return { status, plan: known, at, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
 }
 
-/** Where the row of each slot begins, and where they end. */
-function rowsOf(
-  { slots }: Pick<Evaluation['policy'], 'slots'>,
-  areAllSpent: boolean,
-): { places: number[]; end: number; standingAt: 0 | 1 } {
-  const standingAt = areAllSpent ? 0 : 1
-  const places: number[] = []
-  let end = 0
-  for (const { isQueue } of slots) {
-    places.push(end)
-    end += standingAt + (isQueue ? 3 : 2)
+/** Where the row of each slot begins, and how long all of them are. */
+interface Rows {
+  places: readonly number[]
+  length: number
+  /** The place of `remaining` in a row. */
+  standingAt: 0 | 1
+}
+
+/** Plain data, made once for a policy: with and without `retry_after`. */
+const rowsOfPolicies = new WeakMap<Policy, { spent: Rows; any: Rows }>()
+
+function rowsOf(policy: Policy, areAllSpent: boolean): Rows {
+  let rows = rowsOfPolicies.get(policy)
+  if (!rows) {
+    rows = { spent: rowsFrom(policy, 0), any: rowsFrom(policy, 1) }
+    rowsOfPolicies.set(policy, rows)
   }
-  return { places, end, standingAt }
+  return areAllSpent ? rows.spent : rows.any
+}
+
+function rowsFrom({ slots }: Policy, standingAt: 0 | 1): Rows {
+  const places: number[] = []
+  let length = 0
+  for (const { isQueue } of slots) {
+    places.push(length)
+    length += standingAt + (isQueue ? 3 : 2)
+  }
+  return { places, length, standingAt }
 }
 
 interface AppliedOverride {

@@ -21,7 +21,7 @@ export interface Placed<T extends Asked> {
 
 /** @throws Error for rules that share an identity of the policy and not its key, or the other way round */
 export function placed<T extends Asked>(policy: Policy, rules: readonly T[]): Placed<T> {
-  const { slots, identities } = policy
+  const { slots } = policy
   const bySlot = new Array<T | undefined>(slots.length)
   for (const asked of rules) bySlot[policy.slotOf(asked.rule)] = asked
 
@@ -30,18 +30,17 @@ export function placed<T extends Asked>(policy: Policy, rules: readonly T[]): Pl
   const ends: string[] = []
   const seen = new Set<string>()
   let marks = ''
-  for (let identity = 0; identity < identities; identity++) {
+  for (const ownSlots of slotsByIdentity(policy)) {
     let key: string | undefined
     let own = ''
     const logs: string[] = []
-    for (const [i, slot] of slots.entries()) {
-      if (slot.identity !== identity) continue
+    for (const i of ownSlots) {
       const asked = bySlot[i]
       own += asked ? markOf(asked) : MARKS.absent
       if (!asked) continue
       if (key !== undefined && key !== asked.key) throw new Error('Rules of one identity have several keys.')
       key = asked.key
-      if (slot.log === 'short') logs.push(asked.logKey!)
+      if (slots[i]!.log === 'short') logs.push(asked.logKey!)
     }
     marks += key === undefined ? MARKS.absent : MARKS.present
     marks += own
@@ -50,12 +49,28 @@ export function placed<T extends Asked>(policy: Policy, rules: readonly T[]): Pl
     seen.add(key)
     keys.push(key, ...logs)
   }
-  for (const [i, { log, hasEnds }] of slots.entries()) {
+  slots.forEach(({ log, hasEnds }, i) => {
     const asked = bySlot[i]
     if (log === 'long' && asked) longLogs.push(asked.logKey!)
     if (hasEnds) ends.push(asked?.ends?.join(' ') ?? '')
-  }
+  })
   return { bySlot, keys: [...keys, ...longLogs], marks, ends }
+}
+
+/** Plain data, made once for a policy. */
+const slotsOfPolicies = new WeakMap<Policy, number[][]>()
+
+/** For each identity its slots. */
+function slotsByIdentity(policy: Policy): number[][] {
+  let byIdentity = slotsOfPolicies.get(policy)
+  if (!byIdentity) {
+    const { slots, identities } = policy
+    byIdentity = Array.from({ length: identities }, (_, identity) =>
+      slots.flatMap((slot, i) => (slot.identity === identity ? [i] : [])),
+    )
+    slotsOfPolicies.set(policy, byIdentity)
+  }
+  return byIdentity
 }
 
 function markOf({ mode, staysShadow }: Asked): string {

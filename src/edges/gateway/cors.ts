@@ -38,11 +38,12 @@ export function answerPreflight(request: Request, cors: NonNullable<Config['cors
 /** @param reply.isOwn it was made by the gateway, not by the origin */
 export function exposeToScripts(
   request: Request,
-  { headers }: Response,
+  response: Response,
   cors: Config['cors'],
   reply: { isOwn: boolean },
 ): void {
   if (!request.headers.has('origin')) return
+  const { headers } = response
   if (cors) {
     const origin = allowedOrigin(request, cors)
     if (origin) headers.set('access-control-allow-origin', origin)

@@ -59,7 +59,7 @@ export function identityKeys(
   // Each identity has several rules.
   const known = new Map<string, string | undefined>()
   return by => {
-    const name = by.join(' ')
+    const name = by.length === 1 ? by[0]! : by.join(' ')
     if (!known.has(name)) known.set(name, identityKey(by, { request, caller, route }))
     return known.get(name)
   }

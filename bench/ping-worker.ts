@@ -3,6 +3,7 @@
  * uses, and then the same hand-over to the same origin. What Sluice takes on top of it is the price of its decision.
  */
 import { proxy } from '../src/edges/gateway/proxy.ts'
+import type { Store } from '../src/store/store.ts'
 import { upstashStore } from '../src/store/upstash.ts'
 import { proxyConfig } from './proxy-config.ts'
 
@@ -12,9 +13,11 @@ interface Environment {
   ORIGIN_URL: string
 }
 
+let store: Store | undefined
+
 export default {
   async fetch(request: Request, env: Environment): Promise<Response> {
-    const store = upstashStore({
+    store ??= upstashStore({
       url: env.UPSTASH_REDIS_REST_URL,
       token: env.UPSTASH_REDIS_REST_TOKEN,
       deadlineMs: 250,

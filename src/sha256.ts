@@ -3,9 +3,11 @@
  * of anything as short as a credential.
  */
 import { sha256 as digest } from '@noble/hashes/sha2.js'
-import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils.js'
+import { bytesToHex } from '@noble/hashes/utils.js'
+
+const encoder = new TextEncoder()
 
 /** @returns in hexadecimal */
 export function sha256(data: string | Uint8Array): string {
-  return bytesToHex(digest(typeof data === 'string' ? utf8ToBytes(data) : data))
+  return bytesToHex(digest(typeof data === 'string' ? encoder.encode(data) : data))
 }

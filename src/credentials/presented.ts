@@ -10,7 +10,8 @@ export interface Presented {
 /** A header that came twice was joined with a comma, which is in no credential: it is refused by its form. */
 export function presentedIn(headers: Headers): Presented {
   const apiKey = headers.get('x-api-key')
-  const bearer = /^Bearer\s+(.+)$/i.exec(headers.get('authorization') ?? '')?.[1]?.trim()
+  const authorization = headers.get('authorization')
+  const bearer = authorization === null ? null : /^Bearer\s+(.+)$/i.exec(authorization)?.[1]?.trim()
   return { ...(apiKey !== null && { apiKey: apiKey.trim() }), ...(bearer && { bearer }) }
 }
 
@@ -25,8 +26,9 @@ export function removeCredentials(
 ): void {
   const { opaqueKeys, jwt } = credentials
   const own = [...jwt.values()].map(({ header }) => header)
-  for (const name of ['x-api-key', opaqueKeys?.header, used, ...own]) if (name) headers.delete(name)
-  if (isOurs(headers.get('authorization') ?? '', credentials)) headers.delete('authorization')
+  for (const name of new Set(['x-api-key', opaqueKeys?.header, used, ...own])) if (name) headers.delete(name)
+  const authorization = headers.get('authorization')
+  if (authorization !== null && isOurs(authorization, credentials)) headers.delete('authorization')
   if (own.includes(ACCESS_HEADER)) removeCookie(headers, ACCESS_COOKIE)
 }
 

@@ -158,7 +158,8 @@ export function createEngine(
         return { decision: fallBack(evaluation, outcome, recall?.(), fallback, verb) }
       }
       const latest = board.current()
-      const relaxed = relax(outcome, evaluation, latest, switchName)
+      // Under the switches that it was asked under, the outcome stands.
+      const relaxed = latest === before ? outcome : relax(outcome, evaluation, latest, switchName)
       // A request that was bound without any rule passes as such, even if its rules have been switched on again meanwhile.
       const decision = marked(decisionOf(relaxed), before.kill ? before : latest)
       return { decision, outcome }

@@ -27,7 +27,8 @@
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluation.ts'
 import { withAgreement } from './evaluation.ts'
-import { MARKS } from './policy-text.ts'
+import { MARKS } from './marks.ts'
+import type { Policy } from './policy-shape.ts'
 import { checkStanding, fieldsOf, invalid, isField, placed, textOf } from './wire.ts'
 
 /** `peek` returns what `decide` would, and spends nothing. */
@@ -39,11 +40,12 @@ export function encodeDecide(
   verb: DecideVerb = 'decide',
 ): ScriptCall & { keys: string[]; args: string[] } {
   // The plan of a caller is known where its subject is, and rules of plans count nowhere else.
-  const asked = subject || plan !== undefined ? rules : rules.filter(({ rule }) => !rule.match.plans)
-  const { bySlot, keys, marks, ends } = placed(policy, ofPlan(asked, plan))
+  const applies = ({ rule: { match } }: BoundRule) =>
+    subject !== undefined || match.plans === undefined || (plan !== undefined && match.plans.includes(plan))
+  const { bySlot, keys, marks, ends } = placed(policy, rules, applies)
   const claimed = (subject?.kind === 'token' && subject.plan) || (plan ?? '')
   const args: string[] = [verb, marks, subject?.kind ?? '', claimed, textOf(now), ...ends]
-  if (asked.some(({ cost }) => cost !== 1))
+  if (rules.some(({ cost }) => cost !== 1))
     args.push(...Array.from(bySlot, bound => String(bound?.cost ?? 1)))
   // Most requests need the first two or three.
   while (args.at(-1) === '') args.pop()
@@ -53,12 +55,6 @@ export function encodeDecide(
     args,
     ...(subject?.kind === 'pointer' && { hasHiddenKeys: true }),
   }
-}
-
-/** Of the rows of several plans the one for this plan. */
-function ofPlan(rules: readonly BoundRule[], plan: string | undefined): readonly BoundRule[] {
-  if (!plan) return rules
-  return rules.filter(({ rule: { match } }) => match.plans?.includes(plan) ?? true)
 }
 
 /** In the order in which the script looks for them. */
@@ -85,6 +81,8 @@ const STATUS = new Map<unknown, Outcome['status']>([
 ])
 const ALL_SPENT = 2
 const DOES_NOT_APPLY = -2
+/** Behind status, plan and time. */
+const ROWS_AT = 3
 
 /** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent */
 export function decodeDecide(
@@ -92,18 +90,19 @@ export function decodeDecide(
   { policy, rules, subject }: Pick<Evaluation, 'policy' | 'rules' | 'subject'>,
 ): Outcome {
   if (!Array.isArray(reply)) throw invalid('no list')
-  const [first, text, at, ...rest] = reply as unknown[]
+  const [first, text, at] = reply as unknown[]
   const status = STATUS.get(first)
   if (!status || typeof text !== 'string' || !isField(at) || at < 0) throw invalid('no status, plan and time')
   if (status === 'blocked') return { status, plan: '', at, verdicts: [] }
 
   const [plan = '', consumer] = text.split(' ')
-  const { places, end, standingAt } = rowsOf(policy, first === ALL_SPENT)
-  if (rest.length !== end && rest.length !== end + 1) {
-    throw invalid(`${rest.length} fields for ${policy.slots.length} rules`)
+  const { places, length, standingAt } = rowsOf(policy, first === ALL_SPENT)
+  const end = ROWS_AT + length
+  if (reply.length !== end && reply.length !== end + 1) {
+    throw invalid(`${reply.length - ROWS_AT} fields for ${policy.slots.length} rules`)
   }
-  const fields = fieldsOf(rest.slice(0, end))
-  const overrides = overridesIn(rest[end], policy.slots.length)
+  const fields = fieldsOf(reply.slice(ROWS_AT, end))
+  const overrides = overridesIn(reply[end], policy.slots.length)
   const verdicts = rules.flatMap((bound): Verdict[] => {
     const { plans } = bound.rule.match
     if (plans && !plans.includes(plan)) return []
@@ -111,7 +110,8 @@ export function decodeDecide(
     const row = places[slot]!
     const retryAfter = first === ALL_SPENT ? 0 : fields[row]!
     if (retryAfter === DOES_NOT_APPLY) return []
-    const [remaining = 0, resetAfter = 0] = fields.slice(row + standingAt, row + standingAt + 2)
+    const remaining = fields[row + standingAt]!
+    const resetAfter = fields[row + standingAt + 1]!
     const delay = bound.rule.counting.isQueue ? fields[row + standingAt + 2]! : 0
     checkStanding(remaining, resetAfter, delay)
     const allowed = retryAfter === 0
@@ -125,19 +125,34 @@ export function decodeDecide(
   return { status, plan: known, at, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
 }
 
-/** Where the row of each slot begins, and where they end. */
-function rowsOf(
-  { slots }: Pick<Evaluation['policy'], 'slots'>,
-  areAllSpent: boolean,
-): { places: number[]; end: number; standingAt: 0 | 1 } {
-  const standingAt = areAllSpent ? 0 : 1
-  const places: number[] = []
-  let end = 0
-  for (const { isQueue } of slots) {
-    places.push(end)
-    end += standingAt + (isQueue ? 3 : 2)
+/** Where the row of each slot begins, and how long all of them are. */
+interface Rows {
+  places: readonly number[]
+  length: number
+  /** The place of `remaining` in a row. */
+  standingAt: 0 | 1
+}
+
+/** Plain data, made once for a policy: with and without `retry_after`. */
+const rowsOfPolicies = new WeakMap<Policy, { spent: Rows; any: Rows }>()
+
+function rowsOf(policy: Policy, areAllSpent: boolean): Rows {
+  let rows = rowsOfPolicies.get(policy)
+  if (!rows) {
+    rows = { spent: rowsFrom(policy, 0), any: rowsFrom(policy, 1) }
+    rowsOfPolicies.set(policy, rows)
   }
-  return { places, end, standingAt }
+  return areAllSpent ? rows.spent : rows.any
+}
+
+function rowsFrom({ slots }: Policy, standingAt: 0 | 1): Rows {
+  const places: number[] = []
+  let length = 0
+  for (const { isQueue } of slots) {
+    places.push(length)
+    length += standingAt + (isQueue ? 3 : 2)
+  }
+  return { places, length, standingAt }
 }
 
 interface AppliedOverride {

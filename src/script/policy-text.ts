@@ -11,6 +11,7 @@ import { LUA } from '../algorithms/lua.generated.ts'
 import type { AlgorithmLua, WireNumber } from '../algorithms/lua.ts'
 import { OVERRIDES, POINTER, PRELUDE, SUBJECT } from './lua.generated.ts'
 import { Locals, literal, name, withMacros, withWords } from './lua-text.ts'
+import { MARKS } from './marks.ts'
 import type { PolicyShape, Slot, Variant } from './policy-shape.ts'
 
 /** Bytes of a record, and how its three integers lie after the tag (prelude.lua). */
@@ -37,14 +38,11 @@ const CHUNK = 8
 /** and the numbers of an identity with more rules than this are locals of the whole script, which can go into a table. */
 const MOST_BLOCK_LOCALS = 10
 
-/** How the rules of a request are marked (ARGV[2]), as bytes. */
+/** Marks as the script reads them: as bytes. */
 const ABSENT = 48
-const MARKS = { absent: '0', present: '1', enforce: 'e', shadow: 's', staysShadow: 'S' } as const
 const ENFORCE = MARKS.enforce.charCodeAt(0)
 const SHADOW = MARKS.shadow.charCodeAt(0)
 const STAYS_SHADOW = MARKS.staysShadow.charCodeAt(0)
-
-export { MARKS }
 
 /** Constants of the Lua files. */
 export const CONSTANTS: ReadonlyMap<string, string> = new Map([
@@ -432,7 +430,11 @@ class PolicyText {
       const spent = places
         .filter(isExpected)
         .map(({ of }) => `${of('retry_after')} == 0 and ${of('cost')} > 0`)
-      return `(not ${key} or ${[fits, ...spent].join(' and ')})`
+      // A guess is not spent; one that is refused has a retry time to say.
+      const guesses = places
+        .filter(({ isGuess }) => isGuess)
+        .map(({ of }) => `(${of('retry_after')} or 0) == 0`)
+      return `(not ${key} or ${[fits, ...spent, ...guesses].join(' and ')})`
     })
     const isKnown = hasSubject ? ['not is_bad'] : []
     const standing = this.#places.map(place => this.#standing(place)).join('')

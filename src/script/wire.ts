@@ -1,8 +1,8 @@
 /** What the scripts share on the wire: keys, marks, and rows of a reply. */
 import { GatewayError } from '../errors.ts'
 import type { BoundRule } from './evaluation.ts'
+import { MARKS } from './marks.ts'
 import type { Policy } from './policy-shape.ts'
-import { MARKS } from './policy-text.ts'
 
 /** A rule as it takes part in one call. */
 type Asked = Pick<BoundRule, 'rule' | 'key' | 'logKey' | 'ends' | 'mode' | 'staysShadow'>
@@ -19,29 +19,39 @@ export interface Placed<T extends Asked> {
   ends: string[]
 }
 
-/** @throws Error for rules that share an identity of the policy and not its key, or the other way round */
-export function placed<T extends Asked>(policy: Policy, rules: readonly T[]): Placed<T> {
-  const { slots, identities } = policy
+/**
+ * @param applies a rule that does not is marked as absent; the state of its identity is read all the same
+ * @throws Error for rules that share an identity of the policy and not its key, or the other way round
+ */
+export function placed<T extends Asked>(
+  policy: Policy,
+  rules: readonly T[],
+  applies: (asked: T) => boolean = () => true,
+): Placed<T> {
+  const { slots } = policy
   const bySlot = new Array<T | undefined>(slots.length)
-  for (const asked of rules) bySlot[policy.slotOf(asked.rule)] = asked
+  for (const asked of rules) {
+    // Of the rows of several plans the one that applies.
+    const slot = policy.slotOf(asked.rule)
+    if (!bySlot[slot] || applies(asked)) bySlot[slot] = asked
+  }
 
   const keys: string[] = []
   const longLogs: string[] = []
   const ends: string[] = []
   const seen = new Set<string>()
   let marks = ''
-  for (let identity = 0; identity < identities; identity++) {
+  for (const ownSlots of slotsByIdentity(policy)) {
     let key: string | undefined
     let own = ''
     const logs: string[] = []
-    for (const [i, slot] of slots.entries()) {
-      if (slot.identity !== identity) continue
+    for (const i of ownSlots) {
       const asked = bySlot[i]
-      own += asked ? markOf(asked) : MARKS.absent
+      own += asked && applies(asked) ? markOf(asked) : MARKS.absent
       if (!asked) continue
       if (key !== undefined && key !== asked.key) throw new Error('Rules of one identity have several keys.')
       key = asked.key
-      if (slot.log === 'short') logs.push(asked.logKey!)
+      if (slots[i]!.log === 'short') logs.push(asked.logKey!)
     }
     marks += key === undefined ? MARKS.absent : MARKS.present
     marks += own
@@ -50,12 +60,28 @@ export function placed<T extends Asked>(policy: Policy, rules: readonly T[]): Pl
     seen.add(key)
     keys.push(key, ...logs)
   }
-  for (const [i, { log, hasEnds }] of slots.entries()) {
+  slots.forEach(({ log, hasEnds }, i) => {
     const asked = bySlot[i]
     if (log === 'long' && asked) longLogs.push(asked.logKey!)
     if (hasEnds) ends.push(asked?.ends?.join(' ') ?? '')
-  }
+  })
   return { bySlot, keys: [...keys, ...longLogs], marks, ends }
+}
+
+/** Plain data, made once for a policy. */
+const slotsOfPolicies = new WeakMap<Policy, number[][]>()
+
+/** For each identity its slots. */
+function slotsByIdentity(policy: Policy): number[][] {
+  let byIdentity = slotsOfPolicies.get(policy)
+  if (!byIdentity) {
+    const { slots, identities } = policy
+    byIdentity = Array.from({ length: identities }, (_, identity) =>
+      slots.flatMap((slot, i) => (slot.identity === identity ? [i] : [])),
+    )
+    slotsOfPolicies.set(policy, byIdentity)
+  }
+  return byIdentity
 }
 
 function markOf({ mode, staysShadow }: Asked): string {

@@ -46,10 +46,13 @@ export function formatSwitches({ kill, rules }: Switches): string {
   return JSON.stringify({ ...(kill && { kill }), rules: Object.fromEntries(rules) })
 }
 
-/** Without the switches that have expired. */
-export function activeAt({ kill, rules }: Switches, nowMs: number): Switches {
+/** Without the switches that have expired; the very same where none has. */
+export function activeAt(switches: Switches, nowMs: number): Switches {
+  const { kill, rules } = switches
   const active = [...rules].filter(([, each]) => !isOver(each, nowMs))
-  return { ...(kill && !isOver(kill, nowMs) && { kill }), rules: new Map(active) }
+  const isKilled = kill !== undefined && !isOver(kill, nowMs)
+  if (active.length === rules.size && isKilled === (kill !== undefined)) return switches
+  return { ...(isKilled && { kill }), rules: new Map(active) }
 }
 
 export function isOver({ until }: Switch, nowMs: number): boolean {

@@ -251,6 +251,15 @@ describe('a mistake', () => {
       ],
     ],
     [
+      'more rules than one script can hold',
+      { ...CONFIG, rules: Array.from({ length: 201 }, (_, i) => ({ ...RULE, name: `rule-${i}` })) },
+      [
+        expect.stringMatching(
+          /^rules: .* has more than 200 rules, which one script cannot hold\. Use fewer: numbers for plans need no rules of their own\.$/s,
+        ),
+      ],
+    ],
+    [
       'a sliding window of more than its record can count',
       withRule({ algorithm: 'sliding-window', limit: 8_388_608 }),
       [

@@ -67,8 +67,8 @@ describe('a question to the store', () => {
     const plans = ['pro', 'pro-max']
     const { rules: ofPlans } = configOf({ plans, rules: [{ ...rule, match: { plans: ['pro-max'] } }] })
     const asked = { rules: [bound(ofPlans[0]!, 'C')], plans, now: 17 }
-    expect(encodeDecide(compiled(asked)).args).toEqual(['decide', '00', '', '', '17'])
-    expect(encodeDecide(compiled({ ...asked, plan: 'pro' })).args).toEqual(['decide', '00', '', 'pro', '17'])
+    expect(encodeDecide(compiled(asked)).args).toEqual(['decide', '10', '', '', '17'])
+    expect(encodeDecide(compiled({ ...asked, plan: 'pro' })).args).toEqual(['decide', '10', '', 'pro', '17'])
     const own = encodeDecide(compiled({ ...asked, plan: 'pro-max' }))
     expect(own.args).toEqual(['decide', '1e', '', 'pro-max', '17'])
   })

@@ -36,6 +36,10 @@ export interface ConfigInput extends v.InferInput<typeof configSchema> {}
 
 export interface CorsInput extends v.InferInput<typeof cors> {}
 
+/** All rules are one script: Lua bounds how far a script can jump, and 400 sliding windows are beyond that. */
+const MOST_RULES = 200
+const TOO_MANY_RULES = `has more than ${MOST_RULES} rules, which one script cannot hold. Use fewer: numbers for plans need no rules of their own.`
+
 const COUNTRY = "is not a country. Write its two capital letters (ISO 3166-1), as in 'XX'."
 
 const WEB_ORIGIN = "is not an origin of a web page. Write it like 'https://app.example.com', without a path."
@@ -124,6 +128,7 @@ export const configSchema = settings(
     rules: v.pipe(
       v.array(rule, 'is not a list of rules. Write [{ … }, { … }].'),
       v.minLength(1, 'is empty. Write at least one rule: a gateway without a limit is a proxy.'),
+      v.maxLength(MOST_RULES, TOO_MANY_RULES),
     ),
     /**
      * Limits for work that does not pass through the gateway, by name: calls to third parties, background tasks.
@@ -135,6 +140,7 @@ export const configSchema = settings(
         v.pipe(
           v.array(limitRule, 'is not a list of rules. Write [{ … }, { … }].'),
           v.minLength(1, 'is empty. Write at least one rule.'),
+          v.maxLength(MOST_RULES, TOO_MANY_RULES),
         ),
         "is not an object. Write it like { zendesk: [{ name: 'second', … }] }.",
       ),

@@ -20,7 +20,7 @@ import { createJudge, type Judged } from './judge.ts'
 import type { Parts } from './parts.ts'
 import { isReserved } from './path.ts'
 import { problem } from './problem.ts'
-import { type Proxied, proxy } from './proxy.ts'
+import { type OnBehalfOf, type Proxied, proxy } from './proxy.ts'
 import { createReporter, type Reporting } from './report.ts'
 import { safely, unexpected } from './unexpected.ts'
 import { exposeToScripts, isPreflight } from './web-page.ts'
@@ -67,10 +67,11 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
   app.all('*', c => {
     const request = c.req.raw
     // Nothing under /_sluice/ ever reaches the origin, however it is spelled.
-    if (isReserved(new URL(request.url).pathname)) return notFound()
+    const url = new URL(request.url)
+    if (isReserved(url.pathname)) return notFound()
     if (isPreflight(request)) return passPreflight(request, c.env)
     const background = backgroundOf(c)
-    const reply = handle(request, c.env, background)
+    const reply = handle(request, url, c.env, background)
     // Otherwise the platform ends this code when a client leaves before the reply has begun.
     if (engine.awaitsEndings) background(reply)
     return reply
@@ -92,7 +93,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     return response
   }
 
-  async function handle(request: Request, env: unknown, background: Background): Promise<Response> {
+  async function handle(request: Request, url: URL, env: unknown, background: Background): Promise<Response> {
     const requestId = crypto.randomUUID()
     const judged = await judge(request, () => peerOf?.(request, env), background)
     const { ruling, matched, storeMs } = judged
@@ -101,7 +102,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
 
     const finish = (ending: Ending) => safely(() => judged.finish(ending))
     try {
-      const { response, isOwn } = await replyTo(request, judged, requestId)
+      const { response, isOwn } = await replyTo(request, judged, { requestId, url })
       safely(() => annotate(response, ruling, requestId))
       safely(() => exposeToScripts(request, response, { isOwn, cors: config.cors, parts }))
       if (engine.awaitsEndings)
@@ -114,10 +115,14 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     }
   }
 
-  async function replyTo(request: Request, { ruling, caller }: Judged, requestId: string): Promise<Proxied> {
+  async function replyTo(
+    request: Request,
+    { ruling, caller }: Judged,
+    behalf: Pick<OnBehalfOf, 'requestId' | 'url'>,
+  ): Promise<Proxied> {
     if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwn: true }
     await delay(ruling.delay, sleep)
-    return await proxy(request, config, { ...(caller && { caller }), requestId, decision: ruling })
+    return await proxy(request, config, { ...behalf, ...(caller && { caller }), decision: ruling })
   }
 }
 

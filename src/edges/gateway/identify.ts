@@ -66,11 +66,10 @@ export function createIdentifier(
       if (refusal) return { ...caller, refusal }
 
       const found = await credentials.find(accept, request.headers)
+      if (found && !('reason' in found)) return { ...caller, credential: found }
+      if (!found && accept.includes(ANONYMOUS)) return caller
       const accepted = credentials.describe(accept)
-      if (found && 'reason' in found)
-        return { ...caller, refusal: { kind: 'unauthenticated', ...found, accepted } }
-      if (found) return { ...caller, credential: found }
-      if (accept.includes(ANONYMOUS)) return caller
+      if (found) return { ...caller, refusal: { kind: 'unauthenticated', ...found, accepted } }
       return { ...caller, refusal: { kind: 'unauthenticated', reason: 'missing', accepted } }
     },
 

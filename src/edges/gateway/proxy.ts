@@ -10,14 +10,15 @@ import type { Caller } from './identify.ts'
 import { problem } from './problem.ts'
 
 /** RFC 9110, section 7.6.1, and older hop-by-hop headers. */
-const HOP_BY_HOP = [
+const HOP_BY_HOP = new Set([
   ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection'],
   ...['te', 'trailer', 'transfer-encoding', 'upgrade'],
-]
+])
 
 /**
  * Headers that origins trust because the gateway in front of them sets them: the caller, its address, and the original URL. Those
- * of a client are removed, or it could choose its address, and the path that an origin routes by.
+ * of a client are removed, or it could choose its address, and the path that an origin routes by. Many servers read X_Consumer_Id as
+ * X-Consumer-Id, and some treat every character that is not a letter or digit like that.
  */
 const SAID_BY_GATEWAY = new RegExp(
   `^(${[
@@ -35,8 +36,10 @@ const SAID_BY_GATEWAY = new RegExp(
   ].join('|')})$`,
 )
 
+const isSaidByGateway = (name: string) => SAID_BY_GATEWAY.test(name.replace(/[^a-z0-9]/g, '-'))
+
 /** A preflight is not authenticated, so it must not be able to override the method. */
-const OTHER_METHOD = ['x-http-method-override', 'x-http-method', 'x-method-override']
+const OTHER_METHOD = new Set(['x-http-method-override', 'x-http-method', 'x-method-override'])
 
 /**
  * For workerd: leaves a compressed body as the origin sent it, also when it passes through a stream of the gateway.
@@ -53,6 +56,8 @@ export interface OnBehalfOf {
   peer?: string
   decision?: Allowed
   requestId: string
+  /** That of the request, where it is parsed already. */
+  url?: URL
 }
 
 export interface Proxied {
@@ -66,9 +71,10 @@ export async function proxy(request: Request, config: ProxyConfig, behalf: OnBeh
   const deadline = new AbortController()
   const timer = setTimeout(() => deadline.abort(), config.originDeadlineMs)
   try {
-    const target = targetUrl(request.url, config.origin)
+    const url = behalf.url ?? new URL(request.url)
+    const target = targetUrl(request.url, config.origin, url)
     const settings: RequestInit = {
-      headers: forwardedHeaders(request, config, behalf),
+      headers: forwardedHeaders(request, url, config, behalf),
       redirect: 'manual',
       // Requests with a credential bypass the cache of the zone, whose key does not include the credential. The
       // origin sees this as Cache-Control: no-cache, unless the caller sent its own.
@@ -96,32 +102,35 @@ export async function proxy(request: Request, config: ProxyConfig, behalf: OnBeh
 }
 
 /** The origin's URL for a request: the path of the request follows that of the origin. */
-export function targetUrl(requestUrl: string, origin: string): string {
-  if (origin === 'route') return requestUrl
-  const { pathname, search } = new URL(requestUrl)
-  return new URL(origin).href.replace(/\/$/, '') + pathname + search
+export function targetUrl(requestUrl: string, origin: string, url = new URL(requestUrl)): string {
+  return origin === 'route' ? requestUrl : beginningOf(origin) + url.pathname + url.search
 }
 
-function forwardedHeaders(request: Request, config: ProxyConfig, behalf: OnBehalfOf): Headers {
+/** By origin, of which a config has one. */
+const beginnings = new Map<string, string>()
+
+function beginningOf(origin: string): string {
+  const beginning = beginnings.get(origin) ?? new URL(origin).href.replace(/\/$/, '')
+  beginnings.set(origin, beginning)
+  return beginning
+}
+
+function forwardedHeaders(request: Request, url: URL, config: ProxyConfig, behalf: OnBehalfOf): Headers {
   const { caller, peer, decision, requestId } = behalf
   const headers = new Headers(request.headers)
-  removeHopByHop(headers)
-  for (const name of request.headers.keys()) {
-    // Many servers read X_Consumer_Id as X-Consumer-Id, and some treat every character that is not a letter or digit like that.
-    if (SAID_BY_GATEWAY.test(name.replace(/[^a-z0-9]/g, '-'))) headers.delete(name)
-  }
-  if (!caller) for (const name of OTHER_METHOD) headers.delete(name)
+  removeHopByHop(
+    headers,
+    name => isSaidByGateway(name) || name === 'host' || (!caller && OTHER_METHOD.has(name)),
+  )
 
   // The upgrade is the only hop-by-hop header that is passed on: it opens a WebSocket to the origin.
   if (request.headers.get('upgrade')?.toLowerCase() === 'websocket') headers.set('upgrade', 'websocket')
 
-  const url = new URL(request.url)
   const address = caller ? caller.address : clientAddress(request, config.address, peer)
   if (address) headers.set('x-forwarded-for', address)
   headers.set('x-forwarded-proto', url.protocol.replace(':', ''))
   // Not the header Host, which can differ from the host that was matched.
   headers.set('x-forwarded-host', url.host)
-  headers.delete('host')
   headers.set('x-request-id', requestId)
 
   const credential = caller?.credential
@@ -140,20 +149,26 @@ function returned(response: Response): Response {
   // A WebSocket handshake is passed on as it is.
   if (response.status === 101) return new Response(null, response)
   const copy = new Response(response.body, response)
-  removeHopByHop(copy.headers)
-  copy.headers.delete('sluice-degraded')
+  removeHopByHop(copy.headers, name => name === 'sluice-degraded')
   return copy
 }
 
-function removeHopByHop(headers: Headers): void {
-  const connection = headers.get('connection')
-  for (const name of HOP_BY_HOP) headers.delete(name)
-  if (connection === null) return
-  for (const name of connection.split(',').map(name => name.trim()))
-    if (isHeaderName(name)) headers.delete(name)
+/** Only what is there: on Workers, each call about a header costs more than all that is done with its name here. */
+function removeHopByHop(headers: Headers, isOther: (name: string) => boolean): void {
+  const names: string[] = []
+  let connection = ''
+  headers.forEach((value, name) => {
+    names.push(name)
+    if (name === 'connection') connection = value
+  })
+  const named = connection
+    .toLowerCase()
+    .split(',')
+    .map(name => name.trim())
+  for (const name of names) {
+    if (HOP_BY_HOP.has(name) || named.includes(name) || isOther(name)) headers.delete(name)
+  }
 }
-
-const isHeaderName = (name: string) => /^[!#$%&'*+.^_`|~0-9a-z-]+$/i.test(name)
 
 function badGateway(): Response {
   return problem({

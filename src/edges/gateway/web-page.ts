@@ -29,10 +29,11 @@ export interface ReplyToPage {
 
 export function exposeToScripts(
   request: Request,
-  { headers }: Response,
+  response: Response,
   { isOwn, cors, parts }: ReplyToPage,
 ): void {
   if (!request.headers.has('origin')) return
+  const { headers } = response
   if (cors) parts.setAllowedOrigin(request, headers, cors)
   // Replies of the gateway hold nothing private, and without this header a browser hides even the status 429.
   else if (isOwn) headers.set('access-control-allow-origin', '*')

@@ -1,9 +1,9 @@
 /** The wire of reset.lua. The contract is described there. */
 import type { ScriptCall } from '../store/store.ts'
+import { CONSTANTS } from './constants.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
 import { PRELUDE, RESET as TEXT } from './lua.generated.ts'
 import { withWords } from './lua-text.ts'
-import { CONSTANTS } from './policy-text.ts'
 import type { Changed } from './refund.ts'
 import { scriptOf } from './script-of.ts'
 import { invalid, isField, textOf } from './wire.ts'

@@ -1,0 +1,119 @@
+/** What a Worker carries of its config: `npx sluice build`. */
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { build } from 'esbuild'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { BUILT_FILE, workerModule } from '../../src/node/build-worker.ts'
+import { loadConfig } from '../../src/node/cli/load-config.ts'
+import { type Stack, startStack } from '../../src/node/start/stack.ts'
+import { bundleOptions, CONFIG_FILE } from '../../src/node/worker-bundle.ts'
+import { notBuilt } from '../../src/not-built.ts'
+import { adminStore } from '../../src/ops/admin-store.ts'
+import { createKey } from '../../src/ops/keys.ts'
+import { finderOf, fingerprintOf } from '../../src/script/built-scripts.ts'
+import { gatewayPolicy } from '../../src/script/compiled.ts'
+import { createGatewayPolicy } from '../../src/script/policy.ts'
+import { configOf } from '../support/engines.ts'
+import { startOrigin, type TestOrigin } from '../support/origin.ts'
+
+const EVERYTHING = fileURLToPath(new URL('../support/everything.config.ts', import.meta.url))
+
+const second = { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' } as const
+
+describe('the module of a Worker', () => {
+  it('is in src/built as the shipped config makes it (npx sluice build)', async () => {
+    expect(readFileSync(BUILT_FILE, 'utf8')).toBe(workerModule(await loadConfig()))
+  })
+
+  it('has the algorithms and parts that the config uses, and throws for the others', async () => {
+    const few = workerModule(configOf({ rules: [second] }))
+    expect(few).toContain("countings: { 'gcra': gcra.counting }")
+    for (const part of ['windowEnds', 'evaluateOnCluster', 'answerPreflight', 'setAllowedOrigin']) {
+      expect(few).toContain(`${part}: notBuilt('${part}')`)
+    }
+    expect(few).not.toContain('"refund"')
+    const all = workerModule(await loadConfig(EVERYTHING))
+    expect(all).not.toContain('notBuilt')
+    expect(all).toContain('"refund"')
+    expect(() => notBuilt('cors')()).toThrow(
+      "The Worker was built without 'cors', for another config. Build it with npx sluice build.",
+    )
+  })
+
+  it('brings no compiler into the bundle', async () => {
+    const { metafile } = await build({
+      ...bundleOptions(CONFIG_FILE, () => loadConfig()),
+      metafile: true,
+      minify: true,
+    })
+    const [output] = Object.values(metafile!.outputs)
+    const carried = Object.entries(output!.inputs).flatMap(([file, { bytesInOutput }]) =>
+      bytesInOutput > 0 ? [file] : [],
+    )
+    expect(carried).toContain('src/built/worker.generated.ts')
+    for (const file of ['policy-text', 'lua-text', 'scripts', 'lua.generated']) {
+      expect(carried).not.toContain(`src/script/${file}.ts`)
+    }
+    expect(
+      carried.filter(file => /calendar\.ts|slots\.ts|cors\.ts|token-bucket|sliding|leaky/.test(file)),
+    ).toEqual([])
+  })
+})
+
+describe('scripts that were built', () => {
+  const config = configOf({ rules: [second] })
+  const { plain, keyLocking } = gatewayPolicy(config).decide
+  const built = {
+    [fingerprintOf(gatewayPolicy(config))]: {
+      decide: { text: plain.source.slice(1), sha1: { plain: plain.sha1, keyLocking: keyLocking.sha1 } },
+    },
+  }
+
+  it('are those that are compiled', () => {
+    expect(createGatewayPolicy(config, finderOf(built)).decide).toEqual({ plain, keyLocking })
+  })
+
+  it('are refused for other rules', () => {
+    const others = [
+      { ...second, limit: 11 },
+      { ...second, name: 'other' },
+      { ...second, by: 'address' as const },
+    ]
+    for (const other of others) {
+      const policy = createGatewayPolicy(configOf({ rules: [other] }), finderOf(built))
+      expect(() => policy.decide).toThrow(
+        "The Worker was built for another config: it has no script 'decide' for these rules. Build it with npx sluice build.",
+      )
+    }
+  })
+})
+
+describe('a Worker with every part', () => {
+  let origin: TestOrigin
+  let stack: Stack
+  beforeAll(async () => {
+    process.env.JWT_SECRET = 'a secret of the tests, of 32 bytes and some more'
+    origin = await startOrigin()
+    stack = await startStack({
+      redis: 'auto',
+      origin: origin.url,
+      ports: { gateway: 0, bridge: 0, origin: 0 },
+      watch: false,
+      configFile: EVERYTHING,
+    })
+  })
+  afterAll(async () => {
+    delete process.env.JWT_SECRET
+    await stack?.close()
+    await origin?.close()
+  })
+
+  it('decides', async () => {
+    const store = adminStore({ ...stack.rest, environment: 'test' })
+    const { key } = await createKey(store, { consumer: 'acme', plan: 'pro' })
+    const { status, headers } = await fetch(`${stack.url}/reports/7`, { headers: { 'x-api-key': key } })
+    expect([status, headers.get('sluice-degraded')]).toEqual([200, null])
+    expect(headers.get('ratelimit-policy')).toMatch(/"day";q=200000/)
+    expect((await fetch(stack.url)).headers.get('ratelimit-policy')).toMatch(/"window";q=100000/)
+  })
+})

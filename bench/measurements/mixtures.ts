@@ -125,7 +125,7 @@ function rowsWithTargets(
     )
     return [
       { ...billed, target: { text: `≤ ${most}`, isReached: own.commands <= most } },
-      { ...time, target: { text: '≤ 0.7×', isReached: ours / others <= 0.7 } },
+      { ...time, target: { text: '≤ 0.5×', isReached: ours / others <= 0.5 } },
     ]
   })
 }

@@ -14,7 +14,8 @@ import { type Caller, newCallers, type TestBed } from '../test-bed.ts'
 import { type Transport, throughBridge } from '../transport.ts'
 
 const ROUNDS = 12
-const MOST = 0.7
+/** At most this share of six calls: while Redis is idle in between, as much as six calls that are sent at once. */
+const mostOf = (name: string) => (name === 'six at once' ? 1 : 0.5)
 
 const OUTCOMES = [
   { outcome: 'allowed', scale: 'admits all' },
@@ -72,7 +73,7 @@ export async function serverTime(bed: TestBed): Promise<Findings> {
           sluice: `${own.toFixed(1)} µs`,
           comparison: `${name}: ${theirs.toFixed(1)} µs`,
           ratio: own / theirs,
-          target: { text: `≤ ${MOST}×`, isReached: own / theirs <= MOST },
+          target: { text: `≤ ${mostOf(name)}×`, isReached: own / theirs <= mostOf(name) },
         })
       }
       raw.push({ title: `Redis server time, ${what}, µs per decision`, columns: rounds, digits: 1 })

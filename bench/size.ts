@@ -16,9 +16,12 @@ import { median } from './measure.ts'
 
 const EVERYTHING = fileURLToPath(new URL('../test/support/everything.config.ts', import.meta.url))
 
-/** Kilobytes of 1,000 bytes. */
+/**
+ * Kilobytes of 1,000 bytes. The aim for the shipped config is 60: SHA-256 without crypto.subtle weighs 2.5 and saves CPU at each
+ * request, where weight costs a few milliseconds once for an isolate.
+ */
 const SIZES = [
-  { what: 'Worker with the shipped config', file: CONFIG_FILE, most: 61.5 },
+  { what: 'Worker with the shipped config', file: CONFIG_FILE, most: 64.5 },
   { what: 'Worker with every part', file: EVERYTHING, most: 85 },
 ]
 

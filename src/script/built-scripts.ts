@@ -4,7 +4,7 @@ import type { Script } from '../store/store.ts'
 import type { PolicyScripts, PolicyShape } from './policy-shape.ts'
 import { FIRST_LINES } from './script-of.ts'
 
-/** One script as it stands in src/built/scripts.generated.ts. */
+/** One script as it stands in src/built/worker.generated.ts. */
 export interface BuiltScript {
   text: string
   sha1: Readonly<Record<keyof Script, string>>

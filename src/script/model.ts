@@ -1,6 +1,6 @@
 /**
  * The scripts over plain memory, with the TypeScript models. It is their specification in the parity tests, and replays
- * traffic without a store. Lua twins: decide.lua, refund.lua and reset.lua, same steps in the same order.
+ * traffic without a store. What it is compared with is compiled by policy-text.ts.
  */
 
 import type { State } from '../algorithms/algorithm.ts'

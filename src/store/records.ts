@@ -1,5 +1,5 @@
 /**
- * The records of credentials and consumers in the store: one line of text each, read by src/script/decide.lua in the
+ * The records of credentials and consumers in the store: one line of text each, read by src/script/subject.lua in the
  * trip that counts the request. Every value is escaped, so that none can look like another.
  *
  *     credential   plan=<plan or nothing> created=<time> [expires=<time>] [label=<text>] [hint=<last letters>] [replaced=<id>]

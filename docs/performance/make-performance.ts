@@ -1,0 +1,174 @@
+/**
+ * Makes the tables and the picture of docs/performance.md from bench/results.md: `npm run performance`, after `npm run bench`.
+ * test/docs/performance.test.ts fails when the page is stale.
+ */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { LineChart } from 'echarts/charts'
+import { GridComponent, TitleComponent } from 'echarts/components'
+import { init, use } from 'echarts/core'
+import { SVGRenderer } from 'echarts/renderers'
+import { markdownTable } from 'markdown-table'
+
+use([LineChart, GridComponent, TitleComponent, SVGRenderer])
+
+export const PAGE = new URL('../performance.md', import.meta.url)
+export const PICTURE = new URL('by-rules.svg', import.meta.url)
+const RESULTS = new URL('../../bench/results.md', import.meta.url)
+
+/** USD for a million commands (Upstash, pay as you go: $0.20 per 100,000). */
+const DOLLARS_PER_MILLION = 2
+
+/** Rows of the first table whose name begins with one of these, under the heading of the page's table. */
+const COSTS: Record<string, readonly string[]> = {
+  redis: ['Redis server time per decision'],
+  sent: [
+    'HTTP requests per decision',
+    'bytes sent to the store',
+    'billed commands per decision',
+    'bytes in Redis',
+  ],
+  worker: ['CPU of workerd', 'request p50', 'Worker bundle'],
+}
+
+interface Mixture {
+  rules: number
+  allowed: readonly [own: number, theirs: number]
+  refused: readonly [own: number, theirs: number]
+  commands: number
+}
+
+export function readResults(): string {
+  return readFileSync(RESULTS, 'utf8')
+}
+
+/** The page with its tables as they should be. */
+export function withTables(page: string, results: string): string {
+  const first = rowsOf(results, /^# Benchmark$/m)
+  const tables = new Map<string, string>()
+  for (const [name, starts] of Object.entries(COSTS)) {
+    const rows = first.filter(([what]) => starts.some(start => what!.startsWith(start)))
+    tables.set(
+      name,
+      table(
+        ['what', 'Sluice', 'comparison', 'ratio'],
+        rows.map(row => row.slice(0, 4)),
+      ),
+    )
+  }
+  const callers = rowsOf(results, /^## Callers/m)
+  tables.set(
+    'callers',
+    table(
+      ['caller', 'µs in Redis'],
+      callers.map(row => row.slice(0, 2)),
+    ),
+  )
+  const mixtures = mixturesIn(results)
+  tables.set(
+    'rules',
+    table(
+      [
+        'rules',
+        'admitted, µs in Redis',
+        'as many calls, µs',
+        'refused, µs',
+        'as many calls, µs',
+        'commands, admitted',
+        '$ per million, admitted',
+      ],
+      mixtures.map(({ rules, allowed, refused, commands }) => [
+        ...[String(rules), String(allowed[0]), String(allowed[1]), String(refused[0]), String(refused[1])],
+        ...[String(commands), (commands * DOLLARS_PER_MILLION).toFixed(2)],
+      ]),
+    ),
+  )
+  return page.replace(/(<!-- table: (.+?) -->\n).*?(<!-- end -->)/gs, (_, start, name, end) => {
+    const text = tables.get(name)
+    if (text === undefined) throw new Error(`There is no table ${name}.`)
+    return `${start}${text}\n${end}`
+  })
+}
+
+/** µs in Redis by the number of rules: one decision, and as many slidingWindow calls. */
+export function drawByRules(results: string): string {
+  const mixtures = mixturesIn(results)
+  const chart = init(null, null, { renderer: 'svg', ssr: true, width: 840, height: 340 })
+  const ink = '#24292f'
+  const axis = (name: string) => ({
+    ...{ type: 'value', name, nameLocation: 'middle', nameGap: 32, min: 0 },
+    ...{ axisLabel: { color: ink }, nameTextStyle: { color: ink } },
+    splitLine: { lineStyle: { color: '#d0d7de' } },
+  })
+  const line = (name: string, color: string, type: string, of: (mixture: Mixture) => number) => ({
+    ...{ type: 'line', data: mixtures.map(mixture => [mixture.rules, of(mixture)]), symbolSize: 6 },
+    ...{ lineStyle: { color, type, width: 2 }, itemStyle: { color } },
+    endLabel: { show: true, formatter: name, color: ink },
+  })
+  chart.setOption({
+    animation: false,
+    backgroundColor: '#ffffff',
+    textStyle: { fontFamily: 'system-ui, sans-serif' },
+    title: {
+      text: 'One decision in Redis, by number of rules',
+      left: 12,
+      top: 8,
+      textStyle: { color: ink, fontSize: 15 },
+    },
+    grid: { left: 64, right: 150, top: 52, bottom: 52 },
+    xAxis: axis('rules'),
+    yAxis: axis('µs'),
+    series: [
+      line('as many calls: admitted', '#8c959f', 'solid', ({ allowed }) => allowed[1]),
+      line('as many calls: refused', '#8c959f', 'dashed', ({ refused }) => refused[1]),
+      line('Sluice: admitted', '#0969da', 'solid', ({ allowed }) => allowed[0]),
+      line('Sluice: refused', '#bc4c00', 'dashed', ({ refused }) => refused[0]),
+    ],
+  })
+  const svg = chart.renderToSVGString()
+  chart.dispose()
+  return svg
+}
+
+function mixturesIn(results: string): Mixture[] {
+  return rowsOf(results, /^## Mixtures/m).flatMap(([what, allowed, , commands, refused]) => {
+    const [, rules] = /^(\d+) rules?, one identity$/.exec(what!) ?? []
+    if (rules === undefined) return []
+    const own = Number(/^(\d+)/.exec(commands!)![1])
+    return [{ rules: Number(rules), allowed: pairOf(allowed!), refused: pairOf(refused!), commands: own }]
+  })
+}
+
+/** `5.4 : 3.8 = 1.42×` */
+function pairOf(text: string): readonly [number, number] {
+  const [, own, theirs] = /^([\d.]+) : ([\d.]+)/.exec(text) ?? []
+  if (own === undefined || theirs === undefined) throw new Error(`'${text}' is not a pair of times.`)
+  return [Number(own), Number(theirs)]
+}
+
+/** The rows of the first table under a heading. */
+function rowsOf(results: string, heading: RegExp): string[][] {
+  const after = results.slice(results.search(heading)).split('\n')
+  const from = after.findIndex(line => line.startsWith('|'))
+  const to = after.findIndex((line, i) => i > from && !line.startsWith('|'))
+  return after.slice(from + 2, to).map(line =>
+    line
+      .split('|')
+      .slice(1, -1)
+      .map(cell => cell.trim()),
+  )
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  return markdownTable(
+    [head, ...rows].map(row => [...row]),
+    { alignDelimiters: false, padding: true },
+  )
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const results = readResults()
+  writeFileSync(PAGE, withTables(readFileSync(PAGE, 'utf8'), results))
+  writeFileSync(PICTURE, drawByRules(results))
+  console.log('Made docs/performance.md from bench/results.md.')
+}

@@ -4,13 +4,8 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { LineChart } from 'echarts/charts'
-import { GridComponent, TitleComponent } from 'echarts/components'
-import { init, use } from 'echarts/core'
-import { SVGRenderer } from 'echarts/renderers'
 import { markdownTable } from 'markdown-table'
-
-use([LineChart, GridComponent, TitleComponent, SVGRenderer])
+import { heading, INK, render } from '../plots/draw.ts'
 
 export const PAGE = new URL('../performance.md', import.meta.url)
 export const PICTURE = new URL('by-rules.svg', import.meta.url)
@@ -93,29 +88,22 @@ export function withTables(page: string, results: string): string {
 /** µs in Redis by the number of rules: one decision, and as many slidingWindow calls. */
 export function drawByRules(results: string): string {
   const mixtures = mixturesIn(results)
-  const chart = init(null, null, { renderer: 'svg', ssr: true, width: 840, height: 340 })
-  const ink = '#24292f'
   const axis = (name: string) => ({
     ...{ type: 'value', name, nameLocation: 'middle', nameGap: 32, min: 0 },
-    ...{ axisLabel: { color: ink }, nameTextStyle: { color: ink } },
+    ...{ axisLabel: { color: INK }, nameTextStyle: { color: INK } },
     splitLine: { lineStyle: { color: '#d0d7de' } },
   })
   const line = (name: string, color: string, type: string, of: (mixture: Mixture) => number) => ({
     ...{ type: 'line', data: mixtures.map(mixture => [mixture.rules, of(mixture)]), symbolSize: 6 },
     ...{ lineStyle: { color, type, width: 2 }, itemStyle: { color } },
-    endLabel: { show: true, formatter: name, color: ink },
+    endLabel: { show: true, formatter: name, color: INK },
   })
-  chart.setOption({
-    animation: false,
-    backgroundColor: '#ffffff',
-    textStyle: { fontFamily: 'system-ui, sans-serif' },
-    title: {
-      text: 'One decision in Redis, by number of rules',
-      left: 12,
-      top: 8,
-      textStyle: { color: ink, fontSize: 15 },
-    },
-    grid: { left: 64, right: 150, top: 52, bottom: 52 },
+  return render('One decision in Redis, by number of rules', 360, {
+    title: heading(
+      'One decision in Redis, by number of rules',
+      'µs while Redis is busy; grey: as many slidingWindow calls',
+    ),
+    grid: { left: 64, right: 190, top: 66, bottom: 52 },
     xAxis: axis('rules'),
     yAxis: axis('µs'),
     series: [
@@ -125,9 +113,6 @@ export function drawByRules(results: string): string {
       line('Sluice: refused', '#bc4c00', 'dashed', ({ refused }) => refused[0]),
     ],
   })
-  const svg = chart.renderToSVGString()
-  chart.dispose()
-  return svg
 }
 
 function mixturesIn(results: string): Mixture[] {

@@ -13,7 +13,7 @@ use([BarChart, LineChart, ScatterChart, GridComponent, MarkLineComponent, TitleC
 const WIDTH = 840
 const [LEFT, RIGHT] = [64, 84]
 const GROUND = '#ffffff'
-const INK = '#24292f'
+export const INK = '#24292f'
 const FAINT = '#8c959f'
 const ADMITTED = '#0969da'
 const REFUSED = '#bc4c00'
@@ -130,7 +130,8 @@ export function drawTotals(title: string, lines: readonly Line[]): string {
   })
 }
 
-function render(name: string, height: number, option: EChartsCoreOption): string {
+/** A picture with a name for readers who do not see it. */
+export function render(name: string, height: number, option: EChartsCoreOption): string {
   const chart = init(null, null, { renderer: 'svg', ssr: true, width: WIDTH, height })
   chart.setOption({
     animation: false,
@@ -153,7 +154,7 @@ function cleaned(svg: string, name: string): string {
     .concat('\n')
 }
 
-function heading(text: string, subtext: string) {
+export function heading(text: string, subtext: string) {
   return {
     text,
     subtext,

@@ -169,7 +169,8 @@ function found(rule: Rule): ReturnType<typeof search> {
   return known
 }
 
-const NUMBERS: Record<AlgorithmName, readonly NumbersInput[]> = {
+/** A new algorithm is attacked once it is known here, and in guarantees.ts, what it promises. */
+const NUMBERS: Partial<Record<AlgorithmName, readonly NumbersInput[]>> = {
   'fixed-window': [
     { algorithm: 'fixed-window', limit: 6, period: '1s' },
     { algorithm: 'fixed-window', limit: 3, period: '7ms' },
@@ -217,7 +218,11 @@ function mostPossible(rule: Rule): number {
 }
 
 describe('an adversary', () => {
-  it.each(ALGORITHMS)(
+  for (const algorithm of ALGORITHMS.filter(name => !NUMBERS[name])) {
+    it.todo(`by no plan gets more than ${algorithm} promises: its promise is not written down`)
+  }
+
+  it.each(ALGORITHMS.filter(name => NUMBERS[name]))(
     `by no plan gets more than %s promises, whatever its numbers (SEED=${SEED})`,
     async algorithm => {
       const scenario = fc.record({ numbers: numbersOf(algorithm), plan: listOf(moves, 20) })

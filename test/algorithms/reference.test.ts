@@ -6,12 +6,13 @@ import type { Verdict } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnEngines, type Engine, ModelEngine, rulesOf } from '../support/engines.ts'
-import { ALGORITHMS, anyNumbers, numbersOf } from '../support/numbers.ts'
+import { ALGORITHMS, numbersOf } from '../support/numbers.ts'
 import { expectShare, forEvery } from '../support/property.ts'
 import { SEED } from '../support/random.ts'
 import { evaluationOf, listOf, NOON, namedRules, newCaller, ruleOf } from '../support/traffic.ts'
 import { after } from '../support/waits.ts'
 import { expectReference, refusedOf, starts, steps } from './following.ts'
+import { hasDefinition } from './reference.ts'
 
 /** SOAK=1 runs longer. */
 const MORE = process.env.SOAK ? 40 : 1
@@ -22,8 +23,15 @@ const runsOn = (engine: Engine) => (engine instanceof ModelEngine ? 24 : 6) * MO
 
 const requests = listOf(steps, 60)
 
+const DEFINED = ALGORITHMS.filter(hasDefinition)
+const definedNumbers = fc.oneof(...DEFINED.map(numbersOf))
+
 describeOnEngines('a reply', fresh => {
-  it.each(ALGORITHMS)(`of %s is what its definition says (SEED=${SEED})`, TIMED, async algorithm => {
+  for (const algorithm of ALGORITHMS.filter(name => !hasDefinition(name))) {
+    it.todo(`of ${algorithm} is what its definition says: it has none here`)
+  }
+
+  it.each(DEFINED)(`of %s is what its definition says (SEED=${SEED})`, TIMED, async algorithm => {
     const engine = await fresh()
     let [asked, refused] = [0, 0]
     const scenario = fc.record({ numbers: numbersOf(algorithm), start: starts, steps: requests })
@@ -44,7 +52,7 @@ describeOnEngines('a reply', fresh => {
       const engine = await fresh()
       let [asked, refused] = [0, 0]
       const scenario = fc.record({
-        numbers: listOf(anyNumbers, 5, 2),
+        numbers: listOf(definedNumbers, 5, 2),
         /** Which of the rules are shadows. */
         shadows: fc.subarray([1, 2, 3, 4], { maxLength: 2 }),
         start: starts,

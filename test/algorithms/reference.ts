@@ -23,7 +23,7 @@ interface Definition {
   delay?(list: Admissions, t: number): number
 }
 
-const definitions: Record<AlgorithmName, (rule: Rule) => Definition> = {
+const definitions: Partial<Record<AlgorithmName, (rule: Rule) => Definition>> = {
   /** No more than the limit with the same window. */
   'fixed-window': rule => ({
     admits: (list, t, cost) => {
@@ -119,6 +119,9 @@ function unitsOf(list: Admissions): number {
   return list.reduce((sum, { cost }) => sum + cost, 0)
 }
 
+/** A new algorithm has none until what it admits is written down, without a look at its twins. */
+export const hasDefinition = (algorithm: AlgorithmName) => algorithm in definitions
+
 /** What one rule would reply, found by asking its definition. The clock only goes forward. */
 export class Reference {
   readonly rule: Rule
@@ -128,7 +131,9 @@ export class Reference {
 
   constructor(rule: Rule, list: Admissions = []) {
     this.rule = rule
-    this.#definition = definitions[rule.algorithm](rule)
+    const define = definitions[rule.algorithm]
+    if (!define) throw new Error(`${rule.algorithm} has no definition here.`)
+    this.#definition = define(rule)
     this.#budget = rule.quota.burst
     this.#list = [...list]
   }

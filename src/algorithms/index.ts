@@ -6,13 +6,14 @@ import * as list from './list.ts'
 
 export type { AlgorithmName }
 
-export const ALGORITHM_NAMES = Object.keys(list) as AlgorithmName[]
+/** In the order of the alphabet, whatever bundler has made the list. */
+export const ALGORITHM_NAMES = Object.keys(list).sort() as AlgorithmName[]
 
 type Descriptions = { [Name in AlgorithmName]: (typeof list)[Name]['description'] }
 
 export const descriptions = Object.fromEntries(
-  Object.entries(list).map(([name, { description }]) => [name, description]),
-) as Descriptions
+  ALGORITHM_NAMES.map(name => [name, list[name].description]),
+) as unknown as Descriptions
 
 /** A rule's description, whichever its algorithm. */
 export function descriptionOf({ algorithm }: { readonly algorithm: AlgorithmName }): Description {

@@ -570,7 +570,7 @@ describeOnRedisEngine('a compiled policy', (fresh, kind) => {
     })
     if (process.env.PARITY_REPORT) console.log(kind, runs, tally.report())
     if (FC_PATH) return
-    expect(tally.decisions).toBeGreaterThan(0.6 * requests)
+    expect(tally.decisions).toBeGreaterThan(requests / 3)
     // So few requests prove only that the embedded Redis runs the same scripts.
     if (kind === 'embedded') return
     for (const what of OFTEN) expect(tally.of(what), what).toBeGreaterThan(requests / 400)

@@ -2,7 +2,7 @@
  * What a Worker gets of its config when it is built: the scripts, compiled, the algorithms that its rules use, and the parts of
  * the gateway that its settings use. `npx sluice build` writes it to src/built/worker.generated.ts.
  */
-import { writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import type { Config } from '../config/compile.ts'
 import { probePolicy } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
@@ -15,9 +15,10 @@ export const BUILT_FILE = new URL('../built/worker.generated.ts', import.meta.ur
 
 type Built = Pick<Config, 'rules' | 'plans' | 'cluster' | 'cors'>
 
-/** Writes what a Worker with this config carries. */
+/** Writes what a Worker with this config carries, if it is not there: wrangler watches the folder, and would build again. */
 export function buildWorker(config: Built): void {
-  writeFileSync(BUILT_FILE, workerModule(config))
+  const text = workerModule(config)
+  if (!existsSync(BUILT_FILE) || readFileSync(BUILT_FILE, 'utf8') !== text) writeFileSync(BUILT_FILE, text)
 }
 
 /** The text of src/built/worker.generated.ts. */

@@ -1,9 +1,13 @@
 /** What a Worker carries of its config: `npx sluice build`. */
-import { readFileSync } from 'node:fs'
+import { execFile } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { build } from 'esbuild'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { BUILT_FILE, workerModule } from '../../src/node/build-worker.ts'
+import { BUILT_FILE, buildWorker, workerModule } from '../../src/node/build-worker.ts'
 import { loadConfig } from '../../src/node/cli/load-config.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
 import { bundleOptions, CONFIG_FILE } from '../../src/node/worker-bundle.ts'
@@ -16,6 +20,7 @@ import { createGatewayPolicy } from '../../src/script/policy.ts'
 import { configOf } from '../support/engines.ts'
 import { startOrigin, type TestOrigin } from '../support/origin.ts'
 
+const SLUICE = fileURLToPath(new URL('../../src/node/cli/sluice.ts', import.meta.url))
 const EVERYTHING = fileURLToPath(new URL('../support/everything.config.ts', import.meta.url))
 
 const second = { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' } as const
@@ -23,6 +28,26 @@ const second = { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, p
 describe('the module of a Worker', () => {
   it('is in src/built as the shipped config makes it (npx sluice build)', async () => {
     expect(readFileSync(BUILT_FILE, 'utf8')).toBe(workerModule(await loadConfig()))
+  })
+
+  it('is not written again where it is there: wrangler watches its folder', async () => {
+    const { mtimeMs } = statSync(BUILT_FILE)
+    buildWorker(await loadConfig())
+    expect(statSync(BUILT_FILE).mtimeMs).toBe(mtimeMs)
+  })
+
+  it('stays as it is when the config has a mistake, which the command names', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'sluice-build-'))
+    const file = join(directory, 'wrong.config.ts')
+    writeFileSync(file, "export default { origin: 'https://api.example.com', rules: [] }")
+    const before = readFileSync(BUILT_FILE, 'utf8')
+    const failed = promisify(execFile)(process.execPath, [SLUICE, 'build', file])
+    await expect(failed).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('rules: [] is empty.'),
+    })
+    expect(readFileSync(BUILT_FILE, 'utf8')).toBe(before)
+    rmSync(directory, { recursive: true })
   })
 
   it('has the algorithms and parts that the config uses, and throws for the others', async () => {

@@ -1,6 +1,6 @@
--- Sliding log: exactly `limit` in any `period`. Model: sliding-log.ts. The two are
--- not alike section by section: there the log is a list, here it is bytes in a key of
--- its own, of which as few as possible are read and written.
+-- Sliding log: exactly `limit` in any `period`. Model: sliding-log.ts, with the same
+-- sections. There the log is a list. Here it is bytes in a key of its own, and each
+-- section reads and writes as few of them as possible, so its steps are others.
 --
 -- Every admitted request leaves an entry in the log: when, and all units ever
 -- admitted by then, modulo 2^32. Both grow, so two binary searches find what still

@@ -1,7 +1,6 @@
 /**
- * Sliding log: exactly `limit` in any `period`. Lua twin: sliding-log.lua. Here the log
- * is a list, there it is bytes in a key of its own, of which as few as possible are read and written. The same sections
- * compute the same numbers; what the Lua adds is how it finds entries (`read_entry`, `LOG_NEAR`) and keeps room behind them.
+ * Sliding log: exactly `limit` in any `period`. Lua twin: sliding-log.lua, with the same sections. Here the log is a list. There
+ * it is bytes in a key of its own, so the Lua also has to find entries (`read_entry`, `LOG_NEAR`) and to keep room behind them.
  *
  * Every admitted request leaves an entry in a log: when, and all units ever admitted by then, modulo 2^32. Both grow,
  * so two binary searches find what still counts and when enough of it will not, whatever the costs. An entry at t

@@ -8,10 +8,10 @@
  *     ARGV[2]  marks, a letter each: for each identity 1 where it is asked about, else 0, and then for each of its rules 0 where
  *              it is not asked about, e enforced, s shadow, S shadow whatever an override says
  *     ARGV[3]  the subject (subject.lua), or ''
- *     ARGV[4]  the plan that a token claims, or that a caller without a subject is counted by, or ''
+ *     ARGV[4]  the plan, where it is known without the store: a token names it, or an earlier decision has found it; else ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
- *     ARGV     the ends of the windows of each rule with a calendar; then, only where one of them is not 1, what each rule costs: 0
- *              only reports how things stand. Empty values at the end are left out
+ *     ARGV     the ends of the windows of each rule with a calendar; then, only where one of them is not 1, what each rule costs; a
+ *              rule that costs 0 admits, and writes nothing. Empty values at the end are left out
  *
  *     reply    { status, plan, now, then the row of each rule, then text if rules have overrides }
  *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (nothing follows; rules that count guesses can refuse

@@ -9,7 +9,7 @@ export interface Identity {
   key: string
   /** Its bytes. */
   state: string
-  /** Whether its records are those of the rules, in their order, or there are none. */
+  /** The state is as expected: the records of these rules in their order, or nothing at all. */
   fits: string
 }
 

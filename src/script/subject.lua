@@ -11,7 +11,8 @@
 --            'token'    already verified by its signature; KEYS[1] is the record of
 --                       the consumer
 --            'failed'   the credential is known to be bad
---   ARGV[4]  the plan that a token claims, or that an anonymous caller is counted by
+--   ARGV[4]  the plan, where it is known without the store: a token names it, or an
+--            earlier decision has found it; else ''
 if subject == '' then
   plan = ARGV[4] or ''
 elseif subject == 'failed' then

@@ -17,7 +17,7 @@ export function healthCheck(store: Store, { now }: Clock): () => Promise<Respons
   let last: { at: number; health: Health } | undefined
   return async () => {
     if (!last || now() - last.at > FRESH_MS) {
-      // Meanwhile, other requests get the previous answer; the first time, there is none.
+      // Until it answers, other requests get the previous answer. The first request has none to get, and waits.
       if (last) last.at = now()
       last = { health: await examine(store, now), at: now() }
     }

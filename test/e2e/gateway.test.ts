@@ -6,53 +6,42 @@ import { createHash, randomBytes } from 'node:crypto'
 import { request } from 'node:http'
 import { connect } from 'node:net'
 import { gunzipSync } from 'node:zlib'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type Stack, startStack } from '../../src/node/start/stack.ts'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { adminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
-import { GZIPPED, startOrigin, type TestOrigin } from '../support/origin.ts'
+import { GZIPPED } from '../support/origin.ts'
+import { useStack } from '../support/stack.ts'
 
-let origin: TestOrigin
-let stack: Stack
+const running = useStack('e2e.config.ts')
 let key: string
 
-beforeAll(async () => {
-  origin = await startOrigin()
-  stack = await startStack({
-    redis: 'auto',
-    origin: origin.url,
-    ports: { gateway: 0, bridge: 0, origin: 0 },
-    watch: false,
-    configFile: new URL('../support/e2e.config.ts', import.meta.url).pathname,
-  })
-})
-afterAll(async () => {
-  await stack?.close()
-  await origin?.close()
-})
 beforeEach(async () => {
-  key = (await createKey(adminStore(stack.rest), { consumer: 'acme', plan: 'pro' })).key
-  origin.received.length = 0
+  key = (await createKey(adminStore(running.stack.rest), { consumer: 'acme', plan: 'pro' })).key
+  running.origin.received.length = 0
 })
 
 const ask = (path: string, init: RequestInit = {}) =>
-  fetch(stack.url + path, { redirect: 'manual', ...init, headers: { 'x-api-key': key, ...init.headers } })
+  fetch(running.stack.url + path, {
+    redirect: 'manual',
+    ...init,
+    headers: { 'x-api-key': key, ...init.headers },
+  })
 
 describe('the running gateway', () => {
   it('authenticates, counts and forwards', async () => {
     const response = await ask('/hello?name=world')
     expect(response.status).toBe(200)
     expect(response.headers.get('ratelimit')).toMatch(/^"consumer";r=\d+;t=\d+$/)
-    expect(origin.received[0]).toMatchObject({
+    expect(running.origin.received[0]).toMatchObject({
       method: 'GET',
       url: '/hello?name=world',
-      headers: { 'x-consumer-id': 'acme', 'x-consumer-plan': 'pro', host: new URL(origin.url).host },
+      headers: { 'x-consumer-id': 'acme', 'x-consumer-plan': 'pro', host: new URL(running.origin.url).host },
     })
   })
 
   it('adds to the headers of a request what it says it adds, and nothing else', async () => {
     await raw('/plain', {})
-    const { headers } = origin.received[0]!
+    const { headers } = running.origin.received[0]!
     const added = [
       'x-consumer-id',
       'x-consumer-plan',
@@ -71,7 +60,7 @@ describe('the running gateway', () => {
     const statuses = []
     for (let i = 0; i < 3; i++) statuses.push((await ask('/few')).status)
     expect(statuses).toEqual([200, 200, 429])
-    expect((await fetch(`${stack.url}/few`)).status).toBe(401)
+    expect((await fetch(`${running.stack.url}/few`)).status).toBe(401)
   })
 
   it('holds what queues in a leaky bucket, and forwards it in order, evenly', async () => {
@@ -86,11 +75,12 @@ describe('the running gateway', () => {
       .sort((a, b) => b.left - a.left)
     expect(admitted.length).toBeGreaterThanOrEqual(5)
     expect(replies.filter(({ status }) => status === 429)).toHaveLength(8 - admitted.length)
-    expect(origin.received.map(({ headers }) => headers['x-request-id'])).toEqual(
+    expect(running.origin.received.map(({ headers }) => headers['x-request-id'])).toEqual(
       admitted.map(({ id }) => id),
     )
     // A tenth of a second after the one before, at the earliest: timers do not go off early.
-    for (const [i, { at }] of origin.received.entries()) expect(at - startedAt).toBeGreaterThan(i * 100 - 2)
+    for (const [i, { at }] of running.origin.received.entries())
+      expect(at - startedAt).toBeGreaterThan(i * 100 - 2)
   })
 
   it('is not changed by a rule that is tried out, and does not show it', async () => {
@@ -102,7 +92,10 @@ describe('the running gateway', () => {
   })
 
   it('counts 40 requests at once exactly', async () => {
-    const { key: other } = await createKey(adminStore(stack.rest), { consumer: 'crowd', plan: 'free' })
+    const { key: other } = await createKey(adminStore(running.stack.rest), {
+      consumer: 'crowd',
+      plan: 'free',
+    })
     const statuses = await Promise.all(
       Array.from({ length: 40 }, async () => (await ask('/few', { headers: { 'x-api-key': other } })).status),
     )
@@ -111,7 +104,7 @@ describe('the running gateway', () => {
   })
 
   it('is healthy', async () => {
-    const response = await fetch(`${stack.url}/_sluice/health`)
+    const response = await fetch(`${running.stack.url}/_sluice/health`)
     expect([response.status, await response.json()]).toEqual([200, expect.objectContaining({ ready: true })])
   })
 })
@@ -123,7 +116,7 @@ describe('the proxy', () => {
       const body = randomBytes(1_500_000)
       expect((await ask('/upload', { method, body })).status).toBe(200)
       const bodySha256 = createHash('sha256').update(body).digest('hex')
-      expect(origin.received[0]).toMatchObject({ method, bodyBytes: body.length, bodySha256 })
+      expect(running.origin.received[0]).toMatchObject({ method, bodyBytes: body.length, bodySha256 })
     },
   )
 
@@ -133,7 +126,7 @@ describe('the proxy', () => {
   ])('forwards a GET with %s: %s', async (name, value, body) => {
     const status = await new Promise((resolve, reject) => {
       request(
-        `${stack.url}/search`,
+        `${running.stack.url}/search`,
         { method: 'GET', headers: { 'x-api-key': key, [name]: value } },
         response => {
           response.resume()
@@ -144,7 +137,7 @@ describe('the proxy', () => {
         .end(body)
     })
     expect(status).toBe(200)
-    expect(origin.received[0]).toMatchObject({ method: 'GET', bodyBytes: body.length })
+    expect(running.origin.received[0]).toMatchObject({ method: 'GET', bodyBytes: body.length })
   })
 
   it('hands on a response as it comes, without waiting for its end', async () => {
@@ -153,7 +146,7 @@ describe('the proxy', () => {
     const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader()
     expect((await reader.read()).value).toBe('first ')
     // Only now is the origin told to go on: had the gateway waited for the end, nothing would have come.
-    await fetch(`${origin.url}/stream/go-on`)
+    await fetch(`${running.origin.url}/stream/go-on`)
     expect((await reader.read()).value).toBe('second')
   })
 
@@ -188,7 +181,7 @@ describe('the proxy', () => {
       'keep-alive': 'timeout=5',
       'x-kept': '1',
     })
-    const [received] = origin.received
+    const [received] = running.origin.received
     expect(received!.headers).toMatchObject({ 'x-kept': '1' })
     for (const name of ['x-secret-hop', 'proxy-authorization', 'te', 'keep-alive']) {
       expect(received!.headers).not.toHaveProperty(name)
@@ -199,7 +192,7 @@ describe('the proxy', () => {
 
   it('opens a WebSocket to the origin', async () => {
     const key13 = 'dGhlIHNhbXBsZSBub25jZQ=='
-    const { hostname, port } = new URL(stack.url)
+    const { hostname, port } = new URL(running.stack.url)
     const socket = connect(Number(port), hostname)
     socket.write(
       `GET /socket HTTP/1.1\r\nHost: ${hostname}\r\nX-API-Key: ${key}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +
@@ -260,7 +253,7 @@ describe('bytes that no good client sends', () => {
     ],
   ])('get to no origin: %s', async (_, lines) => {
     expect(await rawBytes(lines())).toMatch(/^HTTP\/1\.1 (400|401|404|501) /)
-    expect(origin.received).toEqual([])
+    expect(running.origin.received).toEqual([])
   })
 
   it.each<[string, () => string[]]>([
@@ -273,22 +266,22 @@ describe('bytes that no good client sends', () => {
     ],
   ])('do not say who calls: %s', async (_, lines) => {
     expect(await rawBytes(lines())).toMatch(/^HTTP\/1\.1 200 /)
-    for (const { headers } of origin.received) expect(headers['x-consumer-id']).toBe('acme')
-    expect(JSON.stringify(origin.received)).not.toContain('admin')
+    for (const { headers } of running.origin.received) expect(headers['x-consumer-id']).toBe('acme')
+    expect(JSON.stringify(running.origin.received)).not.toContain('admin')
   })
 
   it('do not say another host than the one that was matched', async () => {
     for (const host of ['a.test', 'u:p@a.test', 'a.test/x?', 'a.test#']) {
       await rawBytes(get('/', keyed()).with(1, `Host: ${host}`))
     }
-    const told = new Set(origin.received.map(({ headers }) => headers['x-forwarded-host']))
+    const told = new Set(running.origin.received.map(({ headers }) => headers['x-forwarded-host']))
     expect([...told]).toEqual(['a.test'])
   })
 })
 
 /** What comes back for these lines, by a socket of its own. */
 async function rawBytes(lines: readonly string[]): Promise<string> {
-  const { hostname, port } = new URL(stack.url)
+  const { hostname, port } = new URL(running.stack.url)
   const socket = connect(Number(port), hostname)
   const reply = new Promise<string>((resolve, reject) => {
     socket.once('data', data => resolve(String(data)))
@@ -302,7 +295,7 @@ async function rawBytes(lines: readonly string[]): Promise<string> {
 /** By node:http, which sends headers that fetch forbids and leaves bodies as they are. */
 function raw(path: string, headers: Record<string, string>) {
   return new Promise<{ headers: Record<string, unknown>; body: Buffer }>((resolve, reject) => {
-    request(stack.url + path, { headers: { 'x-api-key': key, ...headers } }, response => {
+    request(running.stack.url + path, { headers: { 'x-api-key': key, ...headers } }, response => {
       const chunks: Buffer[] = []
       response.on('data', chunk => chunks.push(chunk))
       response.on('end', () => resolve({ headers: response.headers, body: Buffer.concat(chunks) }))

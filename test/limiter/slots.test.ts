@@ -1,4 +1,5 @@
 /** One decision over several slots of a cluster: what each may spend, and what is given back. */
+
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { GatewayError } from '../../src/errors.ts'
@@ -14,6 +15,7 @@ import {
 } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
 import type { Store } from '../../src/store/store.ts'
+import { GUESSES } from '../script/subject-rules.ts'
 import { bound } from '../support/bound.ts'
 import {
   compiled,
@@ -221,16 +223,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
 })
 
 describeOnRedisEngine('who calls, over two slots', fresh => {
-  const guesses = rulesOf({
-    ...{
-      name: 'guesses',
-      by: 'address',
-      on: 'auth-failure',
-      algorithm: 'fixed-window',
-      limit: 2,
-      period: '1h',
-    },
-  } as RuleInput)[0]!
+  const guesses = rulesOf(GUESSES)[0]!
   const rules = [bound(guesses, ADDRESS), bound(narrow!, ADDRESS), bound(wide!, CONSUMER)]
   const prepared = async (record = credentialOf()) => {
     const redis = await fresh()

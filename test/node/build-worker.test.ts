@@ -6,10 +6,9 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { build } from 'esbuild'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { BUILT_FILE, buildWorker, workerModule } from '../../src/node/build-worker.ts'
 import { loadConfig } from '../../src/node/cli/load-config.ts'
-import { type Stack, startStack } from '../../src/node/start/stack.ts'
 import { bundleOptions, CONFIG_FILE } from '../../src/node/worker-bundle.ts'
 import { notBuilt } from '../../src/not-built.ts'
 import { adminStore } from '../../src/ops/admin-store.ts'
@@ -18,7 +17,7 @@ import { finderOf, fingerprintOf } from '../../src/script/built-scripts.ts'
 import { gatewayPolicy } from '../../src/script/compiled.ts'
 import { createGatewayPolicy } from '../../src/script/policy.ts'
 import { configOf } from '../support/engines.ts'
-import { startOrigin, type TestOrigin } from '../support/origin.ts'
+import { useStack } from '../support/stack.ts'
 
 const SLUICE = fileURLToPath(new URL('../../src/node/cli/sluice.ts', import.meta.url))
 const EVERYTHING = fileURLToPath(new URL('../support/everything.config.ts', import.meta.url))
@@ -114,31 +113,18 @@ describe('scripts that were built', () => {
 })
 
 describe('a Worker with every part', () => {
-  let origin: TestOrigin
-  let stack: Stack
-  beforeAll(async () => {
-    process.env.JWT_SECRET = 'a secret of the tests, of 32 bytes and some more'
-    origin = await startOrigin()
-    stack = await startStack({
-      redis: 'auto',
-      origin: origin.url,
-      ports: { gateway: 0, bridge: 0, origin: 0 },
-      watch: false,
-      configFile: EVERYTHING,
-    })
-  })
-  afterAll(async () => {
-    delete process.env.JWT_SECRET
-    await stack?.close()
-    await origin?.close()
+  const running = useStack('everything.config.ts', {
+    JWT_SECRET: 'a secret of the tests, of 32 bytes and some more',
   })
 
   it('decides', async () => {
-    const store = adminStore({ ...stack.rest, environment: 'test' })
+    const store = adminStore({ ...running.stack.rest, environment: 'test' })
     const { key } = await createKey(store, { consumer: 'acme', plan: 'pro' })
-    const { status, headers } = await fetch(`${stack.url}/reports/7`, { headers: { 'x-api-key': key } })
+    const { status, headers } = await fetch(`${running.stack.url}/reports/7`, {
+      headers: { 'x-api-key': key },
+    })
     expect([status, headers.get('sluice-degraded')]).toEqual([200, null])
     expect(headers.get('ratelimit-policy')).toMatch(/"day";q=200000/)
-    expect((await fetch(stack.url)).headers.get('ratelimit-policy')).toMatch(/"window";q=100000/)
+    expect((await fetch(running.stack.url)).headers.get('ratelimit-policy')).toMatch(/"window";q=100000/)
   })
 })

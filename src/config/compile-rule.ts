@@ -6,6 +6,7 @@ import { type CalendarPeriod, isCalendarPeriod, NOMINAL_PERIOD } from '../algori
 import type { Algorithms, Counting } from '../algorithms/descriptor.ts'
 import { BASE62 } from '../base62.ts'
 import { fnv1a } from '../hash.ts'
+import { builtForAnotherConfig } from '../not-built.ts'
 import type {
   LimitRuleInput,
   MatchInput,
@@ -140,8 +141,7 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
   const calendar = calendarOf(input, algorithms)
   const period = periodOf(input)
   const counting = algorithms.countings[algorithm]
-  if (!counting)
-    throw new Error(`The Worker was built without '${algorithm}', for another config. Run npx sluice build.`)
+  if (!counting) throw builtForAnotherConfig(`the algorithm '${algorithm}'`)
   const { state, numbers } = counting
   const quota = numbers(input, period)
   const family = [name, algorithm, ...(calendar ? [calendar.period, calendar.timeZone] : [period])]

@@ -1,5 +1,7 @@
 /** Scripts that were compiled when the Worker was built: it carries their text, and no compiler. */
+
 import { fnv1a } from '../hash.ts'
+import { builtForAnotherConfig } from '../not-built.ts'
 import type { Script } from '../store/store.ts'
 import type { PolicyScripts, PolicyShape } from './policy-shape.ts'
 import { FIRST_LINES } from './script-of.ts'
@@ -30,9 +32,7 @@ export function finderOf(
     const find = (name: keyof PolicyScripts) => {
       const script = scripts?.[name]
       if (script) return inBuilds(script)
-      throw new Error(
-        `The Worker was built for another config: it has no script '${name}' for these rules. Build it with npx sluice build.`,
-      )
+      throw builtForAnotherConfig(`the script '${name}' of these rules`)
     }
     let decide: Script | undefined
     let refund: Script | undefined

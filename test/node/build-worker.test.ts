@@ -60,7 +60,7 @@ describe('the module of a Worker', () => {
     expect(all).not.toContain('notBuilt')
     expect(all).toContain('"refund"')
     expect(() => notBuilt('cors')()).toThrow(
-      "The Worker was built without 'cors', for another config. Build it with npx sluice build.",
+      "The Worker was built for another config: it does not have the part 'cors'. Build it again with npx sluice build.",
     )
   })
 
@@ -106,7 +106,7 @@ describe('scripts that were built', () => {
     for (const other of others) {
       const policy = createGatewayPolicy(configOf({ rules: [other] }), finderOf(built))
       expect(() => policy.decide).toThrow(
-        "The Worker was built for another config: it has no script 'decide' for these rules. Build it with npx sluice build.",
+        "The Worker was built for another config: it does not have the script 'decide' of these rules. Build it again with npx sluice build.",
       )
     }
   })

@@ -43,6 +43,6 @@ function misconfigured(): Response {
   return problem({
     status: 503,
     title: 'Service Unavailable',
-    detail: 'The gateway is not configured: its log says which setting is missing.',
+    detail: 'The gateway is not configured: its log says what is missing.',
   })
 }

@@ -23,14 +23,17 @@ export function fingerprintOf(shape: PolicyShape): string {
 /**
  * Finds the scripts of a policy among those that were built.
  * @param built by the fingerprint of the policy
+ * @returns throws for a policy that is not among them
  */
 export function finderOf(
   built: Readonly<Record<string, BuiltScripts>>,
 ): (shape: PolicyShape) => PolicyScripts {
   return shape => {
+    // At once, and not with the first request, where it would be a failure of the limits among others.
     const scripts = built[fingerprintOf(shape)]
+    if (!scripts) throw builtForAnotherConfig('the scripts of these rules')
     const find = (name: keyof PolicyScripts) => {
-      const script = scripts?.[name]
+      const script = scripts[name]
       if (script) return inBuilds(script)
       throw builtForAnotherConfig(`the script '${name}' of these rules`)
     }

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { build } from 'esbuild'
 import { describe, expect, it } from 'vitest'
+import { compileGatewayRule } from '../../src/config/compile-rule.ts'
 import { BUILT_FILE, buildWorker, workerModule } from '../../src/node/build-worker.ts'
 import { loadConfig } from '../../src/node/cli/load-config.ts'
 import { bundleOptions, CONFIG_FILE } from '../../src/node/worker-bundle.ts'
@@ -97,6 +98,14 @@ describe('scripts that were built', () => {
     expect(createGatewayPolicy(config, finderOf(built)).decide).toEqual({ plain, keyLocking })
   })
 
+  it('lack what the config did not use', () => {
+    expect(() => createGatewayPolicy(config, finderOf(built)).refund).toThrow(
+      "the script 'refund' of these rules",
+    )
+    const none = { countings: {}, windowEnds: () => [] }
+    expect(() => compileGatewayRule(second, ['free'], none)).toThrow("it does not have the algorithm 'gcra'.")
+  })
+
   it('are refused for other rules', () => {
     const others = [
       { ...second, limit: 11 },
@@ -104,9 +113,8 @@ describe('scripts that were built', () => {
       { ...second, by: 'address' as const },
     ]
     for (const other of others) {
-      const policy = createGatewayPolicy(configOf({ rules: [other] }), finderOf(built))
-      expect(() => policy.decide).toThrow(
-        "The Worker was built for another config: it does not have the script 'decide' of these rules. Build it again with npx sluice build.",
+      expect(() => createGatewayPolicy(configOf({ rules: [other] }), finderOf(built))).toThrow(
+        'The Worker was built for another config: it does not have the scripts of these rules. Build it again with npx sluice build.',
       )
     }
   })

@@ -1,7 +1,6 @@
 /** The schema of a list of addresses and ranges of them. */
-import ipaddr from 'ipaddr.js'
 import * as v from 'valibot'
-import { parseRange } from '../address-ranges.ts'
+import { addressText, networkOf, parseRange } from '../address-ranges.ts'
 
 const RANGE = "Write an address or a range, as in '192.0.2.7', '10.0.0.0/8' or '2001:db8::/32'."
 
@@ -21,8 +20,8 @@ function flawOf(text: string): string | undefined {
   const parsed = parseRange(text)
   if (!parsed) return `is not a range of addresses. ${RANGE}`
   const { network: address, prefix } = parsed
-  const family = address.kind() === 'ipv4' ? ipaddr.IPv4 : ipaddr.IPv6
-  const network = family.networkAddressFromCIDR(`${address}/${prefix}`).toString()
-  if (network === address.toString()) return undefined
-  return `is an address inside of a range. Write '${network}/${prefix}', or '${address}' for this one alone.`
+  const own = addressText(address)
+  const network = addressText(networkOf(address, prefix))
+  if (network === own) return undefined
+  return `is an address inside of a range. Write '${network}/${prefix}', or '${own}' for this one alone.`
 }

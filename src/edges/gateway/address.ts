@@ -2,8 +2,7 @@
  * The client's address on each platform, and as an identity to count by. In a header that proxies append to, everything left of
  * the first address that is not a trusted proxy is ignored: a client can write anything there.
  */
-import type ipaddr from 'ipaddr.js'
-import { isInRanges, parseAddress } from '../../config/address-ranges.ts'
+import { addressText, isInRanges, isIPv4, networkOf, parseAddress } from '../../config/address-ranges.ts'
 import { type AddressSettings, compileAddress } from '../../config/compile-address.ts'
 import { forwardedFor } from './forwarded.ts'
 
@@ -52,16 +51,15 @@ export function clientAddress(
 export function addressIdentity(address: string | undefined, ipv6Prefix = ON_CLOUDFLARE.ipv6Prefix): string {
   const parsed = address === undefined ? undefined : parseAddress(address)
   if (!parsed) return UNKNOWN_ADDRESS
-  if (parsed.kind() === 'ipv4') return parsed.toString()
-  const groups = (parsed as ipaddr.IPv6).parts.slice(0, Math.ceil(ipv6Prefix / 16))
-  const last = groups.length - 1
-  groups[last]! &= 0xffff << (16 * groups.length - ipv6Prefix)
+  if (isIPv4(parsed)) return addressText(parsed)
+  const groups = networkOf(parsed, ipv6Prefix).slice(0, Math.ceil(ipv6Prefix / 16))
   const network = groups.map(group => group.toString(16)).join(':')
   return `${network}${groups.length < 8 ? '::' : ''}/${ipv6Prefix}`
 }
 
 function canonical(address: string | undefined): string | undefined {
-  return address === undefined ? undefined : parseAddress(address)?.toString()
+  const parsed = address === undefined ? undefined : parseAddress(address)
+  return parsed && addressText(parsed)
 }
 
 /** The first address that is not a trusted proxy, or the last known one before a gap. */

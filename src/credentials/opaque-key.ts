@@ -3,7 +3,7 @@
  * isolate that has seen one remembers it for a while, so that the next decision names all keys of the store beforehand.
  * Whether a key is still good is asked every time.
  */
-import QuickLRU from 'quick-lru'
+import { Lru } from '../lru.ts'
 import type { Subject } from '../script/evaluation.ts'
 import { consumerKey, credentialKey, pointerKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
 
@@ -20,10 +20,10 @@ export function isOpaqueKey(text: string): boolean {
 
 /** Consumers by digest of their keys. Plain data, so it may outlive the request. */
 export class KeyMemory {
-  readonly #consumers: QuickLRU<string, string>
+  readonly #consumers: Lru<string>
 
   constructor({ rememberForMs }: { rememberForMs: number }) {
-    this.#consumers = new QuickLRU({ maxSize: MOST_REMEMBERED, maxAge: rememberForMs })
+    this.#consumers = new Lru({ size: MOST_REMEMBERED, maxAgeMs: rememberForMs })
   }
 
   consumerOf(digest: string): string | undefined {

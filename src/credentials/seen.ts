@@ -3,7 +3,7 @@
  * they are and on which plan, and consumers that are blocked. Only what the store has vouched for gets in, so made-up
  * keys cannot push others out. Plain data, bounded in number and time.
  */
-import QuickLRU from 'quick-lru'
+import { Lru } from '../lru.ts'
 import type { Outcome } from '../script/evaluation.ts'
 import { UNKNOWN_CONSUMER } from '../store/keys.ts'
 import type { Credential } from './credential.ts'
@@ -27,17 +27,17 @@ const nameOf = ({ digest, consumer, subject }: Shown) =>
   subject.kind === 'token' ? `token ${consumer}` : digest
 
 export class SeenCredentials {
-  readonly #credentials: QuickLRU<string, Required<Pick<Seen, 'plan' | 'consumer'>>>
-  readonly #blocked: QuickLRU<string, true>
+  readonly #credentials: Lru<Required<Pick<Seen, 'plan' | 'consumer'>>>
+  readonly #blocked: Lru<true>
 
   constructor({ seenForMs }: { seenForMs: number }) {
-    this.#credentials = new QuickLRU({ maxSize: MOST_SEEN, maxAge: seenForMs })
-    this.#blocked = new QuickLRU({ maxSize: MOST_SEEN, maxAge: seenForMs })
+    this.#credentials = new Lru({ size: MOST_SEEN, maxAgeMs: seenForMs })
+    this.#blocked = new Lru({ size: MOST_SEEN, maxAgeMs: seenForMs })
   }
 
   recall(shown: Shown): Seen | undefined {
     const seen = this.#credentials.get(nameOf(shown))
-    const isBlocked = this.#blocked.has(seen?.consumer ?? shown.consumer)
+    const isBlocked = this.#blocked.peek(seen?.consumer ?? shown.consumer)
     return isBlocked ? { ...seen, isBlocked } : seen
   }
 

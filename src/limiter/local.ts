@@ -4,10 +4,10 @@
  * budget again. When the store answers again, the units spent meanwhile are handed over to it. They stay counted here as well
  * until they come back by themselves: in a flood the store answers in between, and each answer would bring a new share.
  */
-import QuickLRU from 'quick-lru'
 import type { State } from '../algorithms/algorithm.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import { GatewayError } from '../errors.ts'
+import { Lru } from '../lru.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import type { BoundRule, Evaluation, Outcome, Verdict } from '../script/evaluation.ts'
 import { decideInMemory, type StateMemory } from '../script/memory.ts'
@@ -71,8 +71,8 @@ interface Debt {
 export function createLocalLimiter(share: number, now: () => number): LocalLimiter {
   /** Keys of identities that have spent something that is still to be handed over. */
   const owing = new Set<string>()
-  const spenders = new QuickLRU<string, Spender>({
-    maxSize: MAX_IDENTITIES,
+  const spenders = new Lru<Spender>({
+    size: MAX_IDENTITIES,
     onEviction: key => owing.delete(key),
   })
   let busySince = Number.NEGATIVE_INFINITY
@@ -135,7 +135,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
   function failed(debt: Debt, { code }: GatewayError): void {
     if (!/^ERR_STORE_(REFUSED|QUOTA|BREAKER_OPEN)$/.test(code)) return
     note(debt, -1)
-    if (spenders.has(debt.key)) owing.add(debt.key)
+    if (spenders.peek(debt.key)) owing.add(debt.key)
   }
 
   async function send(store: Store, debts: readonly Debt[], at?: number): Promise<void> {

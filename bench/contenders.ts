@@ -1,6 +1,8 @@
 /** The three that are compared, each as a function of the caller: Sluice, six calls of a peer, and a bare PING. */
+
 import { Ratelimit } from '@upstash/ratelimit'
 import { checkedConfig } from '../src/config/check/check.ts'
+import { ALL_PARTS } from '../src/edges/gateway/all-parts.ts'
 import { createIdentifier } from '../src/edges/gateway/identify.ts'
 import { match } from '../src/edges/gateway/match.ts'
 import { decisionOf } from '../src/limiter/decision.ts'
@@ -21,7 +23,7 @@ export function sluice({ store }: Transport, scale: Scale): Contender {
     plans: ['free', 'pro'],
     rules: classicRules(scale),
   })
-  const { identify } = createIdentifier(config)
+  const { identify } = createIdentifier(config, ALL_PARTS)
 
   return async ({ request }) => {
     const matched = match(config, request)

@@ -14,6 +14,7 @@ export const algorithms: Algorithms = {
 
 export const parts: Parts = {
   evaluateOnCluster: notBuilt('evaluateOnCluster'),
+  addressBehindProxies: notBuilt('addressBehindProxies'),
   answerPreflight: notBuilt('answerPreflight'),
   setAllowedOrigin: notBuilt('setAllowedOrigin'),
   scriptsOf: finderOf({

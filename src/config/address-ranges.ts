@@ -87,6 +87,12 @@ export function addressText(address: Address): string {
   return `${text.slice(0, longest.index).replace(/:$/, '')}::${tail.replace(/^:/, '')}`
 }
 
+/** An address in its one spelling; undefined for what is not one. */
+export function canonicalAddress(text: string | undefined): string | undefined {
+  const parsed = text === undefined ? undefined : parseAddress(text)
+  return parsed && addressText(parsed)
+}
+
 /** The address with all bits after the prefix set to 0. */
 export function networkOf(address: Address, prefix: number): Address {
   return address.map((group, i) => group & maskOf(i, prefix))

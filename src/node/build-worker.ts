@@ -13,7 +13,7 @@ import type { Script } from '../store/store.ts'
 
 export const BUILT_FILE = new URL('../built/worker.generated.ts', import.meta.url)
 
-type Built = Pick<Config, 'rules' | 'plans' | 'cluster' | 'cors'>
+type Built = Pick<Config, 'rules' | 'plans' | 'cluster' | 'cors' | 'address'>
 
 /** Writes what a Worker with this config carries, if it is not there: wrangler watches the folder, and would build again. */
 export function buildWorker(config: Built): void {
@@ -32,6 +32,7 @@ export function workerModule(config: Built): string {
   }
   const algorithms = [...new Set(config.rules.map(({ algorithm }) => algorithm))].sort()
   const hasCalendar = config.rules.some(({ calendar }) => calendar)
+  const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
   const hasCors = config.cors !== undefined
   const lines = [
     'export const algorithms: Algorithms = {',
@@ -41,6 +42,7 @@ export function workerModule(config: Built): string {
     '',
     'export const parts: Parts = {',
     `  evaluateOnCluster: ${used(config.cluster, 'evaluateOnCluster', '../limiter/slots.ts')},`,
+    `  addressBehindProxies: ${used(hasProxies, 'addressBehindProxies', '../edges/gateway/behind-proxies.ts')},`,
     `  answerPreflight: ${used(hasCors, 'answerPreflight', '../edges/gateway/cors.ts')},`,
     `  setAllowedOrigin: ${used(hasCors, 'setAllowedOrigin', '../edges/gateway/cors.ts')},`,
     `  scriptsOf: finderOf(${JSON.stringify(scriptsOf(config), null, 2)}),`,

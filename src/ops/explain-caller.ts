@@ -7,6 +7,7 @@ import type { JwtIssuer, RefusedToken, VerifiedToken } from '../config/jwt-metho
 import type { Credential } from '../credentials/credential.ts'
 import { readClaims } from '../credentials/jwt-verifier.ts'
 import { subjectOfOpaqueKey } from '../credentials/opaque-key.ts'
+import { ALL_PARTS } from '../edges/gateway/all-parts.ts'
 import { type Caller, createIdentifier } from '../edges/gateway/identify.ts'
 import type { Matched } from '../edges/gateway/match.ts'
 import { consumerKey } from '../store/keys.ts'
@@ -108,7 +109,7 @@ export async function callerOf(
   matched: Matched,
   { request, peer }: { request: Request; peer?: string },
 ): Promise<Caller> {
-  const caller = await createIdentifier(believing(config)).identify(request, matched, peer)
+  const caller = await createIdentifier(believing(config), ALL_PARTS).identify(request, matched, peer)
   if (asked.consumer === undefined || caller.refusal?.kind === 'forbidden') return caller
   const { refusal: _, ...anonymous } = caller
   const credential = await credentialOf(await consumerName(asked.consumer), config, matched)

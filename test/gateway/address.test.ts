@@ -2,13 +2,17 @@ import { isIP } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { addressText, isIPv4, parseAddress } from '../../src/config/address-ranges.ts'
 import { compileAddress } from '../../src/config/compile-address.ts'
-import { addressIdentity, clientAddress } from '../../src/edges/gateway/address.ts'
+import { addressIdentity, clientAddress as clientAddressBy } from '../../src/edges/gateway/address.ts'
+import { ALL_PARTS } from '../../src/edges/gateway/all-parts.ts'
 import { forwardedFor } from '../../src/edges/gateway/forwarded.ts'
 import { type Random, randomFrom, SEED } from '../support/random.ts'
 
 const PROXIES = ['10.0.0.0/8', '2001:db8:1::/48']
 
 type Header = 'x-forwarded-for' | 'forwarded'
+
+const clientAddress = (request: Request, settings = compileAddress(undefined), peer?: string) =>
+  clientAddressBy(request, settings, peer, ALL_PARTS)
 
 /** @param lines of the header, the client's first */
 function clientBehind(from: Header, lines: string | readonly string[], peer?: string): string | undefined {

@@ -140,6 +140,7 @@ describe('a decision that has been made', () => {
       probe: async () => {},
     })
     const judge = createJudge(config, gatewayPolicy(config), engine, {
+      addressOf: () => undefined,
       identify: async () => ({ addressIdentity: '192.0.2.1' }),
       refuse: () => undefined,
       learn() {

@@ -1,9 +1,11 @@
 /** Which route a request has, which rules are for it, and who they count: what docs/config.md says, as tables. */
+
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { By, MatchInput } from '../../src/config/check/rule-schema.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
+import { ALL_PARTS } from '../../src/edges/gateway/all-parts.ts'
 import { bindRules } from '../../src/edges/gateway/bind-rules.ts'
 import { type Caller, createIdentifier } from '../../src/edges/gateway/identify.ts'
 import { match } from '../../src/edges/gateway/match.ts'
@@ -197,6 +199,6 @@ it('a blocked address is refused, also where it is allowed, before its credentia
   const lists = { addresses: ['192.0.2.0/24'] }
   const config = configOf({ allow: lists, block: lists })
   const request = requestOf('/', { headers: { 'cf-connecting-ip': '192.0.2.1', 'x-api-key': 'garbage' } })
-  const { refusal } = await createIdentifier(config).identify(request, match(config, request))
+  const { refusal } = await createIdentifier(config, ALL_PARTS).identify(request, match(config, request))
   expect(refusal).toEqual({ kind: 'forbidden', what: 'address' })
 })

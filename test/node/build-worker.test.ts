@@ -53,7 +53,10 @@ describe('the module of a Worker', () => {
   it('has the algorithms and parts that the config uses, and throws for the others', async () => {
     const few = workerModule(configOf({ rules: [second] }))
     expect(few).toContain("countings: { 'gcra': gcra.counting }")
-    for (const part of ['windowEnds', 'evaluateOnCluster', 'answerPreflight', 'setAllowedOrigin']) {
+    for (const part of [
+      ...['windowEnds', 'evaluateOnCluster', 'addressBehindProxies'],
+      ...['answerPreflight', 'setAllowedOrigin'],
+    ]) {
       expect(few).toContain(`${part}: notBuilt('${part}')`)
     }
     expect(few).not.toContain('"refund"')
@@ -65,8 +68,21 @@ describe('the module of a Worker', () => {
     )
   })
 
+  it.each([
+    ['cloudflare', false],
+    ['peer', false],
+    ['x-forwarded-for', true],
+    ['forwarded', true],
+  ] as const)('reads headers of proxies where the address is from %s: %s', (from, isUsed) => {
+    const trusted = isUsed ? { trustedProxies: ['10.0.0.0/8'] } : {}
+    const text = workerModule(configOf({ rules: [second], address: { from, ...trusted } }))
+    expect(text).toContain(
+      `addressBehindProxies: ${isUsed ? 'addressBehindProxies' : "notBuilt('addressBehindProxies')"},`,
+    )
+  })
+
   it('brings no compiler into the bundle', async () => {
-    const { metafile } = await build({
+    const { metafile, outputFiles } = await build({
       ...bundleOptions(CONFIG_FILE, () => loadConfig()),
       metafile: true,
       minify: true,
@@ -80,8 +96,14 @@ describe('the module of a Worker', () => {
       expect(carried).not.toContain(`src/script/${file}.ts`)
     }
     expect(
-      carried.filter(file => /calendar\.ts|slots\.ts|cors\.ts|token-bucket|sliding|leaky/.test(file)),
+      carried.filter(file =>
+        /calendar\.ts|slots\.ts|cors\.ts|proxies\.ts|forwarded\.ts|token-bucket|sliding|leaky/.test(file),
+      ),
     ).toEqual([])
+    // Of the hashes, SHA-256 alone: SHA-512 begins with this constant.
+    expect(carried.filter(file => /@noble.*(legacy|blake|sha3)|src\/sha1/.test(file))).toEqual([])
+    expect(carried.some(file => /@noble\/hashes\/sha2\.js$/.test(file))).toBe(true)
+    expect(outputFiles!.some(({ text }) => text.includes('428a2f98d728ae22'))).toBe(false)
   })
 })
 

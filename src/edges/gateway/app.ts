@@ -48,7 +48,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
   const app = new Hono()
   const health = healthCheck(store, clock)
   const { report, reportStoreChange } = createReporter(config, store, clock, reporting)
-  const identifier = createIdentifier(config, variables)
+  const identifier = createIdentifier(config, parts, variables)
   const engine = createEngine(config, store, {
     clock,
     board,
@@ -82,13 +82,13 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
   return app
 
   async function passPreflight(request: Request, env: unknown): Promise<Response> {
-    const peer = peerOf?.(request, env)
-    const refusal = identifier.refuse(request, peer)
+    const address = identifier.addressOf(request, peerOf?.(request, env))
+    const refusal = identifier.refuse(request, address)
     if (refusal) return deny(refusal)
     if (config.cors) return parts.answerPreflight(request, config.cors)
     const { response } = await proxy(request, config, {
       requestId: crypto.randomUUID(),
-      ...(peer !== undefined && { peer }),
+      ...(address !== undefined && { address }),
     })
     return response
   }

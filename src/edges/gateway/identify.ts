@@ -9,6 +9,7 @@ import type { Outcome } from '../../script/evaluation.ts'
 import { addressIdentity, clientAddress } from './address.ts'
 import { cfOf } from './connection.ts'
 import type { Matched } from './match.ts'
+import type { Parts } from './parts.ts'
 import type { Forbidden, Refusal } from './ruling.ts'
 
 export interface Caller {
@@ -26,8 +27,10 @@ type Settings = Pick<Config, 'credentials' | 'environment' | 'address' | 'block'
 
 export interface Identifier {
   identify(request: Request, matched: Matched, peer?: string): Promise<Caller>
+  /** Of the client, in its one spelling. */
+  addressOf(request: Request, peer?: string): string | undefined
   /** The refusal of a blocked address or country, for requests without a credential (preflights). */
-  refuse(request: Request, peer?: string): Forbidden | undefined
+  refuse(request: Request, client: string | undefined): Forbidden | undefined
   /** Remembers the answer of the store about the caller's credential. */
   learn(caller: Caller, outcome: Outcome): void
   /** The recent answers of the store about the credential. */
@@ -36,17 +39,21 @@ export interface Identifier {
 
 /**
  * Makes one for an isolate: it remembers consumers and issuers' keys, as plain data.
+ * @param parts at least those that the config uses
  * @param variables of the environment, among them the secrets that issuers share
  * @throws ConfigError naming a secret that is missing or too short
  */
 export function createIdentifier(
   config: Settings,
+  parts: Pick<Parts, 'addressBehindProxies'>,
   variables: Readonly<Record<string, unknown>> = {},
 ): Identifier {
   const { address, block } = config
   const credentials = createCredentialFinder(config, variables)
 
-  function blocked(request: Request, client: string | undefined): Forbidden | undefined {
+  const addressOf = (request: Request, peer?: string) => clientAddress(request, address, peer, parts)
+
+  function refuse(request: Request, client: string | undefined): Forbidden | undefined {
     if (isInRanges(block.addresses, client)) return { kind: 'forbidden', what: 'address' }
     // Only then: on Workers, the first look at `request.cf` parses all of it.
     if (block.countries.size === 0) return undefined
@@ -57,12 +64,12 @@ export function createIdentifier(
 
   return {
     async identify(request, { settings: { accept } }, peer) {
-      const client = clientAddress(request, address, peer)
+      const client = addressOf(request, peer)
       const caller = {
         ...(client !== undefined && { address: client }),
         addressIdentity: addressIdentity(client, address.ipv6Prefix),
       }
-      const refusal = blocked(request, client)
+      const refusal = refuse(request, client)
       if (refusal) return { ...caller, refusal }
 
       const found = await credentials.find(accept, request.headers)
@@ -73,7 +80,9 @@ export function createIdentifier(
       return { ...caller, refusal: { kind: 'unauthenticated', reason: 'missing', accepted } }
     },
 
-    refuse: (request, peer) => blocked(request, clientAddress(request, address, peer)),
+    addressOf,
+
+    refuse,
 
     learn: ({ credential }, outcome) => credentials.learn(credential, outcome),
 

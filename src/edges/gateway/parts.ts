@@ -1,12 +1,15 @@
 /** Parts of the gateway that a Worker carries only if its config uses them: src/built/worker.generated.ts chooses. */
 import type { OnCluster } from '../../limiter/evaluate.ts'
 import type { ScriptsOf } from '../../script/policy-shape.ts'
+import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
 
 export interface Parts {
   scriptsOf: ScriptsOf
   /** With `store.cluster`. */
   evaluateOnCluster: OnCluster
+  /** With `address: { from: … }` a header that proxies append to. */
+  addressBehindProxies: typeof addressBehindProxies
   /** With `cors`. */
   answerPreflight: typeof answerPreflight
   setAllowedOrigin: typeof setAllowedOrigin

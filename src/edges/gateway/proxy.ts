@@ -5,7 +5,6 @@
 import type { Config } from '../../config/compile.ts'
 import { removeCredentials } from '../../credentials/presented.ts'
 import type { Allowed } from '../../limiter/decision.ts'
-import { clientAddress } from './address.ts'
 import type { Caller } from './identify.ts'
 import { problem } from './problem.ts'
 
@@ -47,13 +46,13 @@ const OTHER_METHOD = new Set(['x-http-method-override', 'x-http-method', 'x-meth
  */
 const AS_ENCODED = { encodeResponseBody: 'manual' } as RequestInit
 
-type ProxyConfig = Pick<Config, 'origin' | 'originDeadlineMs' | 'credentials' | 'address'>
+type ProxyConfig = Pick<Config, 'origin' | 'originDeadlineMs' | 'credentials'>
 
 /** The caller and the decision that the origin learns about. Without a caller (a CORS preflight) it learns only the address. */
 export interface OnBehalfOf {
   caller?: Caller
-  /** For a request without a caller: the other end of the connection, where the platform knows it. */
-  peer?: string
+  /** Of the client, for a request without a caller; absent where it is not known. */
+  address?: string
   decision?: Allowed
   requestId: string
   /** That of the request, where it is parsed already. */
@@ -116,7 +115,7 @@ function beginningOf(origin: string): string {
 }
 
 function forwardedHeaders(request: Request, url: URL, config: ProxyConfig, behalf: OnBehalfOf): Headers {
-  const { caller, peer, decision, requestId } = behalf
+  const { caller, decision, requestId } = behalf
   const headers = new Headers(request.headers)
   removeHopByHop(
     headers,
@@ -126,7 +125,7 @@ function forwardedHeaders(request: Request, url: URL, config: ProxyConfig, behal
   // The upgrade is the only hop-by-hop header that is passed on: it opens a WebSocket to the origin.
   if (request.headers.get('upgrade')?.toLowerCase() === 'websocket') headers.set('upgrade', 'websocket')
 
-  const address = caller ? caller.address : clientAddress(request, config.address, peer)
+  const address = caller ? caller.address : behalf.address
   if (address) headers.set('x-forwarded-for', address)
   headers.set('x-forwarded-proto', url.protocol.replace(':', ''))
   // Not the header Host, which can differ from the host that was matched.

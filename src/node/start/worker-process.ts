@@ -10,6 +10,7 @@ import { type BuildResult, context } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { checkedConfig } from '../../config/check/check.ts'
 import type { Config } from '../../config/compile.ts'
+import { ALL_PARTS } from '../../edges/gateway/all-parts.ts'
 import { createIdentifier } from '../../edges/gateway/identify.ts'
 import { bundleOptions, CONFIG_FILE, ROOT } from '../worker-bundle.ts'
 import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
@@ -61,7 +62,7 @@ const messageOf = (error: unknown) => (error instanceof Error ? error.message : 
 async function checkConfig(): Promise<Config> {
   const config = await readConfig()
   // Its secrets too.
-  createIdentifier(config, process.env)
+  createIdentifier(config, ALL_PARTS, process.env)
   return config
 }
 

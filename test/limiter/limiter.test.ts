@@ -56,17 +56,20 @@ class VirtualClock {
     while (!isDone) {
       // Whoever is awake has to come to rest first: asleep, or done.
       for (let turns = 0; turns < 3; turns++) await new Promise(resolve => setImmediate(resolve))
-      const next = this.#sleepers.sort((a, b) => a.at - b.at)[0]
-      if (!next || this.busy > 0) continue
-      this.#sleepers.shift()
+      if (this.calls.size > 0) {
+        await Promise.race(this.calls)
+        continue
+      }
+      const next = this.#sleepers.sort((a, b) => a.at - b.at).shift()
+      if (!next) continue
       this.time = Math.max(this.time, next.at)
       next.wake()
     }
     await ending
   }
 
-  /** How many calls to the store are under way. */
-  busy = 0
+  /** To the store, under way; none fails here. */
+  readonly calls = new Set<Promise<unknown>>()
 }
 
 function limiterOn(
@@ -77,12 +80,13 @@ function limiterOn(
   const counted = {
     ...store,
     run: async (calls: Parameters<typeof store.run>[0]) => {
-      clock.busy += 1
-      try {
-        return await store.run(calls)
-      } finally {
-        clock.busy -= 1
-      }
+      const replies = store.run(calls)
+      const ended: Promise<unknown> = replies.then(
+        () => clock.calls.delete(ended),
+        () => clock.calls.delete(ended),
+      )
+      clock.calls.add(ended)
+      return await replies
     },
   }
   return { limiter: createLimiter({ limits }, counted, clock), clock }

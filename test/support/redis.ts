@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe } from 'vitest'
 import { connectRedis, type RedisConnection } from '../../src/node/rest-bridge/redis-connection.ts'
-import { startGuardian } from '../../src/node/start/guardian.ts'
+import { type Guardian, startGuardian } from '../../src/node/start/guardian.ts'
 import { embeddedRedis, findServer, privateServer, type ServerProgram } from '../../src/node/start/redis.ts'
 import { PATIENT_MS } from './patience.ts'
 
@@ -48,21 +48,34 @@ export function describeOnRedis(
 
 export const hasRedisServer = REDIS_KINDS.includes('redis-server')
 
+/** What a server of its own costs comes once in each worker, not once in each suite: closed ones wait here for the next. */
+const idle = new Map<RedisKind, Server[]>()
+
+type Server = { url: string }
+
+/** As one that has just been started: without data, scripts and statistics. */
 export async function startRedis(kind: RedisKind): Promise<TestRedis> {
-  const guardian = startGuardian()
-  const context = { guardian, directory: mkdtempSync(join(tmpdir(), 'sluice-')) }
-  const redis =
-    kind === 'embedded'
-      ? await embeddedRedis('for tests', context)
-      : await privateServer(servers.find(({ name }) => name === kind)!, context)
-  const connection = await connectRedis(redis.url, PATIENT_MS)
+  const server = idle.get(kind)?.pop() ?? (await startServer(kind))
+  const connection = await connectRedis(server.url, PATIENT_MS)
+  for (const command of [['FLUSHALL'], ['SCRIPT', 'FLUSH']]) await connection.send(command)
+  if (kind !== 'embedded') await connection.send(['CONFIG', 'RESETSTAT'])
   return {
-    url: redis.url,
+    url: server.url,
     connection,
     async close() {
       connection.close()
-      await redis.close()
-      await guardian.dismiss()
+      idle.set(kind, [...(idle.get(kind) ?? []), server])
     },
   }
+}
+
+/** Ends with this process, by its guardian. */
+let guardian: Guardian | undefined
+
+async function startServer(kind: RedisKind): Promise<Server> {
+  guardian ??= startGuardian()
+  const context = { guardian, directory: mkdtempSync(join(tmpdir(), 'sluice-')) }
+  return kind === 'embedded'
+    ? await embeddedRedis('for tests', context)
+    : await privateServer(servers.find(({ name }) => name === kind)!, context)
 }

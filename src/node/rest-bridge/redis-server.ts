@@ -3,7 +3,8 @@
  * without a word. It has no deadline and follows no redirection; both are for the connections made of it
  * (redis-connection.ts, cluster-connection.ts).
  */
-import { createClient, ErrorReply, MultiErrorReply, RESP_TYPES } from 'redis'
+import { ErrorReply, MultiErrorReply, RESP_TYPES } from 'redis'
+import { redisClient } from './redis-client.ts'
 
 export type Command = readonly (string | Buffer)[]
 /** RESP2 as node-redis gives it here: a status is a string, a bulk string a Buffer. */
@@ -145,14 +146,13 @@ const DOUBT = 1.2
 type RawClient = ReturnType<typeof createRawClient>
 
 function createRawClient(url: string, connectTimeout: number) {
-  return createClient({
+  return redisClient({
     ...(url.startsWith('unix:') ? {} : { url }),
     socket: {
       ...(url.startsWith('unix:') && { path: new URL(url).pathname, tls: false }),
       connectTimeout,
       reconnectStrategy: retries => Math.min(20 * 2 ** retries, 500),
     } as { reconnectStrategy: (retries: number) => number },
-    RESP: 2,
     // Fail at once while there is no connection, instead of spending minutes later what was asked now.
     disableOfflineQueue: true,
     commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },

@@ -5,7 +5,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { createRedisCommandExecutor, RedisServerState, Resp2Server } from 'js-redis-server/core'
-import { createClient, type RedisClientType } from 'redis'
+import { redisClient } from '../rest-bridge/redis-client.ts'
 import type { Guardian } from './guardian.ts'
 
 export interface LocalRedis {
@@ -144,12 +144,15 @@ async function answers(socket: string): Promise<void> {
   }
 }
 
-async function withClient(socket: string, work: (client: RedisClientType) => Promise<void>): Promise<void> {
-  const client = createClient({ RESP: 2, socket: { path: socket, tls: false, reconnectStrategy: false } })
+async function withClient(
+  socket: string,
+  work: (client: ReturnType<typeof redisClient>) => Promise<void>,
+): Promise<void> {
+  const client = redisClient({ socket: { path: socket, tls: false, reconnectStrategy: false } })
   client.on('error', () => {})
   try {
     await client.connect()
-    await work(client as unknown as RedisClientType)
+    await work(client)
   } finally {
     if (client.isOpen) client.destroy()
   }

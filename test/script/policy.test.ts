@@ -244,6 +244,45 @@ describeOnRedisEngine('a policy of 200 rules', (fresh, kind) => {
   })
 })
 
+/** Each is made once, for every Redis. */
+const LARGEST = (() => {
+  const largest = (algorithm: RuleInput['algorithm'], identities: number, plans: string[] = []) =>
+    configOf({
+      ...(plans.length > 0 && { plans }),
+      rules: Array.from({ length: 200 }, (_, i) => ({
+        ...{ name: `rule-${i}`, by: ['consumer', `header:x-${i % identities}`], algorithm },
+        ...{ limit: 500 + i, period: '1h' },
+        plans: Object.fromEntries(plans.map((plan, p) => [plan, { limit: 1000 + 300 * p + i }])),
+      })) as unknown as RuleInput[],
+    })
+  const plans = Array.from({ length: 60 }, (_, i) => `plan-${i}`)
+
+  return [
+    ['200 logs of one identity', largest('sliding-log', 1)],
+    ['200 logs of 100 identities', largest('sliding-log', 100)],
+    ['200 logs of 200 identities', largest('sliding-log', 200)],
+    ['200 windows of 200 identities with numbers for 60 plans', largest('sliding-window', 200, plans)],
+  ] as const
+})()
+
+describeOnRedisEngine('the largest policies that a config may have', (fresh, kind) => {
+  it.each(LARGEST)('compile: %s', async (_, config) => {
+    const redis = await fresh()
+    const policy = gatewayPolicy(config)
+    for (const { plain } of [policy.decide, policy.refund]) {
+      expect(String(await redis.send(['SCRIPT', 'LOAD', plain.source]))).toBe(plain.sha1)
+    }
+    // The numbers of the last plan are behind the longest jumps.
+    const plan = config.plans.at(-1)!
+    const rules = config.rules
+      .filter(({ match }) => match.plans?.includes(plan) ?? true)
+      .map(rule => bound(rule, `${consumerStateKey('acme')}:${rule.by[1]}`, 1, NOON / 1e3))
+    const asked = { policy, rules, subject: { ...TOKEN, plan }, now: NOON }
+    expect(await answered(redis, toDecide(asked))).toEqual(new ScriptModel().decide(asked))
+    if (kind !== 'embedded') await redis.send(['SCRIPT', 'FLUSH'])
+  })
+})
+
 const missing = hasRedisServer
   ? 'a policy that Redis does not have'
   : 'a policy that Redis does not have (no real Redis is installed to restart)'

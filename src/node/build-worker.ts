@@ -15,10 +15,13 @@ export const BUILT_FILE = new URL('../built/worker.generated.ts', import.meta.ur
 
 type Built = Pick<Config, 'rules' | 'plans' | 'cluster' | 'cors' | 'address'>
 
-/** Writes what a Worker with this config carries, if it is not there: wrangler watches the folder, and would build again. */
-export function buildWorker(config: Built): void {
+/**
+ * Writes what a Worker with this config carries, if it is not there: wrangler watches the folder, and would build again.
+ * @param file where it goes
+ */
+export function buildWorker(config: Built, file: URL | string = BUILT_FILE): void {
   const text = workerModule(config)
-  if (!existsSync(BUILT_FILE) || readFileSync(BUILT_FILE, 'utf8') !== text) writeFileSync(BUILT_FILE, text)
+  if (!existsSync(file) || readFileSync(file, 'utf8') !== text) writeFileSync(file, text)
 }
 
 /** The text of src/built/worker.generated.ts. */

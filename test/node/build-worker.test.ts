@@ -1,6 +1,6 @@
 /** What a Worker carries of its config: `npx sluice build`. */
 import { execFile } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -30,10 +30,20 @@ describe('the module of a Worker', () => {
     expect(readFileSync(BUILT_FILE, 'utf8')).toBe(workerModule(await loadConfig()))
   })
 
-  it('is not written again where it is there: wrangler watches its folder', async () => {
-    const { mtimeMs } = statSync(BUILT_FILE)
-    buildWorker(await loadConfig())
-    expect(statSync(BUILT_FILE).mtimeMs).toBe(mtimeMs)
+  it('is written where it is another, and not again: wrangler watches its folder', () => {
+    const directory = mkdtempSync(join(tmpdir(), 'sluice-build-'))
+    const file = join(directory, 'worker.generated.ts')
+    const config = configOf({ rules: [second] })
+    for (const before of [undefined, '// Of another config.']) {
+      if (before) writeFileSync(file, before)
+      buildWorker(config, file)
+      expect(readFileSync(file, 'utf8')).toBe(workerModule(config))
+    }
+    const longAgo = new Date('2026-01-01')
+    utimesSync(file, longAgo, longAgo)
+    buildWorker(config, file)
+    expect(statSync(file).mtime).toEqual(longAgo)
+    rmSync(directory, { recursive: true })
   })
 
   it('stays as it is when the config has a mistake, which the command names', async () => {

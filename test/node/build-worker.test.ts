@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { build } from 'esbuild'
 import { describe, expect, it } from 'vitest'
@@ -24,6 +24,12 @@ const SLUICE = fileURLToPath(new URL('../../src/node/cli/sluice.ts', import.meta
 const EVERYTHING = fileURLToPath(new URL('../support/everything.config.ts', import.meta.url))
 
 const second = { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' } as const
+
+/** Of what `second` is not: another algorithm, and a calendar. */
+const LIMITS = {
+  calls: [{ name: 'second', algorithm: 'sliding-log', limit: 10, period: '1s' }],
+  mails: [{ name: 'day', by: ['account'], algorithm: 'fixed-window', limit: 10, period: 'day' }],
+} as const
 
 describe('the module of a Worker', () => {
   it('is in src/built as the shipped config makes it (npx sluice build)', async () => {
@@ -89,6 +95,19 @@ describe('the module of a Worker', () => {
     expect(text).toContain(
       `addressBehindProxies: ${isUsed ? 'addressBehindProxies' : "notBuilt('addressBehindProxies')"},`,
     )
+  })
+
+  it('starts a Worker whose limits by name use what its rules do not', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'sluice-build-'))
+    const file = join(directory, 'limits.config.ts')
+    const config = { origin: 'https://api.example.com', rules: [second], limits: LIMITS }
+    writeFileSync(file, `export default ${JSON.stringify(config)}`)
+    const { outputFiles } = await build(bundleOptions(file, () => loadConfig(file)))
+    const bundle = join(directory, 'worker.mjs')
+    writeFileSync(bundle, outputFiles![0]!.contents)
+    const worker = await import(pathToFileURL(bundle).href)
+    expect(worker.default.fetch).toBeTypeOf('function')
+    rmSync(directory, { recursive: true })
   })
 
   it('brings no compiler into the bundle', async () => {

@@ -8,8 +8,10 @@ import { createApp } from './edges/gateway/app.ts'
 import { problem } from './edges/gateway/problem.ts'
 import { upstashStore } from './store/upstash.ts'
 
-// It was checked before this was built (wrangler.toml), so the Worker need not carry what checks it.
-const config = compileConfig(userConfig, algorithms)
+// It was checked before this was built (wrangler.toml), so the Worker need not carry what checks it. Limits by name are not decided
+// here, and the Worker does not carry the algorithms that only they use.
+const { limits: _, ...gatewayConfig } = userConfig
+const config = compileConfig(gatewayConfig, algorithms)
 
 let app: Hono | undefined
 

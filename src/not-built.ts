@@ -1,9 +1,9 @@
-/** What stands in a Worker for a part that its config did not use when it was built (src/built/). */
+/** What stands in src/built/ for a part that the config did not use when it was built. */
 
-/** @param what the Worker does not have, as in `the part 'cors'` */
+/** @param what there is not, as in `the part 'cors'` */
 export function builtForAnotherConfig(what: string): Error {
   return new Error(
-    `The Worker was built for another config: it does not have ${what}. Build it again with npx sluice build.`,
+    `What was built is for another config: it does not have ${what}. Build it again with npx sluice build.`,
   )
 }
 

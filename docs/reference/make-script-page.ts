@@ -1,6 +1,6 @@
 /**
- * Writes the Lua in docs/script.md: the script of the rules that the shipped config has, cut where the page explains it. `npm run reference` runs
- * this; test/docs/script.test.ts fails when the page is stale.
+ * Writes the Lua in docs/script.md: the script of the rules in bench/rules.ts, cut where the page explains it. `npm run reference`
+ * runs this; test/docs/script.test.ts fails when the page is stale.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -21,8 +21,8 @@ const PARTS = [
   ['check', 'if mark_1 ~= 48 then\nbacklog_1'],
   ['second identity', 'state_2 = '],
   ['standing', 'if not admitted or'],
-  ['usual', 'elseif is_blocked then'],
-  ['any', 'else\nif key_1 then\nlocal bytes'],
+  ['usual', 'if is_blocked then\nreturn'],
+  ['any', 'if key_1 then\nlocal bytes'],
 ] as const
 
 /** The script as Redis gets it, with line ends as they are. */

@@ -1,7 +1,7 @@
 /** What differs from deployment to deployment and does not belong in a file: secrets, and the origin's address. */
 import type { Config } from './compile.ts'
 import { ConfigError, type Mistake } from './config-error.ts'
-import { ENVIRONMENT, isOriginUrl } from './forms.ts'
+import { ENVIRONMENT, isOriginUrl, isStoreUrl } from './forms.ts'
 
 /** The binding of a data set, as far as it is used. */
 export interface AnalyticsDataset {
@@ -26,9 +26,9 @@ export function withEnvironment(config: Config, env: Environment): Config & { ur
   const mistakes: Mistake[] = []
   const { UPSTASH_REDIS_REST_URL: url = '', UPSTASH_REDIS_REST_TOKEN: token = '' } = env
   const { ORIGIN_URL, SLUICE_ENVIRONMENT } = env
-  if (!/^https?:$/.test(URL.canParse(url) ? new URL(url).protocol : '')) {
+  if (!isStoreUrl(url.trim())) {
     // Never the value: what is pasted here by mistake is a redis:// URL with its password.
-    const what = url ? 'is not an http or https URL' : 'is missing'
+    const what = url ? 'is not an http or https URL without credentials' : 'is missing'
     mistakes.push({
       path: 'UPSTASH_REDIS_REST_URL',
       message: `${what}. Run: npx wrangler secret put UPSTASH_REDIS_REST_URL`,

@@ -14,3 +14,10 @@ export function isOriginUrl(text: string): boolean {
   const url = new URL(text)
   return /^https?:$/.test(url.protocol) && !url.search && !url.hash && !url.username && !url.password
 }
+
+/** An http(s) URL that the store's client takes: no host that begins with `$`, and no credentials, which are no part of a REST URL. */
+export function isStoreUrl(text: string): boolean {
+  if (!/^https?:\/\/[^\s#$./?]/.test(text) || !URL.canParse(text)) return false
+  const { username, password } = new URL(text)
+  return !username && !password
+}

@@ -1,25 +1,39 @@
 /**
- * What a Worker gets of its config when it is built: the scripts, compiled, the algorithms that its rules use, and the parts of
- * the gateway that its settings use. `npx sluice build` writes it to src/built/worker.generated.ts.
+ * What is made of a config before it runs. For the Worker: the scripts, compiled, the algorithms that its rules use, and the parts
+ * of the gateway that its settings use. For limits by name: their scripts. `npx sluice build` writes it to src/built/.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import type { Config } from '../config/compile.ts'
 import { probePolicy } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
-import { gatewayPolicy } from '../script/compiled.ts'
+import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
 import { FIRST_LINES } from '../script/script-of.ts'
 import { compileScripts } from '../script/scripts.ts'
 import type { Script } from '../store/store.ts'
 
-export const BUILT_FILE = new URL('../built/worker.generated.ts', import.meta.url)
+export const BUILT_FOLDER = fileURLToPath(new URL('../built/', import.meta.url))
 
-type Built = Pick<Config, 'rules' | 'plans' | 'cluster' | 'cors' | 'address'>
+type Built = Pick<Config, 'rules' | 'plans' | 'limits' | 'cluster' | 'cors' | 'address'>
 
-/** Writes what a Worker with this config carries, if it is not there: wrangler watches the folder, and would build again. */
-export function buildWorker(config: Built): void {
-  const text = workerModule(config)
-  if (!existsSync(BUILT_FILE) || readFileSync(BUILT_FILE, 'utf8') !== text) writeFileSync(BUILT_FILE, text)
+/** What is written, by the name of its file. */
+export function builtFiles(config: Built): ReadonlyMap<string, string> {
+  return new Map([
+    ['worker.generated.ts', workerModule(config)],
+    ['limits.generated.ts', limitsModule(config)],
+  ])
 }
+
+/** Writes the files that are not there as they should be: wrangler watches the folder, and would build again. */
+export function buildWorker(config: Built, folder = BUILT_FOLDER): void {
+  for (const [name, text] of builtFiles(config)) {
+    const file = join(folder, name)
+    if (!existsSync(file) || readFileSync(file, 'utf8') !== text) writeFileSync(file, text)
+  }
+}
+
+const FIRST_LINE = '// Made by `npx sluice build` from the config. Do not edit.'
 
 /** The text of src/built/worker.generated.ts. */
 export function workerModule(config: Built): string {
@@ -50,7 +64,7 @@ export function workerModule(config: Built): string {
     '',
   ]
   return [
-    '// Made by `npx sluice build` from the config. Do not edit.',
+    FIRST_LINE,
     '',
     "import type { Algorithms } from '../algorithms/descriptor.ts'",
     ...algorithms.map(name => `import * as ${localName(name)} from '../algorithms/${name}.descriptor.ts'`),
@@ -61,21 +75,47 @@ export function workerModule(config: Built): string {
   ].join('\n')
 }
 
+/** The text of src/built/limits.generated.ts, which the gateway does not import. */
+function limitsModule({ limits }: Built): string {
+  const policies = [...limits.values()].map(limitPolicy)
+  const scripts = Object.fromEntries([
+    ...policies.map(policy => [
+      fingerprintOf(policy),
+      { decide: builtOf(policy.decide), refund: builtOf(policy.refund) },
+    ]),
+    builtProbe(),
+  ])
+  return [
+    FIRST_LINE,
+    '',
+    "import { finderOf } from '../script/built-scripts.ts'",
+    '',
+    '/** The scripts of the limits by name, for `createLimiter`. */',
+    `export const scriptsOf = finderOf(${JSON.stringify(scripts, null, 2)})`,
+    '',
+  ].join('\n')
+}
+
 /** `fixed-window` → `fixedWindow` */
 const localName = (name: string) => name.replaceAll(/-(.)/g, (_, letter: string) => letter.toUpperCase())
 
 /** The scripts of the gateway and of its probes, by the fingerprint of their policies. */
 function scriptsOf(config: Built): Record<string, BuiltScripts> {
   const gateway = gatewayPolicy(config)
-  const probe = probePolicy(compileScripts)
+  const [fingerprint, probe] = builtProbe()
   return {
     [fingerprintOf(gateway)]: {
       decide: builtOf(gateway.decide),
       // The gateway gives back where slots of a cluster disagree, and nowhere else.
       ...(config.cluster && { refund: builtOf(gateway.refund) }),
     },
-    [fingerprintOf(probe)]: { decide: builtOf(probe.decide) },
+    [fingerprint]: probe,
   }
+}
+
+function builtProbe(): [string, BuiltScripts] {
+  const probe = probePolicy(compileScripts)
+  return [fingerprintOf(probe), { decide: builtOf(probe.decide) }]
 }
 
 function builtOf({ keyLocking, plain }: Script): BuiltScript {

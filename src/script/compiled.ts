@@ -1,7 +1,7 @@
-/** Policies with scripts that are compiled here: for limits by name, administration and tests. Each is made once. */
+/** Policies with scripts that are compiled here: for limits by name that were not built, administration and tests. Each is made once. */
 import type { GatewayRule, LimitRule, Rule } from '../config/compile-rule.ts'
-import { createGatewayPolicy, createLimitPolicy, createPolicy } from './policy.ts'
-import type { Policy, PolicyShape } from './policy-shape.ts'
+import { createGatewayPolicy, createLimitPolicy } from './policy.ts'
+import type { Policy } from './policy-shape.ts'
 import { compileScripts } from './scripts.ts'
 
 /** The policy of the gateway with this config. */
@@ -12,15 +12,6 @@ export function gatewayPolicy(config: { rules: readonly GatewayRule[]; plans: re
 /** The policy of one limit by name. @param rules as they are in a config */
 export function limitPolicy(rules: readonly LimitRule[]): Policy {
   return remembered(rules, () => createLimitPolicy(rules, compileScripts))
-}
-
-/** The policy of rules that no config holds together: they share an identity where they share a key. */
-export function policyOf(
-  rules: readonly { rule: Rule; key: string }[],
-  { plans = [], hasSubject = false }: Partial<Pick<PolicyShape, 'plans' | 'hasSubject'>> = {},
-): Policy {
-  const counted = rules.map(({ rule, key }) => ({ rule, identity: key }))
-  return createPolicy(counted, { plans, hasSubject }, compileScripts)
 }
 
 /** Plain data, for as long as the config lives. */

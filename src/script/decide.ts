@@ -14,8 +14,9 @@
  *              rule that costs 0 admits, and writes nothing. Empty values at the end are left out
  *
  *     reply    { status, plan, now, then the row of each rule, then text if rules have overrides }
- *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (nothing follows; rules that count guesses can refuse
- *                      first). After a pointer, plan is 'plan consumer'
+ *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (nothing follows;
+ *                      rules that count guesses can refuse first)
+ *              plan: after a pointer 'plan consumer'
  *              a row: retry_after (µs; 0: it allows, -1: it never will, -2: it does not apply to this caller; left out with
  *                     status 2), remaining, reset_after, and of a queue the delay until departure
  *              an override: `1e20,5;` (which rule, from 1; its mark; limit and burst as written)

@@ -4,7 +4,6 @@ import type { AlgorithmLua, WireNumber } from '../algorithms/lua.ts'
 import { type Locals, literal, withMacros, withWords } from './lua-text.ts'
 import type { Slot, Variant } from './policy-shape.ts'
 
-/** A rule of the policy as the text refers to it. */
 export interface Place extends Slot {
   lua: AlgorithmLua
   /** From 1. */

@@ -216,8 +216,8 @@ class PolicyText {
       const text = changes.join('')
       return text ? [`if plan == ${literal(plan)} then\n${text}`] : []
     })
-    const chosen = branches.length > 0 ? `${branches.join('else')}end\n` : ''
-    return defaults + unknown + chosen
+    const chosen = inChains(branches).map(chain => `${chain.join('else')}end\n`)
+    return [defaults, unknown, ...chosen].join('')
   }
 
   #numbers({ of, lua }: Place, variant: Variant): string {
@@ -279,16 +279,18 @@ class PolicyText {
     const anySpent = (place: Place) =>
       `${place.of('retry_after')} == 0 and ${place.of('cost')} > 0${place.isGuess ? ' and is_bad' : ''}`
     const any = { isSpent: anySpent, spend: (place: Place) => place.section('spend') }
+    // Each end returns: with `elseif`, a jump from the first would go past all the others, and Lua has a bound for that.
     return [
       `if not admitted or verb == 'peek'${hasSubject ? ' and not is_blocked' : ''} then\n`,
       standing,
-      hasSubject ? "elseif is_blocked then\nreturn { -2, '', now }\n" : '',
-      `elseif ${[...isKnown, ...isUsual].join(' and ') || 'true'} then\n`,
+      this.#reply(1),
+      'end\n',
+      hasSubject ? "if is_blocked then\nreturn { -2, '', now }\nend\n" : '',
+      `if ${[...isKnown, ...isUsual].join(' and ') || 'true'} then\n`,
       ...this.#identities.map(commitUsual),
       this.#reply(2),
-      'else\n',
-      ...this.#identities.map(identity => commitAny(identity, any)),
       'end\n',
+      ...this.#identities.map(identity => commitAny(identity, any)),
       this.#reply(1),
     ].join('')
   }
@@ -314,6 +316,24 @@ end
 do return reply end
 `.trimStart()
   }
+}
+
+/** Bytes of an if with all its elseif, which jump to its end: over some 35,000 instructions, where Lua can jump over 131,071. */
+const LONGEST_CHAIN = 200_000
+
+/** Branches of which at most one is taken, in as few chains of elseif as Lua can jump over. */
+function inChains(branches: readonly string[]): string[][] {
+  const chains: string[][] = []
+  let length = Number.POSITIVE_INFINITY
+  for (const branch of branches) {
+    if (length + branch.length > LONGEST_CHAIN) {
+      chains.push([])
+      length = 0
+    }
+    chains.at(-1)!.push(branch)
+    length += branch.length
+  }
+  return chains
 }
 
 /** May the cost of a rule pass? */

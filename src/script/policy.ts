@@ -1,7 +1,8 @@
 /**
  * A policy: the rules that are decided together, as far as they are the same for every request. It is compiled to one Lua script
  * for decisions and one for refunds, so a config leaves in the script cache of Redis at most two for the gateway and two for
- * each limit by name, whatever requests come.
+ * each limit by name, whatever requests come. Beside them are there the probe's, the one that resets, and a small one of src/ops;
+ * a deployment with other rules adds its own.
  */
 import type { GatewayRule, LimitRule, Rule } from '../config/compile-rule.ts'
 import type { Policy, PolicyShape, ScriptsOf, Slot } from './policy-shape.ts'

@@ -2,12 +2,11 @@
  * The wire of the script that gives back what one request has spent, or parts of it.
  *
  *     KEYS     the record of the consumer if ARGV[3] says so; then states and logs as in decide.ts
-  *     ARGV[1]  when the request was admitted, by the clock of the store
+ *     ARGV[1]  when the request was admitted, by the clock of the store
  *     ARGV[2]  marks as in decide.ts
-
  *     ARGV[3]  'consumer' where rules are counted for a consumer, whose overrides then apply; else ''
  *     ARGV[4]  the plan that the request was counted by, or ''
-  *     ARGV[5]  now in microseconds, or '' for the clock of the store
+ *     ARGV[5]  now in microseconds, or '' for the clock of the store
  *     ARGV     the ends of the windows of each rule with a calendar; then for each rule the units to give back (0: it only
  *              reports how things stand), and the units of that request that are still spent
  *

@@ -23,7 +23,7 @@ else
   if subject == 'token' then
     own_plan = ARGV[4] or ''
   elseif subject == 'key' or consumer then
-        -- Most credentials name no plan: 'plan= created=…'.
+    -- Most credentials name no plan: 'plan= created=…'.
     local record = values[2]
     own_plan = record and (sub(record, 1, 6) == 'plan= ' and '' or string.match(record, '^plan=(%S*)'))
   end
@@ -34,7 +34,7 @@ else
         local ends_at = string.match(settings, ' until=(%d+)')
         is_blocked = not ends_at or ends_at + 0 > now
       end
-            if own_plan == '' and sub(settings, 1, 6) ~= 'plan= ' then
+      if own_plan == '' and sub(settings, 1, 6) ~= 'plan= ' then
         own_plan = string.match(settings, '^plan=(%S+)') or ''
       end
     end

@@ -31,7 +31,7 @@ export function upstashStore(options: UpstashOptions): Store {
 
   // One for the isolate, as it keeps nothing of a call: a client has 200 functions of its own, and made for each call it took
   // 25 µs on Workers.
-  const redis = new Redis({
+  const redis = clientOf({
     url,
     token,
     // retries: 0 and not `retry: false`, which still sends twice.
@@ -127,6 +127,15 @@ export function upstashStore(options: UpstashOptions): Store {
     async ping() {
       await withinDeadline(send => send(() => redis.ping()))
     },
+  }
+}
+
+/** @throws GatewayError without the URL, which may hold a password: the client's own message quotes it */
+function clientOf(settings: ConstructorParameters<typeof Redis>[0]): Redis {
+  try {
+    return new Redis(settings)
+  } catch {
+    throw new GatewayError('ERR_CONFIG_INVALID', 'The URL of the store is not one that can be asked.')
   }
 }
 

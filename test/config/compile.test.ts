@@ -251,6 +251,21 @@ describe('a mistake', () => {
       ],
     ],
     [
+      'more plans than one script can hold',
+      {
+        ...CONFIG,
+        plans: Array.from({ length: 61 }, (_, i) => `plan-${i}`),
+        rules: Array.from({ length: 200 }, (_, i) => ({
+          ...RULE,
+          name: `rule-${i}`,
+          plans: { 'plan-0': false },
+        })),
+      },
+      [
+        'plans: 61 plans and 200 rules with numbers for plans, or for some plans only, make 12200 combinations. One script holds 12000. Use fewer plans, or fewer such rules.',
+      ],
+    ],
+    [
       'more rules than one script can hold',
       { ...CONFIG, rules: Array.from({ length: 201 }, (_, i) => ({ ...RULE, name: `rule-${i}` })) },
       [

@@ -20,8 +20,20 @@ describe('the environment', () => {
     [{}, ['UPSTASH_REDIS_REST_URL: is missing', 'UPSTASH_REDIS_REST_TOKEN: is missing']],
     [
       { ...ENV, UPSTASH_REDIS_REST_URL: 'redis://x:secret-token@y' },
-      ['UPSTASH_REDIS_REST_URL: is not an http or https URL'],
+      ['UPSTASH_REDIS_REST_URL: is not an http or https URL without credentials. Run:'],
     ],
+    ...[
+      ...[
+        'https://$u:secret-token@y',
+        'https://x:secret-token@y',
+        'https://.secret-token',
+        'https:secret-token',
+      ],
+      ...['https:\\\\secret-token', 'secret-token', 'https://secret token'],
+    ].map((url): [object, string[]] => [
+      { ...ENV, UPSTASH_REDIS_REST_URL: url },
+      ['UPSTASH_REDIS_REST_URL: is not an http or https URL'],
+    ]),
     [{ ...ENV, UPSTASH_REDIS_REST_TOKEN: ' ' }, ['UPSTASH_REDIS_REST_TOKEN: is missing']],
     [{ ...ENV, ORIGIN_URL: 'nowhere' }, ['ORIGIN_URL: is not an http or https URL']],
   ])('with a mistake (%#) is refused by name, and no token is quoted', (env, messages) => {

@@ -11,5 +11,8 @@ it.each([
     'https://api.example.com',
     'https://api.example.com//evil.example/x',
   ],
+  ['http://gateway.test/a?b', 'https://a.example?', 'https://a.example/a?b'],
+  ['http://gateway.test/a?b', 'https://a.example/base/?', 'https://a.example/base/a?b'],
+  ['http://gateway.test/a?b', 'https://a.example/base#', 'https://a.example/base/a?b'],
   ['http://gateway.test/a?b', 'route', 'http://gateway.test/a?b'],
 ])('%s at origin %s is %s', (url, origin, target) => expect(targetUrl(url, origin)).toBe(target))

@@ -89,7 +89,7 @@ function limiterOn(
       return await replies
     },
   }
-  return { limiter: createLimiter({ limits }, counted, clock), clock }
+  return { limiter: createLimiter({ limits }, counted, { clock }), clock }
 }
 
 const standing = ({ verdicts }: LimitDecision) =>
@@ -181,7 +181,7 @@ describeOnRedisEngine('a limit by name', fresh => {
         ],
       },
     })
-    const limiter = createLimiter({ limits: off }, storeOf(await fresh()), new VirtualClock())
+    const limiter = createLimiter({ limits: off }, storeOf(await fresh()), { clock: new VirtualClock() })
     for (let i = 0; i < 2; i++) {
       const decision = await limiter.limit('x', { account: 'a' }, { cost: { account: 1 } })
       expect([decision.allowed, standing(decision)]).toEqual([true, { all: 8 - i }])
@@ -204,9 +204,11 @@ describeOnRedisEngine('a limit by name', fresh => {
         ping: async () => {},
       },
       {
-        now: clock.now,
-        sleep: async ms => {
-          clock.time += ms * 1e3
+        clock: {
+          now: clock.now,
+          sleep: async ms => {
+            clock.time += ms * 1e3
+          },
         },
       },
     )

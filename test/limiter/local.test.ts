@@ -7,12 +7,14 @@ import { compileLimitRule } from '../../src/config/compile-rule.ts'
 import { type ErrorCode, GatewayError } from '../../src/errors.ts'
 import { askAll, toDecide } from '../../src/limiter/ask.ts'
 import { createLocalLimiter, type LocalLimiter } from '../../src/limiter/local.ts'
-import { policyOf } from '../../src/script/compiled.ts'
+import { gatewayPolicy } from '../../src/script/compiled.ts'
 import type { DecideVerb } from '../../src/script/decide.ts'
 import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
+import { consumerKey, consumerStateKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
 import { bound } from '../support/bound.ts'
-import { compiled, describeOnRedisEngine } from '../support/engines.ts'
+import { compiled, configOf, describeOnRedisEngine } from '../support/engines.ts'
+import { policyOf } from '../support/policy.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
 
@@ -73,6 +75,30 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
       questions.map(rule => toDecide(compiled({ rules: [rule], plans: [] }))),
     )
     expect(answers.map(answer => (answer as Outcome).verdicts[0]!.remaining)).toEqual([20, 9])
+  })
+
+  it('is told for the plan that it was spent on, where the plan has a state of its own', async () => {
+    const redis = await fresh()
+    const store = storeOf(redis)
+    const local = createLocalLimiter(1, Date.now)
+    const config = configOf({
+      plans: ['free', 'pro'],
+      rules: [
+        {
+          ...{ name: 'r', by: 'consumer', algorithm: 'gcra', limit: 10, period: '7d' },
+          plans: { pro: { limit: 100 } },
+        },
+      ],
+    })
+    const policy = gatewayPolicy(config)
+    const pro = config.rules.find(({ match }) => match.plans?.includes('pro'))!
+    const key = consumerStateKey('acme')
+    expect(local.decide(policy, [bound(pro, key, 30)]).admitted).toBe(true)
+    await local.handOver(store)
+    const rules = config.rules.map(rule => bound(rule, key, 0))
+    const subject = { kind: 'token', consumerKey: consumerKey('acme'), plan: 'pro' } as const
+    const [now] = await askAll(store, [toDecide({ policy, rules, subject })])
+    expect((now as Outcome).verdicts.map(({ remaining }) => remaining)).toEqual([70])
   })
 
   it('is told as far as others have left something', async () => {

@@ -157,25 +157,29 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     expect(verdicts[0]!.remaining).toBe(7)
   })
 
-  it('counts a rule once, and gives it back once, though plans have rows of their own', async () => {
-    const { store, redis } = await prepared()
-    const plans = ['free', 'pro']
-    const numbers = {
-      algorithm: 'fixed-window',
-      limit: 3,
-      period: '1h',
-      plans: { pro: { limit: 9 } },
-    } as const
-    const { rules } = configOf({ plans, rules: [{ name: 'plans', by: 'consumer', ...numbers }] })
-    await redis.setRecord(CREDENTIAL, credentialOf('pro'))
-    const rows = rules.map(rule => bound(rule, CONSUMER))
-    const both = asked(NOON, { rules: [...rows, bound(narrow!, ADDRESS)], plans })
-    for (let i = 0; i < 2; i++) await ask(store, both)
-    // The address refuses: what the consumer's slot has spent is given back.
-    expect((await ask(store, both)).status).toBe('refused')
-    const { verdicts } = await ask(store, asked(NOON, { rules: rows, plans }))
-    expect(verdicts.map(({ rule, remaining }) => [rule.limit, remaining])).toEqual([[9, 6]])
-  })
+  // The state of a gcra is that of the plan's numbers.
+  it.each(['fixed-window', 'gcra'] as const)(
+    'counts a rule once, and gives it back once, though plans have rows of their own: %s',
+    async algorithm => {
+      const { store, redis } = await prepared()
+      const plans = ['free', 'pro']
+      const numbers = {
+        algorithm,
+        limit: 3,
+        period: '1h',
+        plans: { pro: { limit: 9 } },
+      } as const
+      const { rules } = configOf({ plans, rules: [{ name: 'plans', by: 'consumer', ...numbers }] })
+      await redis.setRecord(CREDENTIAL, credentialOf('pro'))
+      const rows = rules.map(rule => bound(rule, CONSUMER))
+      const both = asked(NOON, { rules: [...rows, bound(narrow!, ADDRESS)], plans })
+      for (let i = 0; i < 2; i++) await ask(store, both)
+      // The address refuses: what the consumer's slot has spent is given back.
+      expect((await ask(store, both)).status).toBe('refused')
+      const { verdicts } = await ask(store, asked(NOON, { rules: rows, plans }))
+      expect(verdicts.map(({ rule, remaining }) => [rule.limit, remaining])).toEqual([[9, 6]])
+    },
+  )
 
   it.each([
     ['is unreadable', [1, 'free']],

@@ -30,7 +30,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     store = storeOf(redis)
     nowMs = 0
     const clock: LimiterClock = { now: () => NOON, sleep: async () => {} }
-    limiter = createLimiter({ limits }, store, clock, createSwitchBoard({ now: () => nowMs }))
+    limiter = createLimiter({ limits }, store, { clock, board: createSwitchBoard({ now: () => nowMs }) })
   })
 
   const put = async (switches: Switches) => {

@@ -1,22 +1,26 @@
 /** What a Worker carries of its config: `npx sluice build`. */
 import { execFile } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { build } from 'esbuild'
 import { describe, expect, it } from 'vitest'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
-import { BUILT_FILE, buildWorker, workerModule } from '../../src/node/build-worker.ts'
+import { createLimiter } from '../../src/edges/limits/limiter.ts'
+import { probePolicy } from '../../src/limiter/probe.ts'
+import { BUILT_FOLDER, buildWorker, builtFiles, workerModule } from '../../src/node/build-worker.ts'
 import { loadConfig } from '../../src/node/cli/load-config.ts'
 import { bundleOptions, CONFIG_FILE } from '../../src/node/worker-bundle.ts'
 import { notBuilt } from '../../src/not-built.ts'
 import { adminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { finderOf, fingerprintOf } from '../../src/script/built-scripts.ts'
-import { gatewayPolicy } from '../../src/script/compiled.ts'
-import { createGatewayPolicy } from '../../src/script/policy.ts'
+import { gatewayPolicy, limitPolicy } from '../../src/script/compiled.ts'
+import { createGatewayPolicy, createLimitPolicy } from '../../src/script/policy.ts'
+import { compileScripts } from '../../src/script/scripts.ts'
 import { configOf } from '../support/engines.ts'
 import { useStack } from '../support/stack.ts'
 
@@ -25,28 +29,45 @@ const EVERYTHING = fileURLToPath(new URL('../support/everything.config.ts', impo
 
 const second = { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' } as const
 
+/** Of what `second` is not: another algorithm, and a calendar. */
+const LIMITS = {
+  calls: [{ name: 'second', algorithm: 'sliding-log', limit: 10, period: '1s' }],
+  mails: [{ name: 'day', by: ['account'], algorithm: 'fixed-window', limit: 10, period: 'day' }],
+} satisfies ConfigInput['limits']
+
+const inFolder = (folder: string) =>
+  new Map(readdirSync(folder).map(name => [name, readFileSync(join(folder, name), 'utf8')]))
+
 describe('the module of a Worker', () => {
   it('is in src/built as the shipped config makes it (npx sluice build)', async () => {
-    expect(readFileSync(BUILT_FILE, 'utf8')).toBe(workerModule(await loadConfig()))
+    expect(inFolder(BUILT_FOLDER)).toEqual(builtFiles(await loadConfig()))
   })
 
-  it('is not written again where it is there: wrangler watches its folder', async () => {
-    const { mtimeMs } = statSync(BUILT_FILE)
-    buildWorker(await loadConfig())
-    expect(statSync(BUILT_FILE).mtimeMs).toBe(mtimeMs)
+  it('is written where it is another, and not again: wrangler watches its folder', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'sluice-build-'))
+    const config = configOf({ rules: [second] })
+    buildWorker(configOf({ rules: [{ ...second, limit: 11 }], limits: LIMITS }), folder)
+    buildWorker(config, folder)
+    expect(inFolder(folder)).toEqual(builtFiles(config))
+    const longAgo = new Date('2026-01-01')
+    const files = [...builtFiles(config).keys()].map(name => join(folder, name))
+    for (const file of files) utimesSync(file, longAgo, longAgo)
+    buildWorker(config, folder)
+    expect(files.map(file => statSync(file).mtime)).toEqual([longAgo, longAgo])
+    rmSync(folder, { recursive: true })
   })
 
   it('stays as it is when the config has a mistake, which the command names', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'sluice-build-'))
     const file = join(directory, 'wrong.config.ts')
     writeFileSync(file, "export default { origin: 'https://api.example.com', rules: [] }")
-    const before = readFileSync(BUILT_FILE, 'utf8')
+    const before = inFolder(BUILT_FOLDER)
     const failed = promisify(execFile)(process.execPath, [SLUICE, 'build', file])
     await expect(failed).rejects.toMatchObject({
       code: 1,
       stderr: expect.stringContaining('rules: [] is empty.'),
     })
-    expect(readFileSync(BUILT_FILE, 'utf8')).toBe(before)
+    expect(inFolder(BUILT_FOLDER)).toEqual(before)
     rmSync(directory, { recursive: true })
   })
 
@@ -64,7 +85,7 @@ describe('the module of a Worker', () => {
     expect(all).not.toContain('notBuilt')
     expect(all).toContain('"refund"')
     expect(() => notBuilt('cors')()).toThrow(
-      "The Worker was built for another config: it does not have the part 'cors'. Build it again with npx sluice build.",
+      "What was built is for another config: it does not have the part 'cors'. Build it again with npx sluice build.",
     )
   })
 
@@ -81,6 +102,19 @@ describe('the module of a Worker', () => {
     )
   })
 
+  it('starts a Worker whose limits by name use what its rules do not', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'sluice-build-'))
+    const file = join(directory, 'limits.config.ts')
+    const config = { origin: 'https://api.example.com', rules: [second], limits: LIMITS }
+    writeFileSync(file, `export default ${JSON.stringify(config)}`)
+    const { outputFiles } = await build(bundleOptions(file, () => loadConfig(file)))
+    const bundle = join(directory, 'worker.mjs')
+    writeFileSync(bundle, outputFiles![0]!.contents)
+    const worker = await import(pathToFileURL(bundle).href)
+    expect(worker.default.fetch).toBeTypeOf('function')
+    rmSync(directory, { recursive: true })
+  })
+
   it('brings no compiler into the bundle', async () => {
     const { metafile, outputFiles } = await build({
       ...bundleOptions(CONFIG_FILE, () => loadConfig()),
@@ -92,6 +126,7 @@ describe('the module of a Worker', () => {
       bytesInOutput > 0 ? [file] : [],
     )
     expect(carried).toContain('src/built/worker.generated.ts')
+    expect(carried).not.toContain('src/built/limits.generated.ts')
     for (const file of ['policy-text', 'lua-text', 'scripts', 'lua.generated']) {
       expect(carried).not.toContain(`src/script/${file}.ts`)
     }
@@ -136,9 +171,40 @@ describe('scripts that were built', () => {
     ]
     for (const other of others) {
       expect(() => createGatewayPolicy(configOf({ rules: [other] }), finderOf(built))).toThrow(
-        'The Worker was built for another config: it does not have the scripts of these rules. Build it again with npx sluice build.',
+        'What was built is for another config: it does not have the scripts of these rules. Build it again with npx sluice build.',
       )
     }
+  })
+})
+
+describe('limits by name', () => {
+  const store = { run: () => Promise.reject(new Error('not asked')), ping: async () => {} }
+  const built = (limits: ConfigInput['limits']) => {
+    const text = builtFiles(configOf({ rules: [second], ...(limits && { limits }) })).get(
+      'limits.generated.ts',
+    )!
+    return finderOf(JSON.parse(/finderOf\((.*)\)/s.exec(text)![1]!))
+  }
+
+  it('have the scripts that would be compiled, and the probe', () => {
+    const scriptsOf = built(LIMITS)
+    for (const rules of configOf({ rules: [second], limits: LIMITS }).limits.values()) {
+      const compiled = limitPolicy(rules)
+      const found = createLimitPolicy(rules, scriptsOf)
+      for (const script of ['decide', 'refund'] as const) {
+        const { plain, keyLocking } = compiled[script]
+        expect(found[script]).toEqual({ plain, keyLocking })
+      }
+    }
+    expect(probePolicy(scriptsOf).decide.plain.source).toBe(probePolicy(compileScripts).decide.plain.source)
+  })
+
+  it('are refused at once where they are others than those that were built', () => {
+    const config = configOf({ rules: [second], limits: LIMITS })
+    expect(() => createLimiter(config, store, { scriptsOf: built(LIMITS) })).not.toThrow()
+    expect(() => createLimiter(config, store, { scriptsOf: built({ mails: LIMITS.mails }) })).toThrow(
+      'What was built is for another config: it does not have the scripts of these rules.',
+    )
   })
 })
 

@@ -217,6 +217,11 @@ describe('sluice keys create', () => {
       ['--consumer', 'a', '--url', 'nowhere', '--token', 't'],
       /The URL of the store is not an http or https URL/,
     ],
+    [
+      2,
+      ['--consumer', 'a', '--url', 'https://$u:very-secret@host.example', '--token', 't'],
+      /The URL of the store is not an http or https URL without credentials/,
+    ],
     [2, [], /required option '--consumer <name>' not specified/],
   ])('ends with %i for %j and a message that helps', async (status, args, message) => {
     const { code, stdout, stderr } = await sluice(['keys', 'create', ...args])

@@ -3,10 +3,10 @@
 import { describe, expect, it } from 'vitest'
 import { decisionOf } from '../../src/limiter/decision.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'
-import { policyOf } from '../../src/script/compiled.ts'
 import { decodeDecide, encodeDecide } from '../../src/script/decide.ts'
 import { bound } from '../support/bound.ts'
 import { compiled, configOf, rulesOf } from '../support/engines.ts'
+import { policyOf } from '../support/policy.ts'
 
 const [second, hour] = rulesOf(
   { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },

@@ -135,8 +135,10 @@ describeOnRedisEngine('the scripts of a config', (fresh, kind) => {
       ...callsOf(gatewayPolicy(config), config.rules, [undefined, TOKEN]),
       ...[...config.limits.values()].flatMap(rules => [...callsOf(limitPolicy(rules), rules, [undefined])]),
     ]
-    await Promise.all(calls.map(call => redis.run(call)))
-    expect(String(await redis.send(['INFO', 'memory']))).toContain('number_of_cached_scripts:6\r\n')
+    // One after the other: at once each of a thousand would send the text of its script, and wait in line for all before it.
+    for (const call of calls) await redis.run(call)
+    const memory = String(await redis.send(['INFO', 'memory']))
+    expect(/number_of_cached_scripts:(\d+)/.exec(memory)?.[1]).toBe('6')
   })
 
   it(`compile in two builds that differ in their first lines, whatever the config (SEED=${SEED})`, async () => {
@@ -240,6 +242,45 @@ describeOnRedisEngine('a policy of 200 rules', (fresh, kind) => {
       const refund = { policy, rules: refunded, spentAt: NOON + i, plan, now: NOON + i }
       expect(await answered(redis, toRefund(refund))).toEqual(model.refund(refund))
     }
+    if (kind !== 'embedded') await redis.send(['SCRIPT', 'FLUSH'])
+  })
+})
+
+/** Each is made once, for every Redis. */
+const LARGEST = (() => {
+  const largest = (algorithm: RuleInput['algorithm'], identities: number, plans: string[] = []) =>
+    configOf({
+      ...(plans.length > 0 && { plans }),
+      rules: Array.from({ length: 200 }, (_, i) => ({
+        ...{ name: `rule-${i}`, by: ['consumer', `header:x-${i % identities}`], algorithm },
+        ...{ limit: 500 + i, period: '1h' },
+        plans: Object.fromEntries(plans.map((plan, p) => [plan, { limit: 1000 + 300 * p + i }])),
+      })) as unknown as RuleInput[],
+    })
+  const plans = Array.from({ length: 60 }, (_, i) => `plan-${i}`)
+
+  return [
+    ['200 logs of one identity', largest('sliding-log', 1)],
+    ['200 logs of 100 identities', largest('sliding-log', 100)],
+    ['200 logs of 200 identities', largest('sliding-log', 200)],
+    ['200 windows of 200 identities with numbers for 60 plans', largest('sliding-window', 200, plans)],
+  ] as const
+})()
+
+describeOnRedisEngine('the largest policies that a config may have', (fresh, kind) => {
+  it.each(LARGEST)('compile: %s', async (_, config) => {
+    const redis = await fresh()
+    const policy = gatewayPolicy(config)
+    for (const { plain } of [policy.decide, policy.refund]) {
+      expect(String(await redis.send(['SCRIPT', 'LOAD', plain.source]))).toBe(plain.sha1)
+    }
+    // The numbers of the last plan are behind the longest jumps.
+    const plan = config.plans.at(-1)!
+    const rules = config.rules
+      .filter(({ match }) => match.plans?.includes(plan) ?? true)
+      .map(rule => bound(rule, `${consumerStateKey('acme')}:${rule.by[1]}`, 1, NOON / 1e3))
+    const asked = { policy, rules, subject: { ...TOKEN, plan }, now: NOON }
+    expect(await answered(redis, toDecide(asked))).toEqual(new ScriptModel().decide(asked))
     if (kind !== 'embedded') await redis.send(['SCRIPT', 'FLUSH'])
   })
 })

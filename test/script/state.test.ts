@@ -37,12 +37,26 @@ function record(tag: string, idleAt: number, n: number): Buffer {
   return bytes
 }
 
+/** The key is to live for so many seconds from when the work is done, by the clock of Redis. */
+async function expectLife(redis: RedisEngine, key: string, seconds: number, work: () => Promise<unknown>) {
+  const nowMs = async () => {
+    const [seconds, microseconds] = (await redis.send(['TIME'])) as Buffer[]
+    return Number(seconds) * 1000 + Math.floor(Number(microseconds) / 1000)
+  }
+  const before = await nowMs()
+  await work()
+  const after = await nowMs()
+  const end = Number(await redis.send(['PEXPIRETIME', key]))
+  expect(end).toBeGreaterThanOrEqual(before + seconds * 1000)
+  expect(end).toBeLessThanOrEqual(after + seconds * 1000)
+}
+
 describeOnRedisEngine('the state in Redis', fresh => {
   const put = (redis: RedisEngine, state: Buffer) => redis.send(['SET', STATE, state])
   const decide = (redis: RedisEngine, rules: readonly Rule[], now = NOON) =>
     redis.evaluate(evaluationOf(counted(rules), now))
 
-  it('is one string an identity, 14 bytes a rule, with a life that ends soon after its meaning', async () => {
+  it('is one string an identity, 14 bytes a rule', async () => {
     const redis = await fresh()
     const [second, hour] = rulesOf(
       { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },
@@ -55,9 +69,65 @@ describeOnRedisEngine('the state in Redis', fresh => {
       [second!.tag]: [NOON + 100_000, 0],
       [hour!.tag]: [NOON + 3600e6, 1],
     })
-    const life = Number(await redis.send(['PTTL', STATE]))
-    expect(life).toBeGreaterThan(3600e3)
-    expect(life).toBeLessThanOrEqual(3600e3 + 10_000)
+  })
+
+  /** Written by one call for all records, or one by one because the state holds another one. */
+  const WAYS = [
+    ['without other records', Buffer.alloc(0)],
+    ['with another record', record('zzz', NOON + 1e6, 0)],
+  ] as const
+
+  /** Longer than a second; in the first chunk of records that are written by one call, in the second, and in the third. */
+  it.each(
+    WAYS.flatMap(([way, before]) => [
+      ...[0, 1].map(at => ({ way, before, at, count: 2 })),
+      ...[0, 7, 8, 16].map(at => ({ way, before, at, count: 17 })),
+    ]),
+  )(
+    'lives 10 s longer than its longest rule counts (number $at of $count, in a state $way)',
+    async ({ before, at, count }) => {
+      const redis = await fresh()
+      if (before.length > 0) await put(redis, before)
+      const rules = rulesOf(
+        ...Array.from({ length: count }, (_, i) => ({
+          ...{ name: `r-${i}`, by: 'consumer' as const, algorithm: 'fixed-window' as const, limit: 10 },
+          period: i === at ? ('1h' as const) : ('1s' as const),
+        })),
+      )
+      await expectLife(redis, STATE, 3610, () => decide(redis, rules))
+    },
+  )
+
+  it('lives as long as a record that is kept', async () => {
+    const redis = await fresh()
+    await put(redis, record('zzz', NOON + 7200e6, 0))
+    await expectLife(redis, STATE, 7210, () => decide(redis, [gcra('a')]))
+  })
+
+  it('has logs that live on with each entry', async () => {
+    const redis = await fresh()
+    const [rule] = rulesOf({ name: 'log', by: 'consumer', algorithm: 'sliding-log', limit: 10, period: '1h' })
+    const { logKey } = counted([rule!])[0]!
+    await expectLife(redis, logKey!, 3610, () => decide(redis, [rule!]))
+    await redis.send(['EXPIRE', logKey!, '5'])
+    await expectLife(redis, logKey!, 3610, () => decide(redis, [rule!], NOON + 1e6))
+  })
+
+  it('keeps a record whose tag is found inside of another record', async () => {
+    const redis = await fresh()
+    const rule = gcra('a', 2, '1h')
+    await put(redis, record('zzz', NOON + 1e6, 0))
+    await decide(redis, [rule])
+    const written = (await redis.send(['GET', STATE])) as Buffer
+    expect(written.toString('latin1', 0, 3)).toBe(rule.tag)
+    // The numbers of the rule's record, which will be the same.
+    const tag = written.toString('latin1', 5, 8)
+    await put(redis, record(tag, NOON + 60e6, 7))
+    await decide(redis, [rule])
+    expect(await recordsOf(redis)).toEqual({
+      [rule.tag]: [NOON + 1800e6, 0],
+      [tag]: [NOON + 60e6, 7],
+    })
   })
 
   it('carries the largest numbers there are', async () => {

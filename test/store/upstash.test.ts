@@ -11,6 +11,13 @@ import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 /** A reset of nothing, which answers with the time it was given. */
 const SCRIPT = { script: RESET, keys: ['sluice:{k:x}'], args: ['0', '17'] }
 
+it('says that a URL cannot be asked without quoting it: it may hold a password', () => {
+  const url = 'https://$u:secret-token@host.example'
+  const made = () => upstashStore({ url, token: 't', deadlineMs: 5000, keyLocking: true })
+  expect(made).toThrow('The URL of the store is not one that can be asked.')
+  expect(made).not.toThrow('secret-token')
+})
+
 describeOnRedis('the store', start => {
   let redis: TestRedis
   let bridge: Awaited<ReturnType<typeof startBridge>>

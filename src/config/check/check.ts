@@ -16,6 +16,7 @@ import {
   mistakesAtGateway,
   mistakesByName,
   mistakesOfLists,
+  mistakesOfPlans,
   mistakesOfRouteCosts,
   mistakesOfSet,
 } from './mistakes-of-rules.ts'
@@ -26,6 +27,9 @@ export function checkConfig(input: unknown): ConfigInput {
   const parsed = v.safeParse(configSchema, input)
   if (!parsed.success) throw new ConfigError(withoutRepeats(parsed.issues.map(mistakeOf)))
   const config: ConfigInput = parsed.output
+  // All else takes longer the more of them there are.
+  const tooMany = mistakesOfPlans(config)
+  if (tooMany.length > 0) throw new ConfigError(tooMany)
 
   const plans = config.plans ?? ['free']
   const methods = methodsOf(config)

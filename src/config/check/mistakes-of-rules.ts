@@ -27,6 +27,18 @@ function hasBound(parameter: Parameter): parameter is Units & { high: number } {
   return parameter.kind === 'units' && parameter.high !== undefined
 }
 
+/** With 200 rules, the numbers of 60 plans: a script of 3 MB, while Upstash takes requests of 10 MB. */
+const MOST_PLAN_NUMBERS = 12_000
+
+/** What the schema cannot see in the plans: whether one script can hold the numbers of all of them. */
+export function mistakesOfPlans({ rules, plans = ['free'] }: ConfigInput): Mistake[] {
+  const ofPlans = rules.filter(({ plans, match }) => plans !== undefined || match?.plans !== undefined).length
+  const numbers = Math.max(1, ofPlans) * plans.length
+  if (numbers <= MOST_PLAN_NUMBERS) return []
+  const message = `${plans.length} plans and ${ofPlans} rules with numbers for plans, or for some plans only, make ${numbers} combinations. One script holds ${MOST_PLAN_NUMBERS}. Use fewer plans, or fewer such rules.`
+  return [{ path: 'plans', message }]
+}
+
 /** What the schema cannot see in rules that are decided together: how they fit each other. */
 export function mistakesOfSet(
   set: readonly (RuleInput | LimitRuleInput)[],

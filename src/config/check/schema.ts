@@ -36,7 +36,10 @@ export interface ConfigInput extends v.InferInput<typeof configSchema> {}
 
 export interface CorsInput extends v.InferInput<typeof cors> {}
 
-/** All rules are one script: Lua bounds how far a script can jump, and 400 sliding windows are beyond that. */
+/**
+ * All rules are one script, and Lua bounds how far a script can jump: 131,071 instructions. With 200 sliding logs the longest jump
+ * is over 78,220 of them.
+ */
 const MOST_RULES = 200
 const TOO_MANY_RULES = `has more than ${MOST_RULES} rules, which one script cannot hold. Use fewer: numbers for plans need no rules of their own.`
 

@@ -109,7 +109,11 @@ export function targetUrl(requestUrl: string, origin: string, url = new URL(requ
 const beginnings = new Map<string, string>()
 
 function beginningOf(origin: string): string {
-  const beginning = beginnings.get(origin) ?? new URL(origin).href.replace(/\/$/, '')
+  const known = beginnings.get(origin)
+  if (known !== undefined) return known
+  // Not `href`: a bare ? or # at its end would take the path into the query or the fragment.
+  const url = new URL(origin)
+  const beginning = url.origin + url.pathname.replace(/\/$/, '')
   beginnings.set(origin, beginning)
   return beginning
 }

@@ -2,7 +2,7 @@
  * Limits by name, for work that never passes through the gateway: calls to third parties, background tasks. The same engine
  * and the same trip: every rule of the set is decided at once, all or nothing, on the store's clock.
  *
- *     const limiter = createLimiter(config, store)
+ *     const limiter = createLimiter(config, store, { scriptsOf })
  *     const { allowed, delayMs, retryAfterMs } = await limiter.limit('zendesk', { account: '42' }, { cost: 1 })
  */
 import { detached } from '../../background.ts'
@@ -18,6 +18,8 @@ import { createProbe } from '../../limiter/probe.ts'
 import { evaluateOnCluster } from '../../limiter/slots.ts'
 import { limitPolicy } from '../../script/compiled.ts'
 import { enforced, type Verdict } from '../../script/evaluation.ts'
+import { createLimitPolicy } from '../../script/policy.ts'
+import type { ScriptsOf } from '../../script/policy-shape.ts'
 import type { Changed, RefundedRule } from '../../script/refund.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { limitStateKey } from '../../store/keys.ts'
@@ -107,13 +109,26 @@ const REAL_TIME: LimiterClock = {
 /** Where the store must answer before a call may pass, it is worth asking again after this long (µs). */
 const UNAVAILABLE_RETRY = 1e6
 
-/** @param board for limits that follow the live switches, under `<limit>/<rule>`: one for as long as the process lives */
+export interface LimiterSettings {
+  /** The scripts that `npx sluice build` has compiled (src/built/limits.generated.ts). Absent: each is compiled when it is first needed. */
+  scriptsOf?: ScriptsOf
+  /** For limits that follow the live switches, under `<limit>/<rule>`: one for as long as the process lives. */
+  board?: SwitchBoard
+  clock?: LimiterClock
+}
+
+/** @throws Error when `scriptsOf` was built for other limits than those of the config */
 export function createLimiter(
   config: Pick<Config, 'limits'> & Partial<Pick<Config, 'localShare' | 'breaker' | 'inFlight'>>,
   store: Store,
-  clock = REAL_TIME,
-  board: SwitchBoard = NO_BOARD,
+  { scriptsOf, board = NO_BOARD, clock = REAL_TIME }: LimiterSettings = {},
 ): Limiter {
+  const policies = new Map(
+    [...config.limits].map(([name, rules]) => [
+      name,
+      scriptsOf ? createLimitPolicy(rules, scriptsOf) : limitPolicy(rules),
+    ]),
+  )
   const nowMs = () => (clock.now ? clock.now() / 1e3 : SYSTEM_CLOCK.now())
   const elapsedMs = () => (clock.now ? clock.now() / 1e3 : performance.now())
   const limitOf = new Map(
@@ -121,7 +136,7 @@ export function createLimiter(
   )
   const engine = createEngine({ ...config, localShare: config.localShare ?? 1 }, store, {
     ...{ clock: { now: nowMs }, decideAt: clock.now, board, credentials: 'refuse' },
-    probe: createProbe(compileScripts),
+    probe: createProbe(scriptsOf ?? compileScripts),
     onCluster: evaluateOnCluster,
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
   })
@@ -153,7 +168,7 @@ export function createLimiter(
     const places = placesOf(name, identity)
     const rules = places.map((place): DemandedRule => ({ ...place, cost: costOf(place.rule) }))
     const { decision, outcome, at, finish } = await engine[verb](
-      { policy: limitPolicy(rulesOf(name)), rules },
+      { policy: policies.get(name)!, rules },
       options,
     )
     // A call by name holds nothing that would have to be given back.
@@ -238,7 +253,7 @@ export function createLimiter(
         name,
         identity,
         await engine.change(
-          toRefund({ policy: limitPolicy(rulesOf(name)), rules, spentAt: at, now: clock.now?.() }),
+          toRefund({ policy: policies.get(name)!, rules, spentAt: at, now: clock.now?.() }),
           detached,
         ),
       )

@@ -1,6 +1,6 @@
 /** Arguments that several commands take, checked where they are read. */
 import { InvalidArgumentError } from 'commander'
-import { isOriginUrl } from '../../config/forms.ts'
+import { isOriginUrl, isStoreUrl } from '../../config/forms.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 
 export function port(text: string): number {
@@ -75,11 +75,11 @@ export function restStore(flags: { url?: string; token?: string }): { url: strin
         '`npm start` prints those of the local one.',
     )
   }
-  if (!/^https?:\/\//.test(url) || !URL.canParse(url))
+  if (!isStoreUrl(url))
     // Never the value: what is pasted here by mistake is a redis:// URL with its password.
     throw new AdminError(
       'usage',
-      'The URL of the store is not an http or https URL. Take the one of its REST API.',
+      'The URL of the store is not an http or https URL without credentials. Take the one of its REST API.',
     )
   return { url, token }
 }

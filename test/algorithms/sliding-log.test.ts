@@ -4,7 +4,7 @@ import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
 import { consumerStateKey, logKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
-import { describeOnRedisEngine, ModelEngine, type RedisEngine, rulesOf } from '../support/engines.ts'
+import { describeOnRedisEngine, ModelEngine, type RedisEngine, rulesOf, runsFor } from '../support/engines.ts'
 import { forEvery } from '../support/property.ts'
 import { FC_PATH, randomFrom, SEED } from '../support/random.ts'
 import { evaluationOf, listOf, NOON, newCaller } from '../support/traffic.ts'
@@ -52,7 +52,7 @@ describeOnRedisEngine('a log', fresh => {
     )
     let refused = 0
     // Long enough that the log fills, and that its ends move on.
-    await forEvery(fc.record({ steps: listOf(step, 200, 60) }), 3, async ({ steps }) => {
+    await forEvery(fc.record({ steps: listOf(step, 200, 60) }), runsFor(redis, 3), async ({ steps }) => {
       const model = new ModelEngine()
       const key = consumerStateKey(newCaller())
       const spent: { at: number; cost: number }[] = []
@@ -75,7 +75,7 @@ describeOnRedisEngine('a log', fresh => {
         else if (step.units > 0) spent.push({ at: now, cost: step.units })
       }
     })
-    if (!FC_PATH) expect(refused).toBeGreaterThan(10)
+    if (!FC_PATH) expect(refused).toBeGreaterThan(runsFor(redis, 10))
   })
 
   it('takes at most 16 bytes for each request that counts, and grows no further', async () => {

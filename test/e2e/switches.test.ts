@@ -2,9 +2,7 @@
  * Live switches over two Worker processes on one store. Their clocks are real, so each change is waited for until both Workers
  * have it; test/gateway/switches.test.ts says with a clock of its own which request has it first.
  */
-import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
@@ -12,9 +10,8 @@ import { type AdminStore, adminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { resetRule, switchRule } from '../../src/ops/switches.ts'
 import type { SwitchMode } from '../../src/switches/switches.ts'
+import { runHere, runProcess } from '../support/command-line.ts'
 import { startOrigin, type TestOrigin } from '../support/origin.ts'
-
-const SLUICE = fileURLToPath(new URL('../../src/node/cli/sluice.ts', import.meta.url))
 
 let origin: TestOrigin
 const workers: Stack[] = []
@@ -74,16 +71,12 @@ const limits =
 const statuses = async () => (await ask()).map(({ status }) => status)
 const set = (mode: SwitchMode, rule = 'two') => switchRule(admin, rule, { at: new Date(), by: 'ops', mode })
 
-/** As people do it, in a process of its own. */
-async function sluice(...args: string[]): Promise<string> {
+/** As people do it. @returns what stands on standard output */
+async function sluice(args: string[], runIt = runHere): Promise<string> {
   const { url, token } = workers[0]!.rest
-  const env = {
-    ...process.env,
-    UPSTASH_REDIS_REST_URL: url,
-    UPSTASH_REDIS_REST_TOKEN: token,
-    NODE_NO_WARNINGS: '1',
-  }
-  const { stdout } = await promisify(execFile)(process.execPath, [SLUICE, 'switch', ...args], { env })
+  const env = { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token }
+  const { code, stdout, stderr } = await runIt(['switch', ...args], env)
+  expect([code, stderr]).toEqual([0, ''])
   return stdout
 }
 
@@ -116,15 +109,15 @@ describe('two Workers', () => {
   it('let everything pass that has a good credential under the kill switch, until it is taken back', async () => {
     expect(await statuses()).toEqual([200, 200])
     expect(await statuses()).toEqual([429, 429])
-    expect(await sluice('kill', 'on', '--yes', '--for', '1h', '--by', 'ops')).toContain(
+    expect(await sluice(['kill', 'on', '--yes', '--for', '1h', '--by', 'ops'], runProcess)).toContain(
       'The kill switch is ON',
     )
     await untilBoth(({ degraded }) => degraded === 'kill-switch')
     const passed = { status: 200, degraded: 'kill-switch', policy: null }
     for (let i = 0; i < 3; i++) expect(await ask()).toEqual([passed, passed])
     expect((await ask(mintApiKey('nobody'))).map(({ status }) => status)).toEqual([401, 401])
-    expect(JSON.parse(await sluice('--json'))).toMatchObject({ kill: { by: 'ops', standing: 'applies' } })
-    expect(await sluice('kill', 'off')).toBe('The kill switch is off: limits count.\n')
+    expect(JSON.parse(await sluice(['--json']))).toMatchObject({ kill: { by: 'ops', standing: 'applies' } })
+    expect(await sluice(['kill', 'off'])).toBe('The kill switch is off: limits count.\n')
     await untilBoth(({ degraded }) => degraded === null)
     expect(await statuses()).toEqual([429, 429])
   })
@@ -132,9 +125,9 @@ describe('two Workers', () => {
   it('block a consumer from the next request, and let it in again', async () => {
     const consumer = `acme-${consumers}`
     expect(await statuses()).toEqual([200, 200])
-    await sluice('block', consumer, '--yes', '--for', '1h')
+    await sluice(['block', consumer, '--yes', '--for', '1h'])
     expect(await statuses()).toEqual([403, 403])
-    expect(await sluice('unblock', consumer)).toBe(`${consumer} is let in again.\n`)
+    expect(await sluice(['unblock', consumer])).toBe(`${consumer} is let in again.\n`)
     expect(await statuses()).toEqual([429, 429])
   })
 })

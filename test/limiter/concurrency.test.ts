@@ -138,7 +138,7 @@ describeOnRedis('300 decisions at once', (start, kind) => {
         admitted.by[i]! += 1
       }
       // Each is two calls or three over HTTP, and the embedded Redis is slow.
-      const attempts = kind === 'embedded' ? 150 : 400
+      const attempts = kind === 'embedded' ? 100 : 200
       await Promise.all(Array.from({ length: attempts }, (_, i) => attempt(i % 10)))
 
       expect(admitted.all).toBeLessThanOrEqual(most)

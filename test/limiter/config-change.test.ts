@@ -13,7 +13,7 @@ import { type Answered, expectReference, steps } from '../algorithms/following.t
 import { type Admitted, violationOf } from '../algorithms/guarantees.ts'
 import { hasDefinition } from '../algorithms/reference.ts'
 import { bound } from '../support/bound.ts'
-import { describeOnEngines, type Engine, ModelEngine, rulesOf } from '../support/engines.ts'
+import { describeOnEngines, type Engine, ModelEngine, rulesOf, runsFor } from '../support/engines.ts'
 import { ALGORITHMS } from '../support/numbers.ts'
 import { forEvery } from '../support/property.ts'
 import { SEED } from '../support/random.ts'
@@ -161,12 +161,18 @@ describeOnEngines('two configs that are live at once', fresh => {
     async ({ from, to }) => {
       const engine = await fresh()
       const byEither = fc.record({ pause: pauses, cost: costs, config: fc.constantFrom('from', 'to') })
-      await forEvery(fc.record({ steps: listOf(byEither, 20) }), 3 * runsOn(engine), async ({ steps }) => {
-        const answered = await expectReference(engine, steps, ({ config }) => [config === 'from' ? from : to])
-        for (const rule of [from, to]) {
-          expect(violationOf(rule, admittedUnder(rule, answered))).toBeUndefined()
-        }
-      })
+      await forEvery(
+        fc.record({ steps: listOf(byEither, 20) }),
+        runsFor(engine, 3 * runsOn(engine)),
+        async ({ steps }) => {
+          const answered = await expectReference(engine, steps, ({ config }) => [
+            config === 'from' ? from : to,
+          ])
+          for (const rule of [from, to]) {
+            expect(violationOf(rule, admittedUnder(rule, answered))).toBeUndefined()
+          }
+        },
+      )
     },
   )
 
@@ -189,7 +195,7 @@ describeOnEngines('rules that come and go', fresh => {
     const engine = await fresh()
     const underASet = fc.record({ pause: pauses, cost: costs, set: fc.constantFrom(0, 0, 0, 1, 2) })
     const scenario = fc.record({ sets: listOf(ruleSet, 3), steps: listOf(underASet, 50) })
-    await forEvery(scenario, 4 * runsOn(engine), async ({ sets, steps }) => {
+    await forEvery(scenario, runsFor(engine, 4 * runsOn(engine)), async ({ sets, steps }) => {
       const ruleSets = sets.map(set =>
         rulesOf(
           ...set.map(({ name, algorithm }) => ({ ...NUMBERS[algorithm], name, by: 'consumer' }) as RuleInput),

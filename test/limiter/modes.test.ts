@@ -10,6 +10,7 @@ import {
   describeOnEngines,
   describeOnRedisEngine,
   rulesOf,
+  runsFor,
   type TimedEvaluation,
 } from '../support/engines.ts'
 import { forEvery } from '../support/property.ts'
@@ -33,7 +34,7 @@ describeOnEngines('a shadow', fresh => {
     const engine = await fresh()
     let wouldHaveDenied = 0
     const scenario = fc.record({ live: traffic(30), tried: ruleNumbers, shadowsFirst: fc.boolean() })
-    await forEvery(scenario, 25, async ({ live, tried, shadowsFirst }) => {
+    await forEvery(scenario, runsFor(engine, 25), async ({ live, tried, shadowsFirst }) => {
       const shadows = namedRules(tried).map(asShadow)
       const alone = ({ rules, now }: TimedEvaluation) => {
         const ofAnother = rules.map(({ rule, key, cost }) =>
@@ -56,7 +57,7 @@ describeOnEngines('a shadow', fresh => {
         if (status === 'admitted' && shadow!.some(({ allowed }) => !allowed)) wouldHaveDenied += 1
       }
     })
-    if (!FC_PATH) expect(wouldHaveDenied).toBeGreaterThan(10)
+    if (!FC_PATH) expect(wouldHaveDenied).toBeGreaterThan(runsFor(engine, 10))
   })
 
   it('keeps a state as if it were live, spends only what is really admitted, and says what it would have done', async () => {

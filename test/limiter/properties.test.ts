@@ -11,6 +11,7 @@ import {
   describeOnRedisEngine,
   ModelEngine,
   rulesOf,
+  runsFor,
 } from '../support/engines.ts'
 import { forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
@@ -26,7 +27,7 @@ describeOnRedisEngine('a refused request', fresh => {
   it(`changes no byte in Redis, whatever else was asked (SEED=${SEED})`, async () => {
     const redis = await fresh()
     let refusals = 0
-    await forEvery(traffic(30), 30, async scenario => {
+    await forEvery(traffic(30), runsFor(redis, 30), async scenario => {
       const caller = newCaller()
       const contents = () => redis.snapshot(`*{c:${caller}-*`)
       let before = await contents()
@@ -40,7 +41,7 @@ describeOnRedisEngine('a refused request', fresh => {
         before = now
       }
     })
-    if (!FC_PATH) expect(refusals).toBeGreaterThan(30)
+    if (!FC_PATH) expect(refusals).toBeGreaterThan(runsFor(redis, 30))
   })
 
   it('changes nothing for a caller whose credential is unknown', async () => {
@@ -73,7 +74,7 @@ describeOnEngines('a decision', fresh => {
     let waits = 0
     await forEvery(
       traffic(25, pauses),
-      engine instanceof ModelEngine ? 80 : 30,
+      engine instanceof ModelEngine ? 80 : runsFor(engine, 30),
       async ({ numbers, steps }) => {
         const rules = namedRules(numbers)
         const caller = newCaller()
@@ -97,7 +98,7 @@ describeOnEngines('a decision', fresh => {
         }
       },
     )
-    if (!FC_PATH) expect(waits).toBeGreaterThan(15)
+    if (!FC_PATH) expect(waits).toBeGreaterThan(runsFor(engine, 15))
   })
 
   it('refuses all when one refuses, and still tells the truth about each', async () => {
@@ -121,7 +122,7 @@ describeOnEngines('a decision', fresh => {
 
   it(`does not depend on the order of its rules (SEED=${SEED})`, async () => {
     const engine = await fresh()
-    await forEvery(traffic(30), 8, async scenario => {
+    await forEvery(traffic(30), runsFor(engine, 8), async scenario => {
       for await (const { outcome, asked } of played(scenario, newCaller(), asked => engine.evaluate(asked))) {
         const ofAnother = asked.rules.map(({ rule, key, cost }) =>
           bound(rule, key.replace('caller', 'other'), cost, asked.now / 1e3),

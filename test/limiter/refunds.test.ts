@@ -9,7 +9,7 @@ import { starts } from '../algorithms/following.ts'
 import { type Admitted, violationOf } from '../algorithms/guarantees.ts'
 import { type Admission, ReferenceLimiter } from '../algorithms/reference.ts'
 import { bound } from '../support/bound.ts'
-import { describeOnEngines, type Engine, ModelEngine } from '../support/engines.ts'
+import { describeOnEngines, type Engine, ModelEngine, runsFor } from '../support/engines.ts'
 import { ALGORITHMS, numbersOf } from '../support/numbers.ts'
 import { forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
@@ -50,7 +50,7 @@ class Caller {
 }
 
 /** The model is quick, and predicts the scripts (parity.test.ts). */
-const runsOn = (engine: Engine) => (engine instanceof ModelEngine ? 50 : 3)
+const runsOn = (engine: Engine) => (engine instanceof ModelEngine ? 50 : runsFor(engine, 3))
 
 /** From 0 to 1. */
 const part = fc.nat(100).map(hundredths => hundredths / 100)

@@ -22,6 +22,7 @@ import {
   type Engine,
   ModelEngine,
   rulesOf,
+  runsFor,
 } from '../support/engines.ts'
 import { ALGORITHMS, numbersOf, plainNumbersOf } from '../support/numbers.ts'
 import { forEvery } from '../support/property.ts'
@@ -195,7 +196,7 @@ describeOnRedisEngine('numbers of any size', fresh => {
     const redis = await fresh()
     const pause = withJumps(...JUMPS, -1, -999, -HOUR, -13 * HOUR, -YEAR)
     const scenario = fc.record({ numbers: listOf(legalNumbers, 3), steps: listOf(verbs(pause), 30) })
-    await forEvery(scenario, 25, async ({ numbers, steps }) => {
+    await forEvery(scenario, runsFor(redis, 25), async ({ numbers, steps }) => {
       await expectTwins(redis, namedRules(numbers), steps)
     })
   })
@@ -214,7 +215,7 @@ describeOnRedisEngine('a clock that goes to and fro', fresh => {
         50,
       ),
     })
-    await forEvery(scenario, 6, async ({ numbers, steps }) => {
+    await forEvery(scenario, runsFor(redis, 6), async ({ numbers, steps }) => {
       const rule = ruleOf(numbers)
       const toAndFro = steps.map(
         ({ step, backByPeriods }): Verb =>
@@ -294,7 +295,7 @@ describeOnEngines('a clock that is set back', fresh => {
         cost: part,
         back: setBack,
       })
-      const runs = engine instanceof ModelEngine ? 100 : 6
+      const runs = engine instanceof ModelEngine ? 100 : runsFor(engine, 6)
       await forEvery(scenario, runs, async ({ numbers, start, spent, pause, cost: costPart, back: by }) => {
         const caller = new Caller(engine, ruleOf(numbers))
         const { rule } = caller

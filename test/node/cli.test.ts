@@ -1,6 +1,6 @@
-/** The command line as a user runs it, in processes of its own. */
+/** The command line as a user runs it: one of each kind in a process of its own, the others in this one. */
 
-import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -11,16 +11,9 @@ import { consumerOfApiKey } from '../../src/credentials/api-key.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { statsKey } from '../../src/store/keys.ts'
+import { environmentWith, runHere, runProcess, SLUICE } from '../support/command-line.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
-
-const SLUICE = fileURLToPath(new URL('../../src/node/cli/sluice.ts', import.meta.url))
-
-interface Result {
-  code: number
-  stdout: string
-  stderr: string
-}
 
 /** Every temporary file of the run goes here, so that one sees what is left behind. */
 let directory: string
@@ -29,29 +22,14 @@ beforeEach(() => {
 })
 afterEach(() => rmSync(directory, { recursive: true, force: true }))
 
-const environment = (extra: NodeJS.ProcessEnv = {}) => {
-  const { UPSTASH_REDIS_REST_URL: _, UPSTASH_REDIS_REST_TOKEN: __, ...others } = process.env
-  const { REDIS_URL: ___, SLUICE_ENVIRONMENT: ____, ...rest } = others
-  return { ...rest, TMPDIR: directory, NODE_NO_WARNINGS: '1', ...extra }
-}
-
-function sluice(args: string[], env?: NodeJS.ProcessEnv, input = ''): Promise<Result> {
-  return new Promise(resolve => {
-    const child = execFile(
-      process.execPath,
-      [SLUICE, ...args],
-      { env: environment(env) },
-      (error, stdout, stderr) => {
-        resolve({ code: error ? Number(error.code) : 0, stdout, stderr })
-      },
-    )
-    child.stdin!.end(input)
-  })
-}
+const own = (env: Record<string, string>) => ({ TMPDIR: directory, ...env })
+const sluice = (args: string[], env = {}, input = '') => runHere(args, own(env), input)
+/** In a process of its own. */
+const sluiceProcess = (args: string[], env = {}, input = '') => runProcess(args, own(env), input)
 
 describe('sluice check', () => {
   it("says what the project's config says", async () => {
-    const { code, stdout } = await sluice(['check'])
+    const { code, stdout } = await sluiceProcess(['check'])
     expect(code).toBe(0)
     expect(stdout).toContain('The config is right: 6 rules')
     expect(stdout).toContain('consumer-second  10 per second   by consumer  gcra')
@@ -63,7 +41,7 @@ describe('sluice check', () => {
   ])('names the file and the line of %s', async (_, text, line) => {
     const file = join(directory, 'wrong.config.ts')
     writeFileSync(file, text)
-    const { code, stderr } = await sluice(['check', file])
+    const { code, stderr } = await sluiceProcess(['check', file])
     expect([code, stderr]).toEqual([1, expect.stringContaining(`wrong.config.ts:${line}: `)])
   })
 
@@ -171,7 +149,7 @@ describe('sluice keys create', () => {
     const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
     try {
       const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
-      const { code, stdout, stderr } = await sluice(
+      const { code, stdout, stderr } = await sluiceProcess(
         ['keys', 'create', '--consumer', 'acme', '--plan', 'pro'],
         env,
       )
@@ -244,10 +222,11 @@ describe('the administration', () => {
     await redis?.close()
   })
   const env = () => ({ UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' })
-  const asked = async (args: string[], input = '') => await sluice(args, env(), input)
+  const asked = (args: string[], input = '') => sluice(args, env(), input)
+  const askedProcess = (args: string[], input = '') => sluiceProcess(args, env(), input)
 
   it('prints one JSON document on standard output and nothing else', async () => {
-    const made = await asked([
+    const made = await askedProcess([
       'keys',
       'create',
       '--consumer',
@@ -263,7 +242,7 @@ describe('the administration', () => {
     expect(consumerOfApiKey(key)).toBe('acme')
 
     // The key comes by standard input, as it would from a secret store.
-    const expired = await asked(['keys', 'expire', '-', '24h', '--json'], `${key}\n`)
+    const expired = await askedProcess(['keys', 'expire', '-', '24h', '--json'], `${key}\n`)
     expect(JSON.parse(expired.stdout)).toMatchObject({ id })
     const changed = [
       'consumers',
@@ -282,19 +261,19 @@ describe('the administration', () => {
     const shown = await asked(['consumers', 'show', 'acme', '--json'])
     expect(JSON.parse(shown.stdout)).toMatchObject({ keys: [{ id, label: 'ci' }], overrides: [{ limit: 7 }] })
     expect(shown.stdout).not.toContain(key.slice(-36))
-    const peeked = await asked(['limits', 'peek', '--consumer', 'acme', '--json'])
+    const peeked = await askedProcess(['limits', 'peek', '--consumer', 'acme', '--json'])
     expect(JSON.parse(peeked.stdout).rules[1]).toMatchObject({ rule: 'consumer-minute', remaining: 7 })
   })
 
   it('lists in columns', async () => {
-    const { stdout } = await asked(['consumers', 'list'])
+    const { stdout } = await askedProcess(['consumers', 'list'])
     expect(stdout).toMatch(
       /^CONSUMER {2}PLAN {7}KEYS {2}OVERRIDES {8}BLOCKED \(UTC\)\nacme {6}\(default\) {2}1 {5}consumer-minute\n$/,
     )
   })
 
   it('destroys only with --yes where nobody can be asked', async () => {
-    const refused = await asked(['consumers', 'remove', 'acme'])
+    const refused = await askedProcess(['consumers', 'remove', 'acme'])
     expect([refused.code, refused.stdout]).toEqual([2, ''])
     expect(refused.stderr).toBe('Remove acme, with 1 key? There is no terminal to ask on: add --yes.\n')
     const done = await asked(['consumers', 'remove', 'acme', '--yes'])
@@ -338,7 +317,7 @@ describe('the administration', () => {
   })
 
   it('does not repeat what may be a key', async () => {
-    const { code, stderr } = await asked([
+    const { code, stderr } = await askedProcess([
       'keys',
       'revoke',
       'the-first-of-two-keys',
@@ -364,7 +343,7 @@ describe('the administration', () => {
   })
 
   it('switches the environment that it is told, and no other', async () => {
-    const switched = await asked(['switch', 'kill', 'on', '--env', 'staging', '--yes', '--for', '10m'])
+    const switched = await askedProcess(['switch', 'kill', 'on', '--env', 'staging', '--yes', '--for', '10m'])
     expect([switched.code, switched.stdout]).toEqual([
       0,
       expect.stringMatching(/^The kill switch is ON.* In the environment staging\.\n$/),
@@ -380,7 +359,7 @@ describe('the administration', () => {
   })
 
   it('explains a request without a store, and what it costs', async () => {
-    const { code, stdout } = await sluice([
+    const { code, stdout } = await sluiceProcess([
       'explain',
       'GET',
       '/reports/7',
@@ -405,7 +384,7 @@ describe('sluice stats', () => {
     const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
     try {
       const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
-      expect((await sluice(['stats'], env)).stdout).toMatch(/^Nothing has been counted since /)
+      expect((await sluiceProcess(['stats'], env)).stdout).toMatch(/^Nothing has been counted since /)
 
       const counts = ['request limited - -', '2', 'rule limited consumer-second - pro', '2']
       await redis.connection.send(['HSET', statsKey(new Date()), ...counts])
@@ -424,10 +403,10 @@ describe('sluice stats', () => {
         requests: [{ outcome: 'limited', cause: '-', route: '-', count: 2 }],
         lost: 0,
       })
-      expect((await sluice(['stats', '--prometheus'], env)).stdout).toMatch(
+      expect((await sluiceProcess(['stats', '--prometheus'], env)).stdout).toMatch(
         /^gateway_rate_limit_decisions_total\{policy="consumer-second",route="",plan="pro",outcome="limited"\} 2$/m,
       )
-      expect(await sluice(['stats', '--rule', 'nowhere'], env)).toMatchObject({
+      expect(await sluiceProcess(['stats', '--rule', 'nowhere'], env)).toMatchObject({
         code: 1,
         stderr: expect.stringMatching(/^There is no rule 'nowhere'\. The rules are: consumer-second, /),
       })
@@ -446,7 +425,7 @@ describe('sluice bridge', () => {
     [1, ['--redis', 'redis://127.0.0.1:1', '--token', 't'], /Redis did not answer at 127\.0\.0\.1:1/],
     [2, ['--redis', 'redis://127.0.0.1:1', '--token', 't', '--port', '99999'], /A port is a number from 0/],
   ])('ends with %i for %j and a message that helps', async (status, args, message) => {
-    const { code, stderr } = await sluice(['bridge', ...args], { SLUICE_BRIDGE_TOKEN: '' })
+    const { code, stderr } = await sluiceProcess(['bridge', ...args], { SLUICE_BRIDGE_TOKEN: '' })
     expect(code).toBe(status)
     expect(stderr).toMatch(message)
   })
@@ -461,9 +440,9 @@ describe('sluice start', () => {
 
   const PORTS = ['--port', '0', '--bridge-port', '0', '--origin-port', '0']
 
-  async function started(args: string[] = [], env?: NodeJS.ProcessEnv) {
+  async function started(args: string[] = [], env: Record<string, string> = {}) {
     const child = spawn(process.execPath, [SLUICE, 'start', ...PORTS, ...args], {
-      env: environment(env),
+      env: environmentWith(own(env)),
       stdio: 'pipe',
     })
     running.push(child)
@@ -522,7 +501,7 @@ describe('sluice start', () => {
 
   it('ends when npm, which started it, is killed', async () => {
     const npm = spawn('npm', ['start', '--', ...PORTS, '--redis', 'embedded'], {
-      env: environment(),
+      env: environmentWith(own({})),
       stdio: 'pipe',
     })
     running.push(npm)
@@ -581,7 +560,14 @@ describe('sluice start', () => {
       ['--bridge-port', 'REST bridge'],
       ['--origin-port', 'demo origin'],
     ] as const) {
-      const { code, stderr } = await sluice(['start', '--redis', 'embedded', ...PORTS, flag, String(port)])
+      const { code, stderr } = await sluiceProcess([
+        'start',
+        '--redis',
+        'embedded',
+        ...PORTS,
+        flag,
+        String(port),
+      ])
       expect([code, stderr]).toEqual([
         1,
         `Port ${port} for the ${use} is taken. Free it, or choose another with ${flag}.\n`,
@@ -597,7 +583,7 @@ describe('sluice start', () => {
     [2, ['--origin', 'example.com'], /An origin is a URL such as https:\/\/api\.example\.com/],
     [2, ['--port', 'http'], /A port is a number/],
   ])('ends with %i for %j and a message that helps', async (status, args, message) => {
-    const { code, stderr } = await sluice(['start', ...PORTS, ...args])
+    const { code, stderr } = await sluiceProcess(['start', ...PORTS, ...args])
     expect(code).toBe(status)
     expect(stderr).toMatch(message)
     expect(stderr).not.toMatch(/^\s+at /m)

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest'
 import type { Subject, Verdict } from '../../src/script/evaluation.ts'
 import { consumerKey, credentialKey, pointerKey, UNKNOWN_CONSUMER } from '../../src/store/keys.ts'
 import { formatConsumer } from '../../src/store/records.ts'
-import { credentialOf, describeOnRedisEngine, ModelEngine } from '../support/engines.ts'
+import { credentialOf, describeOnRedisEngine, ModelEngine, runsFor } from '../support/engines.ts'
 import { overrideOf } from '../support/overrides.ts'
 import { forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
@@ -103,7 +103,7 @@ describeOnRedisEngine('a decision about a subject', fresh => {
   it(`is what the model predicts, whatever the records (SEED=${SEED})`, async () => {
     const redis = await fresh()
     const statuses = new Map<string, number>()
-    await forEvery(fc.record({ steps }), 25, async ({ steps }) => {
+    await forEvery(fc.record({ steps }), runsFor(redis, 25), async ({ steps }) => {
       const model = new ModelEngine()
       const caller = callerOf(newCaller())
       let now = NOON
@@ -132,7 +132,7 @@ describeOnRedisEngine('a decision about a subject', fresh => {
     })
     if (FC_PATH) return
     for (const status of ['admitted', 'refused', 'unknown-credential', 'blocked']) {
-      expect(statuses.get(status), status).toBeGreaterThan(5)
+      expect(statuses.get(status), status).toBeGreaterThan(runsFor(redis, 5))
     }
   })
 })

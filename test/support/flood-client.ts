@@ -1,5 +1,11 @@
-/** A process that sends many requests at once, so that neither the bridge nor Redis shares its event loop with the client. */
+/**
+ * Sends many requests at once. Run as a process, so that neither the bridge nor Redis shares its event loop with the client;
+ * for one request after the other there is no need of that.
+ */
 import { Agent, request } from 'node:http'
+import { fileURLToPath } from 'node:url'
+
+export const CLIENT = fileURLToPath(import.meta.url)
 
 export interface FloodOrder {
   url: string
@@ -10,9 +16,14 @@ export interface FloodOrder {
 /** Replies by status and, where it is set, `Sluice-Degraded`, as in `200 overload`. */
 export type FloodReplies = Record<string, number>
 
-if (process.send) process.once('message', order => void flood(order as FloodOrder))
+if (process.argv[1] === CLIENT) {
+  process.once('message', async order => {
+    const replies = await flood(order as FloodOrder)
+    process.send!(replies, undefined, undefined, () => process.disconnect())
+  })
+}
 
-async function flood({ url, total, atOnce }: FloodOrder): Promise<void> {
+export async function flood({ url, total, atOnce }: FloodOrder): Promise<FloodReplies> {
   const agent = new Agent({ keepAlive: true, maxSockets: atOnce })
   const replies: FloodReplies = {}
   let sent = 0
@@ -25,7 +36,7 @@ async function flood({ url, total, atOnce }: FloodOrder): Promise<void> {
   }
   await Promise.all(Array.from({ length: atOnce }, ask))
   agent.destroy()
-  process.send!(replies, undefined, undefined, () => process.disconnect())
+  return replies
 }
 
 function send(agent: Agent, url: string): Promise<string> {

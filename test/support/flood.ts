@@ -5,12 +5,11 @@ import { fileURLToPath } from 'node:url'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
 import { type CountingProxy, startCountingProxy } from './counting-proxy.ts'
-import type { FloodOrder, FloodReplies } from './flood-client.ts'
+import { CLIENT, type FloodOrder, type FloodReplies, flood } from './flood-client.ts'
 import { startOrigin } from './origin.ts'
 import { startRedis } from './redis.ts'
 
 const TOKEN = 'a token for tests'
-const CLIENT = fileURLToPath(new URL('flood-client.ts', import.meta.url))
 
 export interface FloodBed {
   stack: Stack
@@ -37,8 +36,10 @@ export async function startFloodBed(): Promise<FloodBed> {
     stack,
     store,
     async flood(path, order) {
+      const url = stack.url + path
+      if (order.atOnce === 1) return await flood({ url, ...order })
       const client = fork(CLIENT, { execArgv: ['--no-warnings'] })
-      client.send({ url: stack.url + path, ...order } satisfies FloodOrder)
+      client.send({ url, ...order } satisfies FloodOrder)
       const [replies] = await once(client, 'message')
       return replies as FloodReplies
     },

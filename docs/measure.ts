@@ -7,7 +7,7 @@ import { checkedConfig } from '../src/config/check/check.ts'
 import type { NumbersInput } from '../src/config/check/rule-schema.ts'
 import type { Rule } from '../src/config/compile.ts'
 import type { BoundRule } from '../src/script/evaluation.ts'
-import { consumerStateKey, logKey } from '../src/store/keys.ts'
+import { consumerStateKey, ownKey } from '../src/store/keys.ts'
 import { bound } from '../test/support/bound.ts'
 import { startEngine } from './engine.ts'
 
@@ -50,7 +50,7 @@ async function logs(): Promise<void> {
   for (const entries of [10, 100, 1000, 10_000, 100_000]) {
     await engine.send(['FLUSHALL'])
     const [rule] = rulesOf({ algorithm: 'sliding-log', limit: entries, period: `${entries}s` })
-    const log = logKey(STATE, rule!.tag)
+    const log = ownKey(STATE, 'log', rule!.tag)
     for (let i = 0; i < entries; i++) await decide([rule!], NOON + i * 1e6)
     const bytes = [await usageOf(log)]
     const time = await timeOf(async i => {

@@ -11,7 +11,7 @@ interface Settings {
   size: number
   /** After its last `set` a value is kept no longer. */
   maxAgeMs?: number
-  /** Is told of what was pushed out, not of what was deleted or became too old. */
+  /** Called with each key that is pushed out, not with keys that are deleted. */
   onEviction?: (key: string) => void
 }
 

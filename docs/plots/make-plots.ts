@@ -23,7 +23,7 @@ export async function makePlots(evaluate: Evaluate): Promise<Map<string, string>
     else lines.push({ name, answers })
     if (comparedOnly.includes(input)) continue
     const picture = {
-      title: `${algorithm}: ${input.limit} per ${input.period}${ownNumbers(input)}`,
+      title: `${algorithm}: ${input.limit} per ${'period' in input ? input.period : input.ttl}${ownNumbers(input)}`,
       answers,
       hasWindows: countings[algorithm].state === 'counts',
       isQueue: countings[algorithm].isQueue ?? false,

@@ -28,12 +28,39 @@ export interface Quota {
 
 /**
  * The record of one rule. `idleAt` is the instant (µs) from which the record means an idle caller, so that a record whose
- * instant has passed may be dropped; each algorithm defines what `n` means. Both start at 0. `sliding-log` keeps a log beside.
+ * instant has passed may be dropped; each algorithm defines what `n` means. Both start at 0. `sliding-log` keeps a log beside, and
+ * `concurrency` the holders.
  */
-export type State = readonly [idleAt: number, n: number, log?: readonly LogEntry[]]
+export type State = readonly [
+  idleAt: number,
+  n: number,
+  log?: readonly LogEntry[] | undefined,
+  holders?: readonly Holder[],
+]
 
 /** When a request was admitted (µs), and all units ever admitted by then, modulo 2^32. */
 export type LogEntry = readonly [time: number, total: number]
+
+/**
+ * The units that an isolate holds of one identity: in flight are `started - ended`. Within an epoch both grow, so
+ * of two messages the larger numbers are the newer ones, in whatever order they arrive (docs/concurrency.md).
+ */
+export interface Holding {
+  /** Names the isolate: eight letters and digits, at random. */
+  holder: string
+  /** An isolate that is in doubt counts anew, in a later epoch. */
+  epoch: number
+  /** Units of the requests that were admitted in this epoch, and of those that were in flight when it began. */
+  started: number
+  /** Units of those that are over. */
+  ended: number
+}
+
+/** What is stored of a holder. */
+export interface Holder extends Holding {
+  /** When its units are free again, unless another message comes before (µs). */
+  expiresAt: number
+}
 
 export const IDLE: State = [0, 0]
 
@@ -42,6 +69,8 @@ export interface Reading {
   quota: Quota
   /** Calendar windows: the ends (µs) of four windows in a row, the second of them the next to come. */
   ends?: readonly number[] | undefined
+  /** `concurrency`: what the isolate that asks holds of the identity. */
+  holding?: Holding | undefined
   state: State
   /** µs since the epoch. */
   now: number

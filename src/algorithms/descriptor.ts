@@ -43,8 +43,9 @@ export interface Algorithms {
  *   too, and a rule that changes them starts afresh.
  * - `counts`: counts of a window, which go on under another limit.
  * - `log`: each request that still counts, under a key of its own.
+ * - `held`: what is in flight, by isolate, under a key of its own and nowhere else. It goes on under another limit.
  */
-export type StateKind = 'time' | 'counts' | 'log'
+export type StateKind = 'time' | 'counts' | 'log' | 'held'
 
 /** What people write and read about one algorithm. */
 export interface Description<Input = RuleInput> {
@@ -81,6 +82,8 @@ export type Parameter =
   /** A duration, or a period of the calendar. */
   | { readonly kind: 'calendar-period' }
   | { readonly kind: 'time-zone'; readonly isOptional: true }
+  /** How long units stay held without another message of the isolate. */
+  | { readonly kind: 'ttl'; readonly isOptional: true }
 
 /** A whole number from `low` to `high` (default: a billion). */
 export interface Units {
@@ -115,5 +118,7 @@ type ValueOf<P extends Parameter> = P extends { kind: 'name'; is: infer Name }
 export interface RuleInput {
   readonly algorithm: string
   readonly limit: number
-  readonly period: string
+  /** A duration, or a period of the calendar; absent where the algorithm has none. */
+  readonly period?: string
+  readonly ttl?: string | undefined
 }

@@ -1,4 +1,5 @@
 /** The algorithms, by the names that the config and the scripts use: a line for each. */
+export * as concurrency from './concurrency.descriptor.ts'
 export * as 'fixed-window' from './fixed-window.descriptor.ts'
 export * as gcra from './gcra.descriptor.ts'
 export * as 'leaky-bucket' from './leaky-bucket.descriptor.ts'

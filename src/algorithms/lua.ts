@@ -2,7 +2,7 @@
 
 export interface AlgorithmLua {
   /** The numbers of a rule that the body works with. */
-  readonly numbers: readonly [WireNumber, WireNumber, WireNumber]
+  readonly numbers: readonly WireNumber[]
   /** Locals that live from one section to the next. */
   readonly keeps: readonly string[]
   /** Functions that the sections call. */
@@ -11,7 +11,7 @@ export interface AlgorithmLua {
   readonly read: string
   /** Sets `retry_after` where `cost` is refused. */
   readonly check: string
-  /** Takes `cost`. A queue sets `delay`; a log sets `log_bytes` and `log_offset`. */
+  /** Takes `cost`. A queue sets `delay`; a rule with a key of its own sets `own_bytes` and, to change a part, `own_offset`. */
   readonly spend: string
   /** Gives back `units`, of `spent` that were admitted at `spent_at`. */
   readonly refund: string
@@ -23,9 +23,10 @@ export interface AlgorithmLua {
 
 /**
  * A number of a rule: `rate`, `period`, `burst` and `step` as in Quota; `limit` is the burst of windows and logs; `ends` are
- * those of calendar windows, which travel with the request; `log_key` is the place of the log among the keys.
+ * those of calendar windows, which travel with the request; `holding` is what the isolate
+ * holds; `own_key` is the place of the log, or of the holders, among the keys.
  */
-export type WireNumber = 'rate' | 'limit' | 'period' | 'burst' | 'step' | 'ends' | 'log_key'
+export type WireNumber = 'rate' | 'limit' | 'period' | 'burst' | 'step' | 'ends' | 'holding' | 'own_key'
 
 /** The sections that a Lua file must have; `declare` may be missing. */
 export const SECTIONS = ['read', 'check', 'spend', 'refund', 'standing', 'write'] as const

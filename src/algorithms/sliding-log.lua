@@ -18,7 +18,7 @@
 --
 -- State: idle_at is when the newest entry has passed; n is the place of the first
 -- entry that counted the last time, times 2^20, plus the number of entries.
---@ numbers limit, period, log_key
+--@ numbers limit, period, own_key
 --@ keeps log, head, entries, newest, total, has_room, first, used
 
 --@ declare
@@ -57,9 +57,9 @@ end
 --@ read
 entries = n % 1048576
 head = (n - entries) / 1048576
-log = { whole = values[log_key] or nil, key = KEYS[log_key] }
+log = { whole = values[own_key] or nil, key = KEYS[own_key] }
 newest, total, has_room = 0, 0, false
-if entries > 1 and head > 1 and head <= entries and (log.whole or values[log_key] == nil) then
+if entries > 1 and head > 1 and head <= entries and (log.whole or values[own_key] == nil) then
   if log.whole then
     newest, total = read_entry(log, entries)
     has_room = #log.whole >= (entries + 1) * LOG_ENTRY
@@ -145,14 +145,14 @@ end
 local time = now > newest and now or newest
 local entry = write_entry(time, total + cost)
 if time == newest then
-  log_bytes, log_offset = entry, (entries - 1) * LOG_ENTRY
+  own_bytes, own_offset = entry, (entries - 1) * LOG_ENTRY
 elseif entries > 0 and has_room then
-  log_bytes, log_offset = entry, entries * LOG_ENTRY
+  own_bytes, own_offset = entry, entries * LOG_ENTRY
   entries = entries + 1
 else
   local counting = entries > 0 and log_bytes_between(log, first - 1, entries) or write_entry(0, 0)
   entries, first = #counting / LOG_ENTRY + 1, 2
-  log_bytes = counting .. entry .. rep('\0', (floor_div(entries, 8) + 1) * LOG_ENTRY)
+  own_bytes = counting .. entry .. rep('\0', (floor_div(entries, 8) + 1) * LOG_ENTRY)
 end
 newest, used, head = time, used + cost, first
 
@@ -186,7 +186,7 @@ if back > 0 then
   end
   entries = back == spent_then and entries - 1 or entries
   if #lowered > 0 then
-    log_bytes, log_offset = concat(lowered), (at - 1) * LOG_ENTRY
+    own_bytes, own_offset = concat(lowered), (at - 1) * LOG_ENTRY
   else
     newest = read_entry(log, entries)
   end
@@ -194,7 +194,7 @@ end
 used = used - back
 -- Nothing is left, or what is left is foreign.
 if used == 0 or newest <= now - period or newest > now + period then
-  entries, newest, used, log_bytes = 0, now - period, 0, nil
+  entries, newest, used, own_bytes = 0, now - period, 0, nil
 end
 
 --@ standing

@@ -32,7 +32,10 @@ export interface Rule {
   algorithm: AlgorithmName
   /** As written: units per period, for headers and messages. */
   limit: number
-  /** As written, in microseconds; of a calendar period what it lasts, give or take. */
+  /**
+   * As written, in microseconds; of a calendar period what it lasts, give or take. Of `concurrency`, which has no period, its
+   * `ttl`.
+   */
   period: number
   /** How its algorithm counts. */
   counting: Counting
@@ -168,16 +171,20 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
 
 /** Only algorithms that take a calendar's period get as far as this with one. */
 function calendarOf(input: NumbersInput, { windowEnds }: Algorithms): Calendar | undefined {
-  const { period } = input
-  if (!isCalendarPeriod(period)) return undefined
+  const period = 'period' in input ? input.period : undefined
+  if (period === undefined || !isCalendarPeriod(period)) return undefined
   const { timeZone = 'UTC' } = 'timeZone' in input ? input : {}
   return { period, timeZone, windowEnds }
 }
 
-/** In microseconds; of a calendar period what it lasts, give or take. */
-export function periodOf({ period }: NumbersInput): number {
+/** In microseconds; of a calendar period what it lasts, give or take, and of `concurrency` its `ttl`. */
+export function periodOf(input: NumbersInput): number {
+  if (!('period' in input)) return parseDuration(input.ttl ?? DEFAULT_TTL)!
+  const { period } = input
   return isCalendarPeriod(period) ? NOMINAL_PERIOD[period] : parseDuration(period)!
 }
+
+const DEFAULT_TTL = '15s'
 
 function compileMatch({ plans, routes, authenticated, ...place }: MatchInput): Match {
   return {

@@ -3,7 +3,7 @@
 import type { Rule } from '../config/compile-rule.ts'
 import { finalized, fnv1a } from '../hash.ts'
 import type { BoundRule } from '../script/evaluation.ts'
-import { logKey, UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
+import { ownKey, UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 
 /**
  * @param key of the state of the identity
@@ -18,9 +18,13 @@ export function bindRule(rule: Rule, key: string, cost: number, nowMs: number): 
     cost,
     role: cost === 0 ? 'report' : 'spend',
     mode: modeFor(rule, key),
-    ...(rule.counting.state === 'log' && { logKey: logKey(key, rule.tag) }),
+    ...withOwnKey(rule, key),
     ...(calendar && { ends: calendar.windowEnds(calendar.period, calendar.timeZone, nowMs) }),
   }
+}
+
+function withOwnKey({ counting: { state }, tag }: Rule, key: string): { ownKey?: string } {
+  return state === 'log' || state === 'held' ? { ownKey: ownKey(key, state, tag) } : {}
 }
 
 /** Whether the rule is enforced for this identity. */

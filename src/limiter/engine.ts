@@ -5,7 +5,7 @@
  *
  * `decide` never throws: an error in limiting code is handled like a store that fails.
  */
-import type { Background } from '../background.ts'
+import { type Background, detached } from '../background.ts'
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/compile.ts'
 import type { Rule } from '../config/compile-rule.ts'
@@ -20,9 +20,11 @@ import { type SwitchBoard, withSwitches } from '../switches/live.ts'
 import { isEnforced, marked, relax } from './apply-switches.ts'
 import { ask, type Question } from './ask.ts'
 import { bind, type Demand, type SwitchName } from './bind.ts'
+import type { Claims } from './claims.ts'
 import { type Decision, decisionOf } from './decision.ts'
 import { type Degraded, degradedBy, evaluate, type OnCluster, orDegraded } from './evaluate.ts'
 import { admitsUncounted, fallBack } from './fallback.ts'
+import type { KeptHoldings } from './keep-holdings.ts'
 import { createLocalLimiter } from './local.ts'
 
 /** How the work that was admitted has ended. */
@@ -42,6 +44,8 @@ export interface Decided {
   at: number
   /** How long the decision took, with the trip to the store (ms). */
   storeMs: number
+  /** Something depends on how and when this request ends, so the edge has to observe it. */
+  awaitsEnding: boolean
   /**
    * The request is over. To be called exactly once for each decision, also when a later step throws; only the first call
    * counts.
@@ -79,8 +83,8 @@ export interface Engine {
    */
   change(question: Question<Changed>, background: Background): Promise<Changed | Degraded>
   /**
-   * Something depends on how and when admitted requests end, so an edge has to observe them. Where nothing does, it calls
-   * `finish` as soon as it hands the reply on: observing costs a proxied request a fifth to a third more CPU.
+   * Something may depend on how and when admitted requests end. Where nothing does, an edge calls `finish` as soon as it hands
+   * the reply on: observing costs a proxied request a fifth to a third more CPU.
    */
   readonly awaitsEndings: boolean
 }
@@ -102,6 +106,8 @@ export interface EngineOptions {
   onStoreChange?: ((change: StoreChange) => void) | undefined
   /** Called once for each decision. */
   onFinish?: ((decision: Decision, ending: Ending) => void) | undefined
+  /** What the isolate holds. Only where a rule counts what is in flight. */
+  kept?: KeptHoldings | undefined
 }
 
 /** One for an isolate: it keeps only plain data between requests. */
@@ -118,11 +124,12 @@ export function createEngine(
     onCluster,
     onStoreChange,
     onFinish,
+    kept,
   }: EngineOptions,
 ): Engine {
   const now = () => clock.now()
   const switched = withSwitches(bare, board)
-  const guarded = withBreaker(switched, config.breaker, probe, {
+  const guarded = withBreaker(kept ? kept.withMessages(switched) : switched, config.breaker, probe, {
     now,
     ...(onStoreChange && { onChange: onStoreChange }),
   })
@@ -133,37 +140,47 @@ export function createEngine(
   async function decideWith(verb: DecideVerb, demand: Demand, options: DecideOptions): Promise<Decided> {
     const startedAt = now()
     const wasOverdue = board.isOverdue()
-    const { decision, outcome } = await decided(verb, demand, options)
+    const { decision, outcome, claims } = await decided(verb, demand, options)
+    const begun = started(decision, claims, options.background)
     const at = outcome?.at ?? 0
     maintain({ hasAnswered: at > 0 }, options.background)
+    // A claim that was lost, or that only some slots of a cluster have counted.
+    if (kept?.holdings.hasUnconfirmed) kept.sendSoon(guarded, options.background)
     if (wasOverdue) await refreshOverdueSwitches(options)
-    return { ...started(decision), ...(outcome && { outcome }), at, storeMs: now() - startedAt }
+    return { ...begun, ...(outcome && { outcome }), at, storeMs: now() - startedAt }
   }
 
   async function decided(
     verb: DecideVerb,
     { rules, subject, policy }: Demand,
     { recall }: DecideOptions,
-  ): Promise<{ decision: Decision; outcome?: Outcome }> {
+  ): Promise<{ decision: Decision; outcome?: Outcome; claims?: Claims | undefined }> {
+    let claims: Claims | undefined
     try {
       const before = board.current()
       const bound = bind(rules, before, switchName, now())
+      if (verb === 'decide') claims = kept?.claim(bound)
       const evaluation = {
-        ...{ policy, rules: bound },
+        ...{ policy, rules: claims?.rules ?? bound },
         ...(subject && { subject }),
         ...(decideAt && { now: decideAt() }),
       }
       const outcome = await evaluate(store, evaluation, { verb, onCluster, undoStore: guarded })
       if (outcome.status === 'degraded') {
-        return { decision: fallBack(evaluation, outcome, recall?.(), fallback, verb) }
+        const known = claims ? { ...evaluation, rules: claims.lose(outcome.cause) } : evaluation
+        const decision = fallBack(known, outcome, recall?.(), fallback, verb)
+        claims?.hold(decision)
+        return { decision, claims }
       }
+      claims?.settle(outcome, store.isCluster ?? false)
       const latest = board.current()
       // Under the switches that it was asked under, the outcome stands.
       const relaxed = latest === before ? outcome : relax(outcome, evaluation, latest, switchName)
       // A request that was bound without any rule passes as such, even if its rules have been switched on again meanwhile.
       const decision = marked(decisionOf(relaxed), before.kill ? before : latest)
-      return { decision, outcome }
+      return { decision, outcome, claims }
     } catch (error) {
+      claims?.lose('internal')
       const candidates = rules.map(({ rule }) => rule)
       return { decision: withoutCounting({ candidates, policy, error, ...(subject && { subject }) }, recall) }
     }
@@ -189,13 +206,21 @@ export function createEngine(
     return decision.kind === 'allowed' ? { ...decision, isUncounted: true } : decision
   }
 
-  function started(decision: Decision): Pick<Decided, 'decision' | 'finish'> {
+  /** @param claims of the request: what is in flight is held until it is over */
+  function started(
+    decision: Decision,
+    claims?: Claims,
+    background: Background = detached,
+  ): Pick<Decided, 'decision' | 'awaitsEnding' | 'finish'> {
     let isFinished = false
+    const release = claims && kept?.keep(claims, guarded, background)
     return {
       decision,
+      awaitsEnding: release !== undefined || onFinish !== undefined,
       finish(ending) {
         if (isFinished) return
         isFinished = true
+        release?.()
         onFinish?.(decision, ending)
       },
     }
@@ -236,7 +261,7 @@ export function createEngine(
     },
 
     change,
-    awaitsEndings: onFinish !== undefined,
+    awaitsEndings: onFinish !== undefined || kept !== undefined,
   }
 }
 

@@ -51,10 +51,10 @@ async function findConsumer(
     consumerKey: named(subject.consumerKey),
     credentialKey: named(subject.credentialKey),
   }
-  const bound = rules.map(({ key, logKey, ...rest }) => ({
+  const bound = rules.map(({ key, ownKey, ...rest }) => ({
     ...rest,
     key: named(key),
-    ...(logKey && { logKey: named(logKey) }),
+    ...(ownKey && { ownKey: named(ownKey) }),
   }))
   return { evaluation: { ...evaluation, subject: key, rules: bound }, consumer }
 }

@@ -11,6 +11,7 @@ import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/bu
 import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
 import { FIRST_LINES } from '../script/script-of.ts'
 import { compileScripts } from '../script/scripts.ts'
+import { syncScript } from '../script/sync-text.ts'
 import type { Script } from '../store/store.ts'
 
 export const BUILT_FOLDER = fileURLToPath(new URL('../built/', import.meta.url))
@@ -39,13 +40,14 @@ const FIRST_LINE = '// Made by `npx sluice build` from the config. Do not edit.'
 export function workerModule(config: Built): string {
   const imports = new Map<string, string[]>([['../script/built-scripts.ts', ['finderOf']]])
   /** The name under which a module is imported, or what throws where the config does not use it. */
-  const used = (isUsed: boolean, name: string, from: string) => {
+  const used = (isUsed: boolean, name: string, from: string, text = name) => {
     const [module, exported] = isUsed ? [from, name] : ['../not-built.ts', 'notBuilt']
     imports.set(module, [...new Set([...(imports.get(module) ?? []), exported])])
-    return isUsed ? name : `notBuilt('${name}')`
+    return isUsed ? text : `notBuilt('${name}')`
   }
   const algorithms = [...new Set(config.rules.map(({ algorithm }) => algorithm))].sort()
   const hasCalendar = config.rules.some(({ calendar }) => calendar)
+  const isHeld = config.rules.some(({ counting }) => counting.state === 'held')
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
   const hasCors = config.cors !== undefined
   const lines = [
@@ -59,6 +61,8 @@ export function workerModule(config: Built): string {
     `  addressBehindProxies: ${used(hasProxies, 'addressBehindProxies', '../edges/gateway/behind-proxies.ts')},`,
     `  answerPreflight: ${used(hasCors, 'answerPreflight', '../edges/gateway/cors.ts')},`,
     `  setAllowedOrigin: ${used(hasCors, 'setAllowedOrigin', '../edges/gateway/cors.ts')},`,
+    `  createHoldings: ${used(isHeld, 'createHoldings', '../limiter/keep-holdings.ts')},`,
+    `  syncScript: ${used(isHeld, 'loadSync', '../script/built-scripts.ts', `loadSync(${JSON.stringify(builtOf(syncScript()), null, 2)})`)},`,
     `  scriptsOf: finderOf(${JSON.stringify(scriptsOf(config), null, 2)}),`,
     '}',
     '',

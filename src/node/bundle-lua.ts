@@ -61,7 +61,7 @@ function constantOf(file: string): string {
 function takeApart(file: string, source: string): AlgorithmLua {
   const [head = '', ...parts] = source.split(/--@ (?=[a-z]+\n)/)
   const numbers = listsOf(head, 'numbers|text')
-  if (numbers.length !== 3) throw new Error(`${file} names ${numbers.length} numbers. Name three.`)
+  if (numbers.length < 3) throw new Error(`${file} names ${numbers.length} numbers. Name at least three.`)
   const sections = new Map(
     joined(parts).map(part => {
       const [section = '', ...lines] = part.split('\n')

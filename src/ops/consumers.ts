@@ -9,7 +9,7 @@ import {
   consumerStateKey,
   credentialIndexKey,
   credentialKey,
-  logKey,
+  ownKey,
 } from '../store/keys.ts'
 import { type ConsumerRecord, formatConsumer, isBlocked, parseConsumer } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
@@ -167,7 +167,7 @@ export async function unblockConsumer(store: AdminStore, consumer: string): Prom
 /**
  * All keys, the record, and what has been counted for the consumer as a whole. What is counted for parts of what it does
  * (`consumer` and `route`, say) has keys that cannot be listed; it expires by itself.
- * @param rules of the config, for the logs they keep
+ * @param rules of the config, for the keys of their own that they have
  * @returns the number of keys that were good until now
  */
 export async function removeConsumer(
@@ -179,9 +179,11 @@ export async function removeConsumer(
   const { length: good } = await listKeys(store, consumer)
   const digests = await store.ask(redis => redis.smembers(store.at(index)))
   const state = consumerStateKey(consumer)
-  const logs = rules.filter(({ counting }) => counting.state === 'log').map(({ tag }) => logKey(state, tag))
+  const ownKeys = rules.flatMap(({ counting: { state: kind }, tag }) =>
+    kind === 'log' || kind === 'held' ? [ownKey(state, kind, tag)] : [],
+  )
   const keys = digests.map(digest => credentialKey(consumer, digest))
-  const all = [...keys, consumerKey(consumer), state, ...new Set(logs)]
+  const all = [...keys, consumerKey(consumer), state, ...new Set(ownKeys)]
   await store.ask(redis => {
     const transaction = redis.multi().del(...all.map(store.at))
     // Not the index itself: a key that is being made just now stays in it.

@@ -2,6 +2,7 @@
  * What one decision costs in the store: HTTP requests, and commands as Upstash bills them, those inside the script too.
  * src/script/decide.ts lists them; test/ops holds the numbers against a Redis that counts.
  */
+import type { Rule } from '../config/compile-rule.ts'
 import { splitBySlot } from '../limiter/slots.ts'
 import type { Evaluation } from '../script/evaluation.ts'
 import { readsLogInParts } from '../script/policy.ts'
@@ -17,6 +18,11 @@ export interface DecisionCost {
   admitted: CommandCounts
   /** Without what is given back on a cluster. */
   refused: CommandCounts
+  /**
+   * Of what is free again when an admitted request is over: at most, where the end travels with no other. Absent where no rule counts
+   * what is in flight.
+   */
+  ended?: CommandCounts
 }
 
 export interface CommandCounts {
@@ -48,9 +54,10 @@ export function decisionCost(
   const calls = isCluster ? splitBySlot(evaluation).length : 1
   const applying = rules.filter(({ rule }) => !rule.match.plans || rule.match.plans.includes(plan ?? ''))
   const spent = applying.filter(({ rule, role }) => role === 'spend' && rule.on === 'request')
-  const states = new Set(spent.map(({ key }) => key)).size
-  const logs = spent.filter(({ logKey }) => logKey).length
-  const longLogs = applying.filter(({ logKey, rule }) => logKey && readsLogInParts(rule)).length
+  const states = new Set(spent.filter(({ rule }) => !isHeld(rule)).map(({ key }) => key)).size
+  const logs = spent.filter(({ rule, ownKey }) => ownKey && !isHeld(rule)).length
+  const held = spent.filter(({ rule }) => isHeld(rule)).length
+  const longLogs = applying.filter(({ ownKey, rule }) => ownKey && readsLogInParts(rule)).length
 
   const read = [
     exactly('EVALSHA', calls),
@@ -61,16 +68,26 @@ export function decisionCost(
     { command: 'GETRANGE', least: 0, most: 3 * longLogs },
   ]
   const written = [
-    exactly('SETEX', states),
+    exactly('SETEX', states + held),
     { command: 'SETEX or SETRANGE + EXPIRE', least: logs, most: 2 * logs },
+  ]
+  const slots = isCluster ? held : 1
+  const ended = [
+    exactly('EVALSHA', slots),
+    exactly('TIME', slots),
+    exactly('MGET', slots),
+    exactly('SETEX', held),
   ]
   return {
     httpRequests: isLookedUp ? 2 : 1,
     calls,
     admitted: countsOf([...read, ...written]),
     refused: countsOf(read),
+    ...(held > 0 && { ended: countsOf(ended) }),
   }
 }
+
+const isHeld = ({ counting }: Rule) => counting.state === 'held'
 
 const exactly = (command: string, count: number) => ({ command, least: count, most: count })
 

@@ -3,6 +3,7 @@
  * so whether a key is good, and what is left of a limit, is not known here.
  */
 
+import { formatFullAllowance } from '../config/allowance.ts'
 import type { RuleInput } from '../config/check/schema.ts'
 import type { Config, GatewayRule, Route } from '../config/compile.ts'
 import type { RouteSettings } from '../config/compile-route.ts'
@@ -49,7 +50,9 @@ export interface Applying {
   applies: true
   algorithm: string
   limit: number
-  /** µs */
+  /** In words: `10 per second`. */
+  allows: string
+  /** µs; of `concurrency` its ttl. */
   period: number
   /** Of the calendar. */
   calendar?: string
@@ -58,7 +61,7 @@ export interface Applying {
   cost: number
   /** `auth-failure`: spent only when the credential turns out to be bad. */
   on: 'request' | 'auth-failure'
-  /** Of the state, in the environment. */
+  /** Of the state, or of what isolates hold under a rule `concurrency`; in the environment. */
   key: string
 }
 
@@ -137,13 +140,15 @@ function explainRule(input: RuleInput, situation: Situation): RuleExplanation {
   )
   const counted = row && evaluation.rules.find(({ rule }) => isSame(rule as GatewayRule, row, plan))
   if (!counted) return { name, by, applies: false, because: whyNot(rows, row, situation) }
-  const { rule, cost, mode, key } = counted
+  const { rule, cost, mode, ownKey } = counted
+  const key = rule.counting.state === 'held' ? ownKey! : counted.key
   return {
     name,
     by,
     applies: true,
     algorithm: rule.algorithm,
     limit: rule.limit,
+    allows: formatFullAllowance(rule),
     period: rule.period,
     ...(rule.calendar && { calendar: `${rule.calendar.period} (${rule.calendar.timeZone})` }),
     burst: rule.quota.burst,

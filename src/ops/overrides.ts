@@ -53,7 +53,7 @@ export function compileOverride(config: RulesInput, input: OverrideInput): Overr
   const given = [...planUnits].filter(([option]) => units[option] !== undefined)
   for (const [option, { algorithms }] of given) {
     if (takesUnits(rule, option)) continue
-    const problem = `--${option} means nothing for ${name}: it is a ${rule.algorithm}.`
+    const problem = `--${option} means nothing for ${name}: its algorithm is ${rule.algorithm}.`
     throw new AdminError('usage', `${problem} It is for ${algorithms.join(' and ')}.`)
   }
   if (given.length === 0 && mode === undefined) {

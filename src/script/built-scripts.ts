@@ -52,6 +52,9 @@ export function finderOf(
   }
 }
 
+/** The script of sync.ts. */
+export const loadSync = (built: BuiltScript) => () => inBuilds(built)
+
 function inBuilds({ text, sha1 }: BuiltScript): Script {
   const build = (kind: keyof Script) => ({ source: FIRST_LINES[kind] + text, sha1: sha1[kind] })
   return { keyLocking: build('keyLocking'), plain: build('plain') }

@@ -3,14 +3,14 @@
  *
  *     KEYS     for a caller with a credential the record of the consumer, then that of the credential, then the pointer that leads
  *              to the consumer, as far as the subject has them (subject.lua); then, for each identity that is asked about, its
- *              state and its short logs; the long logs come last
+ *              state and the keys of its rules; long logs come last
  *     ARGV[1]  verb: 'decide', or 'peek', which says the same and spends nothing
  *     ARGV[2]  marks, a letter each: for each identity 1 where it is asked about, else 0, and then for each of its rules 0 where
  *              it is not asked about, e enforced, s shadow, S shadow whatever an override says
  *     ARGV[3]  the subject (subject.lua), or ''
  *     ARGV[4]  the plan, where it is known without the store: a token names it, or an earlier decision has found it; else ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
- *     ARGV     the ends of the windows of each rule with a calendar; then, only where one of them is not 1, what each rule costs; a
+ *     ARGV     of each rule with a calendar the ends of its windows, of each that counts what is in flight what the isolate holds; then, only where one of them is not 1, what each rule costs; a
  *              rule that costs 0 admits, and writes nothing. Empty values at the end are left out
  *
  *     reply    { status, plan, now, then the row of each rule, then text if rules have overrides }
@@ -43,9 +43,9 @@ export function encodeDecide(
   // The plan of a caller is known where its subject is, and rules of plans count nowhere else.
   const applies = ({ rule: { match } }: BoundRule) =>
     subject !== undefined || match.plans === undefined || (plan !== undefined && match.plans.includes(plan))
-  const { bySlot, keys, marks, ends } = placed(policy, rules, applies)
+  const { bySlot, keys, marks, given } = placed(policy, rules, applies)
   const claimed = (subject?.kind === 'token' && subject.plan) || (plan ?? '')
-  const args: string[] = [verb, marks, subject?.kind ?? '', claimed, textOf(now), ...ends]
+  const args: string[] = [verb, marks, subject?.kind ?? '', claimed, textOf(now), ...given]
   if (rules.some(({ cost }) => cost !== 1))
     args.push(...Array.from(bySlot, bound => String(bound?.cost ?? 1)))
   // Most requests need the first two or three.

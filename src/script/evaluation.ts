@@ -1,4 +1,5 @@
 /** The input of one decision and its result, as plain values on both sides of the wire. */
+import type { Holding } from '../algorithms/algorithm.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { Policy } from './policy-shape.ts'
 
@@ -7,8 +8,8 @@ export interface BoundRule {
   rule: Rule
   /** Key of the state that holds its counters. */
   key: string
-  /** Key of its log, where it keeps one. */
-  logKey?: string
+  /** Key of its own, where it has one: of its log, or of its holders. */
+  ownKey?: string
   /** Units. */
   cost: number
   /** `spend`: its cost is checked, and spent when all rules admit. `report`: it only reports how things stand. */
@@ -18,6 +19,8 @@ export interface BoundRule {
   staysShadow?: boolean
   /** Calendar windows: the ends (µs) of the windows around now. */
   ends?: readonly number[]
+  /** `concurrency`: what this isolate holds of the identity. */
+  holding?: Holding
 }
 
 /** All that one decision is about. */

@@ -41,7 +41,7 @@ export function decideInMemory(
   const admitted = checked.every(({ standing, mode }) => standing.retryAfter === 0 || mode === 'shadow')
 
   const spent = admitted ? checked.flatMap(({ rule, key, after }) => (after ? { rule, key, after } : [])) : []
-  dropIdle(memory, new Set(spent.map(({ key }) => key)), now)
+  dropIdle(memory, new Set(spent.filter(({ after }) => !isApart(after.state)).map(({ key }) => key)), now)
   for (const { rule, key, after } of spent) store(memory, key, rule.tag, after.state)
 
   const verdicts = checked.map(({ shown, mode, standing, after }): Verdict => {
@@ -67,7 +67,8 @@ export function refundInMemory(
     return { refunded, shown, after, standing: after ?? model.peek(reading) }
   })
   const written = changed.filter(({ after }) => after)
-  dropIdle(memory, new Set(written.map(({ refunded }) => refunded.key)), now)
+  const rewritten = written.filter(({ after }) => !isApart(after!.state))
+  dropIdle(memory, new Set(rewritten.map(({ refunded }) => refunded.key)), now)
   for (const { refunded, after } of written) store(memory, refunded.key, refunded.rule.tag, after!.state)
   return changed.map(({ refunded: { mode }, shown, standing: { remaining, resetAfter } }) => ({
     ...{ rule: shown, mode, allowed: true, remaining, resetAfter },
@@ -77,18 +78,23 @@ export function refundInMemory(
 
 function readingOf(
   memory: StateMemory,
-  { rule, key, ends }: Pick<BoundRule, 'rule' | 'key' | 'ends'>,
+  { rule, key, ends, holding }: Pick<BoundRule, 'rule' | 'key' | 'ends' | 'holding'>,
   now: number,
 ) {
-  return { quota: rule.quota, ends, state: memory.get(key)?.get(rule.tag) ?? IDLE, now }
+  return { quota: rule.quota, ends, holding, state: memory.get(key)?.get(rule.tag) ?? IDLE, now }
 }
 
 function dropIdle(memory: StateMemory, keys: ReadonlySet<string>, now: number): void {
   for (const key of keys) {
     const states = memory.get(key)
-    for (const [tag, [idleAt]] of states ?? []) if (idleAt <= now) states!.delete(tag)
+    for (const [tag, state] of states ?? []) if (isIdle(state, now)) states!.delete(tag)
   }
 }
+
+/** Holders lie under a key of their own, which is not written with the records of other rules. */
+const isApart = ([, , , holders]: State) => holders !== undefined
+
+export const isIdle = (state: State, now: number) => state[0] <= now && !isApart(state)
 
 function store(memory: StateMemory, key: string, tag: string, state: State): void {
   if (!memory.get(key)) memory.set(key, new Map())

@@ -3,7 +3,8 @@
  * traffic without a store. What it is compared with is compiled by policy-text.ts.
  */
 
-import type { State } from '../algorithms/algorithm.ts'
+import { IDLE, type State } from '../algorithms/algorithm.ts'
+import { afterMessage } from '../algorithms/concurrency.ts'
 import { algorithms } from '../algorithms/index.ts'
 import { LUA } from '../algorithms/lua.generated.ts'
 import type { Rule } from '../config/compile-rule.ts'
@@ -17,10 +18,11 @@ import {
 } from '../store/records.ts'
 import type { DecideVerb } from './decide.ts'
 import { type BoundRule, type Evaluation, type Outcome, type Subject, withAgreement } from './evaluation.ts'
-import { type Counted, decideInMemory, refundInMemory } from './memory.ts'
+import { type Counted, decideInMemory, isIdle, refundInMemory } from './memory.ts'
 import type { PolicyShape } from './policy-shape.ts'
 import type { Changed, Refund } from './refund.ts'
 import type { Reset } from './reset.ts'
+import type { Message } from './sync.ts'
 
 type At<T> = T & { now: number }
 
@@ -78,13 +80,24 @@ export class ScriptModel {
   reset({ rules, now }: At<Reset>): Changed {
     for (const { key, rule } of rules) {
       const states = this.#states.get(key)
-      for (const [tag, [idleAt]] of states ?? []) if (idleAt <= now || tag === rule.tag) states!.delete(tag)
+      for (const [tag, state] of states ?? []) if (isIdle(state, now) || tag === rule.tag) states!.delete(tag)
     }
     const verdicts = rules.map(({ rule, mode }) => ({
       ...{ rule, mode, allowed: true, remaining: rule.quota.burst },
       ...{ resetAfter: 0, retryAfter: 0, delay: 0 },
     }))
     return { at: now, verdicts }
+  }
+
+  /** What sync.ts does. */
+  sync(messages: readonly Message[], now: number): void {
+    for (const { key: place, holding, ttl: period } of messages) {
+      const [, key = '', tag = ''] = /^(.*):held:(\w+)$/.exec(place) ?? []
+      const states = this.#states.get(key) ?? new Map<string, State>()
+      const quota = { rate: 1, period, burst: 1 }
+      states.set(tag, afterMessage({ quota, holding, state: states.get(tag) ?? IDLE, now }))
+      this.#states.set(key, states)
+    }
   }
 
   #identify(subject: Subject | undefined, now: number): Caller | undefined {

@@ -41,7 +41,7 @@ export function createPlace(slot: Slot, n: number, rules: number, locals: Locals
   const count = isBlockLocal ? `n_${n}` : of('n')
   const replaced = new Map([...constants, ['idle_at', idleAt], ['n', count]])
   const wordFor = (word: string) => replaced.get(word) ?? (isOwn.has(word) ? of(word) : undefined)
-  const { hasEnds } = slot
+  const hasEnds = slot.argument === 'ends'
   return {
     ...slot,
     lua,
@@ -66,13 +66,15 @@ export function createPlace(slot: Slot, n: number, rules: number, locals: Locals
 /** Words in the sections that each rule has for itself. */
 const OF_EACH_RULE = [
   ...['cost', 'retry_after', 'delay', 'remaining', 'reset_after', 'units', 'spent'],
-  ...['log_bytes', 'log_offset'],
+  ...['own_bytes', 'own_offset'],
 ]
 
 /** Those that do not travel with the request. */
-type Constant = Exclude<WireNumber, 'ends' | 'log_key'>
+type Constant = Exclude<WireNumber, 'ends' | 'holding' | 'own_key'>
 
-export const isNumber = (name: WireNumber): name is Constant => name !== 'ends' && name !== 'log_key'
+const NOT_NUMBERS: ReadonlySet<WireNumber> = new Set(['ends', 'holding', 'own_key'])
+
+export const isNumber = (name: WireNumber): name is Constant => !NOT_NUMBERS.has(name)
 
 export function numberOf({ quota }: Variant, name: Constant): number {
   return name === 'limit' ? quota.burst : quota[name]!
@@ -87,8 +89,8 @@ function luaOf({ algorithm }: Slot): AlgorithmLua {
 /** Its numbers depend on the caller. */
 export const isVariable = ({ variants, takesOverrides }: Slot) => takesOverrides || variants.length > 1
 
-/** A guess is spent when it was wrong, and most states have no record of one. */
-export const isExpected = ({ isGuess }: Slot) => !isGuess
+/** Its record is in the state as a rule. A guess is spent when it was wrong, and most states have no record of one. */
+export const isExpected = ({ isGuess, isApart }: Slot) => !isGuess && !isApart
 
 export const assigned = (names: readonly string[], values: readonly string[]) =>
   `${names.join(', ')} = ${values.join(', ')}\n`

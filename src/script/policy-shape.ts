@@ -26,10 +26,15 @@ export interface Slot {
   isGuess: boolean
   /** An admitted request may have to wait for its turn: the row has a delay. */
   isQueue: boolean
-  /** It has the windows of a calendar. */
-  hasEnds: boolean
-  /** It keeps a log: a short one is read as a whole, with the states; of a long one, separate commands read only the needed part. */
-  log?: 'short' | 'long'
+  /** What travels with each request: the ends of the windows of a calendar, or what the isolate holds. */
+  argument?: 'ends' | 'holding'
+  /**
+   * It has a key of its own, for its log or its holders. `whole`: it is read with the states. `parts`: it is long, and separate
+   * commands read only the needed part.
+   */
+  own?: 'whole' | 'parts'
+  /** It keeps all it knows under its own key, and has no record in the state of its identity. */
+  isApart: boolean
   /** The numbers; the first are those of callers without a plan. */
   variants: readonly Variant[]
 }

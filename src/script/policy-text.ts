@@ -9,23 +9,14 @@
 import { ABSENT, CONSTANTS, ENFORCE } from './constants.ts'
 import { OVERRIDES, POINTER, PRELUDE, SUBJECT } from './lua.generated.ts'
 import { Locals, literal, name, withWords } from './lua-text.ts'
-import {
-  assigned,
-  chunked,
-  createPlace,
-  isExpected,
-  isNumber,
-  isVariable,
-  numberOf,
-  type Place,
-} from './places.ts'
+import { assigned, chunked, createPlace, isNumber, isVariable, numberOf, type Place } from './places.ts'
 import type { PolicyShape, Variant } from './policy-shape.ts'
 import { commitAny, commitUsual, type Identity, readState, standingOf } from './state-text.ts'
 
 /** What of the string library the text names; each is a local, which is faster than a field. */
 const LIBRARY = {
   ...{ byte: 'string.byte', find: 'string.find', format: 'string.format', match: 'string.match' },
-  ...{ sub: 'string.sub', rep: 'string.rep', concat: 'table.concat' },
+  ...{ sub: 'string.sub', rep: 'string.rep', concat: 'table.concat', sort: 'table.sort' },
 }
 
 /** Decides, and peeks. src/script/decide.ts is the other end of its wire. */
@@ -64,7 +55,7 @@ class PolicyText {
     const body = [
       'verb = ARGV[1]\n',
       hasSubject ? "subject = ARGV[3] or ''\n" : '',
-      this.#marks(5 + this.#ends().length),
+      this.#marks(5 + this.#withArgument().length),
       this.#keys(
         hasSubject && "subject == 'key' and 2 or subject == 'pointer' and 3 or subject == 'token' and 1 or 0",
       ),
@@ -83,7 +74,7 @@ class PolicyText {
   }
 
   refund(): string {
-    const first = 5 + this.#ends().length
+    const first = 5 + this.#withArgument().length
     const body = [
       'spent_at = ARGV[1] + 0\n',
       this.#marks(undefined),
@@ -129,9 +120,9 @@ class PolicyText {
     ].join('')
   }
 
-  /** Rules with a calendar: the ends of their windows travel. */
-  #ends(): readonly Place[] {
-    return this.#places.filter(({ hasEnds }) => hasEnds)
+  /** Rules of which something travels with each request. */
+  #withArgument(): readonly Place[] {
+    return this.#places.filter(({ argument }) => argument)
   }
 
   /** @param lastBefore place in ARGV after which the costs follow, if any */
@@ -143,15 +134,17 @@ class PolicyText {
     const read = chunked(names, 50).map(
       (part, i) => `${part.join(', ')} = byte(ARGV[2], ${i * 50 + 1}, ${i * 50 + part.length})\n`,
     )
-    const ends = this.#ends().map(({ of }, i) => `${of('ends')} = ARGV[${6 + i}]\n`)
-    if (lastBefore === undefined || this.#places.length === 0) return [...read, ...ends].join('')
+    const given = this.#withArgument().map(
+      ({ of, argument }, i) => `${of(argument!)} = ARGV[${6 + i}]${argument === 'holding' ? " or ''" : ''}\n`,
+    )
+    if (lastBefore === undefined || this.#places.length === 0) return [...read, ...given].join('')
     const costs = this.#places.map(({ of }) => of('cost'))
-    const given = costs.map((_, i) => `ARGV[${lastBefore + 1 + i}] + 0`)
+    const amounts = costs.map((_, i) => `ARGV[${lastBefore + 1 + i}] + 0`)
     return [
       ...read,
-      ...ends,
+      ...given,
       `if ARGV[${lastBefore + 1}] then\n`,
-      ...chunked(costs, 50).map((part, i) => assigned(part, given.slice(i * 50, i * 50 + part.length))),
+      ...chunked(costs, 50).map((part, i) => assigned(part, amounts.slice(i * 50, i * 50 + part.length))),
       'else\n',
       ...chunked(costs, 50).map(part =>
         assigned(
@@ -163,11 +156,11 @@ class PolicyText {
     ].join('')
   }
 
-  /** The places of states and logs among the keys: behind the records, and the long logs last. */
+  /** The places of states and of keys of single rules among the keys: behind the records, and the long logs last. */
   #keys(records: string | false): string {
     const next = (name: string) => `place = place + 1\n${this.#locals.of(name)} = place\n`
     const where = (mark: string, text: string) => `if ${mark} ~= ${ABSENT} then\n${text}end\n`
-    const long = this.#places.filter(({ log }) => log === 'long')
+    const long = this.#places.filter(({ own }) => own === 'parts')
     return [
       `place = ${records || 0}\n`,
       ...this.#identities.map(({ places, asked }, i) =>
@@ -175,18 +168,18 @@ class PolicyText {
           asked,
           next(`key_${i + 1}`) +
             places
-              .filter(({ log }) => log === 'short')
-              .map(({ of, n }) => where(of('mark'), next(`log_key_${n}`)))
+              .filter(({ own }) => own === 'whole')
+              .map(({ of, n }) => where(of('mark'), next(`own_key_${n}`)))
               .join(''),
         ),
       ),
       long.length > 0 ? `${this.#locals.of('whole')} = place\n` : '',
-      ...long.map(({ of, n }) => where(of('mark'), next(`log_key_${n}`))),
+      ...long.map(({ of, n }) => where(of('mark'), next(`own_key_${n}`))),
     ].join('')
   }
 
   #mget(before: string | false): string {
-    const hasLong = this.#places.some(({ log }) => log === 'long')
+    const hasLong = this.#places.some(({ own }) => own === 'parts')
     const keys = hasLong ? `unpack(KEYS, 1, ${this.#locals.of('whole')})` : 'unpack(KEYS)'
     return `${before || ''}values = redis.call('MGET', ${keys})\n`
   }
@@ -266,7 +259,7 @@ class PolicyText {
     const { hasSubject } = this.#policy
     const isUsual = this.#identities.map(({ places, key, fits }) => {
       const spent = places
-        .filter(isExpected)
+        .filter(({ isGuess }) => !isGuess)
         .map(({ of }) => `${of('retry_after')} == 0 and ${of('cost')} > 0`)
       // A guess is not spent; one that is refused has a retry time to say.
       const guesses = places

@@ -84,14 +84,16 @@ function slotOf(rule: Rule, identity: number): Slot {
     takesOverrides: rule.takesOverrides,
     isGuess: rule.on === 'auth-failure',
     isQueue,
-    hasEnds: rule.calendar !== undefined,
-    ...(state === 'log' && { log: isLong(rule) ? 'long' : 'short' }),
+    ...(rule.calendar && { argument: 'ends' }),
+    ...(state === 'held' && { argument: 'holding', own: 'whole' }),
+    ...(state === 'log' && { own: isLong(rule) ? 'parts' : 'whole' }),
+    isApart: state === 'held',
     variants: [{ ...(plans && { plans }), tag: rule.tag, quota: rule.quota }],
   }
 }
 
-function merged(slot: Slot, { variants, log }: Slot): Slot {
-  return { ...slot, ...(log === 'long' && { log }), variants: [...slot.variants, ...variants] }
+function merged(slot: Slot, { variants, own }: Slot): Slot {
+  return { ...slot, ...(own === 'parts' && { own }), variants: [...slot.variants, ...variants] }
 }
 
 const isLong = ({ quota }: Rule) => quota.burst > MAX_SHORT_LOG

@@ -7,7 +7,7 @@
  *     ARGV[3]  'consumer' where rules are counted for a consumer, whose overrides then apply; else ''
  *     ARGV[4]  the plan that the request was counted by, or ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
- *     ARGV     the ends of the windows of each rule with a calendar; then for each rule the units to give back (0: it only
+ *     ARGV     what decide.ts has there; then for each rule the units to give back (0: it only
  *              reports how things stand), and the units of that request that are still spent
  *
  *     reply    { now, then for each rule remaining and reset_after }
@@ -32,7 +32,8 @@ export interface Refund {
   now?: number | undefined
 }
 
-export interface RefundedRule extends Pick<BoundRule, 'rule' | 'key' | 'logKey' | 'ends' | 'mode'> {
+export interface RefundedRule
+  extends Pick<BoundRule, 'rule' | 'key' | 'ownKey' | 'ends' | 'holding' | 'mode'> {
   /** Units to give back; 0: it only reports how things stand. */
   units: number
   /** Units of that request that are still spent, `units` included. */
@@ -47,9 +48,9 @@ export interface Changed {
 }
 
 export function encodeRefund({ policy, rules, spentAt, consumerKey, plan, now }: Refund): ScriptCall {
-  const { bySlot, keys, marks, ends } = placed(policy, rules)
+  const { bySlot, keys, marks, given } = placed(policy, rules)
   const of = consumerKey === undefined ? '' : 'consumer'
-  const args = [String(spentAt), marks, of, plan ?? '', textOf(now), ...ends]
+  const args = [String(spentAt), marks, of, plan ?? '', textOf(now), ...given]
   for (const refunded of bySlot) args.push(String(refunded?.units ?? 0), String(refunded?.spent ?? 0))
   const records = consumerKey === undefined ? [] : [consumerKey]
   return { script: policy.refund, keys: [...records, ...keys], args }

@@ -10,7 +10,7 @@ import { invalid, isField, textOf } from './wire.ts'
 
 /** Rules to reset: their whole budget becomes available again. */
 export interface Reset {
-  rules: readonly Pick<BoundRule, 'rule' | 'key' | 'logKey' | 'mode'>[]
+  rules: readonly Pick<BoundRule, 'rule' | 'key' | 'ownKey' | 'mode'>[]
   /** µs since the epoch; absent: the clock of the store. */
   now?: number | undefined
 }
@@ -21,7 +21,7 @@ export const RESET = /* @__PURE__ */ (() =>
 
 export function encodeReset({ rules, now }: Reset): ScriptCall {
   const states = [...new Set(rules.map(({ key }) => key))]
-  const logs = [...new Set(rules.flatMap(({ logKey }) => logKey ?? []))]
+  const logs = [...new Set(rules.flatMap(({ ownKey }) => ownKey ?? []))]
   const tags = rules.flatMap(({ key, rule }) => [String(states.indexOf(key) + 1), rule.tag])
   return { script: RESET, keys: [...states, ...logs], args: [String(states.length), textOf(now), ...tags] }
 }

@@ -25,17 +25,21 @@ const CHUNK = 8
 /** From the bytes of a state to what each of its rules makes of it. */
 export function readState({ places, state, key, fits }: Identity, then: (place: Place) => string): string {
   const expected = places.filter(isExpected)
-  const fast = readExpected(expected, state, fits)
+  const recorded = places.filter(({ isApart }) => !isApart)
   return [
     `${state} = ${key} and values[${key}]\n`,
     `${fits} = not ${state}\n`,
     'do\n',
-    ...chunked(places, CHUNK).map(part => declared(part, '0, 0')),
-    `if ${state} then\n`,
-    fast,
-    `if not ${fits} and #${state} % ${RECORD} == 0 then\n`,
-    readAny(places, state),
-    'end\nend\n',
+    ...chunked(recorded, CHUNK).map(part => declared(part, '0, 0')),
+    ...(recorded.length > 0
+      ? [
+          `if ${state} then\n`,
+          readExpected(expected, state, fits),
+          `if not ${fits} and #${state} % ${RECORD} == 0 then\n`,
+          readAny(recorded, state),
+          'end\nend\n',
+        ]
+      : []),
     ...places.map(
       place => `if ${place.of('mark')} ~= ${ABSENT} then\n${place.section('read')}${then(place)}end\n`,
     ),
@@ -90,7 +94,11 @@ export function standingOf(place: Place): string {
 /** Every rule of the identity has spent, and its state holds nothing else: written by one call. */
 export function commitUsual({ places, key }: Identity): string {
   const expected = places.filter(isExpected)
-  const others = places.filter(place => !isExpected(place)).map(place => standingOf(place))
+  const others = places
+    .filter(place => !isExpected(place))
+    .map(place =>
+      place.isApart && !place.isGuess ? spentApart(place, place.section('spend')) : standingOf(place),
+    )
   if (expected.length === 0) return others.length > 0 ? `if ${key} then\n${others.join('')}end\n` : ''
   const [first = [], ...rest] = chunked(expected, CHUNK)
   return [
@@ -102,6 +110,11 @@ export function commitUsual({ places, key }: Identity): string {
     ...others,
     'end\n',
   ].join('')
+}
+
+/** A rule without a record spends and writes its own key. */
+function spentApart(place: Place, spend: string): string {
+  return `do\n${declared([place])}${spend}${place.section('standing')}${place.section('write')}${ownWritten(place)}end\n`
 }
 
 /** Spends, and packs the records into `bytes`. */
@@ -117,7 +130,7 @@ function packed(places: readonly Place[], before: string): string {
         place.section('write'),
         encoded(place),
         `if ${place.idleAt} > idle_at then\nidle_at = ${place.idleAt}\nend\n`,
-        logWritten(place),
+        ownWritten(place),
       ].join(''),
     ),
     `bytes = ${before}pack_integers(${layout}, ${values})\n`,
@@ -133,13 +146,15 @@ export function commitAny(
     `if ${key} then\n`,
     "local bytes, idle_at = '', 0\n",
     ...places.map(place =>
-      `
+      place.isApart
+        ? `if ${isSpent(place)} then\n${spentApart(place, spend(place))}else${standingOf(place)}`
+        : `
 if ${isSpent(place)} then
 ${spend(place)}${place.section('standing')}${declared([place])}${place.section('write')}${encoded(place)}bytes = bytes .. ${place.tag} .. pack_integers('>${INTEGERS}', ${integers(place)})
 if ${place.idleAt} > idle_at then
 idle_at = ${place.idleAt}
 end
-${logWritten(place)}else${standingOf(place)}`.trimStart(),
+${ownWritten(place)}else${standingOf(place)}`.trimStart(),
     ),
     "if bytes ~= '' then\n",
     `for at = 1, ${state} and #${state} % ${RECORD} == 0 and #${state} or 0, ${RECORD} do\n`,
@@ -187,15 +202,15 @@ const life = (idleAt: string) =>
 
 const setex = (key: string, bytes: string) => `redis.call('SETEX', ${key}, ${life('idle_at')}, ${bytes})\n`
 
-function logWritten({ log, of, idleAt }: Place): string {
-  if (!log) return ''
-  const key = `KEYS[${of('log_key')}]`
+function ownWritten({ own, of, idleAt }: Place): string {
+  if (!own) return ''
+  const key = `KEYS[${of('own_key')}]`
   return `
-if ${of('log_offset')} then
-redis.call('SETRANGE', ${key}, ${of('log_offset')}, ${of('log_bytes')})
+if ${of('own_offset')} then
+redis.call('SETRANGE', ${key}, ${of('own_offset')}, ${of('own_bytes')})
 redis.call('EXPIRE', ${key}, ${life(idleAt)})
-elseif ${of('log_bytes')} then
-redis.call('SETEX', ${key}, ${life(idleAt)}, ${of('log_bytes')})
+elseif ${of('own_bytes')} then
+redis.call('SETEX', ${key}, ${life(idleAt)}, ${of('own_bytes')})
 end
 `.trimStart()
 }

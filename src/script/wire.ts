@@ -1,22 +1,23 @@
 /** What the scripts share on the wire: keys, marks, and rows of a reply. */
+import type { Holding } from '../algorithms/algorithm.ts'
 import { GatewayError } from '../errors.ts'
 import type { BoundRule } from './evaluation.ts'
 import { MARKS } from './marks.ts'
 import type { Policy } from './policy-shape.ts'
 
 /** A rule as it takes part in one call. */
-type Asked = Pick<BoundRule, 'rule' | 'key' | 'logKey' | 'ends' | 'mode' | 'staysShadow'>
+type Asked = Pick<BoundRule, 'rule' | 'key' | 'ownKey' | 'ends' | 'holding' | 'mode' | 'staysShadow'>
 
 /** The rules of one call in the places of the policy. */
 export interface Placed<T extends Asked> {
   /** By slot; undefined: it is not asked about. */
   bySlot: readonly (T | undefined)[]
-  /** Behind the records: states and short logs, then the long logs. */
+  /** Behind the records: states, each with the keys of its rules; then the long logs. */
   keys: string[]
   /** For each identity whether it is asked about, then how each of its rules is marked. */
   marks: string
-  /** Ends of windows, for each rule with a calendar. */
-  ends: string[]
+  /** The argument of each rule that has one: the ends of windows of a calendar, or what the isolate holds. */
+  given: string[]
 }
 
 /**
@@ -38,34 +39,35 @@ export function placed<T extends Asked>(
 
   const keys: string[] = []
   const longLogs: string[] = []
-  const ends: string[] = []
+  const given: string[] = []
   const seen = new Set<string>()
   let marks = ''
   for (const ownSlots of slotsByIdentity(policy)) {
     let key: string | undefined
     let own = ''
-    const logs: string[] = []
+    const ownKeys: string[] = []
     for (const i of ownSlots) {
       const asked = bySlot[i]
       own += asked && applies(asked) ? markOf(asked) : MARKS.absent
       if (!asked) continue
       if (key !== undefined && key !== asked.key) throw new Error('Rules of one identity have several keys.')
       key = asked.key
-      if (slots[i]!.log === 'short') logs.push(asked.logKey!)
+      if (slots[i]!.own === 'whole') ownKeys.push(asked.ownKey!)
     }
     marks += key === undefined ? MARKS.absent : MARKS.present
     marks += own
     if (key === undefined) continue
     if (seen.has(key)) throw new Error('Rules of several identities have one key.')
     seen.add(key)
-    keys.push(key, ...logs)
+    keys.push(key, ...ownKeys)
   }
-  slots.forEach(({ log, hasEnds }, i) => {
+  slots.forEach(({ own, argument }, i) => {
     const asked = bySlot[i]
-    if (log === 'long' && asked) longLogs.push(asked.logKey!)
-    if (hasEnds) ends.push(asked?.ends?.join(' ') ?? '')
+    if (own === 'parts' && asked) longLogs.push(asked.ownKey!)
+    if (argument === 'ends') given.push(asked?.ends?.join(' ') ?? '')
+    if (argument === 'holding') given.push(textOfHolding(asked?.holding))
   })
-  return { bySlot, keys: [...keys, ...longLogs], marks, ends }
+  return { bySlot, keys: [...keys, ...longLogs], marks, given }
 }
 
 /** Plain data, made once for a policy. */
@@ -87,6 +89,11 @@ function slotsByIdentity(policy: Policy): number[][] {
 function markOf({ mode, staysShadow }: Asked): string {
   if (mode === 'enforce') return MARKS.enforce
   return staysShadow ? MARKS.staysShadow : MARKS.shadow
+}
+
+/** `aB3dE6gH 7 12 9`: its own words for it, which concurrency.lua reads. */
+export function textOfHolding(holding: Holding | undefined): string {
+  return holding ? `${holding.holder} ${holding.epoch} ${holding.started} ${holding.ended}` : ''
 }
 
 export const textOf = (time: number | undefined) => (time === undefined ? '' : String(time))

@@ -17,6 +17,7 @@
  *     sluice:{probe-<number>}:state        string  a counter of probes: isolates find out with it whether the store is back
  *     sluice:{stats}:<yyyymmddhh>          hash    the statistics of an hour (UTC), a field for each counter (src/metrics/counters.ts)
  *     …:state…:log:<tag>                   string  the log of one rule `sliding-log` (src/algorithms/sliding-log.lua)
+ *     …:state…:held:<tag>                  string  what isolates hold under one rule `concurrency` (src/algorithms/concurrency.lua)
  *
  * With an environment, `sluice:<environment>:` stands in the place of `sluice:`.
  *
@@ -101,7 +102,7 @@ export function statsKey(at: Date): string {
   return `sluice:{stats}:${at.toISOString().slice(0, 13).replace(/[-T]/g, '')}`
 }
 
-/** @param tag of the rule that keeps the log */
-export function logKey(stateKey: string, tag: string): string {
-  return `${stateKey}:log:${tag}`
+/** @param tag of the rule that has the key */
+export function ownKey(stateKey: string, kind: 'log' | 'held', tag: string): string {
+  return `${stateKey}:${kind}:${tag}`
 }

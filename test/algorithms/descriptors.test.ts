@@ -49,7 +49,9 @@ describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
     let state = IDLE
     let admitted = 0
     for (let i = 0; i < 10; i++) {
-      const { after } = local.model.decide({ quota, state, now, cost: 1 })
+      // What is in flight the isolate knows without a state.
+      const holding = { holder: 'isolateA', epoch: 1, started: admitted, ended: 0 }
+      const { after } = local.model.decide({ quota, state, now, holding, cost: 1 })
       if (after) admitted += 1
       state = after?.state ?? state
     }

@@ -32,6 +32,19 @@ const definitions: Partial<Record<AlgorithmName, (rule: Rule) => Definition>> = 
     },
   }),
 
+  /** Without word of an ending, units are in flight until a period after the last of them, to the millisecond. */
+  concurrency: ({ limit, period }) => ({
+    admits: (list, t, cost) => {
+      let [units, until] = [cost, t]
+      for (const admission of list.toReversed()) {
+        if (Math.floor((admission.at + period) / 1000) * 1000 <= until) break
+        units += admission.cost
+        until = admission.at
+      }
+      return units <= limit
+    },
+  }),
+
   /** No more than the limit later than a period ago. */
   'sliding-log': ({ limit, period }) => ({
     admits: (list, t, cost) => unitsOf(list.filter(({ at }) => at > t - period)) + cost <= limit,

@@ -2,7 +2,7 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
-import { consumerStateKey, logKey } from '../../src/store/keys.ts'
+import { consumerStateKey, ownKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnRedisEngine, ModelEngine, type RedisEngine, rulesOf, runsFor } from '../support/engines.ts'
 import { forEvery } from '../support/property.ts'
@@ -81,7 +81,7 @@ describeOnRedisEngine('a log', fresh => {
   it('takes at most 16 bytes for each request that counts, and grows no further', async () => {
     const redis = await fresh()
     const rule = logOf(400)
-    const key = logKey(STATE, rule.tag)
+    const key = ownKey(STATE, 'log', rule.tag)
     await spendOneByOne(redis, rule, 600, 150_001)
     const { verdicts } = await redis.evaluate(ask(rule, 0, NOON + 600 * 150_001))
     expect(verdicts[0]!.remaining).toBeLessThan(5)
@@ -96,7 +96,7 @@ describeOnRedisEngine('a log', fresh => {
     async limit => {
       const redis = await fresh()
       const rule = logOf(limit)
-      const key = logKey(STATE, rule.tag)
+      const key = ownKey(STATE, 'log', rule.tag)
       const fill = async () => {
         await redis.send(['FLUSHALL'])
         await spendOneByOne(redis, rule, limit, 1)
@@ -145,7 +145,7 @@ describeOnRedisEngine('a log', fresh => {
       const random = randomFrom(SEED)
       const redis = await fresh()
       const rule = logOf(limit)
-      const key = logKey(STATE, rule.tag)
+      const key = ownKey(STATE, 'log', rule.tag)
       await spendOneByOne(redis, rule, limit, 1)
       const good = (await redis.send(['GET', key])) as Buffer
       const state = (await redis.send(['GET', STATE])) as Buffer

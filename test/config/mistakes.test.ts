@@ -49,6 +49,21 @@ describe('a mistake', () => {
       ['allow: ["10.0.0.0/8"] is a list. Write an object, { … }.'],
     ],
     [
+      'guesses that are in flight',
+      {
+        ...CONFIG,
+        rules: [{ name: 'a', by: 'address', algorithm: 'concurrency', limit: 5, on: 'auth-failure' }],
+      },
+      [
+        "rules[0].on: 'auth-failure' cannot go with concurrency: a bad credential is never in flight. Use another algorithm.",
+      ],
+    ],
+    [
+      'a ttl that is too short',
+      { ...CONFIG, rules: [{ name: 'a', by: 'address', algorithm: 'concurrency', limit: 5, ttl: '10ms' }] },
+      ["rules[0].ttl: '10ms' is out of range. It can be from '1s' to '1h'."],
+    ],
+    [
       'a list of limits by name',
       { ...CONFIG, limits: [{ ...RULE, by: ['account'] }] },
       [expect.stringContaining("is not an object. Write it like { zendesk: [{ name: 'second', … }] }.")],

@@ -11,6 +11,7 @@ import type { Verdict } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnEngines, type Engine, ModelEngine, rulesOf } from '../support/engines.ts'
+import { ALGORITHMS_OVER_TIME } from '../support/numbers.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 
 const PAGE = readFileSync(new URL('../../docs/algorithms.md', import.meta.url), 'utf8')
@@ -167,7 +168,7 @@ describeOnEngines('the examples', fresh => {
   })
 
   describe('cost', () => {
-    it.each(NAMES)('of a reset makes %s whole', async algorithm => {
+    it.each(ALGORITHMS_OVER_TIME)('of a reset makes %s whole', async algorithm => {
       const engine = await fresh()
       const ask = asking(engine, { algorithm, ...TEN })
       const whole = (await ask(0, 0)).remaining
@@ -212,6 +213,15 @@ describeOnEngines('the examples', fresh => {
       },
     )
 
+    it('leave what is in flight', async () => {
+      const engine = await fresh()
+      await asking(engine, { algorithm: 'concurrency', limit: 5 })(0, 5)
+      expect((await asking(engine, { algorithm: 'concurrency', limit: 8 })(0, 0)).remaining).toBe(3)
+      expect((await asking(engine, { algorithm: 'concurrency', limit: 4 })(0, 0)).remaining).toBe(0)
+      const other = asking(engine, { algorithm: 'concurrency', limit: 4, ttl: '30s' })
+      expect((await other(0, 0)).remaining).toBe(4)
+    })
+
     it.each(['gcra', 'token-bucket'] as const)('give the callers of %s a burst more', async algorithm => {
       const engine = await fresh()
       const before = await spendAll(asking(engine, { algorithm, limit: 10, period: '1s' }), 0)
@@ -240,7 +250,14 @@ describeOnEngines('the examples', fresh => {
       expect(await ask(19)).toMatchObject({ allowed: false, retryAfter: seconds * 1e6 })
     })
 
-    it.each(NAMES)('by far reads as idle to %s', async algorithm => {
+    it('holds what is in flight for that much longer, if it is set back by no more than the ttl', async () => {
+      const ask = asking(await fresh(), { algorithm: 'concurrency', limit: 1, ttl: '10s' })
+      await ask(21)
+      expect(await ask(19)).toMatchObject({ allowed: false, retryAfter: 12e6 })
+      expect((await ask(10)).allowed).toBe(true)
+    })
+
+    it.each(ALGORITHMS_OVER_TIME)('by far reads as idle to %s', async algorithm => {
       const ask = asking(await fresh(), { algorithm, ...TEN })
       await ask(41, 10)
       expect((await ask(10, 10)).allowed).toBe(true)

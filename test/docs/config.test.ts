@@ -93,8 +93,10 @@ function configsFor(name: string, { of = [''] }: Row): Make[] {
       return [(path, value) => ({ ...CONFIG, rules: [put(RULE, path, value)] })]
     case 'algorithms':
       return of.map(algorithm => (path, value) => {
+        const { period: _, ...rule } = { ...RULE, algorithm }
         const period = algorithm === 'fixed-window' ? 'day' : '10s'
-        return { ...CONFIG, rules: [put({ ...RULE, algorithm, period }, path, value)] }
+        const whole = algorithm === 'concurrency' ? rule : { ...rule, period }
+        return { ...CONFIG, rules: [put(whole, path, value)] }
       })
     case 'routes':
       return [

@@ -1,153 +1,467 @@
-/** Many decisions at once, over HTTP, through the real client and the bridge: nothing is lost or given twice. */
-
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { RuleInput } from '../../src/config/check/schema.ts'
-import type { Rule } from '../../src/config/compile.ts'
-import { evaluate } from '../../src/limiter/evaluate.ts'
+/**
+ * What is in flight, from the engine to the script: when units are held and free again, what an isolate sends to the store and with
+ * which HTTP request, and what becomes of it when something is lost. interleavings.test.ts visits all orders of events.
+ */
+import { expect, it } from 'vitest'
+import type { Background } from '../../src/background.ts'
+import type { Rule } from '../../src/config/compile-rule.ts'
+import { GatewayError } from '../../src/errors.ts'
+import type { DemandedRule } from '../../src/limiter/bind.ts'
+import { createEngine, type Decided } from '../../src/limiter/engine.ts'
+import { createHoldings } from '../../src/limiter/keep-holdings.ts'
+import { createProbe } from '../../src/limiter/probe.ts'
 import { evaluateOnCluster } from '../../src/limiter/slots.ts'
-import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import type { BoundRule, Evaluation, Outcome } from '../../src/script/evaluation.ts'
-import { ScriptModel } from '../../src/script/model.ts'
-import { addressStateKey, consumerStateKey } from '../../src/store/keys.ts'
-import type { Store } from '../../src/store/store.ts'
-import { upstashStore } from '../../src/store/upstash.ts'
-import { bound } from '../support/bound.ts'
-import { compiled, rulesOf } from '../support/engines.ts'
-import { randomFrom, SEED } from '../support/random.ts'
-import { describeOnRedis, type TestRedis } from '../support/redis.ts'
+import type { Subject } from '../../src/script/evaluation.ts'
+import { compileScripts } from '../../src/script/scripts.ts'
+import { syncScript } from '../../src/script/sync-text.ts'
+import { addressStateKey, consumerStateKey, ownKey } from '../../src/store/keys.ts'
+import type { Store, StoreCall } from '../../src/store/store.ts'
+import { NO_BOARD } from '../../src/switches/live.ts'
+import { credentialOf, describeOnRedisEngine, type RedisEngine, rulesOf } from '../support/engines.ts'
+import { policyOf } from '../support/policy.ts'
+import { storeOf } from '../support/stores.ts'
+import { NOON } from '../support/traffic.ts'
 
-const TOKEN = 'a token for tests'
+const [three, ten, second, closed, short] = rulesOf(
+  { name: 'three', by: 'consumer', algorithm: 'concurrency', limit: 3 },
+  { name: 'ten', by: 'consumer', algorithm: 'concurrency', limit: 10, ttl: '3s' },
+  { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 2, period: '1s' },
+  { name: 'closed', by: 'consumer', algorithm: 'concurrency', limit: 3, onStoreFailure: 'closed' },
+  { name: 'short', by: 'consumer', algorithm: 'concurrency', limit: 3, ttl: '1s' },
+) as [Rule, Rule, Rule, Rule, Rule]
 
-/** Nothing here is about the deadline, and hundreds of calls at once take long on a busy machine. */
-const PATIENT_MS = 60_000
+const ACME = consumerStateKey('acme')
+const TIMEOUT = new GatewayError('ERR_STORE_TIMEOUT', 'The store did not answer in time.')
 
-/** One of each, narrow enough to refuse, and one that fills again within the run. */
-const RULES: RuleInput[] = [
-  { name: 'a', by: 'consumer', algorithm: 'fixed-window', limit: 60, period: '300d' },
-  { name: 'b', by: 'consumer', algorithm: 'token-bucket', limit: 40, period: '10s', burst: 50 },
-  { name: 'c', by: 'consumer', algorithm: 'leaky-bucket', limit: 100, period: '1s', queue: 50 },
-  { name: 'd', by: 'address', algorithm: 'sliding-window', limit: 80, period: '1h' },
-  { name: 'e', by: 'address', algorithm: 'sliding-log', limit: 70, period: '1h' },
-  { name: 'f', by: 'address', algorithm: 'gcra', limit: 75, period: '1h' },
-]
+/** Time that stands still, and what waits for it. */
+class Timers {
+  nowMs = NOON / 1e3
+  #waiting: { at: number; run: () => void }[] = []
 
-describeOnRedis('300 decisions at once', (start, kind) => {
-  let redis: TestRedis
-  let bridge: Bridge
-  let store: Store
-  beforeAll(async () => {
-    redis = await start()
-    bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
-    store = upstashStore({ url: bridge.url, token: TOKEN, deadlineMs: PATIENT_MS, keyLocking: true })
-  })
-  afterAll(async () => {
-    await bridge?.close()
-    await redis?.close()
-  })
-
-  const rules = rulesOf(...RULES)
-  const countFor = (consumer: string, address: string, cost: number): BoundRule[] =>
-    rules.map((rule, i) => bound(rule, i < 3 ? consumerStateKey(consumer) : addressStateKey(address), cost))
-
-  const ask = async (evaluation: Evaluation): Promise<Outcome> => {
-    const outcome = await evaluate(store, evaluation)
-    if (outcome.status === 'degraded') throw new Error(outcome.detail)
-    return outcome
+  timer = (ms: number, run: () => void) => {
+    // As platforms do.
+    const entry = { at: this.nowMs + Math.trunc(ms), run }
+    this.#waiting.push(entry)
+    return () => {
+      this.#waiting = this.#waiting.filter(other => other !== entry)
+    }
   }
 
-  it('on one identity admit exactly what the narrowest rule allows', async () => {
-    const [narrow] = rules
-    const asked = compiled({ rules: [bound(narrow!, consumerStateKey('one'))], plans: [] })
-    const outcomes = await Promise.all(Array.from({ length: 300 }, () => ask(asked)))
-    expect(outcomes.filter(({ status }) => status === 'admitted')).toHaveLength(60)
-    // Each unit was told to one caller.
-    const left = outcomes
-      .filter(({ status }) => status === 'admitted')
-      .map(({ verdicts }) => verdicts[0]!.remaining)
-    expect(left.sort((a, b) => b - a)).toEqual(Array.from({ length: 60 }, (_, i) => 59 - i))
+  get waiting(): number {
+    return this.#waiting.length
+  }
+
+  /** Lets time pass, and what was waiting for it run. */
+  async pass(ms: number): Promise<void> {
+    const until = this.nowMs + ms
+    for (;;) {
+      await settled()
+      const next = this.#waiting.filter(({ at }) => at <= until).sort((a, b) => a.at - b.at)[0]
+      if (!next) break
+      this.#waiting = this.#waiting.filter(other => other !== next)
+      this.nowMs = next.at
+      next.run()
+    }
+    this.nowMs = until
+    await settled()
+  }
+}
+
+/** Calls to a Redis that have no reply yet. */
+let underWay = 0
+
+/** Until all that has been started is done, and nothing new follows from it. */
+async function settled(): Promise<void> {
+  for (let quiet = 0; quiet < 5; quiet = underWay > 0 ? 0 : quiet + 1) {
+    await new Promise(resolve => setImmediate(resolve))
+  }
+}
+
+/** One isolate: its engine, and the calls of each of its HTTP requests. */
+function isolateOn(redis: RedisEngine, time: Timers, name: string, { isCluster = false } = {}) {
+  const requests: StoreCall[][] = []
+  const working = storeOf(redis, { isCluster })
+  const isolate = {
+    requests,
+    /** In the place of the next answers. */
+    fault: undefined as ((run: () => Promise<unknown[]>) => Promise<unknown[]>) | undefined,
+    /** What the platform has ended runs no more. */
+    isEnded: false,
+  }
+  const store: Store = {
+    ...working,
+    async run(calls) {
+      requests.push([...calls])
+      const run = () => working.run(calls)
+      underWay += 1
+      try {
+        return isolate.fault ? await isolate.fault(run) : await run()
+      } finally {
+        underWay -= 1
+      }
+    },
+  }
+  const clock = { now: () => time.nowMs }
+  const kept = createHoldings({
+    now: clock.now,
+    timer: time.timer,
+    script: syncScript,
+    writeAt: () => time.nowMs * 1e3,
+    newName: named(name),
+  })
+  const engine = createEngine({ localShare: 1 }, store, {
+    ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, kept },
+    switchName: rule => rule.name,
+    credentials: 'refuse',
+    probe: createProbe(compileScripts),
+    onCluster: evaluateOnCluster,
+  })
+  const background: Background = task => void task.catch(() => {})
+  const ask = (rules: readonly DemandedRule[], subject?: Subject): Promise<Decided> =>
+    engine.decide(
+      {
+        rules,
+        policy: policyOf(rules, { plans: ['free'], hasSubject: subject !== undefined }),
+        ...(subject && { subject }),
+      },
+      { background },
+    )
+  return Object.assign(isolate, {
+    kept,
+    ask: (rule = three, cost = 1, key = ACME) => ask([{ rule, key, cost }]),
+    askAll: (...rules: Rule[]) => ask(rules.map(rule => ({ rule, key: ACME, cost: 1 }))),
+    askWith: ask,
+  })
+}
+
+/** The isolate, and after it the holders of requests whose consumer only the store knew. */
+function named(name: string): () => string {
+  let count = 0
+  return () =>
+    `${name}${'0'.repeat(7)}${count++}`.replace(/^(.*?)0*(\d)$/, (_, a, b) => `${a}${b}`.padEnd(8, 'x'))
+}
+
+/** What is left of a limit that all isolates share. */
+const remainingOf = ({ decision }: Decided) =>
+  decision.kind === 'allowed' || decision.kind === 'denied' ? decision.verdicts[0]!.remaining : undefined
+
+describeOnRedisEngine('units in flight', fresh => {
+  async function set() {
+    const redis = await fresh()
+    const time = new Timers()
+    return { redis, time, isolate: isolateOn(redis, time, 'A') }
+  }
+
+  it('are held from the decision until the request is over, and no longer', async () => {
+    const { isolate } = await set()
+    const held = [await isolate.ask(), await isolate.ask(), await isolate.ask()]
+    expect(held.map(({ decision }) => decision.kind)).toEqual(['allowed', 'allowed', 'allowed'])
+    expect((await isolate.ask()).decision).toMatchObject({ kind: 'denied', retryAfter: 15e6 })
+    held[1]!.finish('complete')
+    expect((await isolate.ask()).decision.kind).toBe('allowed')
+    expect((await isolate.ask()).decision.kind).toBe('denied')
   })
 
-  it(`on overlapping identities are what the model makes of them one after the other (SEED=${SEED})`, async () => {
-    // A plain seed: a race between requests does not come again, so nothing could be shrunk.
-    const random = randomFrom(SEED)
-    const asked = Array.from({ length: 300 }, () => ({
-      rules: countFor(`c${random.int(1, 3)}`, `198.51.100.${random.int(1, 3)}`, random.pick([1, 1, 2, 3])),
-      plans: [],
-    }))
-    const outcomes = await Promise.all(
-      asked.map(async evaluation => ({ evaluation, outcome: await ask(compiled(evaluation)) })),
-    )
+  it.each(['complete', 'cancelled', 'failed'] as const)(
+    'are free once when a request is %s',
+    async ending => {
+      const { isolate } = await set()
+      const [one] = [await isolate.ask(), await isolate.ask(), await isolate.ask()]
+      one.finish(ending)
+      one.finish(ending)
+      expect((await isolate.ask()).decision.kind).toBe('allowed')
+      expect((await isolate.ask()).decision.kind).toBe('denied')
+    },
+  )
 
-    // The store decides one at a time: by its clock they stand in a row.
-    const inOrder = outcomes.sort((a, b) => a.outcome.at - b.outcome.at)
-    const times = new Set(inOrder.map(({ outcome }) => outcome.at))
-    const model = new ScriptModel()
-    if (times.size === inOrder.length) {
-      for (const { evaluation, outcome } of inOrder) {
-        expect(outcome).toEqual(model.decide({ ...evaluation, policy: evaluation, now: outcome.at }))
-      }
-    } else {
-      // Two within one tick of a coarse clock cannot be told apart; the real one is not coarse.
-      expect(kind).toBe('embedded')
-    }
-    const statuses = inOrder.map(({ outcome }) => outcome.status)
-    expect(statuses.filter(status => status === 'admitted').length).toBeGreaterThan(60)
-    expect(statuses.filter(status => status === 'refused').length).toBeGreaterThan(60)
+  it('are as many as a request costs', async () => {
+    const { isolate } = await set()
+    expect((await isolate.ask(three, 4)).decision).toMatchObject({ kind: 'denied', retryAfter: -1 })
+    const two = await isolate.ask(three, 2)
+    expect((await isolate.ask(three, 2)).decision.kind).toBe('denied')
+    two.finish('complete')
+    expect((await isolate.ask(three, 3)).decision.kind).toBe('allowed')
+  })
 
-    // In any order: what is left under each rule is the limit without what was admitted.
-    const spent = new Map<string, number>()
-    for (const { evaluation, outcome } of inOrder) {
-      for (const { key, rule, cost } of outcome.status === 'admitted' ? evaluation.rules : []) {
-        spent.set(`${rule.name} ${key}`, (spent.get(`${rule.name} ${key}`) ?? 0) + cost)
-      }
+  it('are counted over all isolates', async () => {
+    const { redis, time, isolate } = await set()
+    const other = isolateOn(redis, time, 'B')
+    const held = [await isolate.ask(), await other.ask(), await isolate.ask()]
+    expect((await other.ask()).decision.kind).toBe('denied')
+    held[0]!.finish('complete')
+    await settled()
+    expect((await other.ask()).decision.kind).toBe('allowed')
+  })
+
+  it('are not held when another rule refuses, and the other spends nothing when these are used up', async () => {
+    const { isolate } = await set()
+    await isolate.askAll(three, second)
+    await isolate.askAll(three, second)
+    const refused = await isolate.askAll(three, second)
+    expect(refused.decision).toMatchObject({ kind: 'denied', violated: [{ rule: { name: 'second' } }] })
+    expect(refused.awaitsEnding).toBe(false)
+    expect(remainingOf(await isolate.ask(three, 0))).toBe(1)
+    const third = await isolate.ask()
+    expect(third.decision.kind).toBe('allowed')
+    const full = await isolate.askAll(three, second)
+    expect(full.decision).toMatchObject({ kind: 'denied' })
+  })
+
+  it('of a shadow are counted as it would, and never refuse', async () => {
+    const { isolate } = await set()
+    const shadow = { ...three, mode: 'shadow' as const }
+    const verdicts = []
+    for (let i = 0; i < 5; i++) {
+      const { decision } = await isolate.ask(shadow)
+      if (decision.kind === 'allowed') verdicts.push(decision.verdicts[0]!.allowed)
     }
-    for (const name of ['1', '2', '3']) {
-      const { verdicts } = await ask(
-        compiled({ rules: countFor(`c${name}`, `198.51.100.${name}`, 0), plans: [] }),
-      )
-      const left = Object.fromEntries(verdicts.map(({ rule, remaining }) => [rule.name, remaining]))
-      expect(left.a).toBe(60 - (spent.get(`a ${consumerStateKey(`c${name}`)}`) ?? 0))
-      expect(left.d).toBe(80 - (spent.get(`d ${addressStateKey(`198.51.100.${name}`)}`) ?? 0))
-      expect(left.e).toBe(70 - (spent.get(`e ${addressStateKey(`198.51.100.${name}`)}`) ?? 0))
-    }
+    expect(verdicts).toEqual([true, true, true, false, false])
+  })
+
+  it('are reported free with the next decision about them, in its own message', async () => {
+    const { isolate } = await set()
+    const one = await isolate.ask(ten)
+    one.finish('complete')
+    const next = await isolate.ask(ten)
+    expect(remainingOf(next)).toBe(9)
+    expect(isolate.requests.map(calls => calls.length)).toEqual([1, 1])
+  })
+
+  it('are reported free beside the next decision about anything, in the same HTTP request', async () => {
+    const { redis, time, isolate } = await set()
+    const one = await isolate.ask(ten)
+    one.finish('complete')
+    await isolate.ask(ten, 1, consumerStateKey('globex'))
+    expect(isolate.requests.map(calls => calls.length)).toEqual([1, 2])
+    expect(remainingOf(await isolateOn(redis, time, 'B').ask(ten, 0))).toBe(10)
+    // It is reported once.
+    await isolate.ask(ten, 1, consumerStateKey('globex'))
+    await time.pass(900)
+    expect(isolate.requests.map(calls => calls.length)).toEqual([1, 2, 1])
+  })
+
+  it('are reported free alone after a quarter of a second, several in one call', async () => {
+    const { redis, time, isolate } = await set()
+    const held = [await isolate.ask(ten), await isolate.ask(ten, 1, consumerStateKey('globex'))]
+    for (const { finish } of held) finish('complete')
+    await time.pass(249)
+    expect(isolate.requests).toHaveLength(2)
+    await time.pass(1)
+    expect(isolate.requests.map(calls => calls.length)).toEqual([1, 1, 1])
+    const other = isolateOn(redis, time, 'B')
+    expect(remainingOf(await other.ask(ten, 0))).toBe(10)
+    expect(remainingOf(await other.ask(ten, 0, consumerStateKey('globex')))).toBe(10)
+    expect(time.waiting).toBe(0)
   })
 
   it.each([
-    ['the address they share refuses', 1, 70],
-    ['each consumer refuses', 15, 40],
-  ] as const)(
-    'over several slots never exceed a limit, and what was given back is there again: %s',
-    async (name, cost, most) => {
-      const options = { url: bridge.url, token: TOKEN, deadlineMs: PATIENT_MS, keyLocking: true }
-      const slots = upstashStore({ ...options, cluster: true })
-      const [a, , , , e] = rules
-      const address = addressStateKey(name.replaceAll(' ', '-'))
-      const consumers = Array.from({ length: 10 }, (_, i) => consumerStateKey(`${cost}-${i}`))
-      const left = async (rule: Rule, key: string) =>
-        (await ask(compiled({ rules: [bound(rule, key, 0)], plans: [] }))).verdicts[0]!.remaining
+    ['the same caller', () => ACME],
+    ['a caller for each', (n: number) => consumerStateKey(`caller-${n}`)],
+  ])('are never reported alone while decisions come, of %s', async (_, keyOf) => {
+    const { redis, time, isolate } = await set()
+    for (let n = 0; n < 60; n++) {
+      const { finish } = await isolate.ask(ten, 1, keyOf(n))
+      await time.pass(30)
+      finish('complete')
+      await time.pass(20)
+    }
+    expect(isolate.requests).toHaveLength(60)
+    await time.pass(230)
+    expect(isolate.requests).toHaveLength(61)
+    expect(remainingOf(await isolateOn(redis, time, 'B').ask(ten, 0, keyOf(59)))).toBe(10)
+    expect(time.waiting).toBe(0)
+  })
 
-      const admitted = { all: 0, by: consumers.map(() => 0) }
-      const attempt = async (i: number) => {
-        const rules = [bound(a!, consumers[i]!, cost), bound(e!, address)]
-        const outcome = await evaluate(slots, compiled({ rules, plans: [] }), {
-          onCluster: evaluateOnCluster,
-        })
-        if (outcome.status === 'degraded') throw new Error(outcome.detail)
-        if (outcome.status !== 'admitted') return
-        admitted.all += 1
-        admitted.by[i]! += 1
-      }
-      // Each is two calls or three over HTTP, and the embedded Redis is slow.
-      const attempts = kind === 'embedded' ? 100 : 200
-      await Promise.all(Array.from({ length: attempts }, (_, i) => attempt(i % 10)))
+  it('are reported free at once where four fifths of the limit were in use', async () => {
+    const { redis, time, isolate } = await set()
+    const held = await Promise.all(Array.from({ length: 8 }, () => isolate.ask(ten)))
+    held[7]!.finish('complete')
+    await settled()
+    expect(remainingOf(await isolateOn(redis, time, 'B').ask(ten, 0))).toBe(3)
+    expect(isolate.requests).toHaveLength(9)
+  })
 
-      expect(admitted.all).toBeLessThanOrEqual(most)
-      // Whoever was refused by what another gave back a moment later finds it there now.
-      for (let i = 0; i < 10; i++) for (let again = 0; again < 8; again++) await attempt(i)
-      expect(admitted.all).toBe(most)
-      expect(await left(e!, address)).toBe(70 - most)
-      for (const [i, key] of consumers.entries())
-        expect(await left(a!, key)).toBe(60 - cost * admitted.by[i]!)
-    },
-  )
+  it('are held as long as a request lasts: the isolate reports them three times within the ttl', async () => {
+    const { redis, time, isolate } = await set()
+    const one = await isolate.ask(ten)
+    await time.pass(60_000)
+    // 3 s of ttl: each second.
+    expect(isolate.requests).toHaveLength(61)
+    const other = isolateOn(redis, time, 'B')
+    expect(remainingOf(await other.ask(ten, 0))).toBe(9)
+    one.finish('complete')
+    await time.pass(250)
+    expect(remainingOf(await other.ask(ten, 0))).toBe(10)
+    expect(time.waiting).toBe(0)
+  })
+
+  it('are renewed as often within a ttl that is no multiple of three', async () => {
+    const { time, isolate } = await set()
+    const one = await isolate.ask(short)
+    await time.pass(3330)
+    expect(isolate.requests).toHaveLength(11)
+    one.finish('complete')
+    await time.pass(250)
+  })
+
+  it('of an isolate that has died are free after the ttl, and not before', async () => {
+    const { redis, time, isolate } = await set()
+    await isolate.ask(ten, 10)
+    // Nothing of it runs any more.
+    const later = Object.assign(new Timers(), { nowMs: time.nowMs + 2999 })
+    const other = isolateOn(redis, later, 'B')
+    expect((await other.ask(ten)).decision).toMatchObject({ kind: 'denied', retryAfter: 1000 })
+    later.nowMs += 1
+    expect((await other.ask(ten, 10)).decision.kind).toBe('allowed')
+  })
+
+  it('of a request that the platform has ended without a word are given up, while the isolate lives', async () => {
+    const { redis, time, isolate } = await set()
+    await isolate.ask(ten, 4)
+    // Its timers are gone with it. Another request of the isolate lives on.
+    const gone = new Timers()
+    Object.assign(gone, { nowMs: time.nowMs })
+    const living = isolate.kept
+    time.timer = gone.timer
+    time.nowMs += 3001
+    expect(living.holdings.all).toHaveLength(1)
+    const next = await isolate.ask(ten, 10)
+    expect(next.decision.kind).toBe('allowed')
+    expect(remainingOf(await isolateOn(redis, time, 'B').ask(ten, 0))).toBe(0)
+  })
+
+  it('that the store has counted and whose reply was lost are free with the next message', async () => {
+    const { redis, time, isolate } = await set()
+    isolate.fault = async run => {
+      await run()
+      throw TIMEOUT
+    }
+    const lost = await isolate.ask(closed)
+    expect(lost.decision.kind).toBe('unavailable')
+    isolate.fault = undefined
+    const other = isolateOn(redis, time, 'B')
+    expect(remainingOf(await other.ask(closed, 0))).toBe(2)
+    await time.pass(1000)
+    const next = await isolate.ask(closed)
+    expect(next.decision.kind).toBe('allowed')
+    expect(remainingOf(await other.ask(closed, 0))).toBe(2)
+  })
+
+  it('of a request that the store executes after the isolate has given up are not counted', async () => {
+    const { redis, time, isolate } = await set()
+    let late: (() => Promise<unknown[]>) | undefined
+    isolate.fault = async run => {
+      late = run
+      throw TIMEOUT
+    }
+    await isolate.ask(closed)
+    isolate.fault = undefined
+    await time.pass(1000)
+    const held = await isolate.ask(closed)
+    expect(held.decision.kind).toBe('allowed')
+    await late!()
+    expect(remainingOf(await isolateOn(redis, time, 'B').ask(closed, 0))).toBe(2)
+  })
+
+  it('are counted by the isolate itself while the store does not answer, and reported to the store later', async () => {
+    const { redis, time, isolate } = await set()
+    isolate.fault = async () => {
+      throw new GatewayError('ERR_STORE_UNREACHABLE', 'gone')
+    }
+    const held = await Promise.all(Array.from({ length: 5 }, () => isolate.ask()))
+    expect(held.map(({ decision }) => decision.kind)).toEqual([
+      'allowed',
+      'allowed',
+      'allowed',
+      'denied',
+      'denied',
+    ])
+    held[0]!.finish('complete')
+    expect((await isolate.ask()).decision.kind).toBe('allowed')
+    isolate.fault = undefined
+    await time.pass(5000)
+    expect(remainingOf(await isolateOn(redis, time, 'B').ask(three, 0))).toBe(0)
+  })
+
+  it('are all known again to a store that was emptied, after a third of the ttl', async () => {
+    const { redis, time, isolate } = await set()
+    await isolate.ask(ten, 4)
+    await redis.send(['FLUSHALL'])
+    const other = isolateOn(redis, time, 'B')
+    expect(remainingOf(await other.ask(ten, 0))).toBe(10)
+    await time.pass(1000)
+    expect(remainingOf(await other.ask(ten, 0))).toBe(6)
+  })
+
+  it('of an opaque key whose consumer only the store knows are held for that consumer', async () => {
+    const { redis, time, isolate } = await set()
+    const digest = 'a'.repeat(64)
+    await redis.setRecord(`sluice:{k:${digest}}`, 'acme')
+    await redis.setRecord(`sluice:{c:acme}:key:${digest}`, credentialOf())
+    const subject: Subject = {
+      kind: 'pointer',
+      consumerKey: 'sluice:{c:?}:consumer',
+      credentialKey: `sluice:{c:?}:key:${digest}`,
+      pointerKey: `sluice:{k:${digest}}`,
+    }
+    const own = await isolate.ask()
+    const first = await isolate.askWith([{ rule: three, key: consumerStateKey('?'), cost: 1 }], subject)
+    expect(first.decision.kind).toBe('allowed')
+    const other = isolateOn(redis, time, 'B')
+    expect(remainingOf(await other.ask(three, 0))).toBe(1)
+    first.finish('complete')
+    await time.pass(1000)
+    expect(remainingOf(await other.ask(three, 0))).toBe(2)
+    own.finish('complete')
+    await time.pass(1000)
+    expect(remainingOf(await other.ask(three, 0))).toBe(3)
+    expect(isolate.kept.holdings.all).toEqual([])
+  })
+
+  it('of several requests whose consumer only the store knew are renewed, and free, all of them', async () => {
+    const { redis, time, isolate } = await set()
+    const digest = 'a'.repeat(64)
+    await redis.setRecord(`sluice:{k:${digest}}`, 'acme')
+    await redis.setRecord(`sluice:{c:acme}:key:${digest}`, credentialOf())
+    const subject: Subject = {
+      kind: 'pointer',
+      consumerKey: 'sluice:{c:?}:consumer',
+      credentialKey: `sluice:{c:?}:key:${digest}`,
+      pointerKey: `sluice:{k:${digest}}`,
+    }
+    const demanded = [{ rule: ten, key: consumerStateKey('?'), cost: 1 }]
+    const held = await Promise.all([1, 2, 3].map(() => isolate.askWith(demanded, subject)))
+    const other = isolateOn(redis, time, 'B')
+    await time.pass(10_000)
+    expect(remainingOf(await other.ask(ten, 0))).toBe(7)
+    for (const { finish } of held) finish('complete')
+    await time.pass(250)
+    expect(remainingOf(await other.ask(ten, 0))).toBe(10)
+    expect(isolate.kept.holdings.all).toEqual([])
+  })
+
+  it('that one slot of a cluster has counted and another has refused are free with the next message', async () => {
+    const { redis, time } = await set()
+    const isolate = isolateOn(redis, time, 'A', { isCluster: true })
+    const address = { rule: second, key: addressStateKey('192.0.2.1'), cost: 1 }
+    const consumer = { rule: three, key: ACME, cost: 1 }
+    const both = [consumer, address]
+    const kinds = []
+    for (let i = 0; i < 3; i++) kinds.push((await isolate.askWith(both)).decision.kind)
+    expect(kinds).toEqual(['allowed', 'allowed', 'denied'])
+    await time.pass(1000)
+    expect(remainingOf(await isolateOn(redis, time, 'B').ask(three, 0))).toBe(1)
+  })
+
+  it('leave nothing behind in the isolate, and a key in the store that ends with the ttl', async () => {
+    const { redis, time, isolate } = await set()
+    const held = await Promise.all(Array.from({ length: 3 }, () => isolate.ask()))
+    for (const { finish } of held) finish('complete')
+    await time.pass(1000)
+    expect(isolate.kept.holdings.all).toEqual([])
+    expect(time.waiting).toBe(0)
+    const life = Number(await redis.send(['TTL', ownKey(ACME, 'held', three.tag)]))
+    expect(life).toBeGreaterThan(0)
+    expect(life).toBeLessThanOrEqual(15 + 10)
+  })
 })

@@ -5,7 +5,7 @@
  */
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { ALGORITHM_NAMES, type AlgorithmName, descriptionOf } from '../../src/algorithms/index.ts'
+import { type AlgorithmName, descriptionOf } from '../../src/algorithms/index.ts'
 import type { NumbersInput, RuleInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
@@ -14,7 +14,7 @@ import { type Admitted, violationOf } from '../algorithms/guarantees.ts'
 import { hasDefinition } from '../algorithms/reference.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnEngines, type Engine, ModelEngine, rulesOf, runsFor } from '../support/engines.ts'
-import { ALGORITHMS } from '../support/numbers.ts'
+import { ALGORITHMS_OVER_TIME as ALGORITHMS } from '../support/numbers.ts'
 import { forEvery } from '../support/property.ts'
 import { SEED } from '../support/random.ts'
 import { costs, evaluationOf, listOf, NOON } from '../support/traffic.ts'
@@ -27,9 +27,10 @@ function numbersOf(algorithm: AlgorithmName): NumbersInput {
   return { algorithm, limit: 6, period: '1s', ...atOnce } as NumbersInput
 }
 
-const NUMBERS = Object.fromEntries(
-  ALGORITHM_NAMES.map(algorithm => [algorithm, numbersOf(algorithm)]),
-) as Record<AlgorithmName, NumbersInput>
+const NUMBERS = Object.fromEntries(ALGORITHMS.map(algorithm => [algorithm, numbersOf(algorithm)])) as Record<
+  AlgorithmName,
+  NumbersInput
+>
 
 const ruleOf = (input: object): Rule => rulesOf({ name: 'a', by: 'consumer', ...input } as RuleInput)[0]!
 

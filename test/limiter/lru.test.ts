@@ -44,7 +44,7 @@ it('returns what was set last, until it is deleted', () => {
   expect([memory.get('a'), memory.get('b')]).toEqual([undefined, 2])
 })
 
-it('is told of what was pushed out, once, and not of what is still there', () => {
+it('reports what was pushed out, once, and not what is still there', () => {
   const gone: string[] = []
   const memory = new Lru<number>({ size: 2, onEviction: key => gone.push(key) })
   for (const key of ['a', 'b', 'c']) memory.set(key, 1)

@@ -10,7 +10,7 @@ import { type Admitted, violationOf } from '../algorithms/guarantees.ts'
 import { type Admission, ReferenceLimiter } from '../algorithms/reference.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnEngines, type Engine, ModelEngine, runsFor } from '../support/engines.ts'
-import { ALGORITHMS, numbersOf } from '../support/numbers.ts'
+import { ALGORITHMS, ALGORITHMS_OVER_TIME, numbersOf } from '../support/numbers.ts'
 import { forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
 import { evaluationOf, listOf, NOON, newCaller, ruleOf } from '../support/traffic.ts'
@@ -70,7 +70,7 @@ const step = fc.oneof(
 )
 
 describeOnEngines('what is given back', fresh => {
-  it.each(ALGORITHMS)(
+  it.each(ALGORITHMS_OVER_TIME)(
     `late to %s keeps its guarantee, what is given back not counted (SEED=${SEED})`,
     async algorithm => {
       const engine = await fresh()
@@ -174,7 +174,7 @@ describeOnEngines('what is given back', fresh => {
     },
   )
 
-  it.each(ALGORITHMS)(
+  it.each(ALGORITHMS_OVER_TIME)(
     'to %s is not taken from others: what was spent by a clock that has since been set back far',
     async algorithm => {
       const engine = await fresh()

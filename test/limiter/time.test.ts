@@ -24,7 +24,7 @@ import {
   rulesOf,
   runsFor,
 } from '../support/engines.ts'
-import { ALGORITHMS, numbersOf, plainNumbersOf } from '../support/numbers.ts'
+import { ALGORITHMS, ALGORITHMS_OVER_TIME, numbersOf, plainNumbersOf } from '../support/numbers.ts'
 import { forEvery } from '../support/property.ts'
 import { SEED } from '../support/random.ts'
 import {
@@ -283,7 +283,7 @@ const setBack = fc.oneof(
 )
 
 describeOnEngines('a clock that is set back', fresh => {
-  it.each(ALGORITHMS)(
+  it.each(ALGORITHMS_OVER_TIME)(
     `gives no caller the limit of %s again, and locks none out (SEED=${SEED})`,
     async algorithm => {
       const engine = await fresh()

@@ -31,7 +31,7 @@ describe('sluice check', () => {
   it("says what the project's config says", async () => {
     const { code, stdout } = await sluiceProcess(['check'])
     expect(code).toBe(0)
-    expect(stdout).toContain('The config is right: 6 rules')
+    expect(stdout).toContain('The config is valid: 6 rules')
     expect(stdout).toContain('consumer-second  10 per second   by consumer  gcra')
   })
 
@@ -61,7 +61,7 @@ describe('sluice check', () => {
     expect([code, stdout.trim().split('\n')]).toEqual([
       0,
       [
-        'The config is right: 3 rules, origin route.',
+        'The config is valid: 3 rules, origin route.',
         '  a  2 per second  by consumer  leaky-bucket, queue 3, shadow',
         '  b  9 per second  by address   gcra, burst 1, enforced for 7 % of callers',
         '  c  9 per second  by address   sliding-log, candidate for b',
@@ -106,7 +106,7 @@ describe('sluice check', () => {
     expect([code, stdout.trim().split('\n')]).toEqual([
       0,
       [
-        'The config is right: 5 rules, origin route.',
+        'The config is valid: 5 rules, origin route.',
         '  second     10 per 250 ms           by consumer and route  gcra, burst 20',
         '  month      10000 per month (UTC)   by consumer            fixed-window, not for plan partner',
         '    pro      500000 per month (UTC)',
@@ -139,7 +139,7 @@ describe('sluice check', () => {
     const { code, stderr } = await sluice(['check', file])
     expect(code).toBe(1)
     expect(stderr).toContain("origin: 'x' is not an origin.")
-    expect(stderr).toContain("rules[0].algorithm: is missing. Use 'fixed-window', 'gcra', ")
+    expect(stderr).toContain("rules[0].algorithm: is missing. Use 'concurrency', 'fixed-window', 'gcra', ")
   })
 })
 

@@ -3,10 +3,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { createLimiter } from '../../src/edges/limits/limiter.ts'
 import { consumersCommand } from '../../src/node/cli/consumers.ts'
 import { limitsCommand } from '../../src/node/cli/limits.ts'
 import { switchCommand } from '../../src/node/cli/switch.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { upstashStore } from '../../src/store/upstash.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
@@ -19,10 +21,14 @@ const INPUT: ConfigInput = {
     { name: 'queue', by, algorithm: 'leaky-bucket', limit: 10, period: '1s', queue: 5 },
     { name: 'steady', by, algorithm: 'gcra', limit: 10, period: '1s', burst: 20 },
     { name: 'wrong', by: 'address', on: 'auth-failure', algorithm: 'fixed-window', limit: 9, period: '1m' },
+    { name: 'at-once', by: 'address', algorithm: 'concurrency', limit: 2, ttl: '30s' },
     { name: 'slow', by: 'global', algorithm: 'gcra', limit: 10, period: '1s', enforce: 0.1 },
     { name: 'none', by: 'global', algorithm: 'gcra', limit: 10, period: '1m', mode: 'off' },
   ],
-  limits: { zendesk: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: 'day' }] },
+  limits: {
+    zendesk: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: 'day' }],
+    exports: [{ name: 'tasks', algorithm: 'concurrency', limit: 1 }],
+  },
 }
 
 const load = async () => ({ ...checkedConfig(INPUT), input: INPUT })
@@ -69,7 +75,23 @@ it('a reset says which rules are whole again, and which are not', async () => {
   expect(await run('limits', 'reset', '--consumer', 'acme', '--yes')).toBe(
     'Reset minute, queue and steady. Not reset: second (counted by more than the consumer).',
   )
-  expect(await run('limits', 'reset', '--address', '192.0.2.7', '--yes')).toBe('Reset wrong.')
+  expect(await run('limits', 'reset', '--address', '192.0.2.7', '--yes')).toBe(
+    'Reset wrong and at-once. Requests that are still in flight count again under at-once within 30 s.',
+  )
+  expect(await run('limits', 'reset', 'exports', '--yes')).toBe(
+    'exports is whole again. Requests that are still in flight count again under tasks within 15 s.',
+  )
+})
+
+it('a look at what is in flight gives no time at which it will be over', async () => {
+  const store = upstashStore({ url: bridge.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: false })
+  const limiter = createLimiter(checkedConfig(INPUT), store)
+  await using _slot = await limiter.limit('exports')
+  const [, row, note] = (await run('limits', 'peek', 'exports')).split('\n')
+  expect(row).toMatch(/^tasks +enforce +1 at once +no +0 +when they end +when one ends$/)
+  expect(note).toMatch(
+    /^tasks: a slot is free when its response has ended; if its isolate has died, within 1\d s\.$/,
+  )
 })
 
 it('a look says when a rule counts, and a burst only where there is one', async () => {
@@ -226,7 +248,7 @@ describe('sluice switch', () => {
 
   it.each<[RegExp, string[]]>([
     [
-      /^The config has no rule nope\. Its rules are: second, minute, queue, steady, wrong, slow, none, zendesk\/day\.$/,
+      /^The config has no rule nope\. Its rules are: second, minute, queue, steady, wrong, at-once, slow, none, zendesk\/day, exports\/tasks\.$/,
       ['rule', 'nope', 'off'],
     ],
     [/^To what\? Give off, shadow, enforce, reset, or --share\.$/, ['rule', 'minute']],

@@ -1,5 +1,5 @@
 /** The numbers that `explain` prints, held against a Redis that counts, and against the HTTP requests there were. */
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { CommandCounts } from '../../src/ops/decision-cost.ts'
 import { explain } from '../../src/ops/explain.ts'
@@ -19,6 +19,9 @@ const log = (name: string, limit: number): RuleInput => ({
   ...{ name, by: 'consumer', algorithm: 'sliding-log', limit, period: '30d' },
 })
 
+/** Far from its limit, so that no end is told at once. */
+const inFlight: RuleInput = { name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 1000 }
+
 const CONFIGS: Record<string, RuleInput[]> = {
   'the six limits of the example': six,
   'one limit': six.slice(0, 1),
@@ -28,12 +31,20 @@ const CONFIGS: Record<string, RuleInput[]> = {
     { ...six[3]!, match: { plans: ['pro'] } },
     { name: 'guesses', by: 'address', on: 'auth-failure', ...window },
   ],
+  'the same, and what is in flight': [
+    ...six,
+    { name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 64 },
+  ],
+  'what is in flight alone': [{ name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 64 }],
   'a short log': [log('short', 50), six[3]!],
   'a long log': [log('long', 500)],
+  'what is in flight': [inFlight, six[3]!],
   'two logs and a shadow': [log('short', 20), log('long', 500), { ...six[1]!, mode: 'shadow' }],
 }
 
 const address = '192.0.2.7'
+
+const INFO = ['INFO', 'commandstats']
 
 const title = hasRedisServer
   ? 'what explain says that a request costs, on redis-server'
@@ -66,6 +77,29 @@ describe.skipIf(!hasRedisServer)(title, () => {
     expectWithin(refused, 1, cost.refused)
   })
 
+  it('is what it costs when a request is over, and no other follows', async () => {
+    const rules: RuleInput[] = [{ ...inFlight, limit: 1 }]
+    const { cost } = await explained({ rules }, { consumer: 'acme' })
+    const [admitted, ended] = [cost.admitted.most, cost.ended!.most]
+    expect([admitted, ended]).toEqual([4, 4])
+    const app = await gateway.informed({ rules })
+    const calls = async () =>
+      Number(/^cmdstat_setex:calls=(\d+)/m.exec(String(await gateway.redis.connection.send(INFO)))?.[1])
+    // The script has to be sent once.
+    for (const isWarm of [false, true]) {
+      const key = await gateway.key(isWarm ? 'warm' : 'cold')
+      const { requests, commands } = await counted(async () => {
+        const response = await app('/', { key, address })
+        await response.text()
+        await vi.waitFor(async () => expect(await calls()).toBe(2))
+        return response
+      })
+      if (!isWarm) continue
+      expect(requests).toBe(2)
+      expect(Object.values(commands).reduce((a, b) => a + b, 0)).toBe(admitted + ended)
+    }
+  })
+
   it('is what it costs with an opaque key that nobody has met', async () => {
     const input = { rules: six, credentials: { opaqueKeys: {} } }
     const key = 'partner-key-of-before'
@@ -92,7 +126,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     gateway.store.count()
     await connection.send(['CONFIG', 'RESETSTAT'])
     const { status } = await work()
-    const info = String(await connection.send(['INFO', 'commandstats']))
+    const info = String(await connection.send(INFO))
     const calls = [...info.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)].map(
       ([, name, calls]) => [name!, Number(calls)] as const,
     )

@@ -54,6 +54,16 @@ it('takes what Cloudflare would report, in the form in which it does', async () 
   )
 })
 
+it('names the key in which a rule counts what is in flight', async () => {
+  const rules: RuleInput[] = [{ name: 'in-flight', by, algorithm: 'concurrency', limit: 3 }]
+  const asked = { method: 'GET', path: '/', consumer: 'acme' }
+  const explanation = await explain(config({ rules }), asked)
+  expect(explanation.rules).toMatchObject([{ allows: '3 at once' }])
+  expect(explanation.rules).toMatchObject([
+    { key: expect.stringMatching(/^sluice:{c:acme}:state:held:\w+$/) },
+  ])
+})
+
 describe('a request of a consumer', () => {
   it('has its route, the credentials that are taken, and each rule that counts it', async () => {
     const asked = {

@@ -2,13 +2,14 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
-import type { Verdict } from '../../src/script/evaluation.ts'
+import type { BoundRule, Verdict } from '../../src/script/evaluation.ts'
+import type { Message } from '../../src/script/sync.ts'
 import { describeOnRedisEngine, type Engine, ModelEngine } from '../support/engines.ts'
 import { expectShare, forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
 import {
   boundRules,
-  counts,
+  countsOfIsolates,
   evaluationOf,
   listOf,
   NOON,
@@ -27,7 +28,7 @@ const MEAN_STEPS = 0.4 * MOST_STEPS
 const TIMED = { timeout: 60_000 + 10 * REQUESTS }
 
 /** When a step happens, under which of the rule sets, and what it counts. */
-const common = { pause: pausesToAndFro, set: fc.constantFrom(0, 0, 0, 1), counts }
+const common = { pause: pausesToAndFro, set: fc.constantFrom(0, 0, 0, 1), counts: countsOfIsolates }
 
 const refund = fc.record({
   verb: fc.constant('refund' as const),
@@ -47,6 +48,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ verb: fc.constant('peek' as const), ...common }) },
   { weight: 2, arbitrary: refund },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant('reset' as const), ...common }) },
+  { weight: 1, arbitrary: fc.record({ verb: fc.constant('sync' as const), ...common }) },
 )
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never
 
@@ -62,6 +64,11 @@ interface Moment {
   admittedAt: readonly number[]
 }
 
+/** What the isolate says of a rule that counts what is in flight. */
+function messageOf({ rule, ownKey, holding }: BoundRule): Message[] {
+  return holding && ownKey !== undefined ? [{ key: ownKey, holding, ttl: rule.quota.period }] : []
+}
+
 /** One step, to be carried out by each engine. */
 function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
   const asked = evaluationOf(boundRules(rules, step.counts, caller, now), now)
@@ -72,6 +79,10 @@ function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
       return (engine: Engine) => engine.peek(asked)
     case 'reset':
       return (engine: Engine) => engine.reset({ rules: asked.rules, now })
+    case 'sync': {
+      const messages = asked.rules.flatMap(messageOf)
+      return (engine: Engine) => (messages.length > 0 ? engine.sync(messages, now) : undefined)
+    }
     case 'refund': {
       const { units, kept, spent } = step
       const refunded = asked.rules.map(rule => ({ ...rule, units, spent: units + kept }))
@@ -87,7 +98,7 @@ describeOnRedisEngine('parity', (fresh, kind) => {
 
   it(`the model predicts ${requests} random verbs (SEED=${SEED})`, TIMED, async () => {
     const redis = await fresh()
-    const totals = { decide: 0, peek: 0, refund: 0, reset: 0, refused: 0 }
+    const totals = { decide: 0, peek: 0, refund: 0, reset: 0, sync: 0, refused: 0 }
     await forEvery(scenario, Math.ceil(requests / MEAN_STEPS), async ({ sets, steps }) => {
       const model = new ModelEngine()
       const ruleSets = sets.map(namedRules)
@@ -101,15 +112,16 @@ describeOnRedisEngine('parity', (fresh, kind) => {
         const act = actionOf(step, { rules, caller, now, admittedAt })
         const [expected, actual] = await Promise.all([act(model), act(redis)])
         expect(actual, `step ${i}, ${step.verb}`).toEqual(expected)
-        verdicts = expected.verdicts
         totals[step.verb] += 1
+        if (!expected) continue
+        verdicts = expected.verdicts
         if (step.verb !== 'decide' || !('status' in expected)) continue
         if (expected.status === 'refused') totals.refused += 1
         else admittedAt.push(now)
       }
     })
-    const { decide, peek, refund, reset, refused } = totals
-    const all = decide + peek + refund + reset
+    const { decide, peek, refund, reset, sync, refused } = totals
+    const all = decide + peek + refund + reset + sync
     // No verb and neither outcome is rare, or the runs say little.
     expectShare('peeks', peek, all, 0.02)
     expectShare('refunds', refund, all, 0.02)

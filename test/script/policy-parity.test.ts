@@ -43,7 +43,7 @@ import {
 import { credentialOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
 import { expectShare, forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
-import { type Cost, counts, listOf, NOON, unitsFor } from '../support/traffic.ts'
+import { type Cost, countsOfIsolates as counts, listOf, NOON, unitsFor } from '../support/traffic.ts'
 import { after, pausesToAndFro } from '../support/waits.ts'
 
 /** `npm run test:soak` asks for many more. */
@@ -264,12 +264,13 @@ class Run {
 
   async #ask(step: RequestStep): Promise<void> {
     const credential = this.#isGateway ? credentialFor(step) : undefined
-    const rules = bind(
+    const bound = bind(
       await this.#demanded(step, credential),
       this.#switches(step),
       ({ name }) => name,
       this.#now / 1e3,
     )
+    const rules = bound.map(each => this.#withHolding(each, step))
     const subject: Subject | undefined =
       step.subject === 'failed' && credential ? { kind: 'failed' } : credential?.subject
     // Without a rule and a record there is nothing to ask.
@@ -287,10 +288,17 @@ class Run {
       rules: rules.map(each => ({
         ...each,
         key: named(each.key),
-        ...(each.logKey && { logKey: named(each.logKey) }),
+        ...(each.ownKey && { ownKey: named(each.ownKey) }),
       })),
       ...(subject && 'consumerKey' in subject && { consumerKey: named(subject.consumerKey) }),
     })
+  }
+
+  /** The rows of several plans are one rule, of which an isolate says one thing. */
+  #withHolding(bound: BoundRule, { counts }: RequestStep): BoundRule {
+    const { rule } = bound
+    const holding = counts?.[this.#names.indexOf(rule.name) % counts.length]?.holding
+    return holding && rule.counting.state === 'held' ? { ...bound, holding } : bound
   }
 
   /** As src/edges binds them, but that some rules are left out and others cost more. */
@@ -449,7 +457,7 @@ class Run {
   /** Every state with its records in another order, and a record of a rule that no config knows. */
   async #shuffle(): Promise<void> {
     for (const key of (await this.#redis.send(['KEYS', '*:state*'])) as Buffer[]) {
-      if (key.includes(':log:')) continue
+      if (/:(log|held):/.test(key.toString())) continue
       const state = (await this.#redis.send(['GET', key])) as Buffer
       const records = Array.from({ length: state.length / 14 }, (_, i) => state.subarray(14 * i, 14 * i + 14))
       const unknown = Buffer.from(records[0]!)

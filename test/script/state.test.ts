@@ -107,10 +107,10 @@ describeOnRedisEngine('the state in Redis', fresh => {
   it('has logs that live on with each entry', async () => {
     const redis = await fresh()
     const [rule] = rulesOf({ name: 'log', by: 'consumer', algorithm: 'sliding-log', limit: 10, period: '1h' })
-    const { logKey } = counted([rule!])[0]!
-    await expectLife(redis, logKey!, 3610, () => decide(redis, [rule!]))
-    await redis.send(['EXPIRE', logKey!, '5'])
-    await expectLife(redis, logKey!, 3610, () => decide(redis, [rule!], NOON + 1e6))
+    const { ownKey } = counted([rule!])[0]!
+    await expectLife(redis, ownKey!, 3610, () => decide(redis, [rule!]))
+    await redis.send(['EXPIRE', ownKey!, '5'])
+    await expectLife(redis, ownKey!, 3610, () => decide(redis, [rule!], NOON + 1e6))
   })
 
   it('keeps a record whose tag is found inside of another record', async () => {

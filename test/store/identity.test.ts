@@ -13,7 +13,7 @@ import {
   identityStateKey,
   inEnvironment,
   limitStateKey,
-  logKey,
+  ownKey,
   pointerKey,
 } from '../../src/store/keys.ts'
 import { type Random, randomFrom, SEED } from '../support/random.ts'
@@ -268,7 +268,8 @@ it('no two things of the store have one key, in one environment or in two', asyn
         const key = identityStateKey(owner, parts)
         add(key)
         for (const tag of ['abc', 'log', random.pick(['x0y', 'key'])])
-          if (!keys.has(logKey(key, tag))) add(logKey(key, tag))
+          for (const kind of ['log', 'held'] as const)
+            if (!keys.has(ownKey(key, kind, tag))) add(ownKey(key, kind, tag))
       }
     }
     for (const identity of [[], [['account', name]]] as const) add(limitStateKey(name, identity))

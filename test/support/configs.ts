@@ -110,7 +110,7 @@ function ruleInput(
   known: readonly Plan[],
 ): RuleInput {
   const common = { ...numbers, name: `rule-${i}`, ...(mode && { mode }) }
-  if (on === 'auth-failure') {
+  if (on === 'auth-failure' && numbers.algorithm !== 'concurrency') {
     return { ...common, on, by: BYS_OF_GUESSES[by % BYS_OF_GUESSES.length]!, cost: Math.max(1, cost) }
   }
   const named = plans?.filter(plan => known.includes(plan)) ?? []

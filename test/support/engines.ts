@@ -10,6 +10,8 @@ import { ScriptModel } from '../../src/script/model.ts'
 import type { Policy } from '../../src/script/policy-shape.ts'
 import type { Changed, Refund } from '../../src/script/refund.ts'
 import type { Reset } from '../../src/script/reset.ts'
+import { checkSynced, encodeSync, type Message } from '../../src/script/sync.ts'
+import { syncScript } from '../../src/script/sync-text.ts'
 import { formatCredential } from '../../src/store/records.ts'
 import type { Script, ScriptCall, ScriptText } from '../../src/store/store.ts'
 import { policyOf } from './policy.ts'
@@ -28,6 +30,8 @@ export interface Engine {
   peek(evaluation: TimedEvaluation): Promise<Outcome>
   refund(refund: TimedRefund): Promise<Changed>
   reset(reset: At<Reset>): Promise<Changed>
+  /** What isolates hold, said without a request. */
+  sync(messages: readonly Message[], now: number): Promise<void>
   /** The record of a credential or a consumer, or a pointer. */
   setRecord(key: string, text: string): Promise<void>
   /** The content of the store, byte for byte, under keys that match the pattern; always empty for the model. */
@@ -40,6 +44,7 @@ export class ModelEngine implements Engine {
   peek = async (evaluation: TimedEvaluation) => this.#model.decide(modelled(evaluation), 'peek')
   refund = async (refund: TimedRefund) => this.#model.refund(refund)
   reset = async (reset: At<Reset>) => this.#model.reset(reset)
+  sync = async (messages: readonly Message[], now: number) => this.#model.sync(messages, now)
   setRecord = async (key: string, text: string) => this.#model.setRecord(key, text)
   snapshot = async () => ({})
 }
@@ -64,6 +69,10 @@ export class RedisEngine implements Engine {
   peek = (evaluation: TimedEvaluation) => this.#ask(toDecide(compiled(evaluation), 'peek'))
   refund = (refund: TimedRefund) => this.#ask(toRefund(compiledRefund(refund)))
   reset = (reset: At<Reset>) => this.#ask(toReset(reset))
+
+  async sync(messages: readonly Message[], now: number): Promise<void> {
+    checkSynced(await this.run(encodeSync(syncScript(), messages, now)))
+  }
 
   async #ask<T>({ call, read }: Question<T>): Promise<T> {
     return read(await this.run(call as ScriptCall))

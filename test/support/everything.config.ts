@@ -36,6 +36,7 @@ export default defineConfig({
     { name: 'log', by: 'address', algorithm: 'sliding-log', limit: 1000, period: '1s', mode: 'shadow' },
     { name: 'tokens', by: ['consumer', 'route'], algorithm: 'token-bucket', limit: 5000, period: '1m' },
     { name: 'countries', by: 'country', algorithm: 'gcra', limit: 100_000, period: '1s', enforce: 0.5 },
+    { name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 1000 },
     { name: 'guesses', by: 'address', algorithm: 'gcra', limit: 10, period: '1m', on: 'auth-failure' },
   ],
 })

@@ -1,5 +1,6 @@
 /** Rules with random numbers, small enough that a few requests reach their limits. */
 import * as fc from 'fast-check'
+import { countings } from '../../src/algorithms/all.ts'
 import { type AlgorithmName, algorithms } from '../../src/algorithms/index.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
@@ -7,10 +8,14 @@ import { parseDuration } from '../../src/config/duration.ts'
 
 export const ALGORITHMS = Object.keys(algorithms) as AlgorithmName[]
 
+/** Those that promise something over time. What is in flight at once has tests of its own (test/limiter/interleavings.test.ts). */
+export const ALGORITHMS_OVER_TIME = ALGORITHMS.filter(name => countings[name].state !== 'held')
+
 // Of a list fast-check shrinks towards the first item: the plainest one.
 /** Most do not divide the periods, so that fractions of a microsecond occur. */
 const limits = fc.constantFrom(1, 2, 3, 3, 5, 6, 7, 7, 9, 10)
 const periods = fc.constantFrom('1s', '1ms', '7ms', '100ms', '3s', '1m', '1h')
+const ttls = fc.constantFrom('1s' as const, '1.5s' as const, '15s' as const, '1h' as const)
 const calendars = fc.constantFrom(
   { period: 'day', timeZone: 'Europe/Berlin' },
   { period: 'day', timeZone: 'Asia/Kathmandu' },
@@ -40,6 +45,8 @@ export function plainNumbersOf(algorithm: AlgorithmName): fc.Arbitrary<NumbersIn
       return (fc.record({ ...common, queue: fc.nat(9) }) as fc.Arbitrary<LeakyNumbers>).map(
         withQueueThatDrains,
       )
+    case 'concurrency':
+      return fc.record({ algorithm: fc.constant(algorithm), limit: limits, ttl: ttls })
     default:
       return fc.record(common) as fc.Arbitrary<NumbersInput>
   }

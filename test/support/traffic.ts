@@ -1,5 +1,6 @@
 /** Random traffic over random rule sets, for what must hold for all traffic. */
 import * as fc from 'fast-check'
+import type { Holding } from '../../src/algorithms/algorithm.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import type { BoundRule, Outcome, Verdict } from '../../src/script/evaluation.ts'
@@ -59,15 +60,37 @@ const costsOfSeveral: fc.Arbitrary<Cost> = fc.oneof(
   { weight: 1, arbitrary: fc.constant(14) },
 )
 
+/** Of a few isolates, in any order: the numbers of late messages are small, and their epochs early. */
+const holdings: fc.Arbitrary<Holding> = fc
+  .record({
+    holder: fc.constantFrom('isolateA', 'isolateB', 'isolateC'),
+    epoch: fc.integer({ min: 0, max: 3 }),
+    ended: fc.integer({ min: 0, max: 6 }),
+    held: fc.integer({ min: 0, max: 3 }),
+  })
+  .map(({ held, ...others }) => ({ ...others, started: others.ended + held }))
+
 /** For which of a few callers one rule counts a request, and how many units. */
 export interface Count {
   caller: number
   cost: Cost
+  /** What the isolate that asks says it holds, where the rule counts what is in flight. */
+  holding?: Holding | undefined
 }
 
 /** One for each rule; where there are fewer, counting starts again. */
 export const counts: fc.Arbitrary<Count[]> = listOf(
   fc.record({ caller: fc.integer({ min: 1, max: 3 }), cost: costsOfSeveral }),
+  3,
+)
+
+/** The same, asked by isolates that say what they hold. */
+export const countsOfIsolates: fc.Arbitrary<Count[]> = listOf(
+  fc.record({
+    caller: fc.integer({ min: 1, max: 3 }),
+    cost: costsOfSeveral,
+    holding: fc.option(holdings, { freq: 3, nil: undefined }),
+  }),
   3,
 )
 
@@ -78,8 +101,9 @@ export function boundRules(
   now: number,
 ): BoundRule[] {
   return rules.map((rule, i) => {
-    const { caller: number, cost } = counts[i % counts.length]!
-    return bound(rule, consumerStateKey(`${caller}-${number}`), unitsFor(rule, cost), now / 1e3)
+    const { caller: number, cost, holding } = counts[i % counts.length]!
+    const counted = bound(rule, consumerStateKey(`${caller}-${number}`), unitsFor(rule, cost), now / 1e3)
+    return holding && rule.counting.state === 'held' ? { ...counted, holding } : counted
   })
 }
 

@@ -94,6 +94,12 @@ export function mistakesAtGateway(
 ): Mistake[] {
   const mistakes = mistakesOfGatewayNumbers(rule, compiled[0]!, path)
   const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
+  if (rule.on === 'auth-failure' && compiled[0]!.counting.state === 'held') {
+    report(
+      'on',
+      `'auth-failure' cannot go with ${rule.algorithm}: a bad credential is never in flight. Use another algorithm.`,
+    )
+  }
   const plans = config.plans ?? ['free']
   const by = [rule.by].flat()
   const ofPlans = rule.match?.plans !== undefined || rule.plans !== undefined

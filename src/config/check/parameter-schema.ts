@@ -1,6 +1,7 @@
 /** What a rule has of its algorithm: from the descriptors' parameters to the schemas that check them. */
 import * as v from 'valibot'
 import { CALENDAR_PERIODS } from '../../algorithms/calendar-period.ts'
+import { MAX_TTL } from '../../algorithms/concurrency.ts'
 import type { Parameter, Parameters } from '../../algorithms/descriptor.ts'
 import { type AlgorithmName, descriptions } from '../../algorithms/index.ts'
 import { duration, text, units } from './values.ts'
@@ -8,6 +9,8 @@ import { duration, text, units } from './values.ts'
 const MAX_PERIOD = 366 * 86400e6
 
 const period = duration(1e3, MAX_PERIOD, "from '1ms' to '366d'")
+
+const ttl = duration(1e6, MAX_TTL, "from '1s' to '1h'")
 
 const calendarPeriod = v.union([v.picklist(CALENDAR_PERIODS), period], ({ input }) => {
   // A duration that is wrong is explained as one; for anything else the message names both ways to write it.
@@ -36,9 +39,11 @@ type RequiredSchemaOf<P extends Parameter> = P extends { kind: 'name'; is: infer
     ? ReturnType<typeof units>
     : P extends { kind: 'period' }
       ? typeof period
-      : P extends { kind: 'calendar-period' }
-        ? typeof calendarPeriod
-        : typeof timeZone
+      : P extends { kind: 'ttl' }
+        ? typeof ttl
+        : P extends { kind: 'calendar-period' }
+          ? typeof calendarPeriod
+          : typeof timeZone
 
 type SchemaOf<P extends Parameter> = P extends { isOptional: true }
   ? v.OptionalSchema<RequiredSchemaOf<P>, undefined>
@@ -72,6 +77,8 @@ function requiredSchemaOf(parameter: Parameter): v.GenericSchema {
       return units(parameter.low, parameter.high, parameter.why)
     case 'period':
       return period
+    case 'ttl':
+      return ttl
     case 'calendar-period':
       return calendarPeriod
     case 'time-zone':

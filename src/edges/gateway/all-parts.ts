@@ -1,6 +1,8 @@
 /** All parts of the gateway, with scripts that are compiled when they are first needed. */
+import { createHoldings } from '../../limiter/keep-holdings.ts'
 import { evaluateOnCluster } from '../../limiter/slots.ts'
 import { compileScripts } from '../../script/scripts.ts'
+import { syncScript } from '../../script/sync-text.ts'
 import { addressBehindProxies } from './behind-proxies.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
 import type { Parts } from './parts.ts'
@@ -8,6 +10,8 @@ import type { Parts } from './parts.ts'
 export const ALL_PARTS: Parts = {
   scriptsOf: compileScripts,
   evaluateOnCluster,
+  createHoldings,
+  syncScript,
   addressBehindProxies,
   answerPreflight,
   setAllowedOrigin,

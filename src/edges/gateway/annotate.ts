@@ -39,7 +39,8 @@ function policyOf(rule: Rule): string {
   const parameters = new Map<string, BareItem>([['q', rule.limit]])
   // Only whole seconds can be written: a shorter window has no `w`, since a longer one would be wrong. Calendar windows have
   // no fixed length.
-  if (rule.calendar) parameters.set('sluice-window', rule.calendar.period)
+  if (rule.counting.state === 'held') parameters.set('qu', 'concurrent-requests')
+  else if (rule.calendar) parameters.set('sluice-window', rule.calendar.period)
   else if (rule.period >= 1e6) parameters.set('w', windowSeconds(rule))
   if (rule.quota.burst !== rule.limit) parameters.set('sluice-burst', rule.quota.burst)
   return serializeItem([rule.name, parameters])

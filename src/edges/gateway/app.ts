@@ -2,7 +2,7 @@
 
 import { Hono } from 'hono/tiny'
 import type { Background } from '../../background.ts'
-import { type Clock, type Sleep, SYSTEM_CLOCK } from '../../clock.ts'
+import { type Clock, type Sleep, SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import { createEngine, type Ending } from '../../limiter/engine.ts'
 import { createProbe } from '../../limiter/probe.ts'
@@ -37,13 +37,15 @@ export interface Platform {
   board?: SwitchBoard
   /** Delays a request until its departure; tests pass their own. */
   sleep?: Sleep
+  /** For what is sent to the store later; tests pass their own. */
+  timer?: Timer
   /** Where decisions are reported to. */
   reporting?: Reporting
 }
 
 /** @param parts at least those that the config uses */
 export function createApp(config: Config, store: Store, parts: Parts, platform: Platform = {}): Hono {
-  const { variables, peerOf, clock = SYSTEM_CLOCK, sleep, reporting = {} } = platform
+  const { variables, peerOf, clock = SYSTEM_CLOCK, sleep, timer = SYSTEM_TIMER, reporting = {} } = platform
   const { board = createSwitchBoard(clock) } = platform
   const app = new Hono()
   const health = healthCheck(store, clock)
@@ -58,6 +60,9 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     onCluster: parts.evaluateOnCluster,
     onStoreChange: reportStoreChange,
     onFinish: reporting.onFinish,
+    kept: holdsUnits(config)
+      ? parts.createHoldings({ now: () => clock.now(), timer, script: parts.syncScript })
+      : undefined,
   })
   const judge = createJudge(config, createGatewayPolicy(config, parts.scriptsOf), engine, identifier)
 
@@ -105,7 +110,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
       const { response, isOwn } = await replyTo(request, judged, { requestId, url })
       safely(() => annotate(response, ruling, requestId))
       safely(() => exposeToScripts(request, response, { isOwn, cors: config.cors, parts }))
-      if (engine.awaitsEndings)
+      if (judged.awaitsEnding)
         return whenOver(response, background, finish, { isOwn, clientGone: request.signal })
       finish('complete')
       return response
@@ -125,6 +130,10 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     return await proxy(request, config, { ...behalf, ...(caller && { caller }), decision: ruling })
   }
 }
+
+/** A rule that is off can be switched on. */
+const holdsUnits = ({ rules }: Pick<Config, 'rules'>) =>
+  rules.some(({ counting }) => counting.state === 'held')
 
 function notFound(): Response {
   return problem({

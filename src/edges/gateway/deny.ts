@@ -1,5 +1,5 @@
 /** The reply to a refused request. Callers get no details: a malformed key and an unknown one get the same reply. */
-import { formatPeriod } from '../../config/duration.ts'
+import { formatAllowance } from '../../config/allowance.ts'
 import type { Allowed, Denied, Unavailable } from '../../limiter/decision.ts'
 import { problem } from './problem.ts'
 import type { Forbidden, Ruling, Unauthenticated } from './ruling.ts'
@@ -30,10 +30,7 @@ export function deny(ruling: Exclude<Ruling, Allowed>): Response {
 function quotaExceeded({ violated, retryAfter, degraded }: Denied): Response {
   const names = violated.map(({ rule }) => rule.name)
   const [first] = violated
-  const limits = violated.map(
-    ({ rule: { name, limit, calendar, period } }) =>
-      `${name} (${limit} per ${calendar?.period ?? formatPeriod(period)})`,
-  )
+  const limits = violated.map(({ rule }) => `${rule.name} (${formatAllowance(rule)})`)
   // This caller may have a valid credential: others at its address may have tried the bad ones.
   const what =
     first!.rule.on === 'auth-failure'
@@ -43,7 +40,7 @@ function quotaExceeded({ violated, retryAfter, degraded }: Denied): Response {
   const advice =
     seconds === undefined
       ? `This request costs ${first!.rule.cost}, which is more than the limit can ever admit.`
-      : `Nothing was charged; try again in ${seconds} s.`
+      : `Nothing was charged; try again ${whenOf(violated)} ${seconds} s.`
   return problem({
     status: 429,
     title: 'Quota Exceeded',
@@ -52,6 +49,12 @@ function quotaExceeded({ violated, retryAfter, degraded }: Denied): Response {
     extra: { 'violated-policies': names },
     headers: seconds === undefined ? {} : { 'retry-after': String(seconds) },
   })
+}
+
+/** What is in flight may end at any time: then the time is an upper bound. */
+function whenOf(violated: Denied['violated']): string {
+  const isInFlight = violated.every(({ rule }) => rule.counting.state === 'held')
+  return isInFlight ? 'when a request of yours has ended, or in' : 'in'
 }
 
 const LIMIT_REACHED = {

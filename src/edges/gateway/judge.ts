@@ -21,6 +21,8 @@ export interface Judged {
   caller?: Caller
   /** How long the decision took (ms); 0 if the engine did not make it. */
   storeMs: number
+  /** Something depends on how and when the request ends. */
+  awaitsEnding: boolean
   /** The request is over. To be called exactly once. */
   finish(ending: Ending): void
 }
@@ -57,10 +59,15 @@ export function createJudge(config: Config, policy: Policy, engine: Engine, iden
       const caller = await identifier.identify(request, matched, peer())
       if (caller.refusal) return { matched, caller, ruling: caller.refusal, ...WITHOUT_STORE }
 
-      const { decision, outcome, storeMs, finish } = await decide(request, caller, matched, background)
+      const { decision, outcome, storeMs, awaitsEnding, finish } = await decide(
+        request,
+        caller,
+        matched,
+        background,
+      )
       // An exception here would lose the decision, which has spent and is still to be finished.
       if (outcome) safely(() => identifier.learn(caller, outcome))
-      return { matched, caller, ruling: decision, storeMs, finish }
+      return { matched, caller, ruling: decision, storeMs, awaitsEnding, finish }
     } catch (error) {
       const { cause, detail } = degradedBy(error)
       const ruling = { kind: 'unavailable', what: 'credential', degraded: { cause, detail } } as const
@@ -70,4 +77,4 @@ export function createJudge(config: Config, policy: Policy, engine: Engine, iden
 }
 
 /** The engine was not asked, so nothing of it is to be finished. */
-const WITHOUT_STORE = { storeMs: 0, finish: () => {} } as const
+const WITHOUT_STORE = { storeMs: 0, awaitsEnding: false, finish: () => {} } as const

@@ -1,6 +1,8 @@
 /** Parts of the gateway that a Worker carries only if its config uses them: src/built/worker.generated.ts chooses. */
 import type { OnCluster } from '../../limiter/evaluate.ts'
+import type { createHoldings } from '../../limiter/keep-holdings.ts'
 import type { ScriptsOf } from '../../script/policy-shape.ts'
+import type { Script } from '../../store/store.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
 
@@ -8,6 +10,9 @@ export interface Parts {
   scriptsOf: ScriptsOf
   /** With `store.cluster`. */
   evaluateOnCluster: OnCluster
+  /** With rules that count what is in flight. */
+  createHoldings: typeof createHoldings
+  syncScript: () => Script
   /** With `address: { from: … }` a header that proxies append to. */
   addressBehindProxies: typeof addressBehindProxies
   /** With `cors`. */

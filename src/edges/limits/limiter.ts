@@ -6,7 +6,7 @@
  *     const { allowed, delayMs, retryAfterMs } = await limiter.limit('zendesk', { account: '42' }, { cost: 1 })
  */
 import { detached } from '../../background.ts'
-import { SYSTEM_CLOCK } from '../../clock.ts'
+import { SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
 import { toRefund, toReset } from '../../limiter/ask.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
@@ -14,6 +14,7 @@ import { bindRule } from '../../limiter/bind-rule.ts'
 import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../../limiter/decision.ts'
 import { createEngine } from '../../limiter/engine.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
+import { createHoldings } from '../../limiter/keep-holdings.ts'
 import { createProbe } from '../../limiter/probe.ts'
 import { evaluateOnCluster } from '../../limiter/slots.ts'
 import { limitPolicy } from '../../script/compiled.ts'
@@ -22,6 +23,7 @@ import { createLimitPolicy } from '../../script/policy.ts'
 import type { ScriptsOf } from '../../script/policy-shape.ts'
 import type { Changed, RefundedRule } from '../../script/refund.ts'
 import { compileScripts } from '../../script/scripts.ts'
+import { syncScript } from '../../script/sync-text.ts'
 import { limitStateKey } from '../../store/keys.ts'
 import type { Store } from '../../store/store.ts'
 import { NO_BOARD, type SwitchBoard } from '../../switches/live.ts'
@@ -49,6 +51,13 @@ export interface LimitDecision {
   costs: Readonly<Record<string, number>>
   /** Set when the store has not evaluated the limits (each rule's `onStoreFailure` decides then), or when all limits are switched off. */
   degraded?: DegradedCause
+  /**
+   * The work is over, and what it held under rules `concurrency` is free again; nothing else is given back. Only the first call
+   * counts. `await using decision = await limiter.acquire(…)` calls it when the block is left. A decision that is not released holds
+   * its units until the process ends, or for the `ttl` of the rule after that.
+   */
+  release(): void
+  [Symbol.asyncDispose](): Promise<void>
 }
 
 export interface AcquireOptions extends LimitOptions {
@@ -68,7 +77,8 @@ export interface Limiter {
   /** How things stand. Spends nothing and is always allowed. */
   peek(name: string, identity?: LimitIdentity): Promise<LimitDecision>
   /**
-   * Waits until it may be done, then until its turn in a queue (`leaky-bucket`) has come. Without a queue in the set,
+   * Waits until it may be done, then until its turn in a queue (`leaky-bucket`) has come; where as many are in flight as may
+   * (`concurrency`), it asks again after 50 ms, and then less often, up to every 1.6 s. Without a queue in the set,
    * waiting calls compete for units that come back, each with a trip: first come is not first served.
    * @returns the last decision: not allowed when it can never be, or not within `timeoutMs`
    */
@@ -93,6 +103,8 @@ export interface LimiterClock {
   /** µs to decide by; absent: the store's own clock. */
   now?: () => number
   sleep(ms: number): Promise<void>
+  /** For what is sent to the store later. Default: that of the machine. */
+  timer?: Timer
 }
 
 /** Timers cannot be set for longer (24.8 days), and go off at once. */
@@ -139,6 +151,14 @@ export function createLimiter(
     probe: createProbe(scriptsOf ?? compileScripts),
     onCluster: evaluateOnCluster,
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
+    kept: [...limitOf.keys()].some(isHeld)
+      ? createHoldings({
+          now: nowMs,
+          timer: clock.timer ?? SYSTEM_TIMER,
+          script: syncScript,
+          writeAt: clock.now,
+        })
+      : undefined,
   })
   const options = { background: detached, awaitsSwitches: true }
 
@@ -167,12 +187,11 @@ export function createLimiter(
   ): Promise<LimitDecision> {
     const places = placesOf(name, identity)
     const rules = places.map((place): DemandedRule => ({ ...place, cost: costOf(place.rule) }))
-    const { decision, outcome, at, finish } = await engine[verb](
+    const { decision, outcome, at, awaitsEnding, finish } = await engine[verb](
       { policy: policies.get(name)!, rules },
       options,
     )
-    // A call by name holds nothing that would have to be given back.
-    finish('complete')
+    if (!awaitsEnding) finish('complete')
     const known = ofLimit(decision)
     // A refusal that was switched off while it was made has spent nothing, and gets nothing back.
     const isCharged = outcome === undefined || (outcome.status === 'admitted') === (known.kind === 'allowed')
@@ -188,12 +207,13 @@ export function createLimiter(
       verdicts,
       costs: Object.fromEntries(charged.map(({ rule, cost }) => [rule.name, cost])),
       ...(known.degraded && { degraded: known.degraded.cause }),
+      ...releasing(() => finish('complete')),
     }
   }
 
   /** How things stand after a change; one that was not made is not allowed, unlike a request. */
   function changed(name: string, identity: LimitIdentity, result: Changed | Degraded): LimitDecision {
-    const common = { limit: name, identity, delayMs: 0, retryAfterMs: 0, costs: {} }
+    const common = { limit: name, identity, delayMs: 0, retryAfterMs: 0, costs: {}, ...releasing(() => {}) }
     if ('cause' in result) return { ...common, allowed: false, at: 0, verdicts: [], degraded: result.cause }
     return { ...common, allowed: true, at: result.at, verdicts: result.verdicts }
   }
@@ -211,7 +231,7 @@ export function createLimiter(
 
     async acquire(name, identity = {}, { timeoutMs = Number.POSITIVE_INFINITY, ...options } = {}) {
       const startedAt = elapsedMs()
-      for (;;) {
+      for (let attempt = 0; ; attempt++) {
         const left = timeoutMs - (elapsedMs() - startedAt)
         // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
         if (Number.isFinite(left) && joinsQueue(rulesOf(name), options.cost)) {
@@ -224,9 +244,9 @@ export function createLimiter(
           await clock.sleep(decision.delayMs)
           return decision
         }
-        const { retryAfterMs } = decision
-        if (retryAfterMs < 0 || retryAfterMs > timeoutMs - (elapsedMs() - startedAt)) return decision
-        await clock.sleep(retryAfterMs)
+        const pauseMs = pauseAfter(decision, attempt)
+        if (pauseMs < 0 || pauseMs > timeoutMs - (elapsedMs() - startedAt)) return decision
+        await clock.sleep(pauseMs)
       }
     },
 
@@ -243,7 +263,8 @@ export function createLimiter(
       const rules = places.flatMap(({ rule, key }): RefundedRule[] => {
         const before = given.get(rule.name) ?? 0
         const spent = charged.has(rule.name) ? (costs[rule.name] ?? 0) - before : 0
-        if (spent <= 0) return []
+        // What is in flight is released, and not refunded.
+        if (spent <= 0 || isHeld(rule)) return []
         const units = Math.min(spent, cost === undefined ? spent : costFor(rule, cost, 0))
         given.set(rule.name, before + units)
         return [{ ...bindRule(rule, key, units, nowMs()), units, spent }]
@@ -314,6 +335,33 @@ function queueOf({ verdicts }: LimitDecision): number {
   const queues = enforced(verdicts).filter(({ rule }) => rule.counting.isQueue)
   return Math.max(0, ...queues.map(({ resetAfter }) => resetAfter))
 }
+
+const isHeld = ({ counting }: LimitRule) => counting.state === 'held'
+
+/** What is released when the work is over: by name, or where a block ends. */
+function releasing(release: () => void): Pick<LimitDecision, 'release' | typeof Symbol.asyncDispose> {
+  return {
+    release,
+    async [Symbol.asyncDispose]() {
+      release()
+    },
+  }
+}
+
+/**
+ * How long to wait before asking again (ms). What is in flight ends at any time, mostly long before `retryAfterMs`, so it is asked
+ * about again soon, and then less and less often.
+ */
+function pauseAfter({ retryAfterMs, verdicts }: LimitDecision, attempt: number): number {
+  const refusing = enforced(verdicts).filter(({ allowed }) => !allowed)
+  const isWaitingForOthers = refusing.length > 0 && refusing.every(({ rule }) => isHeld(rule as LimitRule))
+  return isWaitingForOthers
+    ? Math.min(retryAfterMs, FIRST_PAUSE_MS * 2 ** Math.min(attempt, 5))
+    : retryAfterMs
+}
+
+/** It doubles five times, to 1.6 s. */
+const FIRST_PAUSE_MS = 50
 
 /** -1 stays -1. */
 const milliseconds = (microseconds: number) => (microseconds < 0 ? -1 : Math.ceil(microseconds / 1e3))

@@ -3,10 +3,11 @@ import { resolve } from 'node:path'
 import { Command } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
+import { formatFullAllowance } from '../../config/allowance.ts'
 import type { OnStoreFailure } from '../../config/check/schema.ts'
 import type { Config, GatewayRule, LimitRule, Route } from '../../config/compile.ts'
 import { ANONYMOUS, type CredentialMethod, type Place } from '../../config/compile-route.ts'
-import { formatDuration, formatPeriod } from '../../config/duration.ts'
+import { formatDuration } from '../../config/duration.ts'
 import { needsCredential } from '../../config/identity-parts.ts'
 import { loadConfig } from './load-config.ts'
 import { columns } from './output.ts'
@@ -27,7 +28,7 @@ async function check(file?: string): Promise<void> {
   const rules = loaded.rules.filter(({ mode }) => mode !== 'off')
   const config = { ...loaded, rules, ...(environment && { environment }) }
   const count = new Set(rules.map(({ name }) => name)).size
-  console.log(`The config is right: ${count === 1 ? '1 rule' : `${count} rules`}, origin ${config.origin}.`)
+  console.log(`The config is valid: ${count === 1 ? '1 rule' : `${count} rules`}, origin ${config.origin}.`)
   print(rules.map(rule => rowOf(rule, config)))
   for (const [name, set] of config.limits) {
     console.log(`The limit ${name}:`)
@@ -77,8 +78,8 @@ function print(rows: readonly (readonly string[])[]): void {
 /** Name, numbers, who is counted, and all else. The numbers of a plan stand below those of the rule. */
 function rowOf(rule: AnyRule, config: Config): string[] {
   const { name, limit, by, algorithm, quota, cost, match, mode, enforcedShare, candidateFor, on } = rule
-  const amount = `${limit} per ${timeOf(rule)}`
-  const numbers: string[] = []
+  const amount = formatFullAllowance(rule)
+  const numbers = rule.counting.state === 'held' ? [`ttl ${formatDuration(rule.period)}`] : []
   const description = descriptionOf(rule)
   const atOnce = unitsAtOnce(description, quota.burst)
   // A request may wait in a queue, so its length is always shown.
@@ -116,10 +117,6 @@ function plansOf(rule: AnyRule, { rules, plans }: Config): string {
   if (!('isForOthers' in rule) || !rule.isForOthers) return `plan ${named.join('|')}`
   const without = plans.filter(plan => !named.includes(plan))
   return without.length > 0 ? `not for plan ${without.join('|')}` : ''
-}
-
-function timeOf({ period, calendar }: AnyRule): string {
-  return calendar ? `${calendar.period} (${calendar.timeZone})` : formatPeriod(period)
 }
 
 function placeOf({ methods, url }: Place): string[] {

@@ -1,7 +1,6 @@
 /** `npx sluice explain GET /reports/7`: what the gateway makes of a request, and what that costs. */
 import { Command, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
-import { formatPeriod } from '../../config/duration.ts'
 import { CF_PARTS, type CfPart } from '../../config/identity-parts.ts'
 import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
 import { type Explanation, explain, type RuleExplanation } from '../../ops/explain.ts'
@@ -99,14 +98,14 @@ function ruleTable(rules: readonly RuleExplanation[]): string {
   const rows = rules.map(rule => {
     const by = rule.by.join(' + ')
     if (!rule.applies) return [rule.name, by, `no: ${rule.because}`, '', '', '']
-    const { limit, period, calendar, burst, algorithm, mode, on, cost, key } = rule
-    const numbers = `${limit} per ${calendar ?? formatPeriod(period)}${burst === limit ? '' : `, burst ${burst}`}, ${algorithm}`
+    const { limit, allows, burst, algorithm, mode, on, cost, key } = rule
+    const numbers = `${allows}${burst === limit ? '' : `, burst ${burst}`}, ${algorithm}`
     return [rule.name, by, numbers, on === 'auth-failure' ? `${mode}, guesses` : mode, String(cost), key]
   })
   return table(['RULE', 'BY', 'APPLIES', 'MODE', 'COST', 'COUNTED IN'], rows)
 }
 
-function costOf({ httpRequests, calls, admitted, refused }: DecisionCost, isCluster: boolean): string {
+function costOf({ httpRequests, calls, admitted, refused, ended }: DecisionCost, isCluster: boolean): string {
   if (httpRequests === 0) return 'The store is not asked: this costs nothing there.'
   const requests = httpRequests === 1 ? '1 HTTP request' : `${httpRequests} HTTP requests`
   const slots = calls === 1 ? '' : `, ${calls} slots`
@@ -114,6 +113,11 @@ function costOf({ httpRequests, calls, admitted, refused }: DecisionCost, isClus
     `To the store: ${requests}${slots}.`,
     `  admitted  ${countsOf(admitted)}`,
     `  refused   ${countsOf(refused)}${isCluster && calls > 1 ? '; one more HTTP request where another slot has spent, to give it back' : ''}`,
+    ...(ended
+      ? [
+          `  its end   at most ${countsOf(ended)}; none if the next decision admits another request of these callers`,
+        ]
+      : []),
   ].join('\n')
 }
 

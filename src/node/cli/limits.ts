@@ -2,7 +2,9 @@
 import { Command, Option } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
-import { formatPeriod, formatWait } from '../../config/duration.ts'
+import { formatAllowance } from '../../config/allowance.ts'
+import type { Rule } from '../../config/compile.ts'
+import { formatWait } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import {
   type Counted,
@@ -60,7 +62,7 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
   if (asked.kind === 'limit') {
     const standings = await peekLimit(store, config, asked.name, flags.by ?? {})
     return print(flags, { limit: asked.name, by: flags.by ?? {}, rules: standings.map(documentOf) }, () =>
-      standingTable(standings),
+      [standingTable(standings), ...noteOfHeld(standings)].join('\n'),
     )
   }
   const plan = flags.plan === undefined ? undefined : planName(flags.plan, config.plans)
@@ -79,7 +81,7 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
     if (blockedAt) return `${flags.consumer} is blocked since ${time(blockedAt)} UTC: nothing is counted.`
     const lines = [standings.length > 0 ? standingTable(standings) : `No rule is counted by ${by} alone.`]
     if (off.length > 0) lines.push(`Off by an override: ${off.map(({ name }) => name).join(', ')}.`)
-    return [...lines, ...noteOf(notShown, by)].join('\n')
+    return [...lines, ...noteOfHeld(standings), ...noteOf(notShown, by)].join('\n')
   })
 }
 
@@ -94,23 +96,29 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
     const what = `${asked.name}${rule ? `, rule ${rule}` : ''}${whose ? ` of ${whose}` : ''}`
     await mustConfirm(`Reset ${what}?`, flags)
     await resetLimit(store, config, asked.name, by, rule)
+    const affected = config.limits.get(asked.name)!.filter(({ name }) => rule === undefined || name === rule)
     return print(
       flags,
       { limit: asked.name, by, ...(rule && { rule }), reset: true },
-      () => `${what} is whole again.`,
+      () => `${what} is whole again.${stillInFlight(affected)}`,
     )
   }
   if (flags.rule !== undefined) throw new AdminError('usage', '--rule is for limits by name.')
   const { by, counted } = await callerOf(flags)
   const whose = Object.values(counted)[0]
   const rules = rulesShown(config, by)
+  const affected = config.rules.filter(({ name }) => rules.includes(name))
   const others = rulesNotShown(config, by)
   const rest = others.length > 0 ? ` Not reset: ${others.join(', ')} (counted by more than the ${by}).` : ''
   if (rules.length === 0) throw new AdminError('refused', `No rule is counted by ${by} alone.${rest}`)
   const what = allOf(rules)
   await mustConfirm(`Reset ${what} of ${whose}?`, flags)
   await resetCaller(store, config, counted)
-  print(flags, { ...counted, reset: true, rules, notReset: others }, () => `Reset ${what}.${rest}`)
+  print(
+    flags,
+    { ...counted, reset: true, rules, notReset: others },
+    () => `Reset ${what}.${stillInFlight(affected)}${rest}`,
+  )
 }
 
 type Asked = { kind: 'limit'; name: string } | { kind: 'caller' }
@@ -142,15 +150,40 @@ function noteOf(names: readonly string[], by: string): string[] {
   return names.length > 0 ? [`Not here: ${names.join(', ')}, which count a part of what one ${by} does.`] : []
 }
 
+const isHeld = ({ counting }: Rule) => counting.state === 'held'
+
+/** Nothing says how long a response still takes, so no time is shown for these rules. */
+function noteOfHeld(standings: readonly Standing[]): string[] {
+  const held = standings.filter(({ rule, resetAfter }) => isHeld(rule) && resetAfter > 0)
+  return held.map(
+    ({ rule, resetAfter }) =>
+      `${rule.name}: a slot is free when its response has ended; if its isolate has died, within ${formatWait(resetAfter)}.`,
+  )
+}
+
+/** A reset ends no request. */
+function stillInFlight(rules: readonly Rule[]): string {
+  const held = new Map(rules.filter(isHeld).map(({ name, period }) => [name, formatWait(period)]))
+  return [...held]
+    .map(([name, ttl]) => ` Requests that are still in flight count again under ${name} within ${ttl}.`)
+    .join('')
+}
+
 function standingTable(standings: readonly Standing[]): string {
   const rows = standings.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter, cost }) => [
     rule.name,
     mode + (rule.on === 'auth-failure' ? ', on auth-failure' : ''),
-    `${rule.limit} per ${rule.calendar?.period ?? formatPeriod(rule.period)}`,
+    formatAllowance(rule),
     (allowed ? 'yes' : 'no') + (cost === 1 ? '' : ` (cost ${cost})`),
     String(remaining),
-    resetAfter === 0 ? 'whole' : `in ${formatWait(resetAfter)}`,
-    retryAfter < 0 ? 'never' : retryAfter === 0 ? '' : `in ${formatWait(retryAfter)}`,
+    resetAfter === 0 ? 'whole' : isHeld(rule) ? 'when they end' : `in ${formatWait(resetAfter)}`,
+    retryAfter < 0
+      ? 'never'
+      : retryAfter === 0
+        ? ''
+        : isHeld(rule)
+          ? 'when one ends'
+          : `in ${formatWait(retryAfter)}`,
   ])
   return table(['RULE', 'MODE', 'LIMIT', 'ALLOWED NOW', 'REMAINING', 'WHOLE AGAIN', 'RETRY'], rows)
 }

@@ -1,0 +1,36 @@
+/** What a caller sees of a rule that counts what is in flight, through the whole gateway on Node. */
+import { describe, expect, it, vi } from 'vitest'
+import type { RuleInput } from '../../src/config/check/schema.ts'
+import { useGateway } from '../support/gateway.ts'
+
+const RULE: RuleInput = { name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 2 }
+
+describe('a rule that counts what is in flight', () => {
+  const gateway = useGateway()
+
+  it('admits another request as soon as a body has been read', async () => {
+    const app = gateway.app({ rules: [RULE] })
+    const key = await gateway.key('acme')
+    const held = [await app('/', { key }), await app('/', { key })]
+    expect(held.map(({ status }) => status)).toEqual([200, 200])
+    expect((await app('/', { key })).status).toBe(429)
+    await held[0]!.text()
+    await vi.waitFor(async () => expect((await app('/', { key })).status).toBe(200))
+    await held[1]!.body?.cancel()
+  })
+
+  it('says in headers and body how many may be in flight, and when there is surely room', async () => {
+    const app = gateway.app({ rules: [RULE] })
+    const key = await gateway.key('globex')
+    const [one] = [await app('/', { key }), await app('/', { key })]
+    expect(one!.headers.get('RateLimit-Policy')).toBe('"in-flight";q=2;qu="concurrent-requests"')
+    expect(one!.headers.get('RateLimit')).toBe('"in-flight";r=1;t=15')
+    const refused = await app('/', { key })
+    expect(refused.headers.get('Retry-After')).toBe('15')
+    expect(await refused.json()).toMatchObject({
+      detail:
+        'Limit reached: in-flight (2 at once). Nothing was charged; try again when a request of yours has ended, or in 15 s.',
+      'violated-policies': ['in-flight'],
+    })
+  })
+})

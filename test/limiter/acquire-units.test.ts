@@ -1,0 +1,115 @@
+/** At most so many at once of work that is limited by name: `await using decision = await limiter.acquire(…)`. */
+import { expect, it } from 'vitest'
+import { createLimiter, type Limiter } from '../../src/edges/limits/limiter.ts'
+import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
+import { storeOf } from '../support/stores.ts'
+import { NOON } from '../support/traffic.ts'
+
+const { limits } = configOf({
+  rules: [{ name: 'any', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }],
+  limits: {
+    exports: [
+      { name: 'at-once', by: ['account'], algorithm: 'concurrency', limit: 2 },
+      { name: 'minute', by: ['account'], algorithm: 'fixed-window', limit: 100, period: '1m' },
+    ],
+    pages: [{ name: 'minute', algorithm: 'fixed-window', limit: 2, period: '1m' }],
+  },
+})
+
+const ACME = { account: '42' }
+
+/** A limiter whose time passes while it sleeps; what happens meanwhile is passed in. */
+function limiterOn(redis: RedisEngine, whileAsleep: (ms: number) => Promise<void> = async () => {}) {
+  const slept: number[] = []
+  const time = { now: NOON }
+  const limiter: Limiter = createLimiter({ limits }, storeOf(redis), {
+    clock: {
+      now: () => time.now,
+      async sleep(ms) {
+        slept.push(ms)
+        time.now += ms * 1e3
+        await whileAsleep(ms)
+      },
+      timer: () => () => {},
+    },
+  })
+  return { limiter, slept, time }
+}
+
+describeOnRedisEngine('work that holds units', fresh => {
+  it('gives them back where the block ends, also when it throws', async () => {
+    const { limiter } = limiterOn(await fresh())
+    await expect(async () => {
+      await using one = await limiter.limit('exports', ACME)
+      await using two = await limiter.limit('exports', ACME)
+      expect([one.allowed, two.allowed]).toEqual([true, true])
+      expect(await limiter.limit('exports', ACME)).toMatchObject({ allowed: false, retryAfterMs: 15_000 })
+      throw new Error('the export failed')
+    }).rejects.toThrow('the export failed')
+    expect((await limiter.limit('exports', ACME)).allowed).toBe(true)
+    expect((await limiter.limit('exports', ACME)).allowed).toBe(true)
+    expect((await limiter.limit('exports', ACME)).allowed).toBe(false)
+  })
+
+  it('gives them back by name, once', async () => {
+    const { limiter } = limiterOn(await fresh())
+    const held = [await limiter.limit('exports', ACME), await limiter.limit('exports', ACME)]
+    held[0]!.release()
+    held[0]!.release()
+    expect((await limiter.limit('exports', ACME)).allowed).toBe(true)
+    expect((await limiter.limit('exports', ACME)).allowed).toBe(false)
+  })
+
+  it('waits until others are done: it asks again soon, and then less often', async () => {
+    const redis = await fresh()
+    const held: { release(): void }[] = []
+    const { limiter, slept } = limiterOn(redis, async () => {
+      if (slept.length === 4) held[0]!.release()
+    })
+    held.push(await limiter.limit('exports', ACME), await limiter.limit('exports', ACME))
+    const third = await limiter.acquire('exports', ACME)
+    expect(third.allowed).toBe(true)
+    expect(slept).toEqual([50, 100, 200, 400, 0])
+  })
+
+  it('gives up after its timeout, and holds nothing then', async () => {
+    const { limiter, slept } = limiterOn(await fresh())
+    const held = [await limiter.limit('exports', ACME), await limiter.limit('exports', ACME)]
+    const third = await limiter.acquire('exports', ACME, { timeoutMs: 1000 })
+    expect(third.allowed).toBe(false)
+    expect(slept.reduce((sum, ms) => sum + ms, 0)).toBeLessThanOrEqual(1000)
+    held[1]!.release()
+    expect((await limiter.limit('exports', ACME)).allowed).toBe(true)
+  })
+
+  it('is not refunded what it holds, and is what it has spent under other rules', async () => {
+    const { limiter } = limiterOn(await fresh())
+    const decision = await limiter.limit('exports', ACME)
+    await limiter.refund(decision)
+    const standing = await limiter.peek('exports', ACME)
+    expect(standing.verdicts.map(({ rule, remaining }) => [rule.name, remaining])).toEqual([
+      ['at-once', 1],
+      ['minute', 100],
+    ])
+    decision.release()
+  })
+
+  it('forgets by a reset what others hold, and reports again what it holds itself', async () => {
+    const redis = await fresh()
+    const [{ limiter }, other] = [limiterOn(redis), limiterOn(redis)]
+    await limiter.limit('exports', ACME)
+    await other.limiter.limit('exports', ACME)
+    await limiter.reset('exports', ACME)
+    // Its own unit comes back with its next message: one is left.
+    expect((await limiter.limit('exports', ACME)).allowed).toBe(true)
+    expect((await limiter.limit('exports', ACME)).allowed).toBe(false)
+  })
+
+  it('can be released where nothing is held, which changes nothing', async () => {
+    const { limiter } = limiterOn(await fresh())
+    await using one = await limiter.limit('pages')
+    one.release()
+    const { verdicts } = await limiter.peek('pages')
+    expect(verdicts[0]!.remaining).toBe(1)
+  })
+})

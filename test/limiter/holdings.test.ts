@@ -1,0 +1,67 @@
+/** What an isolate holds, by itself. interleavings.test.ts and concurrency.test.ts have it together with the store. */
+import { describe, expect, it } from 'vitest'
+import { Holdings } from '../../src/limiter/holdings.ts'
+import { consumerStateKey } from '../../src/store/keys.ts'
+import { bound } from '../support/bound.ts'
+import { rulesOf } from '../support/engines.ts'
+import { NOON } from '../support/traffic.ts'
+
+const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'concurrency', limit: 5 })
+const claimed = (consumer = 'acme') => bound(rule!, consumerStateKey(consumer), 1, NOON / 1e3)
+
+describe('what an isolate holds', () => {
+  it('never repeats an epoch under one name: when all are used up, it takes another name', () => {
+    let names = 0
+    const holdings = new Holdings(
+      () => NOON / 1e3,
+      () => `isolate${names++}`,
+      3,
+    )
+    const said = Array.from({ length: 9 }, (_, i) => {
+      const { holder, epoch } = holdings.claim(claimed(`caller-${i}`)).holding
+      return `${holder} ${epoch}`
+    })
+    expect(new Set(said).size).toBe(9)
+    expect(said.map(text => Number(text.at(-1)))).toEqual([1, 2, 3, 1, 2, 3, 1, 2, 3])
+  })
+
+  it('goes on under that name with what it holds already', () => {
+    let names = 0
+    const holdings = new Holdings(
+      () => NOON / 1e3,
+      () => `isolate${names++}`,
+      1,
+    )
+    const one = holdings.claim(claimed())
+    holdings.settle(one, 'admitted')
+    const lost = holdings.claim(claimed())
+    holdings.settle(lost, 'lost')
+    expect(holdings.unconfirmed()).toEqual([
+      expect.objectContaining({ holding: { holder: 'isolate1', epoch: 1, started: 1, ended: 0 } }),
+    ])
+  })
+
+  it('counts a unit that it has admitted by itself beside one whose reply is on its way', () => {
+    const holdings = new Holdings(() => NOON / 1e3)
+    const pending = holdings.claim(claimed())
+    const own = holdings.claim(claimed())
+    holdings.settle(own, 'refused')
+    holdings.hold(own)
+    const next = holdings.claim(claimed())
+    // Both, in an epoch of their own: the store adds nothing for the first one any more.
+    expect(next.holding.epoch).toBeGreaterThan(pending.holding.epoch)
+    expect(next.holding.started - next.holding.ended).toBe(2)
+    holdings.settle(pending, 'admitted')
+    expect(holdings.claim(claimed()).holding).toMatchObject({ started: 2, ended: 0 })
+  })
+
+  it('settles a claim once, and releases it once', () => {
+    const holdings = new Holdings(() => NOON / 1e3)
+    const claim = holdings.claim(claimed())
+    holdings.settle(claim, 'admitted')
+    holdings.settle(claim, 'lost')
+    holdings.release(claim)
+    holdings.release(claim)
+    expect(holdings.claim(claimed()).holding).toMatchObject({ started: 1, ended: 1 })
+  })
+})

@@ -1,0 +1,351 @@
+/**
+ * Every order in which requests, replies, endings and messages of two isolates can happen, with messages that are late, repeated or
+ * lost, isolates that die and a store that is emptied: docs/concurrency.md proves what is checked here. The bookkeeping of the
+ * isolate and the model of the store are the real ones; the model predicts the script (test/script/parity.test.ts).
+ */
+import { describe, expect, it } from 'vitest'
+import { IDLE, type State } from '../../src/algorithms/algorithm.ts'
+import { afterMessage, concurrency } from '../../src/algorithms/concurrency.ts'
+import type { RuleInput } from '../../src/config/check/schema.ts'
+import type { Rule } from '../../src/config/compile.ts'
+import { type Claim, Holdings } from '../../src/limiter/holdings.ts'
+import type { Message } from '../../src/script/sync.ts'
+import { consumerStateKey } from '../../src/store/keys.ts'
+import { bound } from '../support/bound.ts'
+import { rulesOf } from '../support/engines.ts'
+import { NOON } from '../support/traffic.ts'
+
+const RULE: RuleInput = { name: 'a', by: 'consumer', algorithm: 'concurrency', limit: 1 }
+
+const STATE = consumerStateKey('acme')
+
+/** Made once: worlds are made again and again. */
+const rules = new Map<number, Rule>()
+function ruleWith(limit: number): Rule {
+  const rule = rules.get(limit) ?? rulesOf({ ...RULE, limit } as RuleInput)[0]!
+  rules.set(limit, rule)
+  return rule
+}
+
+interface Asked {
+  kind: 'request'
+  isolate: number
+  claim: Claim
+  /** The isolate waits for the reply, has it, or has given up. */
+  isolateKnows: 'nothing' | 'reply' | 'timeout'
+  /** What the store has answered. */
+  reply?: boolean
+  isEnded: boolean
+}
+
+interface Sent {
+  kind: 'message'
+  isolate: number
+  messages: readonly Message[]
+  isReceived: boolean
+}
+
+/** One isolate, and how many requests it makes. */
+interface Isolate {
+  holdings: Holdings
+  isDead: boolean
+}
+
+interface Plan {
+  limit: number
+  /** How many requests each isolate makes. */
+  requests: readonly number[]
+  /** How often each of these may happen. */
+  most: { late: number; repeated: number; unconfirmed: number; death: number; restart: number; epoch: number }
+}
+
+/** `npm run test:soak` visits many more worlds. */
+const LARGE = process.env.SOAK ? [2, 2] : [1, 1]
+
+const NOTHING = { late: 0, repeated: 0, unconfirmed: 0, death: 0, restart: 0, epoch: 0 }
+
+class World {
+  readonly #plan: Plan
+  readonly #rule
+  readonly #happened = { ...NOTHING }
+  readonly #isolates: Isolate[]
+  readonly #made: number[]
+  readonly #asked: Asked[] = []
+  readonly #sent: Sent[] = []
+  #state: State = IDLE
+  #nowMs = NOON / 1e3
+  /** Units that the origin has seen at once. */
+  mostInFlight = 0
+
+  constructor(plan: Plan) {
+    this.#plan = plan
+    this.#rule = ruleWith(plan.limit)
+    this.#isolates = plan.requests.map((_, i) => ({
+      holdings: new Holdings(
+        () => this.#nowMs,
+        () => `isolate${i}`,
+      ),
+      isDead: false,
+    }))
+    this.#made = plan.requests.map(() => 0)
+  }
+
+  /** All that can happen next, by name. */
+  next(): string[] {
+    const may = (what: keyof typeof NOTHING) => this.#happened[what] < this.#plan.most[what]
+    const names: string[] = []
+    this.#isolates.forEach(({ isDead, holdings }, i) => {
+      if (isDead) return
+      if (this.#made[i]! < this.#plan.requests[i]!) names.push(`ask ${i}`)
+      if (holdings.hasUnconfirmed && !this.#sent.some(sent => sent.isolate === i && !sent.isReceived))
+        names.push(`send ${i}`)
+      if (may('death') && holdings.all.length > 0) names.push(`die ${i}`)
+      if (may('epoch') && holdings.all.length > 0) names.push('epoch')
+    })
+    this.#asked.forEach((asked, i) => {
+      const isDead = this.#isolates[asked.isolate]!.isDead
+      if (asked.reply === undefined) names.push(`arrive ${i}`)
+      else if (may('repeated')) names.push(`repeat ${i}`)
+      if (isDead) return
+      if (asked.isolateKnows === 'nothing') {
+        if (asked.reply !== undefined) names.push(`answer ${i}`)
+        if (may('late')) names.push(`time out ${i}`)
+      } else if (asked.isolateKnows === 'reply' && asked.reply && !asked.isEnded) names.push(`end ${i}`)
+    })
+    this.#sent.forEach((sent, i) => {
+      if (!sent.isReceived) names.push(`receive ${i}`)
+      else if (may('repeated')) names.push(`receive again ${i}`)
+      if (!sent.isReceived && may('unconfirmed')) names.push(`receive without a reply ${i}`)
+    })
+    if (may('restart') && this.#state !== IDLE) names.push('restart')
+    return [...new Set(names)]
+  }
+
+  happen(name: string): void {
+    const [, verb = '', number] = /^(.*?)(?: (\d+))?$/.exec(name)!
+    const i = Number(number)
+    switch (verb) {
+      case 'ask': {
+        const claim = this.#isolates[i]!.holdings.claim(bound(this.#rule, STATE, 1, this.#nowMs))
+        this.#made[i]! += 1
+        this.#asked.push({ kind: 'request', isolate: i, claim, isolateKnows: 'nothing', isEnded: false })
+        break
+      }
+      case 'repeat':
+        this.#happened.repeated += 1
+        this.#decide(this.#asked[i]!)
+        break
+      case 'arrive':
+        this.#asked[i]!.reply = this.#decide(this.#asked[i]!)
+        break
+      case 'answer': {
+        const asked = this.#asked[i]!
+        asked.isolateKnows = 'reply'
+        this.#isolates[asked.isolate]!.holdings.settle(asked.claim, asked.reply ? 'admitted' : 'refused')
+        break
+      }
+      case 'time out': {
+        const asked = this.#asked[i]!
+        this.#happened.late += 1
+        asked.isolateKnows = 'timeout'
+        this.#isolates[asked.isolate]!.holdings.settle(asked.claim, 'lost')
+        break
+      }
+      case 'end': {
+        const asked = this.#asked[i]!
+        asked.isEnded = true
+        this.#isolates[asked.isolate]!.holdings.release(asked.claim)
+        break
+      }
+      case 'send':
+        this.#sent.push({
+          kind: 'message',
+          isolate: i,
+          messages: this.#isolates[i]!.holdings.unconfirmed(),
+          isReceived: false,
+        })
+        break
+      case 'receive':
+      case 'receive again':
+      case 'receive without a reply': {
+        const sent = this.#sent[i]!
+        for (const { holding, ttl } of sent.messages) this.#receive(holding, ttl)
+        if (verb === 'receive again') this.#happened.repeated += 1
+        if (verb === 'receive without a reply') this.#happened.unconfirmed += 1
+        const { holdings, isDead } = this.#isolates[sent.isolate]!
+        if (verb === 'receive' && !isDead) holdings.confirm(sent.messages)
+        sent.isReceived = true
+        break
+      }
+      case 'die':
+        this.#happened.death += 1
+        this.#isolates[i]!.isDead = true
+        break
+      case 'epoch':
+        // A third of the ttl passes, so the next request begins an epoch.
+        this.#happened.epoch += 1
+        this.#nowMs += this.#rule.quota.period / 3e3
+        break
+      case 'restart':
+        this.#happened.restart += 1
+        this.#state = IDLE
+        break
+    }
+    this.mostInFlight = Math.max(this.mostInFlight, this.inFlight)
+  }
+
+  /** Requests that were admitted and are not over, as the origin sees them. */
+  get inFlight(): number {
+    return this.#asked.filter(
+      ({ isolate, isolateKnows, reply, isEnded }) =>
+        isolateKnows === 'reply' && reply && !isEnded && !this.#isolates[isolate]!.isDead,
+    ).length
+  }
+
+  /** Units in flight, as the store counts them. */
+  get counted(): number {
+    const { quota } = this.#rule
+    const { remaining } = concurrency.peek({
+      quota: { ...quota, burst: 1000 },
+      state: this.#state,
+      now: this.#now,
+    })
+    return 1000 - remaining
+  }
+
+  /** Everything that is on its way arrives, and each isolate sends what is not confirmed. */
+  settle(): void {
+    for (let round = 0; round < 4; round++) {
+      // What was received without a reply is sent again.
+      this.#nowMs += 500
+      this.#asked.forEach((asked, i) => {
+        if (asked.reply === undefined) this.happen(`arrive ${i}`)
+        if (asked.isolateKnows === 'nothing' && !this.#isolates[asked.isolate]!.isDead)
+          this.happen(`answer ${i}`)
+      })
+      this.#sent.forEach((sent, i) => {
+        if (!sent.isReceived) this.happen(`receive ${i}`)
+      })
+      this.#isolates.forEach(({ isDead, holdings }, i) => {
+        if (!isDead && holdings.hasUnconfirmed) this.happen(`send ${i}`)
+      })
+    }
+  }
+
+  /** So long that what is not renewed expires; the isolates that live renew. */
+  passTtl(): void {
+    for (let third = 0; third < 4; third++) {
+      this.#nowMs += this.#rule.quota.period / 3e3
+      for (const { isolate, claim, isolateKnows, isEnded } of this.#asked) {
+        if (isolateKnows === 'reply' && !isEnded) this.#isolates[isolate]!.holdings.renew(claim)
+      }
+      for (const { isDead, holdings } of this.#isolates) {
+        if (isDead) continue
+        const messages = [...holdings.unconfirmed(), ...holdings.due()]
+        for (const { holding, ttl } of messages) this.#receive(holding, ttl)
+        holdings.confirm(messages)
+      }
+    }
+  }
+
+  /** Two worlds with the same text have the same future. */
+  fingerprint(): string {
+    return JSON.stringify([
+      this.#state,
+      this.#nowMs,
+      this.#made,
+      this.#happened,
+      this.#isolates.map(({ isDead, holdings }) => [isDead, isDead ? [] : holdings.all]),
+      this.#asked.map(({ claim: { holding }, isolateKnows, reply, isEnded }) => [
+        holding,
+        isolateKnows,
+        reply,
+        isEnded,
+      ]),
+      this.#sent.map(({ messages, isReceived }) => [messages, isReceived]),
+    ])
+  }
+
+  get #now(): number {
+    return this.#nowMs * 1e3
+  }
+
+  #decide({ claim: { holding } }: Asked): boolean {
+    const { quota } = this.#rule
+    const { after } = concurrency.decide({ quota, holding, state: this.#state, now: this.#now, cost: 1 })
+    this.#state = after?.state ?? this.#state
+    return after !== undefined
+  }
+
+  #receive(holding: Message['holding'], ttl: number): void {
+    const quota = { rate: 1, period: ttl, burst: 1 }
+    this.#state = afterMessage({ quota, holding, state: this.#state, now: this.#now })
+  }
+}
+
+/** Visits every world that can be reached. @returns how many there are */
+function explore(plan: Plan, visit: (world: World, path: readonly string[]) => void): number {
+  const seen = new Set<string>()
+  const replay = (path: readonly string[]) => {
+    const world = new World(plan)
+    for (const name of path) world.happen(name)
+    return world
+  }
+  const paths: string[][] = [[]]
+  for (let path = paths.pop(); path; path = paths.pop()) {
+    const world = replay(path)
+    const print = world.fingerprint()
+    if (seen.has(print)) continue
+    seen.add(print)
+    const names = world.next()
+    visit(world, path)
+    for (const name of names) paths.push([...path, name])
+  }
+  return seen.size
+}
+
+describe('in every order of events', () => {
+  const plans: [string, Plan][] = [
+    ['nothing goes wrong', { limit: 1, requests: [2, 1], most: NOTHING }],
+    ['a reply is late or lost', { limit: 1, requests: [2, 1], most: { ...NOTHING, late: 1 } }],
+    ['two replies are late or lost', { limit: 1, requests: LARGE, most: { ...NOTHING, late: 2 } }],
+    ['a message is repeated', { limit: 1, requests: [1, 1], most: { ...NOTHING, repeated: 1 } }],
+    [
+      'one is late, and one is repeated',
+      { limit: 2, requests: LARGE, most: { ...NOTHING, late: 1, repeated: 1 } },
+    ],
+    [
+      'an ending arrives, and its reply is lost',
+      { limit: 1, requests: [2, 1], most: { ...NOTHING, unconfirmed: 1 } },
+    ],
+    ['an epoch begins meanwhile', { limit: 1, requests: [2, 1], most: { ...NOTHING, epoch: 1 } }],
+    [
+      'epochs begin while a reply is late',
+      { limit: 2, requests: LARGE, most: { ...NOTHING, epoch: 2, late: 1 } },
+    ],
+    ['an isolate dies', { limit: 1, requests: [2, 1], most: { ...NOTHING, death: 1 } }],
+  ]
+
+  it.each(plans)('no more are in flight than the limit, and what is over is free again: %s', (_, plan) => {
+    const worlds = explore(plan, (world, path) => {
+      expect(world.mostInFlight, path.join(', ')).toBeLessThanOrEqual(plan.limit)
+      // The store never counts fewer than there are.
+      expect(world.counted, path.join(', ')).toBeGreaterThanOrEqual(world.inFlight)
+      world.settle()
+      // What a dead isolate held, and what a repeated request has taken, is free after the ttl.
+      if (plan.most.death + plan.most.repeated > 0) world.passTtl()
+      expect(world.counted, `${path.join(', ')}, settled`).toBe(world.inFlight)
+    })
+    expect(worlds).toBeGreaterThan(100)
+  })
+
+  it('a store that was emptied knows all that is in flight after a third of the ttl', () => {
+    const plan = { limit: 2, requests: [2, 1], most: { ...NOTHING, restart: 1 } }
+    const worlds = explore(plan, (world, path) => {
+      world.settle()
+      world.passTtl()
+      expect(world.counted, path.join(', ')).toBe(world.inFlight)
+    })
+    expect(worlds).toBeGreaterThan(100)
+  })
+})

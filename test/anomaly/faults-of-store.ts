@@ -45,7 +45,7 @@ const spoiled =
       act(await bodyOf(answer), response)
     })
 
-async function bodyOf(answer: IncomingMessage): Promise<Buffer> {
+export async function bodyOf(answer: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = []
   for await (const chunk of answer as AsyncIterable<Buffer>) chunks.push(chunk)
   return Buffer.concat(chunks)

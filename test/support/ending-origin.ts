@@ -15,6 +15,14 @@ export interface EndingOrigin {
   close(): Promise<void>
 }
 
+/** What an origin has in flight: from the arrival of a request until its last byte is written or its connection has closed. */
+export interface OriginObserver {
+  arrived(request: IncomingMessage): void
+  /** The head of the reply is written, so the gateway learns whether its client is still there. */
+  answered(request: IncomingMessage): void
+  over(request: IncomingMessage): void
+}
+
 type Route = (response: ServerResponse, request: IncomingMessage) => void
 
 export const LARGE_BYTES = 10_000_000
@@ -66,6 +74,19 @@ const ROUTES: Record<string, Route> = {
     response.writeEarlyHints({ link: '</style.css>; rel=preload' })
     response.writeHead(200, { 'content-length': 2 }).end('ok')
   },
+  '/slow': response => {
+    setTimeout(() => response.writeHead(200, { 'content-length': 2 }).end('{}'), SLOW_MS)
+  },
+  '/stream': response => {
+    response.writeHead(200, BYTES)
+    let ticks = 0
+    const timer = setInterval(() => {
+      ticks += 1
+      if (ticks < TICKS) response.write('tick')
+      else response.end('end')
+    }, SLOW_MS / TICKS)
+    response.once('close', () => clearInterval(timer))
+  },
   '/error': response => response.writeHead(500, { 'content-length': 5 }).end('broke'),
   '/no-reply': (_, request) => request.socket.destroy(),
   '/no-head': () => {},
@@ -92,6 +113,10 @@ const ROUTES: Record<string, Route> = {
   },
 }
 
+/** A request takes so long there, and so does a stream (ms). */
+const SLOW_MS = 60
+const TICKS = 3
+
 /** More than all buffers on the way hold. */
 const HUGE_BYTES = 10_000_000_000
 
@@ -106,23 +131,30 @@ function writeWithoutEnd(response: ServerResponse): void {
 
 const large = () => Buffer.alloc(LARGE_BYTES, 'x')
 
-export async function startEndingOrigin(): Promise<EndingOrigin> {
+/** Routes are found by the last part of the path: what comes before it is for the rules of the gateway. */
+const lastPartOf = ({ url = '' }: IncomingMessage) => /\/[^/]*$/.exec(url)?.[0] ?? ''
+
+export async function startEndingOrigin(observer?: OriginObserver): Promise<EndingOrigin> {
   const sockets = new Map<string, WebSocket>()
   const received = new Set<string>()
   const cut = new Set<string>()
   const server = createServer((request, response) => {
     const name = String(request.headers['x-case'])
     received.add(name)
+    if (observer) observe(request, response, observer)
     response.once('close', () => {
       if (!response.writableFinished) cut.add(name)
     })
-    const route = ROUTES[request.url ?? '']
+    const route = ROUTES[lastPartOf(request)]
     if (route) route(response, request)
     else response.writeHead(404).end()
   })
   const webSockets = new WebSocketServer({ server, handleProtocols: ([first]) => first ?? false })
   webSockets.on('connection', (socket, request) => {
     sockets.set(String(request.headers['x-case']), socket)
+    observer?.arrived(request)
+    observer?.answered(request)
+    socket.once('close', () => observer?.over(request))
     socket.on('error', () => {})
     socket.on('message', (data, isBinary) => socket.send(data, { binary: isBinary }))
   })
@@ -139,4 +171,20 @@ export async function startEndingOrigin(): Promise<EndingOrigin> {
         server.closeAllConnections()
       }),
   }
+}
+
+function observe(request: IncomingMessage, response: ServerResponse, observer: OriginObserver): void {
+  let isOver = false
+  const over = () => {
+    if (!isOver) observer.over(request)
+    isOver = true
+  }
+  observer.arrived(request)
+  const { writeHead } = response
+  response.writeHead = ((...head: Parameters<typeof writeHead>) => {
+    observer.answered(request)
+    return writeHead.apply(response, head)
+  }) as typeof writeHead
+  response.once('finish', over)
+  response.once('close', over)
 }

@@ -1,0 +1,390 @@
+/**
+ * The rule `concurrency` with all real parts: two Worker processes in workerd, the REST bridge, a Redis, and an origin that counts
+ * what it has in flight.
+ *
+ * What is guaranteed, and shown here: of one caller never more than `limit` requests are held. A request is held from its arrival at the
+ * origin until the origin has written its last byte or its connection has closed; or until its client has left and the head of the reply
+ * is written, as the gateway then closes its connection to the origin, which the origin notices a moment later. A client that leaves
+ * before the head frees nothing until the origin answers, because the origin goes on. The rules are `closed`: while the store fails,
+ * nothing is admitted. With `open` and `local` each isolate decides by itself.
+ *
+ * What is not guaranteed: the limit, where an isolate that holds units lives and cannot reach the store for a whole ttl, or stands still
+ * for as long, or where Redis forgets what it knows. A lost reply about an opaque key whose consumer the isolate does not know yet
+ * leaves a unit that is free with the ttl, and not before. A client that vanishes without closing its connection is noticed when TCP gives it
+ * up, or with the deadline of the origin.
+ */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { request } from 'node:http'
+import { connect, type Socket } from 'node:net'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import WebSocket from 'ws'
+import { createKey, importKey } from '../../src/ops/keys.ts'
+import { peekCaller, type Standing } from '../../src/ops/limits.ts'
+import { type BedWorker, type ConcurrencyBed, startConcurrencyBed } from '../support/concurrency-bed.ts'
+import { LIMITS, SHORT_TTL_MS } from '../support/concurrency-limits.ts'
+import { type Mixed, type MixedCaller, mix } from '../support/mixture.ts'
+import { PATIENT_MS } from '../support/patience.ts'
+import { SEED } from '../support/random.ts'
+import { hasRedisServer } from '../support/redis.ts'
+
+/** Of each of the two mixtures. */
+const REQUESTS = process.env.SOAK ? Number(process.env.SOAK_REQUESTS ?? 100_000) / 2 : 500
+const KILL_EVERY = process.env.SOAK ? 2000 : 300
+const AT_ONCE = 40
+const PATIENTLY = { timeout: PATIENT_MS, interval: 20 }
+
+const title = hasRedisServer
+  ? 'two Workers on one Redis'
+  : 'two Workers on one Redis (no redis-server is installed)'
+
+/** What it returns, as soon as it returns anything. */
+const patiently = <T>(work: () => Promise<T | undefined>, timeout = PATIENT_MS): Promise<T> =>
+  vi.waitUntil(work, { ...PATIENTLY, timeout }) as Promise<T>
+
+describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 : 120_000 }, () => {
+  let bed: ConcurrencyBed
+  let one: BedWorker
+  let other: BedWorker
+  let keys: { api: string; opaque: string }
+  beforeAll(async () => {
+    bed = await startConcurrencyBed()
+    ;[one, other] = bed.workers as [BedWorker, BedWorker]
+    // Of the first the isolate knows the consumer, of the second at first only the store.
+    keys = { api: (await createKey(bed.admin, { consumer: 'acme' })).key, opaque: 'an-old-key-of-a-partner' }
+    await importKey(bed.admin, { key: keys.opaque }, { consumer: 'partner' })
+  })
+  afterAll(() => bed?.close())
+
+  let addresses = 0
+  const newAddress = () => `10.1.0.${++addresses}`
+
+  let cases = 0
+  const newCase = () => `case-${++cases}`
+
+  const statusOf = async (worker: BedWorker, path: string, address: string) => {
+    const headers = { 'cf-connecting-ip': address, 'x-case': newCase(), 'x-caller': address }
+    const response = await fetch(worker.url + path, { headers })
+    await response.arrayBuffer()
+    return response.status
+  }
+
+  /** A machine under load may take the store for slow, and refuse with a 503 for a moment. */
+  const expectStatus = (status: number, ...asked: Parameters<typeof statusOf>) =>
+    expect.poll(() => statusOf(...asked), PATIENTLY).toBe(status)
+
+  /** How a rule stands for a caller, as the store sees it: nothing goes through a Worker. */
+  async function standing(rule: string, who: Parameters<typeof peekCaller>[2]): Promise<Standing> {
+    const { standings } = await peekCaller(bed.admin, bed.config, who)
+    return standings.find(standing => standing.rule.name === rule)!
+  }
+
+  const freeOf = async (rule: string, address: string) => (await standing(rule, { address })).remaining
+
+  /** Opens a stream, on a connection of its own, and waits for its first bytes. */
+  const openStream = (worker: BedWorker, path: string, address: string): Promise<Socket> =>
+    patiently(async () => {
+      const { hostname, port } = new URL(worker.url)
+      const socket = connect(Number(port), hostname)
+      socket.on('error', () => {})
+      const headers = [`CF-Connecting-IP: ${address}`, `X-Caller: ${address}`, `X-Case: ${newCase()}`]
+      socket.write([`GET ${path} HTTP/1.1`, 'Host: a.test', ...headers, '', ''].join('\r\n'))
+      const [head] = (await once(socket, 'data')) as [Buffer]
+      if (String(head).startsWith('HTTP/1.1 200 ')) return socket
+      socket.destroy()
+      return undefined
+    })
+
+  const openWebSocket = (worker: BedWorker, path: string, address: string): Promise<WebSocket> =>
+    patiently(async () => {
+      const headers = { 'cf-connecting-ip': address, 'x-case': newCase(), 'x-caller': address }
+      const socket = new WebSocket(worker.url.replace('http', 'ws') + path, { headers })
+      return await once(socket, 'open').then(
+        () => socket,
+        () => undefined,
+      )
+    })
+
+  describe('with requests that end in every way, and stores that fail', () => {
+    interface Caller extends MixedCaller {
+      rule: string
+      who: Parameters<typeof peekCaller>[2]
+      limit: number
+      atOnce: number
+    }
+
+    const callersUnder = (path: string): Caller[] => {
+      const caller = (
+        name: keyof typeof LIMITS,
+        address: string,
+        key?: [consumer: string, text: string],
+      ): Caller => {
+        const { limit, cost } = { cost: 1, ...LIMITS[name] }
+        return {
+          name: `${path} ${name} ${address}`,
+          path: `/${path}/${name}`,
+          headers: { 'cf-connecting-ip': address, ...(key && { 'x-api-key': key[1] }) },
+          rule: `${path}-${name}`,
+          who: key ? { consumer: key[0] } : { address },
+          limit,
+          atOnce: Math.floor(limit / cost),
+        }
+      }
+      return [
+        caller('address', '10.0.0.1'),
+        caller('cost', '10.0.0.2'),
+        caller('key', '10.0.0.3', ['acme', keys.api]),
+        caller('key', '10.0.0.4', ['partner', keys.opaque]),
+      ]
+    }
+
+    const freeUnits = (callers: readonly Caller[]) =>
+      Promise.all(callers.map(async ({ rule, who }) => (await standing(rule, who)).remaining))
+
+    const burst = ({ path, headers, name, atOnce }: Caller) =>
+      Promise.all(
+        Array.from({ length: atOnce }, async (_, i) => {
+          const response = await fetch(`${bed.workers[i % 2]!.url}${path}/slow`, {
+            headers: { ...headers, 'x-case': newCase(), 'x-caller': name },
+          })
+          await response.arrayBuffer()
+          return response.status
+        }),
+      )
+
+    /** As many as the limit admits pass at once. A machine under load may take the store for slow at first. */
+    const expectBurst = (caller: Caller) =>
+      expect.poll(() => burst(caller), PATIENTLY).toEqual(Array(caller.atOnce).fill(200))
+
+    function expectLimits(callers: readonly Caller[], mixed: Mixed): void {
+      const most = callers.map(({ name }) => bed.tally.mostHeld.get(name) ?? 0)
+      const running = callers.map(({ name }) => bed.tally.mostRunning.get(name))
+      const what = `SEED=${SEED} ${JSON.stringify({ ...mixed, most, running })}`
+      if (process.env.SOAK) console.log(what)
+      for (const [i, { atOnce }] of callers.entries()) expect(most[i], what).toBeLessThanOrEqual(atOnce)
+      // It was put to the test.
+      expect(callers.filter(({ atOnce }, i) => most[i] === atOnce).length, what).toBeGreaterThan(0)
+      expect(Object.keys(mixed.faults).length, what).toBeGreaterThan(1)
+    }
+
+    it(`never exceeds the limit, and all is free when the last request is over, long before a ttl of an hour (SEED=${SEED})`, async () => {
+      const callers = callersUnder('hour')
+      // Where an isolate does not know yet whose key it is, it cannot take back a call whose reply was lost: its units expire.
+      for (const caller of callersUnder('short')) await expectBurst(caller)
+      const mixed = await mix(bed, { seed: SEED, requests: REQUESTS, atOnce: AT_ONCE, callers })
+      expectLimits(callers, mixed)
+      await expect.poll(() => bed.tally.running(), PATIENTLY).toBe(0)
+      // What a spoiled call has left behind is put right with the next one about the same caller, and its end is said a little later.
+      await patiently(async () => {
+        for (const caller of callers) await burst(caller)
+        const isFree = async () =>
+          String(await freeUnits(callers)) === String(callers.map(({ limit }) => limit))
+        return await vi.waitUntil(isFree, { timeout: 2000, interval: 100 }).catch(() => undefined)
+      })
+      for (const caller of callers) await expectBurst(caller)
+    })
+
+    it(`never exceeds the limit while Workers are killed, and all is free within the ttl (SEED=${SEED})`, async () => {
+      const callers = callersUnder('short')
+      const order = { seed: SEED + 1, requests: REQUESTS, atOnce: AT_ONCE, callers, killEvery: KILL_EVERY }
+      const mixed = await mix(bed, order)
+      expectLimits(callers, mixed)
+      expect(mixed.kills).toBeGreaterThan(0)
+      await expect.poll(() => bed.tally.running(), PATIENTLY).toBe(0)
+      const standings = await Promise.all(callers.map(({ rule, who }) => standing(rule, who)))
+      for (const { resetAfter } of standings) expect(resetAfter).toBeLessThanOrEqual(SHORT_TTL_MS * 1e3)
+      await expect.poll(() => freeUnits(callers), PATIENTLY).toEqual(callers.map(({ limit }) => limit))
+      for (const caller of callers) await expectBurst(caller)
+    })
+  })
+
+  describe('with one request at a time', () => {
+    it.each<[string, path: string, leave: (socket: Socket) => void]>([
+      ['whose origin sends', '/single/ticking', socket => socket.destroy()],
+      ['whose origin is silent', '/single/silent', socket => socket.resetAndDestroy()],
+      ['of a known length', '/single/silent-fixed', socket => socket.resetAndDestroy()],
+      ['with a large body', '/single/huge', socket => socket.destroy()],
+    ])('litellm#27955: a cancelled stream frees its slot: one %s', async (_, path, leave) => {
+      const address = newAddress()
+      const stream = await openStream(one, path, address)
+      stream.pause()
+      await expectStatus(429, other, '/single/204', address)
+      leave(stream)
+      await expectStatus(204, other, '/single/204', address)
+    })
+
+    it('litellm#27955: a request that is cancelled before its head holds its slot as long as the origin works, and no longer', async () => {
+      const address = newAddress()
+      const asked = request(`${one.url}/single/no-head`, {
+        agent: false,
+        headers: { 'cf-connecting-ip': address, 'x-case': newCase(), 'x-caller': address },
+      })
+      asked.on('error', () => {})
+      asked.end()
+      await expect.poll(() => bed.tally.running(address), { ...PATIENTLY, interval: 1 }).toBe(1)
+      asked.destroy()
+      for (;;) {
+        const status = await statusOf(other, '/single/204', address)
+        // Until the deadline of the origin has passed.
+        if (bed.tally.running(address) === 0) break
+        expect(status).not.toBe(204)
+      }
+      await expectStatus(204, other, '/single/204', address)
+    })
+
+    it('bottleneck#194: a dead client does not hold slots', async () => {
+      const address = newAddress()
+      const { limit } = LIMITS.address
+      const client = spawn(process.execPath, ['-e', STREAMING_CLIENT], {
+        env: {
+          ...process.env,
+          STREAMS: String(limit),
+          ADDRESS: address,
+          URL: `${one.url}/hour/address/ticking`,
+        },
+        stdio: 'ignore',
+      })
+      await expect.poll(() => bed.tally.running(address), PATIENTLY).toBe(limit)
+      await expectStatus(429, other, '/hour/address/204', address)
+      client.kill('SIGKILL')
+      await expect.poll(() => freeOf('hour-address', address), PATIENTLY).toBe(limit)
+    })
+
+    it.each([
+      ['stream', openStream, '/second/silent', (socket: Socket) => socket.resetAndDestroy()],
+      ['WebSocket', openWebSocket, '/second/socket', (socket: WebSocket) => socket.close()],
+      [
+        'WebSocket that is dropped',
+        openWebSocket,
+        '/second/socket',
+        (socket: WebSocket) => socket.terminate(),
+      ],
+    ] as const)('apisix#12872: a %s longer than the ttl still counts', async (_, open, path, end) => {
+      const address = newAddress()
+      const held = await open(one, path, address)
+      const until = performance.now() + 3 * 1000
+      const statuses: number[] = []
+      while (performance.now() < until) {
+        statuses.push(await statusOf(other, '/second/204', address))
+        statuses.push(await statusOf(one, '/second/204', address))
+        await new Promise(resolve => setTimeout(resolve, 50))
+      }
+      expect(statuses).toContain(429)
+      expect(statuses).not.toContain(204)
+      expect(bed.tally.running(address)).toBe(1)
+      ;(end as (held: unknown) => void)(held)
+      await expectStatus(204, other, '/second/204', address)
+    })
+  })
+
+  describe('what it costs', () => {
+    /** Until the isolate has said everything. @returns HTTP requests to the store that it made meanwhile */
+    async function untilQuiet(): Promise<number> {
+      let count = 0
+      let latest: number
+      do {
+        await new Promise(resolve => setTimeout(resolve, 500))
+        latest = one.store.count()
+        count += latest
+      } while (latest > 0)
+      return count
+    }
+
+    it.each([
+      ['one caller', (_: number) => '10.2.0.1'],
+      ['a caller for each', (n: number) => `10.3.0.${n}`],
+    ])(
+      'at 20 requests a second of %s: at most 1.05 HTTP requests to the store a request',
+      async (_, addressOf) => {
+        const requests = 80
+        // A pause of the machine is no rate of 20 a second, and a store that it makes slow is another matter.
+        const trips = await patiently(async () => {
+          await untilQuiet()
+          const sent: Promise<number>[] = []
+          let [latest, longest] = [performance.now(), 0]
+          for (let n = 0; n < requests; n++) {
+            sent.push(statusOf(one, '/many/slow', addressOf(n)))
+            await new Promise(resolve => setTimeout(resolve, 50))
+            longest = Math.max(longest, performance.now() - latest)
+            latest = performance.now()
+          }
+          const isUndisturbed = (await Promise.all(sent)).every(status => status === 200) && longest < 100
+          const trips = await untilQuiet()
+          return isUndisturbed ? trips : undefined
+        }, 100_000)
+        expect(trips).toBeLessThanOrEqual(1.05 * requests)
+      },
+    )
+
+    it('of commands inside of Redis: at most one more for an admitted decision', async () => {
+      const requests = 20
+      const commandsOf = (path: string) =>
+        patiently(async () => {
+          const address = newAddress()
+          // From here on the scripts are there, and so is the record.
+          await expectStatus(204, one, path, address)
+          await untilQuiet()
+          await bed.redis.connection.send(['CONFIG', 'RESETSTAT'])
+          for (let n = 0; n < requests; n++) await expectStatus(204, one, path, address)
+          const info = String(await bed.redis.connection.send(['INFO', 'commandstats']))
+          const calls = [...info.matchAll(/^cmdstat_(?!config|info)([^:]+):calls=(\d+)/gm)]
+          const counts = Object.fromEntries(calls.map(([, name, count]) => [name!, Number(count)]))
+          // On a machine under load an ending is said by itself.
+          return counts.evalsha === requests ? counts : undefined
+        }, 100_000)
+      const sum = (counts: Record<string, number>) =>
+        Object.values(counts).reduce((sum, count) => sum + count, 0)
+      const [slots, without] = [await commandsOf('/with/204'), await commandsOf('/without/204')]
+      expect((sum(slots) - sum(without)) / requests).toBeLessThanOrEqual(1)
+    })
+
+    it('an ending is said without another request', async () => {
+      const address = newAddress()
+      await expectStatus(204, one, '/many/204', address)
+      await expect.poll(() => freeOf('many', address), PATIENTLY).toBe(64)
+    })
+
+    it('endings wait for the next decision, and where 80 % of the limit are in use they are said at once', async () => {
+      const requests = 20
+      const tripsOf = async (address: string) => {
+        await untilQuiet()
+        for (let n = 0; n < requests; n++) {
+          // Refused until the store has received the one before.
+          await expect
+            .poll(() => statusOf(one, '/hour/address/204', address), { ...PATIENTLY, interval: 5 })
+            .toBe(204)
+        }
+        return await untilQuiet()
+      }
+      const [calm, busy] = [newAddress(), newAddress()]
+      const streams = [1, 2, 3, 4].map(() => openStream(one, '/hour/address/silent', busy))
+      await Promise.all(streams)
+      const trips = { calm: await tripsOf(calm), busy: await tripsOf(busy) }
+      for (const stream of streams) (await stream).resetAndDestroy()
+      expect(trips.calm).toBeLessThan(1.5 * requests)
+      expect(trips.busy).toBeGreaterThanOrEqual(2 * requests)
+    })
+  })
+
+  // The last one: its Worker does not come back.
+  it('a Worker that is killed holds its slots for the ttl at most', async () => {
+    const address = newAddress()
+    const { limit } = LIMITS.address
+    const streams = Array.from({ length: limit }, () => openStream(one, '/short/address/silent', address))
+    await Promise.all(streams)
+    await expectStatus(429, other, '/short/address/204', address)
+    one.kill()
+    const { resetAfter } = await standing('short-address', { address })
+    expect(resetAfter).toBeLessThanOrEqual(SHORT_TTL_MS * 1e3)
+    await expect.poll(() => freeOf('short-address', address), PATIENTLY).toBe(limit)
+  })
+})
+
+/** Reads streams until it is killed. */
+const STREAMING_CLIENT = `
+const { STREAMS, ADDRESS, URL: url } = process.env
+for (let i = 0; i < STREAMS; i++) {
+  const headers = { 'cf-connecting-ip': ADDRESS, 'x-case': 'dead-' + ADDRESS + '-' + i, 'x-caller': ADDRESS }
+  require('node:http').get(url, { headers, agent: false }, response => response.resume())
+}
+`

@@ -9,6 +9,7 @@ import { authentication } from './measurements/authentication.ts'
 import { billedCommands } from './measurements/billed-commands.ts'
 import { bundleSize } from './measurements/bundle-size.ts'
 import { httpRequests } from './measurements/http-requests.ts'
+import { inFlight } from './measurements/in-flight.ts'
 import { jwt } from './measurements/jwt.ts'
 import { latency } from './measurements/latency.ts'
 import { memory } from './measurements/memory.ts'
@@ -31,6 +32,7 @@ const MEASUREMENTS = {
   'worker CPU': workerCpu,
   memory,
   'per algorithm': perAlgorithm,
+  'in flight': inFlight,
   mixtures,
   callers: authentication,
   tokens: jwt,

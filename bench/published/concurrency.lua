@@ -1,0 +1,17 @@
+-- Requests in flight as they are usually limited: a sorted set with a member for each, by the time at which it was
+-- admitted, so that a request that is never removed is dropped after a while. The caller gives the time.
+--
+--   KEYS[1]  the requests in flight
+--   ARGV     limit, ttl (ms), name of the request, now (ms)
+--   reply    { allowed, remaining }
+local limit, ttl, now = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[4])
+
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ttl)
+local count = redis.call('ZCARD', KEYS[1])
+if count >= limit then
+  return { 0, 0 }
+end
+
+redis.call('ZADD', KEYS[1], now, ARGV[3])
+redis.call('PEXPIRE', KEYS[1], ttl)
+return { 1, limit - count - 1 }

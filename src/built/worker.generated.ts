@@ -6,6 +6,8 @@ import * as gcra from '../algorithms/gcra.descriptor.ts'
 import type { Parts } from '../edges/gateway/parts.ts'
 import { finderOf } from '../script/built-scripts.ts'
 import { notBuilt } from '../not-built.ts'
+import { createLocalLimiter } from '../limiter/local.ts'
+import { createStats } from '../metrics/keep-stats.ts'
 
 export const algorithms: Algorithms = {
   countings: { 'fixed-window': fixedWindow.counting, 'gcra': gcra.counting },
@@ -17,7 +19,10 @@ export const parts: Parts = {
   addressBehindProxies: notBuilt('addressBehindProxies'),
   answerPreflight: notBuilt('answerPreflight'),
   setAllowedOrigin: notBuilt('setAllowedOrigin'),
+  createLocalLimiter: createLocalLimiter,
+  createStats: createStats,
   createHoldings: notBuilt('createHoldings'),
+  whenOver: notBuilt('whenOver'),
   syncScript: notBuilt('loadSync'),
   scriptsOf: finderOf({
   "rzf1y3": {

@@ -23,9 +23,9 @@ import { bind, type Demand, type SwitchName } from './bind.ts'
 import type { Claims } from './claims.ts'
 import { type Decision, decisionOf } from './decision.ts'
 import { type Degraded, degradedBy, evaluate, type OnCluster, orDegraded } from './evaluate.ts'
-import { admitsUncounted, fallBack } from './fallback.ts'
+import { admitsUncounted, fallBack, NO_LOCAL } from './fallback.ts'
 import type { KeptHoldings } from './keep-holdings.ts'
-import { createLocalLimiter } from './local.ts'
+import type { createLocalLimiter } from './local.ts'
 
 /** How the work that was admitted has ended. */
 export type Ending =
@@ -106,6 +106,8 @@ export interface EngineOptions {
   onStoreChange?: ((change: StoreChange) => void) | undefined
   /** Called once for each decision. */
   onFinish?: ((decision: Decision, ending: Ending) => void) | undefined
+  /** How the isolate counts by itself while the store does not answer; absent: it counts nothing, which only suits rules that are `closed`. */
+  createLocal?: typeof createLocalLimiter | undefined
   /** What the isolate holds. Only where a rule counts what is in flight. */
   kept?: KeptHoldings | undefined
 }
@@ -124,6 +126,7 @@ export function createEngine(
     onCluster,
     onStoreChange,
     onFinish,
+    createLocal,
     kept,
   }: EngineOptions,
 ): Engine {
@@ -134,7 +137,7 @@ export function createEngine(
     ...(onStoreChange && { onChange: onStoreChange }),
   })
   const store = withInFlightLimit(guarded, config.inFlight)
-  const local = createLocalLimiter(config.localShare, now)
+  const local = createLocal?.(config.localShare, now) ?? NO_LOCAL
   const fallback = { credentials, local, store }
 
   async function decideWith(verb: DecideVerb, demand: Demand, options: DecideOptions): Promise<Decided> {

@@ -21,6 +21,13 @@ export interface FallbackSettings {
   store: Pick<GuardedStore, 'isOutageConfirmed'>
 }
 
+/** In the place of an isolate's own counts, where every rule refuses without the store. */
+export const NO_LOCAL: LocalLimiter = {
+  decide: () => ({ admitted: true, verdicts: [] }),
+  hasSpent: () => false,
+  handOver: async () => {},
+}
+
 /** Which keys each policy for credentials accepts while the store cannot verify them. */
 const ACCEPTED: Record<Credentials['onStoreFailure'], { verifiedBefore: boolean; unknown: boolean }> = {
   recent: { verifiedBefore: true, unknown: false },

@@ -16,7 +16,7 @@ import type { Script } from '../store/store.ts'
 
 export const BUILT_FOLDER = fileURLToPath(new URL('../built/', import.meta.url))
 
-type Built = Pick<Config, 'rules' | 'plans' | 'limits' | 'cluster' | 'cors' | 'address'>
+type Built = Pick<Config, 'rules' | 'plans' | 'limits' | 'cluster' | 'cors' | 'address' | 'stats'>
 
 /** What is written, by the name of its file. */
 export function builtFiles(config: Built): ReadonlyMap<string, string> {
@@ -48,6 +48,7 @@ export function workerModule(config: Built): string {
   const algorithms = [...new Set(config.rules.map(({ algorithm }) => algorithm))].sort()
   const hasCalendar = config.rules.some(({ calendar }) => calendar)
   const isHeld = config.rules.some(({ counting }) => counting.state === 'held')
+  const isLocal = config.rules.some(({ onStoreFailure }) => onStoreFailure !== 'closed')
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
   const hasCors = config.cors !== undefined
   const lines = [
@@ -61,7 +62,10 @@ export function workerModule(config: Built): string {
     `  addressBehindProxies: ${used(hasProxies, 'addressBehindProxies', '../edges/gateway/behind-proxies.ts')},`,
     `  answerPreflight: ${used(hasCors, 'answerPreflight', '../edges/gateway/cors.ts')},`,
     `  setAllowedOrigin: ${used(hasCors, 'setAllowedOrigin', '../edges/gateway/cors.ts')},`,
+    `  createLocalLimiter: ${used(isLocal, 'createLocalLimiter', '../limiter/local.ts')},`,
+    `  createStats: ${used(config.stats !== undefined, 'createStats', '../metrics/keep-stats.ts')},`,
     `  createHoldings: ${used(isHeld, 'createHoldings', '../limiter/keep-holdings.ts')},`,
+    `  whenOver: ${used(isHeld, 'whenOver', '../edges/gateway/ending.ts')},`,
     `  syncScript: ${used(isHeld, 'loadSync', '../script/built-scripts.ts', `loadSync(${JSON.stringify(builtOf(syncScript()), null, 2)})`)},`,
     `  scriptsOf: finderOf(${JSON.stringify(scriptsOf(config), null, 2)}),`,
     '}',

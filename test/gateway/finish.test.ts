@@ -10,6 +10,7 @@ import type { Platform } from '../../src/edges/gateway/app.ts'
 import { createJudge } from '../../src/edges/gateway/judge.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
 import { createEngine, type Ending } from '../../src/limiter/engine.ts'
+import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { gatewayPolicy } from '../../src/script/compiled.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { configOf } from '../support/engines.ts'
@@ -137,6 +138,7 @@ describe('a decision that has been made', () => {
     const engine = createEngine(config, store, {
       ...{ clock, board, onFinish, credentials: 'refuse' },
       switchName: ({ name }) => name,
+      createLocal: createLocalLimiter,
       probe: async () => {},
     })
     const judge = createJudge(config, gatewayPolicy(config), engine, {

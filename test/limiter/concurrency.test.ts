@@ -9,6 +9,7 @@ import { GatewayError } from '../../src/errors.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
 import { createEngine, type Decided } from '../../src/limiter/engine.ts'
 import { createHoldings } from '../../src/limiter/keep-holdings.ts'
+import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
 import { evaluateOnCluster } from '../../src/limiter/slots.ts'
 import type { Subject } from '../../src/script/evaluation.ts'
@@ -113,6 +114,7 @@ function isolateOn(redis: RedisEngine, time: Timers, name: string, { isCluster =
     ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, kept },
     switchName: rule => rule.name,
     credentials: 'refuse',
+    createLocal: createLocalLimiter,
     probe: createProbe(compileScripts),
     onCluster: evaluateOnCluster,
   })

@@ -18,6 +18,7 @@ import {
   type Engine,
   type EngineOptions,
 } from '../../src/limiter/engine.ts'
+import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
 import { evaluateOnCluster } from '../../src/limiter/slots.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
@@ -92,6 +93,7 @@ function engineWith(
     ...{ clock, decideAt: () => nowMs * 1e3, board: createSwitchBoard(clock) },
     switchName: ({ name }) => name,
     credentials: 'refuse',
+    createLocal: createLocalLimiter,
     probe: createProbe(compileScripts),
     onCluster: evaluateOnCluster,
     onFinish: (decision, ending) => void finished.push([decision.kind, ending]),

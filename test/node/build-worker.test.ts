@@ -72,11 +72,19 @@ describe('the module of a Worker', () => {
   })
 
   it('has the algorithms and parts that the config uses, and throws for the others', async () => {
-    const few = workerModule(configOf({ rules: [second] }))
+    const strict = { ...second, onStoreFailure: 'closed' } as const
+    const few = workerModule(configOf({ rules: [strict], stats: { keep: false } }))
     expect(few).toContain("countings: { 'gcra': gcra.counting }")
     for (const part of [
       ...['windowEnds', 'evaluateOnCluster', 'addressBehindProxies'],
-      ...['answerPreflight', 'setAllowedOrigin'],
+      ...[
+        'answerPreflight',
+        'setAllowedOrigin',
+        'createLocalLimiter',
+        'createStats',
+        'createHoldings',
+        'whenOver',
+      ],
     ]) {
       expect(few).toContain(`${part}: notBuilt('${part}')`)
     }

@@ -13,7 +13,6 @@ import { annotate } from './annotate.ts'
 import { backgroundOf } from './background.ts'
 import { delay } from './delay.ts'
 import { deny } from './deny.ts'
-import { whenOver } from './ending.ts'
 import { healthCheck } from './health.ts'
 import { createIdentifier } from './identify.ts'
 import { createJudge, type Judged } from './judge.ts'
@@ -49,7 +48,9 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
   const { board = createSwitchBoard(clock) } = platform
   const app = new Hono()
   const health = healthCheck(store, clock)
-  const { report, reportStoreChange } = createReporter(config, store, clock, reporting)
+  const timing = { now: () => clock.now(), ...(reporting.sleep && { sleep: reporting.sleep }) }
+  const stats = config.stats && parts.createStats(store, { ...timing, ...config.stats })
+  const { report, reportStoreChange } = createReporter(config, stats, clock, reporting)
   const identifier = createIdentifier(config, parts, variables)
   const engine = createEngine(config, store, {
     clock,
@@ -60,6 +61,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     onCluster: parts.evaluateOnCluster,
     onStoreChange: reportStoreChange,
     onFinish: reporting.onFinish,
+    createLocal: countsLocally(config) ? parts.createLocalLimiter : undefined,
     kept: holdsUnits(config)
       ? parts.createHoldings({ now: () => clock.now(), timer, script: parts.syncScript })
       : undefined,
@@ -111,7 +113,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
       safely(() => annotate(response, ruling, requestId))
       safely(() => exposeToScripts(request, response, { isOwn, cors: config.cors, parts }))
       if (judged.awaitsEnding)
-        return whenOver(response, background, finish, { isOwn, clientGone: request.signal })
+        return parts.whenOver(response, background, finish, { isOwn, clientGone: request.signal })
       finish('complete')
       return response
     } catch (error) {
@@ -130,6 +132,10 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     return await proxy(request, config, { ...behalf, ...(caller && { caller }), decision: ruling })
   }
 }
+
+/** A rule that is `closed` refuses where the store does not decide, and the others are counted in the isolate. */
+const countsLocally = ({ rules }: Pick<Config, 'rules'>) =>
+  rules.some(({ onStoreFailure }) => onStoreFailure !== 'closed')
 
 /** A rule that is off can be switched on. */
 const holdsUnits = ({ rules }: Pick<Config, 'rules'>) =>

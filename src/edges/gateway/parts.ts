@@ -1,18 +1,26 @@
 /** Parts of the gateway that a Worker carries only if its config uses them: src/built/worker.generated.ts chooses. */
 import type { OnCluster } from '../../limiter/evaluate.ts'
 import type { createHoldings } from '../../limiter/keep-holdings.ts'
+import type { createLocalLimiter } from '../../limiter/local.ts'
+import type { createStats } from '../../metrics/keep-stats.ts'
 import type { ScriptsOf } from '../../script/policy-shape.ts'
 import type { Script } from '../../store/store.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
+import type { whenOver } from './ending.ts'
 
 export interface Parts {
   scriptsOf: ScriptsOf
   /** With `store.cluster`. */
   evaluateOnCluster: OnCluster
+  /** Unless all rules are `closed` while the store fails. */
+  createLocalLimiter: typeof createLocalLimiter
+  /** Unless statistics are off (`stats: { keep: false }`). */
+  createStats: typeof createStats
   /** With rules that count what is in flight. */
   createHoldings: typeof createHoldings
   syncScript: () => Script
+  whenOver: typeof whenOver
   /** With `address: { from: … }` a header that proxies append to. */
   addressBehindProxies: typeof addressBehindProxies
   /** With `cors`. */

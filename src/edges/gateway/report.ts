@@ -10,12 +10,11 @@ import type { Decision, DegradedCause } from '../../limiter/decision.ts'
 import type { Ending } from '../../limiter/engine.ts'
 import { causeOf } from '../../limiter/evaluate.ts'
 import { writeDataPoint } from '../../metrics/analytics.ts'
-import { createCounters } from '../../metrics/counters.ts'
-import { createFlusher, type FlushTiming } from '../../metrics/flush.ts'
+import type { FlushTiming } from '../../metrics/flush.ts'
+import type { Stats } from '../../metrics/keep-stats.ts'
 import { createLog, type Log } from '../../metrics/log.ts'
 import { type Observation, refusing } from '../../metrics/observation.ts'
 import type { StoreChange } from '../../store/breaker.ts'
-import type { Store } from '../../store/store.ts'
 import { type Circumstances, observe } from './observe.ts'
 import type { Ruling } from './ruling.ts'
 import { logException } from './unexpected.ts'
@@ -33,16 +32,16 @@ export interface Reporter {
   reportStoreChange(change: StoreChange): void
 }
 
-/** One for an isolate. */
+/**
+ * One for an isolate.
+ * @param stats absent: nothing is counted
+ */
 export function createReporter(
-  config: Pick<Config, 'log' | 'stats'>,
-  store: Store,
+  config: Pick<Config, 'log'>,
+  stats: Stats | undefined,
   { now }: Clock,
-  { analytics, sleep }: Reporting,
+  { analytics }: Reporting,
 ): Reporter {
-  const counters = createCounters()
-  const timing = { now, ...(sleep && { sleep }) }
-  const flusher = config.stats && createFlusher(counters, store, { ...timing, ...config.stats })
   const log = createLog(config.log.perSecond, now)
   let hasFailed = false
 
@@ -50,11 +49,8 @@ export function createReporter(
     report(ruling, circumstances, background) {
       try {
         const observation = observe(ruling, circumstances)
-        if (flusher) {
-          counters.record(observation)
-          if (observation.cause && observation.cause !== KILLED) flusher.doubt()
-          flusher.schedule(background)
-        }
+        const hasStoreFailed = observation.cause !== undefined && observation.cause !== KILLED
+        stats?.count(observation, hasStoreFailed, background)
         logUnusual(log, observation)
         if (analytics) writeDataPoint(analytics, observation)
       } catch (error) {

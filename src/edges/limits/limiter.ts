@@ -15,6 +15,7 @@ import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../.
 import { createEngine } from '../../limiter/engine.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
 import { createHoldings } from '../../limiter/keep-holdings.ts'
+import { createLocalLimiter } from '../../limiter/local.ts'
 import { createProbe } from '../../limiter/probe.ts'
 import { evaluateOnCluster } from '../../limiter/slots.ts'
 import { limitPolicy } from '../../script/compiled.ts'
@@ -150,6 +151,7 @@ export function createLimiter(
     ...{ clock: { now: nowMs }, decideAt: clock.now, board, credentials: 'refuse' },
     probe: createProbe(scriptsOf ?? compileScripts),
     onCluster: evaluateOnCluster,
+    createLocal: createLocalLimiter,
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     kept: [...limitOf.keys()].some(isHeld)
       ? createHoldings({

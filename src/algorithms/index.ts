@@ -12,7 +12,9 @@ export const ALGORITHM_NAMES = Object.keys(list).sort() as AlgorithmName[]
 type Descriptions = { [Name in AlgorithmName]: (typeof list)[Name]['description'] }
 
 export const descriptions = Object.fromEntries(
-  ALGORITHM_NAMES.map(name => [name, list[name].description]),
+  Object.entries(list)
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, { description }]) => [name, description]),
 ) as unknown as Descriptions
 
 /** A rule's description, whichever its algorithm. */

@@ -125,7 +125,7 @@ export class Holdings {
     const own = claim as OwnClaim
     if (own.state !== 'pending') return
     const { held, rule, holding } = own
-    const isOfEpoch = holding.epoch === held.epoch
+    const isOfEpoch = holding.epoch === held.epoch && holding.holder === held.holder
     if (isOfEpoch) held.pending -= rule.cost
     if (settlement === 'admitted') {
       own.state = 'in flight'

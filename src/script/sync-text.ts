@@ -8,7 +8,10 @@ import { scriptOf } from './script-of.ts'
 
 const { declare, keeps, read, write } = LUA.concurrency!
 
-/** Reads and writes the records of each key as a decision does, and admits nothing. */
+/**
+ * Reads and writes the records of each key as a decision does, and admits nothing. A call can have several messages about one key:
+ * of requests whose consumer only the store knew, each of which is a holder by itself.
+ */
 export function syncText(): string {
   const text = `
 local match, sub = string.match, string.sub
@@ -23,7 +26,6 @@ do
 ${write}end
 local life = idle_at - now
 redis.call('SETEX', KEYS[own_key], string.format('%d', (life + -life % 1000000) / 1000000 + KEEP_SECONDS), own_bytes)
--- Several holders of one identity speak in one call: requests whose consumer only the store knew.
 for later = own_key + 1, #KEYS do
 if KEYS[later] == KEYS[own_key] then
 values[later] = own_bytes

@@ -55,6 +55,20 @@ describe('what an isolate holds', () => {
     expect(holdings.claim(claimed()).holding).toMatchObject({ started: 2, ended: 0 })
   })
 
+  it('does not take a claim under its old name for one of the same epoch under the new one', () => {
+    let names = 0
+    const holdings = new Holdings(
+      () => NOON / 1e3,
+      () => `isolate${names++}`,
+      1,
+    )
+    const [one, lost] = [holdings.claim(claimed()), holdings.claim(claimed())]
+    holdings.settle(lost, 'lost')
+    // Epoch 1 again, of another holder, in which the first claim is counted as admitted.
+    holdings.settle(one, 'admitted')
+    expect(holdings.claim(claimed()).holding).toMatchObject({ holder: 'isolate1', started: 1, ended: 0 })
+  })
+
   it('settles a claim once, and releases it once', () => {
     const holdings = new Holdings(() => NOON / 1e3)
     const claim = holdings.claim(claimed())

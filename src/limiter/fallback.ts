@@ -46,6 +46,17 @@ export function admitsUncounted(policy: OnStoreFailure): boolean {
   }
 }
 
+/** Whether the isolate may have to count a rule by itself. With `open` it does until an outage is confirmed. */
+export function isCountedLocally(policy: OnStoreFailure): boolean {
+  switch (policy) {
+    case 'open':
+    case 'local':
+      return true
+    case 'closed':
+      return false
+  }
+}
+
 /**
  * @param evaluation that the store has not answered
  * @param seen the last answers of the store about this credential

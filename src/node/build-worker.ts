@@ -6,6 +6,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Config } from '../config/compile.ts'
+import { countsLocally, holdsUnits } from '../edges/gateway/parts.ts'
 import { probePolicy } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
 import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
@@ -47,8 +48,8 @@ export function workerModule(config: Built): string {
   }
   const algorithms = [...new Set(config.rules.map(({ algorithm }) => algorithm))].sort()
   const hasCalendar = config.rules.some(({ calendar }) => calendar)
-  const isHeld = config.rules.some(({ counting }) => counting.state === 'held')
-  const isLocal = config.rules.some(({ onStoreFailure }) => onStoreFailure !== 'closed')
+  const isHeld = holdsUnits(config)
+  const isLocal = countsLocally(config)
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
   const hasCors = config.cors !== undefined
   const lines = [

@@ -168,5 +168,5 @@ describe('a range', () => {
     '::/-1',
     '/8',
     '::/64/64',
-  ])('%j is none', value => expect(parseRange(value)).toBeUndefined())
+  ])('%j is neither an address nor a range', value => expect(parseRange(value)).toBeUndefined())
 })

@@ -29,7 +29,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: 120_000 }, () => {
       expect(admitted + withStatus(replies, 429), JSON.stringify(replies)).toBe(FLOOD.total)
     })
 
-    it('brings no share anew when it comes again, after the store was told of the first', async () => {
+    it('gives no new share when it comes again after the hand-over of the first', async () => {
       let admitted = 0
       for (let i = 0; i < 3; i++) {
         admitted += withStatus(await bed.flood('/again', { total: 500, atOnce: 500 }), 200)

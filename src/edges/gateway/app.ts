@@ -16,7 +16,7 @@ import { deny } from './deny.ts'
 import { healthCheck } from './health.ts'
 import { createIdentifier } from './identify.ts'
 import { createJudge, type Judged } from './judge.ts'
-import type { Parts } from './parts.ts'
+import { countsLocally, holdsUnits, type Parts } from './parts.ts'
 import { isReserved } from './path.ts'
 import { problem } from './problem.ts'
 import { type OnBehalfOf, type Proxied, proxy } from './proxy.ts'
@@ -132,14 +132,6 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     return await proxy(request, config, { ...behalf, ...(caller && { caller }), decision: ruling })
   }
 }
-
-/** A rule that is `closed` refuses where the store does not decide, and the others are counted in the isolate. */
-const countsLocally = ({ rules }: Pick<Config, 'rules'>) =>
-  rules.some(({ onStoreFailure }) => onStoreFailure !== 'closed')
-
-/** A rule that is off can be switched on. */
-const holdsUnits = ({ rules }: Pick<Config, 'rules'>) =>
-  rules.some(({ counting }) => counting.state === 'held')
 
 function notFound(): Response {
   return problem({

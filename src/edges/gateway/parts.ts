@@ -1,5 +1,7 @@
 /** Parts of the gateway that a Worker carries only if its config uses them: src/built/worker.generated.ts chooses. */
+import type { Config } from '../../config/compile.ts'
 import type { OnCluster } from '../../limiter/evaluate.ts'
+import { isCountedLocally } from '../../limiter/fallback.ts'
 import type { createHoldings } from '../../limiter/keep-holdings.ts'
 import type { createLocalLimiter } from '../../limiter/local.ts'
 import type { createStats } from '../../metrics/keep-stats.ts'
@@ -27,3 +29,11 @@ export interface Parts {
   answerPreflight: typeof answerPreflight
   setAllowedOrigin: typeof setAllowedOrigin
 }
+
+/** Whether the isolate counts a rule by itself while the store does not decide. */
+export const countsLocally = ({ rules }: Pick<Config, 'rules'>) =>
+  rules.some(({ onStoreFailure }) => isCountedLocally(onStoreFailure))
+
+/** Whether a rule counts what is in flight. One that is off can be switched on. */
+export const holdsUnits = ({ rules }: Pick<Config, 'rules'>) =>
+  rules.some(({ counting }) => counting.state === 'held')

@@ -16,6 +16,9 @@ export type Ranges = readonly { network: Address; prefix: number }[]
 const OCTET = '(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)'
 const DOTTED = new RegExp(`^${OCTET}\\.${OCTET}\\.${OCTET}\\.${OCTET}$`)
 
+/** Such an address is in its one spelling, so it need not be taken apart. */
+export const isIPv4Text = (text: string): boolean => DOTTED.test(text)
+
 const GROUP = /^[\da-f]{1,4}$/i
 
 /** `::ffff:0:0/96` */
@@ -89,7 +92,9 @@ export function addressText(address: Address): string {
 
 /** An address in its one spelling; undefined for what is not one. */
 export function canonicalAddress(text: string | undefined): string | undefined {
-  const parsed = text === undefined ? undefined : parseAddress(text)
+  // IPv4 has one spelling.
+  if (text === undefined || isIPv4Text(text)) return text
+  const parsed = parseAddress(text)
   return parsed && addressText(parsed)
 }
 

@@ -24,12 +24,27 @@ export function removeCredentials(
   credentials: Credentials,
   used: string | undefined,
 ): void {
-  const { opaqueKeys, jwt } = credentials
-  const own = [...jwt.values()].map(({ header }) => header)
-  for (const name of new Set(['x-api-key', opaqueKeys?.header, used, ...own])) if (name) headers.delete(name)
+  const own = ownHeaders(credentials)
+  for (const name of own) headers.delete(name)
+  if (used !== undefined && !own.has(used)) headers.delete(used)
   const authorization = headers.get('authorization')
   if (authorization !== null && isOurs(authorization, credentials)) headers.delete('authorization')
-  if (own.includes(ACCESS_HEADER)) removeCookie(headers, ACCESS_COOKIE)
+  if (own.has(ACCESS_HEADER)) removeCookie(headers, ACCESS_COOKIE)
+}
+
+/** By settings, of which a config has one. */
+const headersOfSettings = new WeakMap<Credentials, ReadonlySet<string>>()
+
+/** Headers that hold nothing but credentials of ours. */
+function ownHeaders(credentials: Credentials): ReadonlySet<string> {
+  let own = headersOfSettings.get(credentials)
+  if (!own) {
+    const { opaqueKeys, jwt } = credentials
+    const named = [opaqueKeys?.header, ...[...jwt.values()].map(({ header }) => header)]
+    own = new Set(['x-api-key', ...named.filter(header => header !== undefined)])
+    headersOfSettings.set(credentials, own)
+  }
+  return own
 }
 
 /** Cloudflare Access sends the same token in both. */

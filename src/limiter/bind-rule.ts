@@ -10,14 +10,20 @@ import { ownKey, UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
  * @param cost in units; a rule that costs nothing only reports how things stand
  * @param nowMs by the clock of this machine: it only chooses the calendar windows that are sent; the store picks one of them
  */
-export function bindRule(rule: Rule, key: string, cost: number, nowMs: number): BoundRule {
+export function bindRule(
+  rule: Rule,
+  key: string,
+  cost: number,
+  nowMs: number,
+  mode = modeFor(rule, key),
+): BoundRule {
   const { calendar } = rule
   return {
     rule,
     key,
     cost,
     role: cost === 0 ? 'report' : 'spend',
-    mode: modeFor(rule, key),
+    mode,
     ...withOwnKey(rule, key),
     ...(calendar && { ends: calendar.windowEnds(calendar.period, calendar.timeZone, nowMs) }),
   }

@@ -38,7 +38,8 @@ export function bind(
     const name = switchName(rule)
     const mode = switchedMode(rule, key, switches, name)
     if (mode === 'off') return []
+    const bound = bindRule(rule, key, cost, nowMs, mode)
     const staysShadow = mode === 'shadow' && switches.rules.has(name)
-    return [{ ...bindRule(rule, key, cost, nowMs), mode, ...(staysShadow && { staysShadow }) }]
+    return [staysShadow ? { ...bound, staysShadow } : bound]
   })
 }

@@ -104,20 +104,21 @@ export function decodeDecide(
   }
   const fields = fieldsOf(reply.slice(ROWS_AT, end))
   const overrides = overridesIn(reply[end], policy.slots.length)
-  const verdicts = rules.flatMap((bound): Verdict[] => {
+  const verdicts: Verdict[] = []
+  for (const bound of rules) {
     const { plans } = bound.rule.match
-    if (plans && !plans.includes(plan)) return []
+    if (plans && !plans.includes(plan)) continue
     const slot = policy.slotOf(bound.rule)
     const row = places[slot]!
     const retryAfter = first === ALL_SPENT ? 0 : fields[row]!
-    if (retryAfter === DOES_NOT_APPLY) return []
+    if (retryAfter === DOES_NOT_APPLY) continue
     const remaining = fields[row + standingAt]!
     const resetAfter = fields[row + standingAt + 1]!
     const delay = bound.rule.counting.isQueue ? fields[row + standingAt + 2]! : 0
     checkStanding(remaining, resetAfter, delay)
-    const allowed = retryAfter === 0
-    return [{ ...overridden(bound, overrides.get(slot)), allowed, remaining, resetAfter, retryAfter, delay }]
-  })
+    const { rule, mode } = overridden(bound, overrides?.get(slot))
+    verdicts.push({ rule, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay })
+  }
   if ((status !== 'refused') !== verdicts.every(({ allowed, mode }) => allowed || mode === 'shadow')) {
     throw invalid('a status against its rules')
   }
@@ -166,10 +167,10 @@ interface AppliedOverride {
 /** `1e20,5;`: rule 1 is enforced, with a limit of 20 and a burst of 5. */
 const OVERRIDE = /(\d{1,4})([es])(\d{0,10}),(\d{0,10});/gy
 
-/** Overrides by the slot of their rule. */
-function overridesIn(text: unknown, slots: number): Map<number, AppliedOverride> {
+/** Overrides by the slot of their rule; undefined: there are none. */
+function overridesIn(text: unknown, slots: number): Map<number, AppliedOverride> | undefined {
+  if (text === undefined) return undefined
   const overrides = new Map<number, AppliedOverride>()
-  if (text === undefined) return overrides
   if (typeof text !== 'string') throw invalid('overrides that are not text')
   let read = 0
   for (const [whole, number, mark, limit, burst] of text.matchAll(OVERRIDE)) {
@@ -184,11 +185,9 @@ function overridesIn(text: unknown, slots: number): Map<number, AppliedOverride>
 }
 
 /** The rule with the numbers that the consumer has, as headers and messages show them. */
-function overridden(
-  { rule, mode }: BoundRule,
-  override: AppliedOverride | undefined,
-): Pick<Verdict, 'rule' | 'mode'> {
-  if (!override) return { rule, mode }
+function overridden(bound: BoundRule, override: AppliedOverride | undefined): Pick<Verdict, 'rule' | 'mode'> {
+  if (!override) return bound
+  const { rule } = bound
   const { limit, burst } = override
   const quota = { ...rule.quota, ...(burst > 0 && { burst }) }
   return { rule: limit > 0 ? { ...rule, limit, quota } : rule, mode: override.mode }

@@ -49,6 +49,7 @@ export function formatSwitches({ kill, rules }: Switches): string {
 /** Without the switches that have expired; the very same where none has. */
 export function activeAt(switches: Switches, nowMs: number): Switches {
   const { kill, rules } = switches
+  if (!kill && rules.size === 0) return switches
   const active = [...rules].filter(([, each]) => !isOver(each, nowMs))
   const isKilled = kill !== undefined && !isOver(kill, nowMs)
   if (active.length === rules.size && isKilled === (kill !== undefined)) return switches

@@ -3,6 +3,7 @@ import {
   addressText,
   canonicalAddress,
   isIPv4,
+  isIPv4Text,
   networkOf,
   parseAddress,
 } from '../../config/address-ranges.ts'
@@ -42,7 +43,9 @@ export function clientAddress(
  * (RFC 6177), so every caller would have 2^64 budgets otherwise.
  */
 export function addressIdentity(address: string | undefined, ipv6Prefix = ON_CLOUDFLARE.ipv6Prefix): string {
-  const parsed = address === undefined ? undefined : parseAddress(address)
+  if (address === undefined) return UNKNOWN_ADDRESS
+  if (isIPv4Text(address)) return address
+  const parsed = parseAddress(address)
   if (!parsed) return UNKNOWN_ADDRESS
   if (isIPv4(parsed)) return addressText(parsed)
   const groups = networkOf(parsed, ipv6Prefix).slice(0, Math.ceil(ipv6Prefix / 16))

@@ -15,13 +15,15 @@ export function bindRules(
   allow: Config['allow'],
 ): DemandedRule[] {
   const keyOf = identityKeys(request, caller, matched.route?.name)
-  return limiting(matched.rules, caller, allow).flatMap((rule): DemandedRule[] => {
+  const demanded: DemandedRule[] = []
+  for (const rule of limiting(matched.rules, caller, allow)) {
     const form = formFor(rule, caller)
     const key = form && keyOf(rule)
-    if (!key) return []
+    if (!key) continue
     const costed = atCost(form, matched.settings.cost)
-    return [{ rule: costed, key, cost: costed.cost }]
-  })
+    demanded.push({ rule: costed, key, cost: costed.cost })
+  }
+  return demanded
 }
 
 /** A claimed consumer may be a guess, so guesses are counted for allowed consumers too; an allowed address is verified. */

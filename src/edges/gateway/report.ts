@@ -43,10 +43,12 @@ export function createReporter(
   { analytics }: Reporting,
 ): Reporter {
   const log = createLog(config.log.perSecond, now)
+  const isReportedNowhere = !stats && !analytics
   let hasFailed = false
 
   return {
     report(ruling, circumstances, background) {
+      if (isReportedNowhere && isOrdinary(ruling)) return
       try {
         const observation = observe(ruling, circumstances)
         const hasStoreFailed = observation.cause !== undefined && observation.cause !== KILLED
@@ -66,6 +68,11 @@ export function createReporter(
       else log('info', 'store-back', { after_ms: change.afterMs })
     },
   }
+}
+
+/** Allowed, by the store and by every rule: there is nothing to log. */
+function isOrdinary(ruling: Ruling): boolean {
+  return ruling.kind === 'allowed' && !ruling.degraded && ruling.verdicts.every(({ allowed }) => allowed)
 }
 
 /** Under the kill switch no line for each request is needed, and the store has not failed. */

@@ -17,7 +17,7 @@ import { median } from './measure.ts'
 const EVERYTHING = fileURLToPath(new URL('../test/support/everything.config.ts', import.meta.url))
 
 /**
- * Kilobytes of 1,000 bytes. Half of the smaller Worker is @upstash/redis (17.6), which cannot be taken apart, the scripts (6) and
+ * Kilobytes of 1,000 bytes. Half of the smaller Worker is @upstash/redis (17.6), which cannot be taken apart, the scripts (5) and
  * Hono (5.7). SHA-256 without crypto.subtle weighs 2.9 and saves CPU at each request, where weight costs a few milliseconds once
  * for an isolate.
  */

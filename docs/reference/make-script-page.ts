@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { classicRules } from '../../bench/rules.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { gatewayPolicy } from '../../src/script/compiled.ts'
+import { decideText } from '../../src/script/policy-text.ts'
 
 export const PAGE = new URL('../script.md', import.meta.url)
 
@@ -25,15 +26,14 @@ const PARTS = [
   ['any', 'if key_1 then\nlocal bytes'],
 ] as const
 
-/** The script as Redis gets it, with line ends as they are. */
+/** The script before its locals get short names, with line ends as they are. */
 export function scriptText(): string {
   const input = {
     origin: 'https://api.example.com',
     plans: ['free', 'pro'],
     rules: classicRules('as configured'),
   }
-  const { plain } = gatewayPolicy(checkedConfig(input)).decide
-  return plain.source.trimStart()
+  return decideText(gatewayPolicy(checkedConfig(input)))
 }
 
 /** The page with the script as it is now. */

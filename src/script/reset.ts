@@ -16,8 +16,11 @@ export interface Reset {
 }
 
 /** One for all policies: it removes records, and need not read them. */
-export const RESET = /* @__PURE__ */ (() =>
-  scriptOf(`local now = ARGV[2]\n${PRELUDE}${withWords(TEXT, word => CONSTANTS.get(word))}`))()
+export const RESET = /* @__PURE__ */ (() => scriptOf(resetText()))()
+
+export function resetText(): string {
+  return `local now = ARGV[2]\n${PRELUDE}${withWords(TEXT, word => CONSTANTS.get(word))}`
+}
 
 export function encodeReset({ rules, now }: Reset): ScriptCall {
   const states = [...new Set(rules.map(({ key }) => key))]

@@ -5,7 +5,9 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import type { RuleInput } from '../../src/config/check/rule-schema.ts'
 import { bundleAlgorithms, bundleScripts } from '../../src/node/bundle-lua.ts'
 import { gatewayPolicy } from '../../src/script/compiled.ts'
-import { RESET } from '../../src/script/reset.ts'
+import { decideText, refundText } from '../../src/script/policy-text.ts'
+import { RESET, resetText } from '../../src/script/reset.ts'
+import { syncText } from '../../src/script/sync-text.ts'
 import type { Script } from '../../src/store/store.ts'
 import { ModelEngine, RedisEngine, type TimedEvaluation } from '../support/engines.ts'
 import { forEvery } from '../support/property.ts'
@@ -34,6 +36,8 @@ const config = checkedConfig({
 })
 const { decide, refund } = gatewayPolicy(config)
 const SCRIPTS = [decide, refund, RESET]
+/** Before their names are shortened. */
+const TEXTS = [decideText(gatewayPolicy(config)), refundText(gatewayPolicy(config)), resetText(), syncText()]
 
 const sha1 = (text: string) => createHash('sha1').update(text).digest('hex')
 
@@ -58,12 +62,11 @@ describe('a script', () => {
 
   it('formats every number that goes to Redis itself', () => {
     // tostring and .. keep 14 digits; a microsecond of today has 16.
-    for (const { plain } of SCRIPTS)
-      expect(plain.source).not.toMatch(/tostring\(|\.\. *(now|idle_at|keep_ms)\b/)
+    for (const text of TEXTS) expect(text).not.toMatch(/tostring\(|\.\. *(now|idle_at|keep_ms)\b/)
   })
 
   it('leaves no macro and no directive', () => {
-    for (const { plain } of SCRIPTS) expect(plain.source).not.toMatch(/floor_div|ceil_div|ceil_to_ms|--@/)
+    for (const text of TEXTS) expect(text).not.toMatch(/floor_div|ceil_div|ceil_to_ms|--@/)
   })
 })
 
@@ -76,7 +79,7 @@ describeOnRedis('the script', start => {
 
   it(`says the same on a server without the struct library (SEED=${SEED})`, async () => {
     const withoutStruct = ({ plain }: Script) => {
-      const source = plain.source.replace("rawget(_G, 'struct')", 'nil')
+      const source = plain.source.replace("rawget(_G,'struct')", 'nil')
       expect(source).not.toBe(plain.source)
       return { source, sha1: sha1(source) }
     }

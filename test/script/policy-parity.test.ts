@@ -18,6 +18,7 @@ import { gatewayPolicy, limitPolicy } from '../../src/script/compiled.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
 import type { Policy } from '../../src/script/policy-shape.ts'
+import { decideText } from '../../src/script/policy-text.ts'
 import type { Changed, Refund } from '../../src/script/refund.ts'
 import {
   consumerKey,
@@ -485,6 +486,16 @@ function expectEqual(actual: unknown, expected: unknown): void {
   if (!isDeepStrictEqual(actual, expected)) expect(actual).toEqual(expected)
 }
 
+/** By their policies. */
+const texts = new WeakMap<Policy, string>()
+
+/** Whether it has more locals than a function of Lua can have. */
+function isSpilled(policy: Policy): boolean {
+  const text = texts.get(policy) ?? decideText(policy)
+  texts.set(policy, text)
+  return text.includes('spilled[')
+}
+
 /** What has occurred, so that the test notices when it has become empty. */
 class Tally {
   readonly #counts = new Map<string, number>()
@@ -518,7 +529,7 @@ class Tally {
       this.count(first === 2 ? 'usual end' : 'other end')
       if (isShuffled && first !== 2) this.count('records in another order')
     }
-    if (policy.decide.plain.source.includes('spilled[')) this.count('spilled locals')
+    if (isSpilled(policy)) this.count('spilled locals')
     const sizes = Map.groupBy(policy.slots, ({ identity }) => identity)
     if ([...sizes.values()].some(({ length }) => length > 10)) this.count('crowded identity')
     if (rules.some(({ staysShadow }) => staysShadow)) this.count('switched to shadow')

@@ -13,17 +13,56 @@
 -- HOLDER_BYTES a record, in this order: holder, epoch, started, ended, and when it
 -- expires, in ms. The state of the identity has no record of this rule.
 --
+-- More than FEW_BYTES of them follow a summary of as many bytes: what is in flight,
+-- and two instants, in ms: before the first no record expires that holds something,
+-- and after the last none is left. Until the first of them the sum is taken from the
+-- summary, and only the record of this holder is read. Records that hold nothing stay
+-- until then, even if they have expired. More than MANY_BYTES are written in place.
+--
 -- holding: '<holder> <epoch> <started> <ended>', or ''.
 --@ numbers limit, period, holding, own_key
---@ keeps records, own_at, has_expired, holder, epoch, started, ended, expires_at, is_counted, in_flight, last_expiry, last_use
+--@ keeps records, own_at, has_expired, others, holder, epoch, started, ended, expires_at, is_counted, in_flight, first_at, last_at, first_expiry, is_summed, last_expiry, last_use
 
 --@ declare
-local HOLDER_BYTES, HOLDER_LAYOUT, NO_HOLDER = 24, '>c8I4I3I3I2I4', 'noholder'
-
 -- Holder, epoch, started, ended and expiry (µs) of the record that begins at a byte.
 local function read_holder(records, at)
-  local holder, epoch, started, ended, high, low = unpack_integers(HOLDER_LAYOUT, records, at)
+  local holder, epoch, started, ended, high, low = unpack_integers('>c8I4I3I3I2I4', records, at)
   return holder, epoch, started, ended, (high * 4294967296 + low) * 1000
+end
+
+-- The place of a holder behind the summary, or 0.
+local function find_holder(records, holder)
+  local at = string.find(records, holder, 25, true)
+  while at and at % 24 ~= 1 do
+    at = string.find(records, holder, at + 1, true)
+  end
+  return at or 0
+end
+
+-- What is in flight, and the two instants (µs); nothing where the records have no summary.
+local function read_summary(records)
+  local a, b, c, d, e, f, mark = unpack_integers('>I2I4I2I4I2I4c6', records)
+  if mark == 'SUMMED' then
+    return a * 4294967296 + b, (c * 4294967296 + d) * 1000, (e * 4294967296 + f) * 1000
+  end
+end
+
+local function summary_of(in_flight, first, last)
+  local b, d, f = in_flight % 4294967296, first / 1000 % 4294967296, last / 1000 % 4294967296
+  local a, c, e = in_flight - b, first / 1000 - d, last / 1000 - f
+  return pack_integers('>I2I4I2I4I2I4c6', a / 4294967296, b, c / 4294967296, d, e / 4294967296, f, 'SUMMED')
+end
+
+-- The records of others that have not expired.
+local function alive(records, first_at, holder, now, period)
+  local kept = {}
+  for at = first_at, #records, 24 do
+    local other, _, _, _, its_expiry = read_holder(records, at)
+    if other ~= holder and its_expiry > now and its_expiry <= now + 2 * period then
+      kept[#kept + 1] = string.sub(records, at, at + 23)
+    end
+  end
+  return table.concat(kept)
 end
 
 --@ read
@@ -36,15 +75,29 @@ records = values[own_key] or ''
 if #records % HOLDER_BYTES ~= 0 then
   records = ''
 end
-own_at, has_expired, is_counted, in_flight, last_expiry, last_use = nil, false, false, 0, 0, 0
+own_at, has_expired, others, is_counted, in_flight, last_expiry, last_use = nil, false, 0, false, 0, 0, 0
 expires_at = floor_div(now + period, 1000) * 1000
-for at = 1, #records, HOLDER_BYTES do
+first_at, last_at, first_expiry, is_summed = 1, #records, expires_at, false
+if #records > FEW_BYTES then
+  local sum, first, last = read_summary(records)
+  first_at = sum and HOLDER_BYTES + 1 or 1
+  -- All that hold something are alive, so their sum counts.
+  if sum and first > now and last <= now + 2 * period then
+    is_summed, in_flight, first_expiry, last_expiry, last_use = true, sum, first, last, last
+    last_at = find_holder(records, holder)
+    others = #records / HOLDER_BYTES - (last_at > 0 and 2 or 1)
+  end
+end
+for at = is_summed and last_at > 0 and last_at or first_at, last_at, HOLDER_BYTES do
   local other, its_epoch, its_started, its_ended, its_expiry = read_holder(records, at)
+  if other == holder then
+    own_at = at
+    in_flight = is_summed and in_flight - its_started + its_ended or in_flight
+  end
   -- One that expires much later than a record can is of a clock that was far ahead.
   if its_expiry <= now or its_expiry > now + 2 * period then
-    has_expired = true
+    has_expired = not is_summed
   elseif other == holder then
-    own_at = at
     if holding == '' then
       started, expires_at = its_started - its_ended, its_expiry
     elseif its_epoch > epoch then
@@ -54,17 +107,24 @@ for at = 1, #records, HOLDER_BYTES do
       ended = its_ended > ended and its_ended or ended
     end
   else
-    in_flight = in_flight + its_started - its_ended
+    others, in_flight = others + 1, in_flight + its_started - its_ended
     last_use = its_expiry > last_use and its_expiry or last_use
-    last_expiry = its_started > its_ended and its_expiry > last_expiry and its_expiry or last_expiry
+    if its_started > its_ended then
+      last_expiry = its_expiry > last_expiry and its_expiry or last_expiry
+      first_expiry = its_expiry < first_expiry and its_expiry or first_expiry
+    end
   end
 end
 in_flight = in_flight + started - ended
+first_expiry = expires_at < first_expiry and expires_at or first_expiry
 
 --@ check
 local added = is_counted and 0 or cost
 if cost > limit then
   retry_after = -1
+elseif in_flight + added > limit and #records > FEW_BYTES then
+  -- An upper bound: when the last record has expired.
+  retry_after = (expires_at > last_use and expires_at or last_use) - now
 elseif in_flight + added > limit then
   -- An upper bound: when so many records have expired that there is room, if no
   -- request ends before and none is renewed.
@@ -107,17 +167,24 @@ reset_after = in_flight > 0 and last - now or 0
 --@ write
 idle_at, n = expires_at > last_use and expires_at or last_use, 0
 local low = expires_at / 1000 % 4294967296
-local own = pack_integers(HOLDER_LAYOUT, holder, epoch, started, ended, (expires_at / 1000 - low) / 4294967296, low)
-if has_expired then
-  own_bytes = own
-  for at = 1, #records, HOLDER_BYTES do
-    local other, _, _, _, its_expiry = read_holder(records, at)
-    if other ~= holder and its_expiry > now and its_expiry <= now + 2 * period then
-      own_bytes = own_bytes .. sub(records, at, at + HOLDER_BYTES - 1)
-    end
+local high = (expires_at / 1000 - low) / 4294967296
+local own = pack_integers('>c8I4I3I3I2I4', holder, epoch, started, ended, high, low)
+own_bytes = nil
+if is_summed and own_at and #records > MANY_BYTES then
+  -- Two records are written in place, which is faster than all of them.
+  redis.call('SETRANGE', KEYS[own_key], 0, summary_of(in_flight, first_expiry, idle_at))
+  redis.call('SETRANGE', KEYS[own_key], own_at - 1, own)
+  if floor_div(idle_at, 1000000) ~= floor_div(last_use, 1000000) then
+    redis.call('EXPIRE', KEYS[own_key], format('%d', ceil_div(idle_at - now, 1000000) + KEEP_SECONDS))
   end
-elseif own_at then
-  own_bytes = sub(records, 1, own_at - 1) .. own .. sub(records, own_at + HOLDER_BYTES)
 else
-  own_bytes = records .. own
+  if has_expired then
+    own_bytes = own .. alive(records, first_at, holder, now, period)
+  else
+    local at = own_at or #records + 1
+    own_bytes = sub(records, first_at, at - 1) .. own .. sub(records, at + HOLDER_BYTES)
+  end
+  if #own_bytes > FEW_BYTES then
+    own_bytes = summary_of(in_flight, first_expiry, idle_at) .. own_bytes
+  end
 end

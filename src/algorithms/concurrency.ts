@@ -10,7 +10,10 @@
  * A request without a holding has no holder: such units expire together, `period` after the last of
  * them was admitted, unless they are given back.
  *
- * State: idleAt is when the last record expires. n is 0.
+ * Of many records their sum is kept. It counts until the first of those that hold something expires; only then are all of them
+ * read again, and those that have expired are dropped. So a decision takes hardly longer with a thousand isolates than with ten.
+ *
+ * State: idleAt is when the last record expires, n is an instant before which none expires that holds something (µs).
  */
 import { type Holder, type Holding, modelOf, type Reading, type Sections, type State } from './algorithm.ts'
 
@@ -20,17 +23,25 @@ export const MAX_TTL = 3600e6
 /** The holder of units of requests that come without one. */
 export const NO_HOLDER = 'noholder'
 
+/** So many records are read one by one, each time. */
+export const FEW = 8
+
 interface Kept {
   limit: number
   period: number
   now: number
-  /** Records of others that have not expired. */
+  /** Records of others: those that have not expired, or, where the sum counts, all that are stored. */
   others: readonly Holder[]
   own: Holder
   /** The isolate has begun a later epoch meanwhile, and has counted this request in it. */
   isCounted: boolean
   inFlight: number
   given: Holding | undefined
+  areMany: boolean
+  firstExpiry: number
+  /** Of the others: of those that hold something, and of all. Where the sum counts both are when the last record expires. */
+  lastExpiry: number
+  lastUse: number
 }
 
 /** In whole milliseconds, and never later than the period allows. */
@@ -39,7 +50,9 @@ const expiryAt = (now: number, period: number) => Math.floor((now + period) / 10
 const unitsOf = ({ started, ended }: Holding) => started - ended
 
 const sections: Sections<Kept> = {
-  read({ quota: { burst: limit, period }, state: [, , , holders = []], now, holding }) {
+  read({ quota: { burst: limit, period }, state: [idleAt, n, , holders = []], now, holding }) {
+    const areMany = holders.length > FEW
+    const isSummed = areMany && n > now && idleAt <= now + 2 * period
     // One that expires much later than a record can is of a clock that was far ahead.
     const alive = holders.filter(({ expiresAt }) => expiresAt > now && expiresAt <= now + 2 * period)
     const name = holding?.holder ?? NO_HOLDER
@@ -49,15 +62,23 @@ const sections: Sections<Kept> = {
     const own = { ...ownOf(message, stored), expiresAt: expiryAt(now, period) }
     if (!holding && stored)
       Object.assign(own, { started: unitsOf(stored), ended: 0, expiresAt: stored.expiresAt })
-    const others = alive.filter(other => other !== stored)
-    const inFlight = others.reduce((sum, other) => sum + unitsOf(other), unitsOf(own))
-    return { limit, period, now, others, own, isCounted, inFlight, given: holding }
+    const others = (isSummed ? holders : alive).filter(({ holder }) => holder !== name)
+    const using = others.filter(other => unitsOf(other) > 0).map(({ expiresAt }) => expiresAt)
+    return {
+      ...{ limit, period, now, others, own, isCounted, given: holding, areMany },
+      inFlight: others.reduce((sum, other) => sum + unitsOf(other), unitsOf(own)),
+      firstExpiry: Math.min(own.expiresAt, ...(isSummed ? [n] : using)),
+      lastExpiry: isSummed ? idleAt : Math.max(0, ...using),
+      lastUse: isSummed ? idleAt : Math.max(0, ...others.map(({ expiresAt }) => expiresAt)),
+    }
   },
 
-  check({ limit, now, others, own, isCounted, inFlight }, cost) {
+  check({ limit, now, others, own, isCounted, inFlight, areMany, lastUse }, cost) {
     const added = isCounted ? 0 : cost
     if (cost > limit) return -1
     if (inFlight + added <= limit) return 0
+    // An upper bound: when the last record has expired.
+    if (areMany) return Math.max(own.expiresAt, lastUse) - now
     // An upper bound: when so many records have expired that there is room, if no request ends before and none is renewed.
     let left = inFlight
     const inOrder = [...others, own].sort((a, b) => a.expiresAt - b.expiresAt)
@@ -86,26 +107,51 @@ const sections: Sections<Kept> = {
     kept.inFlight -= back
   },
 
-  standing({ limit, now, others, own, inFlight }) {
-    const latest = Math.max(
-      ...[...others, own].filter(holder => unitsOf(holder) > 0).map(({ expiresAt }) => expiresAt),
-    )
+  standing({ limit, now, own, inFlight, lastExpiry }) {
+    const latest = Math.max(lastExpiry, unitsOf(own) > 0 ? own.expiresAt : 0)
     return { remaining: Math.max(0, limit - inFlight), resetAfter: inFlight > 0 ? latest - now : 0 }
   },
 
-  write({ others, own }) {
-    const holders = [...others, own]
-    return [Math.max(...holders.map(({ expiresAt }) => expiresAt)), 0, undefined, holders]
+  write({ others, own, firstExpiry, lastUse }) {
+    return [Math.max(own.expiresAt, lastUse), firstExpiry, undefined, [...others, own]]
   },
 }
 
 // Annotated as pure, so that a bundler can leave it out of the Worker, which counts what it holds itself.
 export const concurrency = /* @__PURE__ */ modelOf<Kept>(sections)
 
-/** The state after a message without a request: units that are free again, or are still held. */
-export function afterMessage(reading: Reading): State {
+/** Units that an isolate asks for in advance. */
+export interface Want {
+  units: number
+  limit: number
+  /** With fewer holders none is granted. */
+  leastHolders: number
+}
+
+/** The answer to a message without a request. */
+export interface Received {
+  /** In advance. */
+  granted: number
+  /** Isolates with a record. */
+  holders: number
+  inFlight: number
+}
+
+/** After a message without a request: units that are free again, are still held, or are wanted in advance. */
+export function afterMessage(reading: Reading, want?: Want): Received & { state: State } {
   const kept = sections.read(reading)
-  return sections.write(kept, sections.standing(kept))
+  const holders = kept.others.length + 1
+  let granted = 0
+  // A message of an earlier epoch may have been repeated, and its units are no longer known to the isolate.
+  if (want && !kept.isCounted && holders >= want.leastHolders) {
+    // Half of what is free, over all isolates: the rest is for requests that ask one by one.
+    const most = Math.floor((want.limit - kept.inFlight) / (2 * holders))
+    granted = Math.max(0, Math.min(want.units, most))
+    kept.own = { ...kept.own, started: kept.own.started + granted }
+    kept.inFlight += granted
+  }
+  const state = sections.write(kept, sections.standing(kept))
+  return { state, granted, holders, inFlight: kept.inFlight }
 }
 
 /** The later epoch counts, and within one epoch the larger numbers. */

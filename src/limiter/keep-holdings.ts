@@ -7,7 +7,7 @@ import type { Background } from '../background.ts'
 import type { Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { BoundRule } from '../script/evaluation.ts'
-import { checkSynced, encodeSync, type Message } from '../script/sync.ts'
+import { decodeSync, encodeSync, type Message } from '../script/sync.ts'
 import type { Script, Store, StoreCall } from '../store/store.ts'
 import { Claims } from './claims.ts'
 import { Holdings, renewalMs } from './holdings.ts'
@@ -59,7 +59,7 @@ export function createHoldings({ now, timer, script, writeAt, newName }: KeepOpt
 
   function received(part: readonly Message[], reply: unknown): void {
     if (reply instanceof GatewayError) return
-    checkSynced(reply)
+    decodeSync(reply, part)
     holdings.confirm(part)
   }
 

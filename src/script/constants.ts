@@ -1,4 +1,5 @@
 /** Numbers that the Lua text and the Lua files have in common. */
+import { FEW, NO_HOLDER } from '../algorithms/concurrency.ts'
 import { literal } from './lua-text.ts'
 
 /**
@@ -20,11 +21,24 @@ export const ENFORCE = 101
 export const SHADOW = 115
 export const STAYS_SHADOW = 83
 
+/** Of a holder of units in flight: the bytes of its record, from how many on there is a summary, and they are written in place. */
+const HOLDER_BYTES = 24
+const FEW_BYTES = FEW * HOLDER_BYTES
+const MANY_BYTES = 64 * HOLDER_BYTES
+
 /** Constants of the Lua files. */
 export const CONSTANTS: ReadonlyMap<string, string> = /* @__PURE__ */ (() =>
   new Map(
-    Object.entries({ ABSENT, ENFORCE, SHADOW, STAYS_SHADOW, HORIZON, KEEP_SECONDS }).map(([name, value]) => [
-      name,
-      literal(value),
-    ]),
+    Object.entries({
+      ABSENT,
+      ENFORCE,
+      SHADOW,
+      STAYS_SHADOW,
+      HORIZON,
+      KEEP_SECONDS,
+      HOLDER_BYTES,
+      FEW_BYTES,
+      MANY_BYTES,
+      NO_HOLDER,
+    }).map(([name, value]) => [name, literal(value)]),
   ))()

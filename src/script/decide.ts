@@ -22,7 +22,8 @@
  *              an override: `1e20,5;` (which rule, from 1; its mark; limit and burst as written)
  *
  * Commands: TIME (unless now is given), one MGET, and when admitted one SETEX an identity; a log takes one SETEX, or SETRANGE and
- * EXPIRE, and a long one two or more GETRANGE; a pointer one GET. A refused request writes nothing; one with a bad credential
+ * EXPIRE, and a long one two or more GETRANGE; what is in flight one SETEX, or with more than 64 isolates two SETRANGE and at
+ * times EXPIRE; a pointer one GET. A refused request writes nothing; one with a bad credential
  * spends the rules that count guesses and no others.
  */
 import type { ScriptCall } from '../store/store.ts'

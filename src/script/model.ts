@@ -4,7 +4,7 @@
  */
 
 import { IDLE, type State } from '../algorithms/algorithm.ts'
-import { afterMessage } from '../algorithms/concurrency.ts'
+import { afterMessage, type Received } from '../algorithms/concurrency.ts'
 import { algorithms } from '../algorithms/index.ts'
 import { LUA } from '../algorithms/lua.generated.ts'
 import type { Rule } from '../config/compile-rule.ts'
@@ -90,14 +90,17 @@ export class ScriptModel {
   }
 
   /** What sync.ts does. */
-  sync(messages: readonly Message[], now: number): void {
-    for (const { key: place, holding, ttl: period } of messages) {
+  sync(messages: readonly Message[], now: number): Received[] {
+    return messages.map(({ key: place, holding, ttl: period, want }) => {
       const [, key = '', tag = ''] = /^(.*):held:(\w+)$/.exec(place) ?? []
       const states = this.#states.get(key) ?? new Map<string, State>()
       const quota = { rate: 1, period, burst: 1 }
-      states.set(tag, afterMessage({ quota, holding, state: states.get(tag) ?? IDLE, now }))
+      const reading = { quota, holding, state: states.get(tag) ?? IDLE, now }
+      const { state, ...received } = afterMessage(reading, want)
+      states.set(tag, state)
       this.#states.set(key, states)
-    }
+      return received
+    })
   }
 
   #identify(subject: Subject | undefined, now: number): Caller | undefined {

@@ -9,30 +9,40 @@ import { scriptOf } from './script-of.ts'
 const { declare, keeps, read, write } = LUA.concurrency!
 
 /**
- * Reads and writes the records of each key as a decision does, and admits nothing. A call can have several messages about one key:
+ * Reads and writes the records of each key as a decision does, and admits no request. A call can have several messages about one key:
  * of requests whose consumer only the store knew, each of which is a holder by itself.
  */
 export function syncText(): string {
   const text = `
-local match, sub = string.match, string.sub
-local now = ARGV[1]
+local format, match, sub = string.format, string.match, string.sub
+local now, reply = ARGV[1], {}
 ${PRELUDE}${declare}local values = redis.call('MGET', unpack(KEYS))
 for own_key = 1, #KEYS do
-local holding, period = ARGV[2 * own_key], ARGV[2 * own_key + 1] + 0
-local ${keeps.join(', ')}, idle_at, n, own_bytes
+local holding, period = ARGV[3 * own_key - 1], ARGV[3 * own_key] + 0
+local units, limit, least = match(ARGV[3 * own_key + 1], '^(%d+) (%d+) (%d+)$')
+local granted = 0
+local ${keeps.join(', ')}, idle_at, n, own_bytes, own_offset
 do
 ${read}end
+if units and not is_counted and others + 1 >= least + 0 then
+granted = math.max(0, math.min(units + 0, floor_div(limit - in_flight, 2 * (others + 1))))
+started, in_flight = started + granted, in_flight + granted
+end
 do
 ${write}end
+if own_bytes then
 local life = idle_at - now
-redis.call('SETEX', KEYS[own_key], string.format('%d', (life + -life % 1000000) / 1000000 + KEEP_SECONDS), own_bytes)
+redis.call('SETEX', KEYS[own_key], format('%d', (life + -life % 1000000) / 1000000 + KEEP_SECONDS), own_bytes)
+end
 for later = own_key + 1, #KEYS do
 if KEYS[later] == KEYS[own_key] then
-values[later] = own_bytes
+values[later] = own_bytes or redis.call('GET', KEYS[own_key])
 end
 end
+reply[3 * own_key - 1], reply[3 * own_key], reply[3 * own_key + 1] = granted, others + 1, in_flight
 end
-return { now }
+reply[1] = now
+return reply
 `.trimStart()
   return withWords(withMacros(text), word => CONSTANTS.get(word))
 }

@@ -279,7 +279,7 @@ class World {
 
   #receive(holding: Message['holding'], ttl: number): void {
     const quota = { rate: 1, period: ttl, burst: 1 }
-    this.#state = afterMessage({ quota, holding, state: this.#state, now: this.#now })
+    this.#state = afterMessage({ quota, holding, state: this.#state, now: this.#now }).state
   }
 }
 

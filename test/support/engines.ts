@@ -1,5 +1,6 @@
 /** The two ways to make a decision: the TypeScript model, and the script inside a Redis. Tests run on both. */
 import { afterAll, beforeAll, describe } from 'vitest'
+import type { Received } from '../../src/algorithms/concurrency.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Config, Rule } from '../../src/config/compile.ts'
@@ -10,7 +11,7 @@ import { ScriptModel } from '../../src/script/model.ts'
 import type { Policy } from '../../src/script/policy-shape.ts'
 import type { Changed, Refund } from '../../src/script/refund.ts'
 import type { Reset } from '../../src/script/reset.ts'
-import { checkSynced, encodeSync, type Message } from '../../src/script/sync.ts'
+import { decodeSync, encodeSync, type Message } from '../../src/script/sync.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
 import { formatCredential } from '../../src/store/records.ts'
 import type { Script, ScriptCall, ScriptText } from '../../src/store/store.ts'
@@ -31,7 +32,7 @@ export interface Engine {
   refund(refund: TimedRefund): Promise<Changed>
   reset(reset: At<Reset>): Promise<Changed>
   /** What isolates hold, said without a request. */
-  sync(messages: readonly Message[], now: number): Promise<void>
+  sync(messages: readonly Message[], now: number): Promise<Received[]>
   /** The record of a credential or a consumer, or a pointer. */
   setRecord(key: string, text: string): Promise<void>
   /** The content of the store, byte for byte, under keys that match the pattern; always empty for the model. */
@@ -70,8 +71,8 @@ export class RedisEngine implements Engine {
   refund = (refund: TimedRefund) => this.#ask(toRefund(compiledRefund(refund)))
   reset = (reset: At<Reset>) => this.#ask(toReset(reset))
 
-  async sync(messages: readonly Message[], now: number): Promise<void> {
-    checkSynced(await this.run(encodeSync(syncScript(), messages, now)))
+  async sync(messages: readonly Message[], now: number): Promise<Received[]> {
+    return decodeSync(await this.run(encodeSync(syncScript(), messages, now)), messages)
   }
 
   async #ask<T>({ call, read }: Question<T>): Promise<T> {

@@ -1,0 +1,104 @@
+/**
+ * The model predicts the script also where many isolates hold something of one identity: where the sum counts, where it is made
+ * anew, where records are written in place, and where units are wanted in advance.
+ */
+import * as fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { consumerStateKey } from '../../src/store/keys.ts'
+import { bound } from '../support/bound.ts'
+import { describeOnRedisEngine, type Engine, ModelEngine, rulesOf } from '../support/engines.ts'
+import { forEvery } from '../support/property.ts'
+import { listOf, NOON, newCaller } from '../support/traffic.ts'
+
+const RUNS = process.env.SOAK ? 400 : 8
+const MOST_STEPS = 240
+
+/** So many of them that there is a sum, and that records are written in place. */
+const holders = fc.oneof(
+  { weight: 6, arbitrary: fc.integer({ min: 0, max: 99 }) },
+  { weight: 2, arbitrary: fc.integer({ min: 0, max: 11 }) },
+)
+
+const step = fc.record({
+  verb: fc.constantFrom('decide', 'decide', 'decide', 'decide', 'sync', 'sync', 'peek', 'refund'),
+  /** Now and then a request has no holding. */
+  holder: fc.option(holders, { freq: 20, nil: undefined }),
+  epoch: fc.constantFrom(1, 1, 1, 1, 2, 0),
+  ended: fc.integer({ min: 0, max: 3 }),
+  held: fc.integer({ min: 0, max: 2 }),
+  cost: fc.constantFrom(1, 1, 1, 3, 0, 40),
+  want: fc.option(fc.integer({ min: 0, max: 3 }), { nil: undefined }),
+  /** ms; the ttl is three seconds. */
+  pause: fc.oneof(
+    { weight: 60, arbitrary: fc.constantFrom(0, 1, 7, 20) },
+    { weight: 1, arbitrary: fc.constantFrom(900, 1500, 2999, 3000, 3001, -20, -1000, -3001, -6001) },
+  ),
+})
+
+const scenario = fc.record({
+  limit: fc.constantFrom(30, 120, 1000),
+  /** So many isolates have said before that they hold a unit. */
+  before: fc.constantFrom(0, 10, 90, 90),
+  steps: listOf(step, MOST_STEPS, 60),
+})
+
+const nameOf = (number: number) => `isolat${String(number).padStart(2, '0')}`
+
+describeOnRedisEngine('many isolates', (fresh, kind) => {
+  const runs = kind === 'embedded' ? RUNS / 4 : RUNS
+
+  it('the model predicts decisions, messages and grants in advance', { timeout: 120_000 }, async () => {
+    const redis = await fresh()
+    let [most, granted] = [0, 0]
+    await forEvery(scenario, runs, async ({ limit, before, steps }) => {
+      const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'concurrency', limit, ttl: '3s' })
+      const key = consumerStateKey(newCaller())
+      const model = new ModelEngine()
+      let now = NOON
+      const ownKey = bound(rule!, key).ownKey!
+      const first = Array.from({ length: before }, (_, i) => ({
+        ...{ key: ownKey, ttl: rule!.quota.period },
+        holding: { holder: nameOf(i), epoch: 1, started: 1, ended: 0 },
+      }))
+      // All in one call, as if each had sent its own.
+      if (first.length > 0) expect(await redis.sync(first, now)).toEqual(await model.sync(first, now))
+      for (const [i, { verb, holder, epoch, ended, held, cost, want, pause }] of steps.entries()) {
+        now += pause * 1e3
+        const holding = { holder: nameOf(holder ?? 0), epoch, started: ended + held, ended }
+        const asked = { ...bound(rule!, key, cost, now / 1e3), ...(holder !== undefined && { holding }) }
+        const act = async (engine: Engine) => {
+          const evaluation = { rules: [asked], plans: ['free'], now }
+          switch (verb) {
+            case 'decide':
+              return { decided: await engine.evaluate(evaluation) }
+            case 'peek':
+              return { decided: await engine.peek(evaluation) }
+            case 'refund':
+              return {
+                changed: await engine.refund({
+                  rules: [{ ...asked, units: 1, spent: 1 }],
+                  spentAt: now,
+                  now,
+                }),
+              }
+            default: {
+              const wanted = want === undefined ? {} : { want: { units: want, limit, leastHolders: 20 } }
+              const message = { key: ownKey, holding, ttl: rule!.quota.period, ...wanted }
+              return { received: await engine.sync([message], now) }
+            }
+          }
+        }
+        const [expected, actual] = await Promise.all([act(model), act(redis)])
+        expect(actual, `step ${i}, ${verb}`).toEqual(expected)
+        for (const received of expected.received ?? []) {
+          most = Math.max(most, received.holders)
+          granted += received.granted
+        }
+      }
+    })
+    // The embedded Redis has too few runs for every case.
+    if (kind === 'embedded') return
+    expect(most).toBeGreaterThan(70)
+    expect(granted).toBeGreaterThan(0)
+  })
+})

@@ -61,6 +61,8 @@ export interface Rule {
   candidateFor?: string
   /** What becomes of a request while the store does not answer. */
   onStoreFailure: OnStoreFailure
+  /** With very many isolates, each holds some units in advance (limiter/stock.ts): a rule that counts all that is in flight. */
+  inAdvance?: true
   match: Match
 }
 

@@ -2,42 +2,71 @@
  * The claims of one request, under all its rules that count what is in flight: made before it is decided, settled by what the store
  * has answered, and released when it is over.
  */
-import type { BoundRule, Outcome, Verdict } from '../script/evaluation.ts'
+import { type BoundRule, type Outcome, type Verdict, withAgreement } from '../script/evaluation.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import type { Decision, DegradedCause } from './decision.ts'
 import type { Claim, Holdings } from './holdings.ts'
+import type { Stock } from './stock.ts'
 
 export class Claims {
   readonly #holdings: Holdings
+  readonly #stock: Stock
+  /** All rules of the request. */
+  readonly #all: readonly BoundRule[]
   readonly #claims: readonly Claim[]
+  /** Units that the isolate had in advance. */
+  readonly #taken: readonly { rule: BoundRule; claim: Claim }[]
   #inFlight: readonly Claim[] = []
-  /** The rules of the request, with the holding that goes to the store with each. */
+  /** The rules that the store has to decide, with the holding that goes to it with each. */
   readonly rules: readonly BoundRule[]
 
   /** The rows of several plans are one rule, with one key, and one claim. */
-  constructor(rules: readonly BoundRule[], holdings: Holdings) {
+  constructor(rules: readonly BoundRule[], holdings: Holdings, stock: Stock) {
     this.#holdings = holdings
+    this.#stock = stock
+    this.#all = rules
     const claimed = new Map(rules.filter(isClaimed).map(rule => [rule.ownKey!, rule]))
-    const claims = new Map([...claimed].map(([key, rule]) => [key, holdings.claim(rule)]))
+    this.#taken = [...claimed.values()].flatMap(rule => {
+      const claim = stock.take(rule)
+      return claim ? [{ rule, claim }] : []
+    })
+    const taken = new Set(this.#taken.map(({ rule }) => rule.ownKey!))
+    const asked = [...claimed].filter(([key]) => !taken.has(key))
+    const claims = new Map(asked.map(([key, rule]) => [key, holdings.claim(rule)]))
     this.#claims = [...claims.values()]
-    this.rules = rules.map(rule => {
-      const claim = rule.ownKey === undefined ? undefined : claims.get(rule.ownKey)
-      return claim ? { ...rule, holding: claim.holding } : rule
+    this.rules = rules.flatMap(rule => {
+      if (rule.ownKey === undefined) return [rule]
+      if (isClaimed(rule) && taken.has(rule.ownKey)) return []
+      const claim = claims.get(rule.ownKey)
+      return [claim ? { ...rule, holding: claim.holding } : rule]
     })
   }
 
   /** @param isCluster the slots decide one by one, so one may have counted what another has refused */
   settle({ status, verdicts, consumer }: Outcome, isCluster: boolean): void {
-    this.#inFlight = this.#claims.filter(claim => {
+    const admitted = this.#claims.filter(claim => {
       const { ownKey = '', rule } = claim.rule
       const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag)
       const use = verdict && useOf(verdict)
+      if (verdict) this.#stock.learn(claim.rule, verdict)
       if (consumer !== undefined)
         this.#holdings.rename(claim, ownKey.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`))
       const isAdmitted = status === 'admitted' && verdict?.allowed === true
       this.#holdings.settle(claim, isAdmitted ? 'admitted' : isCluster ? 'lost' : 'refused', use)
       return isAdmitted
     })
+    if (status === 'admitted') this.#inFlight = [...this.#taken.map(({ claim }) => claim), ...admitted]
+    else this.putBack()
+  }
+
+  /** The outcome with the rules that the store was not asked about, each in its place. */
+  completed(outcome: Outcome): Outcome {
+    const { status, verdicts } = outcome
+    if (this.#taken.length === 0 || (status !== 'admitted' && status !== 'refused')) return outcome
+    const places = new Map(this.#all.map(({ rule }, i) => [rule.name, i]))
+    const all = [...verdicts, ...this.#taken.map(({ rule }) => this.#stock.verdictOf(rule))]
+    all.sort((a, b) => places.get(a.rule.name)! - places.get(b.rule.name)!)
+    return { ...outcome, verdicts: withAgreement(all) }
   }
 
   /**
@@ -52,9 +81,17 @@ export class Claims {
 
   /** The isolate has decided by itself. What is admitted is in flight, also where no rule has counted it. */
   hold({ kind }: Decision): void {
-    if (kind !== 'allowed') return
+    if (kind !== 'allowed') {
+      this.putBack()
+      return
+    }
     for (const claim of this.#claims) this.#holdings.hold(claim)
-    this.#inFlight = this.#claims
+    this.#inFlight = [...this.#taken.map(({ claim }) => claim), ...this.#claims]
+  }
+
+  /** The request has no use for the units that were taken. */
+  putBack(): void {
+    for (const { claim } of this.#taken) if (!this.#stock.putBack(claim)) this.#holdings.release(claim)
   }
 
   /** Those that are in flight until the request is over. */

@@ -148,7 +148,7 @@ export function createEngine(
     const at = outcome?.at ?? 0
     maintain({ hasAnswered: at > 0 }, options.background)
     // A claim that was lost, or that only some slots of a cluster have counted.
-    if (kept?.holdings.hasUnconfirmed) kept.sendSoon(guarded, options.background)
+    kept?.sendSoon(guarded, options.background)
     if (wasOverdue) await refreshOverdueSwitches(options)
     return { ...begun, ...(outcome && { outcome }), at, storeMs: now() - startedAt }
   }
@@ -168,14 +168,15 @@ export function createEngine(
         ...(subject && { subject }),
         ...(decideAt && { now: decideAt() }),
       }
-      const outcome = await evaluate(store, evaluation, { verb, onCluster, undoStore: guarded })
-      if (outcome.status === 'degraded') {
-        const known = claims ? { ...evaluation, rules: claims.lose(outcome.cause) } : evaluation
-        const decision = fallBack(known, outcome, recall?.(), fallback, verb)
+      const answer = await evaluate(store, evaluation, { verb, onCluster, undoStore: guarded })
+      if (answer.status === 'degraded') {
+        const known = claims ? { ...evaluation, rules: claims.lose(answer.cause) } : evaluation
+        const decision = fallBack(known, answer, recall?.(), fallback, verb)
         claims?.hold(decision)
         return { decision, claims }
       }
-      claims?.settle(outcome, store.isCluster ?? false)
+      claims?.settle(answer, store.isCluster ?? false)
+      const outcome = claims?.completed(answer) ?? answer
       const latest = board.current()
       // Under the switches that it was asked under, the outcome stands.
       const relaxed = latest === before ? outcome : relax(outcome, evaluation, latest, switchName)
@@ -184,6 +185,7 @@ export function createEngine(
       return { decision, outcome, claims }
     } catch (error) {
       claims?.lose('internal')
+      claims?.putBack()
       const candidates = rules.map(({ rule }) => rule)
       return { decision: withoutCounting({ candidates, policy, error, ...(subject && { subject }) }, recall) }
     }

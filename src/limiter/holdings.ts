@@ -32,8 +32,11 @@ export type Settlement =
   | 'lost'
 
 interface OwnClaim extends Claim {
+  rule: BoundRule
   readonly held: Held
   state: 'pending' | 'in flight' | 'over'
+  /** The store has admitted it, and not the isolate by itself. */
+  isAdmitted: boolean
   /** When its request was last known to be alive (ms). */
   aliveAt: number
 }
@@ -84,6 +87,8 @@ const EARLIEST = 0.5
 /** How often what is held is sent again (ms). */
 export const renewalMs = ({ ttl }: Pick<Message, 'ttl'>) => ttl / 3e3
 
+const NONE: ReadonlySet<string> = new Set()
+
 export class Holdings {
   readonly #now: () => number
   readonly #newName: () => string
@@ -112,7 +117,7 @@ export class Holdings {
     if (this.#isPast(held.since, renewalMs(held)) || held.started > MOST_STARTED) this.#beginEpoch(held)
     held.pending += rule.cost
     const { holding } = messageOf(held)
-    const claim: OwnClaim = { rule, held, holding, state: 'pending', aliveAt: this.#now() }
+    const claim: OwnClaim = { rule, held, holding, state: 'pending', isAdmitted: false, aliveAt: this.#now() }
     held.claims.add(claim)
     return claim
   }
@@ -129,6 +134,7 @@ export class Holdings {
     if (isOfEpoch) held.pending -= rule.cost
     if (settlement === 'admitted') {
       own.state = 'in flight'
+      own.isAdmitted = true
       held.units += rule.cost
       // The claims of an earlier epoch were counted when this one began.
       if (isOfEpoch) held.started += rule.cost
@@ -140,6 +146,38 @@ export class Holdings {
     }
     if (use !== undefined) held.isNearLimit = use >= NEAR_LIMIT
     this.#note(held)
+  }
+
+  /**
+   * Settles a claim of units in advance, of which the store has counted some.
+   * @returns a claim for each of these, in flight
+   */
+  grant(claim: Claim, units: number): Claim[] {
+    const own = claim as OwnClaim
+    if (own.state !== 'pending') return []
+    const { held, rule } = own
+    // The store has counted a part of them, and has not counted the others.
+    own.rule = { ...rule, cost: rule.cost - units }
+    const parts = Array.from({ length: units }, (): OwnClaim => ({ ...own, rule: { ...rule, cost: 1 } }))
+    for (const part of parts) {
+      held.claims.add(part)
+      this.settle(part, 'admitted')
+    }
+    this.settle(own, 'refused')
+    this.#confirm(held, own.holding)
+    this.#note(held)
+    return parts
+  }
+
+  /** Whether the store has admitted what is in flight, and has confirmed a message so lately that it surely counts it. */
+  isConfirmed(claim: Claim): boolean {
+    const { state, isAdmitted, held } = claim as OwnClaim
+    return state === 'in flight' && isAdmitted && !this.#isPast(held.confirmed.at, renewalMs(held))
+  }
+
+  /** What the isolate surely has in flight. */
+  unitsOf({ ownKey = '' }: BoundRule): number {
+    return this.#helds.get(ownKey)?.units ?? 0
   }
 
   /** The isolate has admitted by itself what the store has not counted. */
@@ -193,12 +231,12 @@ export class Holdings {
 
   /** Whether `unconfirmed` would return something. */
   get hasUnconfirmed(): boolean {
-    return this.unconfirmedSince !== undefined
+    return this.unconfirmedSince() !== undefined
   }
 
-  /** Since when that is so (ms). */
-  get unconfirmedSince(): number | undefined {
-    const waiting = [...this.#unconfirmed].filter(held => isNamed(held.key) && !this.#isOnItsWay(held))
+  /** Since when that is so (ms). @param except keys that do not count */
+  unconfirmedSince(except: ReadonlySet<string> = NONE): number | undefined {
+    const waiting = [...this.#unconfirmed].filter(held => !except.has(held.key) && this.#isUnsent(held))
     return waiting.length > 0 ? Math.min(...waiting.map(held => held.unconfirmedSince!)) : undefined
   }
 
@@ -206,10 +244,10 @@ export class Holdings {
    * What the store has not confirmed, to be sent now. It is not returned again while it may be on its way.
    * @param except keys about which the same request speaks
    */
-  unconfirmed(except: ReadonlySet<string> = new Set()): Message[] {
+  unconfirmed(except: ReadonlySet<string> = NONE): Message[] {
     const messages: Message[] = []
     for (const held of this.#unconfirmed) {
-      if (except.has(held.key) || !isNamed(held.key) || this.#isOnItsWay(held)) continue
+      if (except.has(held.key) || !this.#isUnsent(held)) continue
       held.sent = { epoch: held.epoch, ended: held.ended, at: this.#now() }
       messages.push(messageOf(held))
     }
@@ -301,6 +339,10 @@ export class Holdings {
       if (claim.state === 'pending') this.settle(claim, 'lost')
       else this.release(claim)
     }
+  }
+
+  #isUnsent(held: Held): boolean {
+    return isNamed(held.key) && !this.#isOnItsWay(held)
   }
 
   #isOnItsWay({ sent, epoch, ended }: Held): boolean {

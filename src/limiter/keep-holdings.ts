@@ -3,6 +3,7 @@
  * HTTP request about anything, after a quarter of a second without one, or at once where the limit is nearly used up. What is held
  * for long is sent again three times within the ttl.
  */
+import type { Received } from '../algorithms/concurrency.ts'
 import type { Background } from '../background.ts'
 import type { Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
@@ -10,13 +11,17 @@ import type { BoundRule } from '../script/evaluation.ts'
 import { decodeSync, encodeSync, type Message } from '../script/sync.ts'
 import type { Script, Store, StoreCall } from '../store/store.ts'
 import { Claims } from './claims.ts'
-import { Holdings, renewalMs } from './holdings.ts'
+import { type Claim, Holdings, renewalMs } from './holdings.ts'
+import { Stock } from './stock.ts'
 
 /** How long the store may take units for used that are free again (ms). */
 const UNCONFIRMED_MS = 250
 
 /** No request waits longer to send what others have not (ms): the platform may end it without notice. */
 const LONGEST_WAIT_MS = 5000
+
+/** How often it is checked whether units that are held in advance are still used (ms). */
+const WATCH_MS = 250
 
 /** Messages in one call. */
 const MOST_MESSAGES = 50
@@ -43,13 +48,25 @@ export interface KeepOptions {
   /** µs to write by; absent: the clock of the store, as always in production. */
   writeAt?: (() => number) | undefined
   newName?: (() => string) | undefined
+  /** From so many isolates on units are held in advance (stock.ts). */
+  leastHolders?: number | undefined
 }
 
 /** One for an isolate. */
-export function createHoldings({ now, timer, script, writeAt, newName }: KeepOptions): KeptHoldings {
+export function createHoldings({
+  now,
+  timer,
+  script,
+  writeAt,
+  newName,
+  leastHolders,
+}: KeepOptions): KeptHoldings {
   const holdings = new Holdings(now, newName)
+  const stock = new Stock(holdings, now, leastHolders)
   /** Until when some request waits to send what is not confirmed (ms). The platform may end it before. */
   let waitsUntil = Number.NEGATIVE_INFINITY
+  /** The same of a request that waits to give units back that were held in advance. */
+  let watchesUntil = Number.NEGATIVE_INFINITY
 
   const callsFor = ({ isCluster }: Store, messages: readonly Message[]) =>
     (isCluster ? messages.map(message => [message]) : chunked(messages, MOST_MESSAGES)).map(part => ({
@@ -57,10 +74,11 @@ export function createHoldings({ now, timer, script, writeAt, newName }: KeepOpt
       call: encodeSync(script(), part, writeAt?.()),
     }))
 
-  function received(part: readonly Message[], reply: unknown): void {
-    if (reply instanceof GatewayError) return
-    decodeSync(reply, part)
+  function received(part: readonly Message[], reply: unknown): Received[] {
+    if (reply instanceof GatewayError) return []
+    const answers = decodeSync(reply, part)
     holdings.confirm(part)
+    return answers
   }
 
   async function send(store: Store, messages: readonly Message[]): Promise<void> {
@@ -71,6 +89,12 @@ export function createHoldings({ now, timer, script, writeAt, newName }: KeepOpt
   }
 
   function sendSoon(store: Store, background: Background): void {
+    watchSoon(store, background)
+    sendUnconfirmedSoon(store, background)
+  }
+
+  function sendUnconfirmedSoon(store: Store, background: Background): void {
+    if (holdings.unconfirmedSince(stock.waiting) === undefined) return
     const wait = waitsUntil - now()
     if (wait > 0 && wait <= UNCONFIRMED_MS) return
     background(sendWhenDue(store))
@@ -80,15 +104,38 @@ export function createHoldings({ now, timer, script, writeAt, newName }: KeepOpt
   async function sendWhenDue(store: Store): Promise<void> {
     const startedAt = now()
     const dueAt = () =>
-      Math.min((holdings.unconfirmedSince ?? startedAt) + UNCONFIRMED_MS, startedAt + LONGEST_WAIT_MS)
+      Math.min(
+        (holdings.unconfirmedSince(stock.waiting) ?? startedAt) + UNCONFIRMED_MS,
+        startedAt + LONGEST_WAIT_MS,
+      )
     for (let wait = UNCONFIRMED_MS; wait > 0; wait = dueAt() - now()) {
       const ms = Math.min(wait, UNCONFIRMED_MS)
       waitsUntil = now() + ms
       await new Promise<void>(resolve => timer(ms, resolve))
     }
     waitsUntil = Number.NEGATIVE_INFINITY
+    await send(store, holdings.unconfirmed(stock.waiting))
+  }
+
+  function watchSoon(store: Store, background: Background): void {
+    const wait = watchesUntil - now()
+    if ((wait > 0 && wait <= WATCH_MS) || !stock.isInUse) return
+    background(watch(store, background))
+  }
+
+  /** Until requests have ceased, and everything that was held in advance is given back. */
+  async function watch(store: Store, background: Background): Promise<void> {
+    for (let isInUse = true; isInUse; isInUse = stock.giveBackIdle()) {
+      watchesUntil = now() + WATCH_MS
+      await new Promise<void>(resolve => timer(WATCH_MS, resolve))
+      sendUnconfirmedSoon(store, background)
+    }
+    watchesUntil = Number.NEGATIVE_INFINITY
     await send(store, holdings.unconfirmed())
   }
+
+  /** @returns whether it is to be reported at once */
+  const end = (claim: Claim) => !stock.putBack(claim) && holdings.release(claim)
 
   return {
     holdings,
@@ -98,19 +145,30 @@ export function createHoldings({ now, timer, script, writeAt, newName }: KeepOpt
       ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
       ping: () => store.ping(),
       async run(calls) {
-        const own = new Set(calls.flatMap(keysOf))
-        const messages = holdings.unconfirmed(own)
+        const questions = stock.questions()
+        const except = [...calls.flatMap(keysOf), ...questions.map(({ key }) => key), ...stock.waiting]
+        const messages = [...questions, ...holdings.unconfirmed(new Set(except))]
         if (messages.length === 0) return await store.run(calls)
         const beside = callsFor(store, messages)
-        const replies = await store.run([...calls, ...beside.map(({ call }) => call)])
-        // A reply that is wrong here must not spoil the others.
-        const [first, rest] = [replies.slice(0, calls.length), replies.slice(calls.length)]
-        for (const [i, { part }] of beside.entries()) ignoringErrors(() => received(part, rest[i]))
-        return first
+        const isAnswered = new Set<Message>()
+        try {
+          const replies = await store.run([...calls, ...beside.map(({ call }) => call)])
+          // A reply that is wrong here must not spoil the others.
+          for (const [i, { part }] of beside.entries())
+            ignoringErrors(() => {
+              for (const [at, answer] of received(part, replies[calls.length + i]).entries()) {
+                isAnswered.add(part[at]!)
+                stock.answer(part[at]!, answer)
+              }
+            })
+          return replies.slice(0, calls.length)
+        } finally {
+          for (const question of questions) if (!isAnswered.has(question)) stock.answer(question, undefined)
+        }
       },
     }),
 
-    claim: rules => new Claims(rules, holdings),
+    claim: rules => new Claims(rules, holdings, stock),
 
     keep({ inFlight: claims }, store, background) {
       if (claims.length === 0) return undefined
@@ -136,7 +194,7 @@ export function createHoldings({ now, timer, script, writeAt, newName }: KeepOpt
       background(renew())
       return () => {
         stop()
-        const isUrgent = claims.map(claim => holdings.release(claim)).some(Boolean)
+        const isUrgent = claims.map(end).some(Boolean)
         if (isUrgent) background(send(store, holdings.unconfirmed()))
         else sendSoon(store, background)
       }

@@ -3,25 +3,13 @@
  * which HTTP request, and what becomes of it when something is lost. interleavings.test.ts visits all orders of events.
  */
 import { expect, it } from 'vitest'
-import type { Background } from '../../src/background.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { GatewayError } from '../../src/errors.ts'
-import type { DemandedRule } from '../../src/limiter/bind.ts'
-import { createEngine, type Decided } from '../../src/limiter/engine.ts'
-import { createHoldings } from '../../src/limiter/keep-holdings.ts'
-import { createLocalLimiter } from '../../src/limiter/local.ts'
-import { createProbe } from '../../src/limiter/probe.ts'
-import { evaluateOnCluster } from '../../src/limiter/slots.ts'
+import type { Decided } from '../../src/limiter/engine.ts'
 import type { Subject } from '../../src/script/evaluation.ts'
-import { compileScripts } from '../../src/script/scripts.ts'
-import { syncScript } from '../../src/script/sync-text.ts'
 import { addressStateKey, consumerStateKey, ownKey } from '../../src/store/keys.ts'
-import type { Store, StoreCall } from '../../src/store/store.ts'
-import { NO_BOARD } from '../../src/switches/live.ts'
-import { credentialOf, describeOnRedisEngine, type RedisEngine, rulesOf } from '../support/engines.ts'
-import { policyOf } from '../support/policy.ts'
-import { storeOf } from '../support/stores.ts'
-import { NOON } from '../support/traffic.ts'
+import { credentialOf, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
+import { isolateOn, settled, Timers } from '../support/isolates.ts'
 
 const [three, ten, second, closed, short] = rulesOf(
   { name: 'three', by: 'consumer', algorithm: 'concurrency', limit: 3 },
@@ -33,115 +21,6 @@ const [three, ten, second, closed, short] = rulesOf(
 
 const ACME = consumerStateKey('acme')
 const TIMEOUT = new GatewayError('ERR_STORE_TIMEOUT', 'The store did not answer in time.')
-
-/** Time that stands still, and what waits for it. */
-class Timers {
-  nowMs = NOON / 1e3
-  #waiting: { at: number; run: () => void }[] = []
-
-  timer = (ms: number, run: () => void) => {
-    // As platforms do.
-    const entry = { at: this.nowMs + Math.trunc(ms), run }
-    this.#waiting.push(entry)
-    return () => {
-      this.#waiting = this.#waiting.filter(other => other !== entry)
-    }
-  }
-
-  get waiting(): number {
-    return this.#waiting.length
-  }
-
-  /** Lets time pass, and what was waiting for it run. */
-  async pass(ms: number): Promise<void> {
-    const until = this.nowMs + ms
-    for (;;) {
-      await settled()
-      const next = this.#waiting.filter(({ at }) => at <= until).sort((a, b) => a.at - b.at)[0]
-      if (!next) break
-      this.#waiting = this.#waiting.filter(other => other !== next)
-      this.nowMs = next.at
-      next.run()
-    }
-    this.nowMs = until
-    await settled()
-  }
-}
-
-/** Calls to a Redis that have no reply yet. */
-let underWay = 0
-
-/** Until all that has been started is done, and nothing new follows from it. */
-async function settled(): Promise<void> {
-  for (let quiet = 0; quiet < 5; quiet = underWay > 0 ? 0 : quiet + 1) {
-    await new Promise(resolve => setImmediate(resolve))
-  }
-}
-
-/** One isolate: its engine, and the calls of each of its HTTP requests. */
-function isolateOn(redis: RedisEngine, time: Timers, name: string, { isCluster = false } = {}) {
-  const requests: StoreCall[][] = []
-  const working = storeOf(redis, { isCluster })
-  const isolate = {
-    requests,
-    /** In the place of the next answers. */
-    fault: undefined as ((run: () => Promise<unknown[]>) => Promise<unknown[]>) | undefined,
-    /** What the platform has ended runs no more. */
-    isEnded: false,
-  }
-  const store: Store = {
-    ...working,
-    async run(calls) {
-      requests.push([...calls])
-      const run = () => working.run(calls)
-      underWay += 1
-      try {
-        return isolate.fault ? await isolate.fault(run) : await run()
-      } finally {
-        underWay -= 1
-      }
-    },
-  }
-  const clock = { now: () => time.nowMs }
-  const kept = createHoldings({
-    now: clock.now,
-    timer: time.timer,
-    script: syncScript,
-    writeAt: () => time.nowMs * 1e3,
-    newName: named(name),
-  })
-  const engine = createEngine({ localShare: 1 }, store, {
-    ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, kept },
-    switchName: rule => rule.name,
-    credentials: 'refuse',
-    createLocal: createLocalLimiter,
-    probe: createProbe(compileScripts),
-    onCluster: evaluateOnCluster,
-  })
-  const background: Background = task => void task.catch(() => {})
-  const ask = (rules: readonly DemandedRule[], subject?: Subject): Promise<Decided> =>
-    engine.decide(
-      {
-        rules,
-        policy: policyOf(rules, { plans: ['free'], hasSubject: subject !== undefined }),
-        ...(subject && { subject }),
-      },
-      { background },
-    )
-  return Object.assign(isolate, {
-    kept,
-    ask: (rule = three, cost = 1, key = ACME) => ask([{ rule, key, cost }]),
-    askAll: (...rules: Rule[]) => ask(rules.map(rule => ({ rule, key: ACME, cost: 1 }))),
-    askWith: ask,
-  })
-}
-
-/** The isolate, and after it the holders of requests whose consumer only the store knew. */
-function named(name: string): () => string {
-  let count = 0
-  return () =>
-    `${name}${'0'.repeat(7)}${count++}`.replace(/^(.*?)0*(\d)$/, (_, a, b) => `${a}${b}`.padEnd(8, 'x'))
-}
 
 /** What is left of a limit that all isolates share. */
 const remainingOf = ({ decision }: Decided) =>
@@ -156,23 +35,23 @@ describeOnRedisEngine('units in flight', fresh => {
 
   it('are held from the decision until the request is over, and no longer', async () => {
     const { isolate } = await set()
-    const held = [await isolate.ask(), await isolate.ask(), await isolate.ask()]
+    const held = [await isolate.ask(three), await isolate.ask(three), await isolate.ask(three)]
     expect(held.map(({ decision }) => decision.kind)).toEqual(['allowed', 'allowed', 'allowed'])
-    expect((await isolate.ask()).decision).toMatchObject({ kind: 'denied', retryAfter: 15e6 })
+    expect((await isolate.ask(three)).decision).toMatchObject({ kind: 'denied', retryAfter: 15e6 })
     held[1]!.finish('complete')
-    expect((await isolate.ask()).decision.kind).toBe('allowed')
-    expect((await isolate.ask()).decision.kind).toBe('denied')
+    expect((await isolate.ask(three)).decision.kind).toBe('allowed')
+    expect((await isolate.ask(three)).decision.kind).toBe('denied')
   })
 
   it.each(['complete', 'cancelled', 'failed'] as const)(
     'are free once when a request is %s',
     async ending => {
       const { isolate } = await set()
-      const [one] = [await isolate.ask(), await isolate.ask(), await isolate.ask()]
+      const [one] = [await isolate.ask(three), await isolate.ask(three), await isolate.ask(three)]
       one.finish(ending)
       one.finish(ending)
-      expect((await isolate.ask()).decision.kind).toBe('allowed')
-      expect((await isolate.ask()).decision.kind).toBe('denied')
+      expect((await isolate.ask(three)).decision.kind).toBe('allowed')
+      expect((await isolate.ask(three)).decision.kind).toBe('denied')
     },
   )
 
@@ -188,11 +67,11 @@ describeOnRedisEngine('units in flight', fresh => {
   it('are counted over all isolates', async () => {
     const { redis, time, isolate } = await set()
     const other = isolateOn(redis, time, 'B')
-    const held = [await isolate.ask(), await other.ask(), await isolate.ask()]
-    expect((await other.ask()).decision.kind).toBe('denied')
+    const held = [await isolate.ask(three), await other.ask(three), await isolate.ask(three)]
+    expect((await other.ask(three)).decision.kind).toBe('denied')
     held[0]!.finish('complete')
     await settled()
-    expect((await other.ask()).decision.kind).toBe('allowed')
+    expect((await other.ask(three)).decision.kind).toBe('allowed')
   })
 
   it('are not held when another rule refuses, and the other spends nothing when these are used up', async () => {
@@ -203,7 +82,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(refused.decision).toMatchObject({ kind: 'denied', violated: [{ rule: { name: 'second' } }] })
     expect(refused.awaitsEnding).toBe(false)
     expect(remainingOf(await isolate.ask(three, 0))).toBe(1)
-    const third = await isolate.ask()
+    const third = await isolate.ask(three)
     expect(third.decision.kind).toBe('allowed')
     const full = await isolate.askAll(three, second)
     expect(full.decision).toMatchObject({ kind: 'denied' })
@@ -370,7 +249,7 @@ describeOnRedisEngine('units in flight', fresh => {
     isolate.fault = async () => {
       throw new GatewayError('ERR_STORE_UNREACHABLE', 'gone')
     }
-    const held = await Promise.all(Array.from({ length: 5 }, () => isolate.ask()))
+    const held = await Promise.all(Array.from({ length: 5 }, () => isolate.ask(three)))
     expect(held.map(({ decision }) => decision.kind)).toEqual([
       'allowed',
       'allowed',
@@ -379,7 +258,7 @@ describeOnRedisEngine('units in flight', fresh => {
       'denied',
     ])
     held[0]!.finish('complete')
-    expect((await isolate.ask()).decision.kind).toBe('allowed')
+    expect((await isolate.ask(three)).decision.kind).toBe('allowed')
     isolate.fault = undefined
     await time.pass(5000)
     expect(remainingOf(await isolateOn(redis, time, 'B').ask(three, 0))).toBe(0)
@@ -406,7 +285,7 @@ describeOnRedisEngine('units in flight', fresh => {
       credentialKey: `sluice:{c:?}:key:${digest}`,
       pointerKey: `sluice:{k:${digest}}`,
     }
-    const own = await isolate.ask()
+    const own = await isolate.ask(three)
     const first = await isolate.askWith([{ rule: three, key: consumerStateKey('?'), cost: 1 }], subject)
     expect(first.decision.kind).toBe('allowed')
     const other = isolateOn(redis, time, 'B')
@@ -457,7 +336,7 @@ describeOnRedisEngine('units in flight', fresh => {
 
   it('leave nothing behind in the isolate, and a key in the store that ends with the ttl', async () => {
     const { redis, time, isolate } = await set()
-    const held = await Promise.all(Array.from({ length: 3 }, () => isolate.ask()))
+    const held = await Promise.all(Array.from({ length: 3 }, () => isolate.ask(three)))
     for (const { finish } of held) finish('complete')
     await time.pass(1000)
     expect(isolate.kept.holdings.all).toEqual([])

@@ -1,0 +1,136 @@
+/** Isolates of one fleet: the engine of each with what it holds, on a clock that only the test moves. */
+import type { Background } from '../../src/background.ts'
+import type { Rule } from '../../src/config/compile-rule.ts'
+import type { DemandedRule } from '../../src/limiter/bind.ts'
+import { createEngine, type Decided } from '../../src/limiter/engine.ts'
+import { createHoldings } from '../../src/limiter/keep-holdings.ts'
+import { createLocalLimiter } from '../../src/limiter/local.ts'
+import { createProbe } from '../../src/limiter/probe.ts'
+import { evaluateOnCluster } from '../../src/limiter/slots.ts'
+import type { Subject } from '../../src/script/evaluation.ts'
+import { compileScripts } from '../../src/script/scripts.ts'
+import { syncScript } from '../../src/script/sync-text.ts'
+import { consumerStateKey } from '../../src/store/keys.ts'
+import type { Store, StoreCall } from '../../src/store/store.ts'
+import { NO_BOARD } from '../../src/switches/live.ts'
+import type { RedisEngine } from './engines.ts'
+import { policyOf } from './policy.ts'
+import { storeOf } from './stores.ts'
+import { NOON } from './traffic.ts'
+
+const ACME = consumerStateKey('acme')
+
+/** Time that stands still, and what waits for it. */
+export class Timers {
+  nowMs = NOON / 1e3
+  #waiting: { at: number; run: () => void }[] = []
+
+  timer = (ms: number, run: () => void) => {
+    // As platforms do.
+    const entry = { at: this.nowMs + Math.trunc(ms), run }
+    this.#waiting.push(entry)
+    return () => {
+      this.#waiting = this.#waiting.filter(other => other !== entry)
+    }
+  }
+
+  get waiting(): number {
+    return this.#waiting.length
+  }
+
+  /** Lets time pass, and what was waiting for it run. */
+  async pass(ms: number): Promise<void> {
+    const until = this.nowMs + ms
+    for (;;) {
+      await settled()
+      const next = this.#waiting.filter(({ at }) => at <= until).sort((a, b) => a.at - b.at)[0]
+      if (!next) break
+      this.#waiting = this.#waiting.filter(other => other !== next)
+      this.nowMs = next.at
+      next.run()
+    }
+    this.nowMs = until
+    await settled()
+  }
+}
+
+/** Calls to a Redis that have no reply yet. */
+let underWay = 0
+
+/** Until all that has been started is done, and nothing new follows from it. */
+export async function settled(): Promise<void> {
+  for (let quiet = 0; quiet < 5; quiet = underWay > 0 ? 0 : quiet + 1) {
+    await new Promise(resolve => setImmediate(resolve))
+  }
+}
+
+/** One isolate: its engine, and the calls of each of its HTTP requests. */
+export function isolateOn(
+  redis: RedisEngine,
+  time: Timers,
+  name: string,
+  { isCluster = false, leastHolders }: { isCluster?: boolean; leastHolders?: number } = {},
+) {
+  const requests: StoreCall[][] = []
+  const working = storeOf(redis, { isCluster })
+  const isolate = {
+    requests,
+    /** In the place of the next answers. */
+    fault: undefined as ((run: () => Promise<unknown[]>) => Promise<unknown[]>) | undefined,
+    /** What the platform has ended runs no more. */
+    isEnded: false,
+  }
+  const store: Store = {
+    ...working,
+    async run(calls) {
+      requests.push([...calls])
+      const run = () => working.run(calls)
+      underWay += 1
+      try {
+        return isolate.fault ? await isolate.fault(run) : await run()
+      } finally {
+        underWay -= 1
+      }
+    },
+  }
+  const clock = { now: () => time.nowMs }
+  const kept = createHoldings({
+    now: clock.now,
+    timer: time.timer,
+    script: syncScript,
+    writeAt: () => time.nowMs * 1e3,
+    newName: named(name),
+    leastHolders,
+  })
+  const engine = createEngine({ localShare: 1 }, store, {
+    ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, kept },
+    switchName: rule => rule.name,
+    credentials: 'refuse',
+    createLocal: createLocalLimiter,
+    probe: createProbe(compileScripts),
+    onCluster: evaluateOnCluster,
+  })
+  const background: Background = task => void task.catch(() => {})
+  const ask = (rules: readonly DemandedRule[], subject?: Subject): Promise<Decided> =>
+    engine.decide(
+      {
+        rules,
+        policy: policyOf(rules, { plans: ['free'], hasSubject: subject !== undefined }),
+        ...(subject && { subject }),
+      },
+      { background },
+    )
+  return Object.assign(isolate, {
+    kept,
+    ask: (rule: Rule, cost = 1, key = ACME) => ask([{ rule, key, cost }]),
+    askAll: (...rules: Rule[]) => ask(rules.map(rule => ({ rule, key: ACME, cost: 1 }))),
+    askWith: ask,
+  })
+}
+
+/** The isolate, and after it the holders of requests whose consumer only the store knew. */
+function named(name: string): () => string {
+  let count = 0
+  return () =>
+    `${name}${'0'.repeat(7)}${count++}`.replace(/^(.*?)0*(\d)$/, (_, a, b) => `${a}${b}`.padEnd(8, 'x'))
+}

@@ -135,7 +135,7 @@ export function createHoldings({
   }
 
   /** @returns whether it is to be reported at once */
-  const end = (claim: Claim) => !stock.putBack(claim) && holdings.release(claim)
+  const end = (claim: Claim) => !stock.putBack(claim) && holdings.release(claim) && !stock.mayWait(claim)
 
   return {
     holdings,

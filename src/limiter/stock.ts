@@ -21,10 +21,12 @@ const LEAST_INTERVAL_MS = 250
 const IDLE_INTERVAL_MS = 5000
 
 /** Where the limit has no room for a stock, a unit stays for the next request this long (ms). */
-const REUSE_MS = 250
+const REUSE_MS = 1000
+const REUSE_MS_NEAR_LIMIT = 100
 
-/** With fewer requests than this between two questions, an isolate holds nothing in advance. */
+/** An isolate asks after so many requests; if they take longer than this (ms), it holds nothing in advance. */
 const LEAST_REQUESTS = 4
+const SLOW_MS = 2000
 
 /** After so long without a request all units are given back (ms). */
 const IDLE_MS = 1000
@@ -32,8 +34,9 @@ const IDLE_MS = 1000
 /** A question without an answer for so long is lost (ms). */
 const LOST_MS = 1000
 
-/** From this share of the limit on, units that are free again are not kept waiting for the next question. */
+/** From this share of the limit on, units that are free again do not wait for the next question; from the second on they wait for nothing. */
 const NEAR_LIMIT = 0.8
+const ALMOST_FULL = 0.95
 
 /** What there is of one identity under one rule. */
 interface Shelf {
@@ -52,6 +55,7 @@ interface Shelf {
   /** So many units may stay here while they are not used. */
   allowed: number
   asksAt: number
+  askedAt: number
   asked: { claim: Claim; at: number } | undefined
 }
 
@@ -100,10 +104,17 @@ export class Stock {
     const shelf = this.#shelves.get(claim.rule.ownKey ?? '')
     if (!shelf || claim.rule.cost !== 1 || !this.#isStocking(shelf)) return false
     if (isAboveLimit(shelf) || !this.#holdings.isConfirmed(claim)) return false
+    this.#trim(shelf)
+    if (reuseMsOf(shelf) === 0 && shelf.spare.length >= shelf.allowed) return false
     this.#holdings.renew(claim)
     shelf.spare.push({ claim, since: this.#now() })
-    this.#trim(shelf)
     return true
+  }
+
+  /** Whether a unit that is free again need not be reported at once, although much of the limit is in use. */
+  mayWait({ rule: { ownKey = '' } }: Claim): boolean {
+    const shelf = this.#shelves.get(ownKey)
+    return shelf !== undefined && this.#isStocking(shelf) && useOf(shelf) < ALMOST_FULL
   }
 
   /** Questions whose time has come, to go with a request to the store. */
@@ -173,7 +184,14 @@ export class Stock {
     const now = this.#now()
     const shelf: Shelf = {
       ...{ rule, spare: [], most: 0, mostBefore: 0, usedAt: now, known: undefined },
-      ...{ requests: 0, isBusy: false, allowed: 0, asksAt: now + LEAST_INTERVAL_MS, asked: undefined },
+      ...{
+        requests: 0,
+        isBusy: false,
+        allowed: 0,
+        asked: undefined,
+        askedAt: now,
+        asksAt: now + LEAST_INTERVAL_MS,
+      },
     }
     this.#shelves.set(key, shelf)
     return shelf
@@ -187,8 +205,11 @@ export class Stock {
     const wait = shelf.asksAt - this.#now()
     // A clock that is set back must not make it wait for longer.
     if (shelf.asked || (wait > 0 && wait <= IDLE_INTERVAL_MS)) return false
-    const isBusy = shelf.requests >= LEAST_REQUESTS && !this.#isPast(shelf.usedAt, IDLE_MS)
-    return isBusy || shelf.spare.length > 0
+    // Where there is no room for a stock, replies to requests tell when there is again.
+    const isFull = shelf.spare.length === 0 && this.#shareOf(shelf) === 0
+    if (isFull && !this.#isPast(shelf.askedAt, IDLE_INTERVAL_MS)) return false
+    const isSlow = shelf.spare.length > 0 && this.#isPast(shelf.askedAt, SLOW_MS)
+    return isSlow || (shelf.requests >= LEAST_REQUESTS && !this.#isPast(shelf.usedAt, IDLE_MS))
   }
 
   #ask(shelf: Shelf): Message {
@@ -201,6 +222,7 @@ export class Stock {
     shelf.most = this.#inUse(shelf)
     const claim = this.#holdings.claim({ ...shelf.rule, cost: units })
     shelf.asked = { claim, at: now }
+    shelf.askedAt = now
     shelf.asksAt = now + this.#intervalOf(shelf)
     const { quota } = shelf.rule.rule
     const want = { units, limit: quota.burst, leastHolders: this.#leastHolders }
@@ -241,8 +263,10 @@ export class Stock {
   }
 
   /** Ends what is too much, the unit that has not been used for the longest time first. */
-  #trim({ spare, allowed }: Shelf): void {
-    while (spare.length > allowed && this.#isPast(spare[0]!.since, REUSE_MS)) {
+  #trim(shelf: Shelf): void {
+    const { spare, allowed } = shelf
+    const reuseMs = reuseMsOf(shelf)
+    while (spare.length > allowed && this.#isPast(spare[0]!.since, reuseMs)) {
       this.#holdings.release(spare.shift()!.claim)
     }
   }
@@ -264,8 +288,11 @@ function isStocked({ rule, role, cost, ownKey }: BoundRule): boolean {
   )
 }
 
-const isNearLimit = ({ known, rule: { rule } }: Shelf) =>
-  known === undefined || known.inFlight >= NEAR_LIMIT * rule.quota.burst
+const useOf = ({ known, rule: { rule } }: Shelf) => (known?.inFlight ?? 0) / rule.quota.burst
 
-const isAboveLimit = ({ known, rule: { rule } }: Shelf) =>
-  known !== undefined && known.inFlight > rule.quota.burst
+const isNearLimit = (shelf: Shelf) => useOf(shelf) >= NEAR_LIMIT
+
+const reuseMsOf = (shelf: Shelf) =>
+  !isNearLimit(shelf) ? REUSE_MS : useOf(shelf) < ALMOST_FULL ? REUSE_MS_NEAR_LIMIT : 0
+
+const isAboveLimit = (shelf: Shelf) => useOf(shelf) > 1

@@ -1,0 +1,265 @@
+/**
+ * A whole fleet on a clock of its own: very many isolates, each with what it holds, one store (the model of the script), and an origin
+ * that counts what is in flight. Requests come at random, take random times, and can lose their replies.
+ */
+import { IDLE, type State } from '../../src/algorithms/algorithm.ts'
+import { afterMessage, concurrency } from '../../src/algorithms/concurrency.ts'
+import type { Rule } from '../../src/config/compile-rule.ts'
+import { GatewayError } from '../../src/errors.ts'
+import { createHoldings, type KeptHoldings } from '../../src/limiter/keep-holdings.ts'
+import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
+import { identityStateKey } from '../../src/store/keys.ts'
+import type { Script, Store, StoreCall } from '../../src/store/store.ts'
+import { bound } from './bound.ts'
+import { rulesOf } from './engines.ts'
+import { randomFrom } from './random.ts'
+import { NOON } from './traffic.ts'
+
+export interface FleetPlan {
+  isolates: number
+  limit: number
+  /** Requests that would be in flight without a limit, as a share of it. */
+  load: number
+  /** How long requests come; then the fleet is left alone for two ttl. */
+  seconds: number
+  /** No units in advance. */
+  isExact?: boolean
+  /** Share of HTTP requests to the store that are executed, and whose reply is lost. */
+  lost?: number
+  /** Isolates that die half way, with all that they hold. */
+  deaths?: number
+  seed?: number
+}
+
+/** Counts are those of the second half of the time. */
+export interface FleetReport {
+  requests: number
+  /** The most that the origin has seen at once, as a share of the limit. */
+  peak: number
+  /** What the origin has had in flight on average, as a share of the limit. */
+  utilization: number
+  /** Units that the store counts beside them, as a share of the limit. */
+  idle: number
+  refused: number
+  /** Of these, while less was in flight than the limit. */
+  refusedWithRoom: number
+  /** Requests that had to ask about the rule. */
+  asked: number
+  /** Messages and questions beside requests, and HTTP requests for them alone. */
+  messages: number
+  alone: number
+  /** What the store counts in flight in the end. */
+  left: number
+}
+
+const SERVICE_MS = 1000
+const TRIP_MS = 6
+const KEY = identityStateKey(undefined, [])
+const SCRIPT = {} as Script
+
+type Decide = StoreCall & { asked: BoundRule | undefined }
+
+export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
+  const { isolates, limit, load, seconds, isExact = false, lost = 0, deaths = 0, seed = 1 } = plan
+  const random = randomFrom(seed)
+  const [only] = rulesOf({ name: 'fleet', by: 'global', algorithm: 'concurrency', limit })
+  const rule: Rule = { ...only!, inAdvance: true }
+  const time = new Clock()
+  const report = { requests: 0, refused: 0, refusedWithRoom: 0, asked: 0, messages: 0, alone: 0 }
+  let state: State = IDLE
+  /** Units that are admitted and not over, and those that the origin works on. */
+  let [live, inFlight, peak] = [0, 0, 0]
+
+  function execute(call: StoreCall): unknown {
+    const now = time.nowMs * 1e3
+    if ('asked' in call) return decide((call as Decide).asked, now)
+    const { args } = call as { args: string[] } & StoreCall
+    report.messages += 1
+    const reply = [now]
+    for (let i = 1; i < args.length; i += 3) {
+      const [holder = '', epoch, started, ended] = args[i]!.split(' ')
+      const holding = { holder, epoch: Number(epoch), started: Number(started), ended: Number(ended) }
+      const [units, most, least] = args[i + 2]!.split(' ').map(Number)
+      const want = args[i + 2] ? { units: units!, limit: most!, leastHolders: least! } : undefined
+      const received = afterMessage(
+        { quota: { ...rule.quota, period: Number(args[i + 1]) }, holding, state, now },
+        want,
+      )
+      state = received.state
+      reply.push(received.granted, received.holders, received.inFlight)
+    }
+    return reply
+  }
+
+  function decide(asked: BoundRule | undefined, now: number): Outcome {
+    const known = { at: now, plan: '' }
+    if (!asked) return { ...known, status: 'admitted', verdicts: [] }
+    report.asked += 1
+    const check = concurrency.decide({ quota: rule.quota, holding: asked.holding, state, now, cost: 1 })
+    if (check.after) state = check.after.state
+    else {
+      report.refused += 1
+      if (live < limit) report.refusedWithRoom += 1
+    }
+    const allowed = check.after !== undefined
+    if (allowed) live += 1
+    const { remaining, resetAfter } = check.after ?? check
+    const verdict = {
+      rule,
+      mode: 'enforce' as const,
+      allowed,
+      remaining,
+      resetAfter,
+      retryAfter: check.retryAfter,
+      delay: 0,
+    }
+    return { ...known, status: allowed ? 'admitted' : 'refused', verdicts: [verdict] }
+  }
+
+  class Isolate {
+    isDead = false
+    readonly kept: KeptHoldings
+    readonly #store: Store
+
+    constructor(i: number) {
+      this.kept = createHoldings({
+        now: () => time.nowMs,
+        timer: (ms, run) => time.after(ms, () => this.isDead || run()),
+        script: () => SCRIPT,
+        newName: () => `i${String(i).padStart(7, '0')}`,
+        ...(isExact && { leastHolders: Number.POSITIVE_INFINITY }),
+      })
+      this.#store = this.kept.withMessages({
+        ping: async () => {},
+        run: async calls => {
+          if (!calls.some(call => 'asked' in call)) report.alone += 1
+          await time.pass(TRIP_MS / 2)
+          const replies = calls.map(execute)
+          const isLost = random.chance(lost)
+          await time.pass(isLost ? 300 : TRIP_MS / 2)
+          if (isLost) throw new GatewayError('ERR_STORE_TIMEOUT', 'The reply was lost.')
+          return replies
+        },
+      })
+    }
+
+    async request(): Promise<void> {
+      report.requests += 1
+      const background = (task: Promise<unknown>) => void task.catch(() => {})
+      const claims = this.kept.claim([bound(rule, KEY, 1, time.nowMs)])
+      const [asked] = claims.rules
+      if (!asked) live += 1
+      const call: Decide = { command: 'GET', key: 'other', asked }
+      try {
+        const [outcome] = (await this.#store.run([call])) as [Outcome]
+        if (this.isDead) return
+        claims.settle(outcome, false)
+      } catch {
+        // As with `closed`: what is not decided is refused.
+        claims.lose('store-timeout')
+        claims.putBack()
+      }
+      this.kept.sendSoon(this.#store, background)
+      const release = this.kept.keep(claims, this.#store, background)
+      if (!release) {
+        if (!asked) live -= 1
+        return
+      }
+      inFlight += 1
+      peak = Math.max(peak, inFlight)
+      await time.pass(-Math.log(1 - random.int(0, 999_999) / 1e6) * SERVICE_MS)
+      inFlight -= 1
+      live -= 1
+      if (!this.isDead) release()
+    }
+  }
+
+  const fleet = Array.from({ length: isolates }, (_, i) => new Isolate(i))
+  const perMs = (load * limit) / SERVICE_MS
+  const until = time.nowMs + seconds * 1000
+  const arrive = () => {
+    if (time.nowMs >= until) return
+    const isolate = random.pick(fleet)
+    if (!isolate.isDead) void isolate.request()
+    time.after(-Math.log(1 - random.int(0, 999_999) / 1e6) / perMs, arrive)
+  }
+  arrive()
+  const samples: [used: number, idle: number][] = []
+  const sample = () => {
+    if (time.nowMs >= until) return
+    const now = time.nowMs * 1e3
+    const counted = limit - concurrency.peek({ quota: rule.quota, state, now }).remaining
+    if (time.nowMs > until - 500 * seconds) samples.push([inFlight, Math.max(0, counted - live)])
+    time.after(50, sample)
+  }
+  sample()
+  let before = { ...report }
+  time.after(500 * seconds, () => {
+    before = { ...report }
+    for (const isolate of fleet.slice(0, deaths)) {
+      isolate.isDead = true
+    }
+  })
+  await time.run(until)
+  for (const name of Object.keys(before) as (keyof typeof before)[]) report[name] -= before[name]
+  const { requests, refused, refusedWithRoom, asked, messages, alone } = report
+  await time.run(until + (2 * rule.quota.period) / 1e3)
+  const mean = (at: 0 | 1) => samples.reduce((sum, each) => sum + each[at], 0) / samples.length / limit
+  const { remaining } = concurrency.peek({ quota: rule.quota, state, now: time.nowMs * 1e3 })
+  const counts = { requests, refused, refusedWithRoom, asked, messages, alone }
+  return { ...counts, peak: peak / limit, utilization: mean(0), idle: mean(1), left: limit - remaining }
+}
+
+/** Time that passes from one event to the next. */
+class Clock {
+  nowMs = NOON / 1e3
+  /** A heap by time. */
+  readonly #events: { at: number; run: () => unknown; isOff?: boolean }[] = []
+
+  after(ms: number, run: () => unknown): () => void {
+    const event = { at: this.nowMs + ms, run, isOff: false }
+    const events = this.#events
+    let i = events.push(event) - 1
+    for (let up = (i - 1) >> 1; i > 0 && events[up]!.at > event.at; i = up, up = (i - 1) >> 1) {
+      events[i] = events[up]!
+    }
+    events[i] = event
+    return () => {
+      event.isOff = true
+    }
+  }
+
+  pass(ms: number): Promise<void> {
+    return new Promise(resolve => this.after(ms, resolve))
+  }
+
+  async run(untilMs: number): Promise<void> {
+    for (let event = this.#next(untilMs); event; event = this.#next(untilMs)) {
+      if (event.isOff) continue
+      this.nowMs = event.at
+      event.run()
+      // What follows from it happens before time passes.
+      await new Promise(resolve => setImmediate(resolve))
+    }
+    this.nowMs = untilMs
+  }
+
+  #next(untilMs: number) {
+    const events = this.#events
+    const first = events[0]
+    if (!first || first.at > untilMs) return undefined
+    const last = events.pop()!
+    if (events.length === 0) return first
+    let i = 0
+    for (;;) {
+      let child = 2 * i + 1
+      if (child >= events.length) break
+      if (child + 1 < events.length && events[child + 1]!.at < events[child]!.at) child += 1
+      if (events[child]!.at >= last.at) break
+      events[i] = events[child]!
+      i = child
+    }
+    events[i] = last
+    return first
+  }
+}

@@ -36,4 +36,12 @@ describe('a fleet that holds units in advance', { timeout: 300_000 }, () => {
     expect(peak).toBeLessThanOrEqual(1)
     expect(left).toBe(0)
   })
+
+  it.runIf(SOAK)('refuses hardly a request when all of them move to other isolates', async () => {
+    const moved = { isolates: 600, limit: 2000, seconds: 12, load: 0.9, moves: true }
+    const { requests, refused, peak, left } = await runFleet(moved)
+    expect(refused).toBeLessThan(0.01 * requests)
+    expect(peak).toBeLessThanOrEqual(1)
+    expect(left).toBe(0)
+  })
 })

@@ -18,6 +18,8 @@ import { NOON } from './traffic.ts'
 export interface FleetPlan {
   isolates: number
   limit: number
+  /** In the second half of the time all requests come to other isolates, twice as many as before: these have nothing in stock. */
+  moves?: boolean
   /** Requests that would be in flight without a limit, as a share of it. */
   load: number
   /** How long requests come; then the fleet is left alone for two ttl. */
@@ -60,7 +62,17 @@ const SCRIPT = {} as Script
 type Decide = StoreCall & { asked: BoundRule | undefined }
 
 export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
-  const { isolates, limit, load, seconds, isExact = false, lost = 0, deaths = 0, seed = 1 } = plan
+  const {
+    isolates,
+    limit,
+    load,
+    seconds,
+    isExact = false,
+    lost = 0,
+    deaths = 0,
+    seed = 1,
+    moves = false,
+  } = plan
   const random = randomFrom(seed)
   const [only] = rulesOf({ name: 'fleet', by: 'global', algorithm: 'concurrency', limit })
   const rule: Rule = { ...only!, inAdvance: true }
@@ -179,7 +191,11 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
   const until = time.nowMs + seconds * 1000
   const arrive = () => {
     if (time.nowMs >= until) return
-    const isolate = random.pick(fleet)
+    const isMoved = until - time.nowMs < 500 * seconds
+    const third = Math.floor(isolates / 3)
+    const isolate = moves
+      ? fleet[isMoved ? random.int(third, isolates - 1) : random.int(0, third - 1)]!
+      : random.pick(fleet)
     if (!isolate.isDead) void isolate.request()
     time.after(-Math.log(1 - random.int(0, 999_999) / 1e6) / perMs, arrive)
   }

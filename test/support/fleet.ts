@@ -30,6 +30,9 @@ export interface FleetPlan {
   lost?: number
   /** Isolates that die half way, with all that they hold. */
   deaths?: number
+  /** Half way, the store loses all that it has, or fails for so long (ms). */
+  isEmptied?: boolean
+  outageMs?: number
   seed?: number
 }
 
@@ -72,11 +75,14 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
     deaths = 0,
     seed = 1,
     moves = false,
+    isEmptied = false,
+    outageMs = 0,
   } = plan
   const random = randomFrom(seed)
   const [only] = rulesOf({ name: 'fleet', by: 'global', algorithm: 'concurrency', limit })
   const rule: Rule = { ...only!, inAdvance: true }
   const time = new Clock()
+  const until = time.nowMs + seconds * 1000
   const report = { requests: 0, refused: 0, refusedWithRoom: 0, asked: 0, messages: 0, alone: 0 }
   let state: State = IDLE
   /** Units that are admitted and not over, and those that the origin works on. */
@@ -146,6 +152,9 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
         run: async calls => {
           if (!calls.some(call => 'asked' in call)) report.alone += 1
           await time.pass(TRIP_MS / 2)
+          const sinceHalf = time.nowMs - until + 500 * seconds
+          if (sinceHalf >= 0 && sinceHalf < outageMs)
+            throw new GatewayError('ERR_STORE_UNREACHABLE', 'The store is gone.')
           const replies = calls.map(execute)
           const isLost = random.chance(lost)
           await time.pass(isLost ? 300 : TRIP_MS / 2)
@@ -188,7 +197,6 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
 
   const fleet = Array.from({ length: isolates }, (_, i) => new Isolate(i))
   const perMs = (load * limit) / SERVICE_MS
-  const until = time.nowMs + seconds * 1000
   const arrive = () => {
     if (time.nowMs >= until) return
     const isMoved = until - time.nowMs < 500 * seconds
@@ -212,6 +220,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
   let before = { ...report }
   time.after(500 * seconds, () => {
     before = { ...report }
+    if (isEmptied) state = IDLE
     for (const isolate of fleet.slice(0, deaths)) {
       isolate.isDead = true
     }

@@ -7,6 +7,8 @@
  *     sluice:{k:<sha256>}                  string  the consumer that an opaque key belongs to
  *     sluice:{consumers}                   set     all consumers, for `npx sluice consumers list`
  *     sluice:{switches}                    string  the live switches (src/switches/switches.ts)
+ *     sluice:{signal:<name>}               string  what isolates share about an origin (src/script/signal.lua)
+ *     sluice:{signal:<name>}:reporters     hash    machines of the origin that push its utilization, and what each says
  *     sluice:{c:<consumer>}:state          string  all counters of the consumer (src/script/prelude.lua)
  *     sluice:{c:<consumer>}:state:<parts>  string  those of a part of its requests: `route=reports`
  *     sluice:{ip:<address>}:state…         string  all counters of an address, or of an IPv6 network; parts as above
@@ -47,6 +49,15 @@ export function credentialIndexKey(consumer: string): string {
 export const CONSUMER_INDEX_KEY = 'sluice:{consumers}'
 
 export const SWITCHES_KEY = 'sluice:{switches}'
+
+/** @param name of letters, digits, - and _ */
+export function signalKey(name: string): string {
+  return `sluice:{signal:${name}}`
+}
+
+export function reportersKey(name: string): string {
+  return `${signalKey(name)}:reporters`
+}
 
 export function probeStateKey(number: number): string {
   return `sluice:{probe-${number}}:state`

@@ -7,6 +7,7 @@ import { bundleAlgorithms, bundleScripts } from '../../src/node/bundle-lua.ts'
 import { gatewayPolicy } from '../../src/script/compiled.ts'
 import { decideText, refundText } from '../../src/script/policy-text.ts'
 import { RESET, resetText } from '../../src/script/reset.ts'
+import { signalScript, signalText } from '../../src/script/signal-text.ts'
 import { syncText } from '../../src/script/sync-text.ts'
 import type { Script } from '../../src/store/store.ts'
 import { ModelEngine, RedisEngine, type TimedEvaluation } from '../support/engines.ts'
@@ -35,9 +36,15 @@ const config = checkedConfig({
   ],
 })
 const { decide, refund } = gatewayPolicy(config)
-const SCRIPTS = [decide, refund, RESET]
+const SCRIPTS = [decide, refund, RESET, signalScript()]
 /** Before their names are shortened. */
-const TEXTS = [decideText(gatewayPolicy(config)), refundText(gatewayPolicy(config)), resetText(), syncText()]
+const TEXTS = [
+  decideText(gatewayPolicy(config)),
+  refundText(gatewayPolicy(config)),
+  resetText(),
+  syncText(),
+  signalText(),
+]
 
 const sha1 = (text: string) => createHash('sha1').update(text).digest('hex')
 

@@ -7,6 +7,7 @@ import { decideText, refundText } from '../../src/script/policy-text.ts'
 import { resetText } from '../../src/script/reset.ts'
 import { scriptOf } from '../../src/script/script-of.ts'
 import { shortText } from '../../src/script/short-text.ts'
+import { signalText } from '../../src/script/signal-text.ts'
 import { syncText } from '../../src/script/sync-text.ts'
 import { configOf } from '../support/engines.ts'
 import { forEvery } from '../support/property.ts'
@@ -22,7 +23,7 @@ const policy = gatewayPolicy(
     })) as never,
   }),
 )
-const TEXTS = [decideText(policy), refundText(policy), resetText(), syncText()]
+const TEXTS = [decideText(policy), refundText(policy), resetText(), syncText(), signalText()]
 
 /** Scripts whose answer would differ if a name got mixed up. */
 const SHADOWING = `

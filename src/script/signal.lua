@@ -1,0 +1,158 @@
+-- What isolates share about an origin (how busy its workers are, how fast it answers), in windows of a second. The
+-- other end of this contract is src/script/signal.ts.
+--
+--   KEYS[1]  the signal: windows, the controller's state, and the mean of what is pushed
+--   KEYS[2]  reporters, only for a push: a hash, `<thousandths> <µs>` for each
+--   ARGV[1]  'report' or 'push'
+--   ARGV[2]  now in microseconds, or '' for the clock of this server
+--
+-- report, of one isolate:
+--   ARGV[3]  length of a window in ms
+--   ARGV[4]  how many sums there are
+--   ARGV     then the sums of this isolate since its last report;
+--            then, where it knows one, the window after which a state holds, and that state
+--   reply    { now, number of the last closed window or -1, its sums…, window of the
+--              latest state or -1, that state, mean of the pushes when the window
+--              closed or -1, how many reporters it is of }
+--
+-- push, of a machine of the origin:
+--   ARGV[3]  reporter
+--   ARGV[4]  its value in thousandths
+--   ARGV[5]  after how many ms without another push it counts no more
+--   reply    { now, mean of the pushes, how many reporters it is of }
+--
+-- A window has the number floor(now / length). KEYS[1] is
+--
+--   <open>;<its sums>;<closed>;<its sums>;<its mean>;<reporters>;<window of the state>;<state>|<mean> <µs> <stale after µs> <reporters>
+--
+-- and what cannot be read of it is as if it were not there.
+local KEPT_SECONDS, MOST_BYTES, MOST_NUMBER = 3600, 2048, 4503599627370496
+local MOST_REPORTERS, FEW_REPORTERS, MEAN_EVERY = 1000, 100, 200000
+
+local function integer(number)
+  return string.format('%.0f', number)
+end
+
+-- The integers of a text, if there are so many and none is too large.
+local function integers(text, count)
+  local numbers = {}
+  for digits in string.gmatch(text or '', '%d+') do
+    if digits + 0 > MOST_NUMBER then
+      return nil
+    end
+    numbers[#numbers + 1] = digits + 0
+  end
+  return #numbers == count and numbers or nil
+end
+
+local function joined(numbers)
+  local texts = {}
+  for i = 1, #numbers do
+    texts[i] = integer(numbers[i])
+  end
+  return table.concat(texts, ' ')
+end
+
+-- MGET, which reads a key of another type as missing.
+local text = redis.call('MGET', KEYS[1])[1] or ''
+local windows, pushes = string.match(#text < MOST_BYTES and text or '', '^([^|]*)|([^|]*)$')
+local pushed = integers(pushes, 4)
+-- A clock that is set back a little, as by a failover, leaves it fresh.
+local is_fresh = pushed and math.abs(now - pushed[2]) < pushed[3]
+if not is_fresh or pushed[1] > 1000 or pushed[4] > MOST_REPORTERS then
+  pushed = nil
+end
+
+if ARGV[1] == 'push' then
+  local reporter, stale_after = ARGV[3], ARGV[5] * 1000
+  local entry = ARGV[4] .. ' ' .. integer(now)
+  if type(redis.pcall('HSET', KEYS[2], reporter, entry)) == 'table' then
+    redis.call('DEL', KEYS[2])
+    redis.call('HSET', KEYS[2], reporter, entry)
+  end
+  redis.call('EXPIRE', KEYS[2], KEPT_SECONDS)
+  -- The mean takes a look at all of them. Of many, one does not change it much.
+  local size = redis.call('HLEN', KEYS[2])
+  local is_recent = pushed and pushed[2] <= now and now - pushed[2] < MEAN_EVERY
+  if is_recent and size > FEW_REPORTERS and size <= MOST_REPORTERS then
+    return { now, pushed[1], pushed[4] }
+  end
+  local all, fresh, gone, total = redis.call('HGETALL', KEYS[2]), {}, {}, 0
+  for i = 1, #all, 2 do
+    local value, at = string.match(all[i + 1], '^(%d+) (%d+)$')
+    if value and value + 0 <= 1000 and math.abs(now - at) < stale_after then
+      fresh[#fresh + 1] = { name = all[i], value = value + 0, at = at + 0 }
+    else
+      gone[#gone + 1] = all[i]
+    end
+  end
+  if #fresh > MOST_REPORTERS then
+    table.sort(fresh, function(one, other)
+      return one.at > other.at
+    end)
+  end
+  for i = 1, #fresh do
+    if i > MOST_REPORTERS then
+      gone[#gone + 1] = fresh[i].name
+      fresh[i] = nil
+    else
+      total = total + fresh[i].value
+    end
+  end
+  for first = 1, #gone, 1000 do
+    redis.call('HDEL', KEYS[2], unpack(gone, first, math.min(first + 999, #gone)))
+  end
+  local mean = math.floor(total / #fresh + 0.5)
+  local written = (windows or '') .. '|' .. joined({ mean, now, stale_after, #fresh })
+  redis.call('SETEX', KEYS[1], KEPT_SECONDS, written)
+  return { now, mean, #fresh }
+end
+
+local length, count = ARGV[3] * 1000, ARGV[4] + 0
+local current = (now - now % length) / length
+local open, open_sums, closed, closed_sums, mean, reporters, state_at, state = string.match(
+  windows or '',
+  '^(%d+);([%d ]*);(%-?%d+);([%d ]*);(%-?%d+);(%d+);(%-?%d+);([%w .%-]*)$'
+)
+open, state_at, reporters = (open or -1) + 0, (state_at or -1) + 0, (reporters or 0) + 0
+closed, mean = math.max(-1, closed or -1), math.max(-1, mean or -1)
+local sums, last = integers(open_sums, count), integers(closed_sums, count)
+-- A clock that was set back leaves windows that are not over, and a state of one.
+local is_back = open > current
+if not sums or not last or is_back or closed >= open or mean > 1000 or reporters > MOST_REPORTERS then
+  open, closed, mean, reporters = current, -1, -1, 0
+  sums, last = {}, {}
+  for i = 1, count do
+    sums[i], last[i] = 0, 0
+  end
+end
+if state_at >= current then
+  state_at = is_back and current - 1 or -1
+end
+if state_at < 0 then
+  state_at, state = -1, ''
+end
+
+if current > open then
+  open, closed, last, sums = current, open, sums, {}
+  mean, reporters = pushed and pushed[1] or -1, pushed and pushed[4] or 0
+end
+for i = 1, count do
+  sums[i] = math.min((sums[i] or 0) + ARGV[4 + i], MOST_NUMBER)
+end
+local sent_at = ARGV[5 + count]
+if sent_at and sent_at + 0 > state_at and sent_at + 0 < current then
+  state_at, state = sent_at + 0, ARGV[6 + count]
+end
+
+local written = { integer(open), joined(sums), integer(closed), joined(last), integer(mean), integer(reporters), integer(state_at), state }
+redis.call('SETEX', KEYS[1], KEPT_SECONDS, table.concat(written, ';') .. '|' .. (pushed and pushes or ''))
+
+local reply = { now, closed }
+for i = 1, count do
+  reply[2 + i] = last[i]
+end
+for _, value in ipairs({ state_at, state, mean, reporters }) do
+  reply[#reply + 1] = value
+end
+return reply

@@ -1,0 +1,120 @@
+/** The wire of signal.lua, where the contract is described. The script is in signal-text.ts. */
+import { reportersKey, signalKey } from '../store/keys.ts'
+import type { Script, ScriptCall } from '../store/store.ts'
+import { invalid, isField, textOf } from './wire.ts'
+
+/** The state of a controller, and the window after which it holds. */
+export interface StateOfWindow {
+  window: number
+  text: string
+}
+
+export interface Report {
+  signal: string
+  windowMs: number
+  /** What this isolate has seen since its last report. */
+  sums: readonly number[]
+  /** What it has computed and the store does not have. */
+  state?: StateOfWindow | undefined
+  /** µs since the epoch; absent: the clock of the store. */
+  now?: number | undefined
+}
+
+/** What all isolates have reported. */
+export interface Reported {
+  /** By the clock of the store (µs). */
+  at: number
+  /** The last window that is over. */
+  closed?: { window: number; sums: readonly number[]; pushed?: Pushed }
+  state?: StateOfWindow
+}
+
+/** What machines of the origin have pushed. */
+export interface Pushed {
+  /** Mean over the reporters, in thousandths. */
+  mean: number
+  reporters: number
+}
+
+export interface Push {
+  signal: string
+  reporter: string
+  /** In thousandths: 0 to 1000. */
+  value: number
+  /** After so long without another push, the reporter counts no more. */
+  staleAfterMs: number
+  now?: number | undefined
+}
+
+/** Sums of one signal. */
+export const MOST_SUMS = 16
+
+/** The largest that a sum gets: doubles are exact below. */
+export const MOST_SUM = 2 ** 52
+
+/** What `write` of a controller may return: the script keeps it between semicolons. */
+const STATE = /^[0-9A-Za-z .-]{0,100}$/
+
+export const isStateText = (text: unknown): text is string => typeof text === 'string' && STATE.test(text)
+
+/** @throws TypeError for what the script could not keep */
+export function encodeReport(script: Script, { signal, windowMs, sums, state, now }: Report): ScriptCall {
+  const isSum = (sum: number) => Number.isInteger(sum) && sum >= 0 && sum <= MOST_SUM
+  if (sums.length === 0 || sums.length > MOST_SUMS || !sums.every(isSum)) {
+    throw new TypeError(`A report has 1 to ${MOST_SUMS} sums, which are integers from 0 to 2^52.`)
+  }
+  if (state && !isStateText(state.text)) {
+    throw new TypeError('A state is at most 100 characters of 0-9, A-Z, a-z, space, . and -.')
+  }
+  return {
+    script,
+    keys: [signalKey(signal)],
+    args: [
+      ...['report', textOf(now), String(windowMs), String(sums.length), ...sums.map(String)],
+      ...(state ? [String(state.window), state.text] : []),
+    ],
+  }
+}
+
+/**
+ * @param sums how many the report had
+ * @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent
+ */
+export function decodeReport(reply: unknown, sums: number): Reported {
+  if (!Array.isArray(reply)) throw invalid('no report')
+  const values = reply as unknown[]
+  const [at, closed] = values
+  const [stateAt, text, mean, reporters, ...more] = values.slice(2 + sums)
+  const own = values.slice(2, 2 + sums)
+  if (!isCount(at)) throw invalid('no time')
+  if (!isCountOrNone(closed) || !isCountOrNone(stateAt)) throw invalid('no number of a window')
+  if (!own.every(isCount)) throw invalid('a sum that is not a sum')
+  if (!isStateText(text)) throw invalid('a state that no controller writes')
+  if (!isCountOrNone(mean) || mean > 1000 || !isCount(reporters) || more.length > 0) throw invalid('no mean')
+  return {
+    at,
+    ...(closed >= 0 && {
+      closed: { window: closed, sums: own, ...(mean >= 0 && { pushed: { mean, reporters } }) },
+    }),
+    ...(stateAt >= 0 && { state: { window: stateAt, text } }),
+  }
+}
+
+export function encodePush(script: Script, { signal, reporter, value, staleAfterMs, now }: Push): ScriptCall {
+  return {
+    script,
+    keys: [signalKey(signal), reportersKey(signal)],
+    args: ['push', textOf(now), reporter, String(value), String(staleAfterMs)],
+  }
+}
+
+/** @throws GatewayError ERR_STORE_REPLY_INVALID */
+export function decodePush(reply: unknown): Pushed {
+  const [at, mean, reporters] = Array.isArray(reply) ? (reply as unknown[]) : []
+  if (!isCount(at)) throw invalid('no time')
+  if (!isCount(mean) || mean > 1000 || !isCount(reporters)) throw invalid('no mean')
+  return { mean, reporters }
+}
+
+const isCount = (value: unknown): value is number => isField(value) && value >= 0
+const isCountOrNone = (value: unknown): value is number => isField(value) && value >= -1

@@ -1,0 +1,543 @@
+/** What isolates share of a signal: what each computes from it, and what becomes of lost, late and wrong answers. */
+import * as fc from 'fast-check'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/errors.ts'
+import { RESET } from '../../src/script/reset.ts'
+import { encodePush } from '../../src/script/signal.ts'
+import { signalScript } from '../../src/script/signal-text.ts'
+import { type Controller, numbersOf } from '../../src/shedding/controller.ts'
+import {
+  createSignalBoard,
+  refreshOverdue,
+  type SignalBoardOptions,
+  withSignals,
+} from '../../src/shedding/signal-board.ts'
+import { signalKey } from '../../src/store/keys.ts'
+import type { ScriptCall, Store, StoreCall } from '../../src/store/store.ts'
+import { describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
+import { forEvery } from '../support/property.ts'
+import { SEED } from '../support/random.ts'
+import { storeOf } from '../support/stores.ts'
+
+const NOON_MS = 1_800_000_000_000
+const WINDOW = NOON_MS / 1000
+const OWN: StoreCall = { script: RESET, keys: ['sluice:{k}'], args: ['1', ''] }
+
+/** All that was ever seen. */
+interface Seen {
+  sum: number
+  ms: number
+}
+const controller: Controller<Seen> = {
+  initial: { sum: 0, ms: 0 },
+  next: ({ sum, ms }, window) => ({ sum: sum + (window.sums[0] ?? 0), ms: ms + window.ms }),
+  write: ({ sum, ms }) => `${sum} ${ms}`,
+  read(text) {
+    const [sum, ms] = numbersOf(text, 2) ?? []
+    return sum === undefined || ms === undefined ? undefined : { sum, ms }
+  },
+}
+
+/** ms, of this machine; and how far the clock of the store is ahead. */
+let now: number
+let ahead: number
+beforeEach(() => {
+  now = NOON_MS
+  ahead = 0
+})
+
+const boardOf = (change: Partial<SignalBoardOptions<Seen>> = {}) =>
+  createSignalBoard({
+    ...{ name: 'origin', windowMs: 1000, sums: 2, controller, now: () => now, script: signalScript },
+    reportAt: () => (now + ahead) * 1000,
+    ...change,
+  })
+
+type Board = ReturnType<typeof boardOf>
+
+/** A store whose answers the test writes. */
+function fakeStore(answer: (calls: readonly StoreCall[]) => unknown[] | Promise<unknown[]>) {
+  const sent: (readonly StoreCall[])[] = []
+  const store: Store = {
+    async run(calls) {
+      sent.push(calls)
+      return await answer(calls)
+    },
+    ping: async () => {},
+  }
+  return { store, sent }
+}
+
+const replyOf = (closed: number, sums: number[], stateAt = -1, text = '', pushed = [-1, 0]) => [
+  ...[now * 1000, closed, ...sums, stateAt, text, ...pushed],
+]
+const argsOf = (call: StoreCall) => (call as ScriptCall).args
+const sumsSent = (call: StoreCall) => argsOf(call).slice(4, 6).map(Number)
+const stateSent = (call: StoreCall) => argsOf(call).slice(6)
+
+describe('a report', () => {
+  it('goes with the first trip of each window, behind its own calls, whose replies stay theirs', async () => {
+    const board = boardOf()
+    const { store, sent } = fakeStore(calls => calls.map((_, i) => (i === 0 ? 'own' : replyOf(-1, [0, 0]))))
+    const reporting = withSignals(store, [board])
+    for (const pause of [0, 400, 599, 1, 0, 1000]) {
+      now += pause
+      expect(await reporting.run([OWN])).toEqual(['own'])
+    }
+    expect(sent.map(calls => calls.length)).toEqual([2, 1, 1, 2, 1, 2])
+    expect(sent[0]).toEqual([OWN, expect.objectContaining({ keys: [signalKey('origin')] })])
+  })
+
+  it('of several signals goes with one trip', async () => {
+    const boards = [boardOf({ name: 'a' }), boardOf({ name: 'b' })]
+    const { store, sent } = fakeStore(calls => calls.map(() => 'x'))
+    expect(await withSignals(store, boards).run([OWN])).toEqual(['x'])
+    expect(sent[0]?.map(call => ('keys' in call ? call.keys[0] : ''))).toEqual([
+      ...['sluice:{k}', signalKey('a'), signalKey('b')],
+    ])
+  })
+
+  it('has what was added since the last one, as integers above 0', async () => {
+    const board = boardOf()
+    const { store, sent } = fakeStore(() => ['own', replyOf(-1, [0, 0])])
+    board.add([1.6, 1])
+    board.add([3, 1])
+    for (const bad of [[-1, Number.NaN], [Number.NEGATIVE_INFINITY], [], ['7', null, 9] as never])
+      board.add(bad)
+    await withSignals(store, [board]).run([OWN])
+    now += 1000
+    await withSignals(store, [board]).run([OWN])
+    expect(sent.map(([, report]) => sumsSent(report!))).toEqual([
+      [12, 2],
+      [0, 0],
+    ])
+  })
+
+  it('stays countable, whatever was added', async () => {
+    const board = boardOf()
+    const { store, sent } = fakeStore(() => ['own', replyOf(-1, [0, 0])])
+    for (let i = 0; i < 3; i++) board.add([Number.MAX_VALUE, Number.POSITIVE_INFINITY])
+    await withSignals(store, [board]).run([OWN])
+    expect(sumsSent(sent[0]![1]!)).toEqual([2 ** 52, 2 ** 52])
+  })
+
+  it('has nothing of what was measured more than ten windows ago', async () => {
+    const board = boardOf()
+    const { store, sent } = fakeStore(() => ['own', replyOf(-1, [0, 0])])
+    board.add([5, 1])
+    now += 10_000
+    await withSignals(store, [board]).run([OWN])
+    board.add([6, 1])
+    now += 9_999
+    await withSignals(store, [board]).run([OWN])
+    expect(sent.map(([, report]) => sumsSent(report!))).toEqual([
+      [0, 0],
+      [6, 1],
+    ])
+  })
+
+  it('is due when the clock is set back', () => {
+    const board = boardOf()
+    board.ask()
+    expect(board.isDue()).toBe(false)
+    now -= 1
+    expect(board.isDue()).toBe(true)
+  })
+
+  it.each([
+    ...[undefined, null, 'x', 7, [], {}, [1, 2, 3], new GatewayError('ERR_STORE_REFUSED', 'no')],
+    ...[['x', 5, 1, 1, -1, '', -1, 0]],
+  ])('with the answer %j spoils nothing', async answer => {
+    const board = boardOf()
+    const { store } = fakeStore(() => ['own', answer])
+    expect(await withSignals(store, [board]).run([OWN])).toEqual(['own'])
+    expect(board.state()).toEqual(controller.initial)
+  })
+
+  it('without an answer, and with a script or a controller that throws, spoils nothing', async () => {
+    const { store, sent } = fakeStore(calls => calls.map(() => 'own').slice(0, 1))
+    expect(await withSignals(store, [boardOf()]).run([OWN])).toEqual(['own'])
+    const broken = boardOf({
+      script() {
+        throw new Error('not built')
+      },
+    })
+    expect(await withSignals(store, [broken]).run([OWN])).toEqual(['own'])
+    expect(sent.at(-1)).toEqual([OWN])
+    const answering = fakeStore(() => ['own', replyOf(WINDOW - 1, [1, 1])])
+    const throwing = boardOf({
+      controller: {
+        ...controller,
+        next() {
+          throw new Error('x')
+        },
+      },
+    })
+    expect(await withSignals(answering.store, [throwing]).run([OWN])).toEqual(['own'])
+  })
+
+  it('that fails as a whole fails its trip, as without it', async () => {
+    const failure = new GatewayError('ERR_STORE_TIMEOUT', 'late')
+    const { store } = fakeStore(() => Promise.reject(failure))
+    await expect(withSignals(store, [boardOf()]).run([OWN])).rejects.toBe(failure)
+  })
+
+  it('keeps what kind of store it is', async () => {
+    const { store } = fakeStore(() => [])
+    expect(withSignals(store, []).isCluster).toBeUndefined()
+    expect(withSignals({ ...store, isCluster: true }, []).isCluster).toBe(true)
+    await withSignals(store, []).ping()
+  })
+})
+
+describe('the state', () => {
+  const learn = (board: Board, reply: unknown) => board.ask().learn(reply)
+
+  it('is moved on by a window that is newer, at once, and is sent with the next report', () => {
+    const board = boardOf()
+    learn(board, replyOf(WINDOW - 1, [40, 2], WINDOW - 3, '100 5000'))
+    expect(board.state()).toEqual({ sum: 140, ms: 7000 })
+    now += 1000
+    const report = board.ask()
+    expect(stateSent(report.call)).toEqual([`${WINDOW - 1}`, '140 7000'])
+    report.learn(replyOf(WINDOW - 1, [40, 2], WINDOW - 1, '140 7000'))
+    // The store has it.
+    expect(stateSent(board.ask().call)).toEqual([])
+    expect(board.state()).toEqual({ sum: 140, ms: 7000 })
+  })
+
+  it('is sent again until the store has it', () => {
+    const board = boardOf()
+    learn(board, replyOf(WINDOW - 1, [40, 2]))
+    for (let i = 0; i < 3; i++) expect(stateSent(board.ask().call)).toEqual([`${WINDOW - 1}`, '40 1000'])
+  })
+
+  it('of another isolate for the same window takes the place of its own', () => {
+    const board = boardOf()
+    learn(board, replyOf(WINDOW - 1, [40, 2]))
+    learn(board, replyOf(WINDOW - 1, [40, 2], WINDOW - 1, '7 8'))
+    expect(board.state()).toEqual({ sum: 7, ms: 8 })
+  })
+
+  it('of its own is kept where the store has an older one', () => {
+    const board = boardOf()
+    learn(board, replyOf(WINDOW - 2, [40, 2]))
+    now += 1000
+    learn(board, replyOf(WINDOW - 1, [2, 1], WINDOW - 5, '7 8'))
+    expect(board.state()).toEqual({ sum: 42, ms: 2000 })
+  })
+
+  it('that the controller cannot read is as none', () => {
+    const board = boardOf()
+    learn(board, replyOf(WINDOW - 1, [40, 2], WINDOW - 2, 'of another version'))
+    expect(board.state()).toEqual({ sum: 40, ms: 1000 })
+  })
+
+  it('is not replaced by an answer that was longer under way', () => {
+    const board = boardOf()
+    const [first, second] = [board.ask(), board.ask()]
+    second.learn(replyOf(WINDOW - 1, [5, 1]))
+    first.learn(replyOf(WINDOW - 2, [9, 1], WINDOW - 2, '1 1'))
+    expect(board.state()).toEqual({ sum: 5, ms: 1000 })
+  })
+
+  it('that cannot be written is not sent', () => {
+    const board = boardOf({ controller: { ...controller, write: () => ';' } })
+    learn(board, replyOf(WINDOW - 1, [5, 1]))
+    expect(stateSent(board.ask().call)).toEqual([])
+  })
+
+  it('takes in what is pushed, once for each window', () => {
+    const fold = (sums: readonly number[], { mean, reporters }: { mean: number; reporters: number }) => [
+      ...[sums[0]! + mean, sums[1]! + 1, reporters],
+    ]
+    const board = boardOf({ fold })
+    for (let i = 0; i < 3; i++) learn(board, replyOf(WINDOW - 1, [40, 2], -1, '', [800, 3]))
+    expect(board.state()).toEqual({ sum: 840, ms: 1000 })
+    learn(board, replyOf(WINDOW, [1, 1], WINDOW - 1, '840 1000'))
+    expect(board.state()).toEqual({ sum: 841, ms: 2000 })
+    const deaf = boardOf()
+    learn(deaf, replyOf(WINDOW - 1, [40, 2], -1, '', [800, 3]))
+    expect(deaf.state()).toEqual({ sum: 40, ms: 1000 })
+  })
+
+  it('is kept when the clock of the store is set back, and moves on with the next window there', () => {
+    const board = boardOf()
+    learn(board, replyOf(WINDOW - 1, [40, 2]))
+    now -= 100_000
+    learn(board, replyOf(-1, [0, 0]))
+    expect(board.state()).toEqual({ sum: 40, ms: 1000 })
+    // As of the window that is open there.
+    learn(board, replyOf(WINDOW - 101, [2, 1]))
+    expect(board.state()).toEqual({ sum: 42, ms: 2000 })
+  })
+})
+
+describe('without an answer', () => {
+  it('for three windows, the state moves by what the isolate sees itself', () => {
+    const board = boardOf()
+    board.ask().learn(replyOf(WINDOW - 1, [40, 2]))
+    // As long as no report is sent, none has no answer.
+    now += 60_000
+    expect(board.state()).toEqual({ sum: 40, ms: 1000 })
+    board.add([3, 1])
+    board.ask()
+    now += 2999
+    expect(board.state()).toEqual({ sum: 40, ms: 1000 })
+    now += 1
+    expect(board.state()).toEqual({ sum: 43, ms: 4000 })
+    board.add([5, 1])
+    now += 999
+    expect(board.state().sum).toBe(43)
+    now += 1
+    expect(board.state()).toEqual({ sum: 48, ms: 5000 })
+    // Silence is silence.
+    now += 60_000
+    expect(board.state()).toEqual({ sum: 48, ms: 65_000 })
+    board.ask().learn(replyOf(WINDOW + 50, [1, 1], WINDOW + 40, '5 5'))
+    expect(board.state()).toEqual({ sum: 6, ms: 10_005 })
+    now += 60_000
+    expect(board.state()).toEqual({ sum: 6, ms: 10_005 })
+  })
+
+  it('from the start, it does so from the first report', () => {
+    const board = boardOf()
+    board.add([3, 1])
+    board.ask()
+    now += 2999
+    expect(board.state()).toEqual(controller.initial)
+    board.ask()
+    board.add([4, 1])
+    now += 1
+    expect(board.state()).toEqual({ sum: 7, ms: 3000 })
+  })
+
+  it('and with a clock that is set back, it begins to wait anew', () => {
+    const board = boardOf()
+    board.ask().learn(replyOf(WINDOW - 1, [40, 2]))
+    board.ask()
+    now -= 1e7
+    expect(board.state().ms).toBe(1000)
+    now += 2999
+    expect(board.state().ms).toBe(1000)
+    now += 1
+    expect(board.state().ms).toBe(4000)
+  })
+})
+
+describe('where requests make no trip', () => {
+  const background: Promise<unknown>[] = []
+  const refresh = (store: Store, board: Board) =>
+    refreshOverdue(store, [board], task => background.push(task.catch(() => {})))
+
+  it('a report goes by itself once two windows have none', async () => {
+    const board = boardOf()
+    const { store, sent } = fakeStore(() => [replyOf(WINDOW - 1, [7, 1])])
+    board.ask()
+    for (const pause of [0, 1999, 1, 0, 1999, 1]) {
+      now += pause
+      refresh(store, board)
+    }
+    await Promise.all(background)
+    expect(sent.map(calls => calls.length)).toEqual([1, 1])
+    expect(board.state().sum).toBe(7)
+  })
+
+  it('one that fails is tried again two windows later', async () => {
+    const board = boardOf()
+    const { store, sent } = fakeStore(() => Promise.reject(new GatewayError('ERR_STORE_TIMEOUT', 'late')))
+    for (let i = 0; i < 10; i++) {
+      refresh(store, board)
+      now += 500
+    }
+    await Promise.all(background)
+    expect(sent.length).toBe(3)
+  })
+})
+
+describeOnRedisEngine('isolates that share a signal', fresh => {
+  interface Isolate {
+    board: Board
+    store: Store
+  }
+  const isolateOn = (redis: RedisEngine, change: Partial<SignalBoardOptions<Seen>> = {}): Isolate => {
+    const board = boardOf(change)
+    return { board, store: withSignals(storeOf(redis, { isCluster: true }), [board]) }
+  }
+  /** A decision of each, one after the other, and then a second passes. */
+  const second = async (...isolates: Isolate[]) => {
+    for (const { store } of isolates) await store.run([OWN])
+    now += 1000
+  }
+
+  it('have the same state, which each window moves once', async () => {
+    const redis = await fresh()
+    const [a, b] = [isolateOn(redis), isolateOn(redis)]
+    for (let i = 1; i <= 5; i++) {
+      a.board.add([i, 1])
+      b.board.add([10 * i, 1])
+      await second(a, b)
+    }
+    // The fifth window is not over.
+    expect(a.board.state()).toEqual({ sum: 11 + 22 + 33 + 44, ms: 4000 })
+    expect(b.board.state()).toEqual(a.board.state())
+  })
+
+  it('hand the state on to one that starts', async () => {
+    const redis = await fresh()
+    const [a, late] = [isolateOn(redis), isolateOn(redis)]
+    a.board.add([5, 1])
+    for (let i = 0; i < 5; i++) await second(a)
+    await second(late)
+    // The last window that is over had nothing in it.
+    expect(late.board.state()).toEqual({ sum: 5, ms: 5000 })
+  })
+
+  it('count a window without a report as time that passed', async () => {
+    const redis = await fresh()
+    const a = isolateOn(redis)
+    for (const pause of [0, 0, 7000, 0]) {
+      a.board.add([1, 1])
+      now += pause
+      await second(a)
+    }
+    // Windows 0 and 1, and window 9 with the time before it.
+    expect(a.board.state()).toEqual({ sum: 3, ms: 10_000 })
+  })
+
+  it('agree again when they have computed different states', async () => {
+    const redis = await fresh()
+    // The second one counts double, as another version of a controller would.
+    const twice: Controller<Seen> = {
+      ...controller,
+      next: (state, window) => controller.next(state, { ...window, sums: window.sums.map(sum => 2 * sum) }),
+    }
+    const [a, b] = [isolateOn(redis), isolateOn(redis, { controller: twice })]
+    a.board.add([10, 1])
+    await second(a, b)
+    await second(a, b)
+    expect([a.board.state().sum, b.board.state().sum]).toEqual([10, 20])
+    // The first that arrives is kept.
+    await second(b, a)
+    expect([a.board.state().sum, b.board.state().sum]).toEqual([20, 20])
+  })
+
+  it('lose the reports and replies that are lost, and nothing else', async () => {
+    const redis = await fresh()
+    const [a, b] = [isolateOn(redis), isolateOn(redis)]
+    let lost: 'request' | 'reply' | undefined
+    const inner = storeOf(redis)
+    a.store = withSignals(
+      {
+        ...inner,
+        async run(calls) {
+          if (lost === 'request') throw new GatewayError('ERR_STORE_TIMEOUT', 'late')
+          const replies = await inner.run(calls)
+          if (lost === 'reply') throw new GatewayError('ERR_STORE_TIMEOUT', 'late')
+          return replies
+        },
+      },
+      [a.board],
+    )
+    for (const [i, what] of [undefined, 'request', 'reply', undefined, undefined].entries()) {
+      a.board.add([10 ** i, 1])
+      lost = what as typeof lost
+      await a.store.run([OWN]).catch(() => {})
+      await second(b)
+    }
+    await second(a, b)
+    expect(a.board.state()).toEqual({ sum: 11_101, ms: 5000 })
+    expect(b.board.state()).toEqual(a.board.state())
+  })
+
+  it('keep the state when Redis loses it', async () => {
+    const redis = await fresh()
+    const [a, late] = [isolateOn(redis), isolateOn(redis)]
+    a.board.add([5, 1])
+    for (let i = 0; i < 3; i++) await second(a)
+    await redis.send(['FLUSHALL'])
+    for (let i = 0; i < 3; i++) await second(a)
+    await second(a, late)
+    expect(late.board.state()).toEqual(a.board.state())
+    expect(late.board.state().sum).toBe(5)
+  })
+
+  it.each([-3_600_000, -1500, 1500, 3_600_000])(
+    'go on when the clock of Redis jumps by %d ms',
+    async jump => {
+      const redis = await fresh()
+      const [a, b] = [isolateOn(redis), isolateOn(redis)]
+      for (let i = 0; i < 4; i++) {
+        a.board.add([1, 1])
+        await second(a, b)
+      }
+      const before = a.board.state()
+      expect(before.sum).toBe(3)
+      ahead = jump
+      for (let i = 0; i < 6; i++) {
+        b.board.add([10, 1])
+        await second(b, a)
+      }
+      const after = a.board.state()
+      expect(after).toEqual(b.board.state())
+      // What the old windows had may be lost, and the new ones count.
+      expect(after.sum).toBeGreaterThanOrEqual(before.sum + 40)
+      expect(after.sum).toBeLessThanOrEqual(before.sum + 61)
+      ahead = 0
+      for (let i = 0; i < 4; i++) await second(a, b)
+      // A state that had not been stored when the clock was set back is lost: one window of it.
+      expect(a.board.state().sum).toBeGreaterThanOrEqual(after.sum - 10)
+      expect(b.board.state()).toEqual(a.board.state())
+    },
+  )
+
+  it('all take in what machines have pushed, and no more when that is stale', async () => {
+    const redis = await fresh()
+    const fold = (sums: readonly number[], { mean }: { mean: number }) => [sums[0]! + mean, sums[1]! + 1]
+    const [a, b] = [isolateOn(redis, { fold }), isolateOn(redis, { fold })]
+    for (const [reporter, value] of [
+      ['m-1', 600],
+      ['m-2', 800],
+    ] as const) {
+      const push = { signal: 'origin', reporter, value, staleAfterMs: 2500, now: now * 1000 }
+      await redis.run(encodePush(signalScript(), push))
+    }
+    for (let i = 0; i < 6; i++) await second(a, b)
+    // Two windows closed while it was fresh.
+    expect(a.board.state()).toEqual({ sum: 1400, ms: 5000 })
+    expect(b.board.state()).toEqual(a.board.state())
+  })
+
+  it(`agree soon after whatever was lost (SEED=${SEED})`, async () => {
+    const redis = await fresh()
+    const step = fc.record({
+      who: fc.nat(2),
+      pause: fc.constantFrom(0, 100, 400, 1000, 3000),
+      lost: fc.constantFrom(undefined, undefined, 'request', 'reply', 'late'),
+      jump: fc.constantFrom(0, 0, 0, 0, -5000, 2000),
+    })
+    await forEvery(fc.array(step, { maxLength: 30 }), 15, async steps => {
+      await redis.send(['FLUSHALL'])
+      now = NOON_MS
+      ahead = 0
+      const boards = [boardOf(), boardOf(), boardOf()]
+      const late: (() => void)[] = []
+      for (const { who, pause, lost, jump } of steps) {
+        now += pause
+        ahead += jump
+        const board = boards[who]!
+        board.add([1, 1])
+        if (!board.isDue()) continue
+        const { call, learn } = board.ask()
+        const reply = lost === 'request' ? undefined : await redis.run(call)
+        if (lost === 'late') late.push(() => learn(reply))
+        else if (lost === undefined) learn(reply)
+      }
+      for (const learn of late) learn()
+      const isolates = boards.map(board => ({ board, store: withSignals(storeOf(redis), [board]) }))
+      for (let i = 0; i < 4; i++) await second(...isolates)
+      const [first, ...others] = boards.map(board => board.state())
+      for (const other of others) expect(other).toEqual(first)
+    })
+  })
+})

@@ -1,0 +1,186 @@
+/**
+ * POST /_sluice/utilization: a machine of the origin pushes how busy its workers are.
+ *
+ *     curl -X POST https://gateway.example/_sluice/utilization -H 'authorization: Bearer <secret>' \
+ *       -d '{"reporter":"api-7","utilization":0.83}'
+ *
+ * Each reporter counts with its last value until that is stale, and all count alike.
+ */
+import { GatewayError } from '../../errors.ts'
+import { decodePush, encodePush } from '../../script/signal.ts'
+import { sha256 } from '../../sha256.ts'
+import type { Script, Store } from '../../store/store.ts'
+import { type Problem, problem } from './problem.ts'
+
+export interface UtilizationPushes {
+  /** Name of the signal (src/shedding/signal-board.ts). */
+  signal: string
+  /** After so long without another push, a reporter counts no more. */
+  staleAfterMs: number
+  /** The variable of the environment that holds the secret, and its value. */
+  secretName: string
+  secret: unknown
+}
+
+const MOST_BYTES = 4096
+/** Longer ones are refused without a digest. */
+const MOST_SECRET = 1024
+
+/** One for an isolate. @param store as health checks have it: without the breaker, whose state is about decisions */
+export function createUtilizationHandler(
+  store: Store,
+  { signal, staleAfterMs, secretName, secret }: UtilizationPushes,
+  script: () => Script,
+): (request: Request) => Promise<Response> {
+  const digest = typeof secret === 'string' && secret !== '' ? sha256(secret) : undefined
+
+  return async request => {
+    if (request.method !== 'POST') return wrongMethod(request.method)
+    if (digest === undefined) return noSecret(secretName)
+    const token = /^Bearer +(\S+)$/i.exec(request.headers.get('authorization') ?? '')?.[1]
+    if (token === undefined) return unauthorized('missing')
+    if (token.length > MOST_SECRET || !isEqual(sha256(token), digest)) return unauthorized('wrong')
+    const text = await textOf(request)
+    if (typeof text !== 'string') return problem(text)
+    const sample = sampleOf(text)
+    if ('status' in sample) return problem(sample)
+    try {
+      const value = Math.round(sample.utilization * 1000)
+      const call = encodePush(script(), { signal, reporter: sample.reporter, value, staleAfterMs })
+      const [reply] = await store.run([call])
+      if (reply instanceof GatewayError) throw reply
+      decodePush(reply)
+    } catch (error) {
+      if (error instanceof GatewayError) return notStored(error)
+      throw error
+    }
+    return new Response(null, { status: 204, headers: { 'cache-control': 'no-store' } })
+  }
+}
+
+interface Sample {
+  reporter: string
+  utilization: number
+}
+
+/** Digests, so that how long it takes says nothing about the secret. */
+function isEqual(digest: string, other: string): boolean {
+  let difference = digest.length ^ other.length
+  for (let i = 0; i < digest.length; i++) difference |= digest.charCodeAt(i) ^ other.charCodeAt(i)
+  return difference === 0
+}
+
+/** The body, or why it is not read. */
+async function textOf(request: Request): Promise<string | Problem> {
+  // Where a client says how long its body is.
+  if (Number(request.headers.get('content-length')) > MOST_BYTES) return TOO_LARGE
+  const bytes = new Uint8Array(MOST_BYTES)
+  let length = 0
+  try {
+    const reader = request.body?.getReader()
+    for (let chunk = await reader?.read(); chunk && !chunk.done; chunk = await reader!.read()) {
+      const part = chunk.value as Uint8Array
+      if (length + part.length > MOST_BYTES) {
+        await reader!.cancel()
+        return TOO_LARGE
+      }
+      bytes.set(part, length)
+      length += part.length
+    }
+  } catch {
+    return badRequest('The body broke off. Send it again.')
+  }
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(bytes.subarray(0, length))
+  } catch {
+    return badRequest('The body is not UTF-8. Send JSON in UTF-8.')
+  }
+}
+
+const EXAMPLE = '{"reporter":"api-7","utilization":0.83}'
+const REPORTER = /^[A-Za-z0-9._:-]{1,64}$/
+
+/** What a machine says, or what is wrong with it. */
+function sampleOf(text: string): Sample | Problem {
+  let body: unknown
+  try {
+    body = JSON.parse(text)
+  } catch {
+    return badRequest(`The body is not JSON: ${shown(text)}. Send an object like ${EXAMPLE}.`)
+  }
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+    return badRequest(`The body is ${shown(body)}. Send an object like ${EXAMPLE}.`)
+  }
+  const unknown = Object.keys(body).find(name => name !== 'reporter' && name !== 'utilization')
+  if (unknown !== undefined) {
+    return badRequest(`${shown(unknown)} is not a field. Send reporter and utilization only.`)
+  }
+  const { reporter, utilization } = body as Partial<Record<keyof Sample, unknown>>
+  if (typeof reporter !== 'string' || !REPORTER.test(reporter)) {
+    return badRequest(
+      `reporter is ${shown(reporter)}. Send the name of the machine: 1 to 64 of the characters A-Z a-z 0-9 . _ : -`,
+    )
+  }
+  if (typeof utilization !== 'number' || !(utilization >= 0 && utilization <= 1)) {
+    const fix =
+      typeof utilization === 'number' && utilization > 1
+        ? 'The maximum is 1: all workers are busy. Divide a percentage by 100: 83 % is 0.83.'
+        : 'Send a number from 0 to 1: the share of workers that are busy.'
+    return badRequest(`utilization is ${shown(utilization)}. ${fix}`)
+  }
+  return { reporter, utilization }
+}
+
+/** As JSON, and not at any length. */
+function shown(value: unknown): string {
+  const text =
+    value === undefined ? 'missing' : typeof value === 'number' ? String(value) : JSON.stringify(value)
+  return text.length > 60 ? `${text.slice(0, 60)}…` : text
+}
+
+const badRequest = (detail: string): Problem => ({ status: 400, title: 'Bad Request', detail })
+
+const TOO_LARGE: Problem = {
+  status: 413,
+  title: 'Content Too Large',
+  detail: `The body has more than ${MOST_BYTES} bytes. Send an object like ${EXAMPLE}, one for each request.`,
+}
+
+function wrongMethod(method: string): Response {
+  return problem({
+    status: 405,
+    title: 'Method Not Allowed',
+    detail: `${method} is not allowed here. Send POST with an object like ${EXAMPLE}.`,
+    headers: { allow: 'POST' },
+  })
+}
+
+function unauthorized(what: 'missing' | 'wrong'): Response {
+  const challenge = 'Bearer realm="sluice"'
+  return problem({
+    status: 401,
+    title: 'Unauthorized',
+    detail: {
+      missing: 'The header authorization has no bearer token. Send Authorization: Bearer <secret>.',
+      wrong: 'The bearer token is not valid. It must be the secret that the gateway has.',
+    }[what],
+    headers: { 'www-authenticate': what === 'missing' ? challenge : `${challenge}, error="invalid_token"` },
+  })
+}
+
+function noSecret(name: string): Response {
+  return problem({
+    status: 503,
+    title: 'Service Unavailable',
+    detail: `Pushes cannot be authenticated: the variable ${name} of the gateway is not set. Set it to a secret.`,
+  })
+}
+
+function notStored({ code }: GatewayError): Response {
+  return problem({
+    status: 503,
+    title: 'Service Unavailable',
+    detail: `The utilization was not stored (${code}). Push again with the next value.`,
+    headers: { 'retry-after': '1' },
+  })
+}

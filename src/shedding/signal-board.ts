@@ -191,6 +191,11 @@ interface Known<State> {
   state: State
 }
 
+/** For sums that are a value in thousandths and the number of its samples: what is pushed is one more sample for each window. */
+export function asSample([sum = 0, samples = 0, ...others]: readonly number[], { mean }: Pushed): number[] {
+  return [sum + mean, samples + 1, ...others]
+}
+
 /** The store; its trips carry the reports that are due. What goes wrong with a report changes nothing for the other calls. */
 export function withSignals(store: Store, boards: readonly SignalReporter[]): Store {
   return {

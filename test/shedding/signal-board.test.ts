@@ -7,6 +7,7 @@ import { encodePush } from '../../src/script/signal.ts'
 import { signalScript } from '../../src/script/signal-text.ts'
 import { type Controller, numbersOf } from '../../src/shedding/controller.ts'
 import {
+  asSample,
   createSignalBoard,
   refreshOverdue,
   type SignalBoardOptions,
@@ -248,10 +249,7 @@ describe('the state', () => {
   })
 
   it('takes in what is pushed, once for each window', () => {
-    const fold = (sums: readonly number[], { mean, reporters }: { mean: number; reporters: number }) => [
-      ...[sums[0]! + mean, sums[1]! + 1, reporters],
-    ]
-    const board = boardOf({ fold })
+    const board = boardOf({ fold: asSample })
     for (let i = 0; i < 3; i++) learn(board, replyOf(WINDOW - 1, [40, 2], -1, '', [800, 3]))
     expect(board.state()).toEqual({ sum: 840, ms: 1000 })
     learn(board, replyOf(WINDOW, [1, 1], WINDOW - 1, '840 1000'))
@@ -270,6 +268,13 @@ describe('the state', () => {
     // As of the window that is open there.
     learn(board, replyOf(WINDOW - 101, [2, 1]))
     expect(board.state()).toEqual({ sum: 42, ms: 2000 })
+  })
+})
+
+describe('a pushed mean', () => {
+  it('is one more sample', () => {
+    expect(asSample([300, 1, 7], { mean: 800, reporters: 3 })).toEqual([1100, 2, 7])
+    expect(asSample([], { mean: 800, reporters: 3 })).toEqual([800, 1])
   })
 })
 
@@ -493,7 +498,7 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
 
   it('all take in what machines have pushed, and no more when that is stale', async () => {
     const redis = await fresh()
-    const fold = (sums: readonly number[], { mean }: { mean: number }) => [sums[0]! + mean, sums[1]! + 1]
+    const fold = asSample
     const [a, b] = [isolateOn(redis, { fold }), isolateOn(redis, { fold })]
     for (const [reporter, value] of [
       ['m-1', 600],

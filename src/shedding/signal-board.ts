@@ -35,6 +35,8 @@ export interface SignalReporter {
   isDue(): boolean
   /** No trip has reported for two windows. */
   isOverdue(): boolean
+  /** Reports have had no answer for a window. */
+  isUnanswered(): boolean
   /** To be called when a trip starts that reports. */
   ask(): SignalReport
 }
@@ -160,6 +162,7 @@ export function createSignalBoard<State>({
 
     isDue: () => isPast(askedAt, 1),
     isOverdue: () => isPast(askedAt, OVERDUE_AFTER),
+    isUnanswered: () => unansweredSince !== undefined && isPast(unansweredSince, 1),
 
     ask() {
       moveAlone()
@@ -202,13 +205,18 @@ export function withSignals(store: Store, boards: readonly SignalReporter[]): St
     ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
     ping: () => store.ping(),
     async run(calls) {
-      const due = boards.filter(board => board.isDue())
+      // On a cluster the node of a signal may hang, and decisions with it: then reports go by themselves (refreshOverdue).
+      const isApart = (board: SignalReporter) => store.isCluster && board.isUnanswered()
+      const due = boards.filter(board => board.isDue() && !isApart(board))
       return due.length === 0 ? await store.run(calls) : await runWithReports(store, calls, due)
     },
   }
 }
 
-/** Reports by itself what no trip has reported for two windows: requests that are decided without the store make none. */
+/**
+ * Reports by itself what no trip has reported for two windows: requests that are decided without the store make none. To be called
+ * after each decision.
+ */
 export function refreshOverdue(
   store: Store,
   boards: readonly SignalReporter[],

@@ -348,6 +348,38 @@ describe('where requests make no trip', () => {
     expect(board.state().sum).toBe(7)
   })
 
+  it('on a cluster, reports without an answer go by themselves, and hold up no decision', async () => {
+    const board = boardOf()
+    let hangs = true
+    const { store, sent } = fakeStore(async calls => {
+      if (hangs && calls.length > 1) throw new GatewayError('ERR_STORE_TIMEOUT', 'late')
+      return calls.map(call =>
+        call === OWN
+          ? 'own'
+          : hangs
+            ? new GatewayError('ERR_STORE_TIMEOUT', 'late')
+            : replyOf(WINDOW, [7, 1]),
+      )
+    })
+    const cluster = { ...store, isCluster: true }
+    let failed = 0
+    const decide = async () => {
+      await withSignals(cluster, [board])
+        .run([OWN])
+        .catch(() => failed++)
+      refresh(cluster, board)
+      now += 500
+    }
+    for (let i = 0; i < 20; i++) await decide()
+    expect(failed).toBe(1)
+    const apart = sent.filter(([call]) => call !== OWN)
+    expect(apart.map(calls => calls.length)).toEqual([1, 1, 1, 1])
+    hangs = false
+    for (let i = 0; i < 8; i++) await decide()
+    expect(sent.slice(-8).filter(([first, report]) => first === OWN && report).length).toBeGreaterThan(1)
+    expect(failed).toBe(1)
+  })
+
   it('one that fails is tried again two windows later', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(() => Promise.reject(new GatewayError('ERR_STORE_TIMEOUT', 'late')))

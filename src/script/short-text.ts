@@ -59,15 +59,20 @@ const TOKENS =
 const isName = (token: string | undefined) => token !== undefined && /^[A-Za-z_]/.test(token)
 const isCode = (token: string) => !token.startsWith('--') && token.trim() !== ''
 
-/** Needs no space beside it. Not so `-`, of which two begin a comment, `[`, of which two begin a string, and `.`. */
-const isLoose = (token: string | undefined) => token !== undefined && /^[=,(){}+*/%<>]$/.test(token)
+/** Whether two tokens would be others without a space between them: `local name`, `1 .. text`, and `- -`, which begins a comment. */
+function needsSpace(before = '', after = ''): boolean {
+  // A long string begins with two brackets, and may end anywhere.
+  if (before === '[' && after.startsWith('[')) return true
+  const both = (before + after).match(TOKENS)
+  return both?.length !== 2 || both[0] !== before
+}
 
 /** The same script in short. The same text always gets the same names, and a text that is short already stays as it is. */
 export function shortText(text: string): string {
   const tokens = text.match(TOKENS) ?? []
   const shortNames = shortNamesFor(tokens.filter(isCode))
   const isNeeded = (token: string, i: number) =>
-    !/^ +$/.test(token) || !(isLoose(tokens[i - 1]) || isLoose(tokens[i + 1]))
+    !/^ +$/.test(token) || needsSpace(tokens[i - 1], tokens[i + 1])
   return tokens
     .filter(isNeeded)
     .map(token => shortNames.get(token) ?? token)

@@ -79,7 +79,8 @@ describe('a script in short', () => {
     "local other = '--' .. name --[=[ ' ]] ]=]",
     'local other = 0xE+name - 3e-2 - .5 - 1e5 - 0Xffname',
   ])('leaves strings, comments and numbers as they are: %j', text => {
-    const literals = /'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|\[(=*)\[.*?\]\1\]|--[^\n]*|0x\w+|0X\w+|\d\S*/gs
+    const literals =
+      /'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|\[(=*)\[.*?\]\1\]|--[^\n]*|0[xX]\w+|\d(?:[eE][+-]|\w)*/gs
     expect(shortText(text).match(literals)).toEqual(text.match(literals))
   })
 
@@ -108,10 +109,15 @@ describe('a script in short', () => {
     expect(shortText(text)).not.toContain('long_name')
   })
 
-  it('keeps the spaces that mean something', () => {
-    expect(shortText('local a = 1 - -1  --  b')).toBe('local a=1 - -1  --  b')
-    expect(shortText("return t[ [[ a ]] ] .. 1 .. 2 .. ' , '")).toBe("return t[ [[ a ]] ] .. 1 .. 2 .. ' , '")
-    expect(shortText('a = 1\n  b = 2\n\n')).toBe('a=1\n  b=2\n\n')
+  it.each([
+    ['local a = 1 - -1 - b  --  c', 'local a=1- -1-b--  c'],
+    ["return t[ [[ a ]] ] .. 1 .. 2 .. ' , '", "return t[ [[ a ]]]..1 ..2 ..' , '"],
+    ['return t [ [=[ a ]=] ] [ 1 ]', 'return t[ [=[ a ]=]][1]'],
+    ['f (...) .. .5 .. a . b : c ()', 'f(...).. .5 ..a.b:c()'],
+    ['return 1 or 0x1 or - a', 'return 1 or 0x1 or-a'],
+    ['  a = 1\n  b = 2 \n\n', '  a=1\n  b=2 \n\n'],
+  ])('has only the spaces that mean something: %j', (text, expected) => {
+    expect(shortText(text)).toBe(expected)
   })
 
   it('gives no name that is there already, is a keyword, or is another name', () => {

@@ -63,6 +63,7 @@ export function encodeReport(script: Script, { signal, windowMs, sums, state, no
   if (sums.length === 0 || sums.length > MOST_SUMS || !sums.every(isSum)) {
     throw new TypeError(`A report has 1 to ${MOST_SUMS} sums, which are integers from 0 to 2^52.`)
   }
+  if (!isDuration(windowMs)) throw new TypeError('A window has a whole number of ms.')
   if (state && !isStateText(state.text)) {
     throw new TypeError('A state is at most 100 characters of 0-9, A-Z, a-z, space, . and -.')
   }
@@ -100,7 +101,13 @@ export function decodeReport(reply: unknown, sums: number): Reported {
   }
 }
 
+/** @throws TypeError for what the script could not count */
 export function encodePush(script: Script, { signal, reporter, value, staleAfterMs, now }: Push): ScriptCall {
+  if (!Number.isInteger(value) || value < 0 || value > 1000 || !isDuration(staleAfterMs)) {
+    throw new TypeError(
+      'A push has a value from 0 to 1000, and is stale after at least one ms. Both are integers.',
+    )
+  }
   return {
     script,
     keys: [signalKey(signal), reportersKey(signal)],
@@ -116,5 +123,6 @@ export function decodePush(reply: unknown): Pushed {
   return { mean, reporters }
 }
 
+const isDuration = (ms: number) => Number.isSafeInteger(ms) && ms > 0
 const isCount = (value: unknown): value is number => isField(value) && value >= 0
 const isCountOrNone = (value: unknown): value is number => isField(value) && value >= -1

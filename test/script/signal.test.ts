@@ -341,6 +341,18 @@ describe('the wire', () => {
     )
   })
 
+  it.each([0, -1, 0.5, Number.NaN, Number.POSITIVE_INFINITY])('has no duration of %d ms', ms => {
+    const report = { signal: 'a', windowMs: ms, sums: [1] }
+    const push = { signal: 'a', reporter: 'r', value: 1, staleAfterMs: ms }
+    expect(() => encodeReport(signalScript(), report)).toThrow(TypeError)
+    expect(() => encodePush(signalScript(), push)).toThrow(TypeError)
+  })
+
+  it.each([-1, 1001, 0.5, Number.NaN])('has no push of %d thousandths', value => {
+    const push = { signal: 'a', reporter: 'r', value, staleAfterMs: 1 }
+    expect(() => encodePush(signalScript(), push)).toThrow(TypeError)
+  })
+
   const GOOD = [NOON, 5, 1, 2, 5, 'x', 1000, 3]
   const changed = (at: number, value: unknown) => GOOD.map((field, i) => (i === at ? value : field))
   it.each([

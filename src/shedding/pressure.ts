@@ -1,0 +1,98 @@
+/**
+ * The worker utilization shedder: when an origin is too busy for longer than a moment, classes of traffic are refused, the least
+ * important first, and admitted again as slowly.
+ *
+ * Its only number is the pressure: how many ms of a bad signal weigh on it. It grows while the signal is high, shrinks while it is
+ * low, and holds between the two, where the origin is as busy as it should be. Nothing is refused below `quietMs`; from there to
+ * `fullMs` the classes are thinned one after the other. A second of signal therefore moves at most one second of pressure, and no
+ * burst, no deployment and no single machine can make it jump.
+ *
+ * The order of classes and the pace are those of Stripe's worker utilization load shedder (https://stripe.com/blog/rate-limiters).
+ */
+import { finalized, fnv1a } from '../hash.ts'
+import { type Controller, elapsedMs, numbersOf, type SignalWindow, sumAt } from './controller.ts'
+
+export interface PressureSettings {
+  /** At this mean utilization (0 to 1) or above it, pressure grows. */
+  readonly high: number
+  /** At this mean utilization or below it, pressure shrinks. */
+  readonly low: number
+  /** A signal that is bad for less has no effect (ms). */
+  readonly quietMs: number
+  /** After so long all classes but the critical one are refused (ms). */
+  readonly fullMs: number
+}
+
+export const PRESSURE_DEFAULTS: PressureSettings = { high: 0.9, low: 0.7, quietMs: 28_000, fullMs: 120_000 }
+
+export interface Pressure {
+  /** From 0 to `fullMs`. */
+  readonly pressureMs: number
+  /** Grows each time that pressure leaves 0, so that it is not the same callers that are refused first every time. */
+  readonly episode: number
+}
+
+/**
+ * How much time one window can stand for (ms). What is longer is silence, in which pressure shrinks: the signal is known for its own
+ * time only. Signals that arrive every few seconds, as when machines push them, still count as one that does not end.
+ */
+const KNOWN_MS = 5000
+
+/** Sums: the signal in thousandths, and the number of samples. */
+export function pressureController(settings: PressureSettings = PRESSURE_DEFAULTS): Controller<Pressure> {
+  const { high, low, fullMs } = settings
+  const within = (pressureMs: number) => Math.min(Math.max(0, pressureMs), fullMs)
+  return {
+    initial: { pressureMs: 0, episode: 0 },
+    next({ pressureMs, episode }, window) {
+      const ms = elapsedMs(window)
+      const known = Math.min(ms, KNOWN_MS)
+      const mean = utilization(window)
+      // Without a signal the shedder fails open, as slowly as it sheds.
+      const change = mean === undefined || mean <= low ? -known : mean >= high ? known : 0
+      const rested = within(pressureMs - (ms - known))
+      const next = within(rested + change)
+      return { pressureMs: next, episode: rested === 0 && next > 0 ? episode + 1 : episode }
+    },
+    write: ({ pressureMs, episode }) => `${pressureMs} ${episode}`,
+    read(text) {
+      const [pressureMs, episode] = numbersOf(text, 2) ?? []
+      if (!isCount(pressureMs) || !isCount(episode)) return undefined
+      return { pressureMs: within(pressureMs), episode }
+    },
+  }
+}
+
+/** The mean of the signal, or undefined where there is none. */
+export function utilization(window: SignalWindow): number | undefined {
+  const samples = sumAt(window, 1)
+  // In this order 0.7 in thousandths is 0.7 again.
+  return samples > 0 ? sumAt(window, 0) / samples / 1000 : undefined
+}
+
+/**
+ * Which share of the callers of each class is refused (0 to 1), the least important class first. A class is refused whole before
+ * the next one is thinned.
+ * @param classes how many there are without the critical one, which is never refused
+ */
+export function shedShares(
+  pressureMs: number,
+  classes: number,
+  { quietMs, fullMs }: PressureSettings = PRESSURE_DEFAULTS,
+): number[] {
+  // Where both are the same time, everything is refused at once.
+  const level = pressureMs >= fullMs ? 1 : Math.max(0, (pressureMs - quietMs) / (fullMs - quietMs))
+  return Array.from({ length: classes }, (_, i) => Math.min(1, Math.max(0, level * classes - i)))
+}
+
+/**
+ * Whether this caller is among the share that is refused. At one level a caller is always on the same side, so a client is not
+ * refused and admitted in turn; as the share grows, refused callers stay refused.
+ */
+export function isShed(callerKey: string, episode: number, share: number): boolean {
+  return finalized(fnv1a(`${episode} ${callerKey}`)) < share * 2 ** 32
+}
+
+function isCount(value: number | undefined): value is number {
+  return Number.isSafeInteger(value) && value! >= 0
+}

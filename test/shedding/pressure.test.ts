@@ -1,0 +1,172 @@
+/** The worker utilization shedder as a function: the whole loop is in test/simulation. */
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import {
+  isShed,
+  PRESSURE_DEFAULTS,
+  type Pressure,
+  pressureController,
+  shedShares,
+} from '../../src/shedding/pressure.ts'
+import { forEvery } from '../support/property.ts'
+
+const controller = pressureController()
+const { quietMs, fullMs } = PRESSURE_DEFAULTS
+
+/** A window in which seven samples say this utilization. */
+const at = (utilization: number, ms = 1000) => ({ sums: [Math.round(utilization * 1000) * 7, 7], ms })
+const SILENT = { sums: [0, 0], ms: 1000 }
+
+function moved(windows: readonly { sums: readonly number[]; ms: number }[], from: Partial<Pressure> = {}) {
+  return windows.reduce(controller.next, { ...controller.initial, ...from })
+}
+
+const times = <T>(count: number, value: T) => Array.from({ length: count }, () => value)
+
+const states = fc.record({
+  pressureMs: fc.integer({ min: 0, max: fullMs }),
+  episode: fc.integer({ min: 0, max: 1e9 }),
+})
+const windows = fc.record({
+  sums: fc.array(fc.oneof(fc.double(), fc.integer({ min: 0, max: 100_000 })), { maxLength: 3 }),
+  ms: fc.oneof(fc.double(), fc.integer({ min: 0, max: 200_000 })),
+})
+
+describe('pressure', () => {
+  it('grows while the signal is high, holds between, shrinks while it is low', () => {
+    expect(moved(times(10, at(0.9)))).toEqual({ pressureMs: 10_000, episode: 1 })
+    expect(moved(times(10, at(0.8)), { pressureMs: 5000 }).pressureMs).toBe(5000)
+    expect(moved(times(4, at(0.7)), { pressureMs: 5000 }).pressureMs).toBe(1000)
+  })
+
+  it('is full after as long as the settings say, and at rest again after as long', () => {
+    expect(moved(times(fullMs / 1000 + 50, at(1))).pressureMs).toBe(fullMs)
+    const falling = times(fullMs / 1000 - 1, at(0.2))
+    expect(moved(falling, { pressureMs: fullMs }).pressureMs).toBe(1000)
+    expect(moved([...falling, ...times(5, at(0.2))], { pressureMs: fullMs }).pressureMs).toBe(0)
+  })
+
+  it('shrinks as slowly when the signal dies', () => {
+    expect(moved(times(10, SILENT), { pressureMs: 60_000 }).pressureMs).toBe(50_000)
+  })
+
+  it('does not jump after a gap, and gives back for the time of silence', () => {
+    expect(moved([at(1, 90_000)]).pressureMs).toBe(5000)
+    expect(moved([at(1, 60_000)], { pressureMs: fullMs }).pressureMs).toBe(fullMs - 50_000)
+    expect(moved([at(0.1, 60_000)], { pressureMs: fullMs }).pressureMs).toBe(fullMs - 60_000)
+  })
+
+  it('reaches the same with windows of five seconds, as where machines push their signal', () => {
+    expect(moved(times(6, at(1, 5000)))).toEqual(moved(times(30, at(1))))
+  })
+
+  it('begins a new episode each time it leaves 0', () => {
+    const ups = [at(1), at(1), at(0), at(1), at(0), at(0), at(1)]
+    expect(moved(ups).episode).toBe(2)
+    // The silence before it had ended the first.
+    expect(moved([at(1), at(1, 90_000)]).episode).toBe(2)
+  })
+
+  it('stays within its bounds, moves by no more than the time, and survives write and read', async () => {
+    await forEvery(fc.tuple(states, windows), 500, async ([state, window]) => {
+      const next = controller.next(state, window)
+      expect(next.pressureMs).toBeGreaterThanOrEqual(0)
+      expect(next.pressureMs).toBeLessThanOrEqual(fullMs)
+      expect(next.pressureMs - state.pressureMs).toBeLessThanOrEqual(
+        Math.min(Math.max(window.ms || 0, 0), 5000) + 0.5,
+      )
+      const text = controller.write(next)
+      expect(text).toMatch(/^[0-9A-Za-z .-]{1,100}$/)
+      expect(controller.read(text)).toEqual(next)
+    })
+  })
+
+  it('is not read from what it has not written', () => {
+    for (const text of [
+      '',
+      ' ',
+      '5',
+      '5 6 7',
+      'a b',
+      '-1 0',
+      '1 -1',
+      '1.5 0',
+      '1e3 0',
+      'NaN 0',
+      '01 0',
+      '1  2',
+      ` ${'1'.repeat(200)}`,
+    ])
+      expect(controller.read(text), text).toBeUndefined()
+    // A config that was changed meanwhile.
+    expect(controller.read('999999999 3')).toEqual({ pressureMs: fullMs, episode: 3 })
+  })
+})
+
+describe('the share that is refused', () => {
+  it('is nothing until the quiet time is over, and everything when pressure is full', () => {
+    expect(shedShares(0, 3)).toEqual([0, 0, 0])
+    expect(shedShares(quietMs, 3)).toEqual([0, 0, 0])
+    expect(shedShares(quietMs + 1000, 3)[0]).toBeGreaterThan(0)
+    for (let classes = 0; classes < 20; classes++)
+      expect(shedShares(fullMs, classes)).toEqual(times(classes, 1))
+  })
+
+  it('thins one class before the next', async () => {
+    const pressures = fc.tuple(fc.integer({ min: 0, max: fullMs }), fc.integer({ min: 1, max: 12 }))
+    await forEvery(pressures, 500, async ([pressureMs, classes]) => {
+      const shares = shedShares(pressureMs, classes)
+      for (const [i, share] of shares.entries()) {
+        if (share > 0 && i > 0) expect(shares[i - 1]).toBe(1)
+        expect(shedShares(pressureMs + 1, classes)[i]).toBeGreaterThanOrEqual(share)
+      }
+    })
+  })
+
+  it('may have no slope', () => {
+    const settings = { ...PRESSURE_DEFAULTS, quietMs: 1000, fullMs: 1000 }
+    expect([999, 1000].map(pressure => shedShares(pressure, 2, settings))).toEqual([
+      [0, 0],
+      [1, 1],
+    ])
+  })
+})
+
+describe('a caller', () => {
+  it('stays refused while the share grows, and is on the same side at the same level', async () => {
+    const cases = fc.tuple(
+      fc.string(),
+      fc.nat(),
+      fc.double({ min: 0, max: 1, noNaN: true }),
+      fc.double({ min: 0, max: 1, noNaN: true }),
+    )
+    await forEvery(cases, 1000, async ([key, episode, one, other]) => {
+      const [low, high] = one < other ? [one, other] : [other, one]
+      if (isShed(key, episode, low)) expect(isShed(key, episode, high)).toBe(true)
+      expect(isShed(key, episode, 0)).toBe(false)
+      expect(isShed(key, episode, 1)).toBe(true)
+    })
+  })
+
+  it('is refused with the chance of the share, whatever the keys look like, anew in each episode', () => {
+    const keys = [
+      (i: number) => `user-${i}`,
+      (i: number) => `10.0.${i >> 8}.${i & 255}`,
+      (i: number) => `${'tenant'.repeat(9)}:${i}`,
+    ]
+    const count = 10_000
+    for (const keyOf of keys)
+      for (const share of [0.1, 0.5, 0.9]) {
+        const shed = (episode: number) =>
+          Array.from({ length: count }, (_, i) => isShed(keyOf(i), episode, share))
+        const [first, second] = [shed(1), shed(2)]
+        const portion = first.filter(Boolean).length / count
+        const both = first.filter((is, i) => is && second[i]).length / count
+        // Four standard deviations.
+        expect(Math.abs(portion - share)).toBeLessThan(4 * Math.sqrt((share * (1 - share)) / count))
+        expect(Math.abs(both - share ** 2)).toBeLessThan(
+          4 * Math.sqrt((share ** 2 * (1 - share ** 2)) / count),
+        )
+      }
+  })
+})

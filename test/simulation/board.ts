@@ -1,0 +1,97 @@
+/**
+ * Signals as they travel: each isolate sums what it has seen and sends it once a second; messages take time, and some are lost. The
+ * board sums them in windows of a second. The first isolate that reads a closed window moves the controller's state.
+ */
+import type { Controller } from '../../src/shedding/controller.ts'
+import type { Chance } from './chance.ts'
+import type { Events } from './events.ts'
+
+const WINDOW_MS = 1000
+
+export interface Travel {
+  /** The longest time that a message takes (ms). */
+  delayMs: number
+  /** The share of messages that are lost, on either way. */
+  loss: number
+}
+
+class Board {
+  readonly #controller: Controller<unknown>
+  #text: string | undefined
+  /** The window that the state was last moved by. */
+  #movedBy = -1
+  readonly #windows = new Map<number, number[]>()
+
+  constructor(controller: Controller<unknown>) {
+    this.#controller = controller
+  }
+
+  add(now: number, sums: readonly number[]): void {
+    const number = Math.floor(now / WINDOW_MS)
+    const window = this.#windows.get(number)
+    this.#windows.set(number, window ? window.map((sum, i) => sum + sums[i]!) : [...sums])
+  }
+
+  /** @returns the state, moved by the last closed window if it was not yet */
+  read(now: number): unknown {
+    const controller = this.#controller
+    const closed = Math.floor(now / WINDOW_MS) - 1
+    const state = (this.#text !== undefined && controller.read(this.#text)) || controller.initial
+    if (closed <= this.#movedBy) return state
+    const ms = this.#movedBy < 0 ? WINDOW_MS : (closed - this.#movedBy) * WINDOW_MS
+    const next = controller.next(state, { sums: this.#windows.get(closed) ?? [], ms })
+    this.#text = controller.write(next)
+    this.#movedBy = closed
+    for (const number of this.#windows.keys()) if (number <= closed) this.#windows.delete(number)
+    return next
+  }
+}
+
+/** A controller as the isolates of a fleet see it. */
+export class Fleet<State> {
+  readonly #states: State[]
+  readonly #sums: number[][]
+
+  constructor(
+    controller: Controller<State>,
+    isolates: number,
+    width: number,
+    events: Events,
+    chance: Chance,
+    travel: Travel,
+  ) {
+    const board = new Board(controller as Controller<unknown>)
+    this.#states = Array.from({ length: isolates }, () => controller.initial)
+    this.#sums = this.#states.map(() => new Array<number>(width).fill(0))
+    const send = (run: () => void) => {
+      if (chance.uniform() >= travel.loss) events.after(chance.uniform() * travel.delayMs, run)
+    }
+    for (const i of this.#states.keys()) {
+      const tick = () => {
+        const sums = this.#sums[i]!
+        this.#sums[i] = new Array<number>(width).fill(0)
+        // Whoever has nothing to say stays silent: what is no sample must not count as one.
+        const hasSums = sums.some(sum => sum > 0)
+        send(() => {
+          if (hasSums) board.add(events.now, sums)
+          const state = board.read(events.now) as State
+          send(() => {
+            this.#states[i] = state
+          })
+        })
+        events.after(WINDOW_MS, tick)
+      }
+      events.after(chance.uniform() * WINDOW_MS, tick)
+    }
+  }
+
+  /** What this isolate knows. */
+  stateOf(isolate: number): State {
+    return this.#states[isolate]!
+  }
+
+  report(isolate: number, sums: readonly number[]): void {
+    const own = this.#sums[isolate]!
+    for (let i = 0; i < own.length; i++) own[i]! += sums[i]!
+  }
+}

@@ -1,0 +1,209 @@
+/**
+ * The closed loop: callers → isolates of the gateway (shedder, limit) → origin → signals → controllers → isolates. In virtual time
+ * and seeded: the same options give the same result. What a test needs to know is in one row for each second.
+ */
+import type { AdaptiveLimit } from '../../src/shedding/adaptive.ts'
+import type { Controller } from '../../src/shedding/controller.ts'
+import { isShed, type PressureSettings, pressureController, shedShares } from '../../src/shedding/pressure.ts'
+import { Fleet, type Travel } from './board.ts'
+import { chanceFrom } from './chance.ts'
+import { Events } from './events.ts'
+import { Origin, type OriginOptions } from './origin.ts'
+
+export interface CallerClass {
+  name: string
+  /** New requests a second, at so many seconds. */
+  perSecond(seconds: number): number
+  /** How many callers make them. */
+  callers: number
+  /** How often a client repeats what was refused or has failed. */
+  retries: number
+}
+
+export interface SimulationOptions {
+  seed: number
+  seconds: number
+  origin: OriginOptions
+  /** The least important first. With `shedding`, the last one is critical. */
+  classes: readonly CallerClass[]
+  isolates: number
+  travel: Travel
+  shedding?: PressureSettings
+  /** In flight at the origin, over all isolates: fixed, or adaptive. */
+  limit?: number | Controller<AdaptiveLimit>
+  /** Of `limit`, the part that only the last class may use. */
+  reserved?: number
+  /** What happens to the origin, and when (s). */
+  incidents?: readonly (readonly [seconds: number, happen: (origin: Origin) => void])[]
+}
+
+export interface ClassTally {
+  /** Requests that callers wanted, without repetitions. */
+  wanted: number
+  /** With repetitions. */
+  attempts: number
+  /** Refused by the shedder, and by the limit. */
+  shed: number
+  limited: number
+  /** Of the wanted: answered in the end, and given up. */
+  succeeded: number
+  failed: number
+}
+
+export interface Second {
+  seconds: number
+  /** The share of workers that are busy. */
+  utilization: number
+  /** Means over the second, ten times sampled. */
+  inFlight: number
+  /** As one of the isolates knows it. */
+  limit: number
+  baselineMs: number
+  pressureMs: number
+  /** Refused by the limit although less than this share of workers was busy. */
+  limitedWithRoom: number
+  /** Answered by the origin in time, and their mean latency (ms). */
+  answered: number
+  latencyMs: number
+  failed: number
+  shares: number[]
+  classes: ClassTally[]
+}
+
+/** A worker in five is free: the origin has room. */
+const ROOM = 0.8
+
+/** Before the first repetition; then twice as long each time. */
+const BACKOFF_MS = 500
+
+export interface Simulated {
+  seconds: Second[]
+  /** Which callers of each class were refused by the shedder, and which it let through, in each second: `second class caller`. */
+  shedCallers: Map<string, { shed: number; passed: number }>
+}
+
+export function simulate(options: SimulationOptions): Simulated {
+  const { classes, isolates, limit, reserved = 0, seconds, seed, shedding, travel } = options
+  const events = new Events()
+  const [chance, originChance, networkChance] = [seed, seed + 1, seed + 2].map(chanceFrom) as [C, C, C]
+  const origin = new Origin(options.origin, events, originChance)
+  const pressure =
+    shedding && new Fleet(pressureController(shedding), isolates, 2, events, networkChance, travel)
+  const adaptive =
+    typeof limit === 'object' ? new Fleet(limit, isolates, 4, events, networkChance, travel) : undefined
+  const critical = classes.length - 1
+  const limitOf = (isolate: number) =>
+    Math.floor(
+      adaptive
+        ? adaptive.stateOf(isolate).limit
+        : ((limit as number | undefined) ?? Number.POSITIVE_INFINITY),
+    )
+
+  let inFlight = 0
+  const result: Simulated = { seconds: [], shedCallers: new Map() }
+  let row = newSecond()
+
+  function newSecond(): Second {
+    return {
+      seconds: Math.round(events.now / 1000),
+      utilization: 0,
+      inFlight: 0,
+      limit: 0,
+      baselineMs: 0,
+      pressureMs: 0,
+      limitedWithRoom: 0,
+      answered: 0,
+      latencyMs: 0,
+      failed: 0,
+      shares: [],
+      classes: classes.map(() => ({ wanted: 0, attempts: 0, shed: 0, limited: 0, succeeded: 0, failed: 0 })),
+    }
+  }
+
+  function attempt(number: number, caller: number, left: number): void {
+    const tally = row.classes[number]!
+    tally.attempts++
+    const isolate = chance.below(isolates)
+    const again = () => {
+      if (left === 0) {
+        row.classes[number]!.failed++
+        return
+      }
+      const nth = classes[number]!.retries - left
+      events.after(BACKOFF_MS * 2 ** nth * (0.5 + chance.uniform()), () => attempt(number, caller, left - 1))
+    }
+
+    if (pressure && shedding && number !== critical) {
+      const { pressureMs, episode } = pressure.stateOf(isolate)
+      const share = shedShares(pressureMs, critical, shedding)[number]!
+      const isRefused = isShed(`${classes[number]!.name}-${caller}`, episode, share)
+      if (share > 0 && share < 1) noteCaller(number, caller, isRefused)
+      if (isRefused) {
+        tally.shed++
+        again()
+        return
+      }
+    }
+    const most = limitOf(isolate) - (number === critical ? 0 : reserved)
+    if (inFlight >= most) {
+      tally.limited++
+      if (origin.busyShare < ROOM) row.limitedWithRoom++
+      again()
+      return
+    }
+
+    inFlight++
+    const found = inFlight
+    origin.handle(({ isOk, latencyMs, utilization }) => {
+      adaptive?.report(isolate, [1, isOk ? 0 : 1, isOk ? latencyMs : 0, found])
+      if (utilization !== undefined) pressure?.report(isolate, [Math.round(utilization * 1000), 1])
+      inFlight--
+      if (!isOk) {
+        row.failed++
+        again()
+        return
+      }
+      row.answered++
+      row.latencyMs += latencyMs
+      row.classes[number]!.succeeded++
+    })
+  }
+
+  function noteCaller(number: number, caller: number, isRefused: boolean): void {
+    const key = `${row.seconds} ${number} ${caller}`
+    const known = result.shedCallers.get(key) ?? { shed: 0, passed: 0 }
+    if (isRefused) known.shed++
+    else known.passed++
+    result.shedCallers.set(key, known)
+  }
+
+  for (const [number, { perSecond, callers, retries }] of classes.entries()) {
+    const arrive = () => {
+      const rate = perSecond(events.now / 1000)
+      events.after(rate > 0 ? chance.gapMs(rate) : 1000, arrive)
+      if (rate === 0) return
+      row.classes[number]!.wanted++
+      attempt(number, chance.below(callers), retries)
+    }
+    events.after(0, arrive)
+  }
+  for (const [at, happen] of options.incidents ?? []) events.at(at * 1000, () => happen(origin))
+
+  for (let second = 0; second < seconds; second++) {
+    row = newSecond()
+    for (let part = 1; part <= 10; part++) {
+      events.runUntil(second * 1000 + part * 100)
+      row.utilization += Math.min(1, origin.busyShare) / 10
+      row.inFlight += inFlight / 10
+    }
+    row.limit = limitOf(0)
+    row.baselineMs = adaptive?.stateOf(0).baselineMs ?? 0
+    row.pressureMs = pressure?.stateOf(0).pressureMs ?? 0
+    row.shares = shedding ? shedShares(row.pressureMs, critical, shedding) : []
+    if (row.answered > 0) row.latencyMs /= row.answered
+    result.seconds.push(row)
+  }
+  return result
+}
+
+type C = ReturnType<typeof chanceFrom>

@@ -28,6 +28,11 @@ export const PRESSURE_DEFAULTS: PressureSettings = { high: 0.9, low: 0.7, quietM
 export interface Pressure {
   /** From 0 to `fullMs`. */
   readonly pressureMs: number
+  /**
+   * The pressure that is acted on. It rises with the pressure and follows it down only at a distance: an overload that lasts is held by
+   * a pressure that wavers, and callers at the edge of the refused share would be refused and admitted in turn.
+   */
+  readonly appliedMs: number
   /** Grows each time that pressure leaves 0, so that it is not the same callers that are refused first every time. */
   readonly episode: number
 }
@@ -38,13 +43,18 @@ export interface Pressure {
  */
 const KNOWN_MS = 5000
 
+/** The distance at which `appliedMs` follows a falling pressure (ms): twice what pressure wavers by in the simulation. */
+const SLACK_MS = 6000
+
 /** Sums: the signal in thousandths, and the number of samples. */
 export function pressureController(settings: PressureSettings = PRESSURE_DEFAULTS): Controller<Pressure> {
   const { high, low, fullMs } = settings
   const within = (pressureMs: number) => Math.min(Math.max(0, pressureMs), fullMs)
+  const applied = (pressureMs: number, before: number) =>
+    within(Math.max(pressureMs, Math.min(before, pressureMs + SLACK_MS)))
   return {
-    initial: { pressureMs: 0, episode: 0 },
-    next({ pressureMs, episode }, window) {
+    initial: { pressureMs: 0, appliedMs: 0, episode: 0 },
+    next({ pressureMs, appliedMs, episode }, window) {
       const ms = elapsedMs(window)
       const known = Math.min(ms, KNOWN_MS)
       const mean = utilization(window)
@@ -52,13 +62,18 @@ export function pressureController(settings: PressureSettings = PRESSURE_DEFAULT
       const change = mean === undefined || mean <= low ? -known : mean >= high ? known : 0
       const rested = within(pressureMs - (ms - known))
       const next = within(rested + change)
-      return { pressureMs: next, episode: rested === 0 && next > 0 ? episode + 1 : episode }
+      return {
+        pressureMs: next,
+        appliedMs: applied(next, appliedMs),
+        episode: rested === 0 && next > 0 ? episode + 1 : episode,
+      }
     },
-    write: ({ pressureMs, episode }) => `${pressureMs} ${episode}`,
+    write: ({ pressureMs, appliedMs, episode }) => `${pressureMs} ${appliedMs} ${episode}`,
     read(text) {
-      const [pressureMs, episode] = numbersOf(text, 2) ?? []
-      if (!isCount(pressureMs) || !isCount(episode)) return undefined
-      return { pressureMs: within(pressureMs), episode }
+      const [pressureMs, appliedMs, episode] = numbersOf(text, 3) ?? []
+      if (!isCount(pressureMs) || !isCount(appliedMs) || !isCount(episode)) return undefined
+      const next = within(pressureMs)
+      return { pressureMs: next, appliedMs: applied(next, appliedMs), episode }
     },
   }
 }
@@ -73,15 +88,16 @@ export function utilization(window: SignalWindow): number | undefined {
 /**
  * Which share of the callers of each class is refused (0 to 1), the least important class first. A class is refused whole before
  * the next one is thinned.
+ * @param appliedMs of the controller's state
  * @param classes how many there are without the critical one, which is never refused
  */
 export function shedShares(
-  pressureMs: number,
+  appliedMs: number,
   classes: number,
   { quietMs, fullMs }: PressureSettings = PRESSURE_DEFAULTS,
 ): number[] {
   // Where both are the same time, everything is refused at once.
-  const level = pressureMs >= fullMs ? 1 : Math.max(0, (pressureMs - quietMs) / (fullMs - quietMs))
+  const level = appliedMs >= fullMs ? 1 : Math.max(0, (appliedMs - quietMs) / (fullMs - quietMs))
   return Array.from({ length: classes }, (_, i) => Math.min(1, Math.max(0, level * classes - i)))
 }
 

@@ -25,6 +25,7 @@ const times = <T>(count: number, value: T) => Array.from({ length: count }, () =
 
 const states = fc.record({
   pressureMs: fc.integer({ min: 0, max: fullMs }),
+  appliedMs: fc.integer({ min: 0, max: fullMs }),
   episode: fc.integer({ min: 0, max: 1e9 }),
 })
 const windows = fc.record({
@@ -34,7 +35,7 @@ const windows = fc.record({
 
 describe('pressure', () => {
   it('grows while the signal is high, holds between, shrinks while it is low', () => {
-    expect(moved(times(10, at(0.9)))).toEqual({ pressureMs: 10_000, episode: 1 })
+    expect(moved(times(10, at(0.9)))).toEqual({ pressureMs: 10_000, appliedMs: 10_000, episode: 1 })
     expect(moved(times(10, at(0.8)), { pressureMs: 5000 }).pressureMs).toBe(5000)
     expect(moved(times(4, at(0.7)), { pressureMs: 5000 }).pressureMs).toBe(1000)
   })
@@ -44,6 +45,17 @@ describe('pressure', () => {
     const falling = times(fullMs / 1000 - 1, at(0.2))
     expect(moved(falling, { pressureMs: fullMs }).pressureMs).toBe(1000)
     expect(moved([...falling, ...times(5, at(0.2))], { pressureMs: fullMs }).pressureMs).toBe(0)
+  })
+
+  it('is acted on as it rises, and held while it wavers', () => {
+    const applied = (windows: Parameters<typeof moved>[0]) => moved(windows).appliedMs
+    const rising = times(60, at(1))
+    expect(applied(rising)).toBe(60_000)
+    expect(applied([...rising, ...times(6, at(0))])).toBe(60_000)
+    expect(applied([...rising, ...times(6, at(0)), ...times(6, at(1))])).toBe(60_000)
+    expect(applied([...rising, ...times(16, at(0))])).toBe(50_000)
+    // What is left of it is below the quiet time.
+    expect(applied([...rising, ...times(60, at(0))])).toBe(6000)
   })
 
   it('shrinks as slowly when the signal dies', () => {
@@ -86,20 +98,24 @@ describe('pressure', () => {
       '',
       ' ',
       '5',
-      '5 6 7',
-      'a b',
-      '-1 0',
-      '1 -1',
-      '1.5 0',
-      '1e3 0',
-      'NaN 0',
-      '01 0',
-      '1  2',
+      '5 6',
+      'a b c',
+      '-1 0 0',
+      '1 1 -1',
+      '1.5 0 0',
+      '1e3 0 0',
+      'NaN 0 0',
+      '01 0 0',
+      '1  2 3',
       ` ${'1'.repeat(200)}`,
     ])
       expect(controller.read(text), text).toBeUndefined()
     // A config that was changed meanwhile.
-    expect(controller.read('999999999 3')).toEqual({ pressureMs: fullMs, episode: 3 })
+    expect(controller.read('999999999 999999999 3')).toEqual({
+      pressureMs: fullMs,
+      appliedMs: fullMs,
+      episode: 3,
+    })
   })
 })
 

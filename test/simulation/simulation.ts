@@ -78,8 +78,8 @@ const BACKOFF_MS = 500
 
 export interface Simulated {
   seconds: Second[]
-  /** Which callers of each class were refused by the shedder, and which it let through, in each second: `second class caller`. */
-  shedCallers: Map<string, { shed: number; passed: number }>
+  /** By class, for each caller: how often the shedder refused it where it had let it through before, or the other way round. */
+  turns: Uint16Array[]
 }
 
 export function simulate(options: SimulationOptions): Simulated {
@@ -99,8 +99,17 @@ export function simulate(options: SimulationOptions): Simulated {
         : ((limit as number | undefined) ?? Number.POSITIVE_INFINITY),
     )
 
+  let shares: readonly [appliedMs: number, shares: number[]] = [0, []]
+  const sharesAt = (appliedMs: number) => {
+    if (shares[0] !== appliedMs || shares[1].length === 0)
+      shares = [appliedMs, shedShares(appliedMs, critical, shedding)]
+    return shares[1]
+  }
+
   let inFlight = 0
-  const result: Simulated = { seconds: [], shedCallers: new Map() }
+  const turns = classes.map(({ callers }) => new Uint16Array(callers))
+  const refused = classes.map(({ callers }) => new Uint8Array(callers))
+  const rows: Second[] = []
   let row = newSecond()
 
   function newSecond(): Second {
@@ -134,10 +143,11 @@ export function simulate(options: SimulationOptions): Simulated {
     }
 
     if (pressure && shedding && number !== critical) {
-      const { pressureMs, episode } = pressure.stateOf(isolate)
-      const share = shedShares(pressureMs, critical, shedding)[number]!
+      const { appliedMs, episode } = pressure.stateOf(isolate)
+      const share = sharesAt(appliedMs)[number]!
       const isRefused = isShed(`${classes[number]!.name}-${caller}`, episode, share)
-      if (share > 0 && share < 1) noteCaller(number, caller, isRefused)
+      if (refused[number]![caller] !== Number(isRefused)) turns[number]![caller]!++
+      refused[number]![caller] = Number(isRefused)
       if (isRefused) {
         tally.shed++
         again()
@@ -169,14 +179,6 @@ export function simulate(options: SimulationOptions): Simulated {
     })
   }
 
-  function noteCaller(number: number, caller: number, isRefused: boolean): void {
-    const key = `${row.seconds} ${number} ${caller}`
-    const known = result.shedCallers.get(key) ?? { shed: 0, passed: 0 }
-    if (isRefused) known.shed++
-    else known.passed++
-    result.shedCallers.set(key, known)
-  }
-
   for (const [number, { perSecond, callers, retries }] of classes.entries()) {
     const arrive = () => {
       const rate = perSecond(events.now / 1000)
@@ -199,11 +201,11 @@ export function simulate(options: SimulationOptions): Simulated {
     row.limit = limitOf(0)
     row.baselineMs = adaptive?.stateOf(0).baselineMs ?? 0
     row.pressureMs = pressure?.stateOf(0).pressureMs ?? 0
-    row.shares = shedding ? shedShares(row.pressureMs, critical, shedding) : []
+    row.shares = pressure ? sharesAt(pressure.stateOf(0).appliedMs) : []
     if (row.answered > 0) row.latencyMs /= row.answered
-    result.seconds.push(row)
+    rows.push(row)
   }
-  return result
+  return { seconds: rows, turns }
 }
 
 type C = ReturnType<typeof chanceFrom>

@@ -63,7 +63,7 @@ export function adaptiveController(
     next(state, window) {
       const ended = sumAt(window, 0)
       // Without a request there is nothing to learn. A window that stands for more time counts once: a gap must not jump.
-      if (ended === 0 || elapsedMs(window) === 0) return state
+      if (ended < 1 || elapsedMs(window) === 0) return state
       const failures = Math.min(sumAt(window, 1), ended)
       const inFlight = sumAt(window, 3) / ended
       const { limit } = state
@@ -85,7 +85,7 @@ export function adaptiveController(
     write: state => FIELDS.map(field => state[field]).join(' '),
     read(text) {
       const numbers = numbersOf(text, FIELDS.length)
-      if (!numbers?.every(number => number >= 0)) return undefined
+      if (!numbers) return undefined
       const [limit, usualFailures, baselineMs, provenMs, latencyMs, inFlight, markLatencyMs, markInFlight] =
         numbers as unknown as FieldValues
       const baseline = { baselineMs, provenMs, latencyMs, inFlight, markLatencyMs, markInFlight }

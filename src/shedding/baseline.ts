@@ -79,6 +79,9 @@ const TRIAL = 0.01
 /** Towards a latency that is lower than the baseline, per window. */
 const FASTER = 0.1
 
+/** The baseline is at most so much above what is measured: an origin that became much faster must not be flooded meanwhile. */
+const MOST_ABOVE = 1.5
+
 /** Whether the limit is what keeps more requests from being in flight. */
 export function isUsedUp(inFlight: number, limit: number): boolean {
   return inFlight >= FULL * Math.floor(limit)
@@ -89,7 +92,7 @@ export function nextBaseline(
   known: Baseline,
   { latencyMs: sum, samples, inFlight: seen, limit }: Sample,
 ): Baseline {
-  if (samples <= 0) return only(known)
+  if (samples < 1) return only(known)
   if (known.baselineMs === 0) return first(rounded(sum / samples), rounded(seen))
   const weight = samples / (samples + HALF_WEIGHT)
   // Both by the same weight, or one would seem to stay behind the other.
@@ -100,7 +103,10 @@ export function nextBaseline(
   const kept = { ...measured, markLatencyMs, markInFlight }
   const marked = { ...measured, markLatencyMs: latencyMs, markInFlight: inFlight }
 
-  const faster = (ms: number) => (latencyMs < ms ? ms + FASTER * (latencyMs - ms) : ms)
+  const faster = (ms: number) => {
+    const most = Math.min(ms, MOST_ABOVE * latencyMs)
+    return latencyMs < most ? most + FASTER * (latencyMs - most) : most
+  }
   const proven = faster(known.provenMs)
   const current = faster(known.baselineMs)
   const tried = current + TRIAL * Math.max(0, latencyMs - current)
@@ -109,8 +115,8 @@ export function nextBaseline(
   // What is in flight is up to callers as well as to the limit. It says nothing of a queue.
   if (!isUsedUp(seen, limit)) return learnt(tried, proven, kept)
 
-  const moved = Math.log(inFlight / markInFlight) || 0
-  const changed = Math.log(latencyMs / markLatencyMs) || 0
+  const moved = logRatio(inFlight, markInFlight)
+  const changed = logRatio(latencyMs, markLatencyMs)
   if (Math.abs(changed) > Math.abs(moved) + OWN_CHANGE) return learnt(tried, proven, marked)
   if (Math.abs(moved) < MOVED) return learnt(tried, proven, kept)
   const followed = Math.max(0, changed / moved)
@@ -122,6 +128,11 @@ export function nextBaseline(
   if (moved < 0) return learnt(tried, proven, marked)
   const back = Math.min(tried, proven) * (followed >= FOLLOWED ? 1 - CORRECTION : 1)
   return learnt(back, Math.min(back, proven), marked)
+}
+
+/** How much more, in logarithms. What rounds to 0 counts as the least that does not. */
+function logRatio(now: number, before: number): number {
+  return Math.log(Math.max(now, 0.001) / Math.max(before, 0.001))
 }
 
 type Measured = Omit<Baseline, 'baselineMs' | 'provenMs'>

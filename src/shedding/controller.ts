@@ -43,5 +43,5 @@ export function numbersOf(text: string, count: number): number[] | undefined {
   return parts.length === count && parts.every(part => NUMBER.test(part)) ? parts.map(Number) : undefined
 }
 
-/** No exponent, no leading zeros, and not so long that digits were lost. */
-const NUMBER = /^-?(?:0|[1-9]\d{0,14})(?:\.\d{1,6})?$/
+/** No sign, no exponent, no leading zeros, and not so long that digits were lost. */
+const NUMBER = /^(?:0|[1-9]\d{0,14})(?:\.\d{1,6})?$/

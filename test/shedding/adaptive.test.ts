@@ -1,0 +1,143 @@
+/** The adaptive limit as a function, one window after the other. The whole loop is in test/simulation. */
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { ADAPTIVE_DEFAULTS, type AdaptiveLimit, adaptiveController } from '../../src/shedding/adaptive.ts'
+import { aimd } from '../../src/shedding/aimd.ts'
+import { gradient } from '../../src/shedding/gradient.ts'
+import { forEvery } from '../support/property.ts'
+
+const METHODS = { gradient, aimd }
+const { min, max, initial } = ADAPTIVE_DEFAULTS
+
+/** A window of an origin that `workers` requests at a time keep busy, while callers want `wanted` in flight. */
+function windowOf({ limit }: AdaptiveLimit, { workers = 100, serviceMs = 100, wanted = 1000, failures = 0 }) {
+  const inFlight = Math.min(Math.floor(limit), wanted)
+  const latencyMs = serviceMs * Math.max(1, inFlight / workers)
+  const ended = Math.round((inFlight / latencyMs) * 1000)
+  const failed = Math.round(ended * failures)
+  return { sums: [ended, failed, (ended - failed) * latencyMs, ended * inFlight], ms: 1000 }
+}
+
+type Origin = Parameters<typeof windowOf>[1]
+
+describe.each(Object.entries(METHODS))('%s', (name, method) => {
+  const controller = adaptiveController(undefined, method)
+  const run = (seconds: number, origin: Origin, from = controller.initial) => {
+    let state = from
+    for (let i = 0; i < seconds; i++) state = controller.next(state, windowOf(state, origin))
+    return state
+  }
+
+  it('grows to what the origin can do, and rests near it', () => {
+    const states = [60, 90, 120, 300, 600].map(seconds => run(seconds, {}).limit)
+    for (const limit of states) {
+      expect(limit).toBeGreaterThan(95)
+      expect(limit).toBeLessThan(165)
+    }
+  })
+
+  it('grows only while it is used', () => {
+    expect(run(300, { wanted: 8 }).limit).toBe(initial)
+    const limit = run(300, { wanted: 40 }).limit
+    expect(limit).toBeGreaterThan(80)
+    expect(limit).toBeLessThan(100)
+  })
+
+  it('shrinks when the origin loses half of what it can do, and comes back', () => {
+    const full = run(60, {})
+    const half = run(60, { workers: 50 }, full)
+    expect(half.limit).toBeLessThan(90)
+    expect(half.limit).toBeGreaterThan(47)
+    expect(run(60, {}, half).limit).toBeGreaterThan(95)
+  })
+
+  it('knows after a while that latency has doubled for good', () => {
+    const before = run(60, {})
+    const later = run(60, { serviceMs: 200 }, before)
+    expect(later.baselineMs).toBeGreaterThan(150)
+    expect(later.limit).toBeGreaterThan(90)
+  })
+
+  it('comes down soon from a baseline that is too high', () => {
+    const before = run(60, { serviceMs: 1000 })
+    // Not at once to 100: what is in flight grows at the same time, and holds the latency up.
+    expect(run(60, {}, before).baselineMs).toBeLessThan(200)
+    // While the overload lasts, each time that latency follows takes 3 % off.
+    expect(run(3000, {}, before).baselineMs).toBeLessThan(120)
+  })
+
+  it('recovers from its minimum, whatever the baseline', () => {
+    for (const baselineMs of [1, 20, 50]) {
+      const stuck = { ...run(60, {}), limit: min, baselineMs, provenMs: baselineMs }
+      expect(run(180, {}, stuck).limit, `from ${baselineMs} ms`).toBeGreaterThan(50)
+    }
+  })
+
+  it('shrinks when more requests fail than usual, and not for those that always fail', () => {
+    const healthy = run(60, {})
+    expect(run(10, { failures: 0.5 }, healthy).limit).toBeLessThan(0.7 * healthy.limit)
+    expect(run(120, { failures: 0.3 }, healthy).limit).toBeGreaterThan(0.8 * healthy.limit)
+    // Failures of a few while the limit is not used say nothing of it.
+    const idle = run(60, { wanted: 5 })
+    expect(run(10, { wanted: 5, failures: 0.5 }, idle).limit).toBe(idle.limit)
+  })
+
+  it('does not take fast failures for a fast origin', () => {
+    const healthy = run(60, { wanted: 40 })
+    expect(run(60, { wanted: 40, failures: 0.9 }, healthy).baselineMs).toBeCloseTo(100, 0)
+  })
+
+  it('learns nothing from windows without requests, and does not jump after a gap', () => {
+    const state = run(60, {})
+    expect(controller.next(state, { sums: [], ms: 1000 })).toBe(state)
+    expect(controller.next(state, { sums: [0, 0, 0, 0], ms: 60_000 })).toBe(state)
+    const window = windowOf(state, {})
+    expect(controller.next(state, { ...window, ms: 60_000 })).toEqual(controller.next(state, window))
+  })
+
+  it('takes the same step anywhere, within its bounds, through write and read, whatever was reported', async () => {
+    const sums = fc.array(fc.oneof(fc.double(), fc.integer({ min: 0, max: 1e9 })), { maxLength: 5 })
+    const windows = fc.array(fc.record({ sums, ms: fc.oneof(fc.double(), fc.constant(1000)) }), {
+      maxLength: 20,
+    })
+    await forEvery(windows, 300, async reported => {
+      let state = controller.initial
+      for (const window of reported) {
+        state = controller.next(state, window)
+        expect(state.limit).toBeGreaterThanOrEqual(min)
+        expect(state.limit).toBeLessThanOrEqual(max)
+        const text = controller.write(state)
+        expect(text).toMatch(/^[0-9A-Za-z .-]{1,100}$/)
+        expect(controller.read(text)).toEqual(state)
+      }
+    })
+  })
+
+  it(`is not read from what it has not written (${name})`, () => {
+    const text = controller.write(run(60, {}))
+    for (const other of [
+      '',
+      'x',
+      `${text} 1`,
+      text.slice(0, -9),
+      text.replace(' ', ' -'),
+      text.replace(' ', ' NaN'),
+      `${text}e9`,
+    ])
+      expect(controller.read(other), other).toBeUndefined()
+    // A config that was changed meanwhile.
+    const narrow = adaptiveController({ min: 1, max: 10, initial: 5 }, method)
+    expect(narrow.read(text)!.limit).toBe(10)
+  })
+})
+
+it('the gradient rests where its formula says, whatever the queue term', () => {
+  let state = adaptiveController().initial
+  const limits: number[] = []
+  for (let i = 0; i < 1000; i++) {
+    state = adaptiveController().next(state, windowOf(state, {}))
+    limits.push(state.limit)
+  }
+  // 1.1 × 100 + √121, and what is tried beyond it.
+  expect(Math.max(...limits)).toBeLessThan(1.3 * 121)
+})

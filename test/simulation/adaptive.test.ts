@@ -1,0 +1,110 @@
+/** The adaptive limit of an origin in a closed loop, by both methods, against every fixed limit. */
+import { describe, expect, it } from 'vitest'
+import { publishedGradient2 } from './published-gradient2.ts'
+import {
+  bestFixed,
+  between,
+  HALF,
+  limitBy,
+  METHODS,
+  mean,
+  runFittingLoad,
+  runHalvedCapacity,
+  runLongOverload,
+  runSlowerForGood,
+  SLOWER_AT,
+  SWEEP,
+  total,
+  WORKERS,
+} from './scenarios.ts'
+import type { Second } from './simulation.ts'
+
+const answered = (second: Second) => second.answered
+const limited = (second: Second) => second.classes[0]!.limited
+const limits = (seconds: readonly Second[]) => seconds.map(({ limit }) => limit)
+
+/** Chance must not choose the result. */
+const SEEDS = [20261122, 5]
+
+const fixed = new Map(SWEEP.map(limit => [limit, runHalvedCapacity(limit)]))
+const best = bestFixed(fixed)
+
+it('the best fixed limit is near the number of workers, and others are worse', () => {
+  expect(best).toBeGreaterThanOrEqual(WORKERS)
+  expect(best).toBeLessThanOrEqual(1.5 * WORKERS)
+  expect(total(fixed.get(20)!, answered)).toBeLessThan(0.6 * total(fixed.get(best)!, answered))
+  expect(total(fixed.get(400)!, answered)).toBeLessThan(0.5 * total(fixed.get(best)!, answered))
+})
+
+describe.each(Object.entries(METHODS))('%s', (name, method) => {
+  const limit = limitBy(method)
+
+  it('answers within 10 % of the best fixed limit while capacity halves and comes back', () => {
+    for (const seed of SEEDS) {
+      const seconds = runHalvedCapacity(limit, seed)
+      expect(total(seconds, answered)).toBeGreaterThan(0.9 * total(fixed.get(best)!, answered))
+    }
+  })
+
+  it('has fewer requests waiting than the best fixed limit while half of the origin is gone', () => {
+    const half = (seconds: readonly Second[]) => between(seconds, HALF.from + 15, HALF.until)
+    for (const seed of SEEDS) {
+      const own = half(runHalvedCapacity(limit, seed))
+      // The sawtooth of AIMD may learn a latency that is too high.
+      const share = name === 'gradient' ? 0.85 : 1.4
+      expect(mean(own, ({ inFlight }) => inFlight)).toBeLessThan(
+        share * mean(half(fixed.get(best)!), ({ inFlight }) => inFlight),
+      )
+    }
+  })
+
+  it('envoy#46532: has no floor that it is pinned to, and refuses nothing while the load fits', () => {
+    for (const seed of SEEDS) {
+      const seconds = between(runFittingLoad(limit, seed), 60, 600)
+      // What is left is chance: at one moment, more than the mean plus four standard deviations.
+      expect(total(seconds, limited)).toBeLessThan(0.0005 * total(seconds, answered))
+      expect(total(seconds, second => second.limitedWithRoom)).toBe(0)
+      expect(Math.min(...limits(seconds))).toBeGreaterThan(1.5 * WORKERS)
+    }
+  })
+
+  it('concurrency-limits#134: the queue term does not grow the limit without end', () => {
+    for (const seed of SEEDS) {
+      const seconds = runLongOverload(limit, seed)
+      expect(Math.max(...limits(between(seconds, 30, 600)))).toBeLessThan(2 * WORKERS)
+      const [early, late] = [between(seconds, 60, 300), between(seconds, 360, 600)]
+      expect(mean(late, second => second.limit)).toBeLessThan(1.3 * mean(early, second => second.limit))
+      // Nor is it learnt that the origin could do less than it can.
+      expect(mean(late, answered)).toBeGreaterThan(0.9 * 200)
+    }
+  })
+
+  it('learns within half a minute that the origin takes twice as long for good', () => {
+    for (const seed of SEEDS) {
+      const full = runSlowerForGood(limit, 280, seed)
+      expect(mean(between(full, SLOWER_AT + 30, 300), answered)).toBeGreaterThan(0.93 * 100)
+      // This load still fits. Some is refused until the limit knows, and then next to nothing.
+      const fitting = runSlowerForGood(limit, 70, seed)
+      expect(mean(between(fitting, SLOWER_AT + 30, 300), answered)).toBeGreaterThan(0.93 * 70)
+      expect(total(between(fitting, SLOWER_AT + 60, 300), limited)).toBeLessThan(0.01 * 70 * 140)
+    }
+  })
+})
+
+describe('Gradient2 by its published formula', () => {
+  it('grows without end under the same overload, at once with requests as samples', () => {
+    const seconds = runLongOverload(publishedGradient2('request'))
+    expect(seconds[120]!.limit).toBeGreaterThan(2 * WORKERS)
+    expect(seconds.at(-1)!.limit).toBeGreaterThan(6 * WORKERS)
+    expect(seconds.at(-1)!.latencyMs).toBeGreaterThan(1000)
+  })
+
+  it('grows slowly with seconds as samples', () => {
+    const every100 = limits(runLongOverload(publishedGradient2('second'))).filter(
+      (_, i) => i >= 99 && i % 100 === 99,
+    )
+    for (const [i, limit] of every100.entries())
+      if (i > 0) expect(limit).toBeGreaterThanOrEqual(every100[i - 1]!)
+    expect(every100.at(-1)!).toBeGreaterThan(every100[0]! + 5)
+  })
+})

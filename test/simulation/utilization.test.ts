@@ -1,0 +1,157 @@
+/** The worker utilization shedder in a closed loop. Everything is seeded: a figure that a test states is always the same. */
+import { describe, expect, it } from 'vitest'
+import { PRESSURE_DEFAULTS } from '../../src/shedding/pressure.ts'
+import {
+  between,
+  CLASSES,
+  RISE,
+  runBadMachine,
+  runDeadSignal,
+  runOverwhelmed,
+  runStep,
+  runThreefold,
+  SILENCE_AT,
+  STEP,
+  total,
+} from './scenarios.ts'
+import type { ClassTally, Second } from './simulation.ts'
+
+const { quietMs, fullMs } = PRESSURE_DEFAULTS
+const CRITICAL = CLASSES.length - 1
+
+const sumOf = (seconds: readonly Second[], number: number, field: keyof ClassTally) =>
+  total(seconds, ({ classes }) => classes[number]![field])
+const allShed = (seconds: readonly Second[]) =>
+  total(seconds, ({ classes }) => classes.reduce((sum, { shed }) => sum + shed, 0))
+const sharesOf = ({ shares }: Second) => shares.reduce((sum, share) => sum + share, 0)
+
+function success(seconds: readonly Second[], number: number): number {
+  const [succeeded, failed] = [sumOf(seconds, number, 'succeeded'), sumOf(seconds, number, 'failed')]
+  return succeeded / (succeeded + failed)
+}
+
+/** How often what is refused grows where it shrank before, or the other way round. */
+function turnsOf(seconds: readonly Second[]): number {
+  const steps = seconds.slice(1).map((second, i) => Math.sign(sharesOf(second) - sharesOf(seconds[i]!)))
+  const moves = steps.filter(step => step !== 0)
+  return moves.filter((move, i) => i > 0 && move !== moves[i - 1]).length
+}
+
+describe('load to three times the usual within eight minutes, and back', () => {
+  const { seconds, turns } = runThreefold()
+
+  it('never harms critical requests, nor writes, which are shed last', () => {
+    expect(success(seconds, CRITICAL)).toBeGreaterThanOrEqual(0.999)
+    for (let from = 0; from < seconds.length; from += 30)
+      expect(success(between(seconds, from, from + 30), CRITICAL), `from ${from} s`).toBeGreaterThanOrEqual(
+        0.999,
+      )
+    expect(sumOf(seconds, CRITICAL, 'shed')).toBe(0)
+    expect(success(seconds, CRITICAL - 1)).toBeGreaterThanOrEqual(0.999)
+  })
+
+  it('sheds the least important class whole before the next', () => {
+    for (const { shares } of seconds)
+      for (const [i, share] of shares.entries()) if (share > 0 && i > 0) expect(shares[i - 1]).toBe(1)
+    // At the height of the load some reads are still served: shedding stops where it is enough.
+    const height = between(seconds, RISE.top, RISE.falls)
+    expect(success(height, CLASSES.indexOf('test'))).toBe(0)
+    expect(success(height, CLASSES.indexOf('reads'))).toBeGreaterThan(0.2)
+  })
+
+  it('keeps the origin busy and not full', () => {
+    const height = between(seconds, RISE.top, RISE.falls)
+    const utilization = total(height, second => second.utilization) / height.length
+    expect(utilization).toBeGreaterThan(0.75)
+    expect(utilization).toBeLessThan(0.9)
+    expect(total(height, second => second.failed)).toBeLessThan(
+      0.0005 * total(height, second => second.answered),
+    )
+  })
+
+  it('changes the direction at most ten times in 26 minutes', () => {
+    expect(turnsOf(seconds)).toBeLessThanOrEqual(10)
+  })
+
+  it('refuses the same callers while the level is the same', () => {
+    // Those of the first class are refused once and admitted once.
+    expect(Math.max(...turns[CLASSES.indexOf('test')]!)).toBe(2)
+    // A caller at the edge of the share, which follows the load up and down for 13 minutes. By chance alone it would be hundreds.
+    const reads = [...turns[CLASSES.indexOf('reads')]!]
+    expect(Math.max(...reads)).toBeLessThanOrEqual(16)
+    expect(reads.reduce((sum, count) => sum + count, 0) / reads.length).toBeLessThan(4)
+  })
+
+  it('ends with nothing refused', () => {
+    expect(allShed(between(seconds, RISE.back, 2000))).toBe(0)
+    expect(seconds.at(-1)!.pressureMs).toBe(0)
+  })
+})
+
+describe('three times the load at once', () => {
+  const alone = runStep(false).seconds
+  const bounded = runStep(true).seconds
+
+  it('refuses the first caller after the quiet time and not before', () => {
+    for (const seconds of [alone, bounded]) {
+      const first = seconds.find(second => allShed([second]) > 0)!.seconds
+      expect(first - STEP.at).toBeGreaterThanOrEqual(quietMs / 1000)
+      expect(first - STEP.at).toBeLessThanOrEqual(quietMs / 1000 + 10)
+    }
+  })
+
+  it('harms critical requests for a minute and a half if there is nothing else: what is slow by design is no answer to a step', () => {
+    expect(success(between(alone, STEP.at, STEP.at + 90), CRITICAL)).toBeLessThan(0.9)
+    expect(success(between(alone, STEP.at + 120, 600), CRITICAL)).toBe(1)
+  })
+
+  it('never harms critical requests where the capacity of the fleet is bounded, with a reserve for them', () => {
+    expect(success(bounded, CRITICAL)).toBeGreaterThanOrEqual(0.999)
+    expect(allShed(between(bounded, STEP.at + 120, STEP.until))).toBeGreaterThan(0)
+  })
+})
+
+describe('an overload that shedding does not end', () => {
+  const { seconds } = runOverwhelmed()
+  const [from, until] = [60, 240]
+
+  it('has everything refused but critical requests within 120 s', () => {
+    const full = seconds.find(({ shares }) => shares.every(share => share === 1))!.seconds
+    // Signals take up to three seconds to arrive, to be read, and to be known everywhere.
+    expect(full - from).toBeLessThanOrEqual(fullMs / 1000 + 5)
+    expect(sumOf(seconds, CRITICAL, 'shed')).toBe(0)
+  })
+
+  it('gives back as slowly, the most important class first, and all of it', () => {
+    const free = (number: number) =>
+      seconds.find(second => second.seconds > until && second.shares[number] === 0)!.seconds - until
+    const [test, reads, writes] = [free(0), free(1), free(2)]
+    expect(writes).toBeLessThan(reads)
+    expect(reads).toBeLessThan(test)
+    expect(test).toBeGreaterThanOrEqual((fullMs - quietMs) / 1000)
+    expect(test).toBeLessThanOrEqual(fullMs / 1000)
+    expect(allShed(between(seconds, until + fullMs / 1000, 1000))).toBe(0)
+  })
+})
+
+describe('one bad machine of ten', () => {
+  it('makes no caller refused', () => {
+    const { seconds } = runBadMachine()
+    expect(between(seconds, 70, 240).some(({ failed }) => failed > 0)).toBe(true)
+    expect(allShed(seconds)).toBe(0)
+    expect(success(seconds, CRITICAL)).toBeGreaterThanOrEqual(0.999)
+  })
+})
+
+describe('a signal that dies while callers are refused', () => {
+  const { seconds } = runDeadSignal()
+
+  it('opens as slowly as a signal that is good', () => {
+    const before = seconds[SILENCE_AT - 1]!.pressureMs
+    expect(before).toBeGreaterThan(50_000)
+    const after = between(seconds, SILENCE_AT, 1000).find(({ pressureMs }) => pressureMs === 0)!
+    expect((after.seconds - SILENCE_AT) * 1000).toBeGreaterThanOrEqual(before - 1000)
+    expect((after.seconds - SILENCE_AT) * 1000).toBeLessThanOrEqual(before + 5000)
+    expect(allShed(between(seconds, after.seconds, 1000))).toBe(0)
+  })
+})

@@ -4,8 +4,8 @@
  * fail. gradient.ts and aimd.ts are two methods for that; what is fast is up to baseline.ts. There is no probe: no limit is lowered in
  * order to measure (envoyproxy/envoy#46532).
  *
- * The gradient is the default. In the simulation (test/simulation) both reach the same throughput within a few percent, and the gradient
- * holds the limit still where AIMD swings around it, so fewer requests wait and fewer are refused while there is room.
+ * The gradient is the default. While the capacity of the origin halves and comes back (test/simulation), it answers 97 to 99 % of what
+ * the best fixed limit does, and AIMD 94 to 96 %: its sawtooth spends part of the time below what the origin can do.
  */
 import type { AdaptiveMethod } from './adaptive-method.ts'
 import { type Baseline, isUsedUp, NO_BASELINE, nextBaseline } from './baseline.ts'

@@ -93,15 +93,16 @@ export function nextBaseline(
   { latencyMs: sum, samples, inFlight: seen, limit }: Sample,
 ): Baseline {
   if (samples < 1) return only(known)
-  if (known.baselineMs === 0) return first(rounded(sum / samples), rounded(seen))
+  const [mean, now] = [rounded(sum / samples), rounded(seen)]
+  if (known.baselineMs === 0) return learnt(mean, mean, markedAt(mean, now))
   const weight = samples / (samples + HALF_WEIGHT)
   // Both by the same weight, or one would seem to stay behind the other.
-  const latencyMs = rounded(known.latencyMs + weight * (sum / samples - known.latencyMs))
-  const inFlight = rounded(known.inFlight + weight * (seen - known.inFlight))
+  const latencyMs = rounded(known.latencyMs + weight * (mean - known.latencyMs))
+  const inFlight = rounded(known.inFlight + weight * (now - known.inFlight))
   const measured = { latencyMs, inFlight }
   const { markLatencyMs, markInFlight } = known
   const kept = { ...measured, markLatencyMs, markInFlight }
-  const marked = { ...measured, markLatencyMs: latencyMs, markInFlight: inFlight }
+  const marked = markedAt(latencyMs, inFlight)
 
   const faster = (ms: number) => {
     const most = Math.min(ms, MOST_ABOVE * latencyMs)
@@ -117,7 +118,8 @@ export function nextBaseline(
 
   const moved = logRatio(inFlight, markInFlight)
   const changed = logRatio(latencyMs, markLatencyMs)
-  if (Math.abs(changed) > Math.abs(moved) + OWN_CHANGE) return learnt(tried, proven, marked)
+  // The mean of the last requests is still on its way to what this window says, and would seem to rise for other reasons.
+  if (Math.abs(changed) > Math.abs(moved) + OWN_CHANGE) return learnt(tried, proven, markedAt(mean, now))
   if (Math.abs(moved) < MOVED) return learnt(tried, proven, kept)
   const followed = Math.max(0, changed / moved)
   if (followed < STAYED) {
@@ -141,13 +143,8 @@ function learnt(baselineMs: number, provenMs: number, measured: Measured): Basel
   return { baselineMs: rounded(baselineMs), provenMs: rounded(provenMs), ...measured }
 }
 
-function first(latencyMs: number, inFlight: number): Baseline {
-  return learnt(latencyMs, latencyMs, {
-    latencyMs,
-    inFlight,
-    markLatencyMs: latencyMs,
-    markInFlight: inFlight,
-  })
+function markedAt(latencyMs: number, inFlight: number): Measured {
+  return { latencyMs, inFlight, markLatencyMs: latencyMs, markInFlight: inFlight }
 }
 
 /** Without what else is in the state that it comes with. */

@@ -14,7 +14,7 @@ import { gradient } from './gradient.ts'
 import { rounded } from './rounded.ts'
 
 export interface AdaptiveSettings {
-  /** The limit is never lower. It is no target: nothing pins the limit to it. */
+  /** The limit is never lower. Nothing pins the limit to this value. */
   readonly min: number
   readonly max: number
   /** Where nothing is known yet. */

@@ -31,7 +31,7 @@ export function sumAt({ sums }: SignalWindow, index: number): number {
   return sum !== undefined && Number.isFinite(sum) && sum > 0 ? sum : 0
 }
 
-/** The time of a window as it can be relied on. A clock that was set back is no time. */
+/** The time of a window as it can be relied on. A clock that was set back counts as 0. */
 export function elapsedMs({ ms }: SignalWindow): number {
   return ms > 0 ? Math.round(Math.min(ms, Number.MAX_SAFE_INTEGER)) : 0
 }

@@ -19,7 +19,7 @@ const TOLERANCE = 1.1
 /** The same where the limit is not used up: it refuses nothing then, and need not shrink for a latency that passes. */
 const UNUSED_TOLERANCE = 1.5
 
-/** One window never takes more than this much of the way, before smoothing: a single slow second is no overload. */
+/** One window never takes more than this much of the way, before smoothing: a single slow second does not make an overload. */
 const LOWEST_GRADIENT = 0.5
 
 /** More failures than usual count like a latency that is too high by a quarter. */

@@ -7,6 +7,9 @@
  * `fullMs` the classes are thinned one after the other. A second of signal therefore moves at most one second of pressure, and no
  * burst, no deployment and no single machine can make it jump.
  *
+ * It is slow by design. In the simulation critical requests stay unharmed when the load grows to 1.5 times the capacity within four
+ * minutes; a step needs a bound on the capacity of the fleet beside it, with a reserve for critical requests.
+ *
  * The order of classes and the pace are those of Stripe's worker utilization load shedder (https://stripe.com/blog/rate-limiters).
  */
 import { finalized, fnv1a } from '../hash.ts'

@@ -70,7 +70,7 @@ export class Fleet<State> {
       const tick = () => {
         const sums = this.#sums[i]!
         this.#sums[i] = new Array<number>(width).fill(0)
-        // Whoever has nothing to say stays silent: what is no sample must not count as one.
+        // An isolate without samples sends none: zeros would count as a report.
         const hasSums = sums.some(sum => sum > 0)
         send(() => {
           if (hasSums) board.add(events.now, sums)

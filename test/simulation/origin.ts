@@ -125,7 +125,7 @@ export class Origin {
       start: () => {
         machine.count(events.now, 1)
         const serviceMs = this.#chance.lognormal(this.serviceMs * machine.slowness, this.#options.sigma)
-        // What has begun is finished, whether or not someone still waits for it.
+        // What has begun is finished, also when the gateway has given it up.
         events.after(serviceMs, () => {
           machine.count(events.now, -1)
           end(true)

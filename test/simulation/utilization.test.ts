@@ -100,7 +100,7 @@ describe('three times the load at once', () => {
     }
   })
 
-  it('harms critical requests for a minute and a half if there is nothing else: what is slow by design is no answer to a step', () => {
+  it('harms critical requests for a minute and a half if there is nothing else: it is too slow for a step, by design', () => {
     expect(success(between(alone, STEP.at, STEP.at + 90), CRITICAL)).toBeLessThan(0.9)
     expect(success(between(alone, STEP.at + 120, 600), CRITICAL)).toBe(1)
   })

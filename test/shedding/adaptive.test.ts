@@ -113,6 +113,16 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     })
   })
 
+  it('writes no more than a hundred characters, however large the numbers', () => {
+    const wide = adaptiveController({ min: 1, max: 1e9, initial: 1e9 / 3 }, method)
+    let state = wide.initial
+    for (let i = 1; i < 20; i++) {
+      state = wide.next(state, { sums: [3, 1, 1e300 / i, 1e300 / i], ms: 1000 })
+      expect(wide.write(state).length).toBeLessThanOrEqual(100)
+      expect(wide.read(wide.write(state))).toEqual(state)
+    }
+  })
+
   it(`is not read from what it has not written (${name})`, () => {
     const text = controller.write(run(60, {}))
     for (const other of [

@@ -1,7 +1,7 @@
 /** The Worker's entry: reads the environment, builds the app once per isolate, exports fetch. Nothing else. */
 import type { Hono } from 'hono/tiny'
 import userConfig from '../sluice.config.ts'
-import { algorithms, parts } from './built/worker.generated.ts'
+import { algorithms, parts, shedding } from './built/worker.generated.ts'
 import { compileConfig } from './config/compile.ts'
 import { type Environment, withEnvironment } from './config/environment.ts'
 import { createApp } from './edges/gateway/app.ts'
@@ -11,7 +11,7 @@ import { upstashStore } from './store/upstash.ts'
 // It was checked before this was built (wrangler.toml), so the Worker need not carry what checks it. Limits by name are not decided
 // here, and the Worker does not carry the algorithms that only they use.
 const { limits: _, ...gatewayConfig } = userConfig
-const config = compileConfig(gatewayConfig, algorithms)
+const config = compileConfig(gatewayConfig, algorithms, shedding)
 
 let app: Hono | undefined
 

@@ -15,6 +15,9 @@ const PAGE = new URL('../config.md', import.meta.url)
 const LINKS: Record<string, string> = {
   rules: '[rule](#rules)',
   'rules.match': '[match](#match)',
+  'shedding.classes.match': '[match](#match)',
+  'shedding.fleetUsage.adaptive': '[adaptive](#adaptive)',
+  'rules.adaptive': '[adaptive](#adaptive)',
   'rules.plans': '[numbers](#plans)',
   routes: '[route](#routes)',
   limits: '[rule](#limits)',
@@ -26,6 +29,7 @@ const LINKS: Record<string, string> = {
   store: '[store](#store)',
   log: '[log](#log)',
   stats: '[stats](#stats)',
+  shedding: '[shedding](#shedding)',
   cors: '[cors](#cors)',
 }
 
@@ -56,11 +60,21 @@ export function readTables(): Tables {
     ['algorithms', rules.filter(isOfAlgorithm)],
     ['plans', rowsOf(find('rules.plans').settings, 'rules.plans')],
     ['match', rowsOf(find('rules.match').settings, 'rules.match')],
+    ['adaptive', rowsOf(find('rules.adaptive').settings, 'rules.adaptive')],
     ['limits', rowsOfVariants(find('limits').variants, 'limits').filter(row => !texts.has(text(row)))],
     ['credentials.jwt', issuers.filter(row => row.of).concat(issuers.filter(row => !row.of))],
-    ...['routes', 'credentials', 'address', 'allow', 'block', 'store', 'log', 'stats', 'cors'].map(
-      name => [name, rowsOf(find(name).settings, name)] as const,
-    ),
+    ...[
+      'routes',
+      'shedding',
+      'credentials',
+      'address',
+      'allow',
+      'block',
+      'store',
+      'log',
+      'stats',
+      'cors',
+    ].map(name => [name, rowsOf(find(name).settings, name)] as const),
     ['environment', rowsOf(variables)],
   ])
   return { settings, parts }

@@ -54,6 +54,8 @@ export interface Holding {
   started: number
   /** Units of those that are over. */
   ended: number
+  /** In the place of the limit of the rule: one that adapts. */
+  limit?: number
 }
 
 /** What is stored of a holder. */

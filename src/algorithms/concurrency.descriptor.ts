@@ -17,8 +17,8 @@ type Input = InputOf<typeof parameters>
 
 /** Of what this isolate holds itself, whatever its other numbers are. */
 const inThisIsolate = /* @__PURE__ */ modelOf<{ limit: number; period: number; inFlight: number }>({
-  read: ({ quota: { burst: limit, period }, holding }) => ({
-    ...{ limit, period },
+  read: ({ quota: { burst, period }, holding }) => ({
+    ...{ limit: holding?.limit ?? burst, period },
     inFlight: holding ? holding.started - holding.ended : 0,
   }),
   check: ({ limit, period, inFlight }, cost) => (cost > limit ? -1 : inFlight + cost <= limit ? 0 : period),

@@ -19,9 +19,10 @@
 -- summary, and only the record of this holder is read. Records that hold nothing stay
 -- until then, even if they have expired. More than MANY_BYTES are written in place.
 --
--- holding: '<holder> <epoch> <started> <ended>', or ''.
+-- holding: '<holder> <epoch> <started> <ended>', or ''. A fifth number is the limit now,
+-- where that adapts.
 --@ numbers limit, period, holding, own_key
---@ keeps records, own_at, has_expired, others, holder, epoch, started, ended, expires_at, is_counted, in_flight, first_at, last_at, first_expiry, is_summed, last_expiry, last_use
+--@ keeps records, own_at, has_expired, others, holder, epoch, started, ended, capacity, expires_at, is_counted, in_flight, first_at, last_at, first_expiry, is_summed, last_expiry, last_use
 
 --@ declare
 -- Holder, epoch, started, ended and expiry (µs) of the record that begins at a byte.
@@ -66,10 +67,14 @@ local function alive(records, first_at, holder, now, period)
 end
 
 --@ read
-holder, epoch, started, ended = NO_HOLDER, 0, 0, 0
+holder, epoch, started, ended, capacity = NO_HOLDER, 0, 0, 0, limit
 if holding ~= '' then
-  holder, epoch, started, ended = match(holding, '^(%w+) (%d+) (%d+) (%d+)$')
+  local adapted
+  holder, epoch, started, ended, adapted = match(holding, '^(%w+) (%d+) (%d+) (%d+) ?(%d*)$')
   epoch, started, ended = epoch + 0, started + 0, ended + 0
+  if adapted ~= '' then
+    capacity = adapted + 0
+  end
 end
 records = values[own_key] or ''
 if #records % HOLDER_BYTES ~= 0 then
@@ -120,12 +125,12 @@ first_expiry = expires_at < first_expiry and expires_at or first_expiry
 
 --@ check
 local added = is_counted and 0 or cost
-if cost > limit then
+if cost > capacity then
   retry_after = -1
-elseif in_flight + added > limit and #records > FEW_BYTES then
+elseif in_flight + added > capacity and #records > FEW_BYTES then
   -- An upper bound: when the last record has expired.
   retry_after = (expires_at > last_use and expires_at or last_use) - now
-elseif in_flight + added > limit then
+elseif in_flight + added > capacity then
   -- An upper bound: when so many records have expired that there is room, if no
   -- request ends before and none is renewed.
   local expiries = { { expires_at, started - ended } }
@@ -142,8 +147,8 @@ elseif in_flight + added > limit then
   repeat
     i = i + 1
     left = left - expiries[i][2]
-  until left + added <= limit or i == #expiries
-  retry_after = (left + added <= limit and expiries[i][1] or expires_at) - now
+  until left + added <= capacity or i == #expiries
+  retry_after = (left + added <= capacity and expiries[i][1] or expires_at) - now
 end
 
 --@ spend
@@ -160,7 +165,7 @@ if holding == '' then
 end
 
 --@ standing
-remaining = in_flight < limit and limit - in_flight or 0
+remaining = in_flight < capacity and capacity - in_flight or 0
 local last = started > ended and expires_at > last_expiry and expires_at or last_expiry
 reset_after = in_flight > 0 and last - now or 0
 

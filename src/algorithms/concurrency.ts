@@ -50,13 +50,13 @@ const expiryAt = (now: number, period: number) => Math.floor((now + period) / 10
 const unitsOf = ({ started, ended }: Holding) => started - ended
 
 const sections: Sections<Kept> = {
-  read({ quota: { burst: limit, period }, state: [idleAt, n, , holders = []], now, holding }) {
+  read({ quota: { burst, period }, state: [idleAt, n, , holders = []], now, holding }) {
     const areMany = holders.length > FEW
     const isSummed = areMany && n > now && idleAt <= now + 2 * period
     // One that expires much later than a record can is of a clock that was far ahead.
     const alive = holders.filter(({ expiresAt }) => expiresAt > now && expiresAt <= now + 2 * period)
     const name = holding?.holder ?? NO_HOLDER
-    const message = holding ?? { holder: name, epoch: 0, started: 0, ended: 0 }
+    const { limit = burst, ...message } = holding ?? { holder: name, epoch: 0, started: 0, ended: 0 }
     const stored = alive.find(({ holder }) => holder === name)
     const isCounted = holding !== undefined && stored !== undefined && stored.epoch > message.epoch
     const own = { ...ownOf(message, stored), expiresAt: expiryAt(now, period) }

@@ -3,6 +3,7 @@
 import type { Algorithms } from '../algorithms/descriptor.ts'
 import * as fixedWindow from '../algorithms/fixed-window.descriptor.ts'
 import * as gcra from '../algorithms/gcra.descriptor.ts'
+import type { SheddingCompiler } from '../config/compile-shedding.ts'
 import type { Parts } from '../edges/gateway/parts.ts'
 import { finderOf } from '../script/built-scripts.ts'
 import { notBuilt } from '../not-built.ts'
@@ -21,9 +22,18 @@ export const parts: Parts = {
   setAllowedOrigin: notBuilt('setAllowedOrigin'),
   createLocalLimiter: createLocalLimiter,
   createStats: createStats,
+  classFor: notBuilt('classFor'),
+  createOriginLoad: notBuilt('createOriginLoad'),
+  createWorkerUtilization: notBuilt('createWorkerUtilization'),
+  createAdaptiveLimit: notBuilt('createAdaptiveLimit'),
+  withSignals: notBuilt('withSignals'),
+  refreshOverdue: notBuilt('refreshOverdue'),
+  signalScript: notBuilt('signalScript'),
+  createUtilizationHandler: notBuilt('createUtilizationHandler'),
+  createStock: notBuilt('createStock'),
   createHoldings: notBuilt('createHoldings'),
   whenOver: notBuilt('whenOver'),
-  syncScript: notBuilt('loadSync'),
+  syncScript: notBuilt('syncScript'),
   scriptsOf: finderOf({
   "rzf1y3": {
     "decide": {
@@ -44,4 +54,10 @@ export const parts: Parts = {
     }
   }
 }),
+}
+
+export const shedding: SheddingCompiler = {
+  compileFleetRules: notBuilt('compileFleetRules'),
+  compileShedding: notBuilt('compileShedding'),
+  compileAdaptive: notBuilt('compileAdaptive'),
 }

@@ -59,12 +59,22 @@ export interface Rule {
   enforcedShare: number
   /** The rule it would replace. */
   candidateFor?: string
+  /** It protects the origin, and is no budget of a caller: it refuses with a 503, and callers do not see its numbers. */
+  ofSystem?: true
+  /** The name that it is switched by, where that is not its own: all rules of a shedder are switched together. */
+  switchedAs?: string
+  /** Its limit is this share of the adaptive limit; `limit` is the most that it can be. */
+  adaptiveShare?: number
   /** What becomes of a request while the store does not answer. */
   onStoreFailure: OnStoreFailure
   /** With very many isolates, each holds some units in advance (limiter/stock.ts): a rule that counts all that is in flight. */
   inAdvance?: true
   match: Match
 }
+
+/** The name under which a rule of the gateway is switched. */
+export const switchNameOf = ({ name, switchedAs }: Pick<Rule, 'name' | 'switchedAs'>): string =>
+  switchedAs ?? name
 
 /** A rule for requests that pass through the gateway, with the numbers of some plans or of all. */
 export interface GatewayRule extends Rule {
@@ -85,6 +95,8 @@ export interface Match extends Place {
   plans?: readonly string[]
   routes?: ReadonlySet<string>
   authenticated?: boolean
+  /** Only requests of a traffic class with this rank, and of less important ones (compile-shedding.ts). */
+  fromRank?: number
 }
 
 /** The gateway delays no request longer than clients and platforms wait (µs). */
@@ -116,6 +128,7 @@ export function compileGatewayRule(
     ...common,
     match: own.length > 0 ? { ...match, plans: others } : match,
     isForOthers: own.length > 0 && match.plans === undefined,
+    ...('adaptive' in input && input.adaptive && ({ ofSystem: true, adaptiveShare: 1 } as const)),
   }
   const variants = own.flatMap(([plan, numbers]): GatewayRule[] => {
     if (!numbers) return []
@@ -188,7 +201,7 @@ export function periodOf(input: NumbersInput): number {
 
 const DEFAULT_TTL = '15s'
 
-function compileMatch({ plans, routes, authenticated, ...place }: MatchInput): Match {
+export function compileMatch({ plans, routes, authenticated, ...place }: MatchInput): Match {
   return {
     ...compilePlace(place),
     ...(plans && { plans }),

@@ -17,6 +17,7 @@ import {
   type LimitRule,
   type Rule,
 } from './compile-rule.ts'
+import type { Adaptive, Shedding, SheddingCompiler } from './compile-shedding.ts'
 import { milliseconds } from './duration.ts'
 
 export type { Credentials, GatewayRule, LimitRule, Route, Rule }
@@ -34,6 +35,10 @@ export interface Config {
   elsewhere: RouteSettings
   /** With those that are off, as they can be switched on; with one row more for each plan that has numbers of its own. */
   rules: readonly GatewayRule[]
+  /** Absent: no traffic is shed. */
+  shedding?: Shedding
+  /** Absent: every limit is fixed. */
+  adaptive?: Adaptive
   /** Rule sets that are asked by name, with those of their rules that are off. */
   limits: ReadonlyMap<string, readonly LimitRule[]>
   credentials: Credentials
@@ -61,8 +66,13 @@ export interface Config {
 /**
  * @param config as check/check.ts let it through
  * @param algorithms that its rules have
+ * @param shedding compiles what is shed, and what follows the origin
  */
-export function compileConfig(config: ConfigInput, algorithms: Algorithms): Config {
+export function compileConfig(
+  config: ConfigInput,
+  algorithms: Algorithms,
+  { compileAdaptive, compileFleetRules, compileShedding }: SheddingCompiler,
+): Config {
   const plans = config.plans ?? ['free']
   const limits = Object.entries(config.limits ?? {})
   const credentials = compileCredentials(config)
@@ -71,6 +81,7 @@ export function compileConfig(config: ConfigInput, algorithms: Algorithms): Conf
     onStoreFailure: rule.onStoreFailure ?? config.onStoreFailure,
   })
   const storeDeadlineMs = milliseconds(config.store?.deadline ?? '250ms')
+  const adaptive = hasAdaptive(config) ? compileAdaptive(config) : undefined
   const breaker = compileBreaker(config.store?.breaker, storeDeadlineMs)
   return {
     origin: config.origin,
@@ -79,7 +90,14 @@ export function compileConfig(config: ConfigInput, algorithms: Algorithms): Conf
     plans,
     routes: compileRoutes(config.routes ?? [], credentials.accept),
     elsewhere: compileRouteSettings({}, credentials.accept),
-    rules: config.rules.flatMap(rule => compileGatewayRule(withDefault(rule), plans, algorithms)),
+    rules: [
+      ...config.rules.flatMap(rule => compileGatewayRule(withDefault(rule), plans, algorithms)),
+      ...(config.shedding
+        ? compileFleetRules(config.shedding, plans, algorithms, config.onStoreFailure)
+        : []),
+    ],
+    ...(config.shedding && { shedding: compileShedding(config.shedding) }),
+    ...(adaptive && { adaptive }),
     limits: new Map(
       limits.map(([name, set]) => [name, set.map(rule => compileLimitRule(withDefault(rule), algorithms))]),
     ),
@@ -109,3 +127,6 @@ export function compileConfig(config: ConfigInput, algorithms: Algorithms): Conf
 function compileCors({ origins, headers, maxAge }: CorsInput): NonNullable<Config['cors']> {
   return { origins, ...(headers && { headers }), maxAgeSeconds: milliseconds(maxAge ?? '10m') / 1e3 }
 }
+
+const hasAdaptive = ({ rules, shedding }: ConfigInput) =>
+  shedding?.fleetUsage?.adaptive !== undefined || rules.some(rule => 'adaptive' in rule && rule.adaptive)

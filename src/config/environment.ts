@@ -17,6 +17,8 @@ export interface Environment {
   ORIGIN_URL?: string
   /** Which of several deployments this is. Default: `environment` in the config. */
   SLUICE_ENVIRONMENT?: string
+  /** What machines of the origin show to push how busy they are (`shedding.workerUtilization`). Default: none can push. */
+  SLUICE_UTILIZATION_SECRET?: string
   /** A data set of Workers Analytics Engine, bound in wrangler.toml: each request is a data point. Default: none. */
   SLUICE_ANALYTICS?: AnalyticsDataset
 }

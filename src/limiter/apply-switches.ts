@@ -20,7 +20,12 @@ import type { Decision } from './decision.ts'
  * @param key of the state of the identity
  * @param name under which the rule is switched
  */
-export function switchedMode(rule: Rule, key: string, switches: Switches, name: string): Rule['mode'] {
+export function switchedMode(
+  rule: Pick<Rule, 'name' | 'mode' | 'enforcedShare'>,
+  key: string,
+  switches: Switches,
+  name: string,
+): Rule['mode'] {
   if (switches.kill) return 'off'
   const { mode = rule.mode, share = rule.enforcedShare } = switches.rules.get(name) ?? {}
   return mode === 'off' ? mode : modeFor({ name: rule.name, mode, enforcedShare: share }, key)

@@ -2,26 +2,40 @@
  * The claims of one request, under all its rules that count what is in flight: made before it is decided, settled by what the store
  * has answered, and released when it is over.
  */
+import type { Rule } from '../config/compile-rule.ts'
 import { type BoundRule, type Outcome, type Verdict, withAgreement } from '../script/evaluation.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import type { Decision, DegradedCause } from './decision.ts'
 import type { Claim, Holdings } from './holdings.ts'
-import type { Stock } from './stock.ts'
+import type { InAdvance } from './in-advance.ts'
+
+/** The limit of a rule now; undefined: it is fixed. */
+export type LimitOf = (rule: Rule) => number | undefined
 
 export class Claims {
   readonly #holdings: Holdings
-  readonly #stock: Stock
+  readonly #stock: InAdvance
   /** All rules of the request. */
   readonly #all: readonly BoundRule[]
   readonly #claims: readonly Claim[]
+  /** Of rules whose limit adapts, by their tags. */
+  readonly #limits = new Map<string, number>()
   /** Units that the isolate had in advance. */
   readonly #taken: readonly { rule: BoundRule; claim: Claim }[]
   #inFlight: readonly Claim[] = []
   /** The rules that the store has to decide, with the holding that goes to it with each. */
   readonly rules: readonly BoundRule[]
 
-  /** The rows of several plans are one rule, with one key, and one claim. */
-  constructor(rules: readonly BoundRule[], holdings: Holdings, stock: Stock) {
+  /**
+   * The rows of several plans are one rule, with one key, and one claim.
+   * @param limitOf the limit of a rule now, where it adapts
+   */
+  constructor(
+    rules: readonly BoundRule[],
+    holdings: Holdings,
+    stock: InAdvance,
+    limitOf: LimitOf = () => undefined,
+  ) {
     this.#holdings = holdings
     this.#stock = stock
     this.#all = rules
@@ -38,7 +52,10 @@ export class Claims {
       if (rule.ownKey === undefined) return [rule]
       if (isClaimed(rule) && taken.has(rule.ownKey)) return []
       const claim = claims.get(rule.ownKey)
-      return [claim ? { ...rule, holding: claim.holding } : rule]
+      if (!claim) return [rule]
+      const limit = limitOf(rule.rule)
+      if (limit !== undefined) this.#limits.set(rule.rule.tag, limit)
+      return [{ ...rule, holding: { ...claim.holding, ...(limit !== undefined && { limit }) } }]
     })
   }
 
@@ -47,7 +64,7 @@ export class Claims {
     const admitted = this.#claims.filter(claim => {
       const { ownKey = '', rule } = claim.rule
       const verdict = verdicts.find(verdict => verdict.rule.tag === rule.tag)
-      const use = verdict && useOf(verdict)
+      const use = verdict && useOf(verdict, this.#limits.get(rule.tag))
       if (verdict) this.#stock.learn(claim.rule, verdict)
       if (consumer !== undefined)
         this.#holdings.rename(claim, ownKey.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`))
@@ -76,7 +93,12 @@ export class Claims {
   lose(cause: DegradedCause): readonly BoundRule[] {
     const isUnsent = cause === 'overload' || cause === 'breaker-open'
     for (const claim of this.#claims) this.#holdings.settle(claim, isUnsent ? 'refused' : 'lost')
-    return this.rules.map(rule => (isClaimed(rule) ? this.#holdings.known(rule) : rule))
+    return this.rules.map(rule => {
+      if (!isClaimed(rule)) return rule
+      const known = this.#holdings.known(rule)
+      const { limit } = rule.holding ?? {}
+      return known.holding && limit !== undefined ? { ...known, holding: { ...known.holding, limit } } : known
+    })
   }
 
   /** The isolate has decided by itself. What is admitted is in flight, also where no rule has counted it. */
@@ -102,4 +124,7 @@ export class Claims {
 
 const isClaimed = ({ rule, role }: BoundRule) => rule.counting.state === 'held' && role === 'spend'
 
-const useOf = ({ rule: { quota }, remaining }: Verdict) => (quota.burst - remaining) / quota.burst
+/** @param limit where it adapts */
+function useOf({ rule: { quota }, remaining }: Verdict, limit = quota.burst): number {
+  return (limit - remaining) / limit
+}

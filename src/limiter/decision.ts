@@ -100,7 +100,9 @@ export function allowed(counting: readonly Verdict[], all = counting): Allowed {
 
 export function denied(counting: readonly Verdict[], all = counting): Denied {
   const violated = counting.filter(({ allowed }) => !allowed)
-  const waits = violated.map(({ retryAfter }) => retryAfter)
+  // How long the system stays full is not known, and a limit of the caller's own is.
+  const own = violated.filter(({ rule }) => !rule.ofSystem)
+  const waits = (own.length > 0 ? own : violated).map(({ retryAfter }) => retryAfter)
   const retryAfter = waits.includes(-1) ? -1 : Math.max(...waits)
   return { kind: 'denied', verdicts: all, violated, retryAfter }
 }

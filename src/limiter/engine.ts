@@ -82,6 +82,8 @@ export interface Engine {
    * does not use.
    */
   change(question: Question<Changed>, background: Background): Promise<Changed | Degraded>
+  /** For a request that was refused without a decision: what trips keep fresh must not grow old where all are refused like that. */
+  keepFresh(options: DecideOptions): void
   /**
    * Something may depend on how and when admitted requests end. Where nothing does, an edge calls `finish` as soon as it hands
    * the reply on: observing costs a proxied request a fifth to a third more CPU.
@@ -110,6 +112,15 @@ export interface EngineOptions {
   createLocal?: typeof createLocalLimiter | undefined
   /** What the isolate holds. Only where a rule counts what is in flight. */
   kept?: KeptHoldings | undefined
+  /** What is measured of the origin. Only where something follows it. */
+  originLoad?: EngineLoad | undefined
+}
+
+/** What the engine needs of the load of the origin. */
+export interface EngineLoad {
+  limitOf(rule: Rule): number | undefined
+  withReports(store: Store): Store
+  keepFresh(store: Store, background: Background): void
 }
 
 /** One for an isolate: it keeps only plain data between requests. */
@@ -128,11 +139,13 @@ export function createEngine(
     onFinish,
     createLocal,
     kept,
+    originLoad,
   }: EngineOptions,
 ): Engine {
   const now = () => clock.now()
   const switched = withSwitches(bare, board)
-  const guarded = withBreaker(kept ? kept.withMessages(switched) : switched, config.breaker, probe, {
+  const reporting = originLoad?.withReports(switched) ?? switched
+  const guarded = withBreaker(kept ? kept.withMessages(reporting) : reporting, config.breaker, probe, {
     now,
     ...(onStoreChange && { onChange: onStoreChange }),
   })
@@ -150,6 +163,7 @@ export function createEngine(
     // A claim that was lost, or that only some slots of a cluster have counted.
     kept?.sendSoon(guarded, options.background)
     if (wasOverdue) await refreshOverdueSwitches(options)
+    originLoad?.keepFresh(guarded, options.background)
     return { ...begun, ...(outcome && { outcome }), at, storeMs: now() - startedAt }
   }
 
@@ -162,7 +176,7 @@ export function createEngine(
     try {
       const before = board.current()
       const bound = bind(rules, before, switchName, now())
-      if (verb === 'decide') claims = kept?.claim(bound)
+      if (verb === 'decide') claims = kept?.claim(bound, originLoad?.limitOf)
       const evaluation = {
         ...{ policy, rules: claims?.rules ?? bound },
         ...(subject && { subject }),
@@ -266,6 +280,13 @@ export function createEngine(
     },
 
     change,
+
+    keepFresh(options) {
+      maintain({ hasAnswered: false }, options.background)
+      void refreshOverdueSwitches(options)
+      originLoad?.keepFresh(guarded, options.background)
+    },
+
     awaitsEndings: onFinish !== undefined || kept !== undefined,
   }
 }

@@ -10,9 +10,9 @@ import { GatewayError } from '../errors.ts'
 import type { BoundRule } from '../script/evaluation.ts'
 import { decodeSync, encodeSync, type Message } from '../script/sync.ts'
 import type { Script, Store, StoreCall } from '../store/store.ts'
-import { Claims } from './claims.ts'
+import { Claims, type LimitOf } from './claims.ts'
 import { type Claim, Holdings, renewalMs } from './holdings.ts'
-import { Stock } from './stock.ts'
+import { type CreateStock, NO_STOCK } from './in-advance.ts'
 
 /** How long the store may take units for used that are free again (ms). */
 const UNCONFIRMED_MS = 250
@@ -29,7 +29,7 @@ const MOST_MESSAGES = 50
 export interface KeptHoldings {
   readonly holdings: Holdings
   /** Claims what a request costs, before it is decided. */
-  claim(rules: readonly BoundRule[]): Claims
+  claim(rules: readonly BoundRule[], limitOf?: LimitOf): Claims
   /** The store; each request to it also carries what it has not confirmed. */
   withMessages(store: Store): Store
   /**
@@ -48,8 +48,8 @@ export interface KeepOptions {
   /** µs to write by; absent: the clock of the store, as always in production. */
   writeAt?: (() => number) | undefined
   newName?: (() => string) | undefined
-  /** From so many isolates on units are held in advance (stock.ts). */
-  leastHolders?: number | undefined
+  /** Absent: no units are held in advance. */
+  createStock?: CreateStock | undefined
 }
 
 /** One for an isolate. */
@@ -59,10 +59,10 @@ export function createHoldings({
   script,
   writeAt,
   newName,
-  leastHolders,
+  createStock,
 }: KeepOptions): KeptHoldings {
   const holdings = new Holdings(now, newName)
-  const stock = new Stock(holdings, now, leastHolders)
+  const stock = createStock?.(holdings, now) ?? NO_STOCK
   /** Until when some request waits to send what is not confirmed (ms). The platform may end it before. */
   let waitsUntil = Number.NEGATIVE_INFINITY
   /** The same of a request that waits to give units back that were held in advance. */
@@ -168,7 +168,7 @@ export function createHoldings({
       },
     }),
 
-    claim: rules => new Claims(rules, holdings, stock),
+    claim: (rules, limitOf) => new Claims(rules, holdings, stock, limitOf),
 
     keep({ inFlight: claims }, store, background) {
       if (claims.length === 0) return undefined

@@ -11,6 +11,7 @@ import type { BoundRule, Verdict } from '../script/evaluation.ts'
 import type { Message } from '../script/sync.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import type { Claim, Holdings } from './holdings.ts'
+import type { CreateStock, InAdvance } from './in-advance.ts'
 
 /** With fewer isolates every request asks: it costs the store hardly more than without the rule. */
 export const LEAST_HOLDERS = 100
@@ -59,7 +60,7 @@ interface Shelf {
   asked: { claim: Claim; at: number } | undefined
 }
 
-export class Stock {
+export class Stock implements InAdvance {
   readonly #holdings: Holdings
   readonly #now: () => number
   readonly #leastHolders: number
@@ -72,7 +73,6 @@ export class Stock {
     this.#leastHolders = leastHolders
   }
 
-  /** A unit for a request; undefined: it has to ask the store. */
   take(rule: BoundRule): Claim | undefined {
     if (!isStocked(rule)) return undefined
     const shelf = this.#shelfFor(rule)
@@ -91,7 +91,6 @@ export class Stock {
     return undefined
   }
 
-  /** What the store would have said of a unit that was taken. */
   verdictOf({ rule, mode, ownKey }: BoundRule): Verdict {
     const { inFlight = 0 } = this.#shelves.get(ownKey!)?.known ?? {}
     const { burst: limit, period } = rule.quota
@@ -99,7 +98,6 @@ export class Stock {
     return { rule, mode, allowed: true, remaining, resetAfter: period, retryAfter: 0, delay: 0 }
   }
 
-  /** Takes back a unit whose request is over. @returns whether it stays here */
   putBack(claim: Claim): boolean {
     const shelf = this.#shelves.get(claim.rule.ownKey ?? '')
     if (!shelf || claim.rule.cost !== 1 || !this.#isStocking(shelf)) return false
@@ -117,12 +115,10 @@ export class Stock {
     return shelf !== undefined && this.#isStocking(shelf) && useOf(shelf) < ALMOST_FULL
   }
 
-  /** Questions whose time has come, to go with a request to the store. */
   questions(): Message[] {
     return [...this.#shelves.values()].filter(shelf => this.#isDue(shelf)).map(shelf => this.#ask(shelf))
   }
 
-  /** @param received the answer of the store; undefined: it is lost */
   answer({ key, holding }: Message, received: Received | undefined): void {
     const shelf = this.#shelves.get(key)
     const claim = shelf?.asked?.claim
@@ -143,7 +139,6 @@ export class Stock {
     else this.#trim(shelf)
   }
 
-  /** How the store has decided on a request that did not find a unit here. */
   learn({ ownKey = '', rule }: BoundRule, { remaining }: Verdict): void {
     const shelf = this.#shelves.get(ownKey)
     if (!shelf?.known) return
@@ -153,7 +148,6 @@ export class Stock {
     shelf.known = { ...shelf.known, granted: 0, inFlight }
   }
 
-  /** Gives back what no request has used lately. @returns whether something may have to be given back later */
   giveBackIdle(): boolean {
     for (const [key, shelf] of this.#shelves) {
       if (this.#isPast(shelf.usedAt, IDLE_MS)) this.#giveBack(shelf)
@@ -163,14 +157,12 @@ export class Stock {
     return this.isInUse
   }
 
-  /** Whether units are held in advance, or may soon be. */
   get isInUse(): boolean {
     return [...this.#shelves.values()].some(
       shelf => this.#isStocking(shelf) && !this.#isPast(shelf.usedAt, IDLE_MS),
     )
   }
 
-  /** Keys whose endings wait for the next question. */
   get waiting(): ReadonlySet<string> {
     const waits = (shelf: Shelf) =>
       this.#isStocking(shelf) && !isNearLimit(shelf) && !this.#isPast(shelf.usedAt, IDLE_MS)
@@ -296,3 +288,6 @@ const reuseMsOf = (shelf: Shelf) =>
   !isNearLimit(shelf) ? REUSE_MS : useOf(shelf) < ALMOST_FULL ? REUSE_MS_NEAR_LIMIT : 0
 
 const isAboveLimit = (shelf: Shelf) => useOf(shelf) > 1
+
+/** From so many isolates on that a decision costs the store more than without the rule. */
+export const createStock: CreateStock = (holdings, now) => new Stock(holdings, now)

@@ -6,18 +6,22 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Config } from '../config/compile.ts'
-import { countsLocally, holdsUnits } from '../edges/gateway/parts.ts'
+import { countsLocally, followsOrigin, holdsInAdvance, holdsUnits } from '../edges/gateway/parts.ts'
 import { probePolicy } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
 import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
 import { FIRST_LINES } from '../script/script-of.ts'
 import { compileScripts } from '../script/scripts.ts'
+import { signalScript } from '../script/signal-text.ts'
 import { syncScript } from '../script/sync-text.ts'
 import type { Script } from '../store/store.ts'
 
 export const BUILT_FOLDER = fileURLToPath(new URL('../built/', import.meta.url))
 
-type Built = Pick<Config, 'rules' | 'plans' | 'limits' | 'cluster' | 'cors' | 'address' | 'stats'>
+type Built = Pick<
+  Config,
+  'rules' | 'plans' | 'limits' | 'cluster' | 'cors' | 'address' | 'stats' | 'shedding' | 'adaptive'
+>
 
 /** What is written, by the name of its file. */
 export function builtFiles(config: Built): ReadonlyMap<string, string> {
@@ -41,14 +45,16 @@ const FIRST_LINE = '// Made by `npx sluice build` from the config. Do not edit.'
 export function workerModule(config: Built): string {
   const imports = new Map<string, string[]>([['../script/built-scripts.ts', ['finderOf']]])
   /** The name under which a module is imported, or what throws where the config does not use it. */
-  const used = (isUsed: boolean, name: string, from: string, text = name) => {
-    const [module, exported] = isUsed ? [from, name] : ['../not-built.ts', 'notBuilt']
+  const used = (isUsed: boolean, name: string, from: string, text = name, imported = name) => {
+    const [module, exported] = isUsed ? [from, imported] : ['../not-built.ts', 'notBuilt']
     imports.set(module, [...new Set([...(imports.get(module) ?? []), exported])])
     return isUsed ? text : `notBuilt('${name}')`
   }
   const algorithms = [...new Set(config.rules.map(({ algorithm }) => algorithm))].sort()
   const hasCalendar = config.rules.some(({ calendar }) => calendar)
   const isHeld = holdsUnits(config)
+  const isFollowing = followsOrigin(config)
+  const isShedding = config.shedding !== undefined || config.adaptive !== undefined
   const isLocal = countsLocally(config)
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
   const hasCors = config.cors !== undefined
@@ -65,10 +71,25 @@ export function workerModule(config: Built): string {
     `  setAllowedOrigin: ${used(hasCors, 'setAllowedOrigin', '../edges/gateway/cors.ts')},`,
     `  createLocalLimiter: ${used(isLocal, 'createLocalLimiter', '../limiter/local.ts')},`,
     `  createStats: ${used(config.stats !== undefined, 'createStats', '../metrics/keep-stats.ts')},`,
+    `  classFor: ${used(config.shedding !== undefined, 'classFor', '../edges/gateway/traffic-class.ts')},`,
+    `  createOriginLoad: ${used(isFollowing, 'createOriginLoad', '../edges/gateway/origin-load.ts')},`,
+    `  createWorkerUtilization: ${used(config.shedding?.workerUtilization !== undefined, 'createWorkerUtilization', '../shedding/worker-utilization.ts')},`,
+    `  createAdaptiveLimit: ${used(config.adaptive !== undefined, 'createAdaptiveLimit', '../shedding/adaptive-limit.ts')},`,
+    `  withSignals: ${used(isFollowing, 'withSignals', '../shedding/signal-board.ts')},`,
+    `  refreshOverdue: ${used(isFollowing, 'refreshOverdue', '../shedding/signal-board.ts')},`,
+    `  signalScript: ${used(isFollowing, 'signalScript', '../script/built-scripts.ts', `loadScript(${JSON.stringify(builtOf(signalScript()), null, 2)})`, 'loadScript')},`,
+    `  createUtilizationHandler: ${used(config.shedding?.workerUtilization?.pushes !== undefined, 'createUtilizationHandler', '../edges/gateway/utilization.ts')},`,
+    `  createStock: ${used(holdsInAdvance(config), 'createStock', '../limiter/stock.ts')},`,
     `  createHoldings: ${used(isHeld, 'createHoldings', '../limiter/keep-holdings.ts')},`,
     `  whenOver: ${used(isHeld, 'whenOver', '../edges/gateway/ending.ts')},`,
-    `  syncScript: ${used(isHeld, 'loadSync', '../script/built-scripts.ts', `loadSync(${JSON.stringify(builtOf(syncScript()), null, 2)})`)},`,
+    `  syncScript: ${used(isHeld, 'syncScript', '../script/built-scripts.ts', `loadScript(${JSON.stringify(builtOf(syncScript()), null, 2)})`, 'loadScript')},`,
     `  scriptsOf: finderOf(${JSON.stringify(scriptsOf(config), null, 2)}),`,
+    '}',
+    '',
+    'export const shedding: SheddingCompiler = {',
+    ...['compileFleetRules', 'compileShedding', 'compileAdaptive'].map(
+      name => `  ${name}: ${used(isShedding, name, '../config/compile-shedding.ts')},`,
+    ),
     '}',
     '',
   ]
@@ -77,6 +98,7 @@ export function workerModule(config: Built): string {
     '',
     "import type { Algorithms } from '../algorithms/descriptor.ts'",
     ...algorithms.map(name => `import * as ${localName(name)} from '../algorithms/${name}.descriptor.ts'`),
+    "import type { SheddingCompiler } from '../config/compile-shedding.ts'",
     "import type { Parts } from '../edges/gateway/parts.ts'",
     ...[...imports].map(([from, names]) => `import { ${names.join(', ')} } from '${from}'`),
     '',
@@ -114,9 +136,10 @@ function scriptsOf(config: Built): Record<string, BuiltScripts> {
   const [fingerprint, probe] = builtProbe()
   return {
     [fingerprintOf(gateway)]: {
-      decide: builtOf(gateway.decide),
-      // The gateway gives back where slots of a cluster disagree, and nowhere else.
+      // The gateway gives back where slots of a cluster disagree, and nowhere else. The shorter one comes first: then compression,
+      // which looks back 32 kB, finds in the other what they have in common.
       ...(config.cluster && { refund: builtOf(gateway.refund) }),
+      decide: builtOf(gateway.decide),
     },
     [fingerprint]: probe,
   }

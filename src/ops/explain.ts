@@ -4,14 +4,16 @@
  */
 
 import { formatFullAllowance } from '../config/allowance.ts'
-import type { RuleInput } from '../config/check/schema.ts'
 import type { Config, GatewayRule, Route } from '../config/compile.ts'
 import type { RouteSettings } from '../config/compile-route.ts'
+import { switchNameOf } from '../config/compile-rule.ts'
+import type { TrafficClass } from '../config/compile-shedding.ts'
 import { bindRules } from '../edges/gateway/bind-rules.ts'
-import type { Caller } from '../edges/gateway/identify.ts'
+import type { Caller } from '../edges/gateway/caller.ts'
 import { match } from '../edges/gateway/match.ts'
 import { isReserved } from '../edges/gateway/path.ts'
 import type { Unauthenticated } from '../edges/gateway/ruling.ts'
+import { classOf } from '../edges/gateway/traffic-class.ts'
 import { isPreflight } from '../edges/gateway/web-page.ts'
 import { bind } from '../limiter/bind.ts'
 import { gatewayPolicy } from '../script/compiled.ts'
@@ -34,6 +36,8 @@ export interface Explanation {
   refusal?: { status: 401 | 403 | 404; reason: string }
   /** Neither asked for a credential nor counted. */
   isPreflight: boolean
+  /** Where the config sheds traffic. */
+  trafficClass?: ClassExplanation
   /** Each rule of the config, in its order. */
   rules: RuleExplanation[]
   cost: DecisionCost
@@ -41,6 +45,12 @@ export interface Explanation {
 
 /** With its settings; `limits` is false where no request is counted. */
 export type RouteExplanation = { name: string; limits: boolean } & Omit<RouteSettings, 'accept' | 'isLimited'>
+
+export interface ClassExplanation {
+  name: string
+  /** The rule that sheds it while the origin is too busy; null: it is never shed for that reason. */
+  shedBy: string | null
+}
 
 export type RuleExplanation = Applying | NotApplying
 
@@ -78,10 +88,7 @@ export interface AskedWithPlan extends Asked {
 }
 
 /** @throws AdminError for what can be no such request */
-export async function explain(
-  config: Config & { input: { rules: readonly RuleInput[] } },
-  asked: AskedWithPlan,
-): Promise<Explanation> {
+export async function explain(config: Config, asked: AskedWithPlan): Promise<Explanation> {
   const made = requestOf(config, asked)
   const { request } = made
   const { pathname } = new URL(request.url)
@@ -100,9 +107,10 @@ export async function explain(
       : refusalOf(caller, accept)
 
   const isAsked = !refusal && !preflight
-  const demanded = isAsked ? bindRules(request, caller, matched, config.allow) : []
+  const trafficClass = matched.classes.length > 0 ? classOf(matched.classes, caller, plan) : undefined
+  const demanded = isAsked ? bindRules(request, caller, matched, config.allow, trafficClass) : []
   const evaluation: Evaluation = {
-    rules: bind(demanded, NO_SWITCHES, ({ name }) => name, Date.now()),
+    rules: bind(demanded, NO_SWITCHES, switchNameOf, Date.now()),
     policy: gatewayPolicy(config),
     ...(isAsked && subject && { subject }),
   }
@@ -119,8 +127,9 @@ export async function explain(
     },
     ...(refusal && { refusal }),
     isPreflight: preflight,
-    rules: config.input.rules.map(rule =>
-      explainRule(rule, { config, request, caller, matched, plan, evaluation, isAsked }),
+    ...(trafficClass && { trafficClass: explainClass(trafficClass, config) }),
+    rules: uniqueByName(config.rules).map(rule =>
+      explainRule(rule, { config, request, caller, matched, plan, evaluation, isAsked, trafficClass }),
     ),
     cost: decisionCost(evaluation, plan, config.cluster),
   }
@@ -130,10 +139,18 @@ function describeRoute({ name, match: _, accept: __, isLimited, ...settings }: R
   return { name, limits: isLimited, ...settings }
 }
 
-function explainRule(input: RuleInput, situation: Situation): RuleExplanation {
+/** A rule has a row for each plan with numbers of its own. */
+function uniqueByName(rules: readonly GatewayRule[]): GatewayRule[] {
+  return rules.filter(({ name }, i) => rules.findIndex(rule => rule.name === name) === i)
+}
+
+function explainClass({ name, rank }: TrafficClass, { shedding }: Config): ClassExplanation {
+  const rule = shedding?.workerUtilization?.rules.find(rule => rule.rank === rank)
+  return { name, shedBy: rule && rule.mode !== 'off' ? rule.name : null }
+}
+
+function explainRule({ name, by }: GatewayRule, situation: Situation): RuleExplanation {
   const { config, plan, evaluation } = situation
-  const { name } = input
-  const by = [input.by].flat()
   const rows = config.rules.filter(rule => rule.name === name)
   const row = rows.find(({ match, isForOthers }) =>
     plan === undefined ? !match.plans || isForOthers : (match.plans?.includes(plan) ?? true),

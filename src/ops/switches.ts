@@ -3,6 +3,8 @@
  * lose each other's, and says who has made it and until when it counts.
  */
 import type { Config } from '../config/compile.ts'
+import { switchNameOf } from '../config/compile-rule.ts'
+import { WORKER_UTILIZATION } from '../config/compile-shedding.ts'
 import { SWITCHES_KEY } from '../store/keys.ts'
 import {
   formatSwitches,
@@ -70,17 +72,27 @@ export interface Switchable {
   share: number
 }
 
-/** By the name to switch it by: that of a gateway's rule, or `<limit>/<rule>`. */
-export function switchable({ rules, limits }: Pick<Config, 'rules' | 'limits'>): Map<string, Switchable> {
+/** By the name to switch it by: that of a gateway's rule or of a shedder, or `<limit>/<rule>`. */
+export function switchable({
+  rules,
+  limits,
+  shedding,
+}: Pick<Config, 'rules' | 'limits' | 'shedding'>): Map<string, Switchable> {
   const named = [...limits].flatMap(([limit, set]) =>
     set.map(rule => [`${limit}/${rule.name}`, rule] as const),
   )
-  const all = [...rules.map(rule => [rule.name, rule] as const), ...named]
+  const ofShedder = (shedding?.workerUtilization?.rules ?? []).map(
+    rule => [WORKER_UTILIZATION, rule] as const,
+  )
+  const all = [...rules.map(rule => [switchNameOf(rule), rule] as const), ...ofShedder, ...named]
   return new Map(all.map(([name, { mode, enforcedShare: share }]) => [name, { mode, share }]))
 }
 
 /** @throws AdminError naming what there is */
-export function mustBeSwitchable(config: Pick<Config, 'rules' | 'limits'>, name: string): Switchable {
+export function mustBeSwitchable(
+  config: Pick<Config, 'rules' | 'limits' | 'shedding'>,
+  name: string,
+): Switchable {
   const all = switchable(config)
   const found = all.get(name)
   if (found) return found

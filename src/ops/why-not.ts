@@ -1,8 +1,9 @@
 /** Why a rule of the config does not count a request, in words. The first reason that holds, in the order of the steps. */
 import { isInRanges } from '../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../config/compile.ts'
+import type { TrafficClass } from '../config/compile-shedding.ts'
 import { needsCredential } from '../config/identity-parts.ts'
-import type { Caller } from '../edges/gateway/identify.ts'
+import type { Caller } from '../edges/gateway/caller.ts'
 import type { Matched } from '../edges/gateway/match.ts'
 import type { Evaluation } from '../script/evaluation.ts'
 
@@ -14,6 +15,8 @@ export interface Situation {
   matched: Matched
   plan: string | undefined
   evaluation: Evaluation
+  /** Where the config sheds traffic. */
+  trafficClass?: TrafficClass | undefined
   /** The store is asked at all. */
   isAsked: boolean
 }
@@ -33,6 +36,10 @@ export function whyNot(
   const elsewhere = notHere(first, situation)
   if (elsewhere) return elsewhere
   if (!isAsked) return 'the request does not come so far'
+  const { trafficClass } = situation
+  if (trafficClass && trafficClass.rank < (first.match.fromRank ?? 0)) {
+    return `the class ${trafficClass.name} has room beyond it`
+  }
   if (isInRanges(config.allow.addresses, caller.address)) return 'the address is in allow.addresses'
   const { credential } = caller
   if (credential && config.allow.consumers.has(credential.consumer) && first.on === 'request') {

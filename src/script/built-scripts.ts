@@ -52,8 +52,8 @@ export function finderOf(
   }
 }
 
-/** The script of sync.ts. */
-export const loadSync = (built: BuiltScript) => () => inBuilds(built)
+/** A script that is the same for all configs: of sync.ts, of signal.ts. */
+export const loadScript = (built: BuiltScript) => () => inBuilds(built)
 
 function inBuilds({ text, sha1 }: BuiltScript): Script {
   const build = (kind: keyof Script) => ({ source: FIRST_LINES[kind] + text, sha1: sha1[kind] })

@@ -91,9 +91,11 @@ function markOf({ mode, staysShadow }: Asked): string {
   return staysShadow ? MARKS.staysShadow : MARKS.shadow
 }
 
-/** `aB3dE6gH 7 12 9`: its own words for it, which concurrency.lua reads. */
+/** `aB3dE6gH 7 12 9`, and behind it the limit if that adapts: its own words for it, which concurrency.lua reads. */
 export function textOfHolding(holding: Holding | undefined): string {
-  return holding ? `${holding.holder} ${holding.epoch} ${holding.started} ${holding.ended}` : ''
+  if (!holding) return ''
+  const { holder, epoch, started, ended, limit } = holding
+  return `${holder} ${epoch} ${started} ${ended}${limit === undefined ? '' : ` ${limit}`}`
 }
 
 export const textOf = (time: number | undefined) => (time === undefined ? '' : String(time))

@@ -109,7 +109,24 @@ export function shedShares(
  * refused and admitted in turn; as the share grows, refused callers stay refused.
  */
 export function isShed(callerKey: string, episode: number, share: number): boolean {
-  return finalized(fnv1a(`${episode} ${callerKey}`)) < share * 2 ** 32
+  return placeOf(callerKey, episode) < share
+}
+
+/** From 0 to below 1: a caller is refused while the share of its class is larger. */
+const placeOf = (callerKey: string, episode: number) => finalized(fnv1a(`${episode} ${callerKey}`)) / 2 ** 32
+
+/**
+ * How long a caller that is refused has to wait, if from now on the signal is low (ms).
+ * @param classPlace of its class, from 0 for the least important one
+ */
+export function waitOf(
+  { pressureMs, episode }: Pressure,
+  callerKey: string,
+  { classPlace, classes }: { classPlace: number; classes: number },
+  { quietMs, fullMs }: PressureSettings = PRESSURE_DEFAULTS,
+): number {
+  const admittedAt = quietMs + ((fullMs - quietMs) * (classPlace + placeOf(callerKey, episode))) / classes
+  return Math.max(0, pressureMs - Math.max(0, admittedAt - SLACK_MS))
 }
 
 function isCount(value: number | undefined): value is number {

@@ -12,7 +12,7 @@ import {
   readPart,
 } from '../../src/config/identity-parts.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
-import type { Caller } from '../../src/edges/gateway/identify.ts'
+import type { Caller } from '../../src/edges/gateway/caller.ts'
 import { identityKeys } from '../../src/edges/gateway/identity-keys.ts'
 
 const parts = Object.entries<IdentityPart>(identityParts)

@@ -14,6 +14,12 @@ const rows = [...tables.settings].flatMap(([table, rows]) =>
 
 const RULE = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '10s' }
 const CONFIG = { origin: 'https://api.example.com', rules: [RULE] }
+const RULE_OF_ORIGIN = { name: 'origin', by: 'global', algorithm: 'concurrency', limit: 400 }
+const SHEDDING = {
+  classes: [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'other' }],
+  fleetUsage: { capacity: 400 },
+  workerUtilization: { signals: ['header', 'push'] },
+}
 const ISSUER = { issuer: 'https://issuer.example.com/', audience: 'api' }
 const JWKS = { jwks: 'https://issuer.example.com/jwks', algorithms: ['RS256' as const], ...ISSUER }
 
@@ -109,6 +115,15 @@ function configsFor(name: string, { of = [''] }: Row): Make[] {
           credentials: { jwt: { auth0: jwt(put({ claims: {}, ...JWKS }, path, value) as typeof JWKS) } },
         }),
       ]
+    case 'adaptive':
+      return [
+        (path, value) => ({
+          ...CONFIG,
+          rules: [{ ...RULE_OF_ORIGIN, adaptive: put({}, path, value) }],
+        }),
+      ]
+    case 'shedding':
+      return [(path, value) => ({ ...CONFIG, shedding: put(SHEDDING, path, value) })]
     case 'cors':
       return [(path, value) => ({ ...CONFIG, cors: put({ origins: '*' }, path, value) })]
     case 'credentials':

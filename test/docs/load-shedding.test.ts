@@ -1,11 +1,47 @@
-/** The pictures of docs/load-shedding.md. */
+/** What docs/load-shedding.md says: its configs are configs, its numbers come out, its pictures are those of the simulation. */
 import { readdirSync, readFileSync } from 'node:fs'
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { makePictures } from '../../docs/load-shedding/make-pictures.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import { defineConfig } from '../../src/config/define.ts'
 
 const FOLDER = new URL('../../docs/load-shedding/', import.meta.url)
 
-it('are what the simulation says', () => {
+const PAGE = readFileSync(new URL('../../docs/load-shedding.md', import.meta.url), 'utf8')
+
+describe('the configs', () => {
+  const [whole, rules] = [...PAGE.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code!)
+  const config = new Function(
+    'defineConfig',
+    whole!.replace(/^import .*\n/gm, '').replace('export default', 'return'),
+  )(defineConfig)
+
+  it('are valid, and have the levels that the page says', () => {
+    const levels = checkedConfig(config).rules.filter(({ ofSystem }) => ofSystem)
+    expect(levels.map(({ name, limit, mode }) => [name, limit, mode])).toEqual([
+      ['fleet-usage', 400, 'shadow'],
+      ['fleet-usage-writes', 320, 'shadow'],
+    ])
+    const reserved = { critical: 0.2, writes: 0.1 }
+    const fleetUsage = { ...config.shedding.fleetUsage, reserved }
+    const other = checkedConfig({ ...config, shedding: { ...config.shedding, fleetUsage } })
+    expect(other.rules.at(-1)).toMatchObject({ name: 'fleet-usage-reads', limit: 280 })
+  })
+
+  it('have a limit that follows the origin', () => {
+    const made = new Function(`return { origin: 'https://api.example.com', ${rules} }`)()
+    expect(checkedConfig(made).adaptive).toEqual({ method: 'gradient', min: 10, max: 1000, initial: 20 })
+  })
+
+  it('have the defaults that the page says', () => {
+    const { workerUtilization } = checkedConfig(config).shedding!
+    expect(workerUtilization).toMatchObject({ high: 0.9, low: 0.7, quietMs: 28_000, fullMs: 120_000 })
+    for (const text of ['`high` (0.9)', '`low` (0.7)', 'after 28 s', 'at 120 s', 'nothing for 30 s'])
+      expect(PAGE).toContain(text)
+  })
+})
+
+it('has the pictures that the simulation makes', () => {
   const pictures = makePictures()
   const files = readdirSync(FOLDER).filter(file => file.endsWith('.svg'))
   expect(files.sort()).toEqual([...pictures.keys()].sort())

@@ -8,6 +8,7 @@ import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import type { Platform } from '../../src/edges/gateway/app.ts'
 import { createJudge } from '../../src/edges/gateway/judge.ts'
+import { classFor } from '../../src/edges/gateway/traffic-class.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
 import { createEngine, type Ending } from '../../src/limiter/engine.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
@@ -141,14 +142,17 @@ describe('a decision that has been made', () => {
       createLocal: createLocalLimiter,
       probe: async () => {},
     })
-    const judge = createJudge(config, gatewayPolicy(config), engine, {
-      addressOf: () => undefined,
-      identify: async () => ({ addressIdentity: '192.0.2.1' }),
-      refuse: () => undefined,
-      learn() {
-        throw new TypeError('a bug')
+    const judge = createJudge(config, {
+      ...{ policy: gatewayPolicy(config), engine, classFor },
+      identifier: {
+        addressOf: () => undefined,
+        identify: async () => ({ addressIdentity: '192.0.2.1' }),
+        refuse: () => undefined,
+        learn() {
+          throw new TypeError('a bug')
+        },
+        recall: () => undefined,
       },
-      recall: () => undefined,
     })
     const judged = await judge(
       new Request('http://gateway.test/'),

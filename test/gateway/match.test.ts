@@ -7,7 +7,8 @@ import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
 import { ALL_PARTS } from '../../src/edges/gateway/all-parts.ts'
 import { bindRules } from '../../src/edges/gateway/bind-rules.ts'
-import { type Caller, createIdentifier } from '../../src/edges/gateway/identify.ts'
+import type { Caller } from '../../src/edges/gateway/caller.ts'
+import { createIdentifier } from '../../src/edges/gateway/identify.ts'
 import { match } from '../../src/edges/gateway/match.ts'
 
 const RULE = { name: 'a', by: 'address', algorithm: 'gcra', limit: 100, period: '1s' } as const

@@ -325,7 +325,11 @@ class Run {
       return await Promise.all(demanded)
     }
     const { config } = this.#checked
-    const matched = { settings: { ...config.elsewhere, cost: factor }, rules: config.rules.filter(isAsked) }
+    const matched = {
+      settings: { ...config.elsewhere, cost: factor },
+      rules: config.rules.filter(isAsked),
+      classes: [],
+    }
     const caller = { address, addressIdentity: address, ...(credential && { credential }) }
     const named = config.routes.find(({ name }) => name === route) ?? (route && { name: route })
     const demanded = await bindRules(

@@ -7,6 +7,7 @@ import { afterMessage, concurrency } from '../../src/algorithms/concurrency.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { createHoldings, type KeptHoldings } from '../../src/limiter/keep-holdings.ts'
+import { createStock } from '../../src/limiter/stock.ts'
 import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
 import { identityStateKey } from '../../src/store/keys.ts'
 import type { Script, Store, StoreCall } from '../../src/store/store.ts'
@@ -145,7 +146,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
         timer: (ms, run) => time.after(ms, () => this.isDead || run()),
         script: () => SCRIPT,
         newName: () => `i${String(i).padStart(7, '0')}`,
-        ...(isExact && { leastHolders: Number.POSITIVE_INFINITY }),
+        ...(!isExact && { createStock }),
       })
       this.#store = this.kept.withMessages({
         ping: async () => {},

@@ -7,6 +7,7 @@ import { createHoldings } from '../../src/limiter/keep-holdings.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
 import { evaluateOnCluster } from '../../src/limiter/slots.ts'
+import { Stock } from '../../src/limiter/stock.ts'
 import type { Subject } from '../../src/script/evaluation.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
@@ -100,7 +101,7 @@ export function isolateOn(
     script: syncScript,
     writeAt: () => time.nowMs * 1e3,
     newName: named(name),
-    leastHolders,
+    createStock: (holdings, now) => new Stock(holdings, now, leastHolders),
   })
   const engine = createEngine({ localShare: 1 }, store, {
     ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, kept },

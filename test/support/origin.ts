@@ -84,9 +84,16 @@ export async function startOrigin(): Promise<TestOrigin> {
     const bodySha256 = hash.digest('hex')
     const entry = { method, url, headers, bodyBytes, bodySha256, at: performance.now() }
     received.push(entry)
-    const route = ROUTES[new URL(`http://origin${url}`).pathname]
+    const { pathname, searchParams } = new URL(`http://origin${url}`)
+    const route = ROUTES[pathname]
     if (route) return route(request, response)
-    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(entry))
+    const utilization = searchParams.get('utilization')
+    response
+      .writeHead(200, {
+        'content-type': 'application/json',
+        ...(utilization !== null && { 'x-utilization': utilization }),
+      })
+      .end(JSON.stringify(entry))
   })
   // A WebSocket handshake (RFC 6455, section 4.2.2), and then silence.
   const upgraded = new Set<Duplex>()

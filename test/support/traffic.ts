@@ -67,8 +67,13 @@ const holdings: fc.Arbitrary<Holding> = fc
     epoch: fc.integer({ min: 0, max: 3 }),
     ended: fc.integer({ min: 0, max: 6 }),
     held: fc.integer({ min: 0, max: 3 }),
+    // Of a rule whose limit adapts.
+    limit: fc.option(fc.integer({ min: 1, max: 12 }), { freq: 4, nil: undefined }),
   })
-  .map(({ held, ...others }) => ({ ...others, started: others.ended + held }))
+  .map(({ held, limit, ...others }) => ({
+    ...{ ...others, started: others.ended + held },
+    ...(limit !== undefined && { limit }),
+  }))
 
 /** For which of a few callers one rule counts a request, and how many units. */
 export interface Count {

@@ -4,6 +4,7 @@ import { afterEach, expect, inject, it, vi } from 'vitest'
 import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { compileConfig } from '../../src/config/compile.ts'
+import * as SHEDDING_COMPILER from '../../src/config/compile-shedding.ts'
 import { adminStore } from '../../src/ops/admin-store.ts'
 import { listConsumers } from '../../src/ops/consumers.ts'
 import { explain } from '../../src/ops/explain.ts'
@@ -34,13 +35,13 @@ it('makes a key, finds it and revokes it', async () => {
 })
 
 it('reads what limits, switches and counters say', async () => {
-  const config = compileConfig(CONFIG, ALL_ALGORITHMS)
+  const config = compileConfig(CONFIG, ALL_ALGORITHMS, SHEDDING_COMPILER)
   const { standings } = await peekCaller(store, config, { consumer })
   expect(standings.map(({ rule, remaining }) => [rule.name, remaining])).toEqual([['hour', 10]])
   expect([...(await readSwitches(store)).rules]).toEqual([])
   expect(prometheusText(await readStats(store, new Date()))).toContain('# TYPE')
   expect(compileOverride(CONFIG, { rule: 'hour', limit: 20 }).rule).toBe('hour')
-  const { rules } = await explain({ ...config, input: CONFIG }, { method: 'GET', path: '/', consumer })
+  const { rules } = await explain(config, { method: 'GET', path: '/', consumer })
   expect(rules.map(({ name, applies }) => [name, applies])).toEqual([['hour', true]])
 })
 

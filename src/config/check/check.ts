@@ -7,6 +7,7 @@ import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { type Config, compileConfig } from '../compile.ts'
 import { methodsOf } from '../compile-credentials.ts'
 import { compileGatewayRule, compileLimitRule } from '../compile-rule.ts'
+import * as SHEDDING_COMPILER from '../compile-shedding.ts'
 import { ConfigError, type Mistake } from '../config-error.ts'
 import { mistakesOfAddress } from './address-schema.ts'
 import { mistakeOf } from './mistake.ts'
@@ -20,6 +21,7 @@ import {
   mistakesOfRouteCosts,
   mistakesOfSet,
 } from './mistakes-of-rules.ts'
+import { mistakesOfAdaptive, mistakesOfShedding } from './mistakes-of-shedding.ts'
 import { type ConfigInput, configSchema } from './schema.ts'
 
 /** @throws ConfigError naming every mistake: path, value, fix. */
@@ -50,6 +52,8 @@ export function checkConfig(input: unknown): ConfigInput {
     ...mistakesOfRoutes(config.routes ?? [], methods),
     ...mistakesOfRouteCosts(config, rules),
     ...mistakesOfLists(config),
+    ...mistakesOfShedding(config, rules),
+    ...mistakesOfAdaptive(config),
     ...mistakesOfAccept(config.credentials?.accept, methods, 'credentials.accept'),
   ]
   if (mistakes.length > 0) throw new ConfigError(mistakes)
@@ -58,7 +62,7 @@ export function checkConfig(input: unknown): ConfigInput {
 
 /** @throws ConfigError as checkConfig */
 export function checkedConfig(input: unknown): Config {
-  return compileConfig(checkConfig(input), ALL_ALGORITHMS)
+  return compileConfig(checkConfig(input), ALL_ALGORITHMS, SHEDDING_COMPILER)
 }
 
 /** An amount can be wrong in two ways, which are told in one sentence. */

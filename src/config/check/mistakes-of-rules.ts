@@ -7,7 +7,7 @@ import { ANONYMOUS } from '../compile-route.ts'
 import { type GatewayRule, MAX_DELAY, periodOf, type Rule, withNumbers } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import { isOfConsumer, needsCredential, needsToken } from '../identity-parts.ts'
-import type { LimitRuleInput, NumbersInput, RuleInput } from './rule-schema.ts'
+import type { LimitRuleInput, MatchInput, NumbersInput, RuleInput } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
 
 /** What is wrong with the numbers of a rule: the key to change, and the message. */
@@ -153,25 +153,27 @@ export function mistakesAtGateway(
     if (ofPlans)
       report('match.authenticated', 'false cannot go with plans: who has no credential has no plan.')
   }
-  for (const route of rule.match?.routes ?? []) {
-    const routes = (config.routes ?? []).map(({ name }) => name)
-    if (routes.includes(route)) continue
-    report(
-      'match.routes',
-      `'${route}' is not in routes (${routes.join(', ') || 'there are none'}). Add it there.`,
-    )
-  }
   if (config.store?.cluster && ofPlans && !isOfConsumer(by)) {
     report(
       rule.plans ? 'plans' : 'match.plans',
       `needs by: 'consumer' on a cluster: the slot of an address does not know whose plan it is.`,
     )
   }
-  for (const plan of rule.match?.plans ?? []) {
-    if (plans.includes(plan)) continue
-    report('match.plans', `'${plan}' is not in plans (${plans.join(', ')}). Add it there.`)
-  }
-  return mistakes
+  return [...mistakes, ...mistakesOfMatch(rule.match, path, config)]
+}
+
+/** Names of routes and plans that the config does not have. */
+export function mistakesOfMatch(match: MatchInput | undefined, path: string, config: ConfigInput): Mistake[] {
+  const plans = config.plans ?? ['free']
+  const routes = (config.routes ?? []).map(({ name }) => name)
+  const missing = (key: 'routes' | 'plans', known: readonly string[]) =>
+    (match?.[key] ?? [])
+      .filter(name => !known.includes(name))
+      .map(name => ({
+        path: `${path}.match.${key}`,
+        message: `'${name}' is not in ${key} (${known.join(', ') || 'there are none'}). Add it there.`,
+      }))
+  return [...missing('routes', routes), ...missing('plans', plans)]
 }
 
 /** A route whose cost no request can ever pay: the rules that surely are for it say what is the most. */

@@ -7,6 +7,7 @@ import * as v from 'valibot'
 import { ALGORITHM_NAMES, type AlgorithmName } from '../../algorithms/index.ts'
 import { type PlanUnits, planUnits } from '../../algorithms/plan-units.ts'
 import type { By } from '../identity-parts.ts'
+import { adaptive } from './adaptive-schema.ts'
 import { by } from './by-schema.ts'
 import { type MatchInput, match } from './match-schema.ts'
 import { type AlgorithmEntries, algorithmEntries } from './parameter-schema.ts'
@@ -25,6 +26,9 @@ export type RuleInput = v.InferInput<typeof rule>
 /** A rule of a limit by name (`limits`). */
 export type LimitRuleInput = v.InferInput<typeof limitRule>
 
+/** Undefined: its limit is fixed. */
+export const adaptiveOf = (rule: RuleInput) => ('adaptive' in rule ? rule.adaptive : undefined)
+
 /** The numbers of a rule for one plan; what is left out is as in the rule. */
 export interface PlanNumbersInput extends v.InferInput<typeof numbersOfPlan> {}
 
@@ -39,7 +43,7 @@ const named = {
   name: name('rule name'),
 }
 
-const modes = {
+export const modes = {
   /**
    * `enforce` (default), `shadow` (evaluated with a state of its own, never changes the outcome; its verdict says
    * what it would have done; a candidate is one), or `off` (not evaluated).
@@ -110,6 +114,15 @@ const gatewayOnly = {
   ),
 }
 
+/** Only of rules `concurrency` of the gateway. */
+const concurrencyOnly = {
+  /**
+   * With `by: 'global'`: the limit follows how fast the origin answers and whether it fails, up to `limit`. Requests
+   * above it get a 503 (docs/load-shedding.md). Default: the limit is fixed.
+   */
+  adaptive: v.optional(adaptive),
+}
+
 const limitOnly = {
   /** Parts of the identity that are counted apart, as in `['account']`. Default: all callers together. */
   by: v.optional(
@@ -125,18 +138,30 @@ const RULE =
   "is not a rule. Write { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }."
 const LIMIT_RULE = "is not a rule. Write { name: 'second', algorithm: 'gcra', limit: 10, period: '1s' }."
 
-type RuleEntries<Own, Name extends AlgorithmName> = typeof named & Own & AlgorithmEntries<Name> & typeof modes
+type RuleEntries<Own, OfConcurrency, Name extends AlgorithmName> = typeof named &
+  Own &
+  AlgorithmEntries<Name> &
+  (Name extends 'concurrency' ? OfConcurrency : unknown) &
+  typeof modes
 
 /** One variant for each algorithm. */
-type RuleVariant<Own> = {
-  [Name in AlgorithmName]: v.StrictObjectSchema<RuleEntries<Own, Name>, v.ErrorMessage<v.StrictObjectIssue>>
+type RuleVariant<Own, OfConcurrency> = {
+  [Name in AlgorithmName]: v.StrictObjectSchema<
+    RuleEntries<Own, OfConcurrency, Name>,
+    v.ErrorMessage<v.StrictObjectIssue>
+  >
 }[AlgorithmName]
 
-function ruleOf<const Own extends v.ObjectEntries>(own: Own, fix: string) {
-  const variants = ALGORITHM_NAMES.map(algorithm =>
-    settings({ ...named, ...own, ...algorithmEntries(algorithm), ...modes }, fix),
-  )
-  return v.variant('algorithm', variants as unknown as RuleVariant<Own>[], issue =>
+function ruleOf<const Own extends v.ObjectEntries, const OfConcurrency extends v.ObjectEntries>(
+  own: Own,
+  ofConcurrency: OfConcurrency,
+  fix: string,
+) {
+  const variants = ALGORITHM_NAMES.map(algorithm => {
+    const more = algorithm === 'concurrency' ? ofConcurrency : {}
+    return settings({ ...named, ...own, ...algorithmEntries(algorithm), ...more, ...modes }, fix)
+  })
+  return v.variant('algorithm', variants as unknown as RuleVariant<Own, OfConcurrency>[], issue =>
     issue.expected === 'Object' ? fix : `is not an algorithm. Use ${ALGORITHMS}.`,
   )
 }
@@ -146,5 +171,5 @@ const ALGORITHMS = listed(
   'or',
 )
 
-export const rule = ruleOf(gatewayOnly, RULE)
-export const limitRule = ruleOf(limitOnly, LIMIT_RULE)
+export const rule = ruleOf(gatewayOnly, concurrencyOnly, RULE)
+export const limitRule = ruleOf(limitOnly, {}, LIMIT_RULE)

@@ -18,6 +18,7 @@ import {
   type RuleInput,
   rule,
 } from './rule-schema.ts'
+import { type SheddingInput, shedding } from './shedding-schema.ts'
 import { type BreakerInput, store } from './store-schema.ts'
 import { duration, flag, headerName, name, record, settings, text, units } from './values.ts'
 
@@ -30,6 +31,7 @@ export type {
   OnStoreFailure,
   RouteInput,
   RuleInput,
+  SheddingInput,
 }
 
 export interface ConfigInput extends v.InferInput<typeof configSchema> {}
@@ -148,6 +150,8 @@ export const configSchema = settings(
         "is not an object. Write it like { zendesk: [{ name: 'second', … }] }.",
       ),
     ),
+    /** Refuses the least important traffic with a 503 while the system is full (docs/load-shedding.md). Default: none. */
+    shedding: v.optional(shedding),
     /** How callers identify themselves, and which credentials are taken. Default: API keys. */
     credentials: v.optional(credentials),
     /** Where the client's address is read, and which addresses are one caller. Default: as Cloudflare reports it, IPv6 by /64. */

@@ -2,22 +2,39 @@
 import { createHoldings } from '../../limiter/keep-holdings.ts'
 import { createLocalLimiter } from '../../limiter/local.ts'
 import { evaluateOnCluster } from '../../limiter/slots.ts'
+import { createStock } from '../../limiter/stock.ts'
 import { createStats } from '../../metrics/keep-stats.ts'
 import { compileScripts } from '../../script/scripts.ts'
+import { signalScript } from '../../script/signal-text.ts'
 import { syncScript } from '../../script/sync-text.ts'
+import { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
+import { refreshOverdue, withSignals } from '../../shedding/signal-board.ts'
+import { createWorkerUtilization } from '../../shedding/worker-utilization.ts'
 import { addressBehindProxies } from './behind-proxies.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
 import { whenOver } from './ending.ts'
+import { createOriginLoad } from './origin-load.ts'
 import type { Parts } from './parts.ts'
+import { classFor } from './traffic-class.ts'
+import { createUtilizationHandler } from './utilization.ts'
 
 export const ALL_PARTS: Parts = {
   scriptsOf: compileScripts,
   evaluateOnCluster,
   createHoldings,
+  createStock,
   createLocalLimiter,
   createStats,
   syncScript,
   whenOver,
+  classFor,
+  createOriginLoad,
+  createWorkerUtilization,
+  createAdaptiveLimit,
+  withSignals,
+  refreshOverdue,
+  signalScript,
+  createUtilizationHandler,
   addressBehindProxies,
   answerPreflight,
   setAllowedOrigin,

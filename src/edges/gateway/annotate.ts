@@ -14,8 +14,10 @@ export function annotate(response: Response, ruling: Ruling, requestId: string):
   headers.set('X-Request-Id', requestId)
   if ('degraded' in ruling && ruling.degraded) headers.set('Sluice-Degraded', ruling.degraded.cause)
   if (!('verdicts' in ruling)) return
-  // Callers see neither shadows nor how many guesses are left at their address, as long as some are.
-  const verdicts = enforced(ruling.verdicts).filter(({ rule, allowed }) => !allowed || rule.on === 'request')
+  // Callers see neither shadows nor how full the system is, nor how many guesses are left at their address, as long as some are.
+  const verdicts = enforced(ruling.verdicts).filter(
+    ({ rule, allowed }) => !rule.ofSystem && (!allowed || rule.on === 'request'),
+  )
   if (verdicts.length === 0) return
   // Behind the fields of the origin: lists on several lines are one list (RFC 9651, section 4.2).
   headers.append('RateLimit-Policy', verdicts.map(({ rule }) => textsOf(rule).policy).join(', '))

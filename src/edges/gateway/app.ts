@@ -4,9 +4,11 @@ import { Hono } from 'hono/tiny'
 import type { Background } from '../../background.ts'
 import { type Clock, type Sleep, SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
+import { switchNameOf } from '../../config/compile-rule.ts'
 import { createEngine, type Ending } from '../../limiter/engine.ts'
 import { createProbe } from '../../limiter/probe.ts'
 import { createGatewayPolicy } from '../../script/policy.ts'
+import { UTILIZATION_SECRET, UTILIZATION_SIGNAL } from '../../shedding/signal-name.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
 import { annotate } from './annotate.ts'
@@ -16,7 +18,7 @@ import { deny } from './deny.ts'
 import { healthCheck } from './health.ts'
 import { createIdentifier } from './identify.ts'
 import { createJudge, type Judged } from './judge.ts'
-import { countsLocally, holdsUnits, type Parts } from './parts.ts'
+import { countsLocally, followsOrigin, holdsInAdvance, holdsUnits, type Parts } from './parts.ts'
 import { isReserved } from './path.ts'
 import { problem } from './problem.ts'
 import { type OnBehalfOf, type Proxied, proxy } from './proxy.ts'
@@ -38,6 +40,8 @@ export interface Platform {
   sleep?: Sleep
   /** For what is sent to the store later; tests pass their own. */
   timer?: Timer
+  /** µs by which signals of the origin are summed; absent: the clock of the store, as always in production. */
+  reportAt?: () => number
   /** Where decisions are reported to. */
   reporting?: Reporting
 }
@@ -52,10 +56,13 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
   const stats = config.stats && parts.createStats(store, { ...timing, ...config.stats })
   const { report, reportStoreChange } = createReporter(config, stats, clock, reporting)
   const identifier = createIdentifier(config, parts, variables)
+  const originLoad = followsOrigin(config)
+    ? parts.createOriginLoad(config, parts, { clock, board, reportAt: platform.reportAt })
+    : undefined
   const engine = createEngine(config, store, {
     clock,
     board,
-    switchName: ({ name }) => name,
+    switchName: switchNameOf,
     credentials: config.credentials.onStoreFailure,
     probe: createProbe(parts.scriptsOf),
     onCluster: parts.evaluateOnCluster,
@@ -63,12 +70,30 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     onFinish: reporting.onFinish,
     createLocal: countsLocally(config) ? parts.createLocalLimiter : undefined,
     kept: holdsUnits(config)
-      ? parts.createHoldings({ now: () => clock.now(), timer, script: parts.syncScript })
+      ? parts.createHoldings({
+          ...{ now: () => clock.now(), timer, script: parts.syncScript },
+          createStock: holdsInAdvance(config) ? parts.createStock : undefined,
+        })
       : undefined,
+    originLoad,
   })
-  const judge = createJudge(config, createGatewayPolicy(config, parts.scriptsOf), engine, identifier)
+  const judge = createJudge(config, {
+    policy: createGatewayPolicy(config, parts.scriptsOf),
+    engine,
+    identifier,
+    classFor: parts.classFor,
+    shedding: originLoad?.shedding,
+  })
 
   app.get('/_sluice/health', health)
+
+  const { pushes } = config.shedding?.workerUtilization ?? {}
+  if (pushes) {
+    const secret = variables?.[UTILIZATION_SECRET]
+    const settings = { signal: UTILIZATION_SIGNAL, secretName: UTILIZATION_SECRET, secret, ...pushes }
+    const receive = parts.createUtilizationHandler(store, settings, parts.signalScript)
+    app.all('/_sluice/utilization', c => receive(c.req.raw))
+  }
 
   // One handler: several would be middleware of each other, which Hono composes for each request.
   app.all('*', c => {
@@ -105,7 +130,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     const judged = await judge(request, () => peerOf?.(request, env), background)
     const { ruling, matched, storeMs } = judged
     const route = matched?.route?.name
-    safely(() => report(ruling, { requestId, route, storeMs }, background))
+    safely(() => report(ruling, { requestId, route, storeMs, shed: judged.shed }, background))
 
     const finish = (ending: Ending) => safely(() => judged.finish(ending))
     try {
@@ -129,7 +154,11 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
   ): Promise<Proxied> {
     if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwn: true }
     await delay(ruling.delay, sleep)
-    return await proxy(request, config, { ...behalf, ...(caller && { caller }), decision: ruling })
+    const startedAt = clock.now()
+    const proxied = await proxy(request, config, { ...behalf, ...(caller && { caller }), decision: ruling })
+    const latencyMs = clock.now() - startedAt
+    safely(() => originLoad?.observeReply({ ...proxied, latencyMs, verdicts: ruling.verdicts }))
+    return proxied
   }
 }
 

@@ -2,22 +2,27 @@
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
 import { forAnyPlan } from '../../config/compile-rule.ts'
+import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
-import type { Caller } from './identify.ts'
+import type { Caller } from './caller.ts'
 import { identityKeys } from './identity-keys.ts'
 import type { Matched } from './match.ts'
 
-/** @param request has the values that rules count by, beside those of the caller */
+/**
+ * @param request has the values that rules count by, beside those of the caller
+ * @param trafficClass of the request, where traffic is shed
+ */
 export function bindRules(
   request: Request,
   caller: Caller,
   matched: Matched,
   allow: Config['allow'],
+  trafficClass?: Pick<TrafficClass, 'rank'>,
 ): DemandedRule[] {
   const keyOf = identityKeys(request, caller, matched.route?.name)
   const demanded: DemandedRule[] = []
   for (const rule of limiting(matched.rules, caller, allow)) {
-    const form = formFor(rule, caller)
+    const form = formFor(rule, caller, trafficClass)
     const key = form && keyOf(rule)
     if (!key) continue
     const costed = atCost(form, matched.settings.cost)
@@ -38,8 +43,13 @@ function limiting(
 }
 
 /** The rule in its form for this kind of caller; undefined where it does not apply. */
-function formFor(rule: GatewayRule, { credential }: Caller): GatewayRule | undefined {
+function formFor(
+  rule: GatewayRule,
+  { credential }: Caller,
+  trafficClass: Pick<TrafficClass, 'rank'> | undefined,
+): GatewayRule | undefined {
   const { match, on, isForOthers } = rule
+  if (match.fromRank !== undefined && !(trafficClass && trafficClass.rank >= match.fromRank)) return undefined
   if (match.authenticated !== undefined && match.authenticated !== (credential !== undefined))
     return undefined
   if (credential) return on === 'request' || credential.subject.kind !== 'token' ? rule : undefined
@@ -48,8 +58,8 @@ function formFor(rule: GatewayRule, { credential }: Caller): GatewayRule | undef
   return isForOthers ? forAnyPlan(rule) : rule
 }
 
-/** A guess costs the same everywhere. */
+/** A guess costs the same everywhere, and so does a place in the fleet. */
 function atCost(rule: GatewayRule, factor: number): GatewayRule {
-  if (factor === 1 || rule.on === 'auth-failure') return rule
+  if (factor === 1 || rule.on === 'auth-failure' || rule.ofSystem) return rule
   return { ...rule, cost: rule.cost * factor }
 }

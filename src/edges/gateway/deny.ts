@@ -2,18 +2,20 @@
 import { formatAllowance } from '../../config/allowance.ts'
 import type { Allowed, Denied, Unavailable } from '../../limiter/decision.ts'
 import { problem } from './problem.ts'
-import type { Forbidden, Ruling, Unauthenticated } from './ruling.ts'
+import { type Forbidden, isReducedCapacity, type Ruling, type Unauthenticated } from './ruling.ts'
 
 /** draft-ietf-httpapi-ratelimit-headers-11, section 5 */
 const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded'
 
-/** The same, section 6: a part of the gateway does not work. */
+/** The same, section 6: the system is full, or a part of the gateway does not work. */
 const REDUCED_CAPACITY = 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity'
 
 export function deny(ruling: Exclude<Ruling, Allowed>): Response {
   switch (ruling.kind) {
     case 'denied':
-      return quotaExceeded(ruling)
+      return isReducedCapacity(ruling) ? reducedCapacity(FLEET_RETRY_SECONDS) : quotaExceeded(ruling)
+    case 'shed':
+      return reducedCapacity(retryAfterSeconds(ruling.verdict.retryAfter)!)
     case 'unauthenticated':
       return ruling.reason === 'unverifiable' ? unverifiable() : unauthorized(ruling)
     case 'unknown-credential':
@@ -27,7 +29,9 @@ export function deny(ruling: Exclude<Ruling, Allowed>): Response {
   }
 }
 
-function quotaExceeded({ violated, retryAfter, degraded }: Denied): Response {
+function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Response {
+  // How full the system is concerns no caller.
+  const violated = all.filter(({ rule }) => !rule.ofSystem)
   const names = violated.map(({ rule }) => rule.name)
   const [first] = violated
   const limits = violated.map(({ rule }) => `${rule.name} (${formatAllowance(rule)})`)
@@ -117,6 +121,20 @@ function unverifiable(): Response {
     headers: { 'retry-after': '5' },
   })
 }
+
+/** The system is full, whoever calls: callers learn neither numbers nor names. */
+function reducedCapacity(seconds: number): Response {
+  return problem({
+    status: 503,
+    title: 'Temporary Reduced Capacity',
+    type: REDUCED_CAPACITY,
+    detail: `The service is too busy for this request now. Nothing was charged; try again in ${seconds} s.`,
+    headers: { 'retry-after': String(seconds) },
+  })
+}
+
+/** A place is free again as soon as any request has ended. When that is, is not known. */
+const FLEET_RETRY_SECONDS = 1
 
 function unavailable({ what }: Unavailable): Response {
   const detail = {

@@ -2,26 +2,15 @@
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config } from '../../config/compile.ts'
 import { ANONYMOUS } from '../../config/compile-route.ts'
-import type { Credential } from '../../credentials/credential.ts'
 import { createCredentialFinder } from '../../credentials/find-credential.ts'
 import type { Seen } from '../../credentials/seen.ts'
 import type { Outcome } from '../../script/evaluation.ts'
 import { addressIdentity, clientAddress } from './address.ts'
+import type { Caller } from './caller.ts'
 import { cfOf } from './connection.ts'
 import type { Matched } from './match.ts'
 import type { Parts } from './parts.ts'
-import type { Forbidden, Refusal } from './ruling.ts'
-
-export interface Caller {
-  /** Of the client, in its one spelling; absent when it is not known. */
-  address?: string
-  /** What rules `by: 'address'` count by. */
-  addressIdentity: string
-  /** The request is refused without asking the store. */
-  refusal?: Refusal
-  /** Absent: anonymous. */
-  credential?: Credential
-}
+import type { Forbidden } from './ruling.ts'
 
 type Settings = Pick<Config, 'credentials' | 'environment' | 'address' | 'block' | 'plans'>
 

@@ -11,8 +11,8 @@ import {
 } from '../../config/identity-parts.ts'
 import type { Credential } from '../../credentials/credential.ts'
 import { identityStateKey, type PartValue } from '../../store/keys.ts'
+import type { Caller } from './caller.ts'
 import { cfOf } from './connection.ts'
-import type { Caller } from './identify.ts'
 import { hostOf } from './path.ts'
 
 /** Where the values of an identity are read. */

@@ -4,13 +4,18 @@
  */
 import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
+import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { Decided, Ending, Engine } from '../../limiter/engine.ts'
 import { degradedBy } from '../../limiter/evaluate.ts'
 import type { Policy } from '../../script/policy-shape.ts'
+import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 import { bindRules } from './bind-rules.ts'
-import type { Caller, Identifier } from './identify.ts'
+import type { Caller } from './caller.ts'
+import type { Identifier } from './identify.ts'
 import { type Matched, match } from './match.ts'
+import type { Parts } from './parts.ts'
 import type { Ruling } from './ruling.ts'
+import type { Shedding } from './shedding.ts'
 import { safely } from './unexpected.ts'
 
 /** A request that is decided. */
@@ -19,6 +24,8 @@ export interface Judged {
   /** Absent, like the caller, if an exception came before. */
   matched?: Matched
   caller?: Caller
+  /** Of the shedder by worker utilization, for a request that it has not refused. */
+  shed?: ShedVerdict
   /** How long the decision took (ms); 0 if the engine did not make it. */
   storeMs: number
   /** Something depends on how and when the request ends. */
@@ -34,19 +41,32 @@ export type Judge = (
   background: Background,
 ) => Promise<Judged>
 
-/** @param policy of all rules of the config */
-export function createJudge(config: Config, policy: Policy, engine: Engine, identifier: Identifier): Judge {
+/** What a request is judged with. */
+export interface JudgeParts {
+  /** Of all rules of the config. */
+  policy: Policy
+  engine: Engine
+  identifier: Identifier
+  classFor: Parts['classFor']
+  /** The shedder by worker utilization; absent where the config has none. */
+  shedding?: Shedding | undefined
+}
+
+export function createJudge(
+  config: Config,
+  { policy, engine, identifier, classFor, shedding }: JudgeParts,
+): Judge {
   async function decide(
     request: Request,
     caller: Caller,
-    matched: Matched,
+    matched: Matched & { trafficClass: TrafficClass | undefined },
     background: Background,
   ): Promise<Decided> {
     const { credential } = caller
     const common = { policy, ...(credential && { subject: credential.subject }) }
     const options = { background, recall: () => identifier.recall(caller) }
     try {
-      const rules = bindRules(request, caller, matched, config.allow)
+      const rules = bindRules(request, caller, matched, config.allow, matched.trafficClass)
       return await engine.decide({ ...common, rules }, options)
     } catch (error) {
       return engine.decideBroken({ ...common, candidates: matched.rules, error }, options)
@@ -58,16 +78,24 @@ export function createJudge(config: Config, policy: Policy, engine: Engine, iden
       const matched = match(config, request)
       const caller = await identifier.identify(request, matched, peer())
       if (caller.refusal) return { matched, caller, ruling: caller.refusal, ...WITHOUT_STORE }
+      const { classes } = matched
+      const trafficClass =
+        classes.length > 0 ? classFor(classes, caller, () => identifier.recall(caller)) : undefined
+      const shed = trafficClass && shedding?.judge(trafficClass, caller, matched)
+      if (shed?.mode === 'enforce' && !shed.allowed) {
+        engine.keepFresh({ background })
+        return { matched, caller, ruling: { kind: 'shed', verdict: shed }, ...WITHOUT_STORE }
+      }
 
       const { decision, outcome, storeMs, awaitsEnding, finish } = await decide(
         request,
         caller,
-        matched,
+        { ...matched, trafficClass },
         background,
       )
       // An exception here would lose the decision, which has spent and is still to be finished.
       if (outcome) safely(() => identifier.learn(caller, outcome))
-      return { matched, caller, ruling: decision, storeMs, awaitsEnding, finish }
+      return { matched, caller, ruling: decision, storeMs, awaitsEnding, finish, ...(shed && { shed }) }
     } catch (error) {
       const { cause, detail } = degradedBy(error)
       const ruling = { kind: 'unavailable', what: 'credential', degraded: { cause, detail } } as const

@@ -4,6 +4,8 @@
  */
 import type { Config, GatewayRule } from '../../config/compile.ts'
 import { type Place, type Route, type RouteSettings, stricter } from '../../config/compile-route.ts'
+import type { Match } from '../../config/compile-rule.ts'
+import type { TrafficClass } from '../../config/compile-shedding.ts'
 import { hostOf, readingsOf } from './path.ts'
 
 export interface Matched {
@@ -13,9 +15,11 @@ export interface Matched {
   settings: RouteSettings
   /** Every rule that matches, for callers of any kind. */
   rules: readonly GatewayRule[]
+  /** Every traffic class that matches, for callers of any kind; none where no traffic is shed. */
+  classes: readonly TrafficClass[]
 }
 
-type Matching = Pick<Config, 'routes' | 'elsewhere' | 'rules'>
+type Matching = Pick<Config, 'routes' | 'elsewhere' | 'rules' | 'shedding'>
 
 /**
  * How the origin reads a path that can be read in several ways is unknown here. So a rule applies if it matches any reading, and
@@ -34,17 +38,20 @@ const DIFFERENT = 'requests differ'
 function forAll(config: Matching): Matched | typeof DIFFERENT {
   let alike = matchedByAll.get(config)
   if (alike === undefined) {
-    const { routes, elsewhere, rules } = config
-    const asks = ({ methods, url }: Place) => methods !== undefined || url !== undefined
-    const isDifferent = routes.length > 0 || rules.some(({ match }) => asks(match))
+    const { routes, elsewhere, rules, shedding } = config
+    const classes = shedding?.classes ?? []
+    const asks = ({ methods, url }: Place = {}) => methods !== undefined || url !== undefined
+    const isDifferent = routes.length > 0 || [...rules, ...classes].some(({ match }) => asks(match))
     const settings = elsewhere
-    alike = isDifferent ? DIFFERENT : { settings, rules: rules.filter(rule => counts(rule, settings, [])) }
+    alike = isDifferent
+      ? DIFFERENT
+      : { settings, rules: rules.filter(rule => counts(rule, settings, [])), classes }
     matchedByAll.set(config, alike)
   }
   return alike
 }
 
-function matchEach({ routes, elsewhere, rules }: Matching, request: Request): Matched {
+function matchEach({ routes, elsewhere, rules, shedding }: Matching, request: Request): Matched {
   const url = new URL(request.url)
   const hostname = hostOf(url)
   const paths = readingsOf(url.pathname)
@@ -68,6 +75,9 @@ function matchEach({ routes, elsewhere, rules }: Matching, request: Request): Ma
     rules: rules.filter(
       rule => counts(rule, settings, names) && matches(rule.match, sent, hostname, everyPath),
     ),
+    classes: (shedding?.classes ?? []).filter(
+      ({ match }) => !match || (isOnRoute(match, names) && matches(match, sent, hostname, everyPath)),
+    ),
   }
 }
 
@@ -78,7 +88,11 @@ function counts(
   routes: readonly string[],
 ): boolean {
   if (!isLimited && on !== 'auth-failure') return false
-  return match.routes === undefined || routes.some(name => match.routes!.has(name))
+  return isOnRoute(match, routes)
+}
+
+function isOnRoute({ routes }: Match, names: readonly string[]): boolean {
+  return routes === undefined || names.some(name => routes.has(name))
 }
 
 /** Headers by which many frameworks take a POST for another method. */

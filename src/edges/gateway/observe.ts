@@ -1,15 +1,20 @@
 /** From a ruling to the values that are counted, logged and sent. Pure. */
 import type { Observation, RequestOutcome } from '../../metrics/observation.ts'
+import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 import { retryAfterSeconds } from './deny.ts'
-import type { Ruling } from './ruling.ts'
+import { isReducedCapacity, type Ruling } from './ruling.ts'
 
 /** Values beside the ruling. */
-export type Circumstances = Pick<Observation, 'requestId' | 'storeMs'> & { route: string | undefined }
+export type Circumstances = Pick<Observation, 'requestId' | 'storeMs'> & {
+  route: string | undefined
+  /** Of the shedder, for a request that it has not refused. */
+  shed?: ShedVerdict | undefined
+}
 
-export function observe(ruling: Ruling, { route, ...circumstances }: Circumstances): Observation {
+export function observe(ruling: Ruling, { route, shed, ...circumstances }: Circumstances): Observation {
   const degraded = 'degraded' in ruling ? ruling.degraded : undefined
   const plan = 'plan' in ruling ? ruling.plan : undefined
-  const retryAfter = ruling.kind === 'denied' ? retryAfterSeconds(ruling.retryAfter) : undefined
+  const retryAfter = retryAfterOf(ruling)
   const reason = reasonOf(ruling)
   return {
     ...circumstances,
@@ -19,8 +24,25 @@ export function observe(ruling: Ruling, { route, ...circumstances }: Circumstanc
     ...(ruling.kind === 'unauthenticated' && ruling.detail && { detail: ruling.detail }),
     ...(reason && { reason }),
     ...(plan && { plan }),
-    verdicts: 'verdicts' in ruling ? ruling.verdicts : [],
+    verdicts: verdictsOf(ruling, shed),
     ...(retryAfter !== undefined && { retryAfter }),
+  }
+}
+
+function verdictsOf(ruling: Ruling, shed: ShedVerdict | undefined): Observation['verdicts'] {
+  if (ruling.kind === 'shed') return [ruling.verdict]
+  const verdicts = 'verdicts' in ruling ? ruling.verdicts : []
+  return shed ? [shed, ...verdicts] : verdicts
+}
+
+function retryAfterOf(ruling: Ruling): number | undefined {
+  switch (ruling.kind) {
+    case 'denied':
+      return retryAfterSeconds(ruling.retryAfter)
+    case 'shed':
+      return retryAfterSeconds(ruling.verdict.retryAfter)
+    default:
+      return undefined
   }
 }
 
@@ -29,7 +51,9 @@ function outcomeOf(ruling: Ruling): RequestOutcome {
     case 'allowed':
       return ruling.isUncounted ? 'failed_open' : 'allowed'
     case 'denied':
-      return 'limited'
+      return isReducedCapacity(ruling) ? 'shed' : 'limited'
+    case 'shed':
+      return 'shed'
     case 'unauthenticated':
       return ruling.reason === 'unverifiable' ? 'unverifiable' : 'unauthenticated'
     case 'unknown-credential':
@@ -55,6 +79,7 @@ function reasonOf(ruling: Ruling): string | undefined {
       return 'consumer'
     case 'allowed':
     case 'denied':
+    case 'shed':
       return undefined
   }
 }

@@ -2,6 +2,7 @@
 import type { Config } from '../../config/compile.ts'
 import type { OnCluster } from '../../limiter/evaluate.ts'
 import { isCountedLocally } from '../../limiter/fallback.ts'
+import type { CreateStock } from '../../limiter/in-advance.ts'
 import type { createHoldings } from '../../limiter/keep-holdings.ts'
 import type { createLocalLimiter } from '../../limiter/local.ts'
 import type { createStats } from '../../metrics/keep-stats.ts'
@@ -10,8 +11,11 @@ import type { Script } from '../../store/store.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
 import type { whenOver } from './ending.ts'
+import type { createOriginLoad, OriginLoadParts } from './origin-load.ts'
+import type { classFor } from './traffic-class.ts'
+import type { createUtilizationHandler } from './utilization.ts'
 
-export interface Parts {
+export interface Parts extends OriginLoadParts {
   scriptsOf: ScriptsOf
   /** With `store.cluster`. */
   evaluateOnCluster: OnCluster
@@ -22,7 +26,15 @@ export interface Parts {
   /** With rules that count what is in flight. */
   createHoldings: typeof createHoldings
   syncScript: () => Script
+  /** With a fleet whose capacity does not adapt. */
+  createStock: CreateStock
   whenOver: typeof whenOver
+  /** With `shedding`. */
+  classFor: typeof classFor
+  /** With `shedding.workerUtilization` or `adaptive`. */
+  createOriginLoad: typeof createOriginLoad
+  /** With `shedding: { workerUtilization: { signals: ['push'] } }`. */
+  createUtilizationHandler: typeof createUtilizationHandler
   /** With `address: { from: … }` a header that proxies append to. */
   addressBehindProxies: typeof addressBehindProxies
   /** With `cors`. */
@@ -37,3 +49,11 @@ export const countsLocally = ({ rules }: Pick<Config, 'rules'>) =>
 /** Whether a rule counts what is in flight. One that is off can be switched on. */
 export const holdsUnits = ({ rules }: Pick<Config, 'rules'>) =>
   rules.some(({ counting }) => counting.state === 'held')
+
+/** Whether anything follows what the gateway measures of its origin. */
+export const followsOrigin = ({ shedding, adaptive }: Pick<Config, 'shedding' | 'adaptive'>) =>
+  shedding?.workerUtilization !== undefined || adaptive !== undefined
+
+/** Whether isolates hold units of a rule in advance. */
+export const holdsInAdvance = ({ rules }: Pick<Config, 'rules'>) =>
+  rules.some(({ inAdvance }) => inAdvance === true)

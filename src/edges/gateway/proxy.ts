@@ -5,7 +5,7 @@
 import type { Config } from '../../config/compile.ts'
 import { removeCredentials } from '../../credentials/presented.ts'
 import type { Allowed } from '../../limiter/decision.ts'
-import type { Caller } from './identify.ts'
+import type { Caller } from './caller.ts'
 import { problem } from './problem.ts'
 
 /** RFC 9110, section 7.6.1, and older hop-by-hop headers. */

@@ -48,7 +48,7 @@ export function createReporter(
 
   return {
     report(ruling, circumstances, background) {
-      if (isReportedNowhere && isOrdinary(ruling)) return
+      if (isReportedNowhere && isOrdinary(ruling) && circumstances.shed?.allowed !== false) return
       try {
         const observation = observe(ruling, circumstances)
         const hasStoreFailed = observation.cause !== undefined && observation.cause !== KILLED

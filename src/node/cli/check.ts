@@ -7,6 +7,7 @@ import { formatFullAllowance } from '../../config/allowance.ts'
 import type { OnStoreFailure } from '../../config/check/schema.ts'
 import type { Config, GatewayRule, LimitRule, Route } from '../../config/compile.ts'
 import { ANONYMOUS, type CredentialMethod, type Place } from '../../config/compile-route.ts'
+import type { Shedding, TrafficClass } from '../../config/compile-shedding.ts'
 import { formatDuration } from '../../config/duration.ts'
 import { needsCredential } from '../../config/identity-parts.ts'
 import { loadConfig } from './load-config.ts'
@@ -38,6 +39,10 @@ async function check(file?: string): Promise<void> {
     console.log('Routes, the most specific first:')
     const elsewhere = { name: '(elsewhere)', match: {}, ...config.elsewhere }
     print([...config.routes, elsewhere].map(route => rowOfRoute(route, config)))
+  }
+  if (config.shedding) {
+    console.log('Traffic classes, the most important first:')
+    print(config.shedding.classes.map(trafficClass => rowOfClass(trafficClass, config.shedding!)))
   }
   console.log('Credentials:')
   print(credentialsOf(config))
@@ -126,6 +131,22 @@ function placeOf({ methods, url }: Place): string[] {
   ]
 }
 
+/** Name, which requests it has, and how it is shed. */
+function rowOfClass({ name, rank, match }: TrafficClass, { workerUtilization }: Shedding): string[] {
+  const rule = workerUtilization?.rules.find(rule => rule.rank === rank)
+  const { plans, routes, authenticated } = match ?? {}
+  const what = [
+    ...placeOf(match ?? {}),
+    ...(routes ? [`route ${[...routes].join('|')}`] : []),
+    ...(plans ? [`plan ${plans.join('|')}`] : []),
+    ...(authenticated === undefined ? [] : [authenticated ? 'with a credential' : 'without a credential']),
+  ]
+  const shed = rule
+    ? `${rule.name}${rule.mode === 'enforce' ? '' : ` (${rule.mode})`}`
+    : 'never shed by utilization'
+  return [name, what.join(', ') || 'all other requests', workerUtilization ? shed : '']
+}
+
 /** Name, place, what is accepted, and all else. */
 function rowOfRoute({ name, match, ...settings }: Route, config: Config): string[] {
   const { accept, isLimited } = settings
@@ -137,11 +158,12 @@ function rowOfRoute({ name, match, ...settings }: Route, config: Config): string
 }
 
 /** Whether a rule can be for callers without a credential. */
-function countsAnonymous({ by, on, mode, match, isForOthers }: GatewayRule): boolean {
+function countsAnonymous({ by, on, mode, match, isForOthers, ofSystem }: GatewayRule): boolean {
   const isForPlans = match.plans !== undefined && !isForOthers
   return (
     mode === 'enforce' &&
     on === 'request' &&
+    !ofSystem &&
     !by.some(needsCredential) &&
     !isForPlans &&
     match.authenticated !== true

@@ -69,7 +69,7 @@ async function run(method: string, path: string, flags: Flags): Promise<void> {
 }
 
 function described(explanation: Explanation, { routes, elsewhere, cluster }: Config): string {
-  const { method, url, route, accept, caller, refusal, isPreflight, rules, cost } = explanation
+  const { method, url, route, accept, caller, refusal, isPreflight, trafficClass, rules, cost } = explanation
   const { hostname, pathname, search } = new URL(url)
   const settings = routes.find(({ name }) => name === route?.name) ?? elsewhere
   const at = [route ? `route ${route.name}` : 'no route', ...wordsOfRoute(settings, elsewhere)].join(', ')
@@ -77,6 +77,7 @@ function described(explanation: Explanation, { routes, elsewhere, cluster }: Con
     `${method} ${hostname}${pathname}${search}`,
     `  Route    ${at}; takes ${accept.join(', ') || 'nothing that all readings of the path take'}`,
     `  Caller   ${callerOf(caller)}`,
+    ...(trafficClass ? [`  Class    ${classText(trafficClass)}`] : []),
     `  Comes    ${isPreflight ? 'as a preflight: no credential, and nothing is counted' : refusal ? `no: ${refusal.status}, ${refusal.reason}` : caller.consumer ? 'if the store agrees' : 'yes'}`,
     '',
     ruleTable(rules),
@@ -84,6 +85,10 @@ function described(explanation: Explanation, { routes, elsewhere, cluster }: Con
     costOf(cost, cluster),
   ]
   return lines.join('\n')
+}
+
+function classText({ name, shedBy }: NonNullable<Explanation['trafficClass']>): string {
+  return shedBy ? `${name}; while the origin is too busy, ${shedBy} sheds it` : name
 }
 
 function callerOf({ method, consumer, address, plan }: Explanation['caller']): string {

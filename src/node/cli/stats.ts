@@ -1,5 +1,6 @@
 /** `npx sluice stats`: what rules have done, and what shadows would have. */
 import { Command, InvalidArgumentError, Option } from 'commander'
+import type { Config } from '../../config/compile.ts'
 import { parseDuration } from '../../config/duration.ts'
 import { prometheusText, startOfDay } from '../../ops/prometheus.ts'
 import { ofRule, readStats } from '../../ops/stats.ts'
@@ -39,10 +40,10 @@ export function statsCommand(): Command {
 }
 
 const MEANING = `
-A request has one outcome: allowed; limited (429); failed_open or failed_closed (503) where the store has not decided it;
-unauthenticated (401); forbidden (403); unverifiable (503: a token's issuer does not answer). What was decided without the
-store has a cause. Preflights and /_sluice/ are not counted. A rule is counted by its own verdict wherever it applied,
-whatever the others said.`
+A request has one outcome: allowed; limited (429); shed (503), since the system was full; failed_open or failed_closed (503) where
+the store has not decided it; unauthenticated (401); forbidden (403); unverifiable (503: a token's issuer does not answer). What
+was decided without the store has a cause. Preflights and /_sluice/ are not counted. A rule is counted by its own verdict wherever
+it applied, whatever the others said.`
 
 function lookBack(text: string): number {
   const milliseconds = (parseDuration(text) ?? 0) / 1e3
@@ -56,8 +57,14 @@ async function stats(flags: Flags): Promise<void> {
   const since = flags.prometheus ? startOfDay(now) : new Date(now.getTime() - flags.since)
   const all = await readStats(store, since, now)
   // Those that are off too, which may have been on.
-  const names = config.input.rules.map(({ name }) => name)
+  const names = namesOfRules(config)
   const counted = flags.rule === undefined ? all : ofRule(all, flags.rule, names)
   if (flags.prometheus) return void process.stdout.write(prometheusText(counted))
   print(flags, counted, () => statsText(counted, flags, names, config))
+}
+
+/** In the order of the config, the shedders last. */
+function namesOfRules({ rules, shedding }: Pick<Config, 'rules' | 'shedding'>): string[] {
+  const all = [...rules, ...(shedding?.workerUtilization?.rules ?? [])]
+  return [...new Set(all.map(({ name }) => name))]
 }

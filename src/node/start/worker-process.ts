@@ -12,6 +12,7 @@ import { checkedConfig } from '../../config/check/check.ts'
 import type { Config } from '../../config/compile.ts'
 import { ALL_PARTS } from '../../edges/gateway/all-parts.ts'
 import { createIdentifier } from '../../edges/gateway/identify.ts'
+import { UTILIZATION_SECRET } from '../../shedding/signal-name.ts'
 import { bundleOptions, CONFIG_FILE, ROOT } from '../worker-bundle.ts'
 import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
 
@@ -73,9 +74,10 @@ async function readConfig(): Promise<Config> {
 }
 
 /** What the Worker would get of its deployment, from the environment of this process: no more than the config asks for. */
-function variablesFor({ credentials }: Config): Record<string, string> {
+function variablesFor({ credentials, shedding }: Config): Record<string, string> {
   const secrets = [...credentials.jwt.values()].flatMap(({ keys }) => ('secret' in keys ? [keys.secret] : []))
-  const given = ['SLUICE_ENVIRONMENT', ...secrets].map(name => [name, process.env[name]])
+  const ofPushes = shedding?.workerUtilization?.pushes ? [UTILIZATION_SECRET] : []
+  const given = ['SLUICE_ENVIRONMENT', ...ofPushes, ...secrets].map(name => [name, process.env[name]])
   return Object.fromEntries(given.filter(([, value]) => value !== undefined))
 }
 

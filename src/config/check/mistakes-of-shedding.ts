@@ -1,0 +1,149 @@
+/** What the schema cannot see in `shedding`: how its classes and numbers fit each other, and the rest of the config. */
+
+import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
+import type { GatewayRule } from '../compile-rule.ts'
+import { compileFleetRules, compileShedding, DEFAULT_SHEDDING, fleetLevels } from '../compile-shedding.ts'
+import type { Mistake } from '../config-error.ts'
+import { milliseconds } from '../duration.ts'
+import { mistakesOfMatch } from './mistakes-of-rules.ts'
+import { adaptiveOf } from './rule-schema.ts'
+import type { ConfigInput } from './schema.ts'
+
+/** What the schema cannot see in limits that follow the origin: there is one origin, so there is one such limit. */
+export function mistakesOfAdaptive({ rules, shedding }: ConfigInput): Mistake[] {
+  const fleet = shedding?.fleetUsage
+  const all = [
+    ...rules.flatMap((rule, i) => {
+      const own = adaptiveOf(rule)
+      if (!own) return []
+      const isOfOrigin =
+        rule.algorithm === 'concurrency' && [rule.by].flat().join() === 'global' && !rule.plans
+      return [{ path: `rules[${i}].adaptive`, ...own, max: rule.limit, of: 'limit', isOfOrigin }]
+    }),
+    ...(fleet?.adaptive
+      ? [
+          {
+            path: 'shedding.fleetUsage.adaptive',
+            ...fleet.adaptive,
+            max: fleet.capacity,
+            of: 'capacity',
+            isOfOrigin: true,
+          },
+        ]
+      : []),
+  ]
+  return all.flatMap(({ path, min = 1, initial, max, of, isOfOrigin }, i): Mistake[] => [
+    ...(isOfOrigin
+      ? []
+      : [
+          {
+            path,
+            message:
+              "needs by: 'global', without plans: it follows the origin. Change these, or leave it out.",
+          },
+        ]),
+    ...(i > 0
+      ? [{ path, message: `is the second one: ${all[0]!.path} follows the origin already. Leave one out.` }]
+      : []),
+    ...(min > max ? [{ path: `${path}.min`, message: `${min} is above the ${of} (${max}). Lower it.` }] : []),
+    ...(initial !== undefined && (initial < min || initial > max)
+      ? [
+          {
+            path: `${path}.initial`,
+            message: `${initial} is not between min (${min}) and the ${of} (${max}). Change it.`,
+          },
+        ]
+      : []),
+  ])
+}
+
+/** @param compiled the rules of the config, each with its rows */
+export function mistakesOfShedding(
+  config: ConfigInput,
+  compiled: readonly (readonly GatewayRule[])[],
+): Mistake[] {
+  const { shedding } = config
+  if (!shedding) return []
+  const mistakes: Mistake[] = []
+  const report = (key: string, message: string) => mistakes.push({ path: `shedding.${key}`, message })
+  const { classes, fleetUsage, workerUtilization } = shedding
+  const names = classes.map(({ name }) => name)
+  for (const [i, { name, match }] of classes.entries()) {
+    const first = names.indexOf(name)
+    if (first < i) {
+      report(
+        `classes[${i}].name`,
+        `'${name}' is taken by shedding.classes[${first}]. Give each class a name of its own.`,
+      )
+    }
+    if (match) mistakes.push(...mistakesOfMatch(match, `shedding.classes[${i}]`, config))
+  }
+  const open = classes.filter(({ match }) => match === undefined).map(({ name }) => name)
+  if (open.length === 0) {
+    report(
+      'classes',
+      'has a match for each class. Leave the match of one out: it gets every request that no other class matches.',
+    )
+  } else if (open.length > 1) {
+    report('classes', `has several classes without a match (${open.join(', ')}). Give all but one a match.`)
+  }
+  if (!fleetUsage && !workerUtilization) {
+    report('classes', 'are for nothing without a shedder. Add fleetUsage or workerUtilization.')
+  }
+
+  const own = compileFleetRules(shedding, ['free'], ALL_ALGORITHMS, undefined)
+  const ownNames = [...own, ...(compileShedding(shedding).workerUtilization?.rules ?? [])].map(
+    ({ name }) => name,
+  )
+  for (const [i, rows] of compiled.entries()) {
+    const { name, tag } = rows[0]!
+    const what = ownNames.includes(name) ? 'is the name of a shedder' : 'hashes to the same tag as a shedder'
+    if (ownNames.includes(name) || own.some(rule => rule.tag === tag)) {
+      mistakes.push({ path: `rules[${i}].name`, message: `'${name}' ${what}. Choose another name.` })
+    }
+  }
+
+  if (fleetUsage) {
+    const reserved = Object.entries(fleetUsage.reserved ?? {})
+    for (const [name, value] of reserved) {
+      const path = `fleetUsage.reserved.${name}`
+      if (!names.includes(name)) report(path, `is not a class (${names.join(', ')}). Name one of them.`)
+      else if (name === names.at(-1))
+        report(path, `${value} means nothing: no class is less important. Leave it out.`)
+    }
+    const levels = fleetLevels(shedding)
+    const [last] = levels.slice(-1)
+    if (last && last.limit < 1) {
+      report(
+        'fleetUsage.reserved',
+        `leaves ${last.limit} of ${fleetUsage.capacity} requests for ${last.name}. Reserve less, or raise the capacity.`,
+      )
+    }
+  }
+
+  if (workerUtilization) {
+    const { signals, header, staleAfter } = workerUtilization
+    const { high = DEFAULT_SHEDDING.high, low = DEFAULT_SHEDDING.low } = workerUtilization
+    const { after = DEFAULT_SHEDDING.after, within = DEFAULT_SHEDDING.within } = workerUtilization
+    if (low >= high) report('workerUtilization.low', `${low} is not below high (${high}). Lower it.`)
+    if (milliseconds(after) >= milliseconds(within)) {
+      report('workerUtilization.after', `'${after}' is not shorter than within ('${within}'). Shorten it.`)
+    }
+    if (signals.includes('in-flight') && !fleetUsage) {
+      report('workerUtilization.signals', "'in-flight' needs fleetUsage.capacity. Add it.")
+    }
+    if (header !== undefined && !signals.includes('header')) {
+      report(
+        'workerUtilization.header',
+        `'${header}' means nothing without the signal 'header'. Add it, or leave this out.`,
+      )
+    }
+    if (staleAfter !== undefined && !signals.includes('push')) {
+      report(
+        'workerUtilization.staleAfter',
+        `'${staleAfter}' means nothing without the signal 'push'. Add it, or leave this out.`,
+      )
+    }
+  }
+  return mistakes
+}

@@ -1,0 +1,51 @@
+/**
+ * The traffic class of a request: the most important of the classes that it matches, else the one without a match. Which plan a
+ * caller has is known to the store, and here only once the store has said it. Until then the caller is taken for one with
+ * the plan that makes its request most important. Pure.
+ */
+import type { TrafficClass } from '../../config/compile-shedding.ts'
+import type { Caller } from './caller.ts'
+
+/**
+ * @param classes that match the request by what it is, the most important first; one of them has no match
+ * @param knownPlan of the caller, as a token or the store's last answer says it
+ */
+export function classOf(
+  classes: readonly TrafficClass[],
+  { credential }: Pick<Caller, 'credential'>,
+  knownPlan: string | undefined,
+): TrafficClass {
+  const isForCaller = ({ match }: TrafficClass) =>
+    match?.authenticated === undefined || match.authenticated === (credential !== undefined)
+  const fits = classes.filter(isForCaller)
+  const other = fits.find(({ match }) => match === undefined)!
+  const named = fits.filter(({ match }) => match !== undefined)
+  const isSure = ({ match }: TrafficClass) =>
+    match!.plans === undefined || (knownPlan !== undefined && match!.plans.includes(knownPlan))
+  const sure = named.find(isSure) ?? other
+  const mayHaveAnyPlan = credential !== undefined && knownPlan === undefined
+  const possible = mayHaveAnyPlan ? named[0] : undefined
+  return possible && possible.rank < sure.rank ? possible : sure
+}
+
+/**
+ * The class of a request, with what this isolate knows of its caller.
+ * @param recall the last answer of the store about the credential
+ */
+export function classFor(
+  classes: readonly TrafficClass[],
+  caller: Pick<Caller, 'credential'>,
+  recall: () => { plan?: string } | undefined,
+): TrafficClass {
+  return classOf(classes, caller, planKnownOf(caller, recall))
+}
+
+/** As a token says it, or the store's last answer about the credential. */
+export function planKnownOf(
+  { credential }: Pick<Caller, 'credential'>,
+  recall: () => { plan?: string } | undefined,
+): string | undefined {
+  const subject = credential?.subject
+  const claimed = subject?.kind === 'token' ? subject.plan : undefined
+  return claimed ?? (credential && recall()?.plan)
+}

@@ -1,0 +1,171 @@
+/** What `shedding` says, and what is wrong with it: path, value and fix. */
+import { describe, expect, it } from 'vitest'
+import { checkConfig, checkedConfig } from '../../src/config/check/check.ts'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { ConfigError } from '../../src/config/config-error.ts'
+
+type Shedding = NonNullable<ConfigInput['shedding']>
+
+const BASE: Omit<ConfigInput, 'shedding'> = {
+  origin: 'https://api.example.com',
+  rules: [{ name: 'second', by: 'address', algorithm: 'gcra', limit: 10, period: '1s' }],
+}
+const CLASSES: Shedding['classes'] = [
+  { name: 'critical', match: { methods: ['POST'] } },
+  { name: 'reads' },
+  { name: 'test', match: { path: '/test/*' } },
+]
+
+function mistakesOf(shedding: unknown, others: Partial<ConfigInput> = {}): string[] {
+  try {
+    checkConfig({ ...BASE, ...others, shedding })
+    return []
+  } catch (error) {
+    if (error instanceof ConfigError) return error.mistakes.map(({ path, message }) => `${path} ${message}`)
+    throw error
+  }
+}
+
+describe('shedding', () => {
+  it.each<[string, unknown, Partial<ConfigInput>?]>([
+    [
+      'shedding.classes [{"name":"all"}] has fewer than two classes: there is nothing to choose from. Add one.',
+      { classes: [{ name: 'all' }], fleetUsage: { capacity: 10 } },
+    ],
+    [
+      'shedding.classes has a match for each class. Leave the match of one out: it gets every request that no other class matches.',
+      { classes: [CLASSES[0], CLASSES[2]], fleetUsage: { capacity: 10 } },
+    ],
+    [
+      'shedding.classes has several classes without a match (reads, rest). Give all but one a match.',
+      { classes: [...CLASSES, { name: 'rest' }], fleetUsage: { capacity: 10 } },
+    ],
+    [
+      "shedding.classes[3].name 'test' is taken by shedding.classes[2]. Give each class a name of its own.",
+      { classes: [...CLASSES, CLASSES[2]], fleetUsage: { capacity: 10 } },
+    ],
+    [
+      "shedding.classes[3].match.plans 'gold' is not in plans (free). Add it there.",
+      { classes: [...CLASSES, { name: 'gold', match: { plans: ['gold'] } }], fleetUsage: { capacity: 10 } },
+    ],
+    [
+      'shedding.classes are for nothing without a shedder. Add fleetUsage or workerUtilization.',
+      { classes: CLASSES },
+    ],
+    [
+      'shedding.fleetUsage.reserved.writes is not a class (critical, reads, test). Name one of them.',
+      { classes: CLASSES, fleetUsage: { capacity: 10, reserved: { writes: 0.1 } } },
+    ],
+    [
+      'shedding.fleetUsage.reserved.test 0.1 means nothing: no class is less important. Leave it out.',
+      { classes: CLASSES, fleetUsage: { capacity: 10, reserved: { test: 0.1 } } },
+    ],
+    [
+      'shedding.fleetUsage.reserved leaves 0 of 10 requests for test. Reserve less, or raise the capacity.',
+      { classes: CLASSES, fleetUsage: { capacity: 10, reserved: { critical: 0.5, reads: 0.45 } } },
+    ],
+    [
+      'shedding.workerUtilization.low 0.9 is not below high (0.9). Lower it.',
+      { classes: CLASSES, workerUtilization: { signals: ['header'], low: 0.9 } },
+    ],
+    [
+      "shedding.workerUtilization.after '2m' is not shorter than within ('2m'). Shorten it.",
+      { classes: CLASSES, workerUtilization: { signals: ['header'], after: '2m' } },
+    ],
+    [
+      "shedding.workerUtilization.signals 'in-flight' needs fleetUsage.capacity. Add it.",
+      { classes: CLASSES, workerUtilization: { signals: ['in-flight'] } },
+    ],
+    [
+      "shedding.workerUtilization.header 'x-load' means nothing without the signal 'header'. Add it, or leave this out.",
+      { classes: CLASSES, workerUtilization: { signals: ['push'], header: 'x-load' } },
+    ],
+    [
+      "shedding.workerUtilization.staleAfter '10s' means nothing without the signal 'push'. Add it, or leave this out.",
+      { classes: CLASSES, workerUtilization: { signals: ['header'], staleAfter: '10s' } },
+    ],
+    [
+      "shedding.workerUtilization.signals [] is empty. Name a signal, as in ['header'].",
+      { classes: CLASSES, workerUtilization: { signals: [] } },
+    ],
+    [
+      "rules[0].name 'worker-utilization-test' is the name of a shedder. Choose another name.",
+      { classes: CLASSES, workerUtilization: { signals: ['header'] } },
+      { rules: [{ ...BASE.rules[0]!, name: 'worker-utilization-test' }] },
+    ],
+    [
+      'shedding.fleetUsage.adaptive.min 20 is above the capacity (10). Lower it.',
+      { classes: CLASSES, fleetUsage: { capacity: 10, adaptive: { min: 20 } } },
+    ],
+    [
+      'shedding.fleetUsage.adaptive.initial 2 is not between min (4) and the capacity (10). Change it.',
+      { classes: CLASSES, fleetUsage: { capacity: 10, adaptive: { min: 4, initial: 2 } } },
+    ],
+    [
+      'shedding.fleetUsage.adaptive is the second one: rules[0].adaptive follows the origin already. Leave one out.',
+      { classes: CLASSES, fleetUsage: { capacity: 10, adaptive: {} } },
+      { rules: [{ name: 'origin', by: 'global', algorithm: 'concurrency', limit: 10, adaptive: {} }] },
+    ],
+    [
+      "rules[0].adaptive needs by: 'global', without plans: it follows the origin. Change these, or leave it out.",
+      undefined,
+      { rules: [{ name: 'origin', by: 'consumer', algorithm: 'concurrency', limit: 10, adaptive: {} }] },
+    ],
+  ])('%s', (mistake, shedding, others) => expect(mistakesOf(shedding, others)).toEqual([mistake]))
+
+  it('makes of each share that is reserved a level for the less important classes', () => {
+    const reserved = { critical: 0.2, reads: 0.1 }
+    const { rules } = checkedConfig({
+      ...BASE,
+      onStoreFailure: 'closed',
+      shedding: { classes: CLASSES, fleetUsage: { capacity: 400, reserved, ttl: '20s', mode: 'shadow' } },
+    })
+    expect(rules.slice(1)).toMatchObject([
+      { name: 'fleet-usage', limit: 400, period: 20e6, match: { fromRank: 0 } },
+      { name: 'fleet-usage-reads', limit: 320, match: { fromRank: 1 }, mode: 'shadow' },
+      { name: 'fleet-usage-test', limit: 280, match: { fromRank: 2 }, onStoreFailure: 'closed' },
+    ])
+  })
+
+  it('reserves a fifth for the first class where nothing else is said', () => {
+    const { rules } = checkedConfig({ ...BASE, shedding: { classes: CLASSES, fleetUsage: { capacity: 10 } } })
+    expect(rules.slice(1).map(({ name, limit }) => [name, limit])).toEqual([
+      ['fleet-usage', 10],
+      ['fleet-usage-reads', 8],
+    ])
+  })
+
+  it.each([
+    [{}, { method: 'gradient', min: 4, max: 400, initial: 20 }],
+    [
+      { method: 'aimd' as const, min: 30 },
+      { method: 'aimd', min: 30, max: 400, initial: 30 },
+    ],
+  ])('has one adaptive limit, of a rule or of the fleet: %j', (adaptive, expected) => {
+    const rule = { name: 'origin', by: 'global', algorithm: 'concurrency', limit: 400, adaptive } as const
+    const ofRule = checkedConfig({ ...BASE, rules: [rule] })
+    expect(ofRule.adaptive).toEqual(expected)
+    expect(ofRule.rules).toMatchObject([{ ofSystem: true, adaptiveShare: 1 }])
+    const shedding = { classes: CLASSES, fleetUsage: { capacity: 400, adaptive } }
+    const ofFleet = checkedConfig({ ...BASE, shedding })
+    expect(ofFleet.adaptive).toEqual(expected)
+    expect(ofFleet.rules.slice(1)).toMatchObject([{ adaptiveShare: 1 }, { adaptiveShare: 0.8 }])
+  })
+
+  it('sheds every class but the first by utilization, the least important first', () => {
+    const { shedding } = checkedConfig({
+      ...BASE,
+      shedding: { classes: CLASSES, workerUtilization: { signals: ['header', 'push'] } },
+    })
+    expect(shedding!.workerUtilization).toEqual({
+      rules: [
+        { name: 'worker-utilization-test', rank: 2, mode: 'enforce', enforcedShare: 1 },
+        { name: 'worker-utilization-reads', rank: 1, mode: 'enforce', enforcedShare: 1 },
+      ],
+      header: 'x-utilization',
+      pushes: { staleAfterMs: 30_000 },
+      isInFlight: false,
+      ...{ high: 0.9, low: 0.7, quietMs: 28_000, fullMs: 120_000 },
+    })
+  })
+})

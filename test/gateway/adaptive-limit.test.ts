@@ -1,0 +1,103 @@
+/** A limit that follows the origin, through the whole gateway on Node, by a clock that the tests move. */
+import { describe, expect, it } from 'vitest'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
+
+const RULE: RuleInput = {
+  ...{ name: 'origin', by: 'global', algorithm: 'concurrency', limit: 50 },
+  adaptive: { min: 2, initial: 6 },
+}
+const CONFIG = { rules: [RULE], credentials: { accept: ['anonymous'] } } satisfies Partial<ConfigInput>
+
+describe('a limit that follows the origin', () => {
+  const gateway = useGateway()
+
+  function fleetOf(config: Pick<ConfigInput, 'rules' | 'credentials' | 'shedding'>) {
+    let now = 1_700_000_000_000
+    const platform: TestPlatform = { clock: { now: () => now }, reportAt: () => now * 1000 }
+    return {
+      apps: [gateway.app(config, platform), gateway.app(config, platform)] as [App, App],
+      pass: (ms: number) => {
+        now += ms
+      },
+    }
+  }
+
+  /** How many requests are admitted at once: their bodies are not read until all have been asked. */
+  async function admittedAtOnce(app: App): Promise<number> {
+    const replies: Response[] = []
+    for (let i = 0; i < 60; i++) replies.push(await app('/'))
+    const admitted = replies.filter(({ status }) => status === 200)
+    for (const reply of admitted) await reply.text()
+    // The last body has been read, and its end is on its way.
+    await app('/empty')
+    return admitted.length
+  }
+
+  it('begins with the initial one, whatever the most is', async () => {
+    const { apps } = fleetOf(CONFIG)
+    expect(await admittedAtOnce(apps[0])).toBe(6)
+  })
+
+  it('answers 503 above it, and says nothing about it', async () => {
+    const { apps } = fleetOf(CONFIG)
+    const replies = []
+    for (let i = 0; i < 7; i++) replies.push(await apps[0]('/'))
+    expect(replies[0]!.headers.has('RateLimit')).toBe(false)
+    expect(replies[6]!.status).toBe(503)
+    expect(await replies[6]!.json()).toMatchObject({ title: 'Temporary Reduced Capacity' })
+    // Isolates that hold something go on to report it.
+    for (const reply of replies.slice(0, 6)) await reply.text()
+  })
+
+  it.each(['gradient', 'aimd'] as const)(
+    'falls for all isolates while the origin fails, never below the least, and rises again: %s',
+    async method => {
+      const { apps, pass } = fleetOf({
+        ...CONFIG,
+        rules: [{ ...RULE, adaptive: { min: 2, initial: 6, method } } as RuleInput],
+      })
+      const [one, other] = apps
+      async function seconds(count: number, path: string, held: number): Promise<void> {
+        for (let i = 0; i < count; i++) {
+          const replies: Response[] = []
+          for (let j = 0; j < held; j++) replies.push(await one(path))
+          for (const reply of replies) await reply.text()
+          pass(1000)
+        }
+      }
+      await seconds(16, '/error', 6)
+      await other('/empty')
+      const low = await admittedAtOnce(other)
+      expect(low).toBeLessThan(6)
+      expect(low).toBeGreaterThanOrEqual(2)
+      await seconds(16, '/', 8)
+      await other('/empty')
+      expect(await admittedAtOnce(other)).toBeGreaterThan(low)
+    },
+  )
+
+  it('takes no HTTP request of its own', async () => {
+    const { apps, pass } = fleetOf(CONFIG)
+    await (await apps[0]('/')).text()
+    pass(1000)
+    gateway.store.count()
+    for (let i = 0; i < 5; i++) {
+      await (await apps[0]('/')).text()
+      pass(200)
+    }
+    expect(gateway.store.count()).toBe(5)
+  })
+
+  it('is shared by the levels of a fleet, in their shares', async () => {
+    const shedding: NonNullable<ConfigInput['shedding']> = {
+      classes: [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'reads' }],
+      fleetUsage: { capacity: 100, reserved: { critical: 0.5 }, adaptive: { initial: 10 } },
+    }
+    const rules: RuleInput[] = [
+      { name: 'hour', by: 'address', algorithm: 'fixed-window', limit: 1000, period: '1h' },
+    ]
+    const { apps } = fleetOf({ ...CONFIG, rules, shedding })
+    expect(await admittedAtOnce(apps[0])).toBe(5)
+  })
+})

@@ -1,0 +1,126 @@
+/** The shedder by fleet usage: what is in flight over all isolates, by class, through the whole gateway on Node. */
+import { describe, expect, it, vi } from 'vitest'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { switchRule } from '../../src/ops/switches.ts'
+import { type App, useGateway } from '../support/gateway.ts'
+
+const RULES: RuleInput[] = [
+  { name: 'hour', by: 'address', algorithm: 'fixed-window', limit: 1000, period: '1h' },
+]
+const SHEDDING: NonNullable<ConfigInput['shedding']> = {
+  classes: [
+    { name: 'critical', match: { methods: ['POST'] } },
+    { name: 'reads' },
+    { name: 'test', match: { plans: ['test'] } },
+  ],
+  fleetUsage: { capacity: 10, reserved: { critical: 0.2, reads: 0.4 } },
+}
+const CONFIG = {
+  rules: RULES,
+  shedding: SHEDDING,
+  plans: ['free', 'test'],
+  credentials: { accept: ['api-key', 'anonymous'] },
+} satisfies Partial<ConfigInput>
+
+const SWITCH = { by: 'ops', at: new Date(0) }
+
+/** So many requests, which stay in flight: their bodies are not read. */
+async function hold(app: App, count: number, init: Parameters<App>[1] = {}): Promise<Response[]> {
+  const replies: Response[] = []
+  for (let i = 0; i < count; i++) replies.push(await app('/', init))
+  return replies
+}
+
+const statusesOf = (replies: readonly Response[]) => replies.map(({ status }) => status)
+const times = (count: number, status: number) => new Array<number>(count).fill(status)
+
+describe('the shedder by fleet usage', () => {
+  const gateway = useGateway()
+
+  it('refuses a class when its part is full, and keeps the reserved part for the more important classes', async () => {
+    const app = gateway.app(CONFIG)
+    expect(statusesOf(await hold(app, 9))).toEqual([...times(8, 200), 503])
+    expect(statusesOf(await hold(app, 3, { method: 'POST' }))).toEqual([200, 200, 503])
+  })
+
+  it('counts a class in the part of every more important one', async () => {
+    const app = gateway.app(CONFIG)
+    const key = await gateway.key('acme', 'test')
+    // The isolate has not seen the key yet, so its first request counts as of the most important class that it may be of.
+    expect(statusesOf(await hold(app, 1, { key }))).toEqual([200])
+    expect(statusesOf(await hold(app, 5, { key }))).toEqual([...times(4, 200), 503])
+    expect(statusesOf(await hold(app, 4))).toEqual([...times(3, 200), 503])
+    expect(statusesOf(await hold(app, 3, { method: 'POST' }))).toEqual([200, 200, 503])
+  })
+
+  it('counts over isolates, and a place is free again when its response has ended', async () => {
+    const [a, b] = [gateway.app(CONFIG), gateway.app(CONFIG)]
+    const held = await hold(a, 8)
+    expect(statusesOf(await hold(b, 1))).toEqual([503])
+    await held[0]!.text()
+    await vi.waitFor(async () => expect((await b('/')).status).toBe(200))
+  })
+
+  it('answers 503 with the type of the draft, and says neither how full the system is nor how it counts', async () => {
+    const app = gateway.app(CONFIG)
+    const [first] = await hold(app, 8)
+    expect(first!.headers.get('RateLimit-Policy')).toBe('"hour";q=1000;w=3600')
+    const refused = await app('/')
+    expect(refused.status).toBe(503)
+    expect(refused.headers.get('Retry-After')).toBe('1')
+    expect(refused.headers.get('RateLimit-Policy')).toBe('"hour";q=1000;w=3600')
+    expect(await refused.json()).toEqual({
+      type: 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity',
+      title: 'Temporary Reduced Capacity',
+      status: 503,
+      detail: 'The service is too busy for this request now. Nothing was charged; try again in 1 s.',
+    })
+  })
+
+  it('charges nothing to the limits of a request that it refuses', async () => {
+    const app = gateway.app(CONFIG)
+    await hold(app, 8)
+    for (let i = 0; i < 5; i++) await app('/')
+    const admitted = await app('/', { method: 'POST' })
+    expect(admitted.headers.get('RateLimit')).toMatch(/^"hour";r=991;/)
+  })
+
+  it('gives way to a limit of the caller: then the reply is 429, with the time of that limit', async () => {
+    const app = gateway.app({
+      ...CONFIG,
+      rules: [{ ...RULES[0]!, limit: 8 } as RuleInput],
+    })
+    await hold(app, 8)
+    const refused = await app('/')
+    expect(refused.status).toBe(429)
+    expect(await refused.json()).toMatchObject({ 'violated-policies': ['hour'] })
+  })
+
+  it('makes one HTTP request to the store, like any other decision', async () => {
+    const app = await gateway.informed(CONFIG)
+    await (await app('/')).text()
+    gateway.store.count()
+    await app('/')
+    expect(gateway.store.count()).toBe(1)
+  })
+
+  it('in shadow mode refuses none, and is switched by its name', async () => {
+    const shadow = { ...SHEDDING, fleetUsage: { ...SHEDDING.fleetUsage!, mode: 'shadow' as const } }
+    expect(statusesOf(await hold(gateway.app({ ...CONFIG, shedding: shadow }), 12))).toEqual(times(12, 200))
+    await switchRule(gateway.admin, 'fleet-usage', { ...SWITCH, mode: 'off' })
+    expect(statusesOf(await hold(await gateway.informed(CONFIG), 12))).toEqual(times(12, 200))
+  })
+
+  it('takes one place for a request, whatever its route costs, and none where nothing is limited', async () => {
+    const routes = [
+      { name: 'reports', match: { path: '/reports' }, cost: 5 },
+      { name: 'free', match: { path: '/free' }, limits: false },
+    ]
+    const app = gateway.app({ ...CONFIG, routes })
+    const replies = []
+    for (let i = 0; i < 8; i++) replies.push(await app('/reports'), await app('/free'))
+    expect(statusesOf(replies)).toEqual(times(16, 200))
+    expect((await app('/reports')).status).toBe(503)
+    expect((await app('/free')).status).toBe(200)
+  })
+})

@@ -1,0 +1,41 @@
+/** Which class a request has, where several match or the plan of the caller is not known yet. */
+import { describe, expect, it } from 'vitest'
+import type { TrafficClass } from '../../src/config/compile-shedding.ts'
+import type { Credential } from '../../src/credentials/credential.ts'
+import { classOf, planKnownOf } from '../../src/edges/gateway/traffic-class.ts'
+
+const CLASSES: TrafficClass[] = [
+  { name: 'critical', rank: 0, match: { plans: ['enterprise'] } },
+  { name: 'reads', rank: 1 },
+  { name: 'batch', rank: 2, match: { authenticated: true, plans: ['batch'] } },
+  { name: 'anonymous', rank: 3, match: { authenticated: false } },
+]
+const credential = { subject: { kind: 'key' } } as Credential
+const KNOWN = { credential }
+const ANONYMOUS = {}
+
+describe('the class of a request', () => {
+  it.each([
+    ['enterprise', 'critical'],
+    ['free', 'reads'],
+    ['batch', 'batch'],
+  ])('of plan %s is %s', (plan, name) => expect(classOf(CLASSES, KNOWN, plan).name).toBe(name))
+
+  it('is the most important possible one while the plan is not known', () => {
+    expect(classOf(CLASSES, KNOWN, undefined).name).toBe('critical')
+    expect(classOf(CLASSES.slice(1), KNOWN, undefined).name).toBe('reads')
+  })
+
+  it('of a caller without a credential never depends on a plan', () => {
+    expect(classOf(CLASSES, ANONYMOUS, undefined).name).toBe('anonymous')
+    expect(classOf(CLASSES.slice(0, 3), ANONYMOUS, undefined).name).toBe('reads')
+  })
+
+  it('is known from a token, else from the last answer of the store', () => {
+    const token = { credential: { subject: { kind: 'token', consumerKey: '', plan: 'batch' } } as Credential }
+    expect(planKnownOf(token, () => ({ plan: 'free' }))).toBe('batch')
+    expect(planKnownOf(KNOWN, () => ({ plan: 'free' }))).toBe('free')
+    expect(planKnownOf(KNOWN, () => undefined)).toBeUndefined()
+    expect(planKnownOf(ANONYMOUS, () => ({ plan: 'free' }))).toBeUndefined()
+  })
+})

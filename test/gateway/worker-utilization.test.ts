@@ -1,0 +1,175 @@
+/** The shedder by worker utilization through the whole gateway on Node, by a clock that the tests move: a minute of it takes no time. */
+import { describe, expect, it } from 'vitest'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { killLimits, switchRule } from '../../src/ops/switches.ts'
+import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
+
+const SHEDDING: NonNullable<ConfigInput['shedding']> = {
+  classes: [
+    { name: 'critical', match: { methods: ['POST'] } },
+    { name: 'reads' },
+    { name: 'test', match: { path: '/test' } },
+  ],
+  workerUtilization: { signals: ['header'] },
+}
+const CONFIG = {
+  rules: [{ name: 'hour', by: 'address', algorithm: 'fixed-window', limit: 100_000, period: '1h' }],
+  shedding: SHEDDING,
+  credentials: { accept: ['anonymous'] },
+} satisfies Partial<ConfigInput>
+/** Four times as fast, so that tests make fewer requests. */
+const QUICK = { signals: ['header' as const], after: '7s' as const, within: '30s' as const }
+const FAST = { ...CONFIG, shedding: { ...SHEDDING, workerUtilization: QUICK } }
+const ADDRESSES = Array.from({ length: 20 }, (_, i) => `192.0.2.${i}`)
+const SWITCH = { by: 'ops', at: new Date(0) }
+
+describe('the shedder by worker utilization', () => {
+  const gateway = useGateway()
+
+  /** Isolates of one fleet, and a second after the other in which each of them has a request that the origin answers. */
+  function fleetOf(config: Partial<ConfigInput> & typeof CONFIG, isolates = 2) {
+    let now = 1_700_000_000_000
+    const platform: TestPlatform = { clock: { now: () => now }, reportAt: () => now * 1000 }
+    const apps = Array.from({ length: isolates }, () => gateway.app(config, platform))
+    return {
+      apps,
+      async seconds(count: number, utilization?: number) {
+        const query = utilization === undefined ? '' : `?utilization=${utilization}`
+        for (let i = 0; i < count; i++) {
+          for (const app of apps)
+            await (await app(`/${query}`, { method: 'POST', address: '192.0.2.250' })).text()
+          now += 1000
+        }
+      },
+    }
+  }
+
+  /** The callers that are shed. */
+  async function shedAt(app: App, path = '/', init: RequestInit = {}): Promise<string[]> {
+    const shed = []
+    for (const address of ADDRESSES) {
+      const reply = await app(path, { ...init, address })
+      await reply.text()
+      if (reply.status === 503) shed.push(address)
+    }
+    return shed
+  }
+
+  it('sheds none for 28 s, then ever more of the least important class, then of the next, and never the first', async () => {
+    const { apps, seconds } = fleetOf(CONFIG)
+    const [app] = apps as [App]
+    await seconds(28, 0.95)
+    expect(await shedAt(app, '/test')).toEqual([])
+    await seconds(24, 0.95)
+    const some = await shedAt(app, '/test')
+    expect(some.length).toBeGreaterThan(0)
+    expect(some.length).toBeLessThan(ADDRESSES.length)
+    expect(await shedAt(app)).toEqual([])
+    await seconds(24, 0.95)
+    expect(await shedAt(app, '/test')).toEqual(ADDRESSES)
+    expect((await shedAt(app)).length).toBeLessThan(ADDRESSES.length)
+    await seconds(46, 0.95)
+    expect(await shedAt(app)).toEqual(ADDRESSES)
+    expect(await shedAt(app, '/', { method: 'POST' })).toEqual([])
+  })
+
+  it('has each caller on one side at one level, in every isolate, and those that were shed stay shed as it rises', async () => {
+    const { apps, seconds } = fleetOf(FAST)
+    await seconds(13, 0.95)
+    const [one, other] = [await shedAt(apps[0]!, '/test'), await shedAt(apps[1]!, '/test')]
+    expect(one.length).toBeGreaterThan(0)
+    expect(other).toEqual(one)
+    await seconds(3, 0.95)
+    expect(await shedAt(apps[1]!, '/test')).toEqual(expect.arrayContaining(one))
+  })
+
+  it('gives everything back as slowly when the origin has recovered', async () => {
+    const { apps, seconds } = fleetOf(FAST)
+    await seconds(18, 0.95)
+    expect((await shedAt(apps[0]!, '/test')).length).toBeGreaterThan(10)
+    await seconds(5, 0.8)
+    expect((await shedAt(apps[0]!, '/test')).length).toBeGreaterThan(10)
+    await seconds(5, 0.5)
+    const fewer = await shedAt(apps[0]!, '/test')
+    expect(fewer.length).toBeGreaterThan(0)
+    expect(fewer.length).toBeLessThan(ADDRESSES.length)
+    await seconds(13, 0.5)
+    expect(await shedAt(apps[0]!, '/test')).toEqual([])
+  })
+
+  it('gives everything back when the signal is gone', async () => {
+    const { apps, seconds } = fleetOf(FAST)
+    await seconds(18, 0.95)
+    await seconds(22)
+    expect(await shedAt(apps[0]!, '/test')).toEqual([])
+  })
+
+  it('answers 503 without asking the store, says when the caller is admitted, and charges nothing', async () => {
+    const fleet = fleetOf(FAST, 1)
+    const [app] = fleet.apps as [App]
+    await fleet.seconds(32, 0.95)
+    gateway.store.count()
+    const refused = await app('/', { address: ADDRESSES[0]! })
+    expect(gateway.store.count()).toBe(0)
+    expect(refused.status).toBe(503)
+    const seconds = Number(refused.headers.get('Retry-After'))
+    expect(refused.headers.get('RateLimit')).toBeNull()
+    expect(await refused.json()).toEqual({
+      type: 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity',
+      title: 'Temporary Reduced Capacity',
+      status: 503,
+      detail: `The service is too busy for this request now. Nothing was charged; try again in ${seconds} s.`,
+    })
+    // What is measured counts when its second is over, so a second or two later.
+    await fleet.seconds(seconds - 1, 0.5)
+    expect((await app('/', { address: ADDRESSES[0]! })).status).toBe(503)
+    await fleet.seconds(3, 0.5)
+    expect((await app('/', { address: ADDRESSES[0]! })).status).toBe(200)
+  })
+
+  it('keeps the header of the origin to itself, and ignores one that is no utilization', async () => {
+    const { apps, seconds } = fleetOf(FAST, 1)
+    const [app] = apps as [App]
+    const reply = await app('/?utilization=0.95', { address: ADDRESSES[0]! })
+    expect(reply.headers.has('x-utilization')).toBe(false)
+    await seconds(15, 95)
+    expect(await shedAt(app, '/test')).toEqual([])
+  })
+
+  it('costs no HTTP request to the store of its own', async () => {
+    const { seconds } = fleetOf(FAST, 1)
+    await seconds(1, 0.95)
+    gateway.store.count()
+    await seconds(10, 0.95)
+    expect(gateway.store.count()).toBe(10)
+  })
+
+  it('sheds none in shadow mode, to all of whom it would', async () => {
+    const shadow = { ...QUICK, mode: 'shadow' as const }
+    const { apps, seconds } = fleetOf({ ...FAST, shedding: { ...SHEDDING, workerUtilization: shadow } }, 1)
+    await seconds(32, 0.95)
+    expect(await shedAt(apps[0]!)).toEqual([])
+  })
+
+  it('is switched by its name, also while every request is shed', async () => {
+    const { apps, seconds } = fleetOf(FAST, 1)
+    const [app] = apps as [App]
+    await seconds(32, 0.95)
+    expect(await shedAt(app)).toEqual(ADDRESSES)
+    await switchRule(gateway.admin, 'worker-utilization', { ...SWITCH, mode: 'off' })
+    await seconds(2, 0.95)
+    expect(await shedAt(app)).toEqual([])
+    await killLimits(gateway.admin, SWITCH)
+  })
+
+  it('leaves alone who is on the list of those that are never limited, and routes without limits', async () => {
+    const routes = [{ name: 'free', match: { path: '/free' }, limits: false }]
+    const { apps, seconds } = fleetOf(
+      { ...FAST, allow: { addresses: [ADDRESSES[3]!] }, routes } as typeof CONFIG,
+      1,
+    )
+    await seconds(32, 0.95)
+    expect(await shedAt(apps[0]!)).toEqual(ADDRESSES.filter(address => address !== ADDRESSES[3]))
+    expect(await shedAt(apps[0]!, '/free')).toEqual([])
+  })
+})

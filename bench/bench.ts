@@ -16,6 +16,7 @@ import { memory } from './measurements/memory.ts'
 import { mixtures } from './measurements/mixtures.ts'
 import { perAlgorithm } from './measurements/per-algorithm.ts'
 import { serverTime } from './measurements/server-time.ts'
+import { shedding } from './measurements/shedding.ts'
 import { workerCpu } from './measurements/worker-cpu.ts'
 import { workerLatency } from './measurements/worker-latency.ts'
 import { type Findings, notesOf, reportOf, tablesOf } from './report.ts'
@@ -33,6 +34,7 @@ const MEASUREMENTS = {
   memory,
   'per algorithm': perAlgorithm,
   'in flight': inFlight,
+  'load shedding': shedding,
   mixtures,
   callers: authentication,
   tokens: jwt,

@@ -1,0 +1,155 @@
+/**
+ * What load shedding costs Redis: the classic decision of six limits without it, with concurrent requests of the consumer, and with the
+ * fleet's usage on top of that. And what an isolate sends once a second, whatever it decides: its report of a signal.
+ */
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { decisionOf } from '../../src/limiter/decision.ts'
+import { gatewayPolicy } from '../../src/script/compiled.ts'
+import { encodeReport } from '../../src/script/signal.ts'
+import { signalScript } from '../../src/script/signal-text.ts'
+import { encodeSync } from '../../src/script/sync.ts'
+import { syncScript } from '../../src/script/sync-text.ts'
+import { addressStateKey, consumerStateKey, identityStateKey, ownKey } from '../../src/store/keys.ts'
+import { bound } from '../../test/support/bound.ts'
+import { eachOnce } from '../contenders.ts'
+import { evaluated } from '../evaluated.ts'
+import { type HotLoop, inHotLoop } from '../hot-loop.ts'
+import { inRounds, median } from '../measure.ts'
+import { commandsOf } from '../redis-statistics.ts'
+import type { Findings } from '../report.ts'
+import { classicRules } from '../rules.ts'
+import { type Identity, newIdentities, type TestBed } from '../test-bed.ts'
+import { straightTo } from '../transport.ts'
+
+const ROUNDS = 10
+const CALLERS = 64
+const TTL_US = 3600e6
+
+const RULES = classicRules('admits all')
+const AT_ONCE: RuleInput = {
+  name: 'at-once',
+  by: 'consumer',
+  algorithm: 'concurrency',
+  limit: 1e5,
+  ttl: '1h',
+}
+const SHEDDING: ConfigInput['shedding'] = {
+  classes: [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'reads' }],
+  fleetUsage: { capacity: 1e6, ttl: '1h' },
+}
+
+interface Kind {
+  what: string
+  rules?: readonly RuleInput[]
+  shedding?: ConfigInput['shedding']
+  /** Other isolates that hold something of the fleet. */
+  isolates?: number
+}
+
+const KINDS: readonly Kind[] = [
+  { what: 'six limits' },
+  { what: 'six limits, and concurrent requests of the consumer', rules: [...RULES, AT_ONCE] },
+  { what: 'six limits, and the fleet: 10 isolates', shedding: SHEDDING, isolates: 9 },
+  { what: 'six limits, and the fleet: 100 isolates', shedding: SHEDDING, isolates: 99 },
+  { what: 'six limits, and the fleet: 1,000 isolates', shedding: SHEDDING, isolates: 999 },
+]
+const REPORT = 'the report of a signal, once a second and isolate'
+
+type Make = HotLoop<Identity>['make']
+
+export async function shedding(bed: TestBed): Promise<Findings> {
+  const makes = new Map<string, Make>([
+    ...KINDS.map(kind => [kind.what, decision(kind)] as const),
+    [REPORT, report],
+  ])
+  const perDecision = (make: Make) => async () => {
+    const time = await inHotLoop(bed, { make, callers: newIdentities(CALLERS), expected: 'allowed' })
+    // The fleet is one key, which the next kind fills with its own isolates.
+    await bed.redis.send(['FLUSHDB', 'SYNC'])
+    return time
+  }
+  const tasks = [...makes].map(([what, make]) => [what, perDecision(make)] as const)
+  const rounds: Record<string, number[]> = await inRounds(ROUNDS, Object.fromEntries(tasks))
+  const alone = median(rounds[KINDS[0]!.what]!)
+  const rows: string[][] = []
+  for (const [what, make] of makes) {
+    const own = median(rounds[what]!)
+    const more = what === REPORT ? ['', ''] : [(own - alone).toFixed(1)]
+    rows.push([what, own.toFixed(1), more[0]!, String(await commandsFor(bed, make))])
+  }
+  return {
+    rows: [],
+    tables: [
+      {
+        title: 'Load shedding: six limits with and without',
+        head: ['one call', 'µs in Redis', 'more than without, µs', 'commands'],
+        rows,
+      },
+    ],
+    raw: [{ title: 'Load shedding, µs in Redis', columns: rounds, digits: 1 }],
+    notes: [
+      'Load shedding: all admitted, Redis busy. The fleet counts a request of a class that has no part of its own, so under two rules. ' +
+        'From 100 isolates on, an isolate holds units in advance, and most requests do not ask about the fleet: then they cost as ' +
+        'without. The shedder by worker utilization and the limit that adapts cost a request nothing beside the report.',
+    ],
+  }
+}
+
+async function commandsFor(bed: TestBed, make: Make): Promise<number> {
+  const contender = make(straightTo(bed.redis, []))
+  const identities = newIdentities(10)
+  await eachOnce(contender, identities, 'allowed')
+  return (
+    (await commandsOf(bed.redis, () => eachOnce(contender, identities, 'allowed'))).commands /
+    identities.length
+  )
+}
+
+function decision({ rules = RULES, shedding, isolates = 0 }: Kind): Make {
+  const config = checkedConfig({
+    origin: 'https://api.example.com',
+    rules: [...rules],
+    ...(shedding && { shedding }),
+  })
+  const globalKey = identityStateKey(undefined, [])
+  const keyOf = (by: string | undefined, { consumer, address }: Identity) =>
+    by === 'global' ? globalKey : by === 'consumer' ? consumerStateKey(consumer) : addressStateKey(address)
+  return ({ store }) => {
+    let isFilled = false
+    return async identity => {
+      if (!isFilled) {
+        isFilled = true
+        for (const { tag, ofSystem } of config.rules) {
+          for (let i = 0; ofSystem && i < isolates; i++) {
+            const holding = { holder: `other${String(i).padStart(3, '0')}`, epoch: 1, started: 10, ended: 0 }
+            await store.run([
+              encodeSync(syncScript(), [{ key: ownKey(globalKey, 'held', tag), ttl: TTL_US, holding }]),
+            ])
+          }
+        }
+      }
+      const counted = config.rules.map(rule => ({
+        ...bound(rule, keyOf(rule.by[0], identity)),
+        ...(rule.counting.state === 'held' && {
+          holding: { holder: 'isolate0', epoch: 1, started: 0, ended: 0 },
+        }),
+      }))
+      const decided = decisionOf(await evaluated(store, { policy: gatewayPolicy(config), rules: counted }))
+      if (decided.kind === 'denied') return 'refused'
+      if (decided.kind !== 'allowed' || decided.verdicts.length !== counted.length) {
+        throw new Error(`Not all rules were evaluated: ${JSON.stringify(decided)}`)
+      }
+      return 'allowed'
+    }
+  }
+}
+
+const report: Make =
+  ({ store }) =>
+  async () => {
+    await store.run([
+      encodeReport(signalScript(), { signal: 'measured', windowMs: 1000, sums: [900, 1, 0, 0] }),
+    ])
+    return 'allowed'
+  }

@@ -72,7 +72,7 @@ interface Plan {
   most: { late: number; repeated: number; unconfirmed: number; death: number; restart: number; epoch: number }
 }
 
-/** `npm run test:soak` visits many more worlds. */
+/** SOAK=1 visits many more worlds, for more than five minutes. */
 const SOAK = process.env.SOAK !== undefined
 const LARGE = SOAK ? [2, 2] : [1, 1]
 

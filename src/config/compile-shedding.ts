@@ -38,8 +38,8 @@ export interface WorkerUtilization {
   high: number
   low: number
   /** How long the signal is high until the first request is shed, and until all is shed (ms). */
-  quietMs: number
-  fullMs: number
+  afterMs: number
+  withinMs: number
 }
 
 /** What a Worker carries only if its config sheds traffic, or has a limit that adapts. */
@@ -182,7 +182,7 @@ function compileWorkerUtilization(
     }),
     isInFlight: signals.includes('in-flight'),
     ...{ high, low },
-    quietMs: milliseconds(input.after ?? DEFAULT_SHEDDING.after),
-    fullMs: milliseconds(input.within ?? DEFAULT_SHEDDING.within),
+    afterMs: milliseconds(input.after ?? DEFAULT_SHEDDING.after),
+    withinMs: milliseconds(input.within ?? DEFAULT_SHEDDING.within),
   }
 }

@@ -26,7 +26,17 @@ export interface PressureSettings {
   readonly fullMs: number
 }
 
-export const PRESSURE_DEFAULTS: PressureSettings = { high: 0.9, low: 0.7, quietMs: 28_000, fullMs: 120_000 }
+/** What is measured counts when its second is over, and when it has arrived. */
+const TRANSPORT_MS = 2000
+
+/** Of a signal that is high from one moment on, until all is refused; in between pressure grows for less than that. */
+export const fullMsWithin = (withinMs: number, quietMs: number) =>
+  Math.max(quietMs + 1, withinMs - TRANSPORT_MS)
+
+export const PRESSURE_DEFAULTS: PressureSettings = {
+  ...{ high: 0.9, low: 0.7, quietMs: 28_000 },
+  fullMs: fullMsWithin(120_000, 28_000),
+}
 
 export interface Pressure {
   /** From 0 to `fullMs`. */

@@ -4,7 +4,16 @@
  */
 import type { ShedRule, WorkerUtilization } from '../config/compile-shedding.ts'
 import type { Controller } from './controller.ts'
-import { isShed, type Pressure, pressureController, shedShares, utilization, waitOf } from './pressure.ts'
+import {
+  fullMsWithin,
+  isShed,
+  type Pressure,
+  type PressureSettings,
+  pressureController,
+  shedShares,
+  utilization,
+  waitOf,
+} from './pressure.ts'
 import {
   createSignalBoard,
   type SignalBoard,
@@ -60,9 +69,13 @@ export function createWorkerUtilization(
   return { shedder: createShedder(settings, board), board }
 }
 
+function pressureSettings({ high, low, afterMs, withinMs }: WorkerUtilization): PressureSettings {
+  return { high, low, quietMs: afterMs, fullMs: fullMsWithin(withinMs, afterMs) }
+}
+
 /** Moves the pressure by the highest mean of those that there are. */
 export function workerUtilizationController(settings: WorkerUtilization): Controller<Pressure> {
-  const controller = pressureController(settings)
+  const controller = pressureController(pressureSettings(settings))
   return {
     ...controller,
     next(state, { sums, ms }) {
@@ -79,6 +92,7 @@ export function createShedder(
   board: Pick<SignalBoard<Pressure>, 'state' | 'add'>,
 ): WorkerUtilizationShedder {
   const { rules, header, isInFlight } = settings
+  const numbers = pressureSettings(settings)
   const byRank = new Map(rules.map((rule, i) => [rule.rank, { rule, place: i }]))
 
   return {
@@ -87,10 +101,10 @@ export function createShedder(
       const mode = found && modeOf(found.rule)
       if (!found || mode === 'off' || mode === undefined) return undefined
       const pressure = board.state()
-      const share = shedShares(pressure.appliedMs, rules.length, settings)[found.place]!
+      const share = shedShares(pressure.appliedMs, rules.length, numbers)[found.place]!
       const isRefused = isShed(callerKey, pressure.episode, share)
       const place = { classPlace: found.place, classes: rules.length }
-      const retryAfter = isRefused ? Math.max(1, waitOf(pressure, callerKey, place, settings)) * 1000 : 0
+      const retryAfter = isRefused ? Math.max(1, waitOf(pressure, callerKey, place, numbers)) * 1000 : 0
       return { rule: found.rule, mode, allowed: !isRefused, retryAfter }
     },
 

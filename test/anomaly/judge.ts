@@ -4,7 +4,16 @@ import { type Counted, peekCaller } from '../../src/ops/limits.ts'
 import config from './anomaly.config.ts'
 import { type Caller, isDecided, passed, type Reply } from './callers.ts'
 import type { Lane } from './lane.ts'
-import { DEADLINE_MS, LATE_MS, LIMIT, type Mode, mistakeIn, mostWithoutStore } from './policy.ts'
+import {
+  AT_ONCE,
+  DEADLINE_MS,
+  LATE_MS,
+  LIMIT,
+  type Mode,
+  mistakeIn,
+  mostWithoutStore,
+  SLOT_TTL_MS,
+} from './policy.ts'
 
 export interface Judged {
   /** Replies that the store has not decided. */
@@ -76,6 +85,7 @@ export async function judge(
   // On a busy machine a call can be late without any fault, and what it spends is spent.
   const late = degraded.filter(isLate).length
   if (!arrives && unheard > late) mistakes.push(`${unheard} spent by calls that never arrived`)
+  mistakes.push(...(await slotsTaken(lane, callers, mode)))
   return { degraded, slowest, excess: above, mistakes }
 }
 
@@ -107,4 +117,27 @@ export async function spentBy(lane: Lane, counted: Counted, mode: Mode): Promise
   const { standings } = await peekCaller(lane.admin, checked, counted)
   const name = `${mode}-${'consumer' in counted ? 'consumer' : 'address'}`
   return LIMIT - standings.find(({ rule }) => rule.name === name)!.remaining
+}
+
+/** How long a slot may take to be free: its ttl, and what a busy machine is late. */
+const FREE_WITHIN_MS = SLOT_TTL_MS + LATE_MS
+
+/** All replies have ended, so every slot has to be free, at the latest when its ttl has passed. */
+async function slotsTaken(lane: Lane, callers: readonly Caller[], mode: Mode): Promise<string[]> {
+  const until = performance.now() + FREE_WITHIN_MS
+  for (;;) {
+    const taken = await Promise.all(
+      callers.map(({ counted }) => (counted ? slotsOf(lane, counted, mode) : 0)),
+    )
+    const sum = taken.reduce((sum, slots) => sum + slots, 0)
+    if (sum === 0) return []
+    if (performance.now() > until) return [`${sum} slots are taken by requests that have ended`]
+    await new Promise(resolve => setTimeout(resolve, 50))
+  }
+}
+
+async function slotsOf(lane: Lane, counted: Counted, mode: Mode): Promise<number> {
+  const { standings } = await peekCaller(lane.admin, checked, counted)
+  const name = `in-flight-${mode}-${'consumer' in counted ? 'consumer' : 'address'}`
+  return AT_ONCE - standings.find(({ rule }) => rule.name === name)!.remaining
 }

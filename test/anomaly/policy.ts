@@ -8,6 +8,10 @@ export type Mode = (typeof MODES)[number]
 /** Of every rule. */
 export const LIMIT = 2
 
+/** Requests in flight, of every rule about them, and how long a slot stays taken that is not renewed. */
+export const AT_ONCE = 4
+export const SLOT_TTL_MS = 2000
+
 /** Of the rules of the soak, which has to find an end in Redis too. */
 export const SOAK_LIMIT = 20
 export const SOAK_PERIOD_MS = 5000

@@ -165,7 +165,7 @@ describe('shedding', () => {
       header: 'x-utilization',
       pushes: { staleAfterMs: 30_000 },
       isInFlight: false,
-      ...{ high: 0.9, low: 0.7, quietMs: 28_000, fullMs: 120_000 },
+      ...{ high: 0.9, low: 0.7, afterMs: 28_000, withinMs: 120_000 },
     })
   })
 })

@@ -35,7 +35,7 @@ describe('the configs', () => {
 
   it('have the defaults that the page says', () => {
     const { workerUtilization } = checkedConfig(config).shedding!
-    expect(workerUtilization).toMatchObject({ high: 0.9, low: 0.7, quietMs: 28_000, fullMs: 120_000 })
+    expect(workerUtilization).toMatchObject({ high: 0.9, low: 0.7, afterMs: 28_000, withinMs: 120_000 })
     for (const text of ['`high` (0.9)', '`low` (0.7)', 'after 28 s', 'at 120 s', 'nothing for 30 s'])
       expect(PAGE).toContain(text)
   })

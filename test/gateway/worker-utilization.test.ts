@@ -89,11 +89,11 @@ describe('the shedder by worker utilization', () => {
     expect((await shedAt(apps[0]!, '/test')).length).toBeGreaterThan(10)
     await seconds(5, 0.8)
     expect((await shedAt(apps[0]!, '/test')).length).toBeGreaterThan(10)
-    await seconds(5, 0.5)
+    await seconds(9, 0.5)
     const fewer = await shedAt(apps[0]!, '/test')
     expect(fewer.length).toBeGreaterThan(0)
     expect(fewer.length).toBeLessThan(ADDRESSES.length)
-    await seconds(13, 0.5)
+    await seconds(9, 0.5)
     expect(await shedAt(apps[0]!, '/test')).toEqual([])
   })
 

@@ -25,10 +25,13 @@ const SWITCH = { by: 'ops', at: new Date(0) }
 
 describe('the shedder by worker utilization', () => {
   const gateway = useGateway()
+  let fleets = 0
 
   /** Isolates of one fleet, and a second after the other in which each of them has a request that the origin answers. */
   function fleetOf(config: Partial<ConfigInput> & typeof CONFIG, isolates = 2) {
-    let now = 1_700_000_000_000
+    // Later than all that isolates of the test before may still report.
+    fleets += 1
+    let now = 1_700_000_000_000 + fleets * 86_400_000
     const platform: TestPlatform = { clock: { now: () => now }, reportAt: () => now * 1000 }
     const apps = Array.from({ length: isolates }, () => gateway.app(config, platform))
     return {

@@ -29,7 +29,7 @@ export const parts: Parts = {
   withSignals: notBuilt('withSignals'),
   refreshOverdue: notBuilt('refreshOverdue'),
   signalScript: notBuilt('signalScript'),
-  createUtilizationHandler: notBuilt('createUtilizationHandler'),
+  receivePushes: notBuilt('receivePushes'),
   createStock: notBuilt('createStock'),
   createHoldings: notBuilt('createHoldings'),
   whenOver: notBuilt('whenOver'),

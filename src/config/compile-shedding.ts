@@ -109,7 +109,8 @@ export function fleetLevels({ classes, fleetUsage }: SheddingInput): FleetLevel[
   const { capacity, reserved = { [classes[0]!.name]: DEFAULT_SHEDDING.reserved } } = fleetUsage
   let taken = 0
   return classes.flatMap(({ name }, rank): FleetLevel[] => {
-    const before = rank === 0 ? undefined : (reserved[classes[rank - 1]!.name] ?? 0)
+    const of = classes[rank - 1]?.name ?? ''
+    const before = rank === 0 ? undefined : Object.hasOwn(reserved, of) ? reserved[of]! : 0
     taken += before ?? 0
     const share = 1 - taken
     return before === 0 ? [] : [{ name, rank, share, limit: wholeShareOf(capacity, share) }]

@@ -17,18 +17,20 @@ import type { Decision } from './decision.ts'
 
 /**
  * The mode of a rule for one identity: as it is switched, else as the config says.
- * @param key of the state of the identity
+ * @param key of the state of the identity, or who is asked where the rule counts all together (`BoundRule.place`)
  * @param name under which the rule is switched
  */
 export function switchedMode(
-  rule: Pick<Rule, 'name' | 'mode' | 'enforcedShare'>,
+  rule: Pick<Rule, 'name' | 'mode' | 'enforcedShare' | 'switchedAs'>,
   key: string,
   switches: Switches,
   name: string,
 ): Rule['mode'] {
   if (switches.kill) return 'off'
   const { mode = rule.mode, share = rule.enforcedShare } = switches.rules.get(name) ?? {}
-  return mode === 'off' ? mode : modeFor({ name: rule.name, mode, enforcedShare: share }, key)
+  return mode === 'off'
+    ? mode
+    : modeFor({ name: rule.switchedAs ?? rule.name, mode, enforcedShare: share }, key)
 }
 
 /** Whether a rule is enforced for any identity. */
@@ -64,7 +66,7 @@ export function relax(
 }
 
 function relaxed(verdict: Verdict, bound: BoundRule, switches: Switches, name: string): Verdict[] {
-  const mode = switchedMode(bound.rule, bound.key, switches, name)
+  const mode = switchedMode(bound.rule, bound.place ?? bound.key, switches, name)
   if (mode === 'off') return []
   // A rule that was bound as a shadow and enforced all the same was enforced by an override of the consumer. A switch takes
   // precedence over it.

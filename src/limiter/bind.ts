@@ -22,6 +22,8 @@ export interface DemandedRule {
   key: string
   /** Units; a rule that costs nothing only reports how things stand. */
   cost: number
+  /** Decides who is in the share of callers for whom the rule is enforced; default: the key. */
+  place?: string
 }
 
 /** The name under which a rule is switched. */
@@ -34,12 +36,13 @@ export function bind(
   switchName: SwitchName,
   nowMs: number,
 ): BoundRule[] {
-  return rules.flatMap(({ rule, key, cost }) => {
+  return rules.flatMap(({ rule, key, cost, place }) => {
     const name = switchName(rule)
-    const mode = switchedMode(rule, key, switches, name)
+    const mode = switchedMode(rule, place ?? key, switches, name)
     if (mode === 'off') return []
     const bound = bindRule(rule, key, cost, nowMs, mode)
     const staysShadow = mode === 'shadow' && switches.rules.has(name)
-    return [staysShadow ? { ...bound, staysShadow } : bound]
+    if (!staysShadow && place === undefined) return [bound]
+    return [{ ...bound, ...(staysShadow && { staysShadow }), ...(place !== undefined && { place }) }]
   })
 }

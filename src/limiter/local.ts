@@ -214,5 +214,10 @@ function shared(bound: BoundRule, share: number): BoundRule {
   const burst = Math.max(1, Math.floor(quota.burst * share))
   const fitting = cost > quota.burst ? cost : Math.min(cost, burst)
   const ofShare = rule.counting.local.shareOf(quota, burst, share)
-  return { ...bound, cost: fitting, rule: { ...rule, quota: { ...quota, ...ofShare } } }
+  const { holding } = bound
+  const limit = holding?.limit === undefined ? undefined : Math.max(1, Math.floor(holding.limit * share))
+  return {
+    ...{ ...bound, cost: fitting, rule: { ...rule, quota: { ...quota, ...ofShare } } },
+    ...(holding && limit !== undefined && { holding: { ...holding, limit } }),
+  }
 }

@@ -78,7 +78,7 @@ export function workerModule(config: Built): string {
     `  withSignals: ${used(isFollowing, 'withSignals', '../shedding/signal-board.ts')},`,
     `  refreshOverdue: ${used(isFollowing, 'refreshOverdue', '../shedding/signal-board.ts')},`,
     `  signalScript: ${used(isFollowing, 'signalScript', '../script/built-scripts.ts', `loadScript(${JSON.stringify(builtOf(signalScript()), null, 2)})`, 'loadScript')},`,
-    `  createUtilizationHandler: ${used(config.shedding?.workerUtilization?.pushes !== undefined, 'createUtilizationHandler', '../edges/gateway/utilization.ts')},`,
+    `  receivePushes: ${used(config.shedding?.workerUtilization?.pushes !== undefined, 'receivePushes', '../edges/gateway/utilization.ts')},`,
     `  createStock: ${used(holdsInAdvance(config), 'createStock', '../limiter/stock.ts')},`,
     `  createHoldings: ${used(isHeld, 'createHoldings', '../limiter/keep-holdings.ts')},`,
     `  whenOver: ${used(isHeld, 'whenOver', '../edges/gateway/ending.ts')},`,

@@ -13,7 +13,8 @@ import type { Caller } from '../edges/gateway/caller.ts'
 import { match } from '../edges/gateway/match.ts'
 import { isReserved } from '../edges/gateway/path.ts'
 import type { Unauthenticated } from '../edges/gateway/ruling.ts'
-import { classOf } from '../edges/gateway/traffic-class.ts'
+import { isExempt } from '../edges/gateway/shedding.ts'
+import { classOf, leastOf } from '../edges/gateway/traffic-class.ts'
 import { isPreflight } from '../edges/gateway/web-page.ts'
 import { bind } from '../limiter/bind.ts'
 import { gatewayPolicy } from '../script/compiled.ts'
@@ -107,7 +108,10 @@ export async function explain(config: Config, asked: AskedWithPlan): Promise<Exp
       : refusalOf(caller, accept)
 
   const isAsked = !refusal && !preflight
-  const trafficClass = matched.classes.length > 0 ? classOf(matched.classes, caller, plan) : undefined
+  const trafficClass =
+    matched.classes.length > 0
+      ? leastOf(matched.classes.map(classes => classOf(classes, caller, plan)))
+      : undefined
   const demanded = isAsked ? bindRules(request, caller, matched, config.allow, trafficClass) : []
   const evaluation: Evaluation = {
     rules: bind(demanded, NO_SWITCHES, switchNameOf, Date.now()),
@@ -127,7 +131,9 @@ export async function explain(config: Config, asked: AskedWithPlan): Promise<Exp
     },
     ...(refusal && { refusal }),
     isPreflight: preflight,
-    ...(trafficClass && { trafficClass: explainClass(trafficClass, config) }),
+    ...(trafficClass && {
+      trafficClass: explainClass(trafficClass, config, isAsked && !isExempt(config.allow, caller, matched)),
+    }),
     rules: uniqueByName(config.rules).map(rule =>
       explainRule(rule, { config, request, caller, matched, plan, evaluation, isAsked, trafficClass }),
     ),
@@ -144,9 +150,13 @@ function uniqueByName(rules: readonly GatewayRule[]): GatewayRule[] {
   return rules.filter(({ name }, i) => rules.findIndex(rule => rule.name === name) === i)
 }
 
-function explainClass({ name, rank }: TrafficClass, { shedding }: Config): ClassExplanation {
+function explainClass(
+  { name, rank }: TrafficClass,
+  { shedding }: Config,
+  canBeShed: boolean,
+): ClassExplanation {
   const rule = shedding?.workerUtilization?.rules.find(rule => rule.rank === rank)
-  return { name, shedBy: rule && rule.mode !== 'off' ? rule.name : null }
+  return { name, shedBy: canBeShed && rule && rule.mode !== 'off' ? rule.name : null }
 }
 
 function explainRule({ name, by }: GatewayRule, situation: Situation): RuleExplanation {

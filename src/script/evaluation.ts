@@ -12,6 +12,8 @@ export interface BoundRule {
   ownKey?: string
   /** Units. */
   cost: number
+  /** Decides who is in the share of callers for whom the rule is enforced; absent: the key. */
+  place?: string
   /** `spend`: its cost is checked, and spent when all rules admit. `report`: it only reports how things stand. */
   role: 'spend' | 'report'
   mode: 'enforce' | 'shadow'

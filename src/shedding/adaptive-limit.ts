@@ -18,6 +18,8 @@ export interface Answered {
 export interface AdaptiveLimitOfOrigin {
   limit(): number
   observe(answered: Answered): void
+  /** The limit has refused a request. */
+  observeRefusal(): void
   readonly board: SignalReporter
 }
 
@@ -26,8 +28,8 @@ const METHODS: Record<Adaptive['method'], AdaptiveMethod> = { gradient, aimd }
 /** Of a window (ms): all isolates' measurements of a second move the limit once. */
 const WINDOW_MS = 1000
 
-/** Requests that ended, those that failed, the latency of the others (ms), and what was in flight. */
-const SUMS = 4
+/** Requests that ended, those that failed, the latency of the others (ms), what was in flight, and requests that were refused. */
+const SUMS = 5
 
 /** One for an isolate. */
 export function createAdaptiveLimit(
@@ -42,7 +44,8 @@ export function createAdaptiveLimit(
   return {
     limit: () => Math.floor(board.state().limit),
     observe: ({ hasFailed, latencyMs, inFlight }) =>
-      board.add([1, hasFailed ? 1 : 0, hasFailed ? 0 : latencyMs, inFlight]),
+      board.add([1, hasFailed ? 1 : 0, hasFailed ? 0 : latencyMs, inFlight, 0]),
+    observeRefusal: () => board.add([0, 0, 0, 0, 1]),
     board,
   }
 }

@@ -48,7 +48,7 @@ const CERTAIN_SAMPLES = 200
 
 /**
  * Sums: requests that ended, how many of them failed (5xx, timeout, connection error), the latency of those that did not fail (ms),
- * and the requests in flight as each of them saw it when it began, itself included.
+ * the requests in flight as each of them saw it when it began, itself included, and the requests that the limit has refused.
  *
  * Failures have no latency: a full queue refuses within a millisecond, and would make an overloaded origin look fast. What is in
  * flight is seen at the beginning, because that is the queue which a request waits in: its latency belongs to it.
@@ -63,7 +63,9 @@ export function adaptiveController(
     next(state, window) {
       const ended = sumAt(window, 0)
       // Without a request there is nothing to learn. A window that stands for more time counts once: a gap must not jump.
-      if (ended < 1 || elapsedMs(window) === 0) return state
+      if (elapsedMs(window) === 0) return state
+      // Full of requests that do not end, such as streams: one more gets in, so that the origin can be seen again.
+      if (ended < 1) return sumAt(window, 4) > 0 ? { ...state, limit: within(state.limit + 1) } : state
       const failures = Math.min(sumAt(window, 1), ended)
       const inFlight = sumAt(window, 3) / ended
       const { limit } = state

@@ -59,12 +59,15 @@ const KNOWN_MS = 5000
 /** The distance at which `appliedMs` follows a falling pressure (ms): twice what pressure wavers by in the simulation. */
 const SLACK_MS = 6000
 
+/** Never more than the quiet time: a pressure of 0 must let everything through. */
+const slackOf = ({ quietMs }: PressureSettings) => Math.min(SLACK_MS, quietMs)
+
 /** Sums: the signal in thousandths, and the number of samples. */
 export function pressureController(settings: PressureSettings = PRESSURE_DEFAULTS): Controller<Pressure> {
   const { high, low, fullMs } = settings
   const within = (pressureMs: number) => Math.min(Math.max(0, pressureMs), fullMs)
   const applied = (pressureMs: number, before: number) =>
-    within(Math.max(pressureMs, Math.min(before, pressureMs + SLACK_MS)))
+    within(Math.max(pressureMs, Math.min(before, pressureMs + slackOf(settings))))
   return {
     initial: { pressureMs: 0, appliedMs: 0, episode: 0 },
     next({ pressureMs, appliedMs, episode }, window) {
@@ -133,10 +136,11 @@ export function waitOf(
   { pressureMs, episode }: Pressure,
   callerKey: string,
   { classPlace, classes }: { classPlace: number; classes: number },
-  { quietMs, fullMs }: PressureSettings = PRESSURE_DEFAULTS,
+  settings: PressureSettings = PRESSURE_DEFAULTS,
 ): number {
+  const { quietMs, fullMs } = settings
   const admittedAt = quietMs + ((fullMs - quietMs) * (classPlace + placeOf(callerKey, episode))) / classes
-  return Math.max(0, pressureMs - Math.max(0, admittedAt - SLACK_MS))
+  return Math.max(0, pressureMs - (admittedAt - slackOf(settings)))
 }
 
 function isCount(value: number | undefined): value is number {

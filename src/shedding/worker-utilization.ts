@@ -43,8 +43,11 @@ export interface WorkerUtilizationShedder {
     callerKey: string,
     modeOf: (rule: ShedRule) => ShedRule['mode'],
   ): ShedVerdict | undefined
-  /** What a response of the origin says. */
-  observeReply(headers: Headers): void
+  /**
+   * Takes the signal out of a response.
+   * @param counts whether it is of the origin now
+   */
+  observeReply(headers: Headers, counts: boolean): void
   /** Requests in flight ÷ capacity. */
   observeInFlight(share: number): void
 }
@@ -108,13 +111,13 @@ export function createShedder(
       return { rule: found.rule, mode, allowed: !isRefused, retryAfter }
     },
 
-    observeReply(headers) {
+    observeReply(headers, counts) {
       if (header === undefined) return
       const text = headers.get(header)
       if (text === null) return
       headers.delete(header)
       const value = shareIn(text)
-      if (value !== undefined) board.add([value * 1000, 1, 0, 0])
+      if (counts && value !== undefined) board.add([value * 1000, 1, 0, 0])
     },
 
     observeInFlight(share) {

@@ -23,6 +23,7 @@ export interface Judged {
   /** Units above the limits, of all callers. */
   excess: number
   mistakes: readonly string[]
+  callers: readonly Caller[]
 }
 
 export interface Circumstances {
@@ -85,8 +86,7 @@ export async function judge(
   // On a busy machine a call can be late without any fault, and what it spends is spent.
   const late = degraded.filter(isLate).length
   if (!arrives && unheard > late) mistakes.push(`${unheard} spent by calls that never arrived`)
-  mistakes.push(...(await slotsTaken(lane, callers, mode)))
-  return { degraded, slowest, excess: above, mistakes }
+  return { degraded, slowest, excess: above, mistakes, callers }
 }
 
 /** Its call may have been done, though the reply was not waited for. */
@@ -123,15 +123,14 @@ export async function spentBy(lane: Lane, counted: Counted, mode: Mode): Promise
 const FREE_WITHIN_MS = SLOT_TTL_MS + LATE_MS
 
 /** All replies have ended, so every slot has to be free, at the latest when its ttl has passed. */
-async function slotsTaken(lane: Lane, callers: readonly Caller[], mode: Mode): Promise<string[]> {
+export async function slotsTaken(lane: Lane, callers: readonly Caller[], mode: Mode): Promise<string[]> {
   const until = performance.now() + FREE_WITHIN_MS
+  let counted = callers.flatMap(({ counted }) => counted ?? [])
   for (;;) {
-    const taken = await Promise.all(
-      callers.map(({ counted }) => (counted ? slotsOf(lane, counted, mode) : 0)),
-    )
-    const sum = taken.reduce((sum, slots) => sum + slots, 0)
-    if (sum === 0) return []
-    if (performance.now() > until) return [`${sum} slots are taken by requests that have ended`]
+    const slots = await Promise.all(counted.map(each => slotsOf(lane, each, mode)))
+    counted = counted.filter((_, i) => slots[i]! > 0)
+    if (counted.length === 0) return []
+    if (performance.now() > until) return [`${counted.length} callers have slots that ended requests took`]
     await new Promise(resolve => setTimeout(resolve, 50))
   }
 }

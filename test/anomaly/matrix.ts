@@ -4,6 +4,7 @@
  */
 import { afterAll, describe, expect, it } from 'vitest'
 import { writeTable } from '../../docs/reliability/tables.ts'
+import { slotsTaken } from './judge.ts'
 import type { Lane, Lanes } from './lane.ts'
 import { MODES, type Mode } from './policy.ts'
 import { type Anomaly, type Finding, play, type Which } from './scenario.ts'
@@ -43,13 +44,22 @@ export function describeByMode<Case extends { name: string; isTypical?: true }>(
   }, () => {
     it.each(chosen)('$name', { timeout: 600_000 }, async each => {
       const byMode = await Promise.all(
-        MODES.map(async mode => [mode, await lanes().use(lane => find(lane, each, mode))] as const),
+        MODES.map(async mode => {
+          const finding = await lanes().use(async lane => {
+            const found = await find(lane, each, mode)
+            return {
+              ...found,
+              mistakes: [...found.mistakes, ...(await slotsTaken(lane, found.callers, mode))],
+            }
+          })
+          return [mode, finding] as const
+        }),
       )
       const mistakes = byMode.flatMap(([mode, { mistakes }]) =>
         mistakes.map(mistake => `${mode}, ${mistake}`),
       )
       expect(mistakes).toEqual([])
-      found.set(each.name, Object.fromEntries(byMode) as Record<Mode, Finding>)
+      found.set(each.name, Object.fromEntries<Finding>(byMode) as Record<Mode, Finding>)
     })
   })
 
@@ -87,6 +97,7 @@ function worstOf(findings: readonly Finding[]): Finding {
     excess: most(({ excess }) => excess),
     backAfter: most(({ backAfter }) => backAfter),
     mistakes: findings.flatMap(({ mistakes }) => mistakes),
+    callers: findings.flatMap(({ callers }) => callers),
     hasHit: findings.some(({ hasHit }) => hasHit),
   }
 }

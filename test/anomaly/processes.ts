@@ -4,7 +4,7 @@ import type { Target } from '../support/fault-proxy.ts'
 import { hasRedisServer } from '../support/redis.ts'
 import { startRedisProcess } from '../support/redis-process.ts'
 import { anonymous, askAs, type Caller, consumerOf } from './callers.ts'
-import { judge } from './judge.ts'
+import { judge, slotsTaken } from './judge.ts'
 import type { Lane, Lanes } from './lane.ts'
 import { describeByMode } from './matrix.ts'
 import { LIMIT, type Mode, RECOVERY_MS } from './policy.ts'
@@ -70,7 +70,8 @@ async function strike(lane: Lane, event: RedisEvent, mode: Mode): Promise<Findin
       losses: event.losses ?? 0,
       unreplicated: event.isCopiedLate ? UNREPLICATED : 0,
     })
-    const mistakes = [...judged.mistakes]
+    // Here, since afterwards the lane is turned to another Redis.
+    const mistakes = [...judged.mistakes, ...(await slotsTaken(lane, judged.callers, mode))]
     const backAfter = backSince(overAt, [...callers, ...after])
     if (backAfter > RECOVERY_MS) mistakes.push(`the store was asked again after ${Math.round(backAfter)} ms`)
     const replies = callers.flatMap(({ replies }) => replies)

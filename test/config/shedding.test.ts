@@ -107,6 +107,32 @@ describe('shedding', () => {
       { rules: [{ name: 'origin', by: 'global', algorithm: 'concurrency', limit: 10, adaptive: {} }] },
     ],
     [
+      'rules[0].cost 10 cannot go with adaptive: the limit may fall below it. Leave it out.',
+      undefined,
+      {
+        rules: [
+          { name: 'origin', by: 'global', algorithm: 'concurrency', limit: 40, cost: 10, adaptive: {} },
+        ],
+      },
+    ],
+    [
+      "shedding.workerUtilization.header 'Set-Cookie' has another meaning, and callers would not get it. Name one of your own, as in 'x-utilization'.",
+      { classes: CLASSES, workerUtilization: { signals: ['header'], header: 'Set-Cookie' } },
+    ],
+    [
+      "shedding.workerUtilization.signals 'in-flight' needs fleetUsage, whose mode is 'off'. Use 'shadow', or another signal.",
+      {
+        classes: CLASSES,
+        fleetUsage: { capacity: 10, mode: 'off' },
+        workerUtilization: { signals: ['in-flight'] },
+      },
+    ],
+    [
+      "rules[0].name 'worker-utilization' is the name of a shedder. Choose another name.",
+      { classes: CLASSES, workerUtilization: { signals: ['header'] } },
+      { rules: [{ ...BASE.rules[0]!, name: 'worker-utilization' }] },
+    ],
+    [
       "rules[0].adaptive needs by: 'global', without plans: it follows the origin. Change these, or leave it out.",
       undefined,
       { rules: [{ name: 'origin', by: 'consumer', algorithm: 'concurrency', limit: 10, adaptive: {} }] },
@@ -125,6 +151,15 @@ describe('shedding', () => {
       { name: 'fleet-usage-reads', limit: 320, match: { fromRank: 1 }, mode: 'shadow' },
       { name: 'fleet-usage-test', limit: 280, match: { fromRank: 2 }, onStoreFailure: 'closed' },
     ])
+  })
+
+  it('takes the name of a class for nothing else', () => {
+    const classes = [{ name: 'constructor', match: { methods: ['POST'] } }, { name: 'other' }]
+    const { rules } = checkedConfig({
+      ...BASE,
+      shedding: { classes, fleetUsage: { capacity: 10, reserved: {} } },
+    })
+    expect(rules.slice(1).map(({ name, limit }) => [name, limit])).toEqual([['fleet-usage', 10]])
   })
 
   it('reserves a fifth for the first class where nothing else is said', () => {

@@ -111,6 +111,41 @@ describe('the shedder by fleet usage', () => {
     expect(statusesOf(await hold(await gateway.informed(CONFIG), 12))).toEqual(times(12, 200))
   })
 
+  it.each<[string, string, Record<string, string>]>([
+    ['a header that claims another method', '/', { 'x-http-method-override': 'POST' }],
+    ['an encoded segment', '/charges/..%2freads', {}],
+    ['an encoded path', '/reads/..%2fcharges%2f7', {}],
+  ])('is not avoided by %s: the least important reading of a request counts', async (_, path, headers) => {
+    const classes = [
+      { name: 'critical', match: { methods: ['POST'] } },
+      { name: 'charges', match: { path: '/charges/*' } },
+      { name: 'reads' },
+    ]
+    const fleetUsage = { capacity: 10, reserved: { critical: 0.4, charges: 0.4 } }
+    const app = gateway.app({ ...CONFIG, shedding: { classes, fleetUsage } })
+    await hold(app, 2)
+    expect((await app(path, { headers })).status).toBe(503)
+    expect((await app('/charges/7')).status).toBe(200)
+    expect((await app('/charges/7', { method: 'POST' })).status).toBe(200)
+  })
+
+  it('is enforced for a share of callers, the same ones at every level', async () => {
+    const fleetUsage = { capacity: 10, reserved: { critical: 0.2, reads: 0.3 }, enforce: 0.5 }
+    const app = gateway.app({ ...CONFIG, shedding: { ...SHEDDING, fleetUsage } })
+    await hold(app, 12, { address: '192.0.2.250' })
+    const refused = []
+    for (let i = 0; i < 40; i++) {
+      const address = `192.0.2.${i}`
+      const statuses = [await app('/', { address }), await app('/', { address, method: 'POST' })].map(
+        ({ status }) => status,
+      )
+      expect(new Set(statuses).size).toBe(1)
+      if (statuses[0] === 503) refused.push(address)
+    }
+    expect(refused.length).toBeGreaterThan(8)
+    expect(refused.length).toBeLessThan(32)
+  })
+
   it('takes one place for a request, whatever its route costs, and none where nothing is limited', async () => {
     const routes = [
       { name: 'reports', match: { path: '/reports' }, cost: 5 },

@@ -1,6 +1,7 @@
 /** The shedder by worker utilization through the whole gateway on Node, by a clock that the tests move: a minute of it takes no time. */
 import { describe, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { importKey } from '../../src/ops/keys.ts'
 import { killLimits, switchRule } from '../../src/ops/switches.ts'
 import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
 
@@ -137,6 +138,42 @@ describe('the shedder by worker utilization', () => {
     expect(reply.headers.has('x-utilization')).toBe(false)
     await seconds(15, 95)
     expect(await shedAt(app, '/test')).toEqual([])
+  })
+
+  it('hides the header from preflights, which say nothing about the origin', async () => {
+    const { apps } = fleetOf(FAST, 1)
+    const headers = { origin: 'https://app.example.com', 'access-control-request-method': 'PUT' }
+    const reply = await apps[0]!('/?utilization=0.95', { method: 'OPTIONS', headers })
+    expect([reply.status, reply.headers.has('x-utilization')]).toEqual([200, false])
+  })
+
+  it('asks the store about a key of which it does not know the consumer, who may be on the list of those never limited', async () => {
+    await importKey(gateway.admin, { key: 'an-old-key-of-a-partner' }, { consumer: 'partner' })
+    const credentials = { opaqueKeys: {}, accept: ['opaque-key', 'anonymous'] }
+    const { apps, seconds } = fleetOf({
+      ...FAST,
+      credentials,
+      allow: { consumers: ['partner'] },
+    } as typeof FAST)
+    await seconds(32, 0.95)
+    const headers = { 'x-api-key': 'an-old-key-of-a-partner' }
+    for (const app of apps) for (const _ of [1, 2]) expect((await app('/', { headers })).status).toBe(200)
+    expect((await apps[0]!('/', { headers: { 'x-api-key': 'a-key-that-is-made-up' } })).status).toBe(401)
+  })
+
+  it('takes what is in flight from the fleet, whatever other rules count, and nothing from an isolate alone', async () => {
+    const rules = [
+      { name: 'origin', by: 'global', algorithm: 'concurrency', limit: 10, adaptive: { initial: 10 } },
+    ]
+    const fleetUsage = { capacity: 1000 }
+    const workerUtilization = { ...QUICK, signals: ['in-flight' as const] }
+    const shedding = { ...SHEDDING, fleetUsage, workerUtilization }
+    const { apps, seconds } = fleetOf({ ...FAST, rules, shedding } as unknown as typeof FAST, 1)
+    const held = []
+    for (let i = 0; i < 9; i++) held.push(await apps[0]!('/', { method: 'POST' }))
+    await seconds(32)
+    for (const reply of held) await reply.text()
+    expect(await shedAt(apps[0]!, '/test')).toEqual([])
   })
 
   it('costs no HTTP request to the store of its own', async () => {

@@ -88,7 +88,7 @@ describe('the module of a Worker', () => {
         'whenOver',
       ],
       ...['syncScript', 'signalScript', 'withSignals', 'refreshOverdue', 'classFor', 'createOriginLoad'],
-      ...['createStock', 'createWorkerUtilization', 'createAdaptiveLimit', 'createUtilizationHandler'],
+      ...['createStock', 'createWorkerUtilization', 'createAdaptiveLimit', 'receivePushes'],
       ...['compileFleetRules', 'compileShedding', 'compileAdaptive'],
     ]) {
       expect(few).toContain(`${part}: notBuilt('${part}')`)

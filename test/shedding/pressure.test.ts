@@ -21,6 +21,24 @@ function moved(windows: readonly { sums: readonly number[]; ms: number }[], from
   return windows.reduce(controller.next, { ...controller.initial, ...from })
 }
 
+describe('a pressure of nothing', () => {
+  it('lets everything through, however short the quiet time is', () => {
+    for (const [quietMs, fullMs] of [
+      [1000, 120_000],
+      [1000, 5000],
+      [2000, 8000],
+      [5000, 60_000],
+    ] as const) {
+      const settings = { high: 0.9, low: 0.7, quietMs, fullMs }
+      const { initial, next } = pressureController(settings)
+      const high = times(130, at(0.95)).reduce(next, initial)
+      expect(shedShares(high.appliedMs, 2, settings)).toEqual([1, 1])
+      const rested = times(140, at(0.1)).reduce(next, high)
+      expect(shedShares(rested.appliedMs, 2, settings)).toEqual([0, 0])
+    }
+  })
+})
+
 const times = <T>(count: number, value: T) => Array.from({ length: count }, () => value)
 
 const states = fc.record({

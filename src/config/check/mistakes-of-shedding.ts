@@ -2,7 +2,15 @@
 
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import type { GatewayRule } from '../compile-rule.ts'
-import { compileFleetRules, compileShedding, DEFAULT_SHEDDING, fleetLevels } from '../compile-shedding.ts'
+import {
+  compileFleetRules,
+  compileShedding,
+  DEFAULT_ADAPTIVE,
+  DEFAULT_SHEDDING,
+  FLEET_USAGE,
+  fleetLevels,
+  WORKER_UTILIZATION,
+} from '../compile-shedding.ts'
 import type { Mistake } from '../config-error.ts'
 import { milliseconds } from '../duration.ts'
 import { mistakesOfMatch } from './mistakes-of-rules.ts'
@@ -18,7 +26,9 @@ export function mistakesOfAdaptive({ rules, shedding }: ConfigInput): Mistake[] 
       if (!own) return []
       const isOfOrigin =
         rule.algorithm === 'concurrency' && [rule.by].flat().join() === 'global' && !rule.plans
-      return [{ path: `rules[${i}].adaptive`, ...own, max: rule.limit, of: 'limit', isOfOrigin }]
+      return [
+        { path: `rules[${i}].adaptive`, ...own, max: rule.limit, of: 'limit', isOfOrigin, cost: rule.cost },
+      ]
     }),
     ...(fleet?.adaptive
       ? [
@@ -28,33 +38,47 @@ export function mistakesOfAdaptive({ rules, shedding }: ConfigInput): Mistake[] 
             max: fleet.capacity,
             of: 'capacity',
             isOfOrigin: true,
+            cost: 1,
           },
         ]
       : []),
   ]
-  return all.flatMap(({ path, min = 1, initial, max, of, isOfOrigin }, i): Mistake[] => [
-    ...(isOfOrigin
-      ? []
-      : [
-          {
-            path,
-            message:
-              "needs by: 'global', without plans: it follows the origin. Change these, or leave it out.",
-          },
-        ]),
-    ...(i > 0
-      ? [{ path, message: `is the second one: ${all[0]!.path} follows the origin already. Leave one out.` }]
-      : []),
-    ...(min > max ? [{ path: `${path}.min`, message: `${min} is above the ${of} (${max}). Lower it.` }] : []),
-    ...(initial !== undefined && (initial < min || initial > max)
-      ? [
-          {
-            path: `${path}.initial`,
-            message: `${initial} is not between min (${min}) and the ${of} (${max}). Change it.`,
-          },
-        ]
-      : []),
-  ])
+  return all.flatMap(({ path, min: given, initial, max, of, isOfOrigin, cost = 1 }, i): Mistake[] => {
+    const min = given ?? Math.min(DEFAULT_ADAPTIVE.min, max)
+    return [
+      ...(isOfOrigin
+        ? []
+        : [
+            {
+              path,
+              message:
+                "needs by: 'global', without plans: it follows the origin. Change these, or leave it out.",
+            },
+          ]),
+      ...(cost !== 1
+        ? [
+            {
+              path: path.replace('adaptive', 'cost'),
+              message: `${cost} cannot go with adaptive: the limit may fall below it. Leave it out.`,
+            },
+          ]
+        : []),
+      ...(i > 0
+        ? [{ path, message: `is the second one: ${all[0]!.path} follows the origin already. Leave one out.` }]
+        : []),
+      ...(min > max
+        ? [{ path: `${path}.min`, message: `${min} is above the ${of} (${max}). Lower it.` }]
+        : []),
+      ...(initial !== undefined && (initial < min || initial > max)
+        ? [
+            {
+              path: `${path}.initial`,
+              message: `${initial} is not between min (${min}) and the ${of} (${max}). Change it.`,
+            },
+          ]
+        : []),
+    ]
+  })
 }
 
 /** @param compiled the rules of the config, each with its rows */
@@ -92,15 +116,20 @@ export function mistakesOfShedding(
   }
 
   const own = compileFleetRules(shedding, ['free'], ALL_ALGORITHMS, undefined)
-  const ownNames = [...own, ...(compileShedding(shedding).workerUtilization?.rules ?? [])].map(
-    ({ name }) => name,
-  )
+  const named = [...own, ...(compileShedding(shedding).workerUtilization?.rules ?? [])]
+  const ownNames = [FLEET_USAGE, WORKER_UTILIZATION, ...named.map(({ name }) => name)]
   for (const [i, rows] of compiled.entries()) {
     const { name, tag } = rows[0]!
     const what = ownNames.includes(name) ? 'is the name of a shedder' : 'hashes to the same tag as a shedder'
     if (ownNames.includes(name) || own.some(rule => rule.tag === tag)) {
       mistakes.push({ path: `rules[${i}].name`, message: `'${name}' ${what}. Choose another name.` })
     }
+  }
+
+  for (const [i, { name, tag }] of own.entries()) {
+    const twin = own.findIndex(rule => rule.tag === tag)
+    if (twin < i)
+      report('classes', `make two rules with one tag (${own[twin]!.name}, ${name}). Rename a class.`)
   }
 
   if (fleetUsage) {
@@ -132,6 +161,18 @@ export function mistakesOfShedding(
     if (signals.includes('in-flight') && !fleetUsage) {
       report('workerUtilization.signals', "'in-flight' needs fleetUsage.capacity. Add it.")
     }
+    if (signals.includes('in-flight') && fleetUsage?.mode === 'off') {
+      report(
+        'workerUtilization.signals',
+        "'in-flight' needs fleetUsage, whose mode is 'off'. Use 'shadow', or another signal.",
+      )
+    }
+    if (header !== undefined && STANDARD.test(header)) {
+      report(
+        'workerUtilization.header',
+        `'${header}' has another meaning, and callers would not get it. Name one of your own, as in 'x-utilization'.`,
+      )
+    }
     if (header !== undefined && !signals.includes('header')) {
       report(
         'workerUtilization.header',
@@ -147,3 +188,7 @@ export function mistakesOfShedding(
   }
   return mistakes
 }
+
+/** Response headers that clients need. */
+const STANDARD =
+  /^(?:content-.*|set-cookie|location|cache-control|etag|vary|date|age|expires|last-modified|retry-after|ratelimit.*|access-control-.*|www-authenticate|strict-transport-security)$/i

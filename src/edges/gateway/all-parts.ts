@@ -16,7 +16,7 @@ import { whenOver } from './ending.ts'
 import { createOriginLoad } from './origin-load.ts'
 import type { Parts } from './parts.ts'
 import { classFor } from './traffic-class.ts'
-import { createUtilizationHandler } from './utilization.ts'
+import { receivePushes } from './utilization.ts'
 
 export const ALL_PARTS: Parts = {
   scriptsOf: compileScripts,
@@ -34,7 +34,7 @@ export const ALL_PARTS: Parts = {
   withSignals,
   refreshOverdue,
   signalScript,
-  createUtilizationHandler,
+  receivePushes,
   addressBehindProxies,
   answerPreflight,
   setAllowedOrigin,

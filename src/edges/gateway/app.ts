@@ -8,7 +8,6 @@ import { switchNameOf } from '../../config/compile-rule.ts'
 import { createEngine, type Ending } from '../../limiter/engine.ts'
 import { createProbe } from '../../limiter/probe.ts'
 import { createGatewayPolicy } from '../../script/policy.ts'
-import { UTILIZATION_SECRET, UTILIZATION_SIGNAL } from '../../shedding/signal-name.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
 import { annotate } from './annotate.ts'
@@ -89,9 +88,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
 
   const { pushes } = config.shedding?.workerUtilization ?? {}
   if (pushes) {
-    const secret = variables?.[UTILIZATION_SECRET]
-    const settings = { signal: UTILIZATION_SIGNAL, secretName: UTILIZATION_SECRET, secret, ...pushes }
-    const receive = parts.createUtilizationHandler(store, settings, parts.signalScript)
+    const receive = parts.receivePushes(store, pushes, variables, parts.signalScript)
     app.all('/_sluice/utilization', c => receive(c.req.raw))
   }
 
@@ -122,6 +119,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
       requestId: crypto.randomUUID(),
       ...(address !== undefined && { address }),
     })
+    safely(() => originLoad?.hideSignal(response.headers))
     return response
   }
 
@@ -152,12 +150,13 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     { ruling, caller }: Judged,
     behalf: Pick<OnBehalfOf, 'requestId' | 'url'>,
   ): Promise<Proxied> {
+    if (ruling.kind === 'denied') safely(() => originLoad?.observeRefusal(ruling))
     if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwn: true }
     await delay(ruling.delay, sleep)
     const startedAt = clock.now()
     const proxied = await proxy(request, config, { ...behalf, ...(caller && { caller }), decision: ruling })
     const latencyMs = clock.now() - startedAt
-    safely(() => originLoad?.observeReply({ ...proxied, latencyMs, verdicts: ruling.verdicts }))
+    safely(() => originLoad?.observeReply({ request, ...proxied, latencyMs, decision: ruling }))
     return proxied
   }
 }

@@ -4,7 +4,7 @@ import type { Config, GatewayRule } from '../../config/compile.ts'
 import { forAnyPlan } from '../../config/compile-rule.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
-import type { Caller } from './caller.ts'
+import { type Caller, callerKey } from './caller.ts'
 import { identityKeys } from './identity-keys.ts'
 import type { Matched } from './match.ts'
 
@@ -26,7 +26,9 @@ export function bindRules(
     const key = form && keyOf(rule)
     if (!key) continue
     const costed = atCost(form, matched.settings.cost)
-    demanded.push({ rule: costed, key, cost: costed.cost })
+    // A rule of the system counts all callers together, and its share is one of callers all the same.
+    const place = rule.ofSystem && callerKey(caller)
+    demanded.push({ rule: costed, key, cost: costed.cost, ...(place && { place }) })
   }
   return demanded
 }

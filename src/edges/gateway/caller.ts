@@ -1,5 +1,6 @@
 /** Who makes a request, as far as the request says it. */
 import type { Credential } from '../../credentials/credential.ts'
+import { UNKNOWN_CONSUMER } from '../../store/keys.ts'
 import type { Refusal } from './ruling.ts'
 
 export interface Caller {
@@ -11,4 +12,10 @@ export interface Caller {
   refusal?: Refusal
   /** Absent: anonymous. */
   credential?: Credential
+}
+
+/** Names the caller: the consumer, else the credential where only the store knows whose it is, else the address. */
+export function callerKey({ credential, addressIdentity }: Caller): string {
+  if (!credential) return addressIdentity
+  return credential.consumer === UNKNOWN_CONSUMER ? credential.digest : credential.consumer
 }

@@ -13,9 +13,9 @@ const REDUCED_CAPACITY = 'https://iana.org/assignments/http-problem-types#tempor
 export function deny(ruling: Exclude<Ruling, Allowed>): Response {
   switch (ruling.kind) {
     case 'denied':
-      return isReducedCapacity(ruling) ? reducedCapacity(FLEET_RETRY_SECONDS) : quotaExceeded(ruling)
+      return isReducedCapacity(ruling) ? tooBusy(FLEET_RETRY_SECONDS) : quotaExceeded(ruling)
     case 'shed':
-      return reducedCapacity(retryAfterSeconds(ruling.verdict.retryAfter)!)
+      return tooBusy(retryAfterSeconds(ruling.verdict.retryAfter)!)
     case 'unauthenticated':
       return ruling.reason === 'unverifiable' ? unverifiable() : unauthorized(ruling)
     case 'unknown-credential':
@@ -123,30 +123,29 @@ function unverifiable(): Response {
 }
 
 /** The system is full, whoever calls: callers learn neither numbers nor names. */
-function reducedCapacity(seconds: number): Response {
-  return problem({
-    status: 503,
-    title: 'Temporary Reduced Capacity',
-    type: REDUCED_CAPACITY,
-    detail: `The service is too busy for this request now. Nothing was charged; try again in ${seconds} s.`,
-    headers: { 'retry-after': String(seconds) },
-  })
+function tooBusy(seconds: number): Response {
+  const detail = 'The service is too busy for this request now. Nothing was charged; try'
+  return reducedCapacity(detail, seconds)
 }
 
 /** A place is free again as soon as any request has ended. When that is, is not known. */
-const FLEET_RETRY_SECONDS = 1
+export const FLEET_RETRY_SECONDS = 1
 
 function unavailable({ what }: Unavailable): Response {
-  const detail = {
-    limits: 'Limits cannot be checked now.',
-    credential: 'The credential cannot be checked now.',
-  }
+  return reducedCapacity(
+    `${what === 'limits' ? 'Limits' : 'The credential'} cannot be checked now. Try`,
+    RETRY_SECONDS,
+  )
+}
+
+/** @param detail goes on with `again in 5 s.` */
+function reducedCapacity(detail: string, seconds: number): Response {
   return problem({
     status: 503,
     title: 'Temporary Reduced Capacity',
     type: REDUCED_CAPACITY,
-    detail: `${detail[what]} Try again in ${RETRY_SECONDS} s.`,
-    headers: { 'retry-after': String(RETRY_SECONDS) },
+    detail: `${detail} again in ${seconds} s.`,
+    headers: { 'retry-after': String(seconds) },
   })
 }
 

@@ -15,8 +15,11 @@ export interface Matched {
   settings: RouteSettings
   /** Every rule that matches, for callers of any kind. */
   rules: readonly GatewayRule[]
-  /** Every traffic class that matches, for callers of any kind; none where no traffic is shed. */
-  classes: readonly TrafficClass[]
+  /**
+   * For each way in which the request can be read every traffic class that matches, for callers of any kind. The least important of
+   * them counts: no spelling chooses a better one. Empty where no traffic is shed.
+   */
+  classes: readonly (readonly TrafficClass[])[]
 }
 
 type Matching = Pick<Config, 'routes' | 'elsewhere' | 'rules' | 'shedding'>
@@ -45,7 +48,11 @@ function forAll(config: Matching): Matched | typeof DIFFERENT {
     const settings = elsewhere
     alike = isDifferent
       ? DIFFERENT
-      : { settings, rules: rules.filter(rule => counts(rule, settings, [])), classes }
+      : {
+          settings,
+          rules: rules.filter(rule => counts(rule, settings, [])),
+          classes: classes.length > 0 ? [classes] : [],
+        }
     matchedByAll.set(config, alike)
   }
   return alike
@@ -58,6 +65,13 @@ function matchEach({ routes, elsewhere, rules, shedding }: Matching, request: Re
   const methods = methodsOf(request)
   const routesAt = (path: string) =>
     methods.map(method => routes.find(({ match }) => matches(match, method, hostname, [path])))
+  const classesAt = (path: string, method: readonly string[]) => {
+    const route = routes.find(({ match }) => matches(match, method, hostname, [path]))
+    return shedding!.classes.filter(
+      ({ match }) =>
+        !match || (isOnRoute(match, route ? [route.name] : []) && matches(match, method, hostname, [path])),
+    )
+  }
   // Without the slash at its end only where that has a route.
   const bare = paths.filter(path => /.\/$/.test(path)).map(path => path.slice(0, -1))
   const ways = new Set([
@@ -75,9 +89,7 @@ function matchEach({ routes, elsewhere, rules, shedding }: Matching, request: Re
     rules: rules.filter(
       rule => counts(rule, settings, names) && matches(rule.match, sent, hostname, everyPath),
     ),
-    classes: (shedding?.classes ?? []).filter(
-      ({ match }) => !match || (isOnRoute(match, names) && matches(match, sent, hostname, everyPath)),
-    ),
+    classes: shedding ? paths.flatMap(path => methods.map(method => classesAt(path, method))) : [],
   }
 }
 

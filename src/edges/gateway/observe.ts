@@ -1,7 +1,7 @@
 /** From a ruling to the values that are counted, logged and sent. Pure. */
 import type { Observation, RequestOutcome } from '../../metrics/observation.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
-import { retryAfterSeconds } from './deny.ts'
+import { FLEET_RETRY_SECONDS, retryAfterSeconds } from './deny.ts'
 import { isReducedCapacity, type Ruling } from './ruling.ts'
 
 /** Values beside the ruling. */
@@ -38,7 +38,7 @@ function verdictsOf(ruling: Ruling, shed: ShedVerdict | undefined): Observation[
 function retryAfterOf(ruling: Ruling): number | undefined {
   switch (ruling.kind) {
     case 'denied':
-      return retryAfterSeconds(ruling.retryAfter)
+      return isReducedCapacity(ruling) ? FLEET_RETRY_SECONDS : retryAfterSeconds(ruling.retryAfter)
     case 'shed':
       return retryAfterSeconds(ruling.verdict.retryAfter)
     default:

@@ -7,7 +7,7 @@ import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import type { Rule } from '../../config/compile-rule.ts'
 import { FLEET_USAGE, wholeShareOf } from '../../config/compile-shedding.ts'
-import type { Verdict } from '../../script/evaluation.ts'
+import type { Allowed, Denied } from '../../limiter/decision.ts'
 import type { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
 import type { refreshOverdue, SignalReporter, withSignals } from '../../shedding/signal-board.ts'
 import type { createWorkerUtilization } from '../../shedding/worker-utilization.ts'
@@ -17,13 +17,13 @@ import { createShedding, type Shedding } from './shedding.ts'
 
 /** A response of the origin, or what the gateway has made in its place. */
 export interface OriginReply {
+  request: Request
   response: Response
   /** Made by the gateway: the origin did not answer. */
   isOwn: boolean
   /** Until the headers of the response were there (ms). */
   latencyMs: number
-  /** Of the decision on the request. */
-  verdicts: readonly Verdict[]
+  decision: Allowed
 }
 
 export interface OriginLoad {
@@ -32,6 +32,9 @@ export interface OriginLoad {
   /** The adaptive limit of a rule now; undefined: its limit is fixed. */
   limitOf(rule: Rule): number | undefined
   observeReply(reply: OriginReply): void
+  /** Takes the signal out of a response to a request that is not counted. */
+  hideSignal(headers: Headers): void
+  observeRefusal(refusal: Denied): void
   /** The store; its trips carry the reports that are due. */
   withReports(store: Store): Store
   /** For requests that make no trip: reports what is overdue. */
@@ -77,13 +80,27 @@ export function createOriginLoad(
     ...(shedding && { shedding }),
     limitOf,
 
-    observeReply({ response, isOwn, latencyMs, verdicts }) {
-      if (!isOwn) utilization?.shedder.observeReply(response.headers)
-      const inFlight = inFlightBy(verdicts, limitOf)
-      if (inFlight === undefined) return
-      const { count, capacity } = inFlight
-      utilization?.shedder.observeInFlight(count / capacity)
-      adaptive?.observe({ hasFailed: isOwn || response.status >= 500, latencyMs, inFlight: count })
+    observeReply({ request, response, isOwn, latencyMs, decision }) {
+      const isFresh = !isOwn && !isCached(response.headers)
+      utilization?.shedder.observeReply(response.headers, isFresh)
+      // What an isolate counts by itself says nothing of the fleet.
+      const verdicts = decision.degraded ? [] : decision.verdicts
+      const fleet = verdicts.find(({ rule }) => rule.name === FLEET_USAGE)
+      if (fleet) {
+        const capacity = limitOf(fleet.rule) ?? fleet.rule.limit
+        utilization?.shedder.observeInFlight((capacity - fleet.remaining) / fleet.rule.limit)
+      }
+      const whole = verdicts.find(({ rule }) => rule.adaptiveShare === 1)
+      if (!whole || !(isFresh || isOwn) || isOfClient(request, isOwn)) return
+      const inFlight = Math.max(0, limitOf(whole.rule)! - whole.remaining)
+      adaptive?.observe({ hasFailed: isOwn || response.status >= 500, latencyMs, inFlight })
+    },
+
+    hideSignal: headers => utilization?.shedder.observeReply(headers, false),
+
+    observeRefusal({ violated, degraded }) {
+      if (!degraded && violated.some(({ rule }) => rule.adaptiveShare !== undefined))
+        adaptive?.observeRefusal()
     },
 
     withReports: store => parts.withSignals(store, reporters),
@@ -91,13 +108,19 @@ export function createOriginLoad(
   }
 }
 
-/** What the whole fleet has in flight, as the rule that counts all of it says. */
-function inFlightBy(
-  verdicts: readonly Verdict[],
-  limitOf: OriginLoad['limitOf'],
-): { count: number; capacity: number } | undefined {
-  const whole = verdicts.find(({ rule }) => rule.name === FLEET_USAGE || rule.adaptiveShare === 1)
-  if (!whole) return undefined
-  const capacity = limitOf(whole.rule) ?? whole.rule.limit
-  return { count: Math.max(0, capacity - whole.remaining), capacity }
+/** Not of the origin now: it stands in a cache, with the headers of then. */
+const isCached = (headers: Headers) => headers.has('age') || headers.get('cf-cache-status') === 'HIT'
+
+/** The most bytes of a body whose sending does not count. */
+const SMALL_BODY = 64 * 1024
+
+/**
+ * Whether the time, or the failure, may be of the client and not of the origin: it has left, or it has a long body to send. A
+ * Content-Length is the client's word; a wrong one breaks the request.
+ */
+function isOfClient({ body, headers, signal }: Request, hasFailed: boolean): boolean {
+  if (signal.aborted) return true
+  if (body === null) return false
+  const length = headers.get('content-length')
+  return hasFailed || length === null || Number(length) > SMALL_BODY
 }

@@ -13,7 +13,7 @@ import type { answerPreflight, setAllowedOrigin } from './cors.ts'
 import type { whenOver } from './ending.ts'
 import type { createOriginLoad, OriginLoadParts } from './origin-load.ts'
 import type { classFor } from './traffic-class.ts'
-import type { createUtilizationHandler } from './utilization.ts'
+import type { receivePushes } from './utilization.ts'
 
 export interface Parts extends OriginLoadParts {
   scriptsOf: ScriptsOf
@@ -34,7 +34,7 @@ export interface Parts extends OriginLoadParts {
   /** With `shedding.workerUtilization` or `adaptive`. */
   createOriginLoad: typeof createOriginLoad
   /** With `shedding: { workerUtilization: { signals: ['push'] } }`. */
-  createUtilizationHandler: typeof createUtilizationHandler
+  receivePushes: typeof receivePushes
   /** With `address: { from: … }` a header that proxies append to. */
   addressBehindProxies: typeof addressBehindProxies
   /** With `cors`. */

@@ -8,7 +8,7 @@ import { switchedMode } from '../../limiter/apply-switches.ts'
 import type { ShedVerdict, WorkerUtilizationShedder } from '../../shedding/worker-utilization.ts'
 import { UNKNOWN_CONSUMER } from '../../store/keys.ts'
 import type { SwitchBoard } from '../../switches/live.ts'
-import type { Caller } from './caller.ts'
+import { type Caller, callerKey } from './caller.ts'
 import type { Matched } from './match.ts'
 
 export interface Shedding {
@@ -21,22 +21,23 @@ export function createShedding(
   shedder: WorkerUtilizationShedder,
   board: SwitchBoard,
 ): Shedding {
-  function isExempt({ address, credential }: Caller, { settings }: Matched): boolean {
-    const isAllowed = credential !== undefined && allow.consumers.has(credential.consumer)
-    return !settings.isLimited || isAllowed || isInRanges(allow.addresses, address)
-  }
-
   return {
     judge({ rank }, caller, matched) {
-      if (isExempt(caller, matched)) return undefined
-      const key = keyOf(caller)
+      if (isExempt(allow, caller, matched)) return undefined
+      const key = callerKey(caller)
       return shedder.judge(rank, key, rule => switchedMode(rule, key, board.current(), WORKER_UTILIZATION))
     },
   }
 }
 
-/** The consumer, else the credential where only the store knows whose it is, else the address. */
-function keyOf({ credential, addressIdentity }: Caller): string {
-  if (!credential) return addressIdentity
-  return credential.consumer === UNKNOWN_CONSUMER ? credential.digest : credential.consumer
+/** Whether a request is never shed. */
+export function isExempt(
+  allow: Config['allow'],
+  { address, credential }: Caller,
+  { settings }: Pick<Matched, 'settings'>,
+): boolean {
+  if (!settings.isLimited || isInRanges(allow.addresses, address)) return true
+  if (!credential) return false
+  // Only the store knows whose key this is. It is asked once: made-up keys are refused, and of others the isolate knows it then.
+  return credential.consumer === UNKNOWN_CONSUMER || allow.consumers.has(credential.consumer)
 }

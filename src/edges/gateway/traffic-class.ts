@@ -29,16 +29,21 @@ export function classOf(
 }
 
 /**
- * The class of a request, with what this isolate knows of its caller.
+ * The class of a request, with what this isolate knows of its caller: the least important one of the ways in which it can be read.
  * @param recall the last answer of the store about the credential
  */
 export function classFor(
-  classes: readonly TrafficClass[],
+  classes: readonly (readonly TrafficClass[])[],
   caller: Pick<Caller, 'credential'>,
   recall: () => { plan?: string } | undefined,
 ): TrafficClass {
-  return classOf(classes, caller, planKnownOf(caller, recall))
+  const plan = planKnownOf(caller, recall)
+  return leastOf(classes.map(ofOneReading => classOf(ofOneReading, caller, plan)))
 }
+
+/** The least important of several. */
+export const leastOf = (classes: readonly TrafficClass[]): TrafficClass =>
+  classes.reduce((least, other) => (other.rank > least.rank ? other : least))
 
 /** As a token says it, or the store's last answer about the credential. */
 export function planKnownOf(

@@ -9,6 +9,7 @@
 import { GatewayError } from '../../errors.ts'
 import { decodePush, encodePush } from '../../script/signal.ts'
 import { sha256 } from '../../sha256.ts'
+import { UTILIZATION_SECRET, UTILIZATION_SIGNAL } from '../../shedding/signal-name.ts'
 import type { Script, Store } from '../../store/store.ts'
 import { type Problem, problem } from './problem.ts'
 
@@ -20,6 +21,21 @@ export interface UtilizationPushes {
   /** The variable of the environment that holds the secret, and its value. */
   secretName: string
   secret: unknown
+}
+
+/**
+ * The handler of a gateway.
+ * @param variables of the environment, among them the secret
+ */
+export function receivePushes(
+  store: Store,
+  pushes: Pick<UtilizationPushes, 'staleAfterMs'>,
+  variables: Readonly<Record<string, unknown>> | undefined,
+  script: () => Script,
+): (request: Request) => Promise<Response> {
+  const secret = variables?.[UTILIZATION_SECRET]
+  const names = { signal: UTILIZATION_SIGNAL, secretName: UTILIZATION_SECRET }
+  return createUtilizationHandler(store, { ...names, secret, ...pushes }, script)
 }
 
 const MOST_BYTES = 4096

@@ -30,7 +30,6 @@ export const parts: Parts = {
   refreshOverdue: notBuilt('refreshOverdue'),
   signalScript: notBuilt('signalScript'),
   receivePushes: notBuilt('receivePushes'),
-  createStock: notBuilt('createStock'),
   createHoldings: notBuilt('createHoldings'),
   whenOver: notBuilt('whenOver'),
   syncScript: notBuilt('syncScript'),

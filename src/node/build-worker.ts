@@ -53,6 +53,7 @@ export function workerModule(config: Built): string {
   const algorithms = [...new Set(config.rules.map(({ algorithm }) => algorithm))].sort()
   const hasCalendar = config.rules.some(({ calendar }) => calendar)
   const isHeld = holdsUnits(config)
+  const isStocked = holdsInAdvance(config)
   const isFollowing = followsOrigin(config)
   const isShedding = config.shedding !== undefined || config.adaptive !== undefined
   const isLocal = countsLocally(config)
@@ -79,8 +80,7 @@ export function workerModule(config: Built): string {
     `  refreshOverdue: ${used(isFollowing, 'refreshOverdue', '../shedding/signal-board.ts')},`,
     `  signalScript: ${used(isFollowing, 'signalScript', '../script/built-scripts.ts', `loadScript(${JSON.stringify(builtOf(signalScript()), null, 2)})`, 'loadScript')},`,
     `  receivePushes: ${used(config.shedding?.workerUtilization?.pushes !== undefined, 'receivePushes', '../edges/gateway/utilization.ts')},`,
-    `  createStock: ${used(holdsInAdvance(config), 'createStock', '../limiter/stock.ts')},`,
-    `  createHoldings: ${used(isHeld, 'createHoldings', '../limiter/keep-holdings.ts')},`,
+    `  createHoldings: ${used(isHeld, 'createHoldings', '../limiter/keep-holdings.ts', isStocked ? `options => createHoldings({ ...options, ${used(true, 'createStock', '../limiter/stock.ts')} })` : undefined)},`,
     `  whenOver: ${used(isHeld, 'whenOver', '../edges/gateway/ending.ts')},`,
     `  syncScript: ${used(isHeld, 'syncScript', '../script/built-scripts.ts', `loadScript(${JSON.stringify(builtOf(syncScript()), null, 2)})`, 'loadScript')},`,
     `  scriptsOf: finderOf(${JSON.stringify(scriptsOf(config), null, 2)}),`,

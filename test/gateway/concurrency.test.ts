@@ -34,3 +34,34 @@ describe('a rule that counts what is in flight', () => {
     })
   })
 })
+
+describe('a request whose client leaves while it waits for its turn', () => {
+  const gateway = useGateway()
+
+  it('does not reach the origin', async () => {
+    const queue: RuleInput = {
+      ...{ name: 'queue', by: 'consumer', algorithm: 'leaky-bucket', limit: 1, period: '1s', queue: 5 },
+    }
+    let go = () => {}
+    let sleeps = () => {}
+    const isAsleep = new Promise<void>(resolve => {
+      sleeps = resolve
+    })
+    const sleep = () => {
+      sleeps()
+      return new Promise<void>(resolve => {
+        go = resolve
+      })
+    }
+    const app = gateway.app({ rules: [RULE, queue] }, { sleep })
+    const key = await gateway.key('acme')
+    await (await app('/', { key })).text()
+    const client = new AbortController()
+    const left = app('/left', { key, signal: client.signal })
+    await isAsleep
+    client.abort()
+    go()
+    expect((await left).status).toBe(499)
+    expect(gateway.origin.received.filter(({ url }) => url === '/left')).toEqual([])
+  })
+})

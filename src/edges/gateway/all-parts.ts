@@ -21,8 +21,7 @@ import { receivePushes } from './utilization.ts'
 export const ALL_PARTS: Parts = {
   scriptsOf: compileScripts,
   evaluateOnCluster,
-  createHoldings,
-  createStock,
+  createHoldings: options => createHoldings({ ...options, createStock }),
   createLocalLimiter,
   createStats,
   syncScript,

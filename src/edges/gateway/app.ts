@@ -17,7 +17,7 @@ import { deny } from './deny.ts'
 import { healthCheck } from './health.ts'
 import { createIdentifier } from './identify.ts'
 import { createJudge, type Judged } from './judge.ts'
-import { countsLocally, followsOrigin, holdsInAdvance, holdsUnits, type Parts } from './parts.ts'
+import { countsLocally, followsOrigin, holdsUnits, type Parts } from './parts.ts'
 import { isReserved } from './path.ts'
 import { problem } from './problem.ts'
 import { type OnBehalfOf, type Proxied, proxy } from './proxy.ts'
@@ -69,10 +69,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     onFinish: reporting.onFinish,
     createLocal: countsLocally(config) ? parts.createLocalLimiter : undefined,
     kept: holdsUnits(config)
-      ? parts.createHoldings({
-          ...{ now: () => clock.now(), timer, script: parts.syncScript },
-          createStock: holdsInAdvance(config) ? parts.createStock : undefined,
-        })
+      ? parts.createHoldings({ now: () => clock.now(), timer, script: parts.syncScript })
       : undefined,
     originLoad,
   })
@@ -153,6 +150,8 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     if (ruling.kind === 'denied') safely(() => originLoad?.observeRefusal(ruling))
     if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwn: true }
     await delay(ruling.delay, sleep)
+    // It may have waited long, and its client may have left meanwhile: then the origin would work for no one.
+    if (request.signal.aborted) return { response: new Response(null, { status: 499 }), isOwn: true }
     const startedAt = clock.now()
     const proxied = await proxy(request, config, { ...behalf, ...(caller && { caller }), decision: ruling })
     const latencyMs = clock.now() - startedAt

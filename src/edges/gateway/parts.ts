@@ -2,7 +2,6 @@
 import type { Config } from '../../config/compile.ts'
 import type { OnCluster } from '../../limiter/evaluate.ts'
 import { isCountedLocally } from '../../limiter/fallback.ts'
-import type { CreateStock } from '../../limiter/in-advance.ts'
 import type { createHoldings } from '../../limiter/keep-holdings.ts'
 import type { createLocalLimiter } from '../../limiter/local.ts'
 import type { createStats } from '../../metrics/keep-stats.ts'
@@ -23,11 +22,9 @@ export interface Parts extends OriginLoadParts {
   createLocalLimiter: typeof createLocalLimiter
   /** Unless statistics are off (`stats: { keep: false }`). */
   createStats: typeof createStats
-  /** With rules that count what is in flight. */
+  /** With rules that count what is in flight; some units are held in advance with a fleet whose capacity does not adapt. */
   createHoldings: typeof createHoldings
   syncScript: () => Script
-  /** With a fleet whose capacity does not adapt. */
-  createStock: CreateStock
   whenOver: typeof whenOver
   /** With `shedding`. */
   classFor: typeof classFor

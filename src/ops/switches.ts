@@ -96,8 +96,24 @@ export function mustBeSwitchable(
   const all = switchable(config)
   const found = all.get(name)
   if (found) return found
+  const shedder = shedderOf(config, name)
+  if (shedder) {
+    throw new AdminError(
+      'not-found',
+      `${name} is a part of ${shedder}, which is switched as a whole. Switch ${shedder}.`,
+    )
+  }
   throw new AdminError(
     'not-found',
     `The config has no rule ${name}. Its rules are: ${[...all.keys()].join(', ')}.`,
   )
+}
+
+/** The shedder that a rule is a part of; undefined: of none. */
+function shedderOf(
+  { rules, shedding }: Pick<Config, 'rules' | 'shedding'>,
+  name: string,
+): string | undefined {
+  const isOfUtilization = shedding?.workerUtilization?.rules.some(rule => rule.name === name)
+  return isOfUtilization ? WORKER_UTILIZATION : rules.find(rule => rule.name === name)?.switchedAs
 }

@@ -168,7 +168,7 @@ interface AppliedOverride {
 /** `1e20,5;`: rule 1 is enforced, with a limit of 20 and a burst of 5. */
 const OVERRIDE = /(\d{1,4})([es])(\d{0,10}),(\d{0,10});/gy
 
-/** Overrides by the slot of their rule; undefined: there are none. */
+/** Overrides by the slot of their rule; undefined where the consumer has no override. */
 function overridesIn(text: unknown, slots: number): Map<number, AppliedOverride> | undefined {
   if (text === undefined) return undefined
   const overrides = new Map<number, AppliedOverride>()

@@ -94,7 +94,7 @@ export function pressureController(settings: PressureSettings = PRESSURE_DEFAULT
   }
 }
 
-/** The mean of the signal, or undefined where there is none. */
+/** The mean of the signal; undefined without a sample. */
 export function utilization(window: SignalWindow): number | undefined {
   const samples = sumAt(window, 1)
   // In this order 0.7 in thousandths is 0.7 again.

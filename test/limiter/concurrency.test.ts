@@ -8,7 +8,7 @@ import { GatewayError } from '../../src/errors.ts'
 import type { Decided } from '../../src/limiter/engine.ts'
 import type { Subject } from '../../src/script/evaluation.ts'
 import { addressStateKey, consumerStateKey, ownKey } from '../../src/store/keys.ts'
-import { credentialOf, describeOnRedisEngine, rulesOf } from '../support/engines.ts'
+import { credentialOf, describeOnRedisEngine, type RedisEngine, rulesOf } from '../support/engines.ts'
 import { isolateOn, settled, Timers } from '../support/isolates.ts'
 
 const [three, ten, second, closed, short] = rulesOf(
@@ -276,15 +276,7 @@ describeOnRedisEngine('units in flight', fresh => {
 
   it('of an opaque key whose consumer only the store knows are held for that consumer', async () => {
     const { redis, time, isolate } = await set()
-    const digest = 'a'.repeat(64)
-    await redis.setRecord(`sluice:{k:${digest}}`, 'acme')
-    await redis.setRecord(`sluice:{c:acme}:key:${digest}`, credentialOf())
-    const subject: Subject = {
-      kind: 'pointer',
-      consumerKey: 'sluice:{c:?}:consumer',
-      credentialKey: `sluice:{c:?}:key:${digest}`,
-      pointerKey: `sluice:{k:${digest}}`,
-    }
+    const subject = await opaqueKeyIn(redis)
     const own = await isolate.ask(three)
     const first = await isolate.askWith([{ rule: three, key: consumerStateKey('?'), cost: 1 }], subject)
     expect(first.decision.kind).toBe('allowed')
@@ -301,15 +293,7 @@ describeOnRedisEngine('units in flight', fresh => {
 
   it('of several requests whose consumer only the store knew are renewed, and free, all of them', async () => {
     const { redis, time, isolate } = await set()
-    const digest = 'a'.repeat(64)
-    await redis.setRecord(`sluice:{k:${digest}}`, 'acme')
-    await redis.setRecord(`sluice:{c:acme}:key:${digest}`, credentialOf())
-    const subject: Subject = {
-      kind: 'pointer',
-      consumerKey: 'sluice:{c:?}:consumer',
-      credentialKey: `sluice:{c:?}:key:${digest}`,
-      pointerKey: `sluice:{k:${digest}}`,
-    }
+    const subject = await opaqueKeyIn(redis)
     const demanded = [{ rule: ten, key: consumerStateKey('?'), cost: 1 }]
     const held = await Promise.all([1, 2, 3].map(() => isolate.askWith(demanded, subject)))
     const other = isolateOn(redis, time, 'B')
@@ -346,3 +330,16 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(life).toBeLessThanOrEqual(15 + 10)
   })
 })
+
+/** An opaque key of acme, as an isolate shows it that does not know whose it is. */
+async function opaqueKeyIn(redis: Pick<RedisEngine, 'setRecord'>): Promise<Subject> {
+  const digest = 'a'.repeat(64)
+  await redis.setRecord(`sluice:{k:${digest}}`, 'acme')
+  await redis.setRecord(`sluice:{c:acme}:key:${digest}`, credentialOf())
+  return {
+    kind: 'pointer',
+    consumerKey: 'sluice:{c:?}:consumer',
+    credentialKey: `sluice:{c:?}:key:${digest}`,
+    pointerKey: `sluice:{k:${digest}}`,
+  }
+}

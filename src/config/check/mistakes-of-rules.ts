@@ -171,7 +171,7 @@ export function mistakesOfMatch(match: MatchInput | undefined, path: string, con
       .filter(name => !known.includes(name))
       .map(name => ({
         path: `${path}.match.${key}`,
-        message: `'${name}' is not in ${key} (${known.join(', ') || 'there are none'}). Add it there.`,
+        message: `'${name}' is not in ${key} (${known.length > 0 ? known.join(', ') : 'which is empty'}). Add it there.`,
       }))
   return [...missing('routes', routes), ...missing('plans', plans)]
 }

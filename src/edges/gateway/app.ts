@@ -78,7 +78,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     engine,
     identifier,
     classFor: parts.classFor,
-    shedding: originLoad?.shedding,
+    shedder: originLoad?.shedder,
   })
 
   app.get('/_sluice/health', health)
@@ -150,8 +150,10 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     if (ruling.kind === 'denied') safely(() => originLoad?.observeRefusal(ruling))
     if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwn: true }
     await delay(ruling.delay, sleep)
-    // It may have waited long, and its client may have left meanwhile: then the origin would work for no one.
-    if (request.signal.aborted) return { response: new Response(null, { status: 499 }), isOwn: true }
+    // Its client may have left while it waited. Where nothing awaits its end, the platform has ended it then.
+    if (engine.awaitsEndings && request.signal.aborted) {
+      return { response: new Response(null, { status: 499 }), isOwn: true }
+    }
     const startedAt = clock.now()
     const proxied = await proxy(request, config, { ...behalf, ...(caller && { caller }), decision: ruling })
     const latencyMs = clock.now() - startedAt

@@ -1,5 +1,5 @@
 /**
- * Decides a request: match → identify → bind → decide. Never throws: an error in limiting code is handled like a store that
+ * Decides a request: match → identify → shed → bind → decide. Never throws: an error in limiting code is handled like a store that
  * fails, and if the caller cannot be identified, the request gets a 503.
  */
 import type { Background } from '../../background.ts'
@@ -15,7 +15,7 @@ import type { Identifier } from './identify.ts'
 import { type Matched, match } from './match.ts'
 import type { Parts } from './parts.ts'
 import type { Ruling } from './ruling.ts'
-import type { Shedding } from './shedding.ts'
+import type { Shedder } from './shed.ts'
 import { safely } from './unexpected.ts'
 
 /** A request that is decided. */
@@ -41,6 +41,15 @@ export type Judge = (
   background: Background,
 ) => Promise<Judged>
 
+/** A request whose caller is known as far as the request says it. */
+interface Identified {
+  request: Request
+  caller: Caller
+  matched: Matched
+  /** Undefined where no traffic is shed. */
+  trafficClass: TrafficClass | undefined
+}
+
 /** What a request is judged with. */
 export interface JudgeParts {
   /** Of all rules of the config. */
@@ -49,24 +58,22 @@ export interface JudgeParts {
   identifier: Identifier
   classFor: Parts['classFor']
   /** The shedder by worker utilization; absent where the config has none. */
-  shedding?: Shedding | undefined
+  shedder?: Shedder | undefined
 }
 
 export function createJudge(
   config: Config,
-  { policy, engine, identifier, classFor, shedding }: JudgeParts,
+  { policy, engine, identifier, classFor, shedder }: JudgeParts,
 ): Judge {
   async function decide(
-    request: Request,
-    caller: Caller,
-    matched: Matched & { trafficClass: TrafficClass | undefined },
+    { request, caller, matched, trafficClass }: Identified,
     background: Background,
   ): Promise<Decided> {
     const { credential } = caller
     const common = { policy, ...(credential && { subject: credential.subject }) }
     const options = { background, recall: () => identifier.recall(caller) }
     try {
-      const rules = bindRules(request, caller, matched, config.allow, matched.trafficClass)
+      const rules = bindRules(request, caller, matched, config.allow, trafficClass)
       return await engine.decide({ ...common, rules }, options)
     } catch (error) {
       return engine.decideBroken({ ...common, candidates: matched.rules, error }, options)
@@ -81,16 +88,14 @@ export function createJudge(
       const { classes } = matched
       const trafficClass =
         classes.length > 0 ? classFor(classes, caller, () => identifier.recall(caller)) : undefined
-      const shed = trafficClass && shedding?.judge(trafficClass, caller, matched)
+      const shed = trafficClass && shedder?.judge(trafficClass, caller, matched)
       if (shed?.mode === 'enforce' && !shed.allowed) {
         engine.keepFresh({ background })
         return { matched, caller, ruling: { kind: 'shed', verdict: shed }, ...WITHOUT_STORE }
       }
 
       const { decision, outcome, storeMs, awaitsEnding, finish } = await decide(
-        request,
-        caller,
-        { ...matched, trafficClass },
+        { request, caller, matched, trafficClass },
         background,
       )
       // An exception here would lose the decision, which has spent and is still to be finished.

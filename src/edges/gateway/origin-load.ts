@@ -1,6 +1,6 @@
 /**
- * What the gateway measures of its origin, and what follows from it: the pressure of the shedder by worker utilization, and the limit that
- * adapts. Both are shared by all isolates, by reports that ride on the trips of decisions (src/shedding/signal-board.ts).
+ * What the gateway measures of its origin. Two things follow from it: the pressure of the shedder by worker utilization, and the adaptive
+ * limit. Both are shared by all isolates, by reports that ride on the trips of decisions (src/shedding/signal-board.ts).
  */
 import type { Background } from '../../background.ts'
 import type { Clock } from '../../clock.ts'
@@ -13,7 +13,7 @@ import type { refreshOverdue, SignalReporter, withSignals } from '../../shedding
 import type { createWorkerUtilization } from '../../shedding/worker-utilization.ts'
 import type { Script, Store } from '../../store/store.ts'
 import type { SwitchBoard } from '../../switches/live.ts'
-import { createShedding, type Shedding } from './shedding.ts'
+import { createShedder, type Shedder } from './shed.ts'
 
 /** A response of the origin, or what the gateway has made in its place. */
 export interface OriginReply {
@@ -28,7 +28,7 @@ export interface OriginReply {
 
 export interface OriginLoad {
   /** Absent where the config has no such shedder. */
-  shedding?: Shedding
+  shedder?: Shedder
   /** The adaptive limit of a rule now; undefined: its limit is fixed. */
   limitOf(rule: Rule): number | undefined
   observeReply(reply: OriginReply): void
@@ -70,14 +70,14 @@ export function createOriginLoad(
   const reporters = [utilization?.board, adaptive?.board].filter(
     (reporter): reporter is SignalReporter => reporter !== undefined,
   )
-  const shedding = utilization && createShedding(config, utilization.shedder, board)
+  const shedder = utilization && createShedder(config, utilization.shedder, board)
   const limitOf = ({ adaptiveShare }: Rule) =>
     adaptiveShare === undefined || !adaptive
       ? undefined
       : Math.max(1, wholeShareOf(adaptive.limit(), adaptiveShare))
 
   return {
-    ...(shedding && { shedding }),
+    ...(shedder && { shedder }),
     limitOf,
 
     observeReply({ request, response, isOwn, latencyMs, decision }) {
@@ -108,7 +108,7 @@ export function createOriginLoad(
   }
 }
 
-/** Not of the origin now: it stands in a cache, with the headers of then. */
+/** The response comes from a cache, with the headers of an earlier moment. */
 const isCached = (headers: Headers) => headers.has('age') || headers.get('cf-cache-status') === 'HIT'
 
 /** The most bytes of a body whose sending does not count. */

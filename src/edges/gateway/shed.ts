@@ -1,5 +1,6 @@
 /**
- * Load shedding at the gateway: which requests the shedder by worker utilization is for, and who the caller is. The shedder by fleet usage is made of rules, which the store decides (src/config/compile-shedding.ts).
+ * Refuses requests of unimportant classes while the workers of the origin are too busy. Here is decided which requests that can concern, and
+ * who the caller is. Fleet usage is not decided here: it is made of rules (src/config/compile-shedding.ts).
  */
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config } from '../../config/compile.ts'
@@ -11,21 +12,23 @@ import type { SwitchBoard } from '../../switches/live.ts'
 import { type Caller, callerKey } from './caller.ts'
 import type { Matched } from './match.ts'
 
-export interface Shedding {
+export interface Shedder {
   /** @returns undefined for a request that is never shed */
   judge(trafficClass: TrafficClass, caller: Caller, matched: Matched): ShedVerdict | undefined
 }
 
-export function createShedding(
+export function createShedder(
   { allow }: Pick<Config, 'allow'>,
-  shedder: WorkerUtilizationShedder,
+  utilization: WorkerUtilizationShedder,
   board: SwitchBoard,
-): Shedding {
+): Shedder {
   return {
     judge({ rank }, caller, matched) {
       if (isExempt(allow, caller, matched)) return undefined
       const key = callerKey(caller)
-      return shedder.judge(rank, key, rule => switchedMode(rule, key, board.current(), WORKER_UTILIZATION))
+      return utilization.judge(rank, key, rule =>
+        switchedMode(rule, key, board.current(), WORKER_UTILIZATION),
+      )
     },
   }
 }

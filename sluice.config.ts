@@ -1,7 +1,7 @@
 import { defineConfig } from './src/config/define.ts'
 
 /**
- * The one file to edit. `npx sluice check` says what is wrong with it; `npm start` picks up changes as you save.
+ * The one file to edit. `npx sluicegate check` says what is wrong with it; `npm start` picks up changes as you save.
  * Every rule that matches a request is decided in the same trip, and if one refuses, none of them is charged.
  */
 export default defineConfig({

@@ -11,13 +11,26 @@ export default defineConfig({
     // processes that they start, more than half of their time.
     maxWorkers: 2 * availableParallelism(),
     projects: [
+      // It packs and installs, which takes most of a minute: npm run test:package. CI runs it.
+      ...(process.env.PACKAGE
+        ? [
+            {
+              test: {
+                name: 'package',
+                include: ['test/package/**/*.test.ts'],
+                testTimeout: 180_000,
+                hookTimeout: 300_000,
+              },
+            },
+          ]
+        : []),
       {
         test: {
           name: 'node',
           // Nearly half of the time went into loading the same modules for each file.
           isolate: false,
           include: ['test/**/*.test.ts'],
-          exclude: ['test/worker/**'],
+          exclude: ['test/worker/**', 'test/package/**'],
           // Commands are started a hundred times: half of what each took went into stripping the types anew.
           env: { NODE_COMPILE_CACHE: join(tmpdir(), 'sluice-compile-cache') },
           testTimeout: 120_000,

@@ -8,6 +8,7 @@ import { Command, Option } from 'commander'
 import { authentication } from './measurements/authentication.ts'
 import { billedCommands } from './measurements/billed-commands.ts'
 import { bundleSize } from './measurements/bundle-size.ts'
+import { hotCallers } from './measurements/hot-callers.ts'
 import { httpRequests } from './measurements/http-requests.ts'
 import { inFlight } from './measurements/in-flight.ts'
 import { jwt } from './measurements/jwt.ts'
@@ -35,6 +36,7 @@ const MEASUREMENTS = {
   'per algorithm': perAlgorithm,
   'in flight': inFlight,
   'load shedding': shedding,
+  'hot callers': hotCallers,
   mixtures,
   callers: authentication,
   tokens: jwt,
@@ -50,8 +52,8 @@ const METHOD = [
   'Both go through the real @upstash/redis client and the same REST bridge to the same redis-server. "In turn": ' +
     'one call after the other. "At once": Promise.all, which that client sends as one pipelined HTTP request.',
   'Measured while every limit admits (the numbers × 1000), or while every limit refuses (all of them 1, and spent ' +
-    'in the same second). The memory that @upstash/ratelimit keeps of refusals is off where calls that reach ' +
-    'Redis are measured; with it a client that was refused once asks nobody until the window ends.',
+    'in the same second). Both remember refusals, which would keep calls away from Redis: that is off here, and ' +
+    'measured as "Hot callers".',
   'Commands and server time are from INFO commandstats; server time is of EVALSHA with all it calls. "Redis idle in ' +
     'between": one decision at a time through the bridge. "Redis busy": the commands of 64 decisions, written down as ' +
     'they were made, sent straight to Redis again and again without waiting in between.',

@@ -2,9 +2,9 @@
 
 import { Ratelimit } from '@upstash/ratelimit'
 import { checkedConfig } from '../src/config/check/check.ts'
-import { ALL_PARTS } from '../src/edges/gateway/all-parts.ts'
-import { createIdentifier } from '../src/edges/gateway/identify.ts'
-import { match } from '../src/edges/gateway/match.ts'
+import { ALL_PARTS } from '../src/edges/http/all-parts.ts'
+import { createIdentifier } from '../src/edges/http/identify.ts'
+import { match } from '../src/edges/http/match.ts'
 import { decisionOf } from '../src/limiter/decision.ts'
 import { evaluated, evaluationOf } from './evaluated.ts'
 import { classicRules, type Scale, scaled, WINDOWS } from './rules.ts'
@@ -26,7 +26,7 @@ export function sluice({ store }: Transport, scale: Scale): Contender {
   const { identify } = createIdentifier(config, ALL_PARTS)
 
   return async ({ request }) => {
-    const matched = match(config, request)
+    const matched = match(config, request, ALL_PARTS.matchEach)
     const caller = await identify(request, matched)
     const decision =
       caller.refusal ??

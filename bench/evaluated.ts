@@ -1,8 +1,8 @@
 /** Decisions as the store makes them. One that passes because nothing was counted would make any limiter look fast. */
 import type { Config } from '../src/config/compile.ts'
-import { bindRules } from '../src/edges/gateway/bind-rules.ts'
-import type { Caller } from '../src/edges/gateway/caller.ts'
-import type { Matched } from '../src/edges/gateway/match.ts'
+import { bindRules } from '../src/edges/http/bind-rules.ts'
+import type { Caller } from '../src/edges/http/caller.ts'
+import type { Matched } from '../src/edges/http/match.ts'
 import { bind } from '../src/limiter/bind.ts'
 import { evaluate } from '../src/limiter/evaluate.ts'
 import { gatewayPolicy } from '../src/script/compiled.ts'

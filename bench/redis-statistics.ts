@@ -15,17 +15,46 @@ export async function commandsOf(
 ): Promise<CommandStatistics> {
   await redis.send(['CONFIG', 'RESETSTAT'])
   await run()
-  const info = String(await redis.send(['INFO', 'commandstats']))
-
   let commands = 0
   let scriptMicroseconds = 0
-  for (const [, name, calls, usec] of info.matchAll(/^cmdstat_(\S+?):calls=(\d+),usec=(\d+)/gm)) {
+  for (const { name, calls, microseconds } of await statisticsOf(redis)) {
     // The questions asked here.
-    if (name === 'info' || name?.startsWith('config')) continue
-    commands += Number(calls)
-    if (name === 'evalsha' || name === 'eval') scriptMicroseconds += Number(usec)
+    if (name === 'info' || name.startsWith('config')) continue
+    commands += calls
+    if (isScript(name)) scriptMicroseconds += microseconds
   }
   return { commands, scriptMicroseconds }
+}
+
+/** What Redis has done since it started. */
+export interface RedisTotals {
+  /** EVALSHA and EVAL. */
+  scriptCalls: number
+  scriptMicroseconds: number
+  /** CPU time of the whole process, user and system together. */
+  cpuMicroseconds: number
+}
+
+export async function totalsOf(redis: RedisConnection): Promise<RedisTotals> {
+  const scripts = (await statisticsOf(redis)).filter(({ name }) => isScript(name))
+  const cpu = String(await redis.send(['INFO', 'cpu']))
+  const seconds = [...cpu.matchAll(/^used_cpu_(?:user|sys):([\d.]+)/gm)].map(([, value]) => Number(value))
+  return {
+    scriptCalls: scripts.reduce((sum, { calls }) => sum + calls, 0),
+    scriptMicroseconds: scripts.reduce((sum, { microseconds }) => sum + microseconds, 0),
+    cpuMicroseconds: 1e6 * seconds.reduce((sum, value) => sum + value, 0),
+  }
+}
+
+const isScript = (name: string) => name === 'evalsha' || name === 'eval'
+
+async function statisticsOf(redis: RedisConnection) {
+  const info = String(await redis.send(['INFO', 'commandstats']))
+  return [...info.matchAll(/^cmdstat_(\S+?):calls=(\d+),usec=(\d+)/gm)].map(([, name, calls, usec]) => ({
+    name: name!,
+    calls: Number(calls),
+    microseconds: Number(usec),
+  }))
 }
 
 export async function keysOf(redis: RedisConnection, pattern: string): Promise<string[]> {

@@ -114,14 +114,15 @@ function markdownTable(head: Table['head'], rows: Table['rows']): string {
   return markdownOf({ head, rows }, { isAligned: true })
 }
 
-function machine(): string[] {
+export function machine(): string[] {
   const [cpu] = cpus()
   const gigabytes = (totalmem() / 2 ** 30).toFixed(0)
   return [`${cpu?.model.trim()}, ${cpus().length} cores, ${gigabytes} GB of memory`]
 }
 
-function versions(redisVersion: string): string {
-  const packages = ['@upstash/ratelimit', '@upstash/redis', 'redis', 'hono', 'wrangler', 'workerd']
+const PACKAGES = ['@upstash/ratelimit', '@upstash/redis', 'redis', 'hono', 'wrangler', 'workerd']
+
+export function versions(redisVersion: string, packages = PACKAGES): string {
   const named = packages.map(name => `${name} ${versionOf(name)}`)
   return `Node ${process.versions.node}, redis-server ${redisVersion}, ${named.join(', ')}`
 }

@@ -5,7 +5,7 @@ import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { type BenchWorker, childSettings, sayReady } from './child.ts'
 
-const { entry, bindings } = childSettings<BenchWorker>()
+const { entry, bindings, ratelimits } = childSettings<BenchWorker>()
 const pathOf = (name: string) => fileURLToPath(new URL(name, import.meta.url))
 
 const { outputFiles } = await build({
@@ -31,6 +31,7 @@ const miniflare = new Miniflare(
     compatibilityDate: compatibilityDate!,
     compatibilityFlags: [...flags!.matchAll(/"([^"]+)"/g)].map(([, flag]) => flag!),
     bindings,
+    ...(ratelimits && { ratelimits }),
     host: '127.0.0.1',
     port: 0,
     cf: false,

@@ -1,6 +1,6 @@
 /**
  * The one error type of Sluice. A refused request is a value (limiter/decision.ts), never an error. Errors are for a config that
- * cannot be read, and for a store that fails.
+ * cannot be read, for a store that fails, and for a hook of the config that fails.
  */
 export type ErrorCode =
   | 'ERR_CONFIG_INVALID'
@@ -11,6 +11,7 @@ export type ErrorCode =
   | 'ERR_STORE_BREAKER_OPEN'
   | 'ERR_STORE_REPLY_INVALID'
   | 'ERR_STORE_OVERLOAD'
+  | 'ERR_HOOK_FAILED'
 
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'

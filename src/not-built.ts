@@ -2,14 +2,19 @@
 
 /** @param what there is not, as in `the part 'cors'` */
 export function builtForAnotherConfig(what: string): Error {
-  return new Error(
-    `What was built is for another config: it does not have ${what}. Build it again with npx sluice build.`,
-  )
+  return new Error(`What was built is for another config: it lacks ${what}. Run npx sluicegate build.`)
 }
 
-/** @returns a function that throws */
-export function notBuilt(part: string): () => never {
-  return () => {
-    throw builtForAnotherConfig(`the part '${part}'`)
-  }
+const notBuilt = new Proxy(
+  {},
+  {
+    get: (_, part) => () => {
+      throw builtForAnotherConfig(`the part '${String(part)}'`)
+    },
+  },
+)
+
+/** Only these parts: each other one is a function that throws. */
+export function only<T extends object>(parts: Partial<NoInfer<T>>): T {
+  return Object.setPrototypeOf(parts, notBuilt)
 }

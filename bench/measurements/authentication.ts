@@ -136,7 +136,7 @@ function decision({ store }: Transport, { subject, rules = RULES, verdicts = 6 }
   }
 }
 
-/** One that keeps a time and one that counts, as `npx sluice consumers override` would set them. */
+/** One that keeps a time and one that counts, as `npx sluicegate consumers override` would set them. */
 function overrides(): ConsumerRecord['overrides'] {
   return RULES.slice(0, 2).map(input => {
     const [rule] = compileGatewayRule(input, ['free'], ALL_ALGORITHMS)

@@ -17,16 +17,11 @@ export async function billedCommands(bed: TestBed): Promise<Findings> {
   const six = {
     admitting: sixCalls(bridge, 'admits all', { order: 'in turn' }),
     refusing: sixCalls(bridge, 'refuses all', { order: 'in turn', cache: false }),
-    remembering: sixCalls(bridge, 'refuses all', { order: 'in turn' }),
   }
   const ownAllowed = await withinSecond(() => visits(bed, own.admitting, ['allowed', 'allowed']))
   const sixAllowed = await withinSecond(() => visits(bed, six.admitting, ['allowed', 'allowed']))
   const [, ownRefused] = await withinSecond(() => visits(bed, own.refusing, ['allowed', 'refused']))
   const [, sixRefused] = await withinSecond(() => visits(bed, six.refusing, ['allowed', 'refused']))
-  // Its memory learns of a refusal by the first one.
-  const [, , sixRemembered] = await withinSecond(() =>
-    visits(bed, six.remembering, ['allowed', 'refused', 'refused']),
-  )
 
   const row = (what: string, ours: number, theirs: number, most?: number): Row => ({
     what: `billed commands per decision, ${what}`,
@@ -40,7 +35,6 @@ export async function billedCommands(bed: TestBed): Promise<Findings> {
       row('allowed, first in every window', ownAllowed[0]!, sixAllowed[0]!, 5),
       row('allowed, later ones', ownAllowed[1]!, sixAllowed[1]!, 5),
       row('refused', ownRefused!, sixRefused!, 3),
-      row('refused again by a client that remembers refusals', ownRefused!, sixRemembered!),
     ],
   }
 }

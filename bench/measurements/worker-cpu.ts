@@ -112,6 +112,7 @@ async function startSluice(bed: TestBed, started: Contender[]): Promise<Contende
     host: '127.0.0.1',
     port: 0,
     watch: false,
+    isBare: true,
     minify: true,
     bindings: bindingsOf(bed),
     configFile: CONFIG_FILE,

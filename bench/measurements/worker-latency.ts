@@ -63,6 +63,7 @@ async function throughWorkerd(
     host: '127.0.0.1',
     port: 0,
     watch: false,
+    isBare: true,
     bindings,
     configFile: CONFIG_FILE,
   })

@@ -1,13 +1,16 @@
 /**
- * Makes the tables and the picture of docs/performance.md from bench/results.md: `npm run performance`, after `npm run bench`.
- * test/docs/performance.test.ts fails when the page is stale.
+ * Makes the tables of README.md, and the tables and the picture of docs/performance.md, from bench/results.md:
+ * `npm run performance`, after `npm run bench`. test/docs/performance.test.ts fails when one of them is stale.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { markdownTable } from 'markdown-table'
 import { heading, INK, render } from '../plots/draw.ts'
 
-export const PAGE = new URL('../performance.md', import.meta.url)
+export const PAGES = [
+  new URL('../performance.md', import.meta.url),
+  new URL('../../README.md', import.meta.url),
+]
 export const PICTURE = new URL('by-rules.svg', import.meta.url)
 const RESULTS = new URL('../../bench/results.md', import.meta.url)
 
@@ -78,6 +81,11 @@ export function withTables(page: string, results: string): string {
       ]),
     ),
   )
+  tables.set('hops', table(['what', 'adds', 'measured'], hopsIn(first)))
+  tables.set(
+    'peers',
+    table(['what it takes', 'Sluice', '`@upstash/ratelimit`', 'ratio'], peersIn(first, results)),
+  )
   return page.replace(/(<!-- table: (.+?) -->\n).*?(<!-- end -->)/gs, (_, start, name, end) => {
     const text = tables.get(name)
     if (text === undefined) throw new Error(`There is no table ${name}.`)
@@ -114,6 +122,61 @@ export function drawByRules(results: string): string {
     ],
   })
 }
+
+/** What a request takes longer, in milliseconds: differences of medians. */
+function hopsIn(first: readonly string[][]): string[][] {
+  const near = rowOf(first, 'request p50 / p99 through workerd, bridge 0 ms away, proxied', 'PING')
+  const far = rowOf(first, 'request p50 / p99 through workerd, bridge 20 ms away, proxied', 'PING')
+  const cpu = rowOf(first, 'CPU of workerd per request, 16 connections, proxied', 'bare proxy')
+  const idle = rowOf(first, 'Redis server time per decision, allowed, Redis idle in between', 'six in turn')
+  const busy = rowOf(first, 'Redis server time per decision, allowed, Redis busy', 'six in turn')
+  const [own, ping] = [firstNumber(near.own), firstNumber(near.other)]
+  const distant = firstNumber(far.own)
+  const [microseconds, bare] = [firstNumber(cpu.own), firstNumber(cpu.other)]
+  return [
+    [
+      'the decision, beyond one `PING`',
+      `${(own - ping).toFixed(2)} ms`,
+      `whole request, store 0 ms away: ${own} ms; with a \`PING\` instead of a decision: ${ping} ms`,
+    ],
+    ['one trip to a store 20 ms away', `${(distant - own).toFixed(2)} ms`, `whole request: ${distant} ms`],
+    ['of the decision, in Redis', `${busy.own} to ${idle.own}`, 'Redis busy; Redis idle in between'],
+    [
+      'CPU of the Worker, beyond a proxy',
+      `${((microseconds - bare) / 1000).toFixed(2)} ms`,
+      `${microseconds} µs; a Worker that only proxies: ${bare} µs`,
+    ],
+  ]
+}
+
+/** One decision about six limits, and one about one limit, against the calls of @upstash/ratelimit. */
+function peersIn(first: readonly string[][], results: string): string[][] {
+  const rows = [
+    ['six limits: HTTP requests', 'HTTP requests per decision, new client, allowed', 'six calls'],
+    ['six limits: p50 / p99, store 20 ms away', 'decision p50 / p99, bridge 20 ms away', 'six in turn'],
+    ['the same', 'decision p50 / p99, bridge 20 ms away', 'six at once'],
+    ['six limits: billed commands', 'billed commands per decision, allowed, later ones', 'six calls'],
+    ['six limits: time in Redis', 'Redis server time per decision, allowed, Redis busy', 'six in turn'],
+    ['three limits: bytes in Redis', 'bytes in Redis per caller with three windows', 'three sliding windows'],
+  ].map(([label, what, comparison]) => {
+    const { own, other, ratio } = rowOf(first, what!, comparison!)
+    return [label!, own, `${comparison}: ${other}`, ratio]
+  })
+  const one = rowsOf(results, /^## Per algorithm/m).find(([rule]) => rule === 'fixed-window')
+  const [, own, other, ratio] = /^([\d.]+) : ([\d.]+) = (\S+)$/.exec(one?.[2] ?? '') ?? []
+  if (ratio === undefined) throw new Error('There is no row about one fixed window.')
+  return [...rows, ['one fixed window: time in Redis', `${own} µs`, `one call: ${other} µs`, ratio]]
+}
+
+/** @param comparison how the text about the comparison begins, before its colon */
+function rowOf(rows: readonly string[][], what: string, comparison: string) {
+  const row = rows.find(([name, , text]) => name === what && text!.startsWith(`${comparison}: `))
+  if (!row) throw new Error(`There is no row '${what}' against ${comparison}.`)
+  return { own: row[1]!, other: row[2]!.slice(comparison.length + 2), ratio: row[3]! }
+}
+
+/** `2.47 / 8.48 ms` → 2.47 */
+const firstNumber = (text: string) => Number.parseFloat(text)
 
 function mixturesIn(results: string): Mixture[] {
   return rowsOf(results, /^## Mixtures/m).flatMap(([what, allowed, , commands, refused]) => {
@@ -153,7 +216,7 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const results = readResults()
-  writeFileSync(PAGE, withTables(readFileSync(PAGE, 'utf8'), results))
+  for (const page of PAGES) writeFileSync(page, withTables(readFileSync(page, 'utf8'), results))
   writeFileSync(PICTURE, drawByRules(results))
-  console.log('Made docs/performance.md from bench/results.md.')
+  console.log('Made the tables of README.md and docs/performance.md from bench/results.md.')
 }

@@ -31,6 +31,8 @@ const LINKS: Record<string, string> = {
   stats: '[stats](#stats)',
   shedding: '[shedding](#shedding)',
   cors: '[cors](#cors)',
+  hooks: '[hooks](#hooks)',
+  headers: '[headers](#headers)',
 }
 
 export interface Row extends Setting {
@@ -74,6 +76,8 @@ export function readTables(): Tables {
       'log',
       'stats',
       'cors',
+      'hooks',
+      'headers',
     ].map(name => [name, rowsOf(find(name).settings, name)] as const),
     ['environment', rowsOf(variables)],
   ])

@@ -114,8 +114,12 @@ export interface Refund {
 export interface Model {
   /** How things stand. Never refuses. */
   peek(reading: Reading): Standing
-  /** May this cost pass? Changes nothing by itself: the caller stores `after.state`. @param cost at least 1 */
-  decide(reading: Reading & { cost: number }): Check
+  /**
+   * May this cost pass? Changes nothing by itself: the caller stores `after.state`.
+   * @param cost at least 1
+   * @param times how often the cost is spent when it may pass (default 1); the caller knows that there is room for all of them
+   */
+  decide(reading: Reading & { cost: number; times?: number }): Check
   /**
    * Gives back no more than is surely still missing, so that what is admitted stays within the guarantee of the algorithm,
    * and never lifts an identity above the whole budget.
@@ -142,11 +146,11 @@ export function modelOf<Kept>({ read, check, spend, refund, standing, write }: S
   }
   return {
     peek: reading => standing(read(reading)),
-    decide({ cost, ...reading }) {
+    decide({ cost, times = 1, ...reading }) {
       const kept = read(reading)
       const retryAfter = check(kept, cost)
       const before = { retryAfter, ...standing(kept) }
-      return retryAfter === 0 ? { ...before, after: afterOf(kept, spend(kept, cost) ?? 0) } : before
+      return retryAfter === 0 ? { ...before, after: afterOf(kept, spend(kept, times * cost) ?? 0) } : before
     },
     refund({ units, spent, spentAt, ...reading }) {
       const kept = read(reading)

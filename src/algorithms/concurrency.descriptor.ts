@@ -46,4 +46,5 @@ export const description = {
   model: concurrency,
   parameters,
   costBound: 'limit',
+  whyNoLease: 'what is in flight is counted when it begins and ends',
 } as const satisfies Description<Input>

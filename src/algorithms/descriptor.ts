@@ -57,6 +57,8 @@ export interface Description<Input = RuleInput> {
   parameters: Parameters
   /** What bounds the cost of one request, in messages that go on with `of 10`. */
   costBound: string
+  /** Why no isolate can take units of it for several requests at once, as a clause; absent: it can. */
+  whyNoLease?: string
   /** Where the user chooses how many units can come at once. */
   atOnce?: {
     parameter: string

@@ -39,4 +39,5 @@ export const description = {
   model: slidingLog,
   parameters,
   costBound: 'limit',
+  whyNoLease: 'each request is an entry of the log with its own time',
 } as const satisfies Description<Input>

@@ -1,4 +1,4 @@
-// Made by `npx sluice build` from the config. Do not edit.
+// Made by `npx sluicegate build` from the config. Do not edit.
 
 import { finderOf } from '../script/built-scripts.ts'
 

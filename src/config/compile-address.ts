@@ -6,6 +6,8 @@ export interface AddressSettings {
   from: NonNullable<AddressInput['from']>
   /** Empty unless `from` is a header that proxies append to. */
   trustedProxies: Ranges
+  /** Absent: of no Worker a word is taken. */
+  trustedWorkers?: readonly string[] | undefined
   ipv6Prefix: number
 }
 
@@ -13,6 +15,7 @@ export function compileAddress(input: AddressInput | undefined): AddressSettings
   return {
     from: input?.from ?? 'cloudflare',
     trustedProxies: compileRanges(input?.trustedProxies ?? []),
+    trustedWorkers: input?.trustedWorkers,
     ipv6Prefix: input?.ipv6Prefix ?? 64,
   }
 }

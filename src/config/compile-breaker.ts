@@ -2,6 +2,9 @@
 import type { BreakerInput } from './check/store-schema.ts'
 import { milliseconds } from './duration.ts'
 
+/** In total, with the time in which the isolate itself was late, a call to the store takes so many deadlines at most. */
+export const MOST_DEADLINES = 40
+
 export interface BreakerSettings {
   /** Failures in a row that open it. */
   failures: number

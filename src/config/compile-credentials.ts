@@ -1,6 +1,6 @@
 /** Credentials, from what the user wrote to what a request is asked for. Pure. */
 import type { ConfigInput, CredentialsInput } from './check/schema.ts'
-import type { CredentialMethod } from './compile-route.ts'
+import { type CredentialMethod, IDENTIFY } from './compile-route.ts'
 import { milliseconds } from './duration.ts'
 import type { JwtIssuer, JwtMethod } from './jwt-method.ts'
 
@@ -13,6 +13,8 @@ export interface Credentials {
   opaqueKeys?: { header?: string; rememberForMs: number }
   /** By name, with the code that verifies its tokens. */
   jwt: ReadonlyMap<CredentialMethod, Issuer>
+  /** Keys are taken from subprotocols of WebSockets too. */
+  webSocketKeys: boolean
   /** Handed on to the origin. */
   forward: boolean
   /** Which keys are accepted while the store cannot verify them. */
@@ -26,13 +28,30 @@ export interface Issuer extends JwtIssuer {
 }
 
 /** The credentials there can be, in the order in which they are looked for when nothing else is said. */
-export function methodsOf({ credentials = {} }: ConfigInput): CredentialMethod[] {
+export function methodsOf({
+  credentials = {},
+  hooks = {},
+}: Pick<ConfigInput, 'credentials' | 'hooks'>): CredentialMethod[] {
   const tokens = Object.keys(credentials.jwt ?? {})
-  return ['api-key', ...tokens, ...(credentials.opaqueKeys ? ['opaque-key'] : [])]
+  return [
+    'api-key',
+    ...tokens,
+    ...(credentials.opaqueKeys ? ['opaque-key'] : []),
+    ...(hooks.identify ? [IDENTIFY] : []),
+  ]
 }
 
 export function compileCredentials(config: ConfigInput): Credentials {
-  const { accept, apiKeys, opaqueKeys, jwt = {}, forward, onStoreFailure, seenFor } = config.credentials ?? {}
+  const {
+    accept,
+    apiKeys,
+    opaqueKeys,
+    jwt = {},
+    webSocketKeys,
+    forward,
+    onStoreFailure,
+    seenFor,
+  } = config.credentials ?? {}
   return {
     accept: accept ?? methodsOf(config),
     keyPrefix: apiKeys?.prefix ?? 'slk',
@@ -48,6 +67,7 @@ export function compileCredentials(config: ConfigInput): Credentials {
         { ...compile(name), createVerifier, issuerOf },
       ]),
     ),
+    webSocketKeys: webSocketKeys ?? false,
     forward: forward ?? false,
     onStoreFailure: onStoreFailure ?? 'recent',
     seenForMs: milliseconds(seenFor ?? '10m'),

@@ -4,7 +4,10 @@ import type { RouteInput, RouteMatchInput } from './check/route-schema.ts'
 /** Taken from callers without a credential. */
 export const ANONYMOUS = 'anonymous'
 
-/** One way to say who one is, as a route lists it: `api-key`, `opaque-key`, the name of a JWT method, `anonymous`. */
+/** Named by the hook `identify` (hooks.ts). */
+export const IDENTIFY = 'identify'
+
+/** One way to say who one is, as a route lists it: `api-key`, `opaque-key`, the name of a JWT method, `identify`, `anonymous`. */
 export type CredentialMethod = string
 
 /** What a route sets for its requests. Every field is required, so that no place that makes one can leave it out. */

@@ -16,7 +16,7 @@ import type {
   RuleInput,
 } from './check/rule-schema.ts'
 import { compilePlace, type Place } from './compile-route.ts'
-import { parseDuration } from './duration.ts'
+import { milliseconds, parseDuration } from './duration.ts'
 import { type By, identityOf, isOfConsumer } from './identity-parts.ts'
 
 /** Windows of a calendar. */
@@ -25,6 +25,10 @@ export interface Calendar {
   timeZone: string
   /** Finds the ends of its windows. */
   windowEnds: Algorithms['windowEnds']
+}
+
+export interface Lease {
+  forMs: number
 }
 
 export interface Rule {
@@ -67,6 +71,8 @@ export interface Rule {
   adaptiveShare?: number
   /** What becomes of a request while the store does not answer. */
   onStoreFailure: OnStoreFailure
+  /** One decision may spend for several requests, which the isolate then serves for so long without a trip. */
+  lease?: Lease
   /** With very many isolates, each holds some units in advance (limiter/stock.ts): a rule that counts all that is in flight. */
   inAdvance?: true
   match: Match
@@ -162,6 +168,7 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
   if (!counting) throw builtForAnotherConfig(`the algorithm '${algorithm}'`)
   const { state, numbers } = counting
   const quota = numbers(input, period)
+  const lease = canBeLeased(input, counting) && input.lease
   const family = [name, algorithm, ...(calendar ? [calendar.period, calendar.timeZone] : [period])]
   return {
     name,
@@ -180,8 +187,15 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
     enforcedShare: input.enforce ?? 1,
     ...(candidateFor !== undefined && { candidateFor }),
     onStoreFailure: input.onStoreFailure ?? 'local',
+    ...(lease && { lease: { forMs: milliseconds(lease.for) } }),
     match: {},
   }
+}
+
+/** A log has an entry for each request, what is in flight ends with each, and guesses are counted when they are made. */
+export function canBeLeased(input: RuleInput | LimitRuleInput, { state }: Pick<Counting, 'state'>): boolean {
+  const isGuess = 'on' in input && input.on === 'auth-failure'
+  return (state === 'time' || state === 'counts') && !isGuess
 }
 
 /** Only algorithms that take a calendar's period get as far as this with one. */

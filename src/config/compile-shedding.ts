@@ -68,7 +68,7 @@ export function compileAdaptive({
   rules,
   shedding,
 }: Pick<ConfigInput, 'rules' | 'shedding'>): Adaptive | undefined {
-  const rule = rules.find(rule => 'adaptive' in rule && rule.adaptive !== undefined)
+  const rule = rules?.find(rule => 'adaptive' in rule && rule.adaptive !== undefined)
   const { fleetUsage } = shedding ?? {}
   const ofRule = rule && 'adaptive' in rule ? rule.adaptive : undefined
   const input = fleetUsage?.adaptive ?? ofRule

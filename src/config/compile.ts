@@ -5,9 +5,16 @@
  */
 import type { Algorithms } from '../algorithms/descriptor.ts'
 import { compileRanges, type Ranges } from './address-ranges.ts'
-import type { ConfigInput, CorsInput, LimitRuleInput, RuleInput } from './check/schema.ts'
+import type {
+  ConfigInput,
+  CorsInput,
+  HeadersInput,
+  HooksInput,
+  LimitRuleInput,
+  RuleInput,
+} from './check/schema.ts'
 import { type AddressSettings, compileAddress } from './compile-address.ts'
-import { type BreakerSettings, compileBreaker } from './compile-breaker.ts'
+import { type BreakerSettings, compileBreaker, MOST_DEADLINES } from './compile-breaker.ts'
 import { type Credentials, compileCredentials } from './compile-credentials.ts'
 import { compileRouteSettings, compileRoutes, type Route, type RouteSettings } from './compile-route.ts'
 import {
@@ -18,12 +25,13 @@ import {
   type Rule,
 } from './compile-rule.ts'
 import type { Adaptive, Shedding, SheddingCompiler } from './compile-shedding.ts'
-import { milliseconds } from './duration.ts'
+import { type Duration, milliseconds } from './duration.ts'
 
 export type { Credentials, GatewayRule, LimitRule, Route, Rule }
 
 export interface Config {
-  origin: string
+  /** Absent where nothing is proxied: only the edges that need no origin can be used. */
+  origin?: string
   originDeadlineMs: number
   /** Undefined: there is one deployment. */
   environment?: string
@@ -47,11 +55,13 @@ export interface Config {
   allow: { addresses: Ranges; consumers: ReadonlySet<string> }
   /** Never let in. */
   block: { addresses: Ranges; countries: ReadonlySet<string> }
+  /** Absent: no refusal is remembered. */
+  refusals?: { rememberForMs: number }
   storeDeadlineMs: number
   /** Absent: every decision waits for the store. */
   breaker?: BreakerSettings
   /** How many decisions may wait for the store at once. */
-  inFlight: { most: number; expiresAfterMs: number }
+  inFlight: { most: number; expiresAfterMs: number; patienceMs: number; longestMs: number }
   /** Of each limit, what one isolate admits by itself while the store fails. */
   localShare: number
   keyLocking: boolean
@@ -60,6 +70,10 @@ export interface Config {
   log: { perSecond: number }
   /** Absent: nothing is kept. */
   stats?: { everyMs: number }
+  /** The unit of X-RateLimit-Reset; absent: no such headers are sent. */
+  xRateLimit?: HeadersInput['xRateLimit']
+  /** Absent: no function of the config decides about requests. */
+  hooks?: Omit<HooksInput, 'deadline'> & { deadline: Duration }
   cors?: { origins: '*' | readonly string[]; headers?: readonly string[]; maxAgeSeconds: number }
 }
 
@@ -79,19 +93,21 @@ export function compileConfig(
   const withDefault = <T extends RuleInput | LimitRuleInput>(rule: T): T => ({
     ...rule,
     onStoreFailure: rule.onStoreFailure ?? config.onStoreFailure,
+    lease: rule.lease ?? config.lease,
   })
   const storeDeadlineMs = milliseconds(config.store?.deadline ?? '250ms')
   const adaptive = hasAdaptive(config) ? compileAdaptive(config) : undefined
+  const { rememberFor = '1s' } = config.refusals ?? {}
   const breaker = compileBreaker(config.store?.breaker, storeDeadlineMs)
   return {
-    origin: config.origin,
+    ...(config.origin !== undefined && { origin: config.origin }),
     originDeadlineMs: milliseconds(config.originDeadline ?? '30s'),
     ...(config.environment !== undefined && { environment: config.environment }),
     plans,
     routes: compileRoutes(config.routes ?? [], credentials.accept),
     elsewhere: compileRouteSettings({}, credentials.accept),
     rules: [
-      ...config.rules.flatMap(rule => compileGatewayRule(withDefault(rule), plans, algorithms)),
+      ...(config.rules ?? []).flatMap(rule => compileGatewayRule(withDefault(rule), plans, algorithms)),
       ...(config.shedding
         ? compileFleetRules(config.shedding, plans, algorithms, config.onStoreFailure)
         : []),
@@ -111,15 +127,22 @@ export function compileConfig(
       addresses: compileRanges(config.block?.addresses ?? []),
       countries: new Set(config.block?.countries),
     },
+    ...(rememberFor !== 0 && { refusals: { rememberForMs: milliseconds(rememberFor) } }),
     storeDeadlineMs,
     ...(breaker && { breaker }),
-    // No call takes longer than two deadlines (store/deadline.ts).
-    inFlight: { most: config.store?.maxInFlight ?? 100, expiresAfterMs: 2 * storeDeadlineMs },
+    inFlight: {
+      most: config.store?.maxInFlight ?? 32,
+      expiresAfterMs: 2 * storeDeadlineMs,
+      patienceMs: 4 * storeDeadlineMs,
+      longestMs: MOST_DEADLINES * storeDeadlineMs,
+    },
     localShare: config.store?.localShare ?? 1,
     keyLocking: config.store?.keyLocking ?? true,
     cluster: config.store?.cluster ?? false,
     log: { perSecond: config.log?.perSecond ?? 5 },
     ...(config.stats?.keep !== false && { stats: { everyMs: milliseconds(config.stats?.every ?? '10s') } }),
+    xRateLimit: config.headers?.xRateLimit,
+    ...(config.hooks && { hooks: { ...config.hooks, deadline: config.hooks.deadline ?? '1s' } }),
     ...(config.cors && { cors: compileCors(config.cors) }),
   }
 }
@@ -129,4 +152,4 @@ function compileCors({ origins, headers, maxAge }: CorsInput): NonNullable<Confi
 }
 
 const hasAdaptive = ({ rules, shedding }: ConfigInput) =>
-  shedding?.fleetUsage?.adaptive !== undefined || rules.some(rule => 'adaptive' in rule && rule.adaptive)
+  shedding?.fleetUsage?.adaptive !== undefined || rules?.some(rule => 'adaptive' in rule && rule.adaptive)

@@ -8,11 +8,14 @@ export interface AnalyticsDataset {
   writeDataPoint(point: { indexes: string[]; blobs: string[]; doubles: number[] }): void
 }
 
-export interface Environment {
+export interface StoreAddress {
   /** Where the store is: `https://….upstash.io`, or the address of a REST bridge. */
   UPSTASH_REDIS_REST_URL?: string
   /** The token that goes with it. */
   UPSTASH_REDIS_REST_TOKEN?: string
+}
+
+export interface Environment extends StoreAddress {
   /** The origin. Default: `origin` in the config. */
   ORIGIN_URL?: string
   /** Which of several deployments this is. Default: `environment` in the config. */
@@ -23,42 +26,29 @@ export interface Environment {
   SLUICE_ANALYTICS?: AnalyticsDataset
 }
 
+/** The config, with what the environment adds. */
+export type Deployed = Config & { origin: string; url: string; token: string }
+
 /** @throws ConfigError naming what is missing or wrong; never the token's value */
-export function withEnvironment(config: Config, env: Environment): Config & { url: string; token: string } {
+export function withEnvironment(config: Config, env: Environment): Deployed {
   const mistakes: Mistake[] = []
-  const { UPSTASH_REDIS_REST_URL: url = '', UPSTASH_REDIS_REST_TOKEN: token = '' } = env
-  const { ORIGIN_URL, SLUICE_ENVIRONMENT } = env
-  if (!isStoreUrl(url.trim())) {
+  const { ORIGIN_URL, SLUICE_ENVIRONMENT: environment } = env
+  const wrong = (path: string, message: string) => mistakes.push({ path, message })
+  const secretOf = (name: keyof StoreAddress, isValid: (text: string) => unknown) => {
+    const text = env[name]?.trim() ?? ''
     // Never the value: what is pasted here by mistake is a redis:// URL with its password.
-    const what = url ? 'is not an http or https URL without credentials' : 'is missing'
-    mistakes.push({
-      path: 'UPSTASH_REDIS_REST_URL',
-      message: `${what}. Run: npx wrangler secret put UPSTASH_REDIS_REST_URL`,
-    })
+    const what = text ? 'is not an http or https URL without credentials' : 'is missing'
+    if (!isValid(text)) wrong(name, `${what}. On Workers: npx wrangler secret put ${name}`)
+    return text
   }
-  if (!token.trim()) {
-    mistakes.push({
-      path: 'UPSTASH_REDIS_REST_TOKEN',
-      message: 'is missing. Run: npx wrangler secret put UPSTASH_REDIS_REST_TOKEN',
-    })
-  }
-  if (ORIGIN_URL && !isOriginUrl(ORIGIN_URL)) {
-    mistakes.push({
-      path: 'ORIGIN_URL',
-      message: 'is not an http or https URL without query or credentials.',
-    })
-  }
-  if (SLUICE_ENVIRONMENT && !ENVIRONMENT.test(SLUICE_ENVIRONMENT)) {
-    mistakes.push({
-      path: 'SLUICE_ENVIRONMENT',
-      message: "is not a name. Use 1 to 16 lower case letters and digits, as in 'live' or 'test'.",
-    })
-  }
+  const url = secretOf('UPSTASH_REDIS_REST_URL', isStoreUrl)
+  const token = secretOf('UPSTASH_REDIS_REST_TOKEN', text => text)
+  const origin = ORIGIN_URL || config.origin
+  if (!origin) wrong('origin', 'is missing.')
+  if (ORIGIN_URL && !isOriginUrl(ORIGIN_URL))
+    wrong('ORIGIN_URL', 'is not an http or https URL without query or credentials.')
+  if (environment && !ENVIRONMENT.test(environment))
+    wrong('SLUICE_ENVIRONMENT', 'is not a name of 1 to 16 lower case letters and digits.')
   if (mistakes.length > 0) throw new ConfigError(mistakes)
-  return {
-    ...config,
-    origin: ORIGIN_URL || config.origin,
-    ...(SLUICE_ENVIRONMENT && { environment: SLUICE_ENVIRONMENT }),
-    ...{ url: url.trim(), token: token.trim() },
-  }
+  return { ...config, ...(environment && { environment }), origin: origin!, url, token }
 }

@@ -1,6 +1,6 @@
 /**
  * The parts that a rule of the gateway can count by. docs/config.md is made from their doc comments (`npm run reference`): the
- * text after `Without:` says what happens where a request has no value. src/edges/gateway/identity-keys.ts reads the values.
+ * text after `Without:` says what happens where a request has no value. src/edges/http/identity-keys.ts reads the values.
  */
 
 export interface IdentityPart {
@@ -8,7 +8,7 @@ export interface IdentityPart {
   readonly needs?: 'credential' | 'token'
   /** It belongs to a consumer: overrides of the consumer apply, and the counters lie in the consumer's slot. */
   readonly isOfConsumer?: true
-  /** Cloudflare reports it with the connection (`cf`). The example is what `npx sluice explain --<part>` shows. */
+  /** Cloudflare reports it with the connection (`cf`). The example is what `npx sluicegate explain --<part>` shows. */
   readonly cf?: { readonly example: string | number }
   /** The part is written with a name: `header:<name>`. The form of the name is in `nameForms`. */
   readonly isNamed?: true

@@ -13,8 +13,8 @@ export interface Credential {
   digest: string
   /** What the store is asked about it. */
   subject: Subject
-  /** The header it came in, in lower case. */
-  header: string
+  /** The header it came in, in lower case; absent: a hook of the config has named the consumer. */
+  header?: string
   /** It is true already, whatever the store says: a signature vouches for it. */
   isVouched: boolean
   claims?: Readonly<Record<string, unknown>>
@@ -26,3 +26,6 @@ export interface RefusedCredential {
   /** For the log, never for the caller. Holds nothing of the credential. */
   detail?: string
 }
+
+/** What a method finds in a request; undefined: nothing of its kind is shown. */
+export type Found = Credential | RefusedCredential | undefined

@@ -5,14 +5,14 @@
  */
 import type { Config } from '../config/compile.ts'
 import type { Issuer } from '../config/compile-credentials.ts'
-import { ANONYMOUS, type CredentialMethod } from '../config/compile-route.ts'
+import { ANONYMOUS, type CredentialMethod, IDENTIFY } from '../config/compile-route.ts'
 import type { JwtVerifier } from '../config/jwt-method.ts'
 import type { Outcome } from '../script/evaluation.ts'
 import { sha256 } from '../sha256.ts'
-import { consumerKey, credentialKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
+import { consumerKey, credentialKey } from '../store/keys.ts'
 import { apiKeyStart, consumerOfApiKey } from './api-key.ts'
-import type { Credential, RefusedCredential } from './credential.ts'
-import { isOpaqueKey, KeyMemory, subjectOfOpaqueKey } from './opaque-key.ts'
+import type { Credential, Found, RefusedCredential } from './credential.ts'
+import type { createOpaqueKeys } from './opaque-key.ts'
 import { type Presented, presentedIn } from './presented.ts'
 import { type Seen, SeenCredentials } from './seen.ts'
 
@@ -20,11 +20,13 @@ export interface CredentialFinder {
   /**
    * The first of the kinds taken here that is shown: good as far as one can tell without the store, or a refusal. What is
    * shown and bad is never passed over for the next kind, or for none.
+   * @param identify by code of the config, where `accept` has it
    * @returns undefined when nothing is shown
    */
   find(
     accept: readonly CredentialMethod[],
     headers: Headers,
+    identify?: () => Promise<Credential | undefined>,
   ): Promise<Credential | RefusedCredential | undefined>
   /** In words, for who shows nothing where something is asked for. */
   describe(accept: readonly CredentialMethod[]): string[]
@@ -35,7 +37,11 @@ export interface CredentialFinder {
 }
 
 type Settings = Pick<Config, 'credentials' | 'environment' | 'plans'>
-type Found = Credential | RefusedCredential | undefined
+
+/** What only some configs need. */
+export interface FinderParts {
+  createOpaqueKeys: typeof createOpaqueKeys
+}
 
 const MALFORMED: RefusedCredential = { reason: 'malformed' }
 const REASON = { invalid: 'malformed', expired: 'expired', unavailable: 'unverifiable' } as const
@@ -48,11 +54,12 @@ const REASON = { invalid: 'malformed', expired: 'expired', unavailable: 'unverif
 export function createCredentialFinder(
   { credentials, environment, plans }: Settings,
   variables: Readonly<Record<string, unknown>>,
+  { createOpaqueKeys }: FinderParts,
 ): CredentialFinder {
   const { keyPrefix, opaqueKeys, jwt } = credentials
   const verifiers = new Map([...jwt.values()].map(issuer => [issuer.name, verifierOf(issuer, variables)]))
   const start = apiKeyStart(keyPrefix, environment)
-  const memory = opaqueKeys && new KeyMemory(opaqueKeys)
+  const opaque = opaqueKeys && createOpaqueKeys(opaqueKeys, keyPrefix)
   const seen = new SeenCredentials(credentials)
   /** Then an opaque key cannot be told from a token of the origin's: all bearer tokens are ours. */
   const takesBearer = opaqueKeys !== undefined && opaqueKeys.header === undefined
@@ -72,21 +79,6 @@ export function createCredentialFinder(
       ...{ method: 'api-key', consumer, digest, isVouched: false },
       header: apiKey === undefined ? 'authorization' : 'x-api-key',
       subject: { kind: 'key', ...keys },
-    }
-  }
-
-  function opaqueKey({ apiKey, bearer }: Presented, headers: Headers): Found {
-    const own = opaqueKeys?.header
-    const text = own === undefined ? (apiKey ?? bearer) : (headers.get(own) ?? undefined)
-    // Where API keys come too, one of ours is for that method; in a header of its own it is not an opaque key.
-    if (text === undefined || (own === undefined && isOurs(text))) return undefined
-    if (isOurs(text) || !isOpaqueKey(text)) return MALFORMED
-    const digest = sha256(text)
-    const consumer = memory?.consumerOf(digest)
-    return {
-      ...{ method: 'opaque-key', consumer: consumer ?? UNKNOWN_CONSUMER, digest, isVouched: false },
-      header: own ?? (apiKey === undefined ? 'authorization' : 'x-api-key'),
-      subject: subjectOfOpaqueKey(digest, consumer),
     }
   }
 
@@ -113,7 +105,7 @@ export function createCredentialFinder(
       case 'api-key':
         return apiKey(presented)
       case 'opaque-key':
-        return opaqueKey(presented, headers)
+        return opaque!.find(presented, headers)
       case ANONYMOUS:
         return undefined
       default:
@@ -138,10 +130,10 @@ export function createCredentialFinder(
   }
 
   return {
-    async find(accept, headers) {
+    async find(accept, headers, identify) {
       const presented = presentedIn(headers)
       for (const method of accept) {
-        const found = await present(method, presented, headers)
+        const found = await (method === IDENTIFY ? identify?.() : present(method, presented, headers))
         if (found) return found
       }
       const { bearer } = presented
@@ -150,7 +142,8 @@ export function createCredentialFinder(
     },
 
     describe(accept) {
-      const kinds = accept.filter(method => method !== ANONYMOUS)
+      // What a hook knows a caller by, it says itself.
+      const kinds = accept.filter(method => method !== ANONYMOUS && method !== IDENTIFY)
       const texts = kinds.map(method => {
         const issuer = jwt.get(method)
         if (issuer)
@@ -165,10 +158,7 @@ export function createCredentialFinder(
     learn(credential, outcome) {
       if (!credential) return
       seen.learn(credential, outcome)
-      if (credential.method !== 'opaque-key') return
-      const { status, consumer } = outcome
-      if (status === 'unknown-credential') memory?.forget(credential.digest)
-      else if (consumer !== undefined) memory?.remember(credential.digest, consumer)
+      if (credential.method === 'opaque-key') opaque!.learn(credential, outcome)
     },
 
     recall: credential => credential && seen.recall(credential),

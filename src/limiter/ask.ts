@@ -14,7 +14,7 @@ export interface Question<Answer> {
 }
 
 export function toDecide(evaluation: Evaluation, verb?: DecideVerb): Question<Outcome> {
-  return { call: encodeDecide(evaluation, verb), read: reply => decodeDecide(reply, evaluation) }
+  return { call: encodeDecide(evaluation, verb), read: reply => decodeDecide(reply, evaluation, verb) }
 }
 
 export function toRefund(refund: Refund): Question<Changed> {
@@ -44,9 +44,11 @@ export function toLookUp(pointerKey: string): Question<string | undefined> {
 export async function askAll<Answer>(
   store: Store,
   questions: readonly Question<Answer>[],
+  isMoot?: () => boolean,
 ): Promise<(Answer | GatewayError)[]> {
   if (questions.length === 0) return []
-  const replies = await store.run(questions.map(({ call }) => call))
+  const calls = questions.map(({ call }) => call)
+  const replies = await store.run(calls, isMoot)
   if (replies.length !== questions.length) {
     throw new GatewayError('ERR_STORE_REPLY_INVALID', `The store's reply has ${replies.length} answers.`)
   }
@@ -62,9 +64,13 @@ export async function askAll<Answer>(
   })
 }
 
-/** @throws GatewayError as Store.run, and in the place of the answer */
-export async function ask<Answer>(store: Store, question: Question<Answer>): Promise<Answer> {
-  const [answer] = await askAll(store, [question])
+/** @param isMoot as for Store.run @throws GatewayError as Store.run, and in the place of the answer */
+export async function ask<Answer>(
+  store: Store,
+  question: Question<Answer>,
+  isMoot?: () => boolean,
+): Promise<Answer> {
+  const [answer] = await askAll(store, [question], isMoot)
   if (answer instanceof GatewayError) throw answer
   return answer as Answer
 }

@@ -11,6 +11,10 @@ export interface Demand {
   rules: readonly DemandedRule[]
   /** What the credential of the caller is; absent: an anonymous caller, or a limit by name. */
   subject?: Subject
+  /** Of an anonymous caller, where a hook of the config names one. */
+  plan?: string | undefined
+  /** An error of limiting code before: the store is not asked, and each rule is decided as while the store fails. */
+  failure?: unknown
   /** All rules that can be demanded together. */
   policy: Policy
 }

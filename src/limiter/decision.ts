@@ -16,6 +16,12 @@ export type DegradedCause =
   | 'internal'
   | 'kill-switch'
 
+/** Set on a decision that no trip to the store was made for. */
+export interface WithoutTrip {
+  /** `refusals`: the store has refused the same before (refusals.ts). `leases`: its units were spent before (leases.ts). */
+  from?: 'refusals' | 'leases'
+}
+
 /** Goes into a header and a log line. */
 export interface DegradedMark {
   cause: DegradedCause
@@ -23,7 +29,7 @@ export interface DegradedMark {
   detail: string
 }
 
-export interface Allowed {
+export interface Allowed extends WithoutTrip {
   kind: 'allowed'
   /** The plan that the store vouches for; absent for anonymous callers, and for credentials that the store has not checked. */
   plan?: string
@@ -39,7 +45,7 @@ export interface Allowed {
   isUncounted?: boolean
 }
 
-export interface Denied {
+export interface Denied extends WithoutTrip {
   kind: 'denied'
   /** As for an allowed request. */
   plan?: string
@@ -53,14 +59,14 @@ export interface Denied {
 }
 
 /** The store does not know the credential. */
-export interface UnknownCredential {
+export interface UnknownCredential extends WithoutTrip {
   kind: 'unknown-credential'
   /** Of the rules that have counted the bad credential. */
   verdicts: readonly Verdict[]
 }
 
 /** The consumer is blocked; its limits do not matter. */
-export interface Blocked {
+export interface Blocked extends WithoutTrip {
   kind: 'blocked'
 }
 

@@ -1,12 +1,12 @@
 /**
  * The one engine. An edge passes a demand in and gets `{ decision, finish }` back; it calls `finish` once, when the request is
- * over. Inside: bind under the live switches → evaluate in the store → apply newer switches → decide, or fall
+ * over. Inside: bind under the live switches → decide without a trip, or evaluate in the store → apply newer switches → decide, or fall
  * back → maintain (probe the store, hand over local counts, refresh the switches).
  *
  * `decide` never throws: an error in limiting code is handled like a store that fails.
  */
 import { type Background, detached } from '../background.ts'
-import type { Clock } from '../clock.ts'
+import type { Clock, Sleep } from '../clock.ts'
 import type { Config } from '../config/compile.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { Seen } from '../credentials/seen.ts'
@@ -26,6 +26,7 @@ import { type Degraded, degradedBy, evaluate, type OnCluster, orDegraded } from 
 import { admitsUncounted, fallBack, NO_LOCAL } from './fallback.ts'
 import type { KeptHoldings } from './keep-holdings.ts'
 import type { createLocalLimiter } from './local.ts'
+import type { OwnAnswers } from './own-answers.ts'
 
 /** How the work that was admitted has ended. */
 export type Ending =
@@ -81,7 +82,13 @@ export interface Engine {
    * again (ask.ts). Live switches do not apply. The verb comes from the caller, so that a Worker carries no script that it
    * does not use.
    */
-  change(question: Question<Changed>, background: Background): Promise<Changed | Degraded>
+  change(
+    verb: 'refund' | 'reset',
+    question: Question<Changed>,
+    background: Background,
+  ): Promise<Changed | Degraded>
+  /** The isolate is to stop: gives back what it has leased. From then on the store decides each request. */
+  stop(): Promise<void>
   /** For a request that was refused without a decision: what trips keep fresh must not grow old where all are refused like that. */
   keepFresh(options: DecideOptions): void
   /**
@@ -112,6 +119,10 @@ export interface EngineOptions {
   createLocal?: typeof createLocalLimiter | undefined
   /** What the isolate holds. Only where a rule counts what is in flight. */
   kept?: KeptHoldings | undefined
+  /** What the isolate can decide without a trip. Absent: each request is decided by the store. */
+  ownAnswers?: OwnAnswers | undefined
+  /** Lets a request wait for its turn at the store; tests pass their own. */
+  sleep?: Sleep | undefined
   /** What is measured of the origin. Only where something follows it. */
   originLoad?: EngineLoad | undefined
 }
@@ -139,27 +150,29 @@ export function createEngine(
     onFinish,
     createLocal,
     kept,
+    ownAnswers,
+    sleep,
     originLoad,
   }: EngineOptions,
 ): Engine {
   const now = () => clock.now()
   const switched = withSwitches(bare, board)
   const reporting = originLoad?.withReports(switched) ?? switched
-  const guarded = withBreaker(kept ? kept.withMessages(reporting) : reporting, config.breaker, probe, {
+  const returning = ownAnswers?.withReturns(reporting) ?? reporting
+  const guarded = withBreaker(kept ? kept.withMessages(returning) : returning, config.breaker, probe, {
     now,
     ...(onStoreChange && { onChange: onStoreChange }),
   })
-  const store = withInFlightLimit(guarded, config.inFlight)
+  const store = withInFlightLimit(guarded, config.inFlight, sleep && { sleep })
   const local = createLocal?.(config.localShare, now) ?? NO_LOCAL
   const fallback = { credentials, local, store }
 
   async function decideWith(verb: DecideVerb, demand: Demand, options: DecideOptions): Promise<Decided> {
     const startedAt = now()
     const wasOverdue = board.isOverdue()
-    const { decision, outcome, claims } = await decided(verb, demand, options)
+    const { decision, outcome, claims, at = outcome?.at ?? 0 } = await decided(verb, demand, options)
     const begun = started(decision, claims, options.background)
-    const at = outcome?.at ?? 0
-    maintain({ hasAnswered: at > 0 }, options.background)
+    maintain({ hasAnswered: outcome !== undefined && outcome.at > 0 }, options.background)
     // A claim that was lost, or that only some slots of a cluster have counted.
     kept?.sendSoon(guarded, options.background)
     if (wasOverdue) await refreshOverdueSwitches(options)
@@ -169,29 +182,55 @@ export function createEngine(
 
   async function decided(
     verb: DecideVerb,
-    { rules, subject, policy }: Demand,
+    { rules, subject, plan, policy, failure }: Demand,
     { recall }: DecideOptions,
-  ): Promise<{ decision: Decision; outcome?: Outcome; claims?: Claims | undefined }> {
+  ): Promise<{ decision: Decision; at?: number; outcome?: Outcome; claims?: Claims | undefined }> {
     let claims: Claims | undefined
     try {
       const before = board.current()
       const bound = bind(rules, before, switchName, now())
+      const demanded = { policy, plan, rules: bound, ...(subject && { subject }) }
+      const own =
+        verb === 'decide' && !failure
+          ? ownAnswers?.of(demanded, before, () => board.current(), recall)
+          : undefined
+      const decidedHere = own?.decide()
+      if (decidedHere) return decidedHere
+
       if (verb === 'decide') claims = kept?.claim(bound, originLoad?.limitOf)
       const evaluation = {
-        ...{ policy, rules: claims?.rules ?? bound },
-        ...(subject && { subject }),
+        ...{ ...demanded, rules: claims?.rules ?? bound },
+        ...(own && { want: own.ask() }),
         ...(decideAt && { now: decideAt() }),
       }
-      const answer = await evaluate(store, evaluation, { verb, onCluster, undoStore: guarded })
+      const answer = failure
+        ? degradedBy(failure)
+        : await evaluate(store, evaluation, {
+            verb,
+            onCluster,
+            undoStore: guarded,
+            ...(own && { isMoot: own.isKnown }),
+          })
       if (answer.status === 'degraded') {
-        const known = claims ? { ...evaluation, rules: claims.lose(answer.cause) } : evaluation
-        const decision = fallBack(known, answer, recall?.(), fallback, verb)
+        const held = claims ? { ...evaluation, rules: claims.lose(answer.cause) } : evaluation
+        own?.settle(undefined)
+        // Another request may have learnt meanwhile what this one waited for.
+        const decidedHere = own?.decideAfter()
+        if (decidedHere) {
+          claims?.putBack()
+          return decidedHere
+        }
+        const decision = fallBack(held, answer, recall?.(), fallback, verb)
         claims?.hold(decision)
         return { decision, claims }
       }
       claims?.settle(answer, store.isCluster ?? false)
-      const outcome = claims?.completed(answer) ?? answer
       const latest = board.current()
+      const completed = claims?.completed(answer) ?? answer
+      const outcome = own?.settle(completed, latest === before) ?? completed
+      // What was leased before the store had nothing left is spent already.
+      const leased = outcome.status === 'refused' ? own?.decideLeased() : undefined
+      if (leased) return leased
       // Under the switches that it was asked under, the outcome stands.
       const relaxed = latest === before ? outcome : relax(outcome, evaluation, latest, switchName)
       // A request that was bound without any rule passes as such, even if its rules have been switched on again meanwhile.
@@ -239,14 +278,25 @@ export function createEngine(
       finish(ending) {
         if (isFinished) return
         isFinished = true
+        if (release)
+          ownAnswers?.forget(
+            claims!.inFlight.map(({ rule }) => rule.key),
+            'ended',
+          )
         release?.()
         onFinish?.(decision, ending)
       },
     }
   }
 
-  async function change(question: Question<Changed>, background: Background): Promise<Changed | Degraded> {
+  async function change(
+    verb: 'refund' | 'reset',
+    question: Question<Changed>,
+    background: Background,
+  ): Promise<Changed | Degraded> {
     const changed = await orDegraded(() => ask(store, question))
+    // What was leased before a reset is not given back to the new budget; a refund leaves it as it is.
+    if ('keys' in question.call) ownAnswers?.forget(question.call.keys, verb)
     maintain({ hasAnswered: 'at' in changed }, background)
     return changed
   }
@@ -254,6 +304,7 @@ export function createEngine(
   /** @param hasAnswered the store has answered this time */
   function maintain({ hasAnswered }: { hasAnswered: boolean }, background: Background): void {
     if (store.isProbeDue()) background(store.probe())
+    ownAnswers?.maintain(guarded, background)
     // Past the breaker: how long a hand-over takes says nothing about decisions.
     if (hasAnswered && local.hasSpent()) background(local.handOver(bare, decideAt?.()))
   }
@@ -280,6 +331,8 @@ export function createEngine(
     },
 
     change,
+
+    stop: async () => await ownAnswers?.giveBack(guarded),
 
     keepFresh(options) {
       maintain({ hasAnswered: false }, options.background)

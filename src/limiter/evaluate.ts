@@ -27,19 +27,21 @@ export interface EvaluateOptions {
   onCluster?: OnCluster | undefined
   /** For giving back what some slots of a cluster have spent: it must not be bounded, or the units are lost. */
   undoStore?: Store
+  /** Asked while the decision waits for its turn: whether it is known by now. Then it fails like a store that is overloaded. */
+  isMoot?: () => boolean
 }
 
 export async function evaluate(
   store: Store,
   evaluation: Evaluation,
-  { verb = 'decide', onCluster, undoStore = store }: EvaluateOptions = {},
+  { verb = 'decide', onCluster, undoStore = store, isMoot }: EvaluateOptions = {},
 ): Promise<Outcome | Degraded> {
   // No rule to count and no credential to look up: decided without a trip.
   if (evaluation.rules.length === 0 && !evaluation.subject) {
     return { status: 'admitted', plan: '', at: 0, verdicts: [] }
   }
   return await orDegraded(() => {
-    if (!store.isCluster) return ask(store, toDecide(evaluation, verb))
+    if (!store.isCluster) return ask(store, toDecide(evaluation, verb), isMoot)
     if (!onCluster) throw new Error('The store is a cluster, and nothing here decides over several slots.')
     return onCluster(store, evaluation, verb, undoStore)
   })
@@ -80,6 +82,7 @@ export function causeOf(error: GatewayError): DegradedCause {
     case 'ERR_STORE_OVERLOAD':
       return 'overload'
     case 'ERR_CONFIG_INVALID':
+    case 'ERR_HOOK_FAILED':
       return 'internal'
   }
 }

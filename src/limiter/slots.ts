@@ -64,8 +64,16 @@ function hashTagOf(key: string): string {
   return /\{(.+?)\}/.exec(key)?.[1] ?? key
 }
 
-/** One evaluation for each slot. Only the slot of the consumer gets the subject; the others know no plan. */
+/**
+ * One evaluation for each slot. Only the slot of the consumer gets the subject; the others know no plan. Of several slots each
+ * would spend for another number of requests, so they spend for one.
+ */
 export function splitBySlot(evaluation: Evaluation): Evaluation[] {
+  const parts = partsOf(evaluation)
+  return parts.length > 1 ? parts.map(({ want: _, ...part }) => part) : parts
+}
+
+function partsOf(evaluation: Evaluation): Evaluation[] {
   const { rules, subject, ...rest } = evaluation
   if (subject?.kind === 'failed') {
     // An unknown consumer has no slot.
@@ -124,7 +132,9 @@ async function joinSlots(
   // The rows of several plans can have one tag: the state of a window is the same whatever its limit.
   const tags = new Set(evaluation.rules.map(({ rule }) => rule.tag))
   const inOrder = [...tags].flatMap(tag => byTag.get(tag) ?? [])
-  return { status, plan, at, verdicts: withAgreement(inOrder) }
+  // Only a decision in one slot takes a lease.
+  const granted = outcomes.find(outcome => outcome.granted)?.granted
+  return { status, plan, at, verdicts: withAgreement(inOrder), ...(granted && { granted }) }
 }
 
 /** Too many guesses are refused before the answer says anything about the credential. */

@@ -6,6 +6,7 @@
  *     rule <outcome> <rule> <route> <plan>           one for each rule that applied: allowed, limited, and as a shadow
  *                                                    shadow_allowed, shadow_limited
  *     candidate <agreed|disagreed> <rule> <route> <plan>   beside it, where the rule it would replace applied too
+ *     without-trip <refusals|leases> <route>         of these requests, those that no trip to the store was made for
  *     lost                                           requests whose counters may not have arrived
  *
  * `-` stands for none; no name begins with it. A rule is counted by its own verdict, also when another rule refused the request.
@@ -49,8 +50,9 @@ export function createCounters(mostFields = MOST_FIELDS): Counters {
       return counts.size
     },
 
-    record({ outcome, cause = NONE, route = NONE, plan = NONE, verdicts }) {
+    record({ outcome, cause = NONE, from, route = NONE, plan = NONE, verdicts }) {
       add(`request ${outcome} ${cause} ${route}`, 1)
+      if (from) add(`without-trip ${from} ${route}`, 1)
       for (const { rule, mode, allowed, agrees } of verdicts) {
         const labels = `${rule.name} ${route} ${plan}`
         add(`rule ${mode === 'shadow' ? 'shadow_' : ''}${allowed ? 'allowed' : 'limited'} ${labels}`, 1)

@@ -36,7 +36,7 @@ const CONTEXT_MS = 25_000
 /** A flush that is this late has been ended by the platform. */
 const GRACE_MS = 10_000
 
-/** `npx sluice stats` looks back 7 days at most. */
+/** `npx sluicegate stats` looks back 7 days at most. */
 const LIFE_SECONDS = 8 * 86400
 
 export function createFlusher(

@@ -28,6 +28,8 @@ export interface Observation {
   cause?: string
   /** For the log only. */
   detail?: string
+  /** In the place of a trip to the store: `refusals` that are remembered, or `leases`. */
+  from?: string
   /** What was wrong, for a refusal that no rule made. */
   reason?: string
   route?: string

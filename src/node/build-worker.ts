@@ -1,12 +1,12 @@
 /**
  * What is made of a config before it runs. For the Worker: the scripts, compiled, the algorithms that its rules use, and the parts
- * of the gateway that its settings use. For limits by name: their scripts. `npx sluice build` writes it to src/built/.
+ * of the gateway that its settings use. For limits by name: their scripts. `npx sluicegate build` writes it to src/built/.
  */
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join, relative, sep } from 'node:path'
 import type { Config } from '../config/compile.ts'
-import { countsLocally, followsOrigin, holdsInAdvance, holdsUnits } from '../edges/gateway/parts.ts'
+import { asksAboutRequest } from '../edges/http/match.ts'
+import { countsLocally, followsOrigin, holdsInAdvance, holdsUnits, takesLeases } from '../edges/http/parts.ts'
 import { probePolicy } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
 import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
@@ -15,99 +15,150 @@ import { compileScripts } from '../script/scripts.ts'
 import { signalScript } from '../script/signal-text.ts'
 import { syncScript } from '../script/sync-text.ts'
 import type { Script } from '../store/store.ts'
-
-export const BUILT_FOLDER = fileURLToPath(new URL('../built/', import.meta.url))
+import type { Project } from './project.ts'
 
 type Built = Pick<
   Config,
-  'rules' | 'plans' | 'limits' | 'cluster' | 'cors' | 'address' | 'stats' | 'shedding' | 'adaptive'
+  | 'rules'
+  | 'plans'
+  | 'limits'
+  | 'cluster'
+  | 'cors'
+  | 'address'
+  | 'stats'
+  | 'shedding'
+  | 'adaptive'
+  | 'keyLocking'
+  | 'refusals'
+  | 'hooks'
+  | 'routes'
+  | 'xRateLimit'
+  | 'credentials'
 >
 
+/** Where generated modules import from. */
+interface ModulePaths {
+  /** Absent: the sources of the repository itself. */
+  packageName?: string | undefined
+  /** The config, as a module in src/built/ imports it. Absent: the usual file of the project. */
+  configPath?: string | undefined
+}
+
 /** What is written, by the name of its file. */
-export function builtFiles(config: Built): ReadonlyMap<string, string> {
+export function builtFiles(config: Built, paths: ModulePaths = {}): ReadonlyMap<string, string> {
   return new Map([
-    ['worker.generated.ts', workerModule(config)],
-    ['limits.generated.ts', limitsModule(config)],
+    ['worker.generated.ts', workerModule(config, paths)],
+    ['limits.generated.ts', limitsModule(config, paths)],
   ])
 }
 
-/** Writes the files that are not there as they should be: wrangler watches the folder, and would build again. */
-export function buildWorker(config: Built, folder = BUILT_FOLDER): void {
-  for (const [name, text] of builtFiles(config)) {
-    const file = join(folder, name)
+/**
+ * Writes the files that are not there as they should be: wrangler watches the folder, and would build again.
+ * @param project whose config file is the one that was read, wherever it lies
+ */
+export function buildWorker(
+  config: Built,
+  {
+    builtFolder,
+    packageName,
+    configFile,
+  }: Pick<Project, 'builtFolder' | 'packageName'> & Partial<Pick<Project, 'configFile'>>,
+): void {
+  mkdirSync(builtFolder, { recursive: true })
+  const configPath = configFile && importPath(builtFolder, configFile)
+  for (const [name, text] of builtFiles(config, { packageName, configPath })) {
+    const file = join(builtFolder, name)
     if (!existsSync(file) || readFileSync(file, 'utf8') !== text) writeFileSync(file, text)
   }
 }
 
-const FIRST_LINE = '// Made by `npx sluice build` from the config. Do not edit.'
+/** `../../sluice.config.ts`, with slashes on every system. */
+function importPath(folder: string, file: string): string {
+  const path = relative(folder, file).split(sep).join('/')
+  return path.startsWith('.') ? path : `./${path}`
+}
+
+const FIRST_LINE = '// Made by `npx sluicegate build` from the config. Do not edit.'
 
 /** The text of src/built/worker.generated.ts. */
-export function workerModule(config: Built): string {
-  const imports = new Map<string, string[]>([['../script/built-scripts.ts', ['finderOf']]])
-  /** The name under which a module is imported, or what throws where the config does not use it. */
-  const used = (isUsed: boolean, name: string, from: string, text = name, imported = name) => {
-    const [module, exported] = isUsed ? [from, imported] : ['../not-built.ts', 'notBuilt']
-    imports.set(module, [...new Set([...(imports.get(module) ?? []), exported])])
-    return isUsed ? text : `notBuilt('${name}')`
+export function workerModule(
+  config: Built,
+  { packageName, configPath = '../../sluice.config.ts' }: ModulePaths = {},
+): string {
+  const imports = new Set(['createWorker', 'finderOf', 'only'])
+  /** An entry for a part that the config uses. */
+  const used = (isUsed: boolean, name: string, text?: string, imported = name): string[] => {
+    if (!isUsed) return []
+    imports.add(imported)
+    return [text === undefined ? `    ${name},` : `    ${name}: ${text},`]
   }
+  const script = (isUsed: boolean, name: string, built: () => BuiltScript) =>
+    used(isUsed, name, isUsed ? `loadScript(${JSON.stringify(built(), null, 2)})` : '', 'loadScript')
   const algorithms = [...new Set(config.rules.map(({ algorithm }) => algorithm))].sort()
+  for (const name of algorithms) imports.add(localName(name))
   const hasCalendar = config.rules.some(({ calendar }) => calendar)
   const isHeld = holdsUnits(config)
-  const isStocked = holdsInAdvance(config)
   const isFollowing = followsOrigin(config)
   const isShedding = config.shedding !== undefined || config.adaptive !== undefined
-  const isLocal = countsLocally(config)
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
   const hasCors = config.cors !== undefined
+  const { workerUtilization } = config.shedding ?? {}
+  if (holdsInAdvance(config)) imports.add('createStock')
+  const createHoldings = holdsInAdvance(config)
+    ? 'options => createHoldings({ ...options, createStock })'
+    : undefined
   const lines = [
-    'export const algorithms: Algorithms = {',
-    `  countings: { ${algorithms.map(name => `'${name}': ${localName(name)}.counting`).join(', ')} },`,
-    `  windowEnds: ${used(hasCalendar, 'windowEnds', '../algorithms/calendar.ts')},`,
-    '}',
-    '',
-    'export const parts: Parts = {',
-    `  evaluateOnCluster: ${used(config.cluster, 'evaluateOnCluster', '../limiter/slots.ts')},`,
-    `  addressBehindProxies: ${used(hasProxies, 'addressBehindProxies', '../edges/gateway/behind-proxies.ts')},`,
-    `  answerPreflight: ${used(hasCors, 'answerPreflight', '../edges/gateway/cors.ts')},`,
-    `  setAllowedOrigin: ${used(hasCors, 'setAllowedOrigin', '../edges/gateway/cors.ts')},`,
-    `  createLocalLimiter: ${used(isLocal, 'createLocalLimiter', '../limiter/local.ts')},`,
-    `  createStats: ${used(config.stats !== undefined, 'createStats', '../metrics/keep-stats.ts')},`,
-    `  classFor: ${used(config.shedding !== undefined, 'classFor', '../edges/gateway/traffic-class.ts')},`,
-    `  createOriginLoad: ${used(isFollowing, 'createOriginLoad', '../edges/gateway/origin-load.ts')},`,
-    `  createWorkerUtilization: ${used(config.shedding?.workerUtilization !== undefined, 'createWorkerUtilization', '../shedding/worker-utilization.ts')},`,
-    `  createAdaptiveLimit: ${used(config.adaptive !== undefined, 'createAdaptiveLimit', '../shedding/adaptive-limit.ts')},`,
-    `  withSignals: ${used(isFollowing, 'withSignals', '../shedding/signal-board.ts')},`,
-    `  refreshOverdue: ${used(isFollowing, 'refreshOverdue', '../shedding/signal-board.ts')},`,
-    `  signalScript: ${used(isFollowing, 'signalScript', '../script/built-scripts.ts', `loadScript(${JSON.stringify(builtOf(signalScript()), null, 2)})`, 'loadScript')},`,
-    `  receivePushes: ${used(config.shedding?.workerUtilization?.pushes !== undefined, 'receivePushes', '../edges/gateway/utilization.ts')},`,
-    `  createHoldings: ${used(isHeld, 'createHoldings', '../limiter/keep-holdings.ts', isStocked ? `options => createHoldings({ ...options, ${used(true, 'createStock', '../limiter/stock.ts')} })` : undefined)},`,
-    `  whenOver: ${used(isHeld, 'whenOver', '../edges/gateway/ending.ts')},`,
-    `  syncScript: ${used(isHeld, 'syncScript', '../script/built-scripts.ts', `loadScript(${JSON.stringify(builtOf(syncScript()), null, 2)})`, 'loadScript')},`,
-    `  scriptsOf: finderOf(${JSON.stringify(scriptsOf(config), null, 2)}),`,
-    '}',
-    '',
-    'export const shedding: SheddingCompiler = {',
-    ...['compileFleetRules', 'compileShedding', 'compileAdaptive'].map(
-      name => `  ${name}: ${used(isShedding, name, '../config/compile-shedding.ts')},`,
-    ),
-    '}',
+    'export default createWorker(config, {',
+    '  algorithms: only({',
+    `    countings: { ${algorithms.map(name => `'${name}': ${localName(name)}`).join(', ')} },`,
+    ...used(hasCalendar, 'windowEnds'),
+    '  }),',
+    '  parts: only({',
+    ...used(config.cluster, 'evaluateOnCluster'),
+    ...used(hasProxies, 'addressBehindProxies'),
+    ...used(hasCors, 'answerPreflight'),
+    ...used(hasCors, 'setAllowedOrigin'),
+    ...used(config.hooks !== undefined, 'createHooks'),
+    ...used(config.xRateLimit !== undefined, 'createXRateLimit'),
+    ...used(config.credentials.webSocketKeys, 'withWebSocketKeys'),
+    ...used(config.address.trustedWorkers !== undefined, 'clientOfWorker'),
+    ...used(countsLocally(config), 'createLocalLimiter'),
+    ...used(takesLeases(config), 'createLeases'),
+    ...used(config.refusals !== undefined, 'createRefusalMemory'),
+    ...used(config.stats !== undefined, 'createStats'),
+    ...used(config.shedding !== undefined, 'classFor'),
+    ...used(asksAboutRequest(config), 'matchEach'),
+    ...used(config.credentials.opaqueKeys !== undefined, 'createOpaqueKeys'),
+    ...used(isFollowing, 'createOriginLoad'),
+    ...used(workerUtilization !== undefined, 'createWorkerUtilization'),
+    ...used(config.adaptive !== undefined, 'createAdaptiveLimit'),
+    ...used(isFollowing, 'withSignals'),
+    ...used(isFollowing, 'refreshOverdue'),
+    ...script(isFollowing, 'signalScript', () => builtOf(signalScript(), kindsOf(config))),
+    ...used(workerUtilization?.pushes !== undefined, 'receivePushes'),
+    ...used(isHeld, 'createHoldings', createHoldings),
+    ...used(isHeld, 'whenOver'),
+    ...script(isHeld, 'syncScript', () => builtOf(syncScript(), kindsOf(config))),
+    `    scriptsOf: finderOf(${JSON.stringify(scriptsOf(config), null, 2)}),`,
+    '  }),',
+    '  shedding: only({',
+    ...['compileFleetRules', 'compileShedding', 'compileAdaptive'].flatMap(name => used(isShedding, name)),
+    '  }),',
+    '})',
     '',
   ]
+  const from = packageName ? `${packageName}/built` : '../edges/gateway/built.ts'
   return [
     FIRST_LINE,
-    '',
-    "import type { Algorithms } from '../algorithms/descriptor.ts'",
-    ...algorithms.map(name => `import * as ${localName(name)} from '../algorithms/${name}.descriptor.ts'`),
-    "import type { SheddingCompiler } from '../config/compile-shedding.ts'",
-    "import type { Parts } from '../edges/gateway/parts.ts'",
-    ...[...imports].map(([from, names]) => `import { ${names.join(', ')} } from '${from}'`),
+    `import { ${[...imports].sort().join(', ')} } from '${from}'`,
+    `import config from ${quoted(configPath)}`,
     '',
     ...lines,
   ].join('\n')
 }
 
 /** The text of src/built/limits.generated.ts, which the gateway does not import. */
-function limitsModule({ limits }: Built): string {
+function limitsModule({ limits }: Built, { packageName }: ModulePaths): string {
   const policies = [...limits.values()].map(limitPolicy)
   const scripts = Object.fromEntries([
     ...policies.map(policy => [
@@ -119,7 +170,7 @@ function limitsModule({ limits }: Built): string {
   return [
     FIRST_LINE,
     '',
-    "import { finderOf } from '../script/built-scripts.ts'",
+    `import { finderOf } from '${packageName ? `${packageName}/scripts` : '../script/built-scripts.ts'}'`,
     '',
     '/** The scripts of the limits by name, for `createLimiter`. */',
     `export const scriptsOf = finderOf(${JSON.stringify(scripts, null, 2)})`,
@@ -127,32 +178,43 @@ function limitsModule({ limits }: Built): string {
   ].join('\n')
 }
 
+/** As Biome writes strings, where that is possible. */
+const quoted = (text: string) => (/['\\]/.test(text) ? JSON.stringify(text) : `'${text}'`)
+
 /** `fixed-window` → `fixedWindow` */
 const localName = (name: string) => name.replaceAll(/-(.)/g, (_, letter: string) => letter.toUpperCase())
 
 /** The scripts of the gateway and of its probes, by the fingerprint of their policies. */
 function scriptsOf(config: Built): Record<string, BuiltScripts> {
   const gateway = gatewayPolicy(config)
-  const [fingerprint, probe] = builtProbe()
+  const kinds = kindsOf(config)
+  const [fingerprint, probe] = builtProbe(kinds)
   return {
     [fingerprintOf(gateway)]: {
-      // The gateway gives back where slots of a cluster disagree, and nowhere else. The shorter one comes first: then compression,
+      // The gateway gives back where slots of a cluster disagree, and what leases have left. The shorter one comes first: then compression,
       // which looks back 32 kB, finds in the other what they have in common.
-      ...(config.cluster && { refund: builtOf(gateway.refund) }),
-      decide: builtOf(gateway.decide),
+      ...((config.cluster || takesLeases(config)) && { refund: builtOf(gateway.refund, kinds) }),
+      decide: builtOf(gateway.decide, kinds),
     },
     [fingerprint]: probe,
   }
 }
 
-function builtProbe(): [string, BuiltScripts] {
+function builtProbe(kinds?: readonly (keyof Script)[]): [string, BuiltScripts] {
   const probe = probePolicy(compileScripts)
-  return [fingerprintOf(probe), { decide: builtOf(probe.decide) }]
+  return [fingerprintOf(probe), { decide: builtOf(probe.decide, kinds) }]
 }
 
-function builtOf({ keyLocking, plain }: Script): BuiltScript {
+/** @param kinds in which the store can be asked for it: digests are the part of a Worker that does not compress */
+function builtOf(script: Script, kinds: readonly (keyof Script)[] = ['keyLocking', 'plain']): BuiltScript {
   return {
-    text: plain.source.slice(FIRST_LINES.plain.length),
-    sha1: { keyLocking: keyLocking.sha1, plain: plain.sha1 },
+    text: script.plain.source.slice(FIRST_LINES.plain.length),
+    sha1: Object.fromEntries(kinds.map(kind => [kind, script[kind].sha1])),
   }
+}
+
+/** With opaque keys there are calls whose keys are not all declared: those run without key locking. */
+function kindsOf({ keyLocking, credentials }: Built): (keyof Script)[] {
+  if (!keyLocking) return ['plain']
+  return credentials.opaqueKeys ? ['keyLocking', 'plain'] : ['keyLocking']
 }

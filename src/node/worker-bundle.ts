@@ -1,20 +1,21 @@
 /** How the Worker is bundled here: as wrangler does it for a deployment, but for any config file. */
-import { resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import type { BuildOptions, Plugin } from 'esbuild'
 import type { Config } from '../config/compile.ts'
 import { workerModule } from './build-worker.ts'
-
-export const ROOT = fileURLToPath(new URL('../../', import.meta.url))
-export const CONFIG_FILE = resolve(ROOT, 'sluice.config.ts')
+import { devVarsFile } from './dev-vars.ts'
+import { type Project, projectWith } from './project.ts'
 
 /**
  * @param configFile in the place of sluice.config.ts
  * @param readConfig checks it, and throws when it is wrong
  */
-export function bundleOptions(configFile: string, readConfig: () => Promise<Config>): BuildOptions {
+export function bundleOptions(
+  configFile: string,
+  readConfig: () => Promise<Config>,
+  project: Project = projectWith(configFile),
+): BuildOptions {
   return {
-    absWorkingDir: ROOT,
+    absWorkingDir: project.root,
     entryPoints: ['src/index.ts'],
     bundle: true,
     write: false,
@@ -23,27 +24,37 @@ export function bundleOptions(configFile: string, readConfig: () => Promise<Conf
     conditions: ['workerd', 'worker', 'browser'],
     external: ['node:*', 'cloudflare:*'],
     logLevel: 'silent',
-    plugins: [useConfigFile(configFile), useBuiltModule(configFile, readConfig)],
+    plugins: [useConfigFile(configFile, project), useBuiltModule(configFile, readConfig, project)],
   }
 }
 
-function useConfigFile(configFile: string): Plugin {
+function useConfigFile(configFile: string, project: Project): Plugin {
   return {
     name: 'config-file',
     setup(build) {
-      build.onResolve({ filter: /\/sluice\.config\.ts$/ }, () => ({ path: configFile }))
+      build.onResolve({ filter: /\/sluice\.config\.m?[jt]s$/ }, () => ({
+        path: configFile,
+        watchFiles: [devVarsFile(project)],
+      }))
     },
   }
 }
 
-/** What `npx sluice build` writes for a deployment, from the config as it is now, without writing it. */
-function useBuiltModule(configFile: string, readConfig: () => Promise<Config>): Plugin {
+/** What `npx sluicegate build` writes for a deployment, from the config as it is now, without writing it. */
+function useBuiltModule(
+  configFile: string,
+  readConfig: () => Promise<Config>,
+  { packageName }: Project,
+): Plugin {
   return {
     name: 'built-module',
     setup(build) {
       build.onLoad({ filter: /[\\/]src[\\/]built[\\/]worker\.generated\.ts$/ }, async () => ({
         // Whoever builds reads the config once more, and says what is wrong with it; then nothing of this is run.
-        contents: await readConfig().then(workerModule, () => 'export let algorithms, parts'),
+        contents: await readConfig().then(
+          config => workerModule(config, { packageName }),
+          () => 'export default undefined',
+        ),
         loader: 'ts',
         watchFiles: [configFile],
       }))

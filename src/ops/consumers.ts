@@ -1,6 +1,6 @@
 /**
- * Consumers: their plan, whether they are blocked, and everything else of theirs. Each change counts from the next request,
- * and is made by what the record was, so that two people cannot lose each other's.
+ * Consumers: their plan, whether they are blocked, and everything else of theirs. Each change counts from the next request that the
+ * store decides, and is made by what the record was, so that two people cannot lose each other's.
  */
 import type { Rule } from '../config/compile-rule.ts'
 import {

@@ -1,16 +1,17 @@
 /** The request and the caller that are to be explained, made of what the command was given. No store is asked. */
 import { decodeJwt, type JWTPayload } from 'jose'
 import type { Config } from '../config/compile.ts'
+import { IDENTIFY } from '../config/compile-route.ts'
 import { isConsumerName } from '../config/forms.ts'
 import { CF_PARTS, type CfPart } from '../config/identity-parts.ts'
 import type { JwtIssuer, RefusedToken, VerifiedToken } from '../config/jwt-method.ts'
 import type { Credential } from '../credentials/credential.ts'
 import { readClaims } from '../credentials/jwt-verifier.ts'
 import { subjectOfOpaqueKey } from '../credentials/opaque-key.ts'
-import { ALL_PARTS } from '../edges/gateway/all-parts.ts'
-import type { Caller } from '../edges/gateway/caller.ts'
-import { createIdentifier } from '../edges/gateway/identify.ts'
-import type { Matched } from '../edges/gateway/match.ts'
+import { ALL_PARTS } from '../edges/http/all-parts.ts'
+import type { Caller } from '../edges/http/caller.ts'
+import { createIdentifier } from '../edges/http/identify.ts'
+import type { Matched } from '../edges/http/match.ts'
 import { consumerKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import { consumerName } from './names.ts'
@@ -150,12 +151,14 @@ async function credentialOf(
   const method = accept.find(name => {
     const issuer = credentials.jwt.get(name)
     if (issuer) return ofTokens ? consumer.startsWith(`${name}~`) : issuer.sharesConsumers
+    if (name === IDENTIFY) return consumer.startsWith(`${name}~`)
     return name === 'api-key' ? !ofTokens : name === 'opaque-key'
   })
   if (method === undefined) return undefined
-  const subject = credentials.jwt.has(method)
-    ? ({ kind: 'token', consumerKey: consumerKey(consumer) } as const)
-    : subjectOfOpaqueKey(ANY_KEY, consumer)
+  const subject =
+    credentials.jwt.has(method) || method === IDENTIFY
+      ? ({ kind: 'token', consumerKey: consumerKey(consumer) } as const)
+      : subjectOfOpaqueKey(ANY_KEY, consumer)
   const isVouched = subject.kind === 'token'
   return {
     method,
@@ -164,6 +167,6 @@ async function credentialOf(
     subject,
     header: 'authorization',
     isVouched,
-    ...(isVouched && { claims: {} }),
+    ...(credentials.jwt.has(method) && { claims: {} }),
   }
 }

@@ -1,4 +1,4 @@
-/** What becomes of a key: each change counts from the next request. */
+/** What becomes of a key: each change counts from the next request that the store decides. */
 import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'

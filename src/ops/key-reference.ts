@@ -61,7 +61,7 @@ async function byId(store: AdminStore, text: string): Promise<Found | undefined>
   if (isOpaqueKey(text)) return undefined
   throw new AdminError(
     'not-found',
-    'A consumer of this name has no keys. npx sluice keys list shows those there are.',
+    'A consumer of this name has no keys. npx sluicegate keys list shows those there are.',
   )
 }
 
@@ -75,7 +75,7 @@ async function byKey(store: AdminStore, text: string): Promise<Found> {
   if (!isOpaqueKey(text)) {
     throw new AdminError(
       'usage',
-      "That is not a key. Give its id as in 'acme/0f3a9c1d2b4e' (npx sluice keys list), or the key.",
+      "That is not a key. Give its id as in 'acme/0f3a9c1d2b4e' (npx sluicegate keys list), or the key.",
     )
   }
   const digest = sha256(text)

@@ -92,7 +92,7 @@ async function digestOf({ keyPrefix }: AdminStore, opaque: OpaqueKey): Promise<s
   if (opaque.key.startsWith(`${keyPrefix}_`)) {
     throw new AdminError(
       'refused',
-      `Keys that begin with ${keyPrefix}_ are made here: npx sluice keys create.`,
+      `Keys that begin with ${keyPrefix}_ are made here: npx sluicegate keys create.`,
     )
   }
   if (isOpaqueKey(opaque.key)) return sha256(opaque.key)

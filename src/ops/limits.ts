@@ -6,9 +6,9 @@ import { parseAddress } from '../config/address-ranges.ts'
 import type { Config, GatewayRule, LimitRule, Rule } from '../config/compile.ts'
 import { forAnyPlan } from '../config/compile-rule.ts'
 import { isOfConsumer } from '../config/identity-parts.ts'
-import { addressIdentity } from '../edges/gateway/address.ts'
+import { addressIdentity } from '../edges/http/address.ts'
 import { checkIdentity } from '../edges/limits/arguments.ts'
-import { createLimiter, type LimitIdentity } from '../edges/limits/limiter.ts'
+import { type LimitIdentity, limiterOnStore } from '../edges/limits/limiter.ts'
 import { GatewayError } from '../errors.ts'
 import { ask, type Question, toDecide, toReset } from '../limiter/ask.ts'
 import { bindRule } from '../limiter/bind-rule.ts'
@@ -18,6 +18,7 @@ import { addressStateKey, consumerKey, consumerStateKey, limitStateKey } from '.
 import { type ConsumerRecord, isBlocked, parseConsumer } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
+import { listKeys } from './keys.ts'
 
 /** How one rule stands, for one request of its usual cost. */
 export type Standing = Pick<Verdict, 'mode' | 'allowed' | 'remaining' | 'resetAfter' | 'retryAfter'> & {
@@ -50,7 +51,7 @@ export async function resetLimit(
 ): Promise<void> {
   const rules = limitOf(config, name)
   asked(() => checkIdentity(name, identity, rules))
-  const limiter = createLimiter(config, store.decisions)
+  const limiter = limiterOnStore(config, store.decisions)
   try {
     const { degraded } = await limiter.reset(name, identity, rule === undefined ? {} : { rule })
     if (degraded) throw new AdminError('store', `The store did not do it: ${degraded}.`)
@@ -70,6 +71,8 @@ export interface CallerStandings {
   standings: Standing[]
   /** Rules that an override turns off. */
   off: Rule[]
+  /** Others that keys of the consumer have, whose requests are decided by other numbers. Empty where the plan was asked for. */
+  plansOfKeys: string[]
 }
 
 /** @param plan absent: the consumer's plan; without a consumer, no plan */
@@ -84,18 +87,31 @@ export async function peekCaller(
   if ('address' in counted) {
     const rules = ofPlan(rulesBy(config, by), plan).map(rule => boundTo(forAnyPlan(rule), key))
     const standings = await peek(store, { policy, rules, ...(plan && { plan }) })
-    return { ...(plan && { plan }), standings, off: [] }
+    return { ...(plan && { plan }), standings, off: [], plansOfKeys: [] }
   }
   const record = await recordOf(store, counted.consumer)
   const { plan: own = '', blockedAt } = record
   const chosen = plan ?? (config.plans.includes(own) ? own : config.plans[0]!)
   if (blockedAt && isBlocked(record, Date.now() * 1000))
-    return { plan: chosen, blockedAt, standings: [], off: [] }
+    return { plan: chosen, blockedAt, standings: [], off: [], plansOfKeys: [] }
   const rules = ofPlan(rulesBy(config, by), chosen).map(rule => boundTo(forAnyPlan(rule), key))
   const subject = { kind: 'token', consumerKey: consumerKey(counted.consumer), plan: chosen } as const
   const standings = await peek(store, { policy, rules, subject })
   const seen = new Set(standings.map(({ rule }) => rule.name))
-  return { plan: chosen, standings, off: rules.map(({ rule }) => rule).filter(({ name }) => !seen.has(name)) }
+  const off = rules.map(({ rule }) => rule).filter(({ name }) => !seen.has(name))
+  const ofKeys = plan === undefined ? await plansOfKeys(store, config, counted.consumer) : []
+  return { plan: chosen, standings, off, plansOfKeys: ofKeys.filter(other => other !== chosen) }
+}
+
+/** That keys of a consumer name themselves. One that the config no longer has counts as the first. */
+async function plansOfKeys(
+  store: AdminStore,
+  { plans }: Pick<Config, 'plans'>,
+  consumer: string,
+): Promise<string[]> {
+  const keys = await listKeys(store, consumer)
+  const named = keys.flatMap(({ plan }) => plan ?? [])
+  return [...new Set(named.map(plan => (plans.includes(plan) ? plan : plans[0]!)))]
 }
 
 /** For every plan, and with the numbers of the config as with those of overrides. */

@@ -107,7 +107,7 @@ function wrong({ name }: RuleInput, mistakes: readonly Mistake[]): AdminError {
 }
 
 function ruleOf(
-  { rules, plans = ['free'] }: RulesInput,
+  { rules = [], plans = ['free'] }: RulesInput,
   name: string,
 ): { rule: RuleInput; compiled: GatewayRule } {
   const taking = rules.map(rule => ({ rule, compiled: compileGatewayRule(rule, plans, ALL_ALGORITHMS)[0]! }))
@@ -126,7 +126,7 @@ export type OverrideStanding = 'applies' | 'over' | 'rule-changed' | 'rule-gone'
 
 export function standingOf(
   { family, rule: name, until }: Override,
-  { rules, plans = ['free'] }: RulesInput,
+  { rules = [], plans = ['free'] }: RulesInput,
   now = Date.now(),
 ): OverrideStanding {
   if (until !== undefined && until <= now * 1000) return 'over'

@@ -9,7 +9,7 @@ export function startOfDay(now: Date): Date {
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate()))
 }
 
-export function prometheusText({ rules, requests, lost }: Stats): string {
+export function prometheusText({ rules, requests, withoutTrip, lost }: Stats): string {
   const verdicts = rules.flatMap(({ rule, route, plan, ...counts }) => {
     const labels = { policy: rule, route: told(route), plan: told(plan) }
     return [
@@ -49,6 +49,11 @@ export function prometheusText({ rules, requests, lost }: Stats): string {
       'store_errors',
       'Requests whose decision the store has failed.',
       [...errors].map(([reason, count]): Sample => [{ reason }, count]),
+    ),
+    counter(
+      'without_trip',
+      'Requests that were decided without a trip to the store.',
+      Object.entries(withoutTrip).map(([from, count = 0]): Sample => [{ from }, count]),
     ),
     counter('lost_requests', 'Requests whose counters may not have arrived.', [[{}, lost]]),
   ].join('')

@@ -29,6 +29,8 @@ export interface Stats {
   since: Date
   rules: readonly RuleCounts[]
   requests: readonly RequestCount[]
+  /** Of the requests, those that no trip to the store was made for, since the isolate had the answer: by what it had. */
+  withoutTrip: Readonly<Partial<Record<string, number>>>
   /** Requests whose counters may not have arrived. */
   lost: number
 }
@@ -54,11 +56,13 @@ function pairs(hash: readonly string[]): [field: string, count: number][] {
 function summed(fields: readonly (readonly [string, number])[]): Omit<Stats, 'since'> {
   const rules = new Map<string, RuleCounts>()
   const requests = new Map<string, RequestCount>()
+  const withoutTrip: Record<string, number> = {}
   let lost = 0
   for (const [field, count] of fields) {
     const [kind, outcome = '', ...labels] = field.split(' ')
     const name = labels.join(' ')
     if (kind === 'lost') lost += count
+    if (kind === 'without-trip') withoutTrip[outcome] = (withoutTrip[outcome] ?? 0) + count
     if (kind === 'request') {
       const [cause = '', route = ''] = labels
       const sum = requests.get(`${outcome} ${name}`)?.count ?? 0
@@ -70,7 +74,7 @@ function summed(fields: readonly (readonly [string, number])[]): Omit<Stats, 'si
     const sums = rules.get(name) ?? { rule, route, plan, ...NOTHING }
     rules.set(name, { ...sums, [counted]: sums[counted] + count })
   }
-  return { rules: [...rules.values()], requests: [...requests.values()], lost }
+  return { rules: [...rules.values()], requests: [...requests.values()], withoutTrip, lost }
 }
 
 const NOTHING = { allowed: 0, limited: 0, shadowAllowed: 0, shadowLimited: 0, agreed: 0, disagreed: 0 }

@@ -3,8 +3,8 @@ import { isInRanges } from '../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../config/compile.ts'
 import type { TrafficClass } from '../config/compile-shedding.ts'
 import { needsCredential } from '../config/identity-parts.ts'
-import type { Caller } from '../edges/gateway/caller.ts'
-import type { Matched } from '../edges/gateway/match.ts'
+import type { Caller } from '../edges/http/caller.ts'
+import type { Matched } from '../edges/http/match.ts'
 import type { Evaluation } from '../script/evaluation.ts'
 
 /** All that a rule can hang on. */

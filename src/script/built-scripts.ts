@@ -9,15 +9,16 @@ import { FIRST_LINES } from './script-of.ts'
 /** One script as it stands in src/built/worker.generated.ts. */
 export interface BuiltScript {
   text: string
-  sha1: Readonly<Record<keyof Script, string>>
+  /** Without the kinds that the store is never asked for. */
+  sha1: Readonly<Partial<Record<keyof Script, string>>>
 }
 
 export type BuiltScripts = Partial<Record<keyof PolicyScripts, BuiltScript>>
 
 /** Names what a script was compiled from. Numbers that differ give another name. */
 export function fingerprintOf(shape: PolicyShape): string {
-  const { slots, identities, plans, hasSubject } = shape
-  return fnv1a(JSON.stringify({ slots, identities, plans, hasSubject })).toString(36)
+  const { slots, identities, plans, hasSubject, leases } = shape
+  return fnv1a(JSON.stringify({ slots, identities, plans, hasSubject, leases })).toString(36)
 }
 
 /**
@@ -29,24 +30,18 @@ export function finderOf(
   built: Readonly<Record<string, BuiltScripts>>,
 ): (shape: PolicyShape) => PolicyScripts {
   return shape => {
-    // At once, and not with the first request, where it would be a failure of the limits among others.
     const scripts = built[fingerprintOf(shape)]
-    if (!scripts) throw builtForAnotherConfig('the scripts of these rules')
     const find = (name: keyof PolicyScripts) => {
-      const script = scripts[name]
-      if (script) return inBuilds(script)
-      throw builtForAnotherConfig(`the script '${name}' of these rules`)
+      const script = scripts?.[name]
+      if (!script) throw builtForAnotherConfig('the scripts of these rules')
+      return inBuilds(script)
     }
-    let decide: Script | undefined
-    let refund: Script | undefined
+    // At once, and not with the first request, where a missing script would be a failure of the limits among others.
+    const decide = find('decide')
     return {
-      get decide() {
-        decide ??= find('decide')
-        return decide
-      },
+      decide,
       get refund() {
-        refund ??= find('refund')
-        return refund
+        return find('refund')
       },
     }
   }
@@ -56,6 +51,6 @@ export function finderOf(
 export const loadScript = (built: BuiltScript) => () => inBuilds(built)
 
 function inBuilds({ text, sha1 }: BuiltScript): Script {
-  const build = (kind: keyof Script) => ({ source: FIRST_LINES[kind] + text, sha1: sha1[kind] })
+  const build = (kind: keyof Script) => ({ source: FIRST_LINES[kind] + text, sha1: sha1[kind] ?? '' })
   return { keyLocking: build('keyLocking'), plain: build('plain') }
 }

@@ -4,7 +4,8 @@
  *     KEYS     for a caller with a credential the record of the consumer, then that of the credential, then the pointer that leads
  *              to the consumer, as far as the subject has them (subject.lua); then, for each identity that is asked about, its
  *              state and the keys of its rules; long logs come last
- *     ARGV[1]  verb: 'decide', or 'peek', which says the same and spends nothing
+ *     ARGV[1]  verb: 'decide'; 'peek', which says the same and spends nothing; or, with a policy that has leases, a number above 1:
+ *              it decides, and may spend for so many requests like this one at once (lease.ts)
  *     ARGV[2]  marks, a letter each: for each identity 1 where it is asked about, else 0, and then for each of its rules 0 where
  *              it is not asked about, e enforced, s shadow, S shadow whatever an override says
  *     ARGV[3]  the subject (subject.lua), or ''
@@ -13,7 +14,8 @@
  *     ARGV     of each rule with a calendar the ends of its windows, of each that counts what is in flight what the isolate holds; then, only where one of them is not 1, what each rule costs; a
  *              rule that costs 0 admits, and writes nothing. Empty values at the end are left out
  *
- *     reply    { status, plan, now, then the row of each rule, then text if rules have overrides }
+ *     reply    { status, plan, now, then the row of each rule, then text if rules have overrides, then for how many requests was
+ *                spent if a number was asked for and the request is admitted }
  *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (nothing follows;
  *                      rules that count guesses can refuse first)
  *              plan: after a pointer 'plan consumer'
@@ -29,6 +31,7 @@
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluation.ts'
 import { withAgreement } from './evaluation.ts'
+import { wantOf } from './lease.ts'
 import { MARKS } from './marks.ts'
 import type { Policy } from './policy-shape.ts'
 import { checkStanding, fieldsOf, invalid, isField, placed, textOf } from './wire.ts'
@@ -38,15 +41,17 @@ export type DecideVerb = 'decide' | 'peek'
 
 /** KEYS and ARGV, and whether the script touches keys that only it can name. */
 export function encodeDecide(
-  { policy, rules, subject, plan, now }: Evaluation,
+  { policy, rules, subject, plan, want, now }: Evaluation,
   verb: DecideVerb = 'decide',
 ): ScriptCall & { keys: string[]; args: string[] } {
+  const wanted = wantOf({ policy, want }, verb)
   // The plan of a caller is known where its subject is, and rules of plans count nowhere else.
   const applies = ({ rule: { match } }: BoundRule) =>
     subject !== undefined || match.plans === undefined || (plan !== undefined && match.plans.includes(plan))
   const { bySlot, keys, marks, given } = placed(policy, rules, applies)
   const claimed = (subject?.kind === 'token' && subject.plan) || (plan ?? '')
-  const args: string[] = [verb, marks, subject?.kind ?? '', claimed, textOf(now), ...given]
+  const asked = wanted > 1 ? String(wanted) : verb
+  const args: string[] = [asked, marks, subject?.kind ?? '', claimed, textOf(now), ...given]
   if (rules.some(({ cost }) => cost !== 1))
     args.push(...Array.from(bySlot, bound => String(bound?.cost ?? 1)))
   // Most requests need the first two or three.
@@ -89,7 +94,8 @@ const ROWS_AT = 3
 /** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent */
 export function decodeDecide(
   reply: unknown,
-  { policy, rules, subject }: Pick<Evaluation, 'policy' | 'rules' | 'subject'>,
+  { policy, rules, subject, want }: Pick<Evaluation, 'policy' | 'rules' | 'subject' | 'want'>,
+  verb: DecideVerb = 'decide',
 ): Outcome {
   if (!Array.isArray(reply)) throw invalid('no list')
   const [first, text, at] = reply as unknown[]
@@ -100,11 +106,14 @@ export function decodeDecide(
   const [plan = '', consumer] = text.split(' ')
   const { places, length, standingAt } = rowsOf(policy, first === ALL_SPENT)
   const end = ROWS_AT + length
-  if (reply.length !== end && reply.length !== end + 1) {
+  const wanted = wantOf({ policy, want }, verb)
+  const behind: unknown[] = reply.slice(end)
+  const granted = wanted > 1 && status === 'admitted' ? grantIn(behind.pop(), wanted) : 1
+  if (reply.length < end || behind.length > 1) {
     throw invalid(`${reply.length - ROWS_AT} fields for ${policy.slots.length} rules`)
   }
   const fields = fieldsOf(reply.slice(ROWS_AT, end))
-  const overrides = overridesIn(reply[end], policy.slots.length)
+  const overrides = overridesIn(behind[0], policy.slots.length)
   const verdicts: Verdict[] = []
   for (const bound of rules) {
     const { plans } = bound.rule.match
@@ -125,7 +134,16 @@ export function decodeDecide(
   }
   // Only a caller without a subject has a plan that was not looked up.
   const known = subject ? plan : ''
-  return { status, plan: known, at, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
+  return {
+    ...{ status, plan: known, at, verdicts: withAgreement(verdicts) },
+    ...(consumer && { consumer }),
+    ...(granted > 1 && { granted }),
+  }
+}
+
+function grantIn(value: unknown, wanted: number): number {
+  if (isField(value) && value >= 1 && value <= wanted) return value
+  throw invalid('a grant out of range')
 }
 
 /** Where the row of each slot begins, and how long all of them are. */

@@ -32,8 +32,13 @@ export interface Evaluation {
   rules: readonly BoundRule[]
   /** What the credential of the caller is; absent: an anonymous caller. */
   subject?: Subject
-  /** Without a subject: the plan that units of an earlier request were counted by. */
-  plan?: string
+  /** Without a subject: the plan that a hook names, or that units of an earlier request were counted by. */
+  plan?: string | undefined
+  /**
+   * How many requests like this one the isolate would like to spend for at once (lease.ts), a whole number; absent or 1: an
+   * ordinary decision. It counts only with a policy that has leases.
+   */
+  want?: number | undefined
   /** µs since the epoch; absent: the clock of the store, as always in production. */
   now?: number
 }
@@ -78,6 +83,8 @@ export interface Outcome {
   at: number
   /** One for each rule that applies to this caller. */
   verdicts: readonly Verdict[]
+  /** For how many requests an admitted one has spent, where that is more than 1: itself and those that the isolate may serve now. */
+  granted?: number
 }
 
 /** Verdicts that count. */

@@ -19,6 +19,8 @@ export interface Counted {
   shown: Rule
   /** Its cost is checked, and not spent. */
   isOnlyChecked?: boolean
+  /** How often its cost is spent, where there is room for all of them (default 1). */
+  times?: number
 }
 
 /** @returns a verdict for each rule, as things stand then */
@@ -29,12 +31,14 @@ export function decideInMemory(
   now: number,
   isPeek = false,
 ): { admitted: boolean; verdicts: Verdict[] } {
-  const checked = rules.map(({ bound, shown, isOnlyChecked }) => {
+  const checked = rules.map(({ bound, shown, isOnlyChecked, times = 1 }) => {
     const { rule, key, cost, role, mode } = bound
     const model = modelOf(rule)
     const reading = readingOf(memory, bound, now)
     const check =
-      role === 'report' ? { retryAfter: 0, ...model.peek(reading) } : model.decide({ ...reading, cost })
+      role === 'report'
+        ? { retryAfter: 0, ...model.peek(reading) }
+        : model.decide({ ...reading, cost, times })
     const { after, ...standing } = { after: undefined, ...check }
     return { rule, key, shown, mode, standing, ...(after && !isOnlyChecked && !isPeek && { after }) }
   })

@@ -17,7 +17,15 @@ import {
   parseCredential,
 } from '../store/records.ts'
 import type { DecideVerb } from './decide.ts'
-import { type BoundRule, type Evaluation, type Outcome, type Subject, withAgreement } from './evaluation.ts'
+import {
+  type BoundRule,
+  type Evaluation,
+  type Outcome,
+  type Subject,
+  type Verdict,
+  withAgreement,
+} from './evaluation.ts'
+import { LEASE_DIVISOR, wantOf } from './lease.ts'
 import { type Counted, decideInMemory, isIdle, refundInMemory } from './memory.ts'
 import type { PolicyShape } from './policy-shape.ts'
 import type { Changed, Refund } from './refund.ts'
@@ -26,8 +34,8 @@ import type { Message } from './sync.ts'
 
 type At<T> = T & { now: number }
 
-/** The model compiles nothing: of a policy it needs the plans. */
-export type Modelled = At<Omit<Evaluation, 'policy'> & { policy: Pick<PolicyShape, 'plans'> }>
+/** The model compiles nothing: of a policy it needs the plans, and whether there are leases. */
+export type Modelled = At<Omit<Evaluation, 'policy'> & { policy: Pick<PolicyShape, 'plans' | 'leases'> }>
 
 const modelOf = (rule: Rule) => algorithms[rule.algorithm]
 
@@ -42,9 +50,10 @@ export class ScriptModel {
   }
 
   decide(
-    { policy: { plans }, rules, subject, plan: given = '', now }: Modelled,
+    { policy, rules, subject, plan: given = '', want, now }: Modelled,
     verb: DecideVerb = 'decide',
   ): Outcome {
+    const { plans } = policy
     const caller = this.#identify(subject, now)
     const { isUnknown = false, hasBlock = false, consumer, overrides = [] } = caller ?? {}
     // A plan that the config does not know counts as the default plan.
@@ -62,12 +71,23 @@ export class ScriptModel {
       const isOnlyChecked = !isUnknown && bound.rule.on === 'auth-failure'
       return { bound: { ...bound, key }, shown, isOnlyChecked }
     })
-    // A blocked consumer spends nothing.
-    const { admitted, verdicts } = decideInMemory(modelOf, this.#states, counted, now, verb === 'peek')
+    // A blocked consumer spends nothing, and bad credentials are counted one by one.
+    const wanted = isUnknown ? 1 : wantOf({ policy, want }, verb)
+    const decide = (counted: readonly Counted[], isPeek: boolean) =>
+      decideInMemory(modelOf, this.#states, counted, now, isPeek)
+    const times = wanted > 1 ? grantOf(wanted, counted, decide(counted, true).verdicts) : 1
+    const { admitted, verdicts } = decide(
+      counted.map(each => ({ ...each, times })),
+      verb === 'peek',
+    )
     if (admitted && hasBlock) return { status: 'blocked', plan: '', at: now, verdicts: [] }
 
     const status = !admitted ? 'refused' : isUnknown ? 'unknown-credential' : 'admitted'
-    return { status, plan: known, at: now, verdicts: withAgreement(verdicts), ...(consumer && { consumer }) }
+    return {
+      ...{ status, plan: known, at: now, verdicts: withAgreement(verdicts) },
+      ...(consumer && { consumer }),
+      ...(status === 'admitted' && times > 1 && { granted: times }),
+    }
   }
 
   refund({ rules, spentAt, consumerKey, now }: At<Omit<Refund, 'policy'>>): Changed {
@@ -119,6 +139,20 @@ export class ScriptModel {
     if (!credential) return { ...UNKNOWN, ...learnt }
     return { plan: credential.plan ?? plan ?? '', hasBlock, overrides, ...learnt }
   }
+}
+
+/**
+ * For how many requests to spend: for each rule at most its share of what is left, and always for the request itself.
+ * @param before how the rules stand before, in their order
+ */
+function grantOf(want: number, counted: readonly Counted[], before: readonly Verdict[]): number {
+  // What a shadow would refuse is not spent, and guesses are not requests: they do not bound it.
+  const most = before.map(({ allowed, remaining }, i) => {
+    const { bound, isOnlyChecked } = counted[i]!
+    const isSpent = allowed && bound.role === 'spend' && !isOnlyChecked
+    return isSpent ? remaining / (LEASE_DIVISOR * bound.cost) : want
+  })
+  return Math.max(1, Math.floor(Math.min(want, ...most)))
 }
 
 interface Caller {

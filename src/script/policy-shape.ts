@@ -13,6 +13,8 @@ export interface PolicyShape {
   plans: readonly string[]
   /** Callers have credentials, which the script looks up. */
   hasSubject: boolean
+  /** A decision can spend for several requests at once (lease.ts): at least one rule has a lease. */
+  leases?: boolean
 }
 
 /** One rule, with its numbers for each plan. */

@@ -7,6 +7,7 @@
  * all else. The usual one reads each state by one call and writes it by one.
  */
 import { ABSENT, CONSTANTS, ENFORCE } from './constants.ts'
+import { LEASE_DIVISOR } from './lease.ts'
 import { OVERRIDES, POINTER, PRELUDE, SUBJECT } from './lua.generated.ts'
 import { Locals, literal, name, withWords } from './lua-text.ts'
 import { assigned, chunked, createPlace, isNumber, isVariable, numberOf, type Place } from './places.ts'
@@ -51,7 +52,7 @@ class PolicyText {
   }
 
   decide(): string {
-    const { hasSubject } = this.#policy
+    const { hasSubject, leases } = this.#policy
     const body = [
       'verb = ARGV[1]\n',
       hasSubject ? "subject = ARGV[3] or ''\n" : '',
@@ -70,7 +71,8 @@ class PolicyText {
     ]
     const names = ['verb', 'plan', 'values', 'admitted', 'place', 'reply', 'changes', 'settings']
     const ofSubject = hasSubject ? ['subject', 'is_bad', 'is_blocked', 'consumer'] : []
-    return this.#script([...names, ...ofSubject], "local now = ARGV[5] or ''\n", body)
+    const ofLease = leases ? ['grant'] : []
+    return this.#script([...names, ...ofSubject, ...ofLease], "local now = ARGV[5] or ''\n", body)
   }
 
   refund(): string {
@@ -256,7 +258,7 @@ class PolicyText {
   }
 
   #decideEnd(): string {
-    const { hasSubject } = this.#policy
+    const { hasSubject, leases } = this.#policy
     const isUsual = this.#identities.map(({ places, key, fits }) => {
       const spent = places
         .filter(({ isGuess }) => !isGuess)
@@ -279,17 +281,53 @@ class PolicyText {
       this.#reply(1),
       'end\n',
       hasSubject ? "if is_blocked then\nreturn { -2, '', now }\nend\n" : '',
+      leases ? this.#grant() : '',
       `if ${[...isKnown, ...isUsual].join(' and ') || 'true'} then\n`,
       ...this.#identities.map(commitUsual),
-      this.#reply(2),
+      this.#reply(2, leases),
       'end\n',
       ...this.#identities.map(identity => commitAny(identity, any)),
-      this.#reply(1),
+      this.#reply(1, leases),
     ].join('')
   }
 
-  /** @param admitted 2: every rule has spent, and `retry_after` is left out */
-  #reply(admitted: 1 | 2): string {
+  /**
+   * For how many requests to spend (lease.ts), where the verb is a number: from here on a rule costs what all of them do. Of a queue
+   * the delay is that of the first; the others depart evenly behind it.
+   */
+  #grant(): string {
+    // A guess is spent when it was wrong, and then nothing else is.
+    const places = this.#places.filter(({ isGuess }) => !isGuess)
+    const bounds = places.map(place => {
+      const { of } = place
+      return [
+        `if ${of('retry_after')} == 0 and ${of('cost')} > 0 then\n${place.section('standing')}`,
+        `local most = ${of('remaining')} / (${literal(LEASE_DIVISOR)} * ${of('cost')})\n`,
+        'if most < grant then\ngrant = most\nend\nend\n',
+      ].join('')
+    })
+    const costs = places.map(({ of }) => of('cost'))
+    const raised = chunked(costs, 50).map(part =>
+      assigned(
+        part,
+        part.map(cost => `${cost} * grant`),
+      ),
+    )
+    return [
+      `if verb ~= 'decide'${this.#policy.hasSubject ? ' and not is_bad' : ''} then\n`,
+      'grant = verb + 0\n',
+      ...bounds,
+      'grant = grant < 1 and 1 or grant - grant % 1\n',
+      ...raised,
+      'end\n',
+    ].join('')
+  }
+
+  /**
+   * @param admitted 2: every rule has spent, and `retry_after` is left out
+   * @param hasGrant it ends with `grant`, if that is set
+   */
+  #reply(admitted: 1 | 2, hasGrant = false): string {
     const { hasSubject } = this.#policy
     const rows = this.#places.map(({ of, isQueue }) => {
       const retryAfter = admitted === 2 ? [] : [`${of('retry_after')} or -2`]
@@ -299,14 +337,17 @@ class PolicyText {
     const known = hasSubject ? 'not admitted and 0 or is_bad and -1 or 1' : 'admitted and 1 or 0'
     const status = admitted === 2 ? '2' : known
     const plan = hasSubject ? "consumer and plan .. ' ' .. consumer or plan" : 'plan'
-    const reply = `{ ${[status, plan, 'now', ...rows].join(', ')} }`
-    if (!this.#places.some(({ takesOverrides }) => takesOverrides)) return `do return ${reply} end\n`
+    const values = [status, plan, 'now', ...rows]
+    if (!this.#places.some(({ takesOverrides }) => takesOverrides)) {
+      // Where it is nil, the list is one shorter.
+      return `do return { ${[...values, ...(hasGrant ? ['grant'] : [])].join(', ')} } end\n`
+    }
     return `
-reply = ${reply}
+reply = { ${values.join(', ')} }
 if changes then
 reply[#reply + 1] = changes
 end
-do return reply end
+${hasGrant ? 'reply[#reply + 1] = grant\n' : ''}do return reply end
 `.trimStart()
   }
 }

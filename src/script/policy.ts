@@ -34,7 +34,9 @@ export function createPolicy(
     const before = slots[at]
     slots[at] = before ? merged(before, slot) : slot
   }
-  return withScripts({ slots, identities: identities.length, plans, hasSubject }, scriptsOf)
+  const shape = { slots, identities: identities.length, plans, hasSubject }
+  const leases = rules.some(({ rule }) => rule.lease)
+  return withScripts({ ...shape, ...(leases && { leases }) }, scriptsOf)
 }
 
 /**

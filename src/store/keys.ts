@@ -3,9 +3,9 @@
  *
  *     sluice:{c:<consumer>}:consumer       string  the consumer's record (src/store/records.ts)
  *     sluice:{c:<consumer>}:key:<sha256>   string  the record of an API key, or of an opaque key
- *     sluice:{c:<consumer>}:keys           set     SHA-256 of all keys of the consumer, for `npx sluice keys list`
+ *     sluice:{c:<consumer>}:keys           set     SHA-256 of all keys of the consumer, for `npx sluicegate keys list`
  *     sluice:{k:<sha256>}                  string  the consumer that an opaque key belongs to
- *     sluice:{consumers}                   set     all consumers, for `npx sluice consumers list`
+ *     sluice:{consumers}                   set     all consumers, for `npx sluicegate consumers list`
  *     sluice:{switches}                    string  the live switches (src/switches/switches.ts)
  *     sluice:{signal:<name>}               string  what isolates share about an origin (src/script/signal.lua)
  *     sluice:{signal:<name>}:reporters     hash    machines of the origin that push its utilization, and what each says

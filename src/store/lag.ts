@@ -1,11 +1,8 @@
 /**
  * Measures how late an isolate runs: the time in which a timer of its own was due and had not run yet, because the isolate was
  * busy. That time is not the store's fault. One meter for an isolate; it holds plain numbers, nothing of any request.
- *
- * On Workers the clock of a request stands still at the time for which its next timer was set. Other requests see the real
- * time, so the meter goes by the latest time that any of them has seen.
  */
-import { SYSTEM_CLOCK } from '../clock.ts'
+import { latestOf, SYSTEM_CLOCK } from '../clock.ts'
 
 export interface LagMeter {
   /** ms; the latest time that any request of this isolate has seen. */
@@ -22,19 +19,10 @@ export interface LagMeter {
 /** Timers of an idle isolate are up to a few ms late. */
 const TOLERANCE_MS = 5
 
-/** A clock that falls back by more than this was set back. */
-const SET_BACK_MS = 1000
-
 export function createLagMeter(clock: () => number = SYSTEM_CLOCK.now): LagMeter {
-  let latest = Number.NEGATIVE_INFINITY
+  const now = latestOf(clock)
   let total = 0
   let recordedUntil = Number.NEGATIVE_INFINITY
-
-  function now(): number {
-    const time = clock()
-    if (time > latest || time < latest - SET_BACK_MS) latest = time
-    return latest
-  }
 
   return {
     now,

@@ -11,8 +11,10 @@ export interface Store {
    *   gone), a GatewayError in the place of the reply
    * @throws GatewayError ERR_STORE_TIMEOUT, _UNREACHABLE, _REFUSED, _QUOTA, _REPLY_INVALID or _OVERLOAD; their messages hold no
    *   keys
+   * @param isMoot asked while the calls wait for their turn: whether their replies are no longer needed. Then they fail with
+   *   ERR_STORE_OVERLOAD, and are not made
    */
-  run(calls: readonly StoreCall[]): Promise<unknown[]>
+  run(calls: readonly StoreCall[], isMoot?: () => boolean): Promise<unknown[]>
   /** Resolves when the store answers; throws as `run` does. */
   ping(): Promise<void>
 }

@@ -13,7 +13,7 @@ const FRESH_MS = 1000
 
 /** Plain data, so it may outlive the requests that it learns from. */
 export interface SwitchBoard {
-  /** The switches that are in force now. */
+  /** The switches that are in force now: the same object until they change. */
   current(): Switches
   /** Whether the next trip has to read the switches. */
   isStale(): boolean
@@ -28,6 +28,7 @@ export interface SwitchBoard {
 
 export function createSwitchBoard({ now }: Clock): SwitchBoard {
   let known = NO_SWITCHES
+  let text: string | null = null
   let asked = 0
   let askedAt = Number.NEGATIVE_INFINITY
   /** The number of the read that the copy comes from, and when that read started. */
@@ -38,7 +39,10 @@ export function createSwitchBoard({ now }: Clock): SwitchBoard {
   const isOld = (time: number) => !(now() >= time && now() - time < FRESH_MS)
 
   return {
-    current: () => activeAt(known, now()),
+    current() {
+      known = activeAt(known, now())
+      return known
+    },
     isStale: () => isOld(learntAt),
     isOverdue: () => isOld(learntAt) && isOld(askedAt),
     ask() {
@@ -47,7 +51,8 @@ export function createSwitchBoard({ now }: Clock): SwitchBoard {
       return answer => {
         // A late answer must not replace a newer one.
         if (number < learnt || !(typeof answer === 'string' || answer === null)) return
-        known = parseSwitches(answer)
+        if (answer !== text) known = parseSwitches(answer)
+        text = answer
         learnt = number
         learntAt = at
       }

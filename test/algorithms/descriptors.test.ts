@@ -8,7 +8,7 @@ import { ALGORITHM_NAMES, descriptionOf } from '../../src/algorithms/index.ts'
 import { LUA } from '../../src/algorithms/lua.generated.ts'
 import { planUnits, unitsAtOnce } from '../../src/algorithms/plan-units.ts'
 import type { LimitRuleInput } from '../../src/config/check/rule-schema.ts'
-import { compileLimitRule } from '../../src/config/compile-rule.ts'
+import { canBeLeased, compileLimitRule } from '../../src/config/compile-rule.ts'
 
 const ruleOf = (numbers: object) =>
   compileLimitRule({ name: 'a', ...numbers } as LimitRuleInput, ALL_ALGORITHMS)
@@ -41,6 +41,11 @@ describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
     const other = ruleOf({ algorithm, limit: 20, period: '10s' })
     expect(other.tag !== rule.tag).toBe(state === 'time')
     expect(other.family).toBe(rule.family)
+  })
+
+  it('says why it cannot be leased where a rule of it cannot, and only there', () => {
+    const input = { name: 'a', algorithm, limit: 10, period: '10s' } as LimitRuleInput
+    expect(description.whyNoLease === undefined).toBe(canBeLeased(input, { state }))
   })
 
   it('lets an isolate admit a share of the limit by itself, in two numbers of memory', () => {

@@ -28,7 +28,7 @@ const definedNumbers = fc.oneof(...DEFINED.map(numbersOf))
 
 describeOnEngines('a reply', fresh => {
   for (const algorithm of ALGORITHMS.filter(name => !hasDefinition(name))) {
-    it.todo(`of ${algorithm} is what its definition says: it has none here`)
+    it.todo(`of ${algorithm} is what its definition says: this file has no reference for it yet`)
   }
 
   it.each(DEFINED)(`of %s is what its definition says (SEED=${SEED})`, TIMED, async algorithm => {

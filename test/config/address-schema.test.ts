@@ -48,7 +48,9 @@ describe('where the address is read', () => {
     [
       'a misspelt setting',
       { form: 'peer' },
-      ['form: is not a setting here. The settings are from, trustedProxies, ipv6Prefix.'],
+      [
+        "form: is not a setting here. Did you mean 'from'? The settings are from, trustedProxies, trustedWorkers, ipv6Prefix.",
+      ],
     ],
     [
       'a header of another name',

@@ -68,11 +68,55 @@ describe('a good config', () => {
   })
 })
 
+describe('a lease', () => {
+  const leasesIn = (settings: object, ...changes: object[]) => {
+    const rules = changes.map((change, i) => ({ ...RULE, name: `r${i}`, ...change }))
+    return checkedConfig({ ...CONFIG, ...settings, rules }).rules.map(({ lease }) => lease)
+  }
+
+  it('is that of the rule, else that of the config; false: none', () => {
+    const own = { lease: { for: '1s' } }
+    expect(leasesIn({ lease: { for: '250ms' } }, {}, own, { lease: false })).toEqual([
+      ...[{ forMs: 250 }, { forMs: 1000 }, undefined],
+    ])
+    expect(leasesIn({}, {}, own, { lease: false })).toEqual([undefined, { forMs: 1000 }, undefined])
+  })
+
+  it('of the config is for no log, nothing in flight and no guesses', () => {
+    const lease = { for: '250ms' } as const
+    const numbers = (algorithm: string) =>
+      algorithm === 'concurrency' ? { algorithm, limit: 10 } : { algorithm, limit: 10, period: '1s' }
+    const rules = ALGORITHM_NAMES.map(name => ({ name, by: 'consumer', ...numbers(name) }))
+    const guesses = { ...RULE, name: 'guesses', by: 'address', on: 'auth-failure' }
+    const compiled = checkedConfig({ ...CONFIG, lease, rules: [...rules, guesses] }).rules
+    expect(compiled.filter(rule => !rule.lease).map(({ name }) => name)).toEqual([
+      ...['concurrency', 'sliding-log', 'guesses'],
+    ])
+  })
+
+  it('is for every plan that has numbers of its own, and for limits by name', () => {
+    const plans = { free: { limit: 5 } }
+    expect(leasesIn({ lease: { for: '50ms' } }, { plans })).toEqual([{ forMs: 50 }, { forMs: 50 }])
+    const { limits } = checkedConfig({
+      ...CONFIG,
+      lease: { for: '10s' },
+      limits: { mails: [{ name: 'a', algorithm: 'gcra', limit: 10, period: '1s' }] },
+    })
+    expect(limits.get('mails')!.map(({ lease }) => lease)).toEqual([{ forMs: 10_000 }])
+  })
+
+  it('changes neither the record of the rule nor what overrides are for', () => {
+    const [plain] = checkedConfig(withRule({})).rules
+    const [leased] = checkedConfig(withRule({ lease: { for: '1s' } })).rules
+    expect([leased!.tag, leased!.family]).toEqual([plain!.tag, plain!.family])
+  })
+})
+
 describe('a mistake', () => {
   const DURATION =
     "is not a duration. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'."
   const SETTINGS = 'The settings are name, by, on, cost, match, plans, algorithm, limit, period'
-  const MODES = 'mode, enforce, candidateFor, onStoreFailure.'
+  const MODES = 'mode, enforce, candidateFor, onStoreFailure, lease.'
   const listed = (items: readonly string[]) => `${items.slice(0, -1).join(', ')} or ${items.at(-1)}`
   const ALGORITHMS = listed(ALGORITHM_NAMES.map(name => `'${name}'`))
   const PARTS = Object.entries<IdentityPart>(identityParts).map(
@@ -82,11 +126,6 @@ describe('a mistake', () => {
   it.each([
     ['no config', undefined, ['config: is missing. Write export default defineConfig({ … }).']],
     [
-      'no origin',
-      { rules: [RULE] },
-      ["origin: is missing. Write a URL such as 'https://api.example.com', or 'route'."],
-    ],
-    [
       'an origin that is not a URL',
       { ...CONFIG, origin: 'api.example.com' },
       [
@@ -94,7 +133,11 @@ describe('a mistake', () => {
           "'https://api.example.com', or 'route'.",
       ],
     ],
-    ['no rules', { origin: 'route' }, ['rules: is missing. Write [{ … }, { … }].']],
+    [
+      'no rules',
+      { origin: 'route' },
+      ['rules: is missing. Write at least one rule, or a limit by name (limits).'],
+    ],
     [
       'an empty list of rules',
       { ...CONFIG, rules: [] },
@@ -150,7 +193,7 @@ describe('a mistake', () => {
     [
       'a misspelt setting',
       withRule({ brust: 3 }),
-      [`rules[0].brust: is not a setting here. ${SETTINGS}, burst, ${MODES}`],
+      [`rules[0].brust: is not a setting here. Did you mean 'burst'? ${SETTINGS}, burst, ${MODES}`],
     ],
     [
       'a burst of a fixed window',

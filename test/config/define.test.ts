@@ -14,7 +14,7 @@ it('takes numbers that the algorithm has', () => {
   expect(() => checkConfig(config)).not.toThrow()
 })
 
-const withRules = (...rules: ConfigInput['rules']) => defineConfig({ origin: 'route', rules })
+const withRules = (...rules: NonNullable<ConfigInput['rules']>) => defineConfig({ origin: 'route', rules })
 
 it.each([
   // @ts-expect-error
@@ -33,4 +33,62 @@ it.each([
   ['a duration that is a number', defineConfig({ ...withRules(RULE), store: { deadline: 250 } })],
 ])('refuses %s, in the types and in the check', (_, config) => {
   expect(() => checkConfig(config)).toThrow()
+})
+
+it('takes the plans, routes and rules that the config declares', () => {
+  const config = defineConfig({
+    origin: 'route',
+    plans: ['free', 'pro'],
+    routes: [{ name: 'reports', match: { path: '/reports/*' } }],
+    rules: [
+      { ...RULE, match: { plans: ['pro'], routes: ['reports'] }, plans: { pro: { limit: 20 } } },
+      { ...RULE, name: 'b', by: 'address', plans: { free: false }, candidateFor: 'a' },
+    ],
+  })
+  expect(() => checkConfig(config)).not.toThrow()
+})
+
+/** Each is one declaration, so that the error is expected at its own line. */
+const misnamed = {
+  'a plan that is not declared': () =>
+    defineConfig({
+      origin: 'route',
+      plans: ['free', 'pro'],
+      // @ts-expect-error Type '"prp"' is not assignable to type '"free" | "pro"'.
+      rules: [{ ...RULE, match: { plans: ['prp'] } }],
+    }),
+  'numbers for a plan that is not declared': () =>
+    defineConfig({
+      origin: 'route',
+      plans: ['free', 'pro'],
+      // @ts-expect-error 'gold' does not exist in type '{ free?: …, pro?: … }'
+      rules: [{ ...RULE, plans: { gold: { limit: 20 } } }],
+    }),
+  'a route that is not declared': () =>
+    defineConfig({
+      origin: 'route',
+      routes: [{ name: 'reports', match: { path: '/reports/*' } }],
+      // @ts-expect-error Type '"report"' is not assignable to type '"reports"'.
+      rules: [{ ...RULE, match: { routes: ['report'] } }],
+    }),
+  'a candidate for a rule that is not there': () =>
+    // @ts-expect-error Type '"c"' is not assignable to type '"a" | "b" | undefined'.
+    defineConfig({ origin: 'route', rules: [RULE, { ...RULE, name: 'b', candidateFor: 'c' }] }),
+}
+
+it.each(Object.entries(misnamed))('refuses %s, in the types and in the check', (_, config) => {
+  expect(() => checkConfig(config())).toThrow()
+})
+
+it('leaves the names of a config that a program makes to the check', () => {
+  const rules: ConfigInput['rules'] = [{ ...RULE, match: { plans: ['free'] } }]
+  const made: ConfigInput = { origin: 'route', plans: ['free'], rules }
+  for (const config of [
+    defineConfig(made),
+    defineConfig({ ...made, origin: 'route' }),
+    defineConfig({ origin: 'route', plans: ['free'], rules }),
+    defineConfig({ origin: 'route', plans: ['free'], rules: [...rules, { ...RULE, name: 'b' }] }),
+  ]) {
+    expect(() => checkConfig(config)).not.toThrow()
+  }
 })

@@ -20,7 +20,9 @@ describe('the environment', () => {
     [{}, ['UPSTASH_REDIS_REST_URL: is missing', 'UPSTASH_REDIS_REST_TOKEN: is missing']],
     [
       { ...ENV, UPSTASH_REDIS_REST_URL: 'redis://x:secret-token@y' },
-      ['UPSTASH_REDIS_REST_URL: is not an http or https URL without credentials. Run:'],
+      [
+        'UPSTASH_REDIS_REST_URL: is not an http or https URL without credentials. On Workers: npx wrangler secret put',
+      ],
     ],
     ...[
       ...[
@@ -35,6 +37,7 @@ describe('the environment', () => {
       ['UPSTASH_REDIS_REST_URL: is not an http or https URL'],
     ]),
     [{ ...ENV, UPSTASH_REDIS_REST_TOKEN: ' ' }, ['UPSTASH_REDIS_REST_TOKEN: is missing']],
+    [{ ...ENV, SLUICE_ENVIRONMENT: 'Live' }, ['SLUICE_ENVIRONMENT: is not a name']],
     [{ ...ENV, ORIGIN_URL: 'nowhere' }, ['ORIGIN_URL: is not an http or https URL']],
   ])('with a mistake (%#) is refused by name, and no token is quoted', (env, messages) => {
     const refused = () => withEnvironment(config, env)

@@ -12,8 +12,8 @@ import {
   readPart,
 } from '../../src/config/identity-parts.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
-import type { Caller } from '../../src/edges/gateway/caller.ts'
-import { identityKeys } from '../../src/edges/gateway/identity-keys.ts'
+import type { Caller } from '../../src/edges/http/caller.ts'
+import { identityKeys } from '../../src/edges/http/identity-keys.ts'
 
 const parts = Object.entries<IdentityPart>(identityParts)
 const ALL = parts.map(([part, { isNamed }]) => (isNamed ? `${part}:name` : part) as By)
@@ -73,6 +73,10 @@ it.each([
   ['consumer:x', "'consumer:x' is nothing to count by."],
   [['global', 'user'], "holds 'user', which is nothing to count by."],
   ['toString', "'toString' is nothing to count by."],
+  ['ip', "'header:<name>', 'claim:<name>', 'country', 'asn' or 'global'. Did you mean 'address'?"],
+  [['consumer', 'IP'], "Did you mean 'address'?"],
+  ['api-key', "Did you mean 'credential'?"],
+  ['adress', "Did you mean 'address'?"],
 ])('refuses %j with a message', (by, message) => {
   expect(() => compiled({ by })).toThrow(message)
 })

@@ -33,7 +33,7 @@ const taking = (parameter: string) =>
 const NUMBERS = `a plan can have a limit, a burst (${taking('burst')}) and a queue (${taking('queue')}) of its own. Write it like { limit: 1200 }.`
 const HOST =
   "is not a URLPattern of a host. Write something like 'api.example.com', without scheme, port and path."
-const ISSUER_FIX = "Write jwt({ … }) around it, with import { jwt } from './src/credentials/jwt.ts'."
+const ISSUER_FIX = "Write jwt({ … }) around it, with import { jwt } from 'sluicegate'."
 
 describe('a mistake', () => {
   it.each([
@@ -47,6 +47,74 @@ describe('a mistake', () => {
       'a list for addresses',
       { ...CONFIG, allow: ['10.0.0.0/8'] },
       ['allow: ["10.0.0.0/8"] is a list. Write an object, { … }.'],
+    ],
+    [
+      'a hook that is no function',
+      { ...CONFIG, hooks: { cost: 5 } },
+      ["hooks.cost: 5 is not a function. Write it like request => (request.method === 'POST' ? 5 : 1)."],
+    ],
+    [
+      'a hook that there is not',
+      { ...CONFIG, hooks: { identity: () => 'alice' } },
+      [
+        "hooks.identity: is not a setting here. Did you mean 'identify'? The settings are identify, skip, plan, cost, refusal, deadline.",
+      ],
+    ],
+    [
+      'hooks in a list',
+      { ...CONFIG, hooks: [() => 1] },
+      ['hooks: [null] is a list. Write an object, { … }.'],
+    ],
+    [
+      'a deadline of hooks that is too long',
+      { ...CONFIG, hooks: { deadline: '1m' } },
+      ["hooks.deadline: '1m' is out of range. It can be from '1ms' to '30s'."],
+    ],
+    [
+      'a hook that is never called',
+      { ...CONFIG, hooks: { identify: () => 'alice' }, credentials: { accept: ['api-key'] } },
+      [
+        "hooks.identify: is never called: no list of credentials has 'identify'. Add it to credentials.accept, or to that of a route.",
+      ],
+    ],
+    [
+      'a credential of a hook that there is not',
+      { ...CONFIG, routes: [{ ...ROUTE, accept: ['identify'] }] },
+      ["routes[0].accept[0]: 'identify' is not a credential of this config. Add hooks.identify."],
+    ],
+    [
+      'an issuer with the name of the hook',
+      withJwt({ identify: jwt(ISSUER) }),
+      ["credentials.jwt.identify: 'identify' is a name of ours. Give the method another one, as in 'auth0'."],
+    ],
+    [
+      'a unit of X-RateLimit-Reset that there is not',
+      { ...CONFIG, headers: { xRateLimit: 'seconds' } },
+      [
+        "headers.xRateLimit: 'seconds' is not a unit of X-RateLimit-Reset. Use 'delta-seconds' (from now) or 'unix-seconds' (a time).",
+      ],
+    ],
+    [
+      'headers that are no object',
+      { ...CONFIG, headers: true },
+      ["headers: true is not an object. Write it like { xRateLimit: 'delta-seconds' }."],
+    ],
+    [
+      'trusted Workers off Cloudflare',
+      { ...CONFIG, address: { from: 'peer', trustedWorkers: ['web'] } },
+      ['address.trustedWorkers: ["web"] means nothing with from: \'peer\'. Leave it out.'],
+    ],
+    [
+      'an empty list of trusted Workers',
+      { ...CONFIG, address: { trustedWorkers: [] } },
+      ['address.trustedWorkers: [] is empty. Name a Worker, or leave it out.'],
+    ],
+    [
+      'a trusted Worker without a name',
+      { ...CONFIG, address: { trustedWorkers: [''] } },
+      [
+        "address.trustedWorkers[0]: '' is not a name of a Worker. Use 1 to 63 lower case letters, digits, '-' and '_'.",
+      ],
     ],
     [
       'guesses that are in flight',
@@ -97,10 +165,82 @@ describe('a mistake', () => {
       'a burst and a queue',
       withRule({ burst: 5, queue: 5 }),
       [
-        'rules[0].queue: is not a setting here. The settings are name, by, on, cost, match, plans, algorithm, limit, period, burst, mode, enforce, candidateFor, onStoreFailure.',
+        'rules[0].queue: is not a setting here. The settings are name, by, on, cost, match, plans, algorithm, limit, period, burst, mode, enforce, candidateFor, onStoreFailure, lease.',
       ],
     ],
   ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
+})
+
+describe('a mistake in leases', () => {
+  const LOG_FIX =
+    'cannot go with sliding-log: each request is an entry of the log with its own time. Leave it out, or use another algorithm.'
+  const HELD = { name: 'b', by: 'address', algorithm: 'concurrency', limit: 5 }
+  const lease = { for: '250ms' }
+
+  it.each([
+    ['a log', withRule({ algorithm: 'sliding-log', lease }), [`rules[0].lease: ${LOG_FIX}`]],
+    [
+      'a log of a limit by name',
+      { limits: { mails: [{ name: 'a', algorithm: 'sliding-log', limit: 10, period: '1s', lease }] } },
+      [`limits.mails[0].lease: ${LOG_FIX}`],
+    ],
+    [
+      'what is in flight',
+      { ...CONFIG, rules: [RULE, { ...HELD, lease }] },
+      [
+        'rules[1].lease: cannot go with concurrency: what is in flight is counted when it begins and ends. Leave it out, or use another algorithm.',
+      ],
+    ],
+    [
+      'guesses',
+      withRule({ by: 'address', on: 'auth-failure', lease }),
+      [
+        "rules[0].lease: cannot go with on: 'auth-failure': guesses are counted when they are made. Leave it out.",
+      ],
+    ],
+    [
+      'a time that is too short',
+      withRule({ lease: { for: '10ms' } }),
+      ["rules[0].lease.for: '10ms' is out of range. It can be from '50ms' to '10s'."],
+    ],
+    [
+      'a time that is too long, for all rules',
+      { ...CONFIG, lease: { for: '11s' } },
+      ["lease.for: '11s' is out of range. It can be from '50ms' to '10s'."],
+    ],
+    [
+      'no time',
+      withRule({ lease: {} }),
+      [
+        "rules[0].lease.for: is missing. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'.",
+      ],
+    ],
+    [
+      'a time alone',
+      withRule({ lease: '250ms' }),
+      ["rules[0].lease: '250ms' is not a lease. Write it like { for: '250ms' }, or false."],
+    ],
+    [
+      'a lease of all rules that is switched off',
+      { ...CONFIG, lease: false },
+      ["lease: false is not a lease. Write it like { for: '250ms' }."],
+    ],
+    [
+      'an algorithm that is misspelt, of which nothing is known',
+      withRule({ algorithm: 'sliding_log', lease }),
+      [expect.stringMatching(/^rules\[0\]\.algorithm: /)],
+    ],
+  ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
+
+  it.each([
+    ['of all rules does not reach', { lease: { for: '1s' } }, {}],
+    ['may be switched off for', {}, { lease: false }],
+  ])('is none where it %s a log, what is in flight and guesses', (_, settings, changes) => {
+    const log = { ...RULE, name: 'log', algorithm: 'sliding-log' }
+    const guesses = { ...RULE, name: 'guesses', by: 'address', on: 'auth-failure' }
+    const rules = [log, HELD, guesses].map(rule => ({ ...rule, ...changes }))
+    expect(mistakesIn({ ...CONFIG, ...settings, rules })).toEqual([])
+  })
 })
 
 describe('a mistake in plans', () => {
@@ -216,7 +356,9 @@ describe('a mistake in routes', () => {
     [
       'a credential that is spelt otherwise',
       withRoutes({ ...ROUTE, accept: ['apiKey'] }),
-      ["routes[0].accept[0]: 'apiKey' is not a credential of this config. There are api-key, anonymous."],
+      [
+        "routes[0].accept[0]: 'apiKey' is not a credential of this config. Did you mean 'api-key'? There are api-key, anonymous.",
+      ],
     ],
   ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
 })
@@ -280,5 +422,116 @@ describe('a mistake in lists', () => {
   it('is none where the consumer is that of a token', () => {
     const consumers = ['acme', 'auth0~alice%40example.com', `auth0~#${'0'.repeat(64)}`]
     expect(mistakesIn({ ...CONFIG, allow: { consumers } })).toEqual([])
+  })
+})
+
+it('is named whatever the value is', () => {
+  const cyclic: Record<string, unknown> = {}
+  cyclic.self = cyclic
+  expect(mistakesIn({ ...CONFIG, origin: 10n, log: [5n], cors: { origins: cyclic } })).toEqual([
+    expect.stringMatching(/^origin: "10n" is not an origin/),
+    'log: ["5n"] is a list. Write an object, { … }.',
+    expect.stringMatching(/^cors.origins: an object is not a list of origins/),
+  ])
+})
+
+describe('all mistakes are named at once', () => {
+  const rule = (changes: object) => ({ ...RULE, ...changes })
+  it('beside a wrong origin: names that are taken, and plans, routes and rules that are not there', () => {
+    const config = {
+      origin: 'api.example.com',
+      plans: ['free', 'pro'],
+      routes: [ROUTE],
+      rules: [
+        RULE,
+        rule({ match: { plans: ['prp'], routes: ['report'] } }),
+        rule({ name: 'b', candidateFor: 'minute', plans: { gold: { limit: 5 } } }),
+        rule({ name: 'minutes', by: 'address' }),
+      ],
+    }
+    expect(mistakesIn(config)).toEqual([
+      expect.stringMatching(/^origin: /),
+      "rules[1].name: 'a' is taken by rules[0]. Give each rule a name of its own.",
+      "rules[2].candidateFor: 'minute' is not the name of another live rule of rules. Did you mean 'minutes'? Name the rule to replace.",
+      "rules[1].match.routes: 'report' is not in routes (reports). Did you mean 'reports'? Add it there.",
+      "rules[1].match.plans: 'prp' is not in plans (free, pro). Did you mean 'pro'? Add it there.",
+      'rules[2].plans.gold: is not in plans (free, pro). Add it there.',
+    ])
+  })
+
+  it('every misspelt key, at the top and below', () => {
+    const config = { ...CONFIG, rules: [rule({ perod: '1s', lmit: 5 })], Origin: 'x', route: [], zzz: 1 }
+    expect(mistakesIn(config).map(text => text.split(' The settings')[0])).toEqual([
+      "rules[0].perod: is not a setting here. Did you mean 'period'?",
+      "Origin: is not a setting here. Did you mean 'origin'?",
+      "rules[0].lmit: is not a setting here. Did you mean 'limit'?",
+      "route: is not a setting here. Did you mean 'routes'?",
+      'zzz: is not a setting here.',
+    ])
+  })
+
+  it('every misspelt key of an issuer, beside its other mistakes', () => {
+    const issuer = {
+      ...ISSUER,
+      issuer: 5,
+      audiences: 'api',
+      clockTollerance: '1s',
+    } as unknown as typeof ISSUER
+    expect(mistakesIn(withJwt({ auth0: jwt(issuer) })).map(text => text.split('. ')[0])).toEqual([
+      'credentials.jwt.auth0.issuer: 5 is not an issuer',
+      'credentials.jwt.auth0.audiences: is not a setting here',
+      'credentials.jwt.auth0.clockTollerance: is not a setting here',
+    ])
+  })
+
+  it('of a rule whose algorithm is misspelt, all that hang on no algorithm', () => {
+    const config = {
+      ...CONFIG,
+      rules: [rule({ name: 'A', algorithm: 'GCRA', limit: 0, queue: 3, mode: 'on' })],
+    }
+    expect(mistakesIn(config).map(text => text.split(': ')[0])).toEqual([
+      ...['rules[0].algorithm', 'rules[0].name', 'rules[0].limit', 'rules[0].mode'],
+    ])
+    expect(mistakesIn(config)[0]).toContain("'GCRA' is not an algorithm. Did you mean 'gcra'?")
+  })
+
+  it.each([
+    ['a plan of a list that is wrong', { plans: 'pro' }, { match: { plans: ['pro'] } }, ['plans']],
+    [
+      'a route whose name is wrong',
+      { routes: [{ ...ROUTE, name: 'Reports' }] },
+      { match: { routes: ['reports'] } },
+      ['routes[0].name'],
+    ],
+    ['a cost of a rule whose limit is wrong', {}, { limit: '1000', cost: 50, burst: 10 }, ['rules[0].limit']],
+    [
+      'a credential where the issuers are wrong',
+      { credentials: { jwt: 5, accept: ['auth0'] } },
+      {},
+      ['credentials.jwt'],
+    ],
+    ['a wrong entry of a list', { allow: { addresses: ['x', '10.0.0.0/8'] } }, {}, ['allow.addresses[0]']],
+  ])('and nothing that follows from another mistake: %s', (_, settings, changes, paths) => {
+    const mistakes = mistakesIn({ ...CONFIG, ...settings, rules: [rule(changes)] })
+    expect(mistakes.map(text => text.split(': ')[0])).toEqual(paths)
+  })
+
+  it.each([
+    ['its modes', { mode: 'on', cost: 50 }, ['rules[0].mode', 'rules[0].cost']],
+    ['an address elsewhere', { by: 'ip', enforce: 0.5, mode: 'shadow' }, ['rules[0].by', 'rules[0].enforce']],
+  ])('of a rule also what hangs on no wrong value: beside %s', (_, changes, paths) => {
+    expect(mistakesIn(withRule(changes)).map(text => text.split(': ')[0])).toEqual(paths)
+  })
+
+  it('with the values that the user wrote, beside sections that are missing or of another form', () => {
+    const config = {
+      rules: [rule({ limit: undefined }), 5, rule({ name: 'b' }), rule({ name: 'b' })],
+      shedding: { classes: [null] },
+      allow: { addresses: ['::/0'], consumers: [1] },
+    }
+    expect(mistakesIn(config).map(text => text.split(': ')[0])).toEqual([
+      ...['rules[0].limit', 'rules[1]', 'shedding.classes[0]', 'allow.consumers[0]'],
+      ...['shedding.classes', 'rules[3].name', 'allow.addresses[0]'],
+    ])
   })
 })

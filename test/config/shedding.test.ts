@@ -92,7 +92,7 @@ describe('shedding', () => {
     [
       "rules[0].name 'worker-utilization-test' is the name of a shedder. Choose another name.",
       { classes: CLASSES, workerUtilization: { signals: ['header'] } },
-      { rules: [{ ...BASE.rules[0]!, name: 'worker-utilization-test' }] },
+      { rules: [{ ...BASE.rules![0]!, name: 'worker-utilization-test' }] },
     ],
     [
       'shedding.fleetUsage.adaptive.min 20 is above the capacity (10). Lower it.',
@@ -131,7 +131,7 @@ describe('shedding', () => {
     [
       "rules[0].name 'worker-utilization' is the name of a shedder. Choose another name.",
       { classes: CLASSES, workerUtilization: { signals: ['header'] } },
-      { rules: [{ ...BASE.rules[0]!, name: 'worker-utilization' }] },
+      { rules: [{ ...BASE.rules![0]!, name: 'worker-utilization' }] },
     ],
     [
       "rules[0].adaptive needs by: 'global', without plans: it follows the origin. Change these, or leave it out.",

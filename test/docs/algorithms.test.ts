@@ -39,7 +39,7 @@ describe('the page', () => {
     expect(checkedConfig(config).rules.length).toBeGreaterThan(0)
   })
 
-  it('shows what npx sluice check says', () => {
+  it('shows what npx sluicegate check says', () => {
     const wrong: NumbersInput[] = [
       { algorithm: 'sliding-window', limit: 8_388_608, period: '1h' },
       { algorithm: 'sliding-log', limit: 100_001, period: '1h' },
@@ -381,7 +381,7 @@ function ruleOf(numbers: NumbersInput): RuleInput {
   return { name: 'a', by: 'consumer', ...numbers }
 }
 
-/** The first mistake, as `npx sluice check` says it. */
+/** The first mistake, as `npx sluicegate check` says it. */
 function messageOf(numbers: NumbersInput): string {
   try {
     rulesOf(ruleOf(numbers))

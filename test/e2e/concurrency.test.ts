@@ -162,8 +162,8 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       const what = `SEED=${SEED} ${JSON.stringify({ ...mixed, most, running })}`
       if (process.env.SOAK) console.log(what)
       for (const [i, { atOnce }] of callers.entries()) expect(most[i], what).toBeLessThanOrEqual(atOnce)
-      // It was put to the test.
-      expect(callers.filter(({ atOnce }, i) => most[i] === atOnce).length, what).toBeGreaterThan(0)
+      // It was put to the test. On a busy machine the origin may see fewer at once than the store has admitted.
+      expect(mixed.seen[429] ?? 0, what).toBeGreaterThan(0)
       expect(Object.keys(mixed.faults).length, what).toBeGreaterThan(1)
     }
 

@@ -1,7 +1,7 @@
 /**
- * A flood over the real Worker: 1,000 requests at once, 1,200 in total, against a limit of 10 with a long period. So how many may
- * pass does not depend on how fast the machine is: what the store admits, and one local share (here the whole limit) of the one
- * isolate that serves them.
+ * A flood over the real Worker: 1,000 requests at once, 1,200 in total, against a limit of 10 with a long period, so that how many
+ * may pass does not depend on how fast the machine is: what the store admits, and, where a busy machine has made the store look slow, one
+ * local share (here the whole limit) of the one isolate that serves them. What the isolate has counted by itself is marked.
  */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type FloodBed, startFloodBed, withStatus } from '../support/flood.ts'
@@ -25,7 +25,8 @@ describe.skipIf(!hasRedisServer)(title, { timeout: 120_000 }, () => {
       const replies = await bed.flood(`/${policy}`, FLOOD)
       const admitted = withStatus(replies, 200)
       expect(admitted, JSON.stringify(replies)).toBeGreaterThan(0)
-      expect(admitted, JSON.stringify(replies)).toBeLessThanOrEqual(2 * FLOOD_LIMIT)
+      const marked = FLOOD.total - (replies['200'] ?? 0) - (replies['429'] ?? 0)
+      expect(admitted - marked, JSON.stringify(replies)).toBeLessThanOrEqual(FLOOD_LIMIT)
       expect(admitted + withStatus(replies, 429), JSON.stringify(replies)).toBe(FLOOD.total)
     })
 

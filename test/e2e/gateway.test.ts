@@ -172,6 +172,18 @@ describe('the proxy', () => {
     expect(await (await ask('/gzip')).text()).toBe(GZIPPED)
   })
 
+  it.each([
+    ['without Accept-Encoding', {}] as const,
+    ['that accepts no coding', { 'accept-encoding': '' }] as const,
+  ])(
+    'asks for an uncompressed body for a client %s, and returns one also where the origin compresses it',
+    async (_, encoding) => {
+      const { headers, body } = await raw('/gzip', encoding)
+      expect(running.origin.received[0]!.headers['accept-encoding']).toBe('identity')
+      expect([headers['content-encoding'], body.toString()]).toEqual([undefined, GZIPPED])
+    },
+  )
+
   it('drops hop-by-hop headers, and those that Connection names, both ways', async () => {
     const { headers } = await raw('/hop', {
       connection: 'close, x-secret-hop',

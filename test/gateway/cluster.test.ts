@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { createLimiter } from '../../src/edges/limits/limiter.ts'
+import { limiterOnStore } from '../../src/edges/limits/limiter.ts'
 import { ask as askStore, toDecide } from '../../src/limiter/ask.ts'
 import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
 import { sha256 } from '../../src/sha256.ts'
@@ -190,7 +190,7 @@ describeOnCluster('the gateway', start => {
         ],
       },
     })
-    const limiter = createLimiter({ limits }, storeAt(true))
+    const limiter = limiterOnStore({ limits }, storeAt(true))
     await limiter.peek('zendesk', { account: 'x' })
     gateway.store.count()
     const decisions = await Promise.all(

@@ -398,7 +398,8 @@ describe('guessing', () => {
       second = secondNow()
       guess = await ask('/', { key: mintApiKey('acme'), address })
       right = await ask('/', { key: good, address })
-      expect(gateway.store.count()).toBe(2)
+      // The first refusal is remembered for the address, whatever it shows next.
+      expect(gateway.store.count()).toBeLessThanOrEqual(1)
     } while (secondNow() !== second)
     // The right one is told from the wrong one by nothing.
     const told = async (response: Response) => {

@@ -1,6 +1,6 @@
 /** The end of a reply on Node, where the app runs in tests. test/e2e/endings.test.ts has the ends that need workerd. */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { whenOver } from '../../src/edges/gateway/ending.ts'
+import { whenOver } from '../../src/edges/http/ending.ts'
 import type { Ending } from '../../src/limiter/engine.ts'
 
 let endings: Ending[]

@@ -268,7 +268,7 @@ describe('while the store fails, a credential', () => {
     await blockConsumer(gateway.admin, 'villain')
     expect((await app('/', { key })).status).toBe(403)
     const revoked = mintApiKey('acme')
-    const strict = gateway.app({ rules })
+    const strict = gateway.app({ rules, refusals: { rememberFor: 0 } })
     expect((await strict('/', { key: revoked })).status).toBe(401)
     gone()
     expect((await app('/', { key })).status).toBe(403)

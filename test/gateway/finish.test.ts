@@ -7,8 +7,9 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import type { Platform } from '../../src/edges/gateway/app.ts'
-import { createJudge } from '../../src/edges/gateway/judge.ts'
-import { classFor } from '../../src/edges/gateway/traffic-class.ts'
+import { createJudge } from '../../src/edges/http/judge.ts'
+import { matchEach } from '../../src/edges/http/match-each.ts'
+import { classFor } from '../../src/edges/http/traffic-class.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
 import { createEngine, type Ending } from '../../src/limiter/engine.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
@@ -92,7 +93,7 @@ describe('a decision is finished once', () => {
   })
 
   it('when it refuses, with 429 or 503', async () => {
-    const ask = app()
+    const ask = app({ refusals: { rememberFor: 0 } })
     await (await ask('/', { ...caller, method: 'HEAD' })).text()
     expect((await ask('/', caller)).status).toBe(429)
     vi.spyOn(console, 'warn').mockImplementation(() => {})
@@ -143,7 +144,7 @@ describe('a decision that has been made', () => {
       probe: async () => {},
     })
     const judge = createJudge(config, {
-      ...{ policy: gatewayPolicy(config), engine, classFor },
+      ...{ policy: gatewayPolicy(config), engine, classFor, matchEach },
       identifier: {
         addressOf: () => undefined,
         identify: async () => ({ addressIdentity: '192.0.2.1' }),

@@ -1,7 +1,7 @@
 /** What a caller sees: who is let in, what the reply says, what reaches the origin. */
 
 import { parseList } from 'structured-headers'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import type { RouteInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { useGateway } from '../support/gateway.ts'
@@ -373,6 +373,53 @@ describe('a path that can be read in two ways', () => {
     expect((await app('/', { key: await gateway.key('acme') })).headers.get('ratelimit-policy')).toContain(
       '"two"',
     )
+  })
+})
+
+describe('a long path', () => {
+  const long = (end: string, length = 4097) => `/${'x'.repeat(length - 1 - end.length)}${end}`
+
+  it.each(['%2e', '%FF', ';a', '//', '%2f..%2f_sluice'])(
+    'that ends in %s has too many readings above 4 kB',
+    async end => {
+      const app = gateway.app({ rules: [TWO], credentials: { accept: ['api-key', 'anonymous'] } })
+      for (const method of ['GET', 'POST', 'OPTIONS']) {
+        const headers = { origin: 'https://a.example', 'access-control-request-method': 'GET' }
+        const response = await app(long(end), { method, headers })
+        expect([response.status, await response.json()]).toEqual([
+          414,
+          expect.objectContaining({ title: 'URI Too Long' }),
+        ])
+      }
+      expect(gateway.origin.received).toEqual([])
+    },
+  )
+
+  it('is limited and forwarded like any other up to there, and if it has one reading', async () => {
+    const app = gateway.app({ rules: [{ ...TWO, limit: 3, match: { path: '/x*' } }] })
+    const key = await gateway.key('acme')
+    const paths = [long('%C3%A9', 4096), long(';a', 4096), long('', 10_000)]
+    for (const path of paths) expect((await app(path, { key })).status).toBe(200)
+    expect(gateway.origin.received.map(({ url }) => url)).toEqual(paths)
+    for (const path of paths) expect((await app(path, { key })).status).toBe(429)
+  })
+})
+
+describe('an origin that fails', () => {
+  it('is logged with the route and the request id that the caller gets', async () => {
+    const log = vi.spyOn(console, 'error').mockImplementation(() => {})
+    const app = gateway.app({ rules: [TWO], routes: [{ name: 'broken', match: { path: '/drop' } }] })
+    const { status, headers } = await app('/drop?secret', { key: await gateway.key('acme') })
+    expect(status).toBe(502)
+    expect(log.mock.calls.map(([line]) => JSON.parse(line))).toEqual([
+      {
+        level: 'error',
+        event: 'origin',
+        reason: expect.stringMatching(/other side closed|ECONNRESET/),
+        route: 'broken',
+        request_id: headers.get('x-request-id'),
+      },
+    ])
   })
 })
 

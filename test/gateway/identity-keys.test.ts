@@ -4,9 +4,9 @@ import { describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
-import { ALL_PARTS } from '../../src/edges/gateway/all-parts.ts'
 import { createApp } from '../../src/edges/gateway/app.ts'
-import { createLimiter } from '../../src/edges/limits/limiter.ts'
+import { ALL_PARTS } from '../../src/edges/http/all-parts.ts'
+import { limiterOnStore } from '../../src/edges/limits/limiter.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { credentialKey } from '../../src/store/keys.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
@@ -230,7 +230,7 @@ describe('of what callers write, each different value has a key of its own, and 
         },
       ],
     }
-    const limiter = createLimiter(configOf({ rules: [rule('global')], limits }), store())
+    const limiter = limiterOnStore(configOf({ rules: [rule('global')], limits }), store())
     for (const text of UNICODE) {
       const decisions = [
         await limiter.limit('l', { account: text, user: 'a' }),

@@ -19,6 +19,8 @@ const CONFIG: Partial<ConfigInput> & Pick<ConfigInput, 'rules'> = {
   plans: ['free', 'pro'],
   rules: RULES,
   credentials: { opaqueKeys: {} },
+  // What is remembered of refusals is tested in refusals.test.ts.
+  refusals: { rememberFor: 0 },
 }
 
 describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, on the %s Redis', kind => {

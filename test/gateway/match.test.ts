@@ -5,11 +5,15 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import type { By, MatchInput } from '../../src/config/check/rule-schema.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
-import { ALL_PARTS } from '../../src/edges/gateway/all-parts.ts'
-import { bindRules } from '../../src/edges/gateway/bind-rules.ts'
-import type { Caller } from '../../src/edges/gateway/caller.ts'
-import { createIdentifier } from '../../src/edges/gateway/identify.ts'
-import { match } from '../../src/edges/gateway/match.ts'
+import { ALL_PARTS } from '../../src/edges/http/all-parts.ts'
+import { bindRules } from '../../src/edges/http/bind-rules.ts'
+import type { Caller } from '../../src/edges/http/caller.ts'
+import { createIdentifier } from '../../src/edges/http/identify.ts'
+import { match as matchWith } from '../../src/edges/http/match.ts'
+import { matchEach } from '../../src/edges/http/match-each.ts'
+
+const match = (config: Parameters<typeof matchWith>[0], request: Request) =>
+  matchWith(config, request, matchEach)
 
 const RULE = { name: 'a', by: 'address', algorithm: 'gcra', limit: 100, period: '1s' } as const
 

@@ -1,5 +1,7 @@
-import { expect, it } from 'vitest'
-import { targetUrl } from '../../src/edges/gateway/proxy.ts'
+import { describe, expect, it, vi } from 'vitest'
+import type { RuleInput } from '../../src/config/check/schema.ts'
+import { proxy, targetUrl } from '../../src/edges/gateway/proxy.ts'
+import { configOf } from '../support/engines.ts'
 
 it.each([
   ['http://gateway.test/a/b?c=%20d', 'https://api.example.com', 'https://api.example.com/a/b?c=%20d'],
@@ -16,3 +18,50 @@ it.each([
   ['http://gateway.test/a?b', 'https://a.example/base#', 'https://a.example/base/a?b'],
   ['http://gateway.test/a?b', 'route', 'http://gateway.test/a?b'],
 ])('%s at origin %s is %s', (url, origin, target) => expect(targetUrl(url, origin)).toBe(target))
+
+describe('the log of an origin that fails', () => {
+  const request = new Request('http://gateway.test/orders?token=secret')
+  const failing = async (fetch: typeof globalThis.fetch, originDeadlineMs = 60_000) => {
+    const log = vi.spyOn(console, 'error').mockImplementation(() => {})
+    vi.stubGlobal('fetch', fetch)
+    const rule: RuleInput = { name: 'a', by: 'address', algorithm: 'gcra', limit: 1, period: '1s' }
+    const config = { ...configOf({ rules: [rule] }), originDeadlineMs }
+    const address = '192.0.2.1'
+    const { response } = await proxy(request, config, { requestId: 'the-id', route: 'orders', address })
+    expect(log).toHaveBeenCalledTimes(1)
+    return { status: response.status, line: JSON.parse(log.mock.calls[0]![0]) }
+  }
+  const line = (reason: string) => ({
+    level: 'error',
+    event: 'origin',
+    reason,
+    route: 'orders',
+    request_id: 'the-id',
+  })
+
+  it.each([
+    // As workerd, Node and Deno say it.
+    [new Error('Network connection lost.'), 'Error: Network connection lost.'],
+    [
+      new TypeError('fetch failed', { cause: new Error('connect ECONNREFUSED 10.0.0.1:80') }),
+      'Error: connect ECONNREFUSED 10.0.0.1:80',
+    ],
+    [
+      new TypeError('error sending request for url (https://origin.test/orders?token=secret): refused'),
+      'TypeError: error sending request for url … refused',
+    ],
+    [new TypeError('Invalid path /orders?token=secret'), 'TypeError: Invalid path …'],
+    ['a string', 'a string'],
+    [undefined, 'undefined'],
+  ])('says why, on which route and for which request, and quotes no URL: %s', async (error, reason) => {
+    const { status, line: logged } = await failing(() => Promise.reject(error))
+    expect([status, logged]).toEqual([502, line(reason)])
+  })
+
+  it('says that the origin was too slow', async () => {
+    const never: typeof fetch = (_, init) =>
+      new Promise((_, reject) => init!.signal!.addEventListener('abort', () => reject(init!.signal!.reason)))
+    const { status, line: logged } = await failing(never, 1)
+    expect([status, logged]).toEqual([504, line('timeout')])
+  })
+})

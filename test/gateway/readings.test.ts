@@ -1,9 +1,13 @@
 /** Paths that origins read differently: whichever way one does, nobody reaches a route by what another route takes. */
-import { describe, expect, it } from 'vitest'
-import { type Matched, match } from '../../src/edges/gateway/match.ts'
-import { isReserved, readingsOf } from '../../src/edges/gateway/path.ts'
+import { describe, expect, it, vi } from 'vitest'
+import { type Matched, match as matchWith } from '../../src/edges/http/match.ts'
+import { matchEach } from '../../src/edges/http/match-each.ts'
+import { isReserved, readingsOf } from '../../src/edges/http/path.ts'
 import { configOf } from '../support/engines.ts'
 import { randomFrom, SEED } from '../support/random.ts'
+
+const match = (config: Parameters<typeof matchWith>[0], request: Request) =>
+  matchWith(config, request, matchEach)
 
 const config = configOf({
   rules: [
@@ -164,7 +168,19 @@ it(`whatever the spelling, what an origin serves is asked for what it takes (SEE
 
 describe('a path of a quarter of a megabyte', () => {
   // Steps in the square of its length take a minute and more, which the test does not wait for.
-  it.each(['%252f..', '/..;x', '%2f%2e%2e;', ';', '//', '%', '%255c.', '%25252f'])(
+  it.each([
+    '%252f..',
+    '/..;x',
+    '%2f%2e%2e;',
+    ';',
+    '//',
+    '%',
+    '%255c.',
+    '%25252f',
+    '%c3%28',
+    '%ff',
+    '%ed%a0%80',
+  ])(
     'of %s has few readings, and takes steps in proportion to its length',
     part => {
       const path = `/${part.repeat(256_000 / part.length)}`
@@ -175,4 +191,58 @@ describe('a path of a quarter of a megabyte', () => {
     },
     30_000,
   )
+})
+
+describe('the work that a path of 4 kB makes', () => {
+  const of = (part: string) => `/${part.repeat(4000 / part.length)}`
+
+  it.each(['%', '%2', '%ff', '%zz'])('is that of one reading where nothing can be decoded: %s', part => {
+    const replace = vi.spyOn(String.prototype, 'replace')
+    readingsOf(of(part))
+    const { length } = replace.mock.calls
+    vi.restoreAllMocks()
+    // Each step on each combination of the others would be 200.
+    expect(length).toBeLessThan(20)
+  })
+
+  it.each(['%ff', '%c3%28', '%c0%80', '%ed%a0%80', '%f4%90%80%80', '%ffx', '%e2%82x', '%ff%41'])(
+    'is no exception for each byte that is not UTF-8: %s',
+    part => {
+      const decode = vi.spyOn(globalThis, 'decodeURIComponent')
+      readingsOf(of(part))
+      expect(decode.mock.results.filter(({ type }) => type === 'throw')).toEqual([])
+      vi.restoreAllMocks()
+    },
+  )
+})
+
+it('decodes all characters of UTF-8, and leaves all other bytes encoded', () => {
+  const strict = (bytes: number[]) => {
+    try {
+      return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Uint8Array.from(bytes))
+    } catch {
+      return undefined
+    }
+  }
+  // Each first and second byte, the third and fourth at the ends of their range.
+  const tails = [[], [0x80], [0xbf], [0x7f], [0xc0], [0x80, 0x80], [0xbf, 0xbf], [0xbf, 0xc0]]
+  const wrong: string[] = []
+  for (let first = 0xc0; first < 0x100; first++) {
+    for (let second = 0x7e; second < 0xc2; second++) {
+      for (const tail of tails) {
+        const bytes = [first, second, ...tail]
+        const text = strict(bytes)
+        // Several characters are decoded one by one.
+        if (text !== undefined && [...text].length > 1) continue
+        const path = `/${bytes.map(byte => `%${byte.toString(16)}`).join('')}`
+        const isDecoded = readingsOf(path)[0] === `/${text}`
+        if (isDecoded !== (text !== undefined)) wrong.push(path)
+      }
+    }
+  }
+  expect(wrong).toEqual([])
+})
+
+it('a byte that is not UTF-8 does not keep the characters beside it encoded', () => {
+  expect(readingsOf('/%C3%A9t%C3%A9%FF/%E2%82%AC%80')).toContain('/été%FF/€%80')
 })

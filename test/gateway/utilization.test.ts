@@ -1,6 +1,6 @@
 /** What machines of the origin push, and what they must not be able to. */
 import { describe, expect, it } from 'vitest'
-import { createUtilizationHandler } from '../../src/edges/gateway/utilization.ts'
+import { createUtilizationHandler } from '../../src/edges/http/utilization.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { signalScript } from '../../src/script/signal-text.ts'
 import { reportersKey, signalKey } from '../../src/store/keys.ts'

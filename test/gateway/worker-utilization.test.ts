@@ -1,8 +1,8 @@
 /** The shedder by worker utilization through the whole gateway on Node, by a clock that the tests move: a minute of it takes no time. */
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { importKey } from '../../src/ops/keys.ts'
-import { killLimits, switchRule } from '../../src/ops/switches.ts'
+import { switchRule } from '../../src/ops/switches.ts'
 import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
 
 const SHEDDING: NonNullable<ConfigInput['shedding']> = {
@@ -29,14 +29,17 @@ describe('the shedder by worker utilization', () => {
   let fleets = 0
 
   /** Isolates of one fleet, and a second after the other in which each of them has a request that the origin answers. */
-  function fleetOf(config: Partial<ConfigInput> & typeof CONFIG, isolates = 2) {
+  function fleetOf(config: Partial<ConfigInput> & typeof CONFIG, isolates = 2, more: TestPlatform = {}) {
     // Later than all that isolates of the test before may still report.
     fleets += 1
     let now = 1_700_000_000_000 + fleets * 86_400_000
-    const platform: TestPlatform = { clock: { now: () => now }, reportAt: () => now * 1000 }
+    const platform: TestPlatform = { clock: { now: () => now }, reportAt: () => now * 1000, ...more }
     const apps = Array.from({ length: isolates }, () => gateway.app(config, platform))
     return {
       apps,
+      pass: (ms: number) => {
+        now += ms
+      },
       async seconds(count: number, utilization?: number) {
         const query = utilization === undefined ? '' : `?utilization=${utilization}`
         for (let i = 0; i < count; i++) {
@@ -168,7 +171,10 @@ describe('the shedder by worker utilization', () => {
     const fleetUsage = { capacity: 1000 }
     const workerUtilization = { ...QUICK, signals: ['in-flight' as const] }
     const shedding = { ...SHEDDING, fleetUsage, workerUtilization }
-    const { apps, seconds } = fleetOf({ ...FAST, rules, shedding } as unknown as typeof FAST, 1)
+    // Ends are not reported later, when the next test counts what the store is asked.
+    const { apps, seconds } = fleetOf({ ...FAST, rules, shedding } as unknown as typeof FAST, 1, {
+      timer: () => () => {},
+    })
     const held = []
     for (let i = 0; i < 9; i++) held.push(await apps[0]!('/', { method: 'POST' }))
     await seconds(32)
@@ -184,22 +190,32 @@ describe('the shedder by worker utilization', () => {
     expect(gateway.store.count()).toBe(10)
   })
 
-  it('sheds none in shadow mode, to all of whom it would', async () => {
+  it('sheds none in shadow mode, and reports what it would have shed', async () => {
+    const points: string[][] = []
+    const analytics = { writeDataPoint: ({ blobs }: { blobs: string[] }) => void points.push(blobs) }
     const shadow = { ...QUICK, mode: 'shadow' as const }
-    const { apps, seconds } = fleetOf({ ...FAST, shedding: { ...SHEDDING, workerUtilization: shadow } }, 1)
+    const shedding = { ...SHEDDING, workerUtilization: shadow }
+    const { apps, seconds } = fleetOf({ ...FAST, shedding }, 1, { reporting: { analytics } })
     await seconds(32, 0.95)
+    points.length = 0
     expect(await shedAt(apps[0]!)).toEqual([])
+    // Outcome, and the shadows that would have refused.
+    expect(new Set(points.map(blobs => `${blobs[0]} ${blobs[5]}`))).toEqual(
+      new Set(['allowed worker-utilization-reads']),
+    )
   })
 
-  it('is switched by its name, also while every request is shed', async () => {
-    const { apps, seconds } = fleetOf(FAST, 1)
+  it('is switched by its name, also where every request is shed and none makes a trip', async () => {
+    const { apps, seconds, pass } = fleetOf(FAST, 1)
     const [app] = apps as [App]
     await seconds(32, 0.95)
     expect(await shedAt(app)).toEqual(ADDRESSES)
     await switchRule(gateway.admin, 'worker-utilization', { ...SWITCH, mode: 'off' })
-    await seconds(2, 0.95)
+    pass(2000)
+    // The first reads the switches in the background.
+    expect((await app('/', { address: ADDRESSES[0]! })).status).toBe(503)
+    await vi.waitFor(async () => expect((await app('/', { address: ADDRESSES[0]! })).status).toBe(200))
     expect(await shedAt(app)).toEqual([])
-    await killLimits(gateway.admin, SWITCH)
   })
 
   it('leaves alone who is on the list of those that are never limited, and routes without limits', async () => {

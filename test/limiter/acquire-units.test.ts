@@ -1,6 +1,6 @@
 /** At most so many at once of work that is limited by name: `await using decision = await limiter.acquire(…)`. */
 import { expect, it } from 'vitest'
-import { createLimiter, type Limiter } from '../../src/edges/limits/limiter.ts'
+import { type Limiter, limiterOnStore } from '../../src/edges/limits/limiter.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
@@ -22,7 +22,7 @@ const ACME = { account: '42' }
 function limiterOn(redis: RedisEngine, whileAsleep: (ms: number) => Promise<void> = async () => {}) {
   const slept: number[] = []
   const time = { now: NOON }
-  const limiter: Limiter = createLimiter({ limits }, storeOf(redis), {
+  const limiter: Limiter = limiterOnStore({ limits }, storeOf(redis), {
     clock: {
       now: () => time.now,
       async sleep(ms) {
@@ -80,6 +80,22 @@ describeOnRedisEngine('work that holds units', fresh => {
     expect(slept.reduce((sum, ms) => sum + ms, 0)).toBeLessThanOrEqual(1000)
     held[1]!.release()
     expect((await limiter.limit('exports', ACME)).allowed).toBe(true)
+  })
+
+  it('is told by a peek whether a unit is free, which then holds none', async () => {
+    const { limiter } = limiterOn(await fresh())
+    const held = []
+    for (;;) {
+      const { allowed } = await limiter.peek('exports', ACME)
+      const decision = await limiter.limit('exports', ACME)
+      expect(decision.allowed).toBe(allowed)
+      if (!allowed) break
+      held.push(decision)
+    }
+    expect(held).toHaveLength(2)
+    held[0]!.release()
+    expect((await limiter.peek('exports', ACME)).allowed).toBe(true)
+    held[1]!.release()
   })
 
   it('is not refunded what it holds, and is what it has spent under other rules', async () => {

@@ -122,6 +122,20 @@ describe('an admission', () => {
     ])
   })
 
+  it('by a rule by global is lifted for callers outside of its share', () => {
+    const [all] = rulesOf(rule('all', { by: 'global' }))
+    const share = switched({ all: { share: 0.5 } })
+    const statuses = Array.from({ length: 20 }, (_, i) => {
+      const place = consumerStateKey(`consumer-${i}`)
+      const evaluation = compiled({ rules: [{ ...bound(all!, KEY), place }], plans: ['free'] })
+      const { status } = relax(outcomeOf(evaluation, ['all']), evaluation, share, nameOf)
+      const mode = switchedMode(all!, place, share, 'all')
+      expect([mode, status]).toEqual(mode === 'enforce' ? [mode, 'refused'] : ['shadow', 'admitted'])
+      return status
+    })
+    expect(new Set(statuses).size).toBe(2)
+  })
+
   it('under a rule that is now a shadow shows it as one', () => {
     const latest = switched({ minute: { mode: 'shadow' }, hour: { mode: 'off' } })
     expect(relaxed(BOTH, [], [NO_SWITCHES, latest])).toEqual(['admitted', 'minute shadow'])

@@ -437,8 +437,12 @@ describe('beside a decision', () => {
     if (by === 'decideBroken')
       engine.decideBroken({ candidates: [], policy: policyWith(), error: 0 }, options)
     if (by === 'refund')
-      await engine.change(toRefund({ policy: policyWith(), rules: [], spentAt: 1 }), options.background)
-    if (by === 'reset') await engine.change(toReset({ rules: [] }), options.background)
+      await engine.change(
+        'refund',
+        toRefund({ policy: policyWith(), rules: [], spentAt: 1 }),
+        options.background,
+      )
+    if (by === 'reset') await engine.change('reset', toReset({ rules: [] }), options.background)
     expect(probes()).toBe(1)
   })
 
@@ -484,6 +488,7 @@ describe('a change', () => {
   const bound = () => bindRule(two, KEY, 1, nowMs)
   const refund = (spentAt: number) =>
     engine.change(
+      'refund',
       toRefund({
         policy: policyWith(two),
         rules: [{ ...bound(), units: 1, spent: 1 }],
@@ -492,7 +497,8 @@ describe('a change', () => {
       }),
       options.background,
     )
-  const reset = () => engine.change(toReset({ rules: [bound()], now: nowMs * 1e3 }), options.background)
+  const reset = () =>
+    engine.change('reset', toReset({ rules: [bound()], now: nowMs * 1e3 }), options.background)
 
   it('gives back, and says how things stand', async () => {
     const { at } = await engine.decide(demandOf(two), options)
@@ -527,7 +533,11 @@ describe('more requests than the isolate may have in flight', () => {
   const expiresAfterMs = 10_000
 
   it('are counted in the isolate where rules are open or local, and refused where they are closed', async () => {
-    engine = engineWith({}, { inFlight: { most: 1, expiresAfterMs } })
+    // They have waited in vain for their turn.
+    engine = engineWith(
+      { sleep: async () => {} },
+      { inFlight: { most: 1, expiresAfterMs, patienceMs: 500, longestMs: 10_000 } },
+    )
     let answer = () => {}
     fault = () => new Promise<void>(resolve => (answer = resolve))
     const waiting = engine.decide(demandOf(many), options)
@@ -542,7 +552,7 @@ describe('more requests than the isolate may have in flight', () => {
   })
 
   it('make room for others when they have ended', async () => {
-    engine = engineWith({}, { inFlight: { most: 1, expiresAfterMs } })
+    engine = engineWith({}, { inFlight: { most: 1, expiresAfterMs, patienceMs: 500, longestMs: 10_000 } })
     for (let i = 0; i < 3; i++) expect(await decide(many)).not.toHaveProperty('degraded')
     fail(UNREACHABLE)
     for (let i = 0; i < 3; i++) {

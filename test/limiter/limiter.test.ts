@@ -1,6 +1,6 @@
 /** Limits that are asked by name: the library's face, over every Redis. */
 import { expect, it } from 'vitest'
-import { createLimiter, type LimitDecision, type Limiter } from '../../src/edges/limits/limiter.ts'
+import { type LimitDecision, type Limiter, limiterOnStore } from '../../src/edges/limits/limiter.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { limitStateKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -89,7 +89,7 @@ function limiterOn(
       return await replies
     },
   }
-  return { limiter: createLimiter({ limits }, counted, { clock }), clock }
+  return { limiter: limiterOnStore({ limits }, counted, { clock }), clock }
 }
 
 const standing = ({ verdicts }: LimitDecision) =>
@@ -118,6 +118,35 @@ describeOnRedisEngine('a limit by name', fresh => {
     for (let i = 0; i < 3; i++) {
       const { allowed, verdicts } = await limiter.peek('zendesk', { account: 'a' })
       expect([allowed, verdicts.map(({ remaining }) => remaining)]).toEqual([true, [6, 196, 4996]])
+    }
+  })
+
+  it('says by a peek what a call would be told, and spends nothing', async () => {
+    const { limiter, clock } = limiterOn(await fresh())
+    const who = { account: 'a' }
+    for (let i = 0; i < 10; i++) {
+      const told = ({ allowed, delayMs, retryAfterMs, costs }: LimitDecision) =>
+        [allowed, delayMs, retryAfterMs, costs] as const
+      expect(told(await limiter.peek('zendesk', who))).toEqual([true, 0, 0, {}])
+      await limiter.limit('zendesk', who)
+    }
+    clock.time += 400e3
+    const peeked = await limiter.peek('zendesk', who)
+    expect(peeked).toMatchObject({ allowed: false, retryAfterMs: 600 })
+    expect((await limiter.limit('zendesk', who)).retryAfterMs).toBe(600)
+    expect(standing(peeked)).toEqual({ second: 0, minute: 190, 'account-day': 4990 })
+    clock.time += 600e3
+    expect(await limiter.peek('zendesk', who)).toMatchObject({ allowed: true, retryAfterMs: 0 })
+  })
+
+  it('says by a peek when the turn in a queue would come, and when there is no place', async () => {
+    const { limiter } = limiterOn(await fresh())
+    const who = { domain: 'x' }
+    for (;;) {
+      const peeked = await limiter.peek('mail', who)
+      const { allowed, delayMs, retryAfterMs } = await limiter.limit('mail', who)
+      expect(peeked).toMatchObject({ allowed, delayMs, retryAfterMs })
+      if (!allowed) break
     }
   })
 
@@ -181,7 +210,7 @@ describeOnRedisEngine('a limit by name', fresh => {
         ],
       },
     })
-    const limiter = createLimiter({ limits: off }, storeOf(await fresh()), { clock: new VirtualClock() })
+    const limiter = limiterOnStore({ limits: off }, storeOf(await fresh()), { clock: new VirtualClock() })
     for (let i = 0; i < 2; i++) {
       const decision = await limiter.limit('x', { account: 'a' }, { cost: { account: 1 } })
       expect([decision.allowed, standing(decision)]).toEqual([true, { all: 8 - i }])
@@ -193,7 +222,7 @@ describeOnRedisEngine('a limit by name', fresh => {
   it('gives up in time also where the store takes its time', async () => {
     const { limiter, clock } = limiterOn(await fresh())
     await limiter.limit('crawler', {}, { cost: 10 })
-    const slow: Limiter = createLimiter(
+    const slow: Limiter = limiterOnStore(
       { limits },
       {
         // Each trip takes 100 ms, and somebody else is always faster.
@@ -220,7 +249,7 @@ describeOnRedisEngine('a limit by name', fresh => {
   it('says that a change was not made when the store is gone, where a request is let through', async () => {
     const { limiter } = limiterOn(await fresh())
     const decision = await limiter.limit('zendesk', { account: 'a' })
-    const gone = createLimiter({ limits }, { run: () => Promise.reject(new Error()), ping: async () => {} })
+    const gone = limiterOnStore({ limits }, { run: () => Promise.reject(new Error()), ping: async () => {} })
     expect(await gone.limit('zendesk', { account: 'a' })).toMatchObject({
       allowed: true,
       degraded: 'internal',
@@ -242,7 +271,7 @@ describeOnRedisEngine('a limit by name', fresh => {
         local: [{ ...rule, onStoreFailure: 'local' }],
       },
     })
-    const gone = createLimiter({ limits }, { run: () => Promise.reject(new Error()), ping: async () => {} })
+    const gone = limiterOnStore({ limits }, { run: () => Promise.reject(new Error()), ping: async () => {} })
     const ask = async (name: string) => {
       const { allowed, retryAfterMs, degraded } = await gone.limit(name)
       return [allowed, retryAfterMs > 0, degraded]
@@ -269,7 +298,7 @@ describeOnRedisEngine('a limit by name', fresh => {
       },
       ping: async () => {},
     }
-    const limiter = createLimiter({ limits, breaker: breaker! }, hanging)
+    const limiter = limiterOnStore({ limits, breaker: breaker! }, hanging)
     const decision = await limiter.limit('local')
     expect(decision).toMatchObject({ allowed: true, degraded: 'store-timeout' })
     for (let i = 0; i < 4; i++)
@@ -386,7 +415,7 @@ describeOnRedisEngine('a limit by name', fresh => {
 
   it('spends in one request of one call, whatever the number of rules', async () => {
     const store = storeOf(await fresh(), { isCluster: true })
-    const limiter = createLimiter({ limits }, store)
+    const limiter = limiterOnStore({ limits }, store)
     await limiter.limit('zendesk', { account: 'a' })
     // The first found no script.
     expect(store.requests).toEqual([1])

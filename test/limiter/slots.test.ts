@@ -55,6 +55,18 @@ const decideOn = (store: Store, evaluation: Evaluation, options: EvaluateOptions
   evaluate(store, evaluation, { onCluster: evaluateOnCluster, ...options })
 
 describe('an evaluation', () => {
+  it('of an anonymous caller with a plan has it in every slot', () => {
+    const { subject: _, ...anonymous } = asked(NOON, { plan: 'free' })
+    expect(splitBySlot(anonymous).map(({ plan }) => plan)).toEqual(['free', 'free'])
+  })
+
+  it('wants a lease in one slot only', () => {
+    const one = asked(NOON, { rules: [bound(wide!, CONSUMER)], want: 20 })
+    expect(splitBySlot(one).map(({ want }) => want)).toEqual([20])
+    const parts = splitBySlot(asked(NOON, { want: 20 }))
+    expect(parts.map(part => 'want' in part)).toEqual([false, false])
+  })
+
   it('is split by slot, the credential with its own', () => {
     const parts = splitBySlot(asked(NOON))
     expect(parts.map(({ rules, subject }) => [rules.map(({ rule }) => rule.name), subject])).toEqual([
@@ -69,6 +81,34 @@ describe('an evaluation', () => {
       [1, undefined],
       [0, WHO],
     ])
+  })
+})
+
+describeOnRedisEngine('a lease on a cluster', fresh => {
+  const lease = { for: '250ms' } as const
+  const hour = { algorithm: 'fixed-window', limit: 1600, period: '1h', lease } as const
+  const leased = rulesOf(
+    { ...hour, name: 'ours', by: 'consumer' },
+    { ...hour, name: 'theirs', by: 'address' },
+    { ...hour, name: 'also-ours', by: 'consumer', algorithm: 'gcra' },
+  )
+  const [ours, theirs, alsoOurs] = leased
+  const OURS = [bound(ours!, CONSUMER, 1, NOON / 1e3), bound(alsoOurs!, CONSUMER, 1, NOON / 1e3)]
+  const policy = asked(NOON, { rules: [...OURS, bound(theirs!, ADDRESS)] }).policy
+
+  it.each([
+    ['is taken in one slot', OURS, 60, [1540, 1540]],
+    ['is not taken over several', [...OURS, bound(theirs!, ADDRESS)], undefined, [1599, 1599, 1599]],
+  ] as const)('%s', async (_, rules, granted, remaining) => {
+    const redis = await fresh()
+    await redis.setRecord(CREDENTIAL, credentialOf('free'))
+    const store = storeOf(redis, { isCluster: true })
+    const evaluation: Evaluation = { policy, rules, subject: WHO, now: NOON, want: 60 }
+    const outcome = (await decideOn(store, evaluation)) as Outcome
+    expect([outcome.status, outcome.granted]).toEqual(['admitted', granted])
+    expect(outcome.verdicts.map(verdict => verdict.remaining)).toEqual(remaining)
+    const peek = await evaluateOnCluster(store, evaluation, 'peek')
+    expect([peek.granted, peek.verdicts.map(verdict => verdict.remaining)]).toEqual([undefined, remaining])
   })
 })
 

@@ -1,6 +1,6 @@
 /** Limits by name under live switches: turned down for those who ask, never for what is given back. */
 import { beforeEach, describe, expect, it } from 'vitest'
-import { createLimiter, type Limiter, type LimiterClock } from '../../src/edges/limits/limiter.ts'
+import { type Limiter, type LimiterClock, limiterOnStore } from '../../src/edges/limits/limiter.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { formatSwitches, type RuleSwitch, type Switches } from '../../src/switches/switches.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
@@ -30,7 +30,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     store = storeOf(redis)
     nowMs = 0
     const clock: LimiterClock = { now: () => NOON, sleep: async () => {} }
-    limiter = createLimiter({ limits }, store, { clock, board: createSwitchBoard({ now: () => nowMs }) })
+    limiter = limiterOnStore({ limits }, store, { clock, board: createSwitchBoard({ now: () => nowMs }) })
   })
 
   const put = async (switches: Switches) => {
@@ -131,6 +131,6 @@ it('a limiter without a board asks for no switches', async () => {
     },
     ping: async () => {},
   }
-  expect((await createLimiter({ limits }, store).limit('zendesk')).allowed).toBe(true)
+  expect((await limiterOnStore({ limits }, store).limit('zendesk')).allowed).toBe(true)
   expect(requests).toEqual([1])
 })

@@ -1,7 +1,7 @@
 /** What an isolate counts: one outcome for each request, each rule by its own verdict, in bounded memory. */
 import { describe, expect, it } from 'vitest'
-import { observe } from '../../src/edges/gateway/observe.ts'
-import type { Ruling } from '../../src/edges/gateway/ruling.ts'
+import { observe } from '../../src/edges/http/observe.ts'
+import type { Ruling } from '../../src/edges/http/ruling.ts'
 import { decisionOf } from '../../src/limiter/decision.ts'
 import { createCounters } from '../../src/metrics/counters.ts'
 import type { Verdict } from '../../src/script/evaluation.ts'

@@ -1,20 +1,31 @@
-/** What a Worker carries of its config: `npx sluice build`. */
+/** What a Worker carries of its config: `npx sluicegate build`. */
 import { execFile } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { build } from 'esbuild'
 import { describe, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
-import { createLimiter } from '../../src/edges/limits/limiter.ts'
+import { limiterOnStore } from '../../src/edges/limits/limiter.ts'
 import { probePolicy } from '../../src/limiter/probe.ts'
-import { BUILT_FOLDER, buildWorker, builtFiles, workerModule } from '../../src/node/build-worker.ts'
+import { buildWorker, builtFiles, workerModule } from '../../src/node/build-worker.ts'
 import { loadConfig } from '../../src/node/cli/load-config.ts'
-import { bundleOptions, CONFIG_FILE } from '../../src/node/worker-bundle.ts'
-import { notBuilt } from '../../src/not-built.ts'
+import { findProject } from '../../src/node/project.ts'
+import { bundleOptions } from '../../src/node/worker-bundle.ts'
+import { only } from '../../src/not-built.ts'
 import { adminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { finderOf, fingerprintOf } from '../../src/script/built-scripts.ts'
@@ -26,6 +37,8 @@ import { useStack } from '../support/stack.ts'
 
 const SLUICE = fileURLToPath(new URL('../../src/node/cli/sluice.ts', import.meta.url))
 const EVERYTHING = fileURLToPath(new URL('../support/shedding.config.ts', import.meta.url))
+
+const { builtFolder: BUILT_FOLDER, configFile: CONFIG_FILE } = findProject()
 
 const SECRET = 'secret-of-the-machines'
 
@@ -41,20 +54,21 @@ const inFolder = (folder: string) =>
   new Map(readdirSync(folder).map(name => [name, readFileSync(join(folder, name), 'utf8')]))
 
 describe('the module of a Worker', () => {
-  it('is in src/built as the shipped config makes it (npx sluice build)', async () => {
+  it('is in src/built as the shipped config makes it (npx sluicegate build)', async () => {
     expect(inFolder(BUILT_FOLDER)).toEqual(builtFiles(await loadConfig()))
   })
 
   it('is written where it is another, and not again: wrangler watches its folder', () => {
     const folder = mkdtempSync(join(tmpdir(), 'sluice-build-'))
+    const project = { builtFolder: folder, packageName: '' }
     const config = configOf({ rules: [second] })
-    buildWorker(configOf({ rules: [{ ...second, limit: 11 }], limits: LIMITS }), folder)
-    buildWorker(config, folder)
+    buildWorker(configOf({ rules: [{ ...second, limit: 11 }], limits: LIMITS }), project)
+    buildWorker(config, project)
     expect(inFolder(folder)).toEqual(builtFiles(config))
     const longAgo = new Date('2026-01-01')
     const files = [...builtFiles(config).keys()].map(name => join(folder, name))
     for (const file of files) utimesSync(file, longAgo, longAgo)
-    buildWorker(config, folder)
+    buildWorker(config, project)
     expect(files.map(file => statSync(file).mtime)).toEqual([longAgo, longAgo])
     rmSync(folder, { recursive: true })
   })
@@ -73,10 +87,62 @@ describe('the module of a Worker', () => {
     rmSync(directory, { recursive: true })
   })
 
+  /** Builds in a project of its own, and says what the module imports as its config. */
+  async function importedBy(files: readonly string[], args: readonly string[]): Promise<string | undefined> {
+    const project = realpathSync(mkdtempSync(join(tmpdir(), 'sluice-build-')))
+    try {
+      for (const file of files) {
+        mkdirSync(dirname(join(project, file)), { recursive: true })
+        const config = { origin: 'https://api.example.com', rules: [second] }
+        const text = JSON.stringify(file === 'package.json' ? { type: 'module' } : config)
+        writeFileSync(join(project, file), file === 'package.json' ? text : `export default ${text}`)
+      }
+      await promisify(execFile)(process.execPath, [SLUICE, ...args], { cwd: project })
+      const module = readFileSync(join(project, 'src/built/worker.generated.ts'), 'utf8')
+      return /^import config from '(.*)'$/m.exec(module)?.[1]
+    } finally {
+      rmSync(project, { recursive: true })
+    }
+  }
+
+  it.each([
+    [['sluice.config.ts', 'other.config.ts'], ['build', 'other.config.ts'], '../../other.config.ts'],
+    [['sluice.config.ts', 'src/b.ts'], ['--config', 'src/b.ts', 'build'], '../b.ts'],
+    [['sluice.config.ts', 'src/built/c.ts'], ['build', 'src/built/c.ts'], './c.ts'],
+    [['package.json', 'only.mjs'], ['build', 'only.mjs'], '../../only.mjs'],
+    [['package.json', 'sluice.config.js'], ['build', 'sluice.config.js'], '../../sluice.config.js'],
+    [['package.json', 'sluice.config.js'], ['build'], '../../sluice.config.js'],
+    [['sluice.config.mjs'], ['build'], '../../sluice.config.mjs'],
+    [['sluice.config.mts', 'sluice.config.mjs'], ['build'], '../../sluice.config.mts'],
+    [['sluice.config.ts', 'sluice.config.mts'], ['build'], '../../sluice.config.ts'],
+  ])('imports the config that was read: of %j, sluicegate %j', async (files, args, imported) => {
+    expect(await importedBy(files, args)).toBe(imported)
+  })
+
+  it('is bundled with the config that is named, also where the project has a JavaScript one', async () => {
+    const project = mkdtempSync(join(tmpdir(), 'sluice-build-'))
+    mkdirSync(join(project, 'src/built'), { recursive: true })
+    writeFileSync(
+      join(project, 'src/index.ts'),
+      "export { default } from './built/worker.generated.ts'\nexport { default as own } from '../sluice.config.js'",
+    )
+    writeFileSync(join(project, 'src/built/worker.generated.ts'), '')
+    const file = join(project, 'sluice.config.js')
+    const config = { origin: 'https://named.example.com', rules: [second] }
+    writeFileSync(file, `export default ${JSON.stringify(config)}`)
+    const own = { root: project, configFile: file, builtFolder: join(project, 'src/built') }
+    const { outputFiles } = await build({
+      ...bundleOptions(file, () => loadConfig(file), { ...own, packageName: '' }),
+      external: ['*/edges/gateway/built.ts'],
+    })
+    expect(outputFiles![0]!.text.match(/named\.example/g)).toHaveLength(1)
+    rmSync(project, { recursive: true })
+  })
+
   it('has the algorithms and parts that the config uses, and throws for the others', async () => {
     const strict = { ...second, onStoreFailure: 'closed' } as const
     const few = workerModule(configOf({ rules: [strict], stats: { keep: false } }))
-    expect(few).toContain("countings: { 'gcra': gcra.counting }")
+    expect(few).toContain("countings: { 'gcra': gcra }")
     for (const part of [
       ...['windowEnds', 'evaluateOnCluster', 'addressBehindProxies'],
       ...[
@@ -87,23 +153,33 @@ describe('the module of a Worker', () => {
         'createHoldings',
         'whenOver',
       ],
-      ...['syncScript', 'signalScript', 'withSignals', 'refreshOverdue', 'classFor', 'createOriginLoad'],
+      ...[
+        'syncScript',
+        'signalScript',
+        'withSignals',
+        'refreshOverdue',
+        'classFor',
+        'matchEach',
+        'createOriginLoad',
+      ],
+      ...['clientOfWorker', 'createHooks', 'createXRateLimit', 'withWebSocketKeys'],
       ...['createWorkerUtilization', 'createAdaptiveLimit', 'receivePushes'],
       ...['compileFleetRules', 'compileShedding', 'compileAdaptive'],
     ]) {
-      expect(few).toContain(`${part}: notBuilt('${part}')`)
+      expect(few).not.toContain(part)
     }
     expect(few).not.toContain('"refund"')
     const all = workerModule(await loadConfig(EVERYTHING))
-    expect(all).not.toContain('notBuilt')
+    // Where the address is read from headers of proxies, no Worker is trusted with it.
+    expect(all).not.toContain('clientOfWorker')
     // Isolates hold in advance what they have of a fixed capacity, and that one adapts.
     expect(all).not.toContain('createStock')
     const classes = [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'other' }]
     const fixed = configOf({ rules: [strict], shedding: { classes, fleetUsage: { capacity: 10 } } })
     expect(workerModule(fixed)).toContain('createStock')
     expect(all).toContain('"refund"')
-    expect(() => notBuilt('cors')()).toThrow(
-      "What was built is for another config: it does not have the part 'cors'. Build it again with npx sluice build.",
+    expect(() => only<{ cors(): void }>({}).cors()).toThrow(
+      "What was built is for another config: it lacks the part 'cors'. Run npx sluicegate build.",
     )
   })
 
@@ -115,9 +191,7 @@ describe('the module of a Worker', () => {
   ] as const)('reads headers of proxies where the address is from %s: %s', (from, isUsed) => {
     const trusted = isUsed ? { trustedProxies: ['10.0.0.0/8'] } : {}
     const text = workerModule(configOf({ rules: [second], address: { from, ...trusted } }))
-    expect(text).toContain(
-      `addressBehindProxies: ${isUsed ? 'addressBehindProxies' : "notBuilt('addressBehindProxies')"},`,
-    )
+    expect(text.includes('    addressBehindProxies,')).toBe(isUsed)
   })
 
   it('starts a Worker whose limits by name use what its rules do not', async () => {
@@ -174,11 +248,9 @@ describe('scripts that were built', () => {
   })
 
   it('lack what the config did not use', () => {
-    expect(() => createGatewayPolicy(config, finderOf(built)).refund).toThrow(
-      "the script 'refund' of these rules",
-    )
+    expect(() => createGatewayPolicy(config, finderOf(built)).refund).toThrow('the scripts of these rules')
     const none = { countings: {}, windowEnds: () => [] }
-    expect(() => compileGatewayRule(second, ['free'], none)).toThrow("it does not have the algorithm 'gcra'.")
+    expect(() => compileGatewayRule(second, ['free'], none)).toThrow("it lacks the algorithm 'gcra'.")
   })
 
   it('are refused for other rules', () => {
@@ -189,7 +261,7 @@ describe('scripts that were built', () => {
     ]
     for (const other of others) {
       expect(() => createGatewayPolicy(configOf({ rules: [other] }), finderOf(built))).toThrow(
-        'What was built is for another config: it does not have the scripts of these rules. Build it again with npx sluice build.',
+        'What was built is for another config: it lacks the scripts of these rules. Run npx sluicegate build.',
       )
     }
   })
@@ -219,9 +291,9 @@ describe('limits by name', () => {
 
   it('are refused at once where they are others than those that were built', () => {
     const config = configOf({ rules: [second], limits: LIMITS })
-    expect(() => createLimiter(config, store, { scriptsOf: built(LIMITS) })).not.toThrow()
-    expect(() => createLimiter(config, store, { scriptsOf: built({ mails: LIMITS.mails }) })).toThrow(
-      'What was built is for another config: it does not have the scripts of these rules.',
+    expect(() => limiterOnStore(config, store, { scriptsOf: built(LIMITS) })).not.toThrow()
+    expect(() => limiterOnStore(config, store, { scriptsOf: built({ mails: LIMITS.mails }) })).toThrow(
+      'What was built is for another config: it lacks the scripts of these rules.',
     )
   })
 })
@@ -241,6 +313,17 @@ describe('a Worker with every part', () => {
     expect([status, headers.get('sluice-degraded')]).toEqual([200, null])
     expect(headers.get('ratelimit-policy')).toMatch(/"day";q=200000/)
     expect((await fetch(running.stack.url)).headers.get('ratelimit-policy')).toMatch(/"window";q=100000/)
+  })
+
+  it('asks the hooks', async () => {
+    const { status, headers } = await fetch(running.stack.url, {
+      method: 'POST',
+      body: 'a body that no hook reads',
+      headers: { 'x-user': 'alice' },
+    })
+    expect([status, headers.get('sluice-degraded')]).toEqual([200, null])
+    expect(running.origin.received.at(-1)!.headers['x-consumer-id']).toBe('identify~alice')
+    expect(running.origin.received.at(-1)!.bodyBytes).toBe(25)
   })
 
   it('takes what machines push, from those that have the secret', async () => {

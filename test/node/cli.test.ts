@@ -1,19 +1,32 @@
 /** The command line as a user runs it: one of each kind in a process of its own, the others in this one. */
 
 import { type ChildProcess, spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { consumerOfApiKey } from '../../src/credentials/api-key.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { statsKey } from '../../src/store/keys.ts'
 import { environmentWith, runHere, runProcess, SLUICE } from '../support/command-line.ts'
 import { PATIENT_MS } from '../support/patience.ts'
-import { startRedis, type TestRedis } from '../support/redis.ts'
+import { childOf } from '../support/processes.ts'
+import { hasRedisServer, startRedis, type TestRedis } from '../support/redis.ts'
+import { startRedisProcess } from '../support/redis-process.ts'
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
 /** Every temporary file of the run goes here, so that one sees what is left behind. */
 let directory: string
@@ -43,6 +56,40 @@ describe('sluice check', () => {
     writeFileSync(file, text)
     const { code, stderr } = await sluiceProcess(['check', file])
     expect([code, stderr]).toEqual([1, expect.stringContaining(`wrong.config.ts:${line}: `)])
+  })
+
+  it('names the file of a syntax error, where it is one that the config imports', async () => {
+    const file = join(directory, 'importing.config.mjs')
+    writeFileSync(file, "import './imported.mts'\nexport default {}\n")
+    writeFileSync(join(directory, 'imported.mts'), '\nexport const x = {')
+    const { code, stderr } = await sluiceProcess(['check', file])
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/imported\.mts:2: /)])
+  })
+
+  it.each([
+    ['sluice.config.ts', 'sluice.config.mts', "import 'node:fs'\nexport default {}\n"],
+    ['other.js', 'other.mjs', 'export default {}\n'],
+  ])('says both ways out where Node reads %s as CommonJS', async (name, renamed, text) => {
+    writeFileSync(join(directory, 'package.json'), '{ "type": "commonjs" }')
+    const file = join(directory, name)
+    writeFileSync(file, text)
+    const { code, stderr } = await sluiceProcess(['check', file])
+    const waysOut = `Rename it to ${renamed}, or write "type": "module" into package.json.`
+    expect([code, stderr]).toEqual([1, expect.stringContaining(waysOut)])
+    expect(stderr).toContain(`${name}:1: `)
+  })
+
+  it('says which hooks there are', async () => {
+    const file = join(directory, 'hooks.config.ts')
+    const rule = `{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 9, period: '1s' }`
+    writeFileSync(
+      file,
+      `export default { origin: 'route', rules: [${rule}], hooks: { deadline: '50ms', cost: () => 2, identify: () => 'alice' } }\n`,
+    )
+    const { code, stdout } = await sluice(['check', file])
+    expect(code).toBe(0)
+    expect(stdout).toContain('Hooks, each within 50ms: identify, cost\n')
+    expect(stdout).toMatch(/identify +callers that hooks.identify names, as identify~<name>\n/)
   })
 
   it('says what each rule does, those of the limits by name too', async () => {
@@ -129,8 +176,31 @@ describe('sluice check', () => {
         '  local   counted in each isolate, 25 % of the limit, by itself: second, month, queue, guesses',
         '  closed  refused: known',
         '  keys    those let in by the same isolate within 10 minutes; others are refused',
+        'Warnings:',
+        '  rules: no enforced rule is certain to match requests on the route docs from callers without a credential. A request that matches no rule passes without a limit: add a rule for all of them, or set limits: false on a route that needs no limit.',
       ],
     ])
+  })
+
+  it('says of limits alone what applies to them, and of rules without an origin what they are for', async () => {
+    const file = join(directory, 'alone.config.mjs')
+    const limits = `limits: { zendesk: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: 'day' }] }`
+    writeFileSync(file, `export default { ${limits} }\n`)
+    expect((await sluice(['check', file])).stdout.trim().split('\n')).toEqual([
+      'The config is valid: 1 limit by name.',
+      'The limit zendesk:',
+      '  day  5 per day (UTC)    fixed-window',
+      'While the store does not answer:',
+      '  local  counted in each isolate, by itself: zendesk/day',
+    ])
+    const guarded = join(directory, 'guarded.config.mjs')
+    const rule = `{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 9, period: '1s' }`
+    writeFileSync(guarded, `export default { rules: [${rule}], ${limits} }\n`)
+    const { stdout } = await sluice(['check', guarded])
+    expect(stdout).toMatch(
+      /^The config is valid: 1 rule, no origin: for guards, middleware and limits by name\.\n/,
+    )
+    expect(stdout).toContain('Credentials:\n')
   })
 
   it('names every mistake and fails', async () => {
@@ -156,7 +226,7 @@ describe('sluice keys create', () => {
       expect([code, stderr]).toEqual([
         0,
         expect.stringMatching(
-          /^A key for acme on plan pro\. It cannot be shown again\. To revoke it: npx sluice keys revoke acme\/[0-9a-f]{12}\n$/,
+          /^A key for acme on plan pro\. It cannot be shown again\. To revoke it: npx sluicegate keys revoke acme\/[0-9a-f]{12}\n$/,
         ),
       ])
       const key = stdout.trim()
@@ -334,7 +404,12 @@ describe('the administration', () => {
     })
     expect(stdout).toMatch(/^slk_test_acme_/)
     const listed = await asked(['keys', 'list', '--env', 'live'])
-    expect([listed.code, listed.stdout]).toEqual([0, 'There are no keys.\n'])
+    expect([listed.code, listed.stdout]).toEqual([
+      0,
+      'There are no keys in the environment live. --env <name> looks into another one.\n',
+    ])
+    const elsewhere = await asked(['keys', 'list', '--consumer', 'acme', '--env', 'other'])
+    expect(elsewhere.stdout).toContain('There are no keys of acme in the environment other.')
     const wrong = await asked(['keys', 'list', '--env', 'Live!'])
     expect([wrong.code, wrong.stderr]).toEqual([
       2,
@@ -369,7 +444,9 @@ describe('the administration', () => {
       '192.0.2.7',
     ])
     expect(code).toBe(0)
-    expect(stdout).toContain('acme, by api-key, plan free; address 192.0.2.7')
+    expect(stdout).toContain(
+      'acme, by api-key, plan free (assumed: the first of the config); address 192.0.2.7',
+    )
     expect(stdout).toMatch(
       /address-hour +address +240 per hour, fixed-window +enforce +1 +sluice:\{ip:192\.0\.2\.7\}:state/,
     )
@@ -401,6 +478,7 @@ describe('sluice stats', () => {
           },
         ],
         requests: [{ outcome: 'limited', cause: '-', route: '-', count: 2 }],
+        withoutTrip: {},
         lost: 0,
       })
       expect((await sluiceProcess(['stats', '--prometheus'], env)).stdout).toMatch(
@@ -429,6 +507,30 @@ describe('sluice bridge', () => {
     expect(code).toBe(status)
     expect(stderr).toMatch(message)
   })
+
+  it('ends when npx, which started it, is killed', async () => {
+    const redis = await startRedis('embedded')
+    const args = ['--no-install', 'sluicegate', 'bridge', '--redis', redis.url, '--token', 't', '--port', '0']
+    const npx = spawn('npx', args, { env: environmentWith(own({})), stdio: 'pipe' })
+    try {
+      let output = ''
+      npx.stdout.on('data', data => {
+        output += data
+      })
+      await expect.poll(() => output, { timeout: 50_000, interval: 20 }).toContain('The bridge is ready on ')
+      const [, url = ''] = /ready on (\S+)/.exec(output) ?? []
+      npx.kill('SIGKILL')
+      const isGone = () =>
+        fetch(`${url}/health`).then(
+          () => false,
+          () => true,
+        )
+      await expect.poll(isGone, { timeout: 30_000 }).toBe(true)
+    } finally {
+      npx.kill('SIGKILL')
+      await redis.close()
+    }
+  })
 })
 
 describe('sluice start', () => {
@@ -440,8 +542,19 @@ describe('sluice start', () => {
 
   const PORTS = ['--port', '0', '--bridge-port', '0', '--origin-port', '0']
 
-  async function started(args: string[] = [], env: Record<string, string> = {}) {
-    const child = spawn(process.execPath, [SLUICE, 'start', ...PORTS, ...args], {
+  function copyOfProject(): string {
+    const project = mkdtempSync(join(directory, 'project-'))
+    for (const name of ['src', 'package.json', 'wrangler.toml', 'sluice.config.ts'])
+      cpSync(join(ROOT, name), join(project, name), { recursive: true })
+    symlinkSync(join(ROOT, 'node_modules'), join(project, 'node_modules'))
+    return project
+  }
+
+  /** @param project the folder with the sources; default: this one */
+  async function started(args: string[] = [], env: Record<string, string> = {}, project?: string) {
+    const program = project ? join(project, 'src/node/cli/sluice.ts') : SLUICE
+    const child = spawn(process.execPath, [program, 'start', ...PORTS, ...args], {
+      cwd: project,
       env: environmentWith(own(env)),
       stdio: 'pipe',
     })
@@ -521,6 +634,119 @@ describe('sluice start', () => {
     // npm has a cache of its own there.
     const ours = () => readdirSync(directory).filter(name => name.startsWith('sluice-'))
     await expect.poll(ours, { timeout: 30_000 }).toEqual([])
+  })
+
+  it.skipIf(!hasRedisServer || !existsSync('/proc'))(
+    'starts another Redis when its own is killed, with a new demo key, and gives up the fourth time',
+    async () => {
+      const { child, key, url, output, exited } = await started()
+      const renewed = () =>
+        [...output().matchAll(/no longer valid\. Demo key: (\S+)/g)].map(([, key]) => key!)
+      const kill = async () => {
+        const pids = () => ['valkey-server', 'redis-server'].map(name => childOf(child.pid!, name))
+        process.kill(
+          (await vi.waitUntil(() => pids().find(pid => pid !== undefined), { timeout: 30_000 }))!,
+          'SIGKILL',
+        )
+      }
+      const ask = (key: string) => fetch(url, { headers: { 'x-api-key': key } }).then(({ status }) => status)
+      for (let times = 1; times <= 3; times++) {
+        await kill()
+        await expect.poll(renewed, { timeout: 30_000 }).toHaveLength(times)
+        // The Worker counts in its own memory for a moment, and does not know the key then.
+        await expect.poll(() => ask(renewed().at(-1)!), { timeout: 30_000 }).toBe(200)
+      }
+      expect(await ask(key)).toBe(401)
+      expect(output()).toMatch(/^(valkey|redis)-server has ended \(SIGKILL\), and its data with it\.$/m)
+      await kill()
+      expect(await exited).toBe(1)
+      expect(output()).toContain('It could not be started again. It has ended 4 times.')
+      expect(readdirSync(directory)).toEqual([])
+    },
+  )
+
+  it.skipIf(!hasRedisServer)('says when Redis stops answering, and when it is back', async () => {
+    const redis = await startRedisProcess()
+    const { child, output, exited } = await started([
+      '--redis',
+      `redis://default:very-secret@${redis.host}:${redis.port}`,
+    ])
+    await redis.kill()
+    await expect
+      .poll(output, { timeout: 30_000 })
+      .toMatch(
+        new RegExp(`^Redis at ${redis.host}:${redis.port} does not answer: .*; requests get a 503\\.$`, 'm'),
+      )
+    await redis.start()
+    await expect.poll(output, { timeout: 30_000 }).toMatch(/^Redis is back after \d+ s\.$/m)
+    expect(output()).not.toContain('very-secret')
+    child.kill('SIGTERM')
+    expect(await exited).toBe(0)
+    await redis.close()
+  })
+
+  it('shows a new demo key when the environment in the config changes', async () => {
+    const project = copyOfProject()
+    const config = join(project, 'sluice.config.ts')
+    const { child, key, url, output, exited } = await started(['--redis', 'embedded'], {}, project)
+    const text = readFileSync(config, 'utf8')
+    writeFileSync(config, text.replace('rules: [', "environment: 'test', rules: ["))
+    const renewed = () => /no longer valid\. Demo key: (\S+)/.exec(output())?.[1]
+    await expect.poll(renewed, { timeout: 30_000 }).toMatch(/^slk_test_demo_/)
+    const ask = (key: string) => fetch(url, { headers: { 'x-api-key': key } }).then(({ status }) => status)
+    expect([await ask(renewed()!), await ask(key)]).toEqual([200, 401])
+    // A mistake is named with its place, and changes nothing.
+    const good = readFileSync(config, 'utf8')
+    const line = good.split('\n').findIndex(text => text.includes('rules: [')) + 1
+    writeFileSync(config, good.replace('rules: [', 'rules ['))
+    const rejected = `sluice.config.ts:${line}: Unexpected token`
+    await expect.poll(output, { timeout: 30_000 }).toContain(rejected)
+    writeFileSync(config, good)
+    await expect.poll(() => output().match(/^Reloaded\.$/gm), { timeout: 30_000 }).toHaveLength(2)
+    // Another change leaves it as it is.
+    writeFileSync(config, readFileSync(config, 'utf8').replace('limit: 240', 'limit: 241'))
+    await expect.poll(() => output().match(/^Reloaded\.$/gm), { timeout: 30_000 }).toHaveLength(3)
+    expect(await ask(renewed()!)).toBe(200)
+    child.kill('SIGTERM')
+    expect(await exited).toBe(0)
+    expect(output().match(/Demo key: /g)).toHaveLength(2)
+    rmSync(project, { recursive: true })
+  })
+
+  it('takes from .dev.vars what the config asks for and the shell does not have, also when the file changes', async () => {
+    const project = copyOfProject()
+    const config = join(project, 'sluice.config.ts')
+    const secret = (name: string) =>
+      `${name.toLowerCase()}: jwt({ secret: '${name}', algorithms: ['HS256'], issuer: '${name}', audience: 'a' }),`
+    const jwts = `credentials: { accept: ['api-key'], jwt: { ${['QUOTED', 'LONG', 'FROM_SHELL'].map(secret).join('')} } }, rules: [`
+    writeFileSync(
+      config,
+      `import { jwt } from './src/credentials/jwt.ts'\n${readFileSync(config, 'utf8').replace('rules: [', jwts)}`,
+    )
+    const long = 'a secret of the tests, of 32 bytes and some more'
+    const file = join(project, '.dev.vars')
+    // The syntax of dotenv, and what this command does not take: it has a store of its own.
+    const others = `# a comment\nQUOTED="${long} # too" # a comment\n\nexport LONG = ${long.replaceAll(' ', '_')}\nFROM_SHELL='short'\n`
+    writeFileSync(
+      file,
+      `${others}SLUICE_ENVIRONMENT=dev\nUPSTASH_REDIS_REST_URL=http://127.0.0.1:9\nUPSTASH_REDIS_REST_TOKEN=t\n`,
+    )
+    const { child, key, url, output, exited } = await started(
+      ['--redis', 'embedded'],
+      { FROM_SHELL: long },
+      project,
+    )
+    expect(key).toMatch(/^slk_dev_/)
+    expect(output()).toContain(' --env dev')
+    const ask = (key: string) => fetch(url, { headers: { 'x-api-key': key } }).then(({ status }) => status)
+    // A busy machine may take the store for slow at first.
+    await expect.poll(() => ask(key), { timeout: 30_000 }).toBe(200)
+    writeFileSync(file, 'QUOTED=short')
+    await expect.poll(output, { timeout: 30_000 }).toMatch(/QUOTED: is too short.*goes on as it was/s)
+    expect(output()).not.toContain(long)
+    child.kill('SIGTERM')
+    expect(await exited).toBe(0)
+    rmSync(project, { recursive: true })
   })
 
   it('takes the Redis of REDIS_URL, and its demo key with it when it goes', async () => {

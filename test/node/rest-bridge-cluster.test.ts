@@ -469,7 +469,13 @@ describeOnCluster('the bridge', start => {
 
     // One that starts only now finds the others.
     const redisUrl = (await nodesOf(C))[0].url
-    const late = await startBridge({ redisUrl, token: TOKEN, port: 0 })
+    const lines: string[] = []
+    const late = await startBridge({ redisUrl, token: TOKEN, port: 0, say: line => lines.push(line) })
+    const { host } = new URL(gone.url)
+    const lost = new RegExp(`^Redis at ${host} does not answer: .*; requests for its keys get a 503\\.$`)
+    await expect.poll(() => lines, POLL).toEqual([expect.stringMatching(lost)])
+    // A load balancer must not take the bridge away from the keys of the other nodes.
+    expect((await fetch(`${late.url}/health`)).status).toBe(200)
     const answered = await ask(mixed, '/pipeline', late)
     expect(answered.body).toEqual([{ result: '1' }, unreachable, { result: '1' }])
 
@@ -478,6 +484,7 @@ describeOnCluster('the bridge', start => {
     await expect
       .poll(() => ask(mixed, '/pipeline', late).then(({ body }) => body[1]), POLL)
       .toEqual({ result: '2' })
+    await expect.poll(() => lines.at(-1), POLL).toMatch(/^Redis is back after \d+ s\.$/)
     await late.close()
     await cluster.agrees()
   })

@@ -89,6 +89,49 @@ describe.skipIf(!hasRedisServer)(title, () => {
     await answers()
   })
 
+  it('says so when Redis is killed, when it is frozen, and when it is back, without a request', async () => {
+    const lines: string[] = []
+    const watching = await startBridge({
+      redisUrl: `unix://${socket}`,
+      token: TOKEN,
+      port: 0,
+      deadlineMs: DEADLINE_MS,
+      say: line => lines.push(line),
+    })
+    const says = (...expected: RegExp[]) =>
+      expect.poll(() => lines, PATIENT).toEqual(expected.map(line => expect.stringMatching(line)))
+    const [back, lost] = [/^Redis is back after \d+ s\.$/, `Redis at ${socket} does not answer: `]
+    try {
+      server.kill('SIGKILL')
+      const gone = new RegExp(`^${lost}.*(closed|ECONN|ENOENT|EPIPE).*; requests get a 503\\.$`)
+      await says(gone)
+      startServer()
+      await says(gone, back)
+      server.kill('SIGSTOP')
+      const late = new RegExp(`^${lost}no reply within 0\\.3 s; requests get a 504\\.$`)
+      await says(gone, back, late)
+      server.kill('SIGCONT')
+      await says(gone, back, late, back)
+    } finally {
+      await watching.close()
+    }
+  })
+
+  it('is healthy while Redis answers: without a token, and with nothing said of it', async () => {
+    const health = async (method = 'GET') => {
+      const response = await fetch(`${bridge.url}/health`, { method })
+      return [response.status, await response.text()]
+    }
+    const becomes = (...expected: unknown[]) => expect.poll(() => health(), PATIENT).toEqual(expected)
+    await becomes(200, '{"status":"ok"}')
+    expect(await health('HEAD')).toEqual([200, ''])
+    server.kill('SIGKILL')
+    await becomes(503, '{"status":"unavailable"}')
+    expect(await health('HEAD')).toEqual([503, ''])
+    startServer()
+    await becomes(200, '{"status":"ok"}')
+  })
+
   it('does not do later what it was asked while Redis was gone', async () => {
     const forwarder = await startForwarder()
     await throughForwarder(forwarder, async () => {

@@ -1,12 +1,14 @@
 /** The bridge's token is its only comparison of secrets: keys are looked up by digest, JWTs verified by the platform. */
 
 import { timingSafeEqual } from 'node:crypto'
-import { afterAll, beforeAll, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { RedisServer } from '../../src/node/rest-bridge/redis-server.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
 const compare = vi.fn(timingSafeEqual)
+beforeEach(() => void compare.mockClear())
 
 const TOKEN = 'a token for tests'
 
@@ -38,7 +40,6 @@ it.each([
   ['of bytes', '\u00ff'.repeat(32), 401],
   ['twice', `${TOKEN}, Bearer ${TOKEN}`, 401],
 ])('a token %s is compared in constant time, as digests of one length', async (_, token, status) => {
-  compare.mockClear()
   const init = { method: 'POST', body: '["PING"]' }
   const inHeader = await fetch(bridge.url, { ...init, headers: { authorization: `Bearer ${token}` } })
   const inQuery = await fetch(`${bridge.url}/ping?_token=${encodeURIComponent(token)}`)
@@ -48,4 +49,29 @@ it.each([
     [32, 32],
     [32, 32],
   ])
+})
+
+it.each([
+  ['POST', '/health'],
+  ['PUT', '/health'],
+  ['GET', '/health/'],
+  ['GET', '/health/x'],
+  ['GET', '/Health'],
+  ['GET', '//health'],
+  ['GET', '/%68ealth/../get/x'],
+])('no token is needed for GET and HEAD of /health alone: %s %s', async (method, path) => {
+  expect((await fetch(bridge.url + path, { method })).status).toBe(401)
+})
+
+it('Redis is asked for its health once a second at most, however often anyone asks the bridge', async () => {
+  const outage = vi.spyOn(RedisServer.prototype, 'outage')
+  const now = performance.now() + 60_000
+  const asked = async (at: number) => {
+    vi.spyOn(performance, 'now').mockReturnValue(at)
+    const replies = await Promise.all(Array.from({ length: 50 }, () => fetch(`${bridge.url}/health`)))
+    expect(new Set(replies.map(({ status }) => status))).toEqual(new Set([200]))
+    return outage.mock.calls.length
+  }
+  expect([await asked(now), await asked(now + 1000), await asked(now + 1001)]).toEqual([1, 1, 2])
+  expect(compare).not.toHaveBeenCalled()
 })

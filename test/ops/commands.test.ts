@@ -3,11 +3,13 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
-import { createLimiter } from '../../src/edges/limits/limiter.ts'
+import { limiterOnStore } from '../../src/edges/limits/limiter.ts'
 import { consumersCommand } from '../../src/node/cli/consumers.ts'
 import { limitsCommand } from '../../src/node/cli/limits.ts'
 import { switchCommand } from '../../src/node/cli/switch.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { adminStore } from '../../src/ops/admin-store.ts'
+import { createKey } from '../../src/ops/keys.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
@@ -15,6 +17,7 @@ import { startRedis, type TestRedis } from '../support/redis.ts'
 const by = 'consumer'
 const INPUT: ConfigInput = {
   origin: 'route',
+  plans: ['free', 'pro'],
   rules: [
     { name: 'second', by: ['consumer', 'route'], algorithm: 'gcra', limit: 10, period: '1s' },
     { name: 'minute', by, algorithm: 'sliding-window', limit: 100, period: '1m' },
@@ -85,7 +88,7 @@ it('a reset says which rules are whole again, and which are not', async () => {
 
 it('a look at what is in flight gives no time at which it will be over', async () => {
   const store = upstashStore({ url: bridge.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: false })
-  const limiter = createLimiter(checkedConfig(INPUT), store)
+  const limiter = limiterOnStore(checkedConfig(INPUT), store)
   await using _slot = await limiter.limit('exports')
   const [, row, note] = (await run('limits', 'peek', 'exports')).split('\n')
   expect(row).toMatch(/^tasks +enforce +1 at once +no +0 +when they end +when one ends$/)
@@ -103,6 +106,14 @@ it('a look says when a rule counts, and a burst only where there is one', async 
   expect(queue).toMatchObject({ queue: 5 })
   expect(queue).not.toHaveProperty('burst')
   expect(steady).toMatchObject({ burst: 20 })
+})
+
+it('a look at a consumer names the plans that its keys have themselves', async () => {
+  const store = adminStore({ url: bridge.url, token: 't' })
+  await createKey(store, { consumer: 'acme', plan: 'pro' })
+  const note = 'These are the numbers of plan free. acme has keys with a plan of their own: pro. Give --plan.'
+  expect(await run('limits', 'peek', '--consumer', 'acme')).toContain(note)
+  expect(await run('limits', 'peek', '--consumer', 'acme', '--plan', 'pro')).not.toContain('Give --plan')
 })
 
 it('overrides have one shape, and a burst only where there is one', async () => {
@@ -201,6 +212,12 @@ describe('sluice switch', () => {
     const [after] = await run()
     expect(after).toContain('No consumer is blocked.')
     expect(after).not.toMatch(/^none/m)
+  })
+
+  it('takes --yes for a rule too, where nothing is asked', async () => {
+    const [said] = await run('rule', 'minute', 'off', '--yes', ...ops)
+    expect(said).toMatch(/^minute is switched to off/)
+    expect((await run('rule', 'minute', 'reset', '--yes'))[0]).toBe('minute is as in the config.')
   })
 
   it('says of a switch that it is over, or of no rule that there is', async () => {

@@ -1,4 +1,5 @@
 /** The numbers that `explain` prints, held against a Redis that counts, and against the HTTP requests there were. */
+import { readFileSync } from 'node:fs'
 import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { CommandCounts } from '../../src/ops/decision-cost.ts'
@@ -136,7 +137,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
 })
 
 describe('the price', () => {
-  it('is that of the README: $10 and $6 per million', async () => {
+  it('is that of README.md and docs/deploy.md: $10 and $6 per million', async () => {
     const { cost } = await explained({ rules: six }, { consumer: 'acme' })
     expect([cost.admitted.least, cost.admitted.most, cost.admitted.dollarsPerMillion]).toEqual([
       5,
@@ -144,6 +145,11 @@ describe('the price', () => {
       [10, 10],
     ])
     expect([cost.refused.least, cost.refused.dollarsPerMillion]).toEqual([3, [6, 6]])
+    const read = (page: string) => readFileSync(new URL(`../../${page}`, import.meta.url), 'utf8')
+    expect(read('README.md')).toContain('$10 per million admitted requests and $6 per million refused ones')
+    expect(read('docs/deploy.md')).toMatch(
+      /\| 5 \(.+\) \| \$10 per million \|\n\| a refused one \| 3 \| \$6 per million \|/,
+    )
   })
 })
 

@@ -1,5 +1,5 @@
 /** What is said of a request before anybody has sent it. */
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
@@ -54,6 +54,19 @@ it('takes what Cloudflare would report, in the form in which it does', async () 
   )
 })
 
+it('runs no hooks, says so, and takes the consumer that one would name', async () => {
+  const identify = vi.fn(() => 'alice')
+  const input = { rules: RULES.slice(0, 1), hooks: { identify, cost: () => 7 } }
+  const asked = { method: 'GET', path: '/', consumer: 'identify~alice' }
+  const explanation = await explain(config(input), asked)
+  expect(explanation).toMatchObject({
+    hooks: ['identify', 'cost'],
+    caller: { method: 'identify', consumer: 'identify~alice', plan: 'free' },
+    rules: [{ applies: true, cost: 1, key: 'sluice:{c:identify~alice}:state' }],
+  })
+  expect(identify).not.toHaveBeenCalled()
+})
+
 it('names the key in which a rule counts what is in flight', async () => {
   const rules: RuleInput[] = [{ name: 'in-flight', by, algorithm: 'concurrency', limit: 3 }]
   const asked = { method: 'GET', path: '/', consumer: 'acme' }
@@ -62,6 +75,23 @@ it('names the key in which a rule counts what is in flight', async () => {
   expect(explanation.rules).toMatchObject([
     { key: expect.stringMatching(/^sluice:{c:acme}:state:held:\w+$/) },
   ])
+})
+
+describe('the class of a request', () => {
+  const shedding = {
+    classes: [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'rest' }],
+    workerUtilization: { signals: ['header' as const], header: 'x-utilization' },
+  }
+  it.each<[string, string, Partial<AskedWithPlan>, { name: string; shedBy: string | null }]>([
+    ['has a rule that sheds it', '/', {}, { name: 'rest', shedBy: 'worker-utilization-rest' }],
+    ['has none if it is the first', '/', { method: 'POST' }, { name: 'critical', shedBy: null }],
+    ['has none on a route without limits', '/free/x', {}, { name: 'rest', shedBy: null }],
+    ['has none for who is never limited', '/', { consumer: 'boss' }, { name: 'rest', shedBy: null }],
+  ])('%s', async (_, path, more, expected) => {
+    const asked = { method: 'GET', path, consumer: 'acme', ...more }
+    const explanation = await explain(config({ ...INPUT, shedding }), asked)
+    expect(explanation.trafficClass).toEqual(expected)
+  })
 })
 
 describe('a request of a consumer', () => {

@@ -3,8 +3,9 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { createLimiter } from '../../src/edges/limits/limiter.ts'
+import { limiterOnStore } from '../../src/edges/limits/limiter.ts'
 import { blockConsumer, setPlan } from '../../src/ops/consumers.ts'
+import { createKey } from '../../src/ops/keys.ts'
 import {
   peekCaller,
   peekLimit,
@@ -51,7 +52,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
   let app: App
   let config: Config
   beforeAll(async () => {
-    app = gateway.app(INPUT)
+    app = gateway.app({ ...INPUT, refusals: { rememberFor: 0 } })
     config = configOf(INPUT)
   })
 
@@ -87,6 +88,17 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
     expect([await remaining(), await remaining('pro')]).toEqual([3, 6])
     await setPlan(gateway.admin, 'acme', 'pro')
     expect([await remaining(), await remaining('free')]).toEqual([6, 3])
+  })
+
+  it('are told with the other plans that keys of the consumer have', async () => {
+    const consumer = 'keyed'
+    for (const plan of ['pro', 'free', 'gone', undefined])
+      await createKey(gateway.admin, { consumer, ...(plan && { plan }) })
+    const plansOf = async (plan?: string) =>
+      (await peekCaller(gateway.admin, config, { consumer }, plan)).plansOfKeys
+    expect([await plansOf(), await plansOf('free')]).toEqual([['pro'], []])
+    await setPlan(gateway.admin, consumer, 'pro')
+    expect(await plansOf()).toEqual(['free'])
   })
 
   it('are those that the consumer has by an override', async () => {
@@ -154,7 +166,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
   })
 
   it('by name are told with the time to wait, and reset as a whole or by rule', async () => {
-    const limiter = createLimiter(config, gateway.admin.decisions)
+    const limiter = limiterOnStore(config, gateway.admin.decisions)
     const identity = { account: '42' }
     for (let i = 0; i < 2; i++) expect((await limiter.limit('zendesk', identity)).allowed).toBe(true)
     const stands = async () => (await peekLimit(gateway.admin, config, 'zendesk', identity)).map(short)

@@ -53,7 +53,7 @@ describe('an override', () => {
       burst,
     })
     // The numbers are those of a rule that is written like this.
-    const written = ALL.rules.find(({ name }) => name === rule)!
+    const written = ALL.rules!.find(({ name }) => name === rule)!
     const [compiled] = checkedConfig(config({ ...written, ...numbers } as RuleInput)).rules
     expect([override.family, override.numbers!.tag]).toEqual([compiled!.family, compiled!.tag])
     expect(compiled!.quota).toMatchObject({ rate, burst })
@@ -108,7 +108,7 @@ describe('an override', () => {
 
   it('says whether it still applies', () => {
     const override = compileOverride(ALL, { rule: 'gcra', limit: 50 })
-    const rule = ALL.rules[0]!
+    const rule = ALL.rules![0]!
     expect(standingOf(override, ALL)).toBe('applies')
     expect(standingOf({ ...override, until: Date.now() * 1000 }, ALL)).toBe('over')
     expect(standingOf(override, config({ ...rule, limit: 7 } as RuleInput))).toBe('applies')

@@ -1,4 +1,4 @@
-/** What `npx sluice stats` makes of counters: tables for people, JSON, and text for Prometheus. */
+/** What `npx sluicegate stats` makes of counters: tables for people, JSON, and text for Prometheus. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
@@ -26,7 +26,7 @@ const INPUT: ConfigInput = {
   ],
 }
 
-const NAMES = INPUT.rules.map(({ name }) => name)
+const NAMES = INPUT.rules!.map(({ name }) => name)
 
 let admin: TestAdmin<TestRedis>
 beforeAll(async () => {
@@ -82,6 +82,7 @@ describe('the counters', () => {
     expect(stats).toEqual({
       since: new Date('2026-11-21T06:00:00Z'),
       rules: [],
+      withoutTrip: {},
       requests: [{ outcome: 'allowed', cause: '-', route: '-', count: 111 }],
       lost: 0,
     })
@@ -154,7 +155,7 @@ describe('sluice stats', () => {
     ['--prometheus', '--json'],
     ['--prometheus', '--since', '2h'],
   ])('does not take %s %s', async (...args) => {
-    const command = statsCommand()
+    const command = statsCommand(() => Promise.reject())
       .exitOverride()
       .configureOutput({ writeErr: () => {} })
     await expect(command.parseAsync(args, { from: 'user' })).rejects.toThrow()
@@ -201,8 +202,8 @@ describe('sluice stats --prometheus', () => {
 
   it('escapes whatever stands in the store', () => {
     const requests = [{ outcome: 'a"b', cause: 'c\\d', route: 'e\nf', count: 1 }]
-    expect(prometheusText({ since: new Date(0), rules: [], requests, lost: 0 })).toContain(
-      '{outcome="a\\"b",cause="c\\\\d",route="e\\nf"} 1\n',
-    )
+    expect(
+      prometheusText({ since: new Date(0), rules: [], requests, withoutTrip: { refusals: 2 }, lost: 0 }),
+    ).toContain('{outcome="a\\"b",cause="c\\\\d",route="e\\nf"} 1\n')
   })
 })

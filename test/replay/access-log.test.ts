@@ -1,6 +1,6 @@
 /** Real traffic through the engine with its own timestamps as the clock, and through the running gateway. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { addressIdentity } from '../../src/edges/gateway/address.ts'
+import { addressIdentity } from '../../src/edges/http/address.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
 import { ScriptModel } from '../../src/script/model.ts'
 import { addressStateKey } from '../../src/store/keys.ts'

@@ -8,10 +8,15 @@ import { bound } from '../support/bound.ts'
 import { compiled, configOf, rulesOf } from '../support/engines.ts'
 import { policyOf } from '../support/policy.ts'
 
-const [second, hour] = rulesOf(
-  { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },
-  { name: 'hour', by: 'address', algorithm: 'fixed-window', limit: 100, period: '1h', cost: 5 },
-)
+const SECOND = { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' } as const
+const [second, hour] = rulesOf(SECOND, {
+  name: 'hour',
+  by: 'address',
+  algorithm: 'fixed-window',
+  limit: 100,
+  period: '1h',
+  cost: 5,
+})
 const rules = [bound(second!, 'C'), bound(hour!, 'A')]
 const WHO = { kind: 'key', consumerKey: 'R', credentialKey: 'K' } as const
 
@@ -154,6 +159,81 @@ describe('an answer of the store', () => {
     expect(() => decodeDecide(reply, evaluation)).toThrow(
       expect.objectContaining({ code: 'ERR_STORE_REPLY_INVALID' }),
     )
+  })
+})
+
+describe('a lease', () => {
+  const [leased] = rulesOf({ ...SECOND, lease: { for: '250ms' } })
+  const evaluation = compiled({ rules: [bound(leased!, 'C'), rules[1]!], plans: ['free'], subject: WHO })
+  const wanting = (want: number, of = evaluation) => ({ ...of, want })
+  const invalid = expect.objectContaining({ code: 'ERR_STORE_REPLY_INVALID' })
+  /** By both rules. */
+  const SPENT = [2, 'free', 17, 9, 1, 95, 2]
+  const ALLOWED = [1, 'free', 17, 0, 1, 1, 0, 1, 1]
+
+  it('is asked for with a number in the place of the verb', () => {
+    expect(encodeDecide(wanting(20)).args).toEqual(['20', '1e1e', 'key', '', '', '1', '5'])
+    expect(encodeDecide(wanting(20)).script).toBe(evaluation.policy.decide)
+  })
+
+  it.each([1, 0, -1, Number.NaN])('is not asked for with %d wanted', want => {
+    expect(encodeDecide(wanting(want))).toEqual(encodeDecide(evaluation))
+    expect(decodeDecide(SPENT, wanting(want))).toEqual(decodeDecide(SPENT, evaluation))
+    expect(() => decodeDecide([...SPENT, 1], wanting(want))).toThrow(invalid)
+  })
+
+  it('is not asked for by a peek, nor where no rule has one', () => {
+    expect(encodeDecide(wanting(20), 'peek')).toEqual(encodeDecide(evaluation, 'peek'))
+    expect(decodeDecide(SPENT, wanting(20), 'peek')).toEqual(decodeDecide(SPENT, evaluation))
+    const plain = compiled({ rules, plans: ['free'], subject: WHO })
+    expect(encodeDecide(wanting(20, plain))).toEqual(encodeDecide(plain))
+    expect(decodeDecide(SPENT, wanting(20, plain))).toEqual(decodeDecide(SPENT, plain))
+  })
+
+  it('is granted at the end of the reply, behind overrides', () => {
+    const grants = [SPENT, ALLOWED, [...ALLOWED, '1s7,8;']].map(
+      reply => decodeDecide([...reply, 20], wanting(20)).granted,
+    )
+    expect(grants).toEqual([20, 20, 20])
+    const { verdicts } = decodeDecide([...ALLOWED, '1s7,8;', 3], wanting(20))
+    expect(verdicts[0]).toMatchObject({ mode: 'shadow', rule: { limit: 7 } })
+    expect(verdicts[1]!.rule).toBe(hour)
+  })
+
+  it('of one request is an ordinary decision', () => {
+    expect(decodeDecide([...SPENT, 1], wanting(20))).toEqual(decodeDecide(SPENT, evaluation))
+  })
+
+  it('is not granted to a request that is not admitted', () => {
+    const refused = [0, 'free', 17, 5, 0, 1, 0, 1, 1]
+    expect(decodeDecide(refused, wanting(20))).toEqual(decodeDecide(refused, evaluation))
+    const unknown = [-1, '', 17, -2, 0, 0, -2, 0, 0]
+    expect(decodeDecide(unknown, wanting(20))).toEqual(decodeDecide(unknown, evaluation))
+    expect(decodeDecide([-2, '', 17], wanting(20)).granted).toBeUndefined()
+    for (const reply of [refused, unknown]) {
+      expect(() => decodeDecide([...reply, 5], wanting(20))).toThrow(invalid)
+    }
+  })
+
+  it.each([
+    ['none', []],
+    ['0', [0]],
+    ['a negative one', [-1]],
+    ['more than was wanted', [21]],
+    ['a fraction', [1.5]],
+    ['text', ['5']],
+    ['null', [null]],
+    ['one before the overrides', [5, '1s7,8;']],
+    ['overrides alone', ['1s7,8;']],
+    ['two', [5, 5]],
+    ['one behind two texts', ['1s7,8;', '2s7,8;', 5]],
+  ])('that the script cannot have granted is refused: %s', (_, end) => {
+    expect(() => decodeDecide([...SPENT, ...end], wanting(20))).toThrow(invalid)
+    expect(() => decodeDecide([...ALLOWED, ...end], wanting(20))).toThrow(invalid)
+  })
+
+  it('without a number to ask for one has no place in the reply', () => {
+    expect(() => decodeDecide([...SPENT, 5], evaluation)).toThrow(invalid)
   })
 })
 

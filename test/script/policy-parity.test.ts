@@ -9,7 +9,7 @@ import { expect, it } from 'vitest'
 import { ALGORITHM_NAMES } from '../../src/algorithms/index.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import type { Credential } from '../../src/credentials/credential.ts'
-import { bindRules } from '../../src/edges/gateway/bind-rules.ts'
+import { bindRules } from '../../src/edges/http/bind-rules.ts'
 import { type Question, toDecide, toRefund, toReset } from '../../src/limiter/ask.ts'
 import { bind, type DemandedRule } from '../../src/limiter/bind.ts'
 import { AdminError } from '../../src/ops/admin-error.ts'
@@ -84,6 +84,12 @@ const request = {
   factor: fc.constantFrom(1, 1, 1, 1, 1, 1, 2, 0),
   /** In the place of what the rules cost. */
   counts: fc.oneof({ weight: 2, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: counts }),
+  /** For how many requests like it to spend at once: with leases. */
+  want: fc.oneof(
+    { weight: 1, arbitrary: fc.constant(undefined) },
+    { weight: 1, arbitrary: fc.integer({ min: 1, max: 20 }) },
+    { weight: 1, arbitrary: fc.integer({ min: 1, max: 5000 }) },
+  ),
   switched: fc.array(
     fc.record({ of: place, mode: fc.constantFrom('shadow' as const, 'off' as const, 'enforce' as const) }),
     {
@@ -99,7 +105,7 @@ const admission = fc.integer({ min: -6, max: -1 })
 const end = fc.option(fc.integer({ min: -1e5, max: 1e6 }), { nil: undefined })
 const override = fc.record({
   of: place,
-  limit: fc.option(fc.constantFrom(1, 2, 3, 5, 9, 40, 120), { freq: 2, nil: undefined }),
+  limit: fc.option(fc.constantFrom(1, 2, 3, 5, 9, 40, 120, 2000, 5000), { freq: 2, nil: undefined }),
   atOnce: fc.option(fc.integer({ min: 1, max: 9 }), { nil: undefined }),
   mode: fc.constantFrom(undefined, undefined, 'enforce' as const, 'shadow' as const, 'off' as const),
   end,
@@ -173,6 +179,8 @@ interface Admitted {
   plan: string
   consumerKey?: string
   verdicts: readonly Verdict[]
+  /** For how many requests was spent. */
+  granted: number
   at: number
 }
 
@@ -277,7 +285,11 @@ class Run {
     // Without a rule and a record there is nothing to ask.
     if (rules.length === 0 && (subject === undefined || subject.kind === 'failed')) return
     const outcome = await this.#decide(
-      { policy: this.policy, rules, ...(subject && { subject }), now: this.#now },
+      {
+        ...{ policy: this.policy, rules, now: this.#now },
+        ...(subject && { subject }),
+        ...(step.want !== undefined && { want: step.want }),
+      },
       step.verb,
     )
     this.#latest = outcome.verdicts
@@ -285,7 +297,7 @@ class Run {
     const named = (key: string) => key.replace(UNKNOWN_CONSUMER_TAG, `{c:${outcome.consumer}}`)
     this.#admitted.push({
       policy: this.policy,
-      ...{ plan: outcome.plan, verdicts: outcome.verdicts, at: this.#now },
+      ...{ plan: outcome.plan, verdicts: outcome.verdicts, granted: outcome.granted ?? 1, at: this.#now },
       rules: rules.map(each => ({
         ...each,
         key: named(each.key),
@@ -368,13 +380,13 @@ class Run {
   async #refund({ admission, units, kept, late }: Of<'refund'>): Promise<void> {
     const admitted = this.#admitted.at(admission)
     if (!admitted) return
-    const { policy, plan, consumerKey, at } = admitted
+    const { policy, plan, consumerKey, at, granted } = admitted
     const rules = admitted.rules
       .filter(({ rule, role }) => rule.on === 'request' && role === 'spend')
       .filter(({ rule }) => admitted.verdicts.some(verdict => verdict.rule.name === rule.name))
       .filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
       .map(({ cost, ...bound }) => {
-        const given = units === 'all' ? cost : units
+        const given = units === 'all' ? granted * cost : units
         return { ...bound, units: given, spent: given + kept }
       })
     if (rules.length === 0) return
@@ -436,7 +448,7 @@ class Run {
   #compiled({ of, limit, atOnce, mode, end }: Of<'override'>['overrides'][number]): Override | undefined {
     const { input, config } = this.#checked
     const taking = new Set(config.rules.flatMap(({ name, takesOverrides }) => (takesOverrides ? [name] : [])))
-    const rules = input.rules.filter(({ name }) => taking.has(name))
+    const rules = input.rules!.filter(({ name }) => taking.has(name))
     const rule = rules[of % rules.length]
     if (!rule) return undefined
     const units =
@@ -518,9 +530,9 @@ class Tally {
   }
 
   decided(
-    { policy, rules, subject }: Evaluation,
+    { policy, rules, subject, want = 1 }: Evaluation,
     verb: 'decide' | 'peek',
-    { status, verdicts }: Outcome,
+    { status, verdicts, granted = 1 }: Outcome,
     first: unknown,
     isShuffled: boolean,
   ): void {
@@ -534,6 +546,12 @@ class Tally {
       if (isShuffled && first !== 2) this.count('records in another order')
     }
     if (isSpilled(policy)) this.count('spilled locals')
+    if (policy.leases && verb === 'decide' && want > 1) {
+      this.count(`lease wanted, ${status}`)
+      const end = first === 2 ? 'usual end' : 'other end'
+      if (status === 'admitted') this.count(granted === 1 ? 'lease of one' : `lease, ${end}`)
+      if (granted > 1) this.#countLease(rules, verdicts)
+    }
     const sizes = Map.groupBy(policy.slots, ({ identity }) => identity)
     if ([...sizes.values()].some(({ length }) => length > 10)) this.count('crowded identity')
     if (rules.some(({ staysShadow }) => staysShadow)) this.count('switched to shadow')
@@ -548,6 +566,20 @@ class Tally {
       for (const trait of traitsOf(rule)) this.count(trait)
     }
   }
+
+  /** What takes part beside rules that spend as usual. */
+  #countLease(rules: readonly BoundRule[], verdicts: readonly Verdict[]): void {
+    const costs = new Map(rules.map(({ rule, cost }) => [rule.name, cost]))
+    const bound = new Set(rules.map(({ rule }) => rule))
+    if (new Set(costs.values()).size > 1) this.count('lease, several costs')
+    if (verdicts.some(({ rule }) => rule.on === 'auth-failure')) this.count('lease, guesses')
+    for (const { rule, mode, allowed, delay } of verdicts) {
+      if (mode === 'shadow') this.count(allowed ? 'lease, shadow' : 'lease, shadow that would refuse')
+      if (rule.match.plans) this.count('lease, of plans')
+      if (delay > 0) this.count('lease, delay')
+      if (!bound.has(rule)) this.count('lease, overridden numbers')
+    }
+  }
 }
 
 const OFTEN = [
@@ -555,6 +587,7 @@ const OFTEN = [
   ...['admitted', 'refused', 'unknown-credential', 'blocked', 'none', 'key', 'pointer', 'token', 'failed'],
   ...['usual end', 'other end', 'spilled locals', 'crowded identity', 'switched to shadow'],
   ...['calendar', 'guesses', 'of plans', 'for other plans', 'long log', 'delay', 'peek'],
+  ...['lease, usual end', 'lease, other end', 'lease of one', 'lease, several costs', 'lease, of plans'],
 ]
 const SELDOM = [
   ...[
@@ -566,7 +599,11 @@ const SELDOM = [
   ],
   ...['refund', 'reset', 'hand over', 'pointer, refused', 'pointer, blocked', 'pointer, unknown-credential'],
   ...['key, refused', 'key, blocked', 'key, unknown-credential', 'token, refused', 'token, blocked'],
+  ...['lease wanted, refused', 'lease wanted, blocked', 'lease wanted, unknown-credential'],
+  ...['lease, guesses', 'lease, shadow'],
 ]
+/** Only of many requests; test/script/lease.test.ts has one of each. */
+const RARE = ['lease, shadow that would refuse', 'lease, overridden numbers', 'lease, delay']
 
 describeOnRedisEngine('a compiled policy', (fresh, kind) => {
   // The embedded Redis takes ten times as long for each.
@@ -598,6 +635,7 @@ describeOnRedisEngine('a compiled policy', (fresh, kind) => {
     if (kind === 'embedded') return
     for (const what of OFTEN) expect(tally.of(what), what).toBeGreaterThan(requests / 400)
     for (const what of SELDOM) expect(tally.of(what), what).toBeGreaterThan(0)
+    for (const what of requests > 10_000 ? RARE : []) expect(tally.of(what), what).toBeGreaterThan(0)
     expectShare('refusals', tally.of('refused'), tally.decisions, 0.05, 0.5)
     expectShare('the usual end', tally.of('usual end'), tally.of('admitted'), 0.15)
   })

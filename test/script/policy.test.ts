@@ -255,16 +255,21 @@ const LARGEST = (() => {
       rules: Array.from({ length: 200 }, (_, i) => ({
         ...{ name: `rule-${i}`, by: ['consumer', `header:x-${i % identities}`], algorithm },
         ...{ limit: 500 + i, period: '1h' },
+        // The longest text is where one of the rules has a lease.
+        ...(i === 0 && { algorithm: 'sliding-window', lease: { for: '250ms' } }),
         plans: Object.fromEntries(plans.map((plan, p) => [plan, { limit: 1000 + 300 * p + i }])),
       })) as unknown as RuleInput[],
     })
   const plans = Array.from({ length: 60 }, (_, i) => `plan-${i}`)
 
   return [
-    ['200 logs of one identity', largest('sliding-log', 1)],
-    ['200 logs of 100 identities', largest('sliding-log', 100)],
-    ['200 logs of 200 identities', largest('sliding-log', 200)],
-    ['200 windows of 200 identities with numbers for 60 plans', largest('sliding-window', 200, plans)],
+    ['199 logs and a window with a lease, of one identity', largest('sliding-log', 1)],
+    ['199 logs and a window with a lease, of 100 identities', largest('sliding-log', 100)],
+    ['199 logs and a window with a lease, of 200 identities', largest('sliding-log', 200)],
+    [
+      '200 windows, one with a lease, of 200 identities with numbers for 60 plans',
+      largest('sliding-window', 200, plans),
+    ],
   ] as const
 })()
 
@@ -280,8 +285,10 @@ describeOnRedisEngine('the largest policies that a config may have', (fresh, kin
     const rules = config.rules
       .filter(({ match }) => match.plans?.includes(plan) ?? true)
       .map(rule => bound(rule, `${consumerStateKey('acme')}:${rule.by[1]}`, 1, NOON / 1e3))
-    const asked = { policy, rules, subject: { ...TOKEN, plan }, now: NOON }
-    expect(await answered(redis, toDecide(asked))).toEqual(new ScriptModel().decide(asked))
+    const asked = { policy, rules, subject: { ...TOKEN, plan }, now: NOON, want: 10 }
+    const outcome = await answered(redis, toDecide(asked))
+    expect(outcome).toEqual(new ScriptModel().decide(asked))
+    expect(outcome.granted).toBe(10)
     if (kind !== 'embedded') await redis.send(['SCRIPT', 'FLUSH'])
   })
 })

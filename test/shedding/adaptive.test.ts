@@ -36,6 +36,14 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     }
   })
 
+  it('grows by one where nothing ends and requests are refused: streams fill it, and the origin may have room', () => {
+    const healthy = run(60, {})
+    const filled = (refused: number) => controller.next(healthy, { sums: [0, 0, 0, 0, refused], ms: 1000 })
+    expect(filled(5)).toEqual({ ...healthy, limit: healthy.limit + 1 })
+    expect(filled(0)).toEqual(healthy)
+    expect(controller.next({ ...healthy, limit: max }, { sums: [0, 0, 0, 0, 5], ms: 1000 }).limit).toBe(max)
+  })
+
   it('grows only while it is used', () => {
     expect(run(300, { wanted: 8 }).limit).toBe(initial)
     const limit = run(300, { wanted: 40 }).limit

@@ -64,14 +64,14 @@ describe('the deadline of a call', () => {
     expect(deadline.failure()?.code).toBe('ERR_STORE_TIMEOUT')
   })
 
-  it('passes after twice its time at the latest, and then blames the isolate', () => {
+  it('passes after forty times its time at the latest, and then blames the isolate', () => {
     const { world, start, isBusy } = isolate()
     const deadline = start()
     const startedAt = world.time
-    while (!deadline.failure()) isBusy(210)
+    while (!deadline.failure()) isBusy(5000)
     expect(deadline.failure()?.code).toBe('ERR_STORE_OVERLOAD')
-    expect(world.time - startedAt).toBeGreaterThanOrEqual(500)
-    expect(world.time - startedAt).toBeLessThan(500 + 210)
+    expect(world.time - startedAt).toBeGreaterThanOrEqual(10_000)
+    expect(world.time - startedAt).toBeLessThan(10_000 + 5000)
   })
 
   it('passes though the clock is set back', () => {

@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest'
 import type { By } from '../../src/config/check/rule-schema.ts'
 import { identityOf as nameOf } from '../../src/config/identity-parts.ts'
 import { jwtConsumer } from '../../src/credentials/jwt-verifier.ts'
-import type { Caller } from '../../src/edges/gateway/caller.ts'
-import { identityKeys } from '../../src/edges/gateway/identity-keys.ts'
+import type { Caller } from '../../src/edges/http/caller.ts'
+import { identityKeys } from '../../src/edges/http/identity-keys.ts'
 import {
   consumerKey,
   credentialIndexKey,

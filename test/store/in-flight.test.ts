@@ -1,23 +1,27 @@
-/** The bound on calls in flight, on a clock that is passed in. */
+/** The bound on calls in flight, and the turns of those that wait, on a clock that is passed in. */
 
 import { describe, expect, it } from 'vitest'
+import { GatewayError } from '../../src/errors.ts'
 import { RESET } from '../../src/script/reset.ts'
 import { type GuardedStore, withBreaker } from '../../src/store/breaker.ts'
 import { withInFlightLimit } from '../../src/store/in-flight.ts'
+import type { ScriptCall } from '../../src/store/store.ts'
 
-const CALL = { script: RESET, keys: ['k'], args: [] }
-
-/** A store that answers when the test says so. */
-function isolate() {
-  const world = { time: 1e6, probes: 0 }
+/** A store that answers when the test says so, and timers that run when the test says so. */
+function isolate({ most = 2, expiresAfterMs = 500, patienceMs = 500 } = {}) {
+  const world = { time: 1e6, late: 0, probes: 0, sizes: [] as number[], pauses: [] as number[] }
   const answers: ((failure?: Error) => void)[] = []
+  const timers: (() => void)[] = []
   const breaker = { failures: 1, slowCalls: 1, slowAfterMs: 250, retryAfterMs: 1000 }
   const guarded: GuardedStore = withBreaker(
     {
-      run: () =>
-        new Promise((resolve, reject) =>
-          answers.push(failure => (failure ? reject(failure) : resolve(['reply']))),
-        ),
+      run: calls =>
+        new Promise((resolve, reject) => {
+          world.sizes.push(calls.length)
+          answers.push(failure =>
+            failure ? reject(failure) : resolve(calls.map(call => (call as ScriptCall).args[0])),
+          )
+        }),
       ping: async () => {},
     },
     breaker,
@@ -26,23 +30,153 @@ function isolate() {
     },
     { now: () => world.time },
   )
-  const store = withInFlightLimit(guarded, { most: 2, expiresAfterMs: 500 }, () => world.time)
-  const run = () =>
-    store.run([CALL]).then(
-      () => 'ok',
+  const store = withInFlightLimit(
+    guarded,
+    { most, expiresAfterMs, patienceMs, longestMs: 2000 },
+    {
+      now: () => world.time,
+      late: () => world.late,
+      sleep: ms => {
+        world.pauses.push(ms)
+        return new Promise(resolve => timers.push(resolve))
+      },
+    },
+  )
+  let sent = 0
+  const run = (isMoot?: () => boolean) =>
+    store.run([{ script: RESET, keys: ['k'], args: [`${++sent}`] }], isMoot).then(
+      ([reply]) => reply,
       error => error.code,
     )
-  return { world, answers, store, run }
+  const answerAll = async (failure?: Error) => {
+    for (const answer of answers.splice(0)) answer(failure)
+    await settle()
+  }
+  /** All that wait look once. */
+  const look = async () => {
+    for (const timer of timers.splice(0)) timer()
+    await settle()
+  }
+  return { world, answers, answerAll, store, run, look, waiting: timers }
 }
 
+const settle = () => new Promise(resolve => setImmediate(resolve))
+
 describe('the bound on calls in flight', () => {
-  it('refuses one call more at once, and opens no breaker over it', async () => {
-    const { answers, store, run } = isolate()
-    const both = [run(), run()]
-    expect(await run()).toBe('ERR_STORE_OVERLOAD')
+  it('lets one call more wait for its turn, and opens no breaker over it', async () => {
+    const { answers, answerAll, store, run, look } = isolate()
+    const all = [run(), run(), run()]
+    await look()
     expect([answers.length, store.isOpen()]).toEqual([2, false])
-    for (const answer of answers) answer()
-    expect(await Promise.all(both)).toEqual(['ok', 'ok'])
+    await answerAll()
+    await look()
+    await answerAll()
+    expect(await Promise.all(all)).toEqual(['1', '2', '3'])
+  })
+
+  it('sends what waits together, 50 at most, and gives each its own reply', async () => {
+    const { world, answerAll, run, look } = isolate()
+    const all = Array.from({ length: 72 }, () => run())
+    await answerAll()
+    await look()
+    expect(world.sizes).toEqual([1, 1, 50, 20])
+    await answerAll()
+    await look()
+    expect(await Promise.all(all)).toEqual(all.map((_, i) => `${i + 1}`))
+  })
+
+  it('sends no more than four such requests at once: what they learn may answer the rest', async () => {
+    const { world, answers, answerAll, run, look } = isolate({ most: 10 })
+    let isKnown = false
+    const all = Array.from({ length: 1000 }, () => run(() => isKnown))
+    await answerAll()
+    await look()
+    expect(world.sizes.slice(10)).toEqual([50, 50, 50, 50])
+    isKnown = true
+    await answerAll()
+    await look()
+    expect([world.sizes.length, answers.length]).toEqual([14, 0])
+    const replies = await Promise.all(all)
+    expect(replies.filter(reply => reply === 'ERR_STORE_OVERLOAD')).toHaveLength(790)
+  })
+
+  it('looks seldom where very many wait, and still lets each look four times', async () => {
+    const { world, run, look } = isolate({ expiresAfterMs: 1e6 })
+    const all = Array.from({ length: 2002 }, () => run())
+    for (let looks = 0; looks < 3; looks++) {
+      world.time += 500
+      await look()
+    }
+    // Two of them look in each ms.
+    expect(Math.max(...world.pauses)).toBe(1000)
+    const third = all[2]!
+    expect(await Promise.race([third, settle().then(() => 'waits')])).toBe('waits')
+    await look()
+    expect(await third).toBe('ERR_STORE_OVERLOAD')
+  })
+
+  it('takes what waits along with a call that comes when there is room', async () => {
+    const { world, answers, run, look } = isolate()
+    const waiting = [run(), run(), run()].at(-1)
+    world.time += 500
+    const next = run()
+    expect(world.sizes).toEqual([1, 1, 2])
+    answers.at(-1)!()
+    await settle()
+    await look()
+    expect(await Promise.all([waiting, next])).toEqual(['3', '4'])
+  })
+
+  it('fails all of one HTTP request alike', async () => {
+    const { answerAll, run, look } = isolate()
+    const all = [run(), run(), run(), run()]
+    await answerAll()
+    await look()
+    await answerAll(new GatewayError('ERR_STORE_REFUSED', 'Out of memory.'))
+    await look()
+    expect((await Promise.all(all)).slice(2)).toEqual(['ERR_STORE_REFUSED', 'ERR_STORE_REFUSED'])
+  })
+
+  it('makes no call whose reply is known by now', async () => {
+    const { world, answerAll, run, look } = isolate()
+    const all = [run(), run(), run(() => true), run()]
+    await answerAll()
+    await look()
+    expect(world.sizes).toEqual([1, 1, 1])
+    await answerAll()
+    expect(await Promise.all(all)).toEqual(['1', '2', 'ERR_STORE_OVERLOAD', '4'])
+  })
+
+  it('gives a call up that has waited too long; time in which the isolate was late does not count', async () => {
+    const { world, run, look } = isolate({ expiresAfterMs: 5000 })
+    void [run(), run()]
+    let reply: unknown
+    void run().then(third => {
+      reply = third
+    })
+    for (let looks = 0; looks < 3; looks++) await look()
+    world.time += 500
+    world.late += 400
+    await look()
+    world.time += 399
+    await look()
+    expect(reply).toBeUndefined()
+    world.time += 1
+    await look()
+    expect([reply, world.sizes]).toEqual(['ERR_STORE_OVERLOAD', [1, 1]])
+  })
+
+  it('takes a call for lost soon where the request that has taken it along was ended', async () => {
+    const { world, run, look } = isolate()
+    const waiting = [run(), run(), run()].at(-1)
+    world.time += 500
+    void run()
+    world.time += 499
+    await look()
+    world.time += 1
+    await look()
+    // It may have been made.
+    expect(await waiting).toBe('ERR_STORE_TIMEOUT')
   })
 
   it('has room again when a call has ended, also when it has failed', async () => {
@@ -55,10 +189,11 @@ describe('the bound on calls in flight', () => {
   })
 
   it('has room again when calls were lost with the requests that the platform ended', async () => {
-    const { world, answers, run } = isolate()
+    const { world, answers, run, waiting } = isolate()
     void [run(), run()]
     world.time += 499
-    expect(await run()).toBe('ERR_STORE_OVERLOAD')
+    void run()
+    expect(waiting).toHaveLength(1)
     world.time += 1
     void run()
     expect(answers).toHaveLength(3)
@@ -70,10 +205,11 @@ describe('the bound on calls in flight', () => {
   })
 
   it('does not keep the probe of the breaker out', async () => {
-    const { world, store, run } = isolate()
+    const { world, store, run, waiting } = isolate()
     void [run(), run()]
     await store.probe()
     expect(world.probes).toBe(1)
-    expect(await run()).toBe('ERR_STORE_OVERLOAD')
+    void run()
+    expect(waiting).toHaveLength(1)
   })
 })

@@ -3,6 +3,7 @@
  * few of them and too many for the locals of a script.
  */
 import * as fc from 'fast-check'
+import { descriptionOf } from '../../src/algorithms/index.ts'
 import type { NumbersInput, PlanNumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { ConfigInput, LimitRuleInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Config, GatewayRule, LimitRule, Rule } from '../../src/config/compile.ts'
@@ -64,6 +65,9 @@ const rule = fc.record({
   ),
   own: fc.array(fc.tuple(fc.constantFrom(...PLANS), planNumbers), { maxLength: 3 }),
   hasOwn: fc.constantFrom(false, false, true),
+  hasLease: fc.constantFrom(true, true, false),
+  /** It has so many units that a lease can be taken of it. */
+  isRich: fc.constantFrom(true, true, true, true, false),
 })
 type AnyRule = typeof rule extends fc.Arbitrary<infer T> ? T : never
 
@@ -82,30 +86,43 @@ export const configPlans: fc.Arbitrary<ConfigPlan> = fc
     /** Otherwise most requests are refused where there are many rules. */
     isGenerous: fc.constantFrom(true, true, false),
     plans: fc.constantFrom<readonly Plan[]>(PLANS, PLANS, PLANS, ['free']),
+    hasLeases: fc.constantFrom(false, true),
   })
-  .map(({ rules, isCrowded, isGenerous, plans }) => {
-    const scaled = rules.map(each =>
-      isGenerous && rules.length > 5 ? { ...each, numbers: generous(each.numbers) } : each,
-    )
+  .map(({ rules, isCrowded, isGenerous, plans, hasLeases }) => {
+    const scaled = rules.map(each => {
+      const hasLease = hasLeases && each.hasLease
+      if (hasLeases && each.isRich) return { ...each, hasLease, numbers: times(100, each.numbers) }
+      const isLarger = isGenerous && rules.length > 5
+      return { ...each, hasLease, numbers: isLarger ? times(8, each.numbers) : each.numbers }
+    })
     return {
       plans,
       rules: scaled.map((each, i) => ruleInput(isCrowded ? { ...each, by: 0 } : each, i, plans)),
-      limit: scaled.map(({ numbers, by, mode }, i): LimitRuleInput => {
+      limit: scaled.map(({ numbers, by, mode, hasLease }, i): LimitRuleInput => {
         const parts = isCrowded ? ['account'] : BYS_OF_LIMITS[by % BYS_OF_LIMITS.length]
-        return { ...numbers, name: `rule-${i}`, ...(parts && { by: parts }), ...(mode && { mode }) }
+        return {
+          ...{ ...numbers, name: `rule-${i}`, ...(parts && { by: parts }), ...(mode && { mode }) },
+          ...(hasLease && leaseOf(numbers)),
+        }
       }),
     }
   })
 
-function generous(numbers: NumbersInput): NumbersInput {
+/** Some algorithms have none. */
+const leaseOf = ({ algorithm }: NumbersInput) =>
+  descriptionOf({ algorithm }).whyNoLease ? {} : { lease: { for: '250ms' } as const }
+
+/** So many times the units. */
+function times(factor: number, numbers: NumbersInput): NumbersInput {
   const { limit } = numbers
   if (limit > 100) return numbers
-  const burst = 'burst' in numbers && numbers.burst !== undefined ? { burst: 8 * numbers.burst } : {}
-  return { ...numbers, limit: 8 * limit, ...burst }
+  const burst = 'burst' in numbers && numbers.burst !== undefined ? { burst: factor * numbers.burst } : {}
+  const queue = 'queue' in numbers && numbers.queue !== undefined ? { queue: factor * numbers.queue } : {}
+  return { ...numbers, limit: factor * limit, ...burst, ...queue }
 }
 
 function ruleInput(
-  { numbers, by, on, mode, cost, plans, own, hasOwn }: AnyRule,
+  { numbers, by, on, mode, cost, plans, own, hasOwn, hasLease }: AnyRule,
   i: number,
   known: readonly Plan[],
 ): RuleInput {
@@ -120,6 +137,7 @@ function ruleInput(
     ...common,
     by: BYS[by]!,
     cost,
+    ...(hasLease && leaseOf(numbers)),
     ...(named.length > 0 && { match: { plans: named } }),
     ...(hasOwn && ofPlans.length > 0 && { plans: Object.fromEntries(ofPlans) }),
   }

@@ -113,7 +113,10 @@ export class RedisEngine implements Engine {
 }
 
 /** For the model, which compiles nothing. */
-export const modelled = ({ plans, ...evaluation }: TimedEvaluation) => ({ ...evaluation, policy: { plans } })
+export const modelled = ({ plans, ...evaluation }: TimedEvaluation) => {
+  const leases = evaluation.rules.some(({ rule }) => rule.lease)
+  return { ...evaluation, policy: { plans, leases } }
+}
 
 /** With a policy of its own rules, which share an identity where they share a key. */
 export function compiled<T extends Untimed>({ plans, ...evaluation }: T): Omit<T, 'plans'> & Evaluation {
@@ -137,7 +140,10 @@ function policyFor(
   const keys = [...new Set(rules.map(({ key }) => key))]
   const shape = JSON.stringify([
     rules.map(
-      ({ rule: { name, algorithm, tag, quota, match, takesOverrides, family, on, calendar }, key }) => [
+      ({
+        rule: { name, algorithm, tag, quota, match, takesOverrides, family, on, calendar, lease },
+        key,
+      }) => [
         ...[
           name,
           algorithm,
@@ -148,6 +154,7 @@ function policyFor(
           family,
           on,
           calendar,
+          lease,
           keys.indexOf(key),
         ],
       ],

@@ -14,7 +14,7 @@ import type { Script, Store, StoreCall } from '../../src/store/store.ts'
 import { bound } from './bound.ts'
 import { rulesOf } from './engines.ts'
 import { randomFrom } from './random.ts'
-import { NOON } from './traffic.ts'
+import { VirtualClock } from './virtual-clock.ts'
 
 export interface FleetPlan {
   isolates: number
@@ -82,7 +82,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
   const random = randomFrom(seed)
   const [only] = rulesOf({ name: 'fleet', by: 'global', algorithm: 'concurrency', limit })
   const rule: Rule = { ...only!, inAdvance: true }
-  const time = new Clock()
+  const time = new VirtualClock()
   const until = time.nowMs + seconds * 1000
   const report = { requests: 0, refused: 0, refusedWithRoom: 0, asked: 0, messages: 0, alone: 0 }
   let state: State = IDLE
@@ -234,58 +234,4 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
   const { remaining } = concurrency.peek({ quota: rule.quota, state, now: time.nowMs * 1e3 })
   const counts = { requests, refused, refusedWithRoom, asked, messages, alone }
   return { ...counts, peak: peak / limit, utilization: mean(0), idle: mean(1), left: limit - remaining }
-}
-
-/** Time that passes from one event to the next. */
-class Clock {
-  nowMs = NOON / 1e3
-  /** A heap by time. */
-  readonly #events: { at: number; run: () => unknown; isOff?: boolean }[] = []
-
-  after(ms: number, run: () => unknown): () => void {
-    const event = { at: this.nowMs + ms, run, isOff: false }
-    const events = this.#events
-    let i = events.push(event) - 1
-    for (let up = (i - 1) >> 1; i > 0 && events[up]!.at > event.at; i = up, up = (i - 1) >> 1) {
-      events[i] = events[up]!
-    }
-    events[i] = event
-    return () => {
-      event.isOff = true
-    }
-  }
-
-  pass(ms: number): Promise<void> {
-    return new Promise(resolve => this.after(ms, resolve))
-  }
-
-  async run(untilMs: number): Promise<void> {
-    for (let event = this.#next(untilMs); event; event = this.#next(untilMs)) {
-      if (event.isOff) continue
-      this.nowMs = event.at
-      event.run()
-      // What follows from it happens before time passes.
-      await new Promise(resolve => setImmediate(resolve))
-    }
-    this.nowMs = untilMs
-  }
-
-  #next(untilMs: number) {
-    const events = this.#events
-    const first = events[0]
-    if (!first || first.at > untilMs) return undefined
-    const last = events.pop()!
-    if (events.length === 0) return first
-    let i = 0
-    for (;;) {
-      let child = 2 * i + 1
-      if (child >= events.length) break
-      if (child + 1 < events.length && events[child + 1]!.at < events[child]!.at) child += 1
-      if (events[child]!.at >= last.at) break
-      events[i] = events[child]!
-      i = child
-    }
-    events[i] = last
-    return first
-  }
 }

@@ -5,8 +5,9 @@ import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { ALL_PARTS } from '../../src/edges/gateway/all-parts.ts'
 import { createApp, type Platform } from '../../src/edges/gateway/app.ts'
+import { ALL_PARTS } from '../../src/edges/http/all-parts.ts'
+import type { Parts } from '../../src/edges/http/parts.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type AdminStore, adminStore, loadScripts } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
@@ -38,8 +39,8 @@ export interface TestGateway<T = TestRedis> {
   close(): Promise<void>
 }
 
-/** `isCold`: Redis may not have the scripts of this config yet. */
-export type TestPlatform = Platform & { isCold?: boolean }
+/** `isCold`: Redis may not have the scripts of this config yet. `parts` stand in for those of the gateway. */
+export type TestPlatform = Platform & { isCold?: boolean; parts?: Partial<Parts> }
 
 export type App = (path: string, init?: RequestInit & { key?: string; address?: string }) => Promise<Response>
 
@@ -99,7 +100,12 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
       const reporting = { sleep: FOREVER, ...platform.reporting }
       // A copy of the live switches that never grows old: otherwise a slow trip would read them once more.
       const board = createSwitchBoard(platform.clock ?? { now: () => 0 })
-      const app = createApp(config, storeOf(config, store.url), ALL_PARTS, { board, ...platform, reporting })
+      const app = createApp(
+        config,
+        storeOf(config, store.url),
+        { ...ALL_PARTS, ...platform.parts },
+        { board, ...platform, reporting },
+      )
       // Its scripts are in Redis before its first request, as they are soon after a deployment.
       let loaded: Promise<unknown> | undefined
       const load = () =>

@@ -41,6 +41,7 @@ const ROUTES: Record<string, Route> = {
       .writeHead(200, { 'ratelimit-policy': '"origin";q=5;w=10', ratelimit: '"origin";r=4;t=9' })
       .end('limited')
   },
+  '/x-limited': (_, response) => response.writeHead(200, { 'x-ratelimit-limit': '5' }).end('limited'),
   '/garbled': (_, response) => response.writeHead(200, { ratelimit: 'limit=5, remaining=4' }).end('garbled'),
   '/hop': (_, response) => {
     response
@@ -88,10 +89,12 @@ export async function startOrigin(): Promise<TestOrigin> {
     const route = ROUTES[pathname]
     if (route) return route(request, response)
     const utilization = searchParams.get('utilization')
+    const age = searchParams.get('age')
     response
       .writeHead(200, {
         'content-type': 'application/json',
         ...(utilization !== null && { 'x-utilization': utilization }),
+        ...(age !== null && { age }),
       })
       .end(JSON.stringify(entry))
   })

@@ -1,9 +1,22 @@
-/** Every part of the Worker, load shedding included: what it weighs at most (bench/size.ts), and that it runs. */
+/** Every part of the Worker, load shedding and hooks included: what it weighs at most (bench/size.ts), and that it runs. */
 import { defineConfig } from '../../src/config/define.ts'
 import everything from './everything.config.ts'
 
 export default defineConfig({
   ...everything,
+  credentials: {
+    ...everything.credentials,
+    webSocketKeys: true,
+    accept: ['api-key', 'internal', 'access', 'opaque-key', 'identify', 'anonymous'],
+  },
+  headers: { xRateLimit: 'unix-seconds' },
+  hooks: {
+    identify: request => request.headers.get('x-user'),
+    skip: () => false,
+    plan: () => undefined,
+    cost: (_, { cost }) => cost,
+    refusal: () => undefined,
+  },
   shedding: {
     classes: [
       { name: 'critical', match: { methods: ['POST'] } },

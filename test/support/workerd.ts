@@ -9,8 +9,15 @@ export interface TestWorker {
   close(): Promise<void>
 }
 
-/** @param entry a file beside this one */
-export async function startTestWorker(entry: string, bindings: Record<string, string>): Promise<TestWorker> {
+/**
+ * @param entry a file beside this one
+ * @param compatibilityDate in the place of that of wrangler.toml, and without its flags
+ */
+export async function startTestWorker(
+  entry: string,
+  bindings: Record<string, string>,
+  compatibilityDate?: string,
+): Promise<TestWorker> {
   const { outputFiles } = await build({
     entryPoints: [pathOf(entry)],
     bundle: true,
@@ -20,13 +27,14 @@ export async function startTestWorker(entry: string, bindings: Record<string, st
     conditions: ['workerd', 'worker', 'browser'],
   })
   const toml = readFileSync(pathOf('../../wrangler.toml'), 'utf8')
-  const flags = /^compatibility_flags\s*=\s*\[([^\]]*)\]/m.exec(toml)?.[1] ?? ''
+  const listed = /^compatibility_flags\s*=\s*\[([^\]]*)\]/m.exec(toml)?.[1] ?? ''
+  const flags = compatibilityDate === undefined ? listed : ''
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
       name: 'test',
       modules: true,
       script: outputFiles[0]!.text,
-      compatibilityDate: /^compatibility_date\s*=\s*"([^"]+)"/m.exec(toml)![1]!,
+      compatibilityDate: compatibilityDate ?? /^compatibility_date\s*=\s*"([^"]+)"/m.exec(toml)![1]!,
       compatibilityFlags: [...flags.matchAll(/"([^"]+)"/g)].map(([, flag]) => flag!),
       bindings,
       cf: false,

@@ -9,7 +9,7 @@ it('answers 503 and names the missing secrets in its log, not in its reply', asy
   expect(response.status).toBe(503)
   expect(await response.json()).toMatchObject({ title: 'Service Unavailable' })
   expect(String(log.mock.calls[0])).toContain(
-    'UPSTASH_REDIS_REST_URL: is missing. Run: npx wrangler secret put',
+    'UPSTASH_REDIS_REST_URL: is missing. On Workers: npx wrangler secret put',
   )
   vi.restoreAllMocks()
 })

@@ -3,7 +3,7 @@ import * as v from 'valibot'
 import { compileRanges } from '../address-ranges.ts'
 import { show } from './mistake.ts'
 import { addressRanges } from './range-schema.ts'
-import { settings } from './values.ts'
+import { name, settings } from './values.ts'
 
 export interface AddressInput extends v.InferInput<typeof address> {}
 
@@ -34,6 +34,17 @@ export const address = settings(
      * `x-forwarded-for` and `forwarded`. No more than those: whoever calls from here can pass for any other address. Default: none.
      */
     trustedProxies: v.optional(addressRanges),
+    /**
+     * Workers of your account that call the gateway through a service binding on behalf of clients, by the name that the binding says:
+     * `props = { caller = "storefront" }`. Of these, the header `Sluice-Client-IP` is the client's address, where there is no
+     * CF-Connecting-IP. Only with `cloudflare`. Default: none; callers without an address are counted together.
+     */
+    trustedWorkers: v.optional(
+      v.pipe(
+        v.array(name('name of a Worker'), "is not a list. Write it like ['storefront']."),
+        v.minLength(1, 'is empty. Name a Worker, or leave it out.'),
+      ),
+    ),
     /** How many leading bits of an IPv6 address make one caller, 32 to 128 (default `64`: what a subscriber is given). */
     ipv6Prefix: v.optional(
       v.pipe(v.number(PREFIX), v.integer(PREFIX), v.minValue(32, PREFIX), v.maxValue(128, PREFIX)),
@@ -44,7 +55,18 @@ export const address = settings(
 
 /** What the schema cannot see: the key it is said of, and the message. */
 export function mistakesOfAddress(input: AddressInput | undefined): [key: string, message: string][] {
-  const { from = 'cloudflare', trustedProxies } = input ?? {}
+  const { from = 'cloudflare', trustedProxies, trustedWorkers } = input ?? {}
+  const ofWorkers: [string, string][] =
+    trustedWorkers === undefined || from === 'cloudflare'
+      ? []
+      : [['trustedWorkers', `${show(trustedWorkers)} means nothing with from: '${from}'. Leave it out.`]]
+  return [...ofWorkers, ...mistakesOfProxies(from, trustedProxies)]
+}
+
+function mistakesOfProxies(
+  from: NonNullable<AddressInput['from']>,
+  trustedProxies: AddressInput['trustedProxies'],
+): [key: string, message: string][] {
   if (from === 'cloudflare' || from === 'peer') {
     if (trustedProxies === undefined) return []
     const message = `${show(trustedProxies)} means nothing with from: '${from}'. Leave it out, or use 'x-forwarded-for' or 'forwarded'.`

@@ -1,12 +1,22 @@
 /** What a rule counts by: the schema over the table of identity parts. Messages as in rule-schema.ts. */
 import * as v from 'valibot'
 import { type By, type IdentityPart, identityParts, nameForms, partOf } from '../identity-parts.ts'
+import { didYouMean } from './did-you-mean.ts'
 import { listed } from './values.ts'
 
 /** As a user writes them: `'consumer'`, `'header:<name>'`. */
 const WRITTEN = Object.entries<IdentityPart>(identityParts).map(([part, { isNamed }]) =>
   isNamed ? `'${part}:<name>'` : `'${part}'`,
 )
+
+/** What parts are called elsewhere. */
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  ip: 'address',
+  'ip-address': 'address',
+  'api-key': 'credential',
+  key: 'credential',
+  token: 'credential',
+}
 
 const BY = `is nothing to count by. Use ${listed(WRITTEN, 'or')}.`
 
@@ -18,9 +28,14 @@ const onePart = v.custom<By>(
 function flawOf(input: unknown): string | undefined {
   if (typeof input !== 'string') return BY
   const [named] = Object.entries(nameForms).filter(([part]) => input.startsWith(`${part}:`))
-  if (!named) return WRITTEN.includes(`'${input}'`) ? undefined : BY
+  if (!named) return WRITTEN.includes(`'${input}'`) ? undefined : BY + meant(input)
   const [part, { form, fix }] = named
   return form.test(input.slice(part.length + 1)) ? undefined : fix
+}
+
+function meant(word: string): string {
+  const other = Object.hasOwn(ELSEWHERE, word.toLowerCase()) ? ELSEWHERE[word.toLowerCase()] : undefined
+  return other === undefined ? didYouMean(word, Object.keys(identityParts)) : ` Did you mean '${other}'?`
 }
 
 const MAX_PARTS = 6

@@ -1,8 +1,7 @@
 /**
- * Is a config right? On Node only: `npx sluice check`, `npm start`, and the build of a deployment, which a mistake stops. The
+ * Is a config right? On Node only: `npx sluicegate check`, `npm start`, and the build of a deployment, which a mistake stops. The
  * Worker takes what was found right.
  */
-import * as v from 'valibot'
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { type Config, compileConfig } from '../compile.ts'
 import { methodsOf } from '../compile-credentials.ts'
@@ -10,7 +9,8 @@ import { compileGatewayRule, compileLimitRule } from '../compile-rule.ts'
 import * as SHEDDING_COMPILER from '../compile-shedding.ts'
 import { ConfigError, type Mistake } from '../config-error.ts'
 import { mistakesOfAddress } from './address-schema.ts'
-import { mistakeOf } from './mistake.ts'
+import { mistakesOfHooks } from './hooks-schema.ts'
+import { show } from './mistake.ts'
 import { mistakesOfCredentials } from './mistakes-of-credentials.ts'
 import { mistakesOfAccept, mistakesOfRoutes } from './mistakes-of-routes.ts'
 import {
@@ -22,23 +22,39 @@ import {
   mistakesOfSet,
 } from './mistakes-of-rules.ts'
 import { mistakesOfAdaptive, mistakesOfShedding } from './mistakes-of-shedding.ts'
-import { type ConfigInput, configSchema } from './schema.ts'
+import type { ConfigInput } from './schema.ts'
+import { soundParts } from './sound-parts.ts'
+
+const NO_RULES: Mistake = {
+  path: 'rules',
+  message: 'is missing. Write at least one rule, or a limit by name (limits).',
+}
 
 /** @throws ConfigError naming every mistake: path, value, fix. */
 export function checkConfig(input: unknown): ConfigInput {
-  const parsed = v.safeParse(configSchema, input)
-  if (!parsed.success) throw new ConfigError(withoutRepeats(parsed.issues.map(mistakeOf)))
-  const config: ConfigInput = parsed.output
+  if (Array.isArray(input))
+    throw new ConfigError([{ path: 'config', message: `${show(input)} is a list. Write an object, { … }.` }])
+  const { mistakes, config, holds } = soundParts(input)
+  const others = config ? mistakesBetween(config).filter(holds) : []
+  const all = withoutRepeats([...mistakes, ...others])
+  if (all.length > 0 || !config) throw new ConfigError(all)
+  return config
+}
+
+/** What the schema cannot see: how the parts of a config fit each other. */
+function mistakesBetween(config: ConfigInput): Mistake[] {
   // All else takes longer the more of them there are.
   const tooMany = mistakesOfPlans(config)
-  if (tooMany.length > 0) throw new ConfigError(tooMany)
+  if (tooMany.length > 0) return tooMany
 
   const plans = config.plans ?? ['free']
   const methods = methodsOf(config)
-  const rules = config.rules.map(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS))
-  const mistakes = [
-    ...mistakesOfSet(config.rules, rules, 'rules'),
-    ...config.rules.flatMap((rule, i) => mistakesAtGateway(rule, rules[i]!, `rules[${i}]`, config)),
+  const written = config.rules ?? []
+  const rules = written.map(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS))
+  return [
+    ...(config.rules || config.limits ? [] : [NO_RULES]),
+    ...mistakesOfSet(written, rules, 'rules'),
+    ...written.flatMap((rule, i) => mistakesAtGateway(rule, rules[i]!, `rules[${i}]`, config)),
     ...Object.entries(config.limits ?? {}).flatMap(([name, set]) => [
       ...mistakesOfSet(
         set,
@@ -49,6 +65,7 @@ export function checkConfig(input: unknown): ConfigInput {
     ]),
     ...mistakesOfAddress(config.address).map(([key, message]) => ({ path: `address.${key}`, message })),
     ...mistakesOfCredentials(config.credentials ?? {}, plans),
+    ...mistakesOfHooks(config),
     ...mistakesOfRoutes(config.routes ?? [], methods),
     ...mistakesOfRouteCosts(config, rules),
     ...mistakesOfLists(config),
@@ -56,8 +73,6 @@ export function checkConfig(input: unknown): ConfigInput {
     ...mistakesOfAdaptive(config),
     ...mistakesOfAccept(config.credentials?.accept, methods, 'credentials.accept'),
   ]
-  if (mistakes.length > 0) throw new ConfigError(mistakes)
-  return config
 }
 
 /** @throws ConfigError as checkConfig */

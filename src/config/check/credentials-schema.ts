@@ -29,9 +29,7 @@ function isMethod(input: unknown): input is JwtMethod {
 const method = v.lazy(input =>
   isMethod(input)
     ? v.custom<JwtMethod>(isMethod)
-    : v.never(
-        "is not an issuer. Write jwt({ … }) around it, with import { jwt } from './src/credentials/jwt.ts'.",
-      ),
+    : v.never("is not an issuer. Write jwt({ … }) around it, with import { jwt } from 'sluicegate'."),
 )
 
 const METHODS = 'Write it like { auth0: jwt({ … }) }.'
@@ -49,10 +47,11 @@ export const credentials = settings(
   {
     /**
      * Credentials that are taken, in this order, unless a route has its own list: `'api-key'`, `'opaque-key'`,
-     * names of `jwt`, and `'anonymous'` for callers without any. Default: all there are, without `'anonymous'`.
+     * names of `jwt`, `'identify'` for callers that the hook of this name knows, and `'anonymous'` for callers without any.
+     * Default: all there are, without `'anonymous'`.
      */
     accept: v.optional(acceptList),
-    /** The keys that `npx sluice keys create` makes. */
+    /** The keys that `npx sluicegate keys create` makes. */
     apiKeys: v.optional(
       settings(
         {
@@ -63,7 +62,7 @@ export const credentials = settings(
       ),
     ),
     /**
-     * Keys that were made elsewhere and imported with `npx sluice keys import`. `{}` takes them from `X-API-Key` and
+     * Keys that were made elsewhere and imported with `npx sluicegate keys import`. `{}` takes them from `X-API-Key` and
      * `Authorization: Bearer`. Default: none are taken.
      */
     opaqueKeys: v.optional(
@@ -79,9 +78,15 @@ export const credentials = settings(
     ),
     /**
      * Tokens that others issue, by a name of your choice: `{ auth0: jwt({ jwks, algorithms, issuer, audience }) }`, with `jwt` from
-     * `./src/credentials/jwt.ts`. Default: none.
+     * `sluicegate`. Default: none.
      */
     jwt: v.optional(methods),
+    /**
+     * Take keys from WebSockets of browsers, which can set no header, as a subprotocol:
+     * `new WebSocket(url, ['sluice-key.slk_…', 'chat'])`, with `'sluice'` where the origin has no protocol of its own (default
+     * `false`). The origin does not get it. A log of all headers in front of the gateway would: docs/security.md.
+     */
+    webSocketKeys: v.optional(flag),
     /** Pass the caller's credential on to the origin (default `false`). */
     forward: v.optional(flag),
     /**

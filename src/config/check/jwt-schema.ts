@@ -3,6 +3,7 @@
  * sentence that mistake.ts begins with the path and the value.
  */
 import * as v from 'valibot'
+import { didYouMean } from './did-you-mean.ts'
 import { duration, flag, name, record, settings, text } from './values.ts'
 
 const PUBLIC_KEY_ALGORITHMS = [
@@ -209,7 +210,10 @@ export function mistakesOfJwt(
   }
   for (const [value, plan] of Object.entries(plans ?? {})) {
     if (!planNames || planNames.includes(plan)) continue
-    mistakes.push([`plans.${value}`, `'${plan}' is not in plans (${planNames.join(', ')}). Add it there.`])
+    mistakes.push([
+      `plans.${value}`,
+      `'${plan}' is not in plans (${planNames.join(', ')}).${didYouMean(plan, planNames)} Add it there.`,
+    ])
   }
   return mistakes
 }

@@ -33,7 +33,16 @@ export function show(value: unknown): string {
         ? String(value)
         : typeof value === 'function'
           ? 'a function'
-          : (JSON.stringify(value) ?? String(value))
+          : (json(value) ?? String(value))
   const text = written.replace(/:\/\/[^/?#\s'"]*@/g, '://…@')
   return text.length > 60 ? `${text.slice(0, 57)}…` : text
+}
+
+/** Also of what JSON has no form for, inside of other values too: a config can hold anything. */
+function json(value: unknown): string | undefined {
+  try {
+    return JSON.stringify(value, (_, each) => (typeof each === 'bigint' ? `${each}n` : each))
+  } catch {
+    return 'an object'
+  }
 }

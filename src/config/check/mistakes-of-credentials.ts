@@ -1,14 +1,14 @@
 /** What the schema of the config cannot see in credentials: what stands in `jwt({ … })`, and how they fit each other. */
 import * as v from 'valibot'
 import { compileJwt } from '../compile-jwt.ts'
-import { ANONYMOUS } from '../compile-route.ts'
+import { ANONYMOUS, IDENTIFY } from '../compile-route.ts'
 import type { Mistake } from '../config-error.ts'
 import type { JwtMethod } from '../jwt-method.ts'
-import { jwtSchema, mistakesOfJwt } from './jwt-schema.ts'
+import { type JwtInput, jwtSchema, mistakesOfJwt } from './jwt-schema.ts'
 import { mistakeOf } from './mistake.ts'
 import type { CredentialsInput } from './schema.ts'
 
-const OWN = ['api-key', 'opaque-key', ANONYMOUS]
+const OWN = ['api-key', 'opaque-key', IDENTIFY, ANONYMOUS]
 
 export function mistakesOfCredentials({ jwt = {} }: CredentialsInput, plans: readonly string[]): Mistake[] {
   const entries = Object.entries(jwt)
@@ -29,10 +29,24 @@ function mistakesOfMethod(name: string, method: JwtMethod, plans: readonly strin
   if (OWN.includes(name)) {
     return [{ path, message: `'${name}' is a name of ours. Give the method another one, as in 'auth0'.` }]
   }
-  const parsed = v.safeParse(v.object({ [path]: jwtSchema }), { [path]: method.input })
-  if (!parsed.success) return parsed.issues.map(mistakeOf)
+  const wrong = mistakesOfShape(path, method.input)
+  if (wrong.length > 0) return wrong
   return mistakesOfJwt(name, method.input, plans).map(([key, message]) => ({
     path: `${path}.${key}`,
     message,
   }))
+}
+
+/** The schema names one unknown key at a time: the others are found without it. */
+function mistakesOfShape(path: string, input: JwtInput): Mistake[] {
+  const parsed = v.safeParse(v.object({ [path]: jwtSchema }), { [path]: input })
+  if (parsed.success) return []
+  const mistakes = parsed.issues.map(mistakeOf)
+  const unknown = parsed.issues.find(
+    ({ type, expected, path: at }) => type === 'strict_object' && expected === 'never' && at?.length === 2,
+  )
+  if (!unknown) return mistakes
+  const { [unknown.path![1]!.key as keyof JwtInput]: _, ...others } = input
+  const rest = mistakesOfShape(path, others as JwtInput)
+  return [...mistakes, ...rest.filter(other => !mistakes.some(({ path }) => path === other.path))]
 }

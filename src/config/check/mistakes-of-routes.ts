@@ -1,6 +1,7 @@
 /** What the schema cannot see in routes: how they fit each other, and the credentials there are. */
-import { ANONYMOUS, type CredentialMethod } from '../compile-route.ts'
+import { ANONYMOUS, type CredentialMethod, IDENTIFY } from '../compile-route.ts'
 import type { Mistake } from '../config-error.ts'
+import { didYouMean } from './did-you-mean.ts'
 import type { RouteInput, RouteMatchInput } from './route-schema.ts'
 
 /** What the schema cannot see: how routes fit each other, and the credentials there are. */
@@ -50,8 +51,11 @@ export function mistakesOfAccept(
   const known = [...methods, ANONYMOUS]
   return (accept ?? []).flatMap((method, i) => {
     if (!known.includes(method)) {
-      const fix = method === 'opaque-key' ? 'Add credentials.opaqueKeys' : `There are ${known.join(', ')}`
-      return [{ path: `${path}[${i}]`, message: `'${method}' is not a credential of this config. ${fix}.` }]
+      const fix = FIXES[method] ?? `There are ${known.join(', ')}`
+      const meant = didYouMean(method, known)
+      return [
+        { path: `${path}[${i}]`, message: `'${method}' is not a credential of this config.${meant} ${fix}.` },
+      ]
     }
     if (accept!.indexOf(method) < i) {
       return [{ path: `${path}[${i}]`, message: `'${method}' is there twice. Leave one out.` }]
@@ -71,4 +75,10 @@ export function mistakesOfAccept(
 /** What is the same for two routes that match the same requests. */
 function placeOf({ host = '', path = '', methods = [] }: RouteMatchInput): string {
   return [host, path, ...[...methods].sort()].join(' ').toLowerCase()
+}
+
+/** For credentials that a config can have, and does not. */
+const FIXES: Record<string, string> = {
+  'opaque-key': 'Add credentials.opaqueKeys',
+  [IDENTIFY]: 'Add hooks.identify',
 }

@@ -7,6 +7,7 @@ import { ANONYMOUS } from '../compile-route.ts'
 import { type GatewayRule, MAX_DELAY, periodOf, type Rule, withNumbers } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import { isOfConsumer, needsCredential, needsToken } from '../identity-parts.ts'
+import { didYouMean } from './did-you-mean.ts'
 import type { LimitRuleInput, MatchInput, NumbersInput, RuleInput } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
 
@@ -31,7 +32,7 @@ function hasBound(parameter: Parameter): parameter is Units & { high: number } {
 const MOST_PLAN_NUMBERS = 12_000
 
 /** What the schema cannot see in the plans: whether one script can hold the numbers of all of them. */
-export function mistakesOfPlans({ rules, plans = ['free'] }: ConfigInput): Mistake[] {
+export function mistakesOfPlans({ rules = [], plans = ['free'] }: ConfigInput): Mistake[] {
   const ofPlans = rules.filter(({ plans, match }) => plans !== undefined || match?.plans !== undefined).length
   const numbers = Math.max(1, ofPlans) * plans.length
   if (numbers <= MOST_PLAN_NUMBERS) return []
@@ -57,28 +58,46 @@ export function mistakesOfSet(
       report('name', `'${rule.name}' hashes to the same tag as an earlier rule. Choose another name.`)
     }
 
+    const whyNoLease = rule.lease && reasonAgainstLease(rule)
+    if (whyNoLease) report('lease', whyNoLease)
+
     const { candidateFor, mode, enforce } = rule
     if (enforce !== undefined && (mode === 'shadow' || candidateFor !== undefined)) {
       report('enforce', `${enforce} means nothing for a shadow. Leave it out, or enforce the rule.`)
     }
     if (candidateFor !== undefined) {
       const replaced = set.find(other => other.name === candidateFor)
+      const candidates = set.flatMap(other => (isReplaceable(other) && other !== rule ? [other.name] : []))
       if (mode === 'enforce') {
         report(
           'mode',
           `'enforce' cannot go with candidateFor: a candidate is a shadow. Leave one of them out.`,
         )
       }
-      if (!replaced || replaced === rule || replaced.candidateFor !== undefined || replaced.mode === 'off') {
+      if (!replaced || replaced === rule || !isReplaceable(replaced)) {
         report(
           'candidateFor',
-          `'${candidateFor}' is not the name of another live rule of ${path}. Name the rule to replace.`,
+          `'${candidateFor}' is not the name of another live rule of ${path}.${didYouMean(candidateFor, candidates)} Name the rule to replace.`,
         )
       }
     }
     return mistakes
   })
 }
+
+/** Undefined: it can have a lease. */
+function reasonAgainstLease(rule: RuleInput | LimitRuleInput): string | undefined {
+  const { whyNoLease } = descriptionOf(rule)
+  if (whyNoLease) {
+    return `cannot go with ${rule.algorithm}: ${whyNoLease}. Leave it out, or use another algorithm.`
+  }
+  if (!('on' in rule) || rule.on !== 'auth-failure') return undefined
+  return "cannot go with on: 'auth-failure': guesses are counted when they are made. Leave it out."
+}
+
+/** A candidate can stand beside it. */
+const isReplaceable = ({ candidateFor, mode }: RuleInput | LimitRuleInput) =>
+  candidateFor === undefined && mode !== 'off'
 
 /** Whether a rule would be taken for one of these: its record, or the overrides that are set for it. */
 function isSameRecord(rule: Rule, others: readonly Rule[]): boolean {
@@ -107,7 +126,10 @@ export function mistakesAtGateway(
   for (const [plan, numbers] of Object.entries(rule.plans ?? {})) {
     if (!named.has(plan)) {
       const list = rule.match?.plans ? 'match.plans' : 'plans'
-      report(`plans.${plan}`, `is not in ${list} (${[...named].join(', ')}). Add it there.`)
+      report(
+        `plans.${plan}`,
+        `is not in ${list} (${[...named].join(', ')}).${didYouMean(plan, [...named])} Add it there.`,
+      )
     }
     if (!numbers) continue
     const own = withNumbers(rule, numbers)
@@ -171,14 +193,14 @@ export function mistakesOfMatch(match: MatchInput | undefined, path: string, con
       .filter(name => !known.includes(name))
       .map(name => ({
         path: `${path}.match.${key}`,
-        message: `'${name}' is not in ${key} (${known.length > 0 ? known.join(', ') : 'which is empty'}). Add it there.`,
+        message: `'${name}' is not in ${key} (${known.length > 0 ? known.join(', ') : 'which is empty'}).${didYouMean(name, known)} Add it there.`,
       }))
   return [...missing('routes', routes), ...missing('plans', plans)]
 }
 
 /** A route whose cost no request can ever pay: the rules that surely are for it say what is the most. */
 export function mistakesOfRouteCosts(
-  { routes = [], rules }: ConfigInput,
+  { routes = [], rules = [] }: ConfigInput,
   compiled: readonly (readonly GatewayRule[])[],
 ): Mistake[] {
   return routes.flatMap(({ name, cost: factor = 1, limits = true, accept }, i): Mistake[] => {

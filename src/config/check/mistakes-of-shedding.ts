@@ -13,12 +13,13 @@ import {
 } from '../compile-shedding.ts'
 import type { Mistake } from '../config-error.ts'
 import { milliseconds } from '../duration.ts'
+import { didYouMean } from './did-you-mean.ts'
 import { mistakesOfMatch } from './mistakes-of-rules.ts'
 import { adaptiveOf } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
 
 /** What the schema cannot see in limits that follow the origin: there is one origin, so there is one such limit. */
-export function mistakesOfAdaptive({ rules, shedding }: ConfigInput): Mistake[] {
+export function mistakesOfAdaptive({ rules = [], shedding }: ConfigInput): Mistake[] {
   const fleet = shedding?.fleetUsage
   const all = [
     ...rules.flatMap((rule, i) => {
@@ -136,7 +137,8 @@ export function mistakesOfShedding(
     const reserved = Object.entries(fleetUsage.reserved ?? {})
     for (const [name, value] of reserved) {
       const path = `fleetUsage.reserved.${name}`
-      if (!names.includes(name)) report(path, `is not a class (${names.join(', ')}). Name one of them.`)
+      if (!names.includes(name))
+        report(path, `is not a class (${names.join(', ')}).${didYouMean(name, names)} Name one of them.`)
       else if (name === names.at(-1))
         report(path, `${value} means nothing: no class is less important. Leave it out.`)
     }

@@ -9,6 +9,8 @@ import { type PlanUnits, planUnits } from '../../algorithms/plan-units.ts'
 import type { By } from '../identity-parts.ts'
 import { adaptive } from './adaptive-schema.ts'
 import { by } from './by-schema.ts'
+import { didYouMean } from './did-you-mean.ts'
+import { ruleLease } from './lease-schema.ts'
 import { type MatchInput, match } from './match-schema.ts'
 import { type AlgorithmEntries, algorithmEntries } from './parameter-schema.ts'
 import { listed, name, record, settings, share, units } from './values.ts'
@@ -64,6 +66,16 @@ export const modes = {
    * the store fail has no limit. Until an outage is confirmed, `'open'` is decided as `'local'`. Default: that of the config.
    */
   onStoreFailure: v.optional(onStoreFailure()),
+}
+
+const leasing = {
+  /**
+   * Takes units for several requests in one decision, at most one sixteenth of what is left, and serves them from the isolate without
+   * a trip to the store. Nothing is spent above the limit, but the origin can see a request in a later window than the one that has
+   * counted it (docs/hot-callers.md). A request that is also counted by a rule without a lease always goes to the store. Not for `sliding-log`, `concurrency` and
+   * `on: 'auth-failure'`. `false`: no lease, whatever the config says. Default: that of the config.
+   */
+  lease: v.optional(ruleLease),
 }
 
 const unitsOfPlan = (name: PlanUnits) => v.optional(units(planUnits.get(name)!.low))
@@ -142,7 +154,8 @@ type RuleEntries<Own, OfConcurrency, Name extends AlgorithmName> = typeof named 
   Own &
   AlgorithmEntries<Name> &
   (Name extends 'concurrency' ? OfConcurrency : unknown) &
-  typeof modes
+  typeof modes &
+  typeof leasing
 
 /** One variant for each algorithm. */
 type RuleVariant<Own, OfConcurrency> = {
@@ -159,10 +172,12 @@ function ruleOf<const Own extends v.ObjectEntries, const OfConcurrency extends v
 ) {
   const variants = ALGORITHM_NAMES.map(algorithm => {
     const more = algorithm === 'concurrency' ? ofConcurrency : {}
-    return settings({ ...named, ...own, ...algorithmEntries(algorithm), ...more, ...modes }, fix)
+    return settings({ ...named, ...own, ...algorithmEntries(algorithm), ...more, ...modes, ...leasing }, fix)
   })
   return v.variant('algorithm', variants as unknown as RuleVariant<Own, OfConcurrency>[], issue =>
-    issue.expected === 'Object' ? fix : `is not an algorithm. Use ${ALGORITHMS}.`,
+    issue.expected === 'Object'
+      ? fix
+      : `is not an algorithm.${didYouMean(String(issue.input), ALGORITHM_NAMES)} Use ${ALGORITHMS}.`,
   )
 }
 

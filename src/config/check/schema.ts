@@ -8,6 +8,8 @@ import type { Duration } from '../duration.ts'
 import { ENVIRONMENT, isConsumerName, isOriginUrl } from '../forms.ts'
 import { type AddressInput, address } from './address-schema.ts'
 import { type CredentialsInput, credentials } from './credentials-schema.ts'
+import { type HooksInput, hooks } from './hooks-schema.ts'
+import { lease } from './lease-schema.ts'
 import { addressRanges } from './range-schema.ts'
 import { type RouteInput, route } from './route-schema.ts'
 import {
@@ -27,6 +29,7 @@ export type {
   BreakerInput,
   CredentialsInput,
   Duration,
+  HooksInput,
   LimitRuleInput,
   OnStoreFailure,
   RouteInput,
@@ -35,6 +38,8 @@ export type {
 }
 
 export interface ConfigInput extends v.InferInput<typeof configSchema> {}
+
+export interface HeadersInput extends v.InferInput<typeof headers> {}
 
 export interface CorsInput extends v.InferInput<typeof cors> {}
 
@@ -45,7 +50,7 @@ export interface CorsInput extends v.InferInput<typeof cors> {}
 const MOST_RULES = 200
 const TOO_MANY_RULES = `has more than ${MOST_RULES} rules, which one script cannot hold. Use fewer: numbers for plans need no rules of their own.`
 
-const COUNTRY = "is not a country. Write its two capital letters (ISO 3166-1), as in 'XX'."
+const COUNTRY = "is not a country. Write its two capital letters (ISO 3166-1), as in 'AQ'."
 
 const WEB_ORIGIN = "is not an origin of a web page. Write it like 'https://app.example.com', without a path."
 
@@ -103,13 +108,49 @@ const cors = settings(
   "is not an object. Write it like { origins: '*' }.",
 )
 
+const headers = settings(
+  {
+    /**
+     * Send `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` as well, for clients that know no other headers. They
+     * describe one limit of the reply: of those that refuse the one that refuses for longest, else the one with the least left. Limit is
+     * what Remaining counts down from: the burst, where that is not the limit. The unit of Reset differs between APIs:
+     * - `'delta-seconds'`: seconds to wait from now, as `Retry-After` has it.
+     * - `'unix-seconds'`: a time, in seconds since 1970, as GitHub has it.
+     *
+     * Default: not sent.
+     */
+    xRateLimit: v.optional(
+      v.picklist(
+        ['delta-seconds', 'unix-seconds'],
+        "is not a unit of X-RateLimit-Reset. Use 'delta-seconds' (from now) or 'unix-seconds' (a time).",
+      ),
+    ),
+  },
+  "is not an object. Write it like { xRateLimit: 'delta-seconds' }.",
+)
+
+const refusals = settings(
+  {
+    /**
+     * How long an isolate refuses by itself what the store has just refused (default `'1s'`; `0`: it asks each time): until the retry
+     * time that the store has named, and no longer than this. A caller that goes on after a refusal costs the store one
+     * trip in this time. A limit that is raised or reset, and a consumer that is unblocked, count after this time at the latest.
+     */
+    rememberFor: v.optional(
+      v.lazy(input => (input === 0 ? v.literal(0) : duration(10e3, 60e6, "0, or from '10ms' to '60s'"))),
+    ),
+  },
+  "is not an object. Write it like { rememberFor: '1s' }.",
+)
+
 export const configSchema = settings(
   {
     /**
      * Where admitted requests go: a URL (a path in it is put before the request's own), or `'route'` on a Workers
-     * route, where the origin is what the zone's DNS says. The variable ORIGIN_URL overrides it.
+     * route, where the origin is what the zone's DNS says. The variable ORIGIN_URL overrides it. Only the gateway needs
+     * it: a guard, a middleware and limits by name forward nothing. Default: none.
      */
-    origin,
+    origin: v.optional(origin),
     /** How long the origin may take until its response headers (default `'30s'`); then the caller gets a 504. */
     originDeadline: v.optional(duration(1e3, 600e6, "from '1ms' to '10m'")),
     /**
@@ -129,11 +170,16 @@ export const configSchema = settings(
     routes: v.optional(
       v.array(route, "is not a list of routes. Write [{ name: 'reports', match: { path: '/reports/*' } }]."),
     ),
-    /** Every rule that matches a request is evaluated, all in one trip, all or nothing. */
-    rules: v.pipe(
-      v.array(rule, 'is not a list of rules. Write [{ … }, { … }].'),
-      v.minLength(1, 'is empty. Write at least one rule: a gateway without a limit is a proxy.'),
-      v.maxLength(MOST_RULES, TOO_MANY_RULES),
+    /**
+     * Every rule that matches a request is evaluated, all in one trip, all or nothing. A config of limits by name alone needs none.
+     * Default: none.
+     */
+    rules: v.optional(
+      v.pipe(
+        v.array(rule, 'is not a list of rules. Write [{ … }, { … }].'),
+        v.minLength(1, 'is empty. Write at least one rule: a gateway without a limit is a proxy.'),
+        v.maxLength(MOST_RULES, TOO_MANY_RULES),
+      ),
     ),
     /**
      * Limits for work that does not pass through the gateway, by name: calls to third parties, background tasks.
@@ -154,6 +200,8 @@ export const configSchema = settings(
     shedding: v.optional(shedding),
     /** How callers identify themselves, and which credentials are taken. Default: API keys. */
     credentials: v.optional(credentials),
+    /** Functions that decide about a request, where settings do not suffice (docs/hooks.md). Default: none. */
+    hooks: v.optional(hooks),
     /** Where the client's address is read, and which addresses are one caller. Default: as Cloudflare reports it, IPv6 by /64. */
     address: v.optional(address),
     /** Callers that are never limited. They still need a credential. Default: none. */
@@ -168,17 +216,17 @@ export const configSchema = settings(
         "is not an object. Write it like { addresses: ['10.0.0.0/8'] }.",
       ),
     ),
-    /** Callers that get a 403 before anything else is checked. Consumers are blocked live: `npx sluice consumers block`. Default: none. */
+    /** Callers that get a 403 before anything else is checked. Consumers are blocked live: `npx sluicegate consumers block`. Default: none. */
     block: v.optional(
       settings(
         {
           /** As in `['192.0.2.7', '10.0.0.0/8', '2001:db8::/32']` (default `[]`). */
           addresses: v.optional(addressRanges),
-          /** As Cloudflare reports them, by ISO 3166-1, as in `['XX']` (default `[]`). `'T1'` is Tor. */
+          /** As Cloudflare reports them, by ISO 3166-1, as in `['AQ']` (default `[]`). `'T1'` is Tor, `'XX'` any caller of unknown country. */
           countries: v.optional(
             v.array(
               v.pipe(text(COUNTRY), v.regex(/^[A-Z][A-Z0-9]$/, COUNTRY)),
-              "is not a list. Write it like ['XX'].",
+              "is not a list. Write it like ['AQ'].",
             ),
           ),
         },
@@ -190,6 +238,13 @@ export const configSchema = settings(
      * isolate counts by itself). With `'open'` there is no limit during an outage.
      */
     onStoreFailure: v.optional(onStoreFailure()),
+    /**
+     * Rules take units for several requests in one decision, and the isolate serves those without a trip to the store. For all rules
+     * without a setting of their own, except those that cannot have one: `sliding-log`, `concurrency` and `on: 'auth-failure'`. Default: none.
+     */
+    lease: v.optional(lease),
+    /** Refusals that an isolate remembers, so that it need not ask the store again. */
+    refusals: v.optional(refusals),
     /** How the store is called. Its address is a variable of the environment. */
     store: v.optional(store),
     /** Log lines (JSON) about requests that are refused, that a shadow rule would refuse, or that pass because the store fails. */
@@ -202,7 +257,7 @@ export const configSchema = settings(
         'is not an object. Write it like { perSecond: 5 }.',
       ),
     ),
-    /** Counters of what was decided, for `npx sluice stats`. */
+    /** Counters of what was decided, for `npx sluicegate stats`. */
     stats: v.optional(
       settings(
         {
@@ -214,6 +269,8 @@ export const configSchema = settings(
         "is not an object. Write it like { every: '10s' }.",
       ),
     ),
+    /** Headers of replies beside `RateLimit` and `RateLimit-Policy`. */
+    headers: v.optional(headers),
     /**
      * Answer browsers' preflights here. Without it they go to the origin, and its own CORS headers stand. Either
      * way they are neither authenticated nor counted. Default: they go to the origin.

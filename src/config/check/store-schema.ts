@@ -29,8 +29,9 @@ export const store = settings(
     /** When an isolate stops waiting for a store that fails. `false`: never. */
     breaker: v.optional(breaker),
     /**
-     * How many decisions of one isolate may wait for the store at once (default `100`). One more is made without the
-     * store (`Sluice-Degraded: overload`), and rules with `'open'` are counted in the isolate then.
+     * How many HTTP requests of one isolate may be under way to the store at once (default `32`). Decisions beyond that wait for their turn,
+     * and then go together, up to 50 in one request. One that has waited for four times the deadline is made without the store
+     * (`Sluice-Degraded: overload`), and rules with `'open'` are counted in the isolate then.
      */
     maxInFlight: v.optional(units(1, 10_000)),
     /**

@@ -1,6 +1,7 @@
 /** The values a config is made of: durations, amounts, names. Each says what is wrong and what to write instead. */
 import * as v from 'valibot'
 import { type Duration, parseDuration } from '../duration.ts'
+import { didYouMean } from './did-you-mean.ts'
 
 const MAX_UNITS = 1e9
 
@@ -10,7 +11,9 @@ const NAME = /^[a-z0-9][a-z0-9_-]{0,62}$/
 export function settings<const T extends v.ObjectEntries>(entries: T, fix: string) {
   return v.strictObject(entries, issue => {
     if (issue.expected === 'never') {
-      return `is not a setting here. The settings are ${Object.keys(entries).join(', ')}.`
+      const known = Object.keys(entries)
+      const meant = didYouMean(String(issue.path?.at(-1)?.key), known)
+      return `is not a setting here.${meant} The settings are ${known.join(', ')}.`
     }
     const missing = entries[String(issue.path?.at(-1)?.key)]
     // A key that is missing is explained as if undefined stood there.

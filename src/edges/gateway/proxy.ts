@@ -4,9 +4,8 @@
  */
 import type { Config } from '../../config/compile.ts'
 import { removeCredentials } from '../../credentials/presented.ts'
-import type { Allowed } from '../../limiter/decision.ts'
-import type { Caller } from './caller.ts'
-import { problem } from './problem.ts'
+import type { Forwarded, OnBehalfOf } from '../http/forward.ts'
+import { problem } from '../http/problem.ts'
 
 /** RFC 9110, section 7.6.1, and older hop-by-hop headers. */
 const HOP_BY_HOP = new Set([
@@ -48,30 +47,13 @@ const AS_ENCODED = { encodeResponseBody: 'manual' } as RequestInit
 
 type ProxyConfig = Pick<Config, 'origin' | 'originDeadlineMs' | 'credentials'>
 
-/** The caller and the decision that the origin learns about. Without a caller (a CORS preflight) it learns only the address. */
-export interface OnBehalfOf {
-  caller?: Caller
-  /** Of the client, for a request without a caller; absent where it is not known. */
-  address?: string
-  decision?: Allowed
-  requestId: string
-  /** That of the request, where it is parsed already. */
-  url?: URL
-}
-
-export interface Proxied {
-  response: Response
-  /** Made by the gateway, not by the origin. */
-  isOwn: boolean
-}
-
 /** @returns the origin's response, or 502 when it cannot be reached, 504 when it does not answer in time */
-export async function proxy(request: Request, config: ProxyConfig, behalf: OnBehalfOf): Promise<Proxied> {
+export async function proxy(request: Request, config: ProxyConfig, behalf: OnBehalfOf): Promise<Forwarded> {
   const deadline = new AbortController()
   const timer = setTimeout(() => deadline.abort(), config.originDeadlineMs)
   try {
     const url = behalf.url ?? new URL(request.url)
-    const target = targetUrl(request.url, config.origin, url)
+    const target = targetUrl(request.url, config.origin!, url)
     const settings: RequestInit = {
       headers: forwardedHeaders(request, url, config, behalf),
       redirect: 'manual',
@@ -87,17 +69,19 @@ export async function proxy(request: Request, config: ProxyConfig, behalf: OnBeh
       : await fetch(target, { ...settings, method: request.method })
     return { response: returned(response), isOwn: false }
   } catch (error) {
-    const name = error instanceof Error ? error.name : typeof error
-    console.error(
-      JSON.stringify({ level: 'error', event: 'origin', error: name, request_id: behalf.requestId }),
-    )
-    return {
-      response: deadline.signal.aborted ? gatewayTimeout(config.originDeadlineMs) : badGateway(),
-      isOwn: true,
-    }
+    const isLate = deadline.signal.aborted
+    const { requestId: request_id, route } = behalf
+    const reason = isLate ? 'timeout' : reasonOf(error)
+    console.error(JSON.stringify({ level: 'error', event: 'origin', reason, route, request_id }))
+    return { response: isLate ? gatewayTimeout(config.originDeadlineMs) : badGateway(), isOwn: true }
   } finally {
     clearTimeout(timer)
   }
+}
+
+/** Why the platform could not reach the origin, without the URLs that some platforms quote. Node tells more in the cause. */
+function reasonOf(error: unknown): string {
+  return String((error as Error | undefined)?.cause ?? error).replace(/\S*(:\/\/|\?)\S*/g, '…')
 }
 
 /** The origin's URL for a request: the path of the request follows that of the origin. */

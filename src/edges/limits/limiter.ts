@@ -2,10 +2,10 @@
  * Limits by name, for work that never passes through the gateway: calls to third parties, background tasks. The same engine
  * and the same trip: every rule of the set is decided at once, all or nothing, on the store's clock.
  *
- *     const limiter = createLimiter(config, store, { scriptsOf })
+ *     const limiter = limiterOnStore(config, store, { scriptsOf })
  *     const { allowed, delayMs, retryAfterMs } = await limiter.limit('zendesk', { account: '42' }, { cost: 1 })
  */
-import { detached } from '../../background.ts'
+import { type Background, detached } from '../../background.ts'
 import { SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
 import { toRefund, toReset } from '../../limiter/ask.ts'
@@ -15,8 +15,11 @@ import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../.
 import { createEngine } from '../../limiter/engine.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
 import { createHoldings } from '../../limiter/keep-holdings.ts'
+import { createLeases } from '../../limiter/leases.ts'
 import { createLocalLimiter } from '../../limiter/local.ts'
+import { createOwnAnswers } from '../../limiter/own-answers.ts'
 import { createProbe } from '../../limiter/probe.ts'
+import { createRefusalMemory } from '../../limiter/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/slots.ts'
 import { limitPolicy } from '../../script/compiled.ts'
 import { enforced, type Verdict } from '../../script/evaluation.ts'
@@ -41,7 +44,7 @@ export interface LimitDecision {
   delayMs: number
   /** Ask again after this long; 0 when allowed, -1 when this cost can never be allowed. Whole ms, rounded up. */
   retryAfterMs: number
-  /** When it was decided, by the store's clock (µs); 0 while degraded. */
+  /** When it was decided, by the store's clock (µs); 0 where the store was not asked: while degraded, and for a remembered refusal. From a lease: when its units were spent. */
   at: number
   /** One for each rule that took part, in µs; while degraded those that count in the isolate. */
   verdicts: readonly Verdict[]
@@ -75,7 +78,10 @@ export interface Limiter {
    * @throws TypeError for a limit, a part of an identity or a cost that does not exist
    */
   limit(name: string, identity?: LimitIdentity, options?: LimitOptions): Promise<LimitDecision>
-  /** How things stand. Spends nothing and is always allowed. */
+  /**
+   * How things stand, and what `limit` would say now of a cost of 1 (`allowed`, `delayMs`, `retryAfterMs`). Spends nothing, so that
+   * another call can be faster.
+   */
   peek(name: string, identity?: LimitIdentity): Promise<LimitDecision>
   /**
    * Waits until it may be done, then until its turn in a queue (`leaky-bucket`) has come; where as many are in flight as may
@@ -97,6 +103,11 @@ export interface Limiter {
    * @returns how things stand; not allowed when the store did not do it
    */
   reset(name: string, identity?: LimitIdentity, options?: { rule?: string }): Promise<LimitDecision>
+  /**
+   * Gives back what was leased (`lease`), before a process ends. Calls that still come are decided by the store, each with a trip.
+   * Resolves when the store has the units again, or could not be reached; it never rejects. What decisions hold stays held.
+   */
+  close(): Promise<void>
 }
 
 /** The clock of the limiter; tests pass their own. */
@@ -123,18 +134,23 @@ const REAL_TIME: LimiterClock = {
 const UNAVAILABLE_RETRY = 1e6
 
 export interface LimiterSettings {
-  /** The scripts that `npx sluice build` has compiled (src/built/limits.generated.ts). Absent: each is compiled when it is first needed. */
+  /** The scripts that `npx sluicegate build` has compiled (src/built/limits.generated.ts). Absent: each is compiled when it is first needed. */
   scriptsOf?: ScriptsOf
   /** For limits that follow the live switches, under `<limit>/<rule>`: one for as long as the process lives. */
   board?: SwitchBoard
   clock?: LimiterClock
+  /**
+   * Keeps work alive after a call has been answered, such as the report that a slot is free. Default: the process lives on. On Workers
+   * `waitUntil` of `cloudflare:workers`; without it, what a request leaves behind ends with it.
+   */
+  waitUntil?: (task: Promise<unknown>) => void
 }
 
 /** @throws Error when `scriptsOf` was built for other limits than those of the config */
-export function createLimiter(
-  config: Pick<Config, 'limits'> & Partial<Pick<Config, 'localShare' | 'breaker' | 'inFlight'>>,
+export function limiterOnStore(
+  config: Pick<Config, 'limits'> & Partial<Pick<Config, 'localShare' | 'breaker' | 'inFlight' | 'refusals'>>,
   store: Store,
-  { scriptsOf, board = NO_BOARD, clock = REAL_TIME }: LimiterSettings = {},
+  { scriptsOf, board = NO_BOARD, clock = REAL_TIME, waitUntil }: LimiterSettings = {},
 ): Limiter {
   const policies = new Map(
     [...config.limits].map(([name, rules]) => [
@@ -152,6 +168,12 @@ export function createLimiter(
     probe: createProbe(scriptsOf ?? compileScripts),
     onCluster: evaluateOnCluster,
     createLocal: createLocalLimiter,
+    ownAnswers: createOwnAnswers(
+      config.refusals && createRefusalMemory(config.refusals.rememberForMs, elapsedMs),
+      [...limitOf.keys()].some(({ lease }) => lease)
+        ? createLeases({ now: elapsedMs, timer: clock.timer ?? SYSTEM_TIMER, writeAt: clock.now })
+        : undefined,
+    ),
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
     kept: [...limitOf.keys()].some(isHeld)
       ? createHoldings({
@@ -162,7 +184,8 @@ export function createLimiter(
         })
       : undefined,
   })
-  const options = { background: detached, awaitsSwitches: true }
+  const background: Background = waitUntil ? task => waitUntil(task.catch(() => {})) : detached
+  const options = { background, awaitsSwitches: true }
 
   function rulesOf(name: string): readonly LimitRule[] {
     const rules = config.limits.get(name)
@@ -229,7 +252,11 @@ export function createLimiter(
       return await decide('decide', name, identity, rule => costFor(rule, cost, 1))
     },
 
-    peek: async (name, identity = {}) => await decide('peek', name, identity, () => 0),
+    async peek(name, identity = {}) {
+      const standing = await decide('peek', name, identity, () => 1)
+      // A queue says how long it is; a peek has joined none.
+      return { ...standing, delayMs: standing.allowed ? milliseconds(queueOf(standing)) : 0 }
+    },
 
     async acquire(name, identity = {}, { timeoutMs = Number.POSITIVE_INFINITY, ...options } = {}) {
       const startedAt = elapsedMs()
@@ -237,7 +264,7 @@ export function createLimiter(
         const left = timeoutMs - (elapsedMs() - startedAt)
         // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
         if (Number.isFinite(left) && joinsQueue(rulesOf(name), options.cost)) {
-          const standing = await limiter.peek(name, identity)
+          const standing = await decide('peek', name, identity, () => 0)
           const delayMs = milliseconds(queueOf(standing))
           if (delayMs > left) return { ...standing, allowed: false, retryAfterMs: delayMs }
         }
@@ -276,8 +303,9 @@ export function createLimiter(
         name,
         identity,
         await engine.change(
+          'refund',
           toRefund({ policy: policies.get(name)!, rules, spentAt: at, now: clock.now?.() }),
-          detached,
+          background,
         ),
       )
     },
@@ -288,8 +316,14 @@ export function createLimiter(
       const rules = places
         .filter(({ rule }) => only === undefined || rule.name === only)
         .map(({ rule, key }) => bindRule(rule, key, 0, nowMs()))
-      return changed(name, identity, await engine.change(toReset({ rules, now: clock.now?.() }), detached))
+      return changed(
+        name,
+        identity,
+        await engine.change('reset', toReset({ rules, now: clock.now?.() }), background),
+      )
     },
+
+    close: engine.stop,
   }
   return limiter
 }

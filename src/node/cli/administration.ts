@@ -9,7 +9,7 @@ import type { ChangeResult } from '../../ops/consumers.ts'
 import { futureOf, shortText } from '../../ops/names.ts'
 import { restStore } from './arguments.ts'
 import { blockDocument } from './blocks.ts'
-import { type ConfigLoader, type LoadedConfig, loadConfig } from './load-config.ts'
+import type { ConfigLoader, LoadedConfig } from './load-config.ts'
 import { print } from './output.ts'
 
 export interface StoreFlags {
@@ -64,7 +64,7 @@ export function signatureOf(flags: SignedFlags): { by: string; reason?: string; 
 
 export async function openStore(
   flags: StoreFlags,
-  load?: ConfigLoader,
+  load: ConfigLoader,
 ): Promise<{ store: AdminStore; config: LoadedConfig }> {
   const rest = restStore(flags)
   const config = await configOf(flags, load)
@@ -74,10 +74,10 @@ export async function openStore(
 }
 
 /** The config, as the deployment has it. */
-export async function configOf(
+export async function configOf<C extends LoadedConfig>(
   { env }: Pick<StoreFlags, 'env'>,
-  load: ConfigLoader = loadConfig,
-): Promise<LoadedConfig> {
+  load: () => Promise<C>,
+): Promise<C> {
   const config = await load()
   const environment = env ?? (process.env.SLUICE_ENVIRONMENT || config.environment)
   if (environment === undefined) return config

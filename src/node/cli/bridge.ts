@@ -1,8 +1,9 @@
-/** `npx sluice bridge`: the REST bridge alone, for those who host their own Redis. */
+/** `npx sluicegate bridge`: the REST bridge alone, for those who host their own Redis. */
 import { Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { BridgeOptions } from '../rest-bridge/bridge.ts'
 import { port, redisUrl, seconds } from './arguments.ts'
+import { whenNpmIsGone } from './npm-parent.ts'
 
 interface Flags {
   redis?: string
@@ -37,9 +38,12 @@ async function bridge(flags: Flags): Promise<void> {
       'Give --token, or set SLUICE_BRIDGE_TOKEN: whoever has it can read and write all data.',
     )
 
+  // At once: who the parent of npm's shell was is no longer known when npm is gone.
+  const npmIsGone = new Promise<void>(resolve => void whenNpmIsGone(resolve))
   const options: BridgeOptions = { redisUrl: redisUrl(redis), token, port: flags.port, host: flags.host }
   const { startBridge } = await import('../rest-bridge/bridge.ts')
-  const running = await startBridge({ ...options, deadlineMs: flags.deadline * 1000 }).catch(error => {
+  const say = (line: string) => console.error(line)
+  const running = await startBridge({ ...options, deadlineMs: flags.deadline * 1000, say }).catch(error => {
     if (error.code === 'EADDRINUSE') {
       throw new Error(`Port ${flags.port} is taken. Free it, or choose another with --port.`)
     }
@@ -47,4 +51,5 @@ async function bridge(flags: Flags): Promise<void> {
   })
   console.log(`The bridge is ready on ${running.url}${running.isCluster ? ', in front of a cluster' : ''}`)
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => running.close())
+  void npmIsGone.then(() => running.close())
 }

@@ -1,57 +1,99 @@
-/** `npx sluice check`: checks the config, and shows what it says. */
-import { resolve } from 'node:path'
+/** `npx sluicegate check`: checks the config, and shows what it says. */
 import { Command } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { formatFullAllowance } from '../../config/allowance.ts'
 import type { OnStoreFailure } from '../../config/check/schema.ts'
+import { type Warning, warningsOf } from '../../config/check/warnings.ts'
 import type { Config, GatewayRule, LimitRule, Route } from '../../config/compile.ts'
-import { ANONYMOUS, type CredentialMethod, type Place } from '../../config/compile-route.ts'
+import { ANONYMOUS, type CredentialMethod, IDENTIFY, type Place } from '../../config/compile-route.ts'
 import type { Shedding, TrafficClass } from '../../config/compile-shedding.ts'
 import { formatDuration } from '../../config/duration.ts'
+import { hooksOf } from '../../config/hooks.ts'
 import { needsCredential } from '../../config/identity-parts.ts'
-import { loadConfig } from './load-config.ts'
-import { columns } from './output.ts'
+import { checkDocument, invalidDocument } from './check-document.ts'
+import { environmentWarning } from './environment-reads.ts'
+import type { FileLoader } from './load-config.ts'
+import { columns, print } from './output.ts'
 import { wordsOfRoute } from './route-words.ts'
 
 type AnyRule = GatewayRule | LimitRule
+type Section = [title: string, rows: string[][]]
 
-export function checkCommand(): Command {
+export function checkCommand(load: FileLoader): Command {
   return new Command('check')
-    .description('Check sluice.config.ts: every mistake with its place, value and fix.')
+    .description('Check sluice.config.ts: every mistake with its place, value and fix, and warnings.')
     .argument('[file]', 'another config file')
-    .action(check)
+    .option('--json', 'one JSON document on standard output (docs/config.md)')
+    .action(check.bind(null, load))
 }
 
-async function check(file?: string): Promise<void> {
-  const loaded = await loadConfig(file && resolve(file))
+async function check(load: FileLoader, file: string | undefined, flags: { json?: boolean }): Promise<void> {
+  const loaded = await load(file).catch(error => {
+    const document = flags.json && invalidDocument(error)
+    if (document) console.log(JSON.stringify(document, null, 2))
+    throw error
+  })
+  const warnings = [...warningsOf(loaded.input), ...loaded.environmentReads.map(environmentWarning)]
   const environment = process.env.SLUICE_ENVIRONMENT || loaded.environment
-  const rules = loaded.rules.filter(({ mode }) => mode !== 'off')
-  const config = { ...loaded, rules, ...(environment && { environment }) }
-  const count = new Set(rules.map(({ name }) => name)).size
-  console.log(`The config is valid: ${count === 1 ? '1 rule' : `${count} rules`}, origin ${config.origin}.`)
-  print(rules.map(rule => rowOf(rule, config)))
-  for (const [name, set] of config.limits) {
-    console.log(`The limit ${name}:`)
-    print(set.map(rule => rowOf(rule, config)))
-  }
-  if (config.routes.length > 0) {
-    console.log('Routes, the most specific first:')
-    const elsewhere = { name: '(elsewhere)', match: {}, ...config.elsewhere }
-    print([...config.routes, elsewhere].map(route => rowOfRoute(route, config)))
-  }
-  if (config.shedding) {
-    console.log('Traffic classes, the most important first:')
-    print(config.shedding.classes.map(trafficClass => rowOfClass(trafficClass, config.shedding!)))
-  }
-  console.log('Credentials:')
-  print(credentialsOf(config))
-  console.log('While the store does not answer:')
-  print(fallbackOf(config))
+  const config = { ...loaded, ...(environment && { environment }) }
+  print(flags, checkDocument(config, warnings), () => described(config, warnings))
 }
+
+function described(loaded: Config, warnings: readonly Warning[]): string {
+  const rules = loaded.rules.filter(({ mode }) => mode !== 'off')
+  const config = { ...loaded, rules }
+  const { limits, origin } = config
+  // No edge takes requests with it: what is said of callers does not apply.
+  const isLimitsAlone = loaded.rules.length === 0 && !origin
+  const sections: Section[] = [
+    [
+      isLimitsAlone
+        ? `The config is valid: ${counted(limits.size, 'limit')} by name.`
+        : `The config is valid: ${counted(new Set(rules.map(({ name }) => name)).size, 'rule')}, ${origin ? `origin ${origin}` : 'no origin: for guards, middleware and limits by name'}.`,
+      rules.map(rule => rowOf(rule, config)),
+    ],
+    ...[...limits].map(
+      ([name, set]): Section => [`The limit ${name}:`, set.map(rule => rowOf(rule, config))],
+    ),
+  ]
+  if (!isLimitsAlone) sections.push(...sectionsOfCallers(config))
+  sections.push(['While the store does not answer:', fallbackOf(config, isLimitsAlone)])
+  if (warnings.length > 0) {
+    sections.push(['Warnings:', warnings.map(({ path, message }) => [`${path}: ${message}`])])
+  }
+  return sections
+    .flatMap(([title, rows]) => [title, ...(rows.length > 0 ? [columns(rows, '  ')] : [])])
+    .join('\n')
+}
+
+/** Routes, traffic classes, credentials and hooks: what is done with a request. */
+function sectionsOfCallers(config: Config): Section[] {
+  const { routes, shedding } = config
+  const sections: Section[] = []
+  if (routes.length > 0) {
+    const elsewhere = { name: '(elsewhere)', match: {}, ...config.elsewhere }
+    sections.push([
+      'Routes, the most specific first:',
+      [...routes, elsewhere].map(route => rowOfRoute(route, config)),
+    ])
+  }
+  if (shedding) {
+    const rows = shedding.classes.map(trafficClass => rowOfClass(trafficClass, shedding))
+    sections.push(['Traffic classes, the most important first:', rows])
+  }
+  sections.push(['Credentials:', credentialsOf(config)])
+  const hooks = hooksOf(config.hooks)
+  if (hooks.length > 0) {
+    sections.push([`Hooks, each within ${config.hooks!.deadline}: ${hooks.join(', ')}`, []])
+  }
+  return sections
+}
+
+const counted = (count: number, what: string) => `${count} ${what}${count === 1 ? '' : 's'}`
 
 /** What happens to requests while the store does not answer, by rule and by credential. */
-function fallbackOf({ rules, limits, localShare, credentials }: Config): string[][] {
+function fallbackOf({ rules, limits, localShare, credentials }: Config, isLimitsAlone: boolean): string[][] {
   const all = [
     ...rules.map(rule => [rule.name, rule] as const),
     ...[...limits].flatMap(([limit, set]) => set.map(rule => [`${limit}/${rule.name}`, rule] as const)),
@@ -73,11 +115,7 @@ function fallbackOf({ rules, limits, localShare, credentials }: Config): string[
     refuse: 'all are refused',
     unchecked: 'all that look like one pass',
   }
-  return [...byRule, ['keys', keys[credentials.onStoreFailure]]]
-}
-
-function print(rows: readonly (readonly string[])[]): void {
-  if (rows.length > 0) console.log(columns(rows, '  '))
+  return [...byRule, ...(isLimitsAlone ? [] : [['keys', keys[credentials.onStoreFailure]]])]
 }
 
 /** Name, numbers, who is counted, and all else. The numbers of a plan stand below those of the rule. */
@@ -172,13 +210,15 @@ function countsAnonymous({ by, on, mode, match, isForOthers, ofSystem }: Gateway
 
 /** In the order in which they are looked for where no route says otherwise; then the others that there are. */
 function credentialsOf({ credentials, environment, routes, rules }: Config): string[][] {
-  const { accept, keyPrefix, opaqueKeys, jwt } = credentials
+  const { accept, keyPrefix, opaqueKeys, jwt, webSocketKeys } = credentials
   const accepted = new Set<CredentialMethod>([...accept, ...routes.flatMap(route => route.accept)])
   const start = environment === undefined ? keyPrefix : `${keyPrefix}_${environment}`
   const what = (method: CredentialMethod) => {
     const issuer = jwt.get(method)
     if (issuer) return `tokens of ${issuer.issuer}, as ${issuer.header ?? 'Authorization: Bearer'}`
-    if (method === 'api-key') return `${start}_…`
+    if (method === 'api-key')
+      return `${start}_…${webSocketKeys ? ', of WebSockets also as subprotocol sluice-key.<key>' : ''}`
+    if (method === IDENTIFY) return `callers that hooks.identify names, as ${IDENTIFY}~<name>`
     if (method === ANONYMOUS) {
       return `callers without a credential${rules.some(countsAnonymous) ? '' : ', not limited by any rule'}`
     }

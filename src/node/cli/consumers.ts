@@ -1,4 +1,4 @@
-/** `npx sluice consumers …`: plans, blocks and overrides, live. */
+/** `npx sluicegate consumers …`: plans, blocks and overrides, live. */
 import { Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import {
@@ -35,7 +35,9 @@ export function consumersCommand(load: ConfigLoader = loadConfig): Command {
   const of = (name: string, description: string, make = onStore) =>
     make(new Command(name)).description(description).argument('<consumer>', 'of tokens: <method>~<subject>')
   return new Command('consumers')
-    .description('Consumers: their plan, blocks and overrides. Each change counts from the next request.')
+    .description(
+      'Consumers: their plan, blocks and overrides. Each change counts from the next request that the store decides.',
+    )
     .addCommand(
       onStore(new Command('list'))
         .description('List the consumers that have keys or settings.')

@@ -1,12 +1,17 @@
-/** `npx sluice explain GET /reports/7`: what the gateway makes of a request, and what that costs. */
+/** `npx sluicegate explain GET /reports/7`: what the gateway makes of a request, and what that costs. */
 import { Command, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
 import { CF_PARTS, type CfPart } from '../../config/identity-parts.ts'
+import { AdminError } from '../../ops/admin-error.ts'
+import { adminStore } from '../../ops/admin-store.ts'
 import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
 import { type Explanation, explain, type RuleExplanation } from '../../ops/explain.ts'
+import { type LookUp, lookUpIn, type PlanSource } from '../../ops/explain-stored.ts'
 import { configOf, secretOf } from './administration.ts'
-import { header } from './arguments.ts'
-import { print, table } from './output.ts'
+import { header, restStore } from './arguments.ts'
+import { explainDocument } from './explain-document.ts'
+import type { ConfigLoader } from './load-config.ts'
+import { print, table, time } from './output.ts'
 import { wordsOfRoute } from './route-words.ts'
 
 interface Flags extends Partial<Record<CfPart, string>> {
@@ -21,10 +26,11 @@ interface Flags extends Partial<Record<CfPart, string>> {
   json?: boolean
 }
 
-export function explainCommand(): Command {
+export function explainCommand(load: ConfigLoader): Command {
   const command = new Command('explain')
     .description(
-      'Say what the gateway makes of a request: its route, its rules, its cost. No store is asked.',
+      'Say what the gateway makes of a request: its route, its rules, its cost. Nothing is counted. With UPSTASH_REDIS_REST_URL ' +
+        'and UPSTASH_REDIS_REST_TOKEN set, the plan and the overrides of the consumer are those of that store.',
     )
     .argument('<method>', 'as in GET')
     .argument('<path>', 'as in /reports/7')
@@ -42,34 +48,65 @@ export function explainCommand(): Command {
       ).conflicts(['consumer']),
     )
     .option('--consumer <name>', 'as if it came with a credential of this consumer')
-    .option('--plan <name>', 'as if the store told this plan (default: that of the token, else the first)')
+    .option('--plan <name>', 'in the place of the plan of the token or of the store')
     .option('--address <address>', "the client's")
     .option('--header <name: value>', 'one more header; as often as needed', header)
     .option('--env <name>', "default: $SLUICE_ENVIRONMENT, else the config's environment")
     .option('--json', 'one JSON document on standard output')
-    .action(run)
+    .action(run.bind(null, load))
   for (const { part, example } of CF_PARTS) {
     command.option(`--${part} <value>`, `as Cloudflare reports it: ${example}`)
   }
   return command
 }
 
-async function run(method: string, path: string, flags: Flags): Promise<void> {
+async function run(load: ConfigLoader, method: string, path: string, flags: Flags): Promise<void> {
   const { json, env, header: headers, key, token, ...rest } = flags
-  const config = await configOf(flags)
-  const explanation = await explain(config, {
+  const config = await configOf(flags, load)
+  const asked = {
     method: method.toUpperCase(),
     path,
     ...rest,
     ...(headers && { headers }),
     ...(key !== undefined && { key: await secretOf(key) }),
     ...(token !== undefined && { token: await secretOf(token) }),
-  })
-  print({ ...(json && { json }) }, explanation, () => described(explanation, config))
+  }
+  const explanation = await explain(config, asked, lookUpFor(config))
+  print({ ...(json && { json }) }, explainDocument(explanation), () => described(explanation, config))
+}
+
+/** When the store does not answer, the plan is assumed, as it is without a store. */
+function lookUpFor({ environment, keyLocking, cluster, credentials }: Config): LookUp | undefined {
+  const { UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN } = process.env
+  if (!UPSTASH_REDIS_REST_URL || !UPSTASH_REDIS_REST_TOKEN) return undefined
+  const options = { environment, keyLocking, cluster, keyPrefix: credentials.keyPrefix }
+  const lookUp = lookUpIn(adminStore({ ...restStore({}), ...options }))
+  return async credential => {
+    try {
+      return await lookUp(credential)
+    } catch (error) {
+      if (!(error instanceof AdminError && error.kind === 'store')) throw error
+      console.error(`${error.message} The plan is assumed, and overrides are not known.`)
+      return undefined
+    }
+  }
 }
 
 function described(explanation: Explanation, { routes, elsewhere, cluster }: Config): string {
-  const { method, url, route, accept, caller, refusal, isPreflight, trafficClass, rules, cost } = explanation
+  const {
+    method,
+    url,
+    route,
+    accept,
+    caller,
+    refusal,
+    isPreflight,
+    trafficClass,
+    rules,
+    cost,
+    hints,
+    hooks,
+  } = explanation
   const { hostname, pathname, search } = new URL(url)
   const settings = routes.find(({ name }) => name === route?.name) ?? elsewhere
   const at = [route ? `route ${route.name}` : 'no route', ...wordsOfRoute(settings, elsewhere)].join(', ')
@@ -79,10 +116,14 @@ function described(explanation: Explanation, { routes, elsewhere, cluster }: Con
     `  Caller   ${callerOf(caller)}`,
     ...(trafficClass ? [`  Class    ${classText(trafficClass)}`] : []),
     `  Comes    ${isPreflight ? 'as a preflight: no credential, and nothing is counted' : refusal ? `no: ${refusal.status}, ${refusal.reason}` : caller.consumer ? 'if the store agrees' : 'yes'}`,
+    ...(hooks
+      ? [`  Hooks    ${hooks.join(', ')}: not run here, and a request may be handled differently`]
+      : []),
     '',
     ruleTable(rules),
     '',
     costOf(cost, cluster),
+    ...hints.flatMap(hint => ['', hint]),
   ]
   return lines.join('\n')
 }
@@ -91,20 +132,31 @@ function classText({ name, shedBy }: NonNullable<Explanation['trafficClass']>): 
   return shedBy ? `${name}; while the origin is too busy, ${shedBy} sheds it` : name
 }
 
-function callerOf({ method, consumer, address, plan }: Explanation['caller']): string {
+function callerOf({ method, consumer, address, plan, planFrom }: Explanation['caller']): string {
   const who =
     consumer === undefined
       ? method
-      : `${consumer === '?' ? 'whoever the key belongs to' : consumer}, by ${method}, plan ${plan}`
+      : `${consumer === '?' ? 'whoever the key belongs to' : consumer}, by ${method}, plan ${plan} (${PLAN_FROM[planFrom!]})`
   return `${who}; address ${address}`
+}
+
+const PLAN_FROM: Record<PlanSource, string> = {
+  option: 'from --plan',
+  token: 'of the token',
+  key: 'of the key, in the store',
+  consumer: 'of the consumer, in the store',
+  default: 'the default: no other is stored',
+  assumed: 'assumed: the first of the config',
 }
 
 function ruleTable(rules: readonly RuleExplanation[]): string {
   const rows = rules.map(rule => {
     const by = rule.by.join(' + ')
     if (!rule.applies) return [rule.name, by, `no: ${rule.because}`, '', '', '']
-    const { limit, allows, burst, algorithm, mode, on, cost, key } = rule
-    const numbers = `${allows}${burst === limit ? '' : `, burst ${burst}`}, ${algorithm}`
+    const { limit, allows, burst, algorithm, mode, on, cost, key, override } = rule
+    const until = override?.until ? ` until ${time(override.until)} UTC` : ''
+    const own = override ? `, by an override${until}` : ''
+    const numbers = `${allows}${burst === limit ? '' : `, burst ${burst}`}, ${algorithm}${own}`
     return [rule.name, by, numbers, on === 'auth-failure' ? `${mode}, guesses` : mode, String(cost), key]
   })
   return table(['RULE', 'BY', 'APPLIES', 'MODE', 'COST', 'COUNTED IN'], rows)

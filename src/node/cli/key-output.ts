@@ -10,7 +10,7 @@ export function tellOfKey(
   const until = expiresAt ? ` until ${time(expiresAt)} UTC` : ''
   const on = plan ? `plan ${plan}` : `the consumer's plan (${plans[0]}, unless it has another)`
   console.error(
-    `A key for ${consumer} on ${on}${until}. It cannot be shown again. To revoke it: npx sluice keys revoke ${id}`,
+    `A key for ${consumer} on ${on}${until}. It cannot be shown again. To revoke it: npx sluicegate keys revoke ${id}`,
   )
   console.log(key)
 }

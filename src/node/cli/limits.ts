@@ -1,4 +1,4 @@
-/** `npx sluice limits …`: what is left, and making it whole again. */
+/** `npx sluicegate limits …`: what is left, and making it whole again. */
 import { Command, Option } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
@@ -67,12 +67,18 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
   }
   const plan = flags.plan === undefined ? undefined : planName(flags.plan, config.plans)
   const { by, counted } = await callerOf(flags)
-  const { standings, off, blockedAt, plan: found } = await peekCaller(store, config, counted, plan)
+  const {
+    standings,
+    off,
+    blockedAt,
+    plan: found,
+    plansOfKeys,
+  } = await peekCaller(store, config, counted, plan)
   const notShown = rulesNotShown(config, by)
   const document = {
     ...counted,
     plan: found ?? null,
-    ...(by === 'consumer' && { blockedAt: blockedAt ?? null }),
+    ...(by === 'consumer' && { blockedAt: blockedAt ?? null, plansOfKeys }),
     rules: standings.map(documentOf),
     off: off.map(({ name }) => name),
     notShown,
@@ -81,6 +87,10 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
     if (blockedAt) return `${flags.consumer} is blocked since ${time(blockedAt)} UTC: nothing is counted.`
     const lines = [standings.length > 0 ? standingTable(standings) : `No rule is counted by ${by} alone.`]
     if (off.length > 0) lines.push(`Off by an override: ${off.map(({ name }) => name).join(', ')}.`)
+    if (plansOfKeys.length > 0)
+      lines.push(
+        `These are the numbers of plan ${found}. ${flags.consumer} has keys with a plan of their own: ${plansOfKeys.join(', ')}. Give --plan.`,
+      )
     return [...lines, ...noteOfHeld(standings), ...noteOf(notShown, by)].join('\n')
   })
 }

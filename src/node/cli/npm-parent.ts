@@ -1,6 +1,6 @@
 /**
- * Under `npm start` there are npm and a shell above this process. When npm is killed, neither it nor the shell passes
- * that on, so it is noticed here.
+ * Under `npm start` and `npx sluicegate …` there are npm and a shell above this process. When npm is killed, neither it nor the
+ * shell passes that on, so this process looks for itself.
  */
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'

@@ -1,4 +1,4 @@
-/** `npx sluice consumers override …`: other numbers for one consumer, for a time. */
+/** `npx sluicegate consumers override …`: other numbers for one consumer, for a time. */
 import { Command, Option } from 'commander'
 import { ALGORITHM_NAMES, descriptionOf } from '../../algorithms/index.ts'
 import { type PlanUnits, planUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
@@ -21,7 +21,7 @@ interface Flags extends StoreFlags, Partial<Record<PlanUnits, number>> {
   yes?: boolean
 }
 
-/** Also as `npx sluice switch override`. */
+/** Also as `npx sluicegate switch override`. */
 export function overrideCommand(load: ConfigLoader = loadConfig): Command {
   const command = onStore(new Command('override'))
     .description('Give a consumer other numbers for one rule, in the place of any it had for it.')
@@ -184,7 +184,7 @@ function atOnceOf(
   { input }: LoadedConfig,
 ): { parameter: string; units: number } | undefined {
   if (!numbers) return undefined
-  const rule = input.rules.find(rule => rule.name === name)
+  const rule = input.rules?.find(rule => rule.name === name)
   if (rule) return unitsAtOnce(descriptionOf(rule), numbers.burst)
   return numbers.burst === numbers.limit ? undefined : { parameter: 'burst', units: numbers.burst }
 }

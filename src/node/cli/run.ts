@@ -1,22 +1,25 @@
-/** What `npx sluice …` does with its arguments. Each command is a file beside this one. */
+/** What `npx sluicegate …` does with its arguments. Each command is a file beside this one. */
+import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
+import { type FileLoader, loadConfig } from './load-config.ts'
 
 const FAILED = 1
 const WRONG_USAGE = 2
 const EXIT_CODES = `\nExit codes: 0 done; ${FAILED} it failed (the store, nothing found, refused); ${WRONG_USAGE} wrong usage.`
 
 /** In the order in which the help shows them. */
-const COMMANDS: Record<string, () => Promise<Command>> = {
-  start: async () => (await import('./start.ts')).startCommand(),
-  check: async () => (await import('./check.ts')).checkCommand(),
-  build: async () => (await import('./build.ts')).buildCommand(),
-  explain: async () => (await import('./explain.ts')).explainCommand(),
-  keys: async () => (await import('./keys.ts')).keysCommand(),
-  consumers: async () => (await import('./consumers.ts')).consumersCommand(),
-  limits: async () => (await import('./limits.ts')).limitsCommand(),
-  stats: async () => (await import('./stats.ts')).statsCommand(),
-  switch: async () => (await import('./switch.ts')).switchCommand(),
+const COMMANDS: Record<string, (load: FileLoader) => Promise<Command>> = {
+  init: async () => (await import('./init.ts')).initCommand(),
+  start: async load => (await import('./start.ts')).startCommand(load),
+  check: async load => (await import('./check.ts')).checkCommand(load),
+  build: async load => (await import('./build.ts')).buildCommand(load),
+  explain: async load => (await import('./explain.ts')).explainCommand(load),
+  keys: async load => (await import('./keys.ts')).keysCommand(load),
+  consumers: async load => (await import('./consumers.ts')).consumersCommand(load),
+  limits: async load => (await import('./limits.ts')).limitsCommand(load),
+  stats: async load => (await import('./stats.ts')).statsCommand(load),
+  switch: async load => (await import('./switch.ts')).switchCommand(load),
   bridge: async () => (await import('./bridge.ts')).bridgeCommand(),
 }
 
@@ -37,16 +40,31 @@ export async function run(args: readonly string[]): Promise<number> {
 /** With the command that is named, alone: loading all others took longer than most commands do. Else with all of them. */
 async function programFor([name = '']: readonly string[]): Promise<Command> {
   const named = Object.hasOwn(COMMANDS, name) ? [COMMANDS[name]!] : Object.values(COMMANDS)
-  const program = new Command('sluice').description('A rate-limiting gateway for the edge.')
-  for (const load of named) program.addCommand(await load())
+  const program = new Command('sluicegate')
+    .description('A rate-limiting gateway for the edge.')
+    .option('--config <file>', "in the place of the project's sluice.config.ts")
+    .version(versionOf(), '--version', 'print the version')
+  const load: FileLoader = file => loadConfig(fileFrom(file, program.opts<{ config?: string }>().config))
+  for (const make of named) program.addCommand(await make(load))
   onEach(program, command => {
     command
       .exitOverride()
+      .configureHelp({ showGlobalOptions: true })
       .showHelpAfterError('(add --help for what can be given)')
       .configureOutput({ outputError: (text, write) => write(withoutValues(text)) })
       .addHelpText('after', EXIT_CODES)
   })
   return program
+}
+
+function versionOf(): string {
+  return JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')).version
+}
+
+/** `check` and `build` take the file as an argument too. */
+function fileFrom(argument: string | undefined, option: string | undefined): string | undefined {
+  if (argument === undefined || option === undefined) return argument ?? option
+  throw new AdminError('usage', 'Which config? Give the file once, as the argument or with --config.')
 }
 
 function exitCodeOf(error: unknown): number {

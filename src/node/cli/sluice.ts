@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** The command line: `npx sluice …`. */
+/** The command line: `npx sluicegate …`. */
 import { run } from './run.ts'
 
 // Not awaited: who closes the terminal at a question leaves a promise that never settles.

@@ -1,18 +1,16 @@
 /** `npm start`: the gateway and all it needs, on this machine. */
 import { Command } from 'commander'
-import { type AdminStore, adminStore, loadScripts } from '../../ops/admin-store.ts'
-import { revokeKey } from '../../ops/key-changes.ts'
-import { createKey, unlistIfEmpty } from '../../ops/keys.ts'
-import { sha256 } from '../../sha256.ts'
+import { adminStore, loadScripts } from '../../ops/admin-store.ts'
+import { variablesHere } from '../dev-vars.ts'
+import { projectWith } from '../project.ts'
+import type { RedisEnd } from '../start/redis.ts'
 import type { Stack } from '../start/stack.ts'
-import type { WorkerMessage } from '../start/worker-messages.ts'
+import type { KeySettings, WorkerMessage } from '../start/worker-messages.ts'
 import { configOf } from './administration.ts'
 import { originUrl, port, redisChoice, restStore } from './arguments.ts'
+import { demoKey } from './demo-key.ts'
+import type { FileLoader } from './load-config.ts'
 import { whenNpmIsGone } from './npm-parent.ts'
-
-const DEMO_CONSUMER = 'demo'
-/** A demo key that a killed process leaves in a lasting store must not live for ever. */
-const DEMO_KEY_MS = 86400e3
 
 interface Flags {
   redis: string
@@ -22,7 +20,7 @@ interface Flags {
   originPort: number
 }
 
-export function startCommand(): Command {
+export function startCommand(load: FileLoader): Command {
   return new Command('start')
     .description('Run the gateway here, with a Redis, the REST bridge and a demo origin.')
     .option(
@@ -38,13 +36,17 @@ export function startCommand(): Command {
       'after',
       '\nWith UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN set, that store is used and no bridge is started.',
     )
-    .action(start)
+    .action(start.bind(null, load))
 }
 
-async function start(flags: Flags): Promise<void> {
-  const config = await configOf({})
+async function start(load: FileLoader, flags: Flags): Promise<void> {
+  const loaded = await load()
+  // The demo key is one of this environment.
+  const { SLUICE_ENVIRONMENT } = variablesHere(projectWith(loaded.file))
+  if (SLUICE_ENVIRONMENT) process.env.SLUICE_ENVIRONMENT = SLUICE_ENVIRONMENT
+  const config = await configOf({}, async () => loaded)
   const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token } = process.env
-  const { REDIS_URL, SLUICE_ENVIRONMENT } = process.env
+  const { REDIS_URL } = process.env
   // A Redis that is named on the command line is meant, whatever the environment says.
   const rest = url && token && !flags.redis ? restStore({ url, token }) : undefined
 
@@ -52,50 +54,77 @@ async function start(flags: Flags): Promise<void> {
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => stop.abort())
   void whenNpmIsGone(() => stop.abort())
 
+  let keys: KeySettings = {
+    environment: config.environment,
+    keyPrefix: config.credentials.keyPrefix,
+    plan: config.plans[0]!,
+  }
+  let renewKey = async () => {}
+  // One after the other: a reload must not make a key while another one does.
+  let jobs = Promise.resolve()
+  const inTurn = (job: () => Promise<void>) => {
+    jobs = jobs.then(job).catch(error => console.error(error.message))
+  }
+  const onReload = (reloaded: KeySettings) => {
+    const before = JSON.stringify(keys)
+    keys = { ...reloaded, ...(SLUICE_ENVIRONMENT && { environment: SLUICE_ENVIRONMENT }) }
+    if (JSON.stringify(keys) !== before) inTurn(renewKey)
+  }
+  let failure: Error | undefined
+  const onRedisEnd = ({ what, restarted }: RedisEnd) => {
+    console.error(what)
+    inTurn(async () => {
+      await restarted.catch(error => {
+        failure = new Error(`It could not be started again. ${error.message}`)
+        stop.abort()
+      })
+      if (failure) return
+      console.error('Another one has been started, without data.')
+      await renewKey()
+    })
+  }
+
   // What it takes is loaded by this command alone: half of the time that any other one has.
   const { startStack } = await import('../start/stack.ts')
   const stack = await startStack({
     redis: flags.redis ?? redisFrom(REDIS_URL),
     ports: { gateway: flags.port, bridge: flags.bridgePort, origin: flags.originPort },
     watch: true,
-    onMessage: report,
+    configFile: config.file,
+    onMessage: message => {
+      report(message)
+      if (message.type === 'reloaded') onReload(message.keys)
+    },
+    onRedisEnd,
+    say: line => console.error(line),
     ...(SLUICE_ENVIRONMENT && { environment: SLUICE_ENVIRONMENT }),
     ...(rest && { rest }),
     ...(flags.origin && { origin: flags.origin }),
   })
-  void stack.redisLost?.then(what =>
-    console.error(`${what} The gateway goes on without it; start anew to have one.`),
-  )
   console.log(`Redis    ${stack.redis}`)
   if (!rest) console.log(`Bridge   ${stack.rest.url}`)
   console.log(`Origin   ${stack.origin}${flags.origin ? '' : ' (demo: echoes what it receives)'}`)
 
-  const { environment, credentials } = config
-  const store = adminStore({ ...stack.rest, environment, keyPrefix: credentials.keyPrefix })
-  let key: string | undefined
+  const demo = demoKey(stack.rest)
   try {
-    await loadScripts(store, config).catch(error => {
+    await loadScripts(adminStore({ ...stack.rest, ...keys }), config).catch(error => {
       const hint = ' UPSTASH_REDIS_REST_URL says so: unset it, or give --redis, for a store of its own.'
       throw rest && error instanceof Error ? new Error(error.message.replace(/\.?$/, '.') + hint) : error
     })
-    const expiresAt = new Date(Date.now() + DEMO_KEY_MS)
-    const created = await createKey(store, { consumer: DEMO_CONSUMER, plan: config.plans[0]!, expiresAt })
-    key = created.key
+    const key = await demo.renew(keys)
+    renewKey = async () => {
+      const renewed = await patiently(() => demo.renew(keys), stop.signal)
+      console.log(`The demo key from before is no longer valid. Demo key: ${renewed}`)
+    }
     if (await servesUntil(stack, stop.signal)) {
-      greet(stack, { key, plan: config.plans[0]!, isLasting: Boolean(rest) })
+      greet(stack, { key, plan: keys.plan, isLasting: Boolean(rest) })
       await aborted(stop.signal)
     }
+    if (failure) throw failure
   } finally {
-    // The store may be gone by now; the key expires by itself.
-    if (key !== undefined) await forget(store, key).catch(() => {})
+    await demo.forget()
     await stack.close()
   }
-}
-
-/** The demo consumer stays while others have started this too. */
-async function forget(store: AdminStore, key: string): Promise<void> {
-  await revokeKey(store, { consumer: DEMO_CONSUMER, digest: sha256(key) })
-  await unlistIfEmpty(store, DEMO_CONSUMER)
 }
 
 function redisFrom(variable: string | undefined): string {
@@ -120,6 +149,18 @@ async function servesUntil({ url, origin }: Stack, signal: AbortSignal): Promise
   return false
 }
 
+/** A Redis that has just been started anew is not connected yet. */
+async function patiently<T>(act: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  for (let left = 20; ; left--) {
+    try {
+      return await act()
+    } catch (error) {
+      if (left === 0 || signal.aborted) throw error
+      await new Promise(resolve => setTimeout(resolve, 250))
+    }
+  }
+}
+
 async function answers(url: string, isGood: (ok: boolean) => boolean): Promise<boolean> {
   try {
     const response = await fetch(url, { redirect: 'manual', signal: AbortSignal.timeout(5000) })
@@ -138,7 +179,7 @@ interface Demo {
 }
 
 function greet({ url, rest }: Stack, { key, plan, isLasting }: Demo): void {
-  // What the Worker is started with is there for this command only.
+  // What the Worker is started with is there for this command only; no other one reads .dev.vars.
   const { SLUICE_ENVIRONMENT } = process.env
   const environment = SLUICE_ENVIRONMENT ? ` --env ${SLUICE_ENVIRONMENT}` : ''
   const store = isLasting
@@ -151,7 +192,7 @@ One request:
 Fifteen at once:
     for i in $(seq 15); do curl -s -o /dev/null -w '%{http_code} ' ${url}/ -H 'X-API-Key: ${key}'; done; echo
 A key of your own:
-    ${store}npx sluice keys create --consumer acme --plan ${plan}${environment}
+    ${store}npx sluicegate keys create --consumer acme --plan ${plan}${environment}
 
 Sluice is ready on ${url}`)
 }

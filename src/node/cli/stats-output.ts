@@ -1,4 +1,4 @@
-/** What `npx sluice stats` prints for people. */
+/** What `npx sluicegate stats` prints for people. */
 import type { Config } from '../../config/compile.ts'
 import { byOutcome, byRule, type RuleCounts, type Stats } from '../../ops/stats.ts'
 import { table, time } from './output.ts'
@@ -11,7 +11,7 @@ export interface Shown {
 
 /** @param names of rules, in the order in which they are shown */
 export function statsText(
-  { since, rules, requests, lost }: Stats,
+  { since, rules, requests, withoutTrip, lost }: Stats,
   { rule, by }: Shown,
   names: readonly string[],
   config: Config,
@@ -33,6 +33,7 @@ export function statsText(
       table(['REQUESTS', 'CAUSE', 'COUNT', 'SHARE'], [...outcomes, ['all', '', String(sum), '']]),
     )
   }
+  if (rule === undefined) lines.push(...withoutTripLines(withoutTrip, sum))
   if (lost > 0) lines.push('', `The counters of ${lost} more requests were sent and may not have arrived.`)
   return lines.join('\n')
 }
@@ -58,6 +59,14 @@ function ruleTable(rows: readonly RuleCounts[], by: Shown['by'], { rules }: Conf
   })
   const label = by ? [by.toUpperCase()] : []
   return table(['RULE', ...label, 'ALLOWED', 'DENIED', 'WOULD ALLOW', 'WOULD DENY', 'AGREES'], cells)
+}
+
+function withoutTripLines({ refusals = 0, leases = 0 }: Stats['withoutTrip'], sum: number): string[] {
+  const parts = [
+    ...(refusals > 0 ? [`${refusals} (${share(refusals, sum)}) refused from memory`] : []),
+    ...(leases > 0 ? [`${leases} (${share(leases, sum)}) admitted from leases`] : []),
+  ]
+  return parts.length > 0 ? ['', `Decided without a trip to the store: ${parts.join(', ')}.`] : []
 }
 
 /** For labels that are no names. */

@@ -1,10 +1,11 @@
-/** `npx sluice stats`: what rules have done, and what shadows would have. */
+/** `npx sluicegate stats`: what rules have done, and what shadows would have. */
 import { Command, InvalidArgumentError, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
 import { parseDuration } from '../../config/duration.ts'
 import { prometheusText, startOfDay } from '../../ops/prometheus.ts'
 import { ofRule, readStats } from '../../ops/stats.ts'
 import { onStore, openStore, type StoreFlags } from './administration.ts'
+import type { ConfigLoader } from './load-config.ts'
 import { print } from './output.ts'
 import { type Shown, statsText } from './stats-output.ts'
 
@@ -15,7 +16,7 @@ interface Flags extends StoreFlags, Shown {
 
 const DAY_MS = 86400e3
 
-export function statsCommand(): Command {
+export function statsCommand(load: ConfigLoader): Command {
   return onStore(new Command('stats'))
     .description(
       'What rules have done, what shadows and candidates would have, and what was decided about requests.',
@@ -36,7 +37,7 @@ export function statsCommand(): Command {
       ]),
     )
     .addHelpText('after', MEANING)
-    .action(stats)
+    .action(stats.bind(null, load))
 }
 
 const MEANING = `
@@ -51,8 +52,8 @@ function lookBack(text: string): number {
   throw new InvalidArgumentError('Write a duration from 1h to 7d.')
 }
 
-async function stats(flags: Flags): Promise<void> {
-  const { store, config } = await openStore(flags)
+async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
+  const { store, config } = await openStore(flags, load)
   const now = new Date()
   const since = flags.prometheus ? startOfDay(now) : new Date(now.getTime() - flags.since)
   const all = await readStats(store, since, now)

@@ -1,4 +1,4 @@
-/** `npx sluice switch …`: what is turned down or up without a deployment, by whom, and until when. */
+/** `npx sluicegate switch …`: what is turned down or up without a deployment, by whom, and until when. */
 import { Argument, Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
@@ -66,11 +66,14 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
           .argument('<name>', 'of a limit by name: <limit>/<rule>')
           .addArgument(new Argument('[state]', 'reset: as in the config').choices(RULE_STATES))
           .option('--share <fraction>', 'of the callers for whom it is enforced, 0 to 1', share)
+          .option('--yes', 'as for the others; nothing is asked here')
           .action(rule.bind(null, load)),
       )
       .addCommand(
         signed(destructive(new Command('block')))
-          .description('Refuse whatever a consumer sends, with a 403, from the next request.')
+          .description(
+            'Refuse whatever a consumer sends, with a 403, from the next request that the store decides.',
+          )
           .argument(...consumer)
           .action(block.bind(null, load)),
       )

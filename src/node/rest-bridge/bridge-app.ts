@@ -12,6 +12,8 @@ import { type Answer, answerToFailure, type RedisCommands } from './redis-comman
 
 export interface BridgeAppOptions {
   commands: RedisCommands
+  /** Does Redis answer? */
+  isHealthy: () => Promise<boolean>
   token: string
   /** Compares digests in constant time. */
   isEqualDigest: typeof timingSafeEqual
@@ -26,6 +28,7 @@ const METHODS = ['GET', 'POST', 'PUT']
 
 export function bridgeApp({
   commands,
+  isHealthy,
   token,
   isEqualDigest,
   maxRequestBytes,
@@ -33,6 +36,11 @@ export function bridgeApp({
   const app = new Hono<BridgeEnv>()
   const bodyOf = (c: BridgeContext) => readBody(c.env.incoming, maxRequestBytes)
 
+  // Before the token is asked for: a load balancer has none. No command of Redis has this name.
+  app.get('/health', async c => {
+    const isUp = await isHealthy()
+    return respond(c, { status: isUp ? 200 : 503, body: { status: isUp ? 'ok' : 'unavailable' } })
+  })
   app.use(requireToken(token, isEqualDigest))
   app.on(METHODS, '*', refuseOtherFormats)
   app.on(METHODS, '/pipeline', async c => {
@@ -98,7 +106,10 @@ async function readBody(incoming: IncomingMessage, maxBytes: number): Promise<Bu
 }
 
 /** Writes to Node's response: passing the body through the stream of a Fetch response costs a fifth of the time. */
-async function respond(c: BridgeContext, { status, body }: Answer): Promise<Response> {
+async function respond(
+  c: BridgeContext,
+  { status, body }: Answer | { status: 200 | 503; body: { status: string } },
+): Promise<Response> {
   const { incoming, outgoing } = c.env
   const text = JSON.stringify(body)
   // Node announces a request before it has parsed its end; `complete` is right only after the event.

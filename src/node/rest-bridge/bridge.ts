@@ -7,6 +7,7 @@
  *     GET  /get/key     the same in the path; a body is the last argument
  *     POST /pipeline    [["GET", "a"], ["GET", "b"]]     → [{"result": …}, {"error": …}]
  *     POST /multi-exec  the same, as one transaction
+ *     GET  /health      without a token              → 200 {"status":"ok"} or 503 {"status":"unavailable"}
  *
  * 401 without the token, 405 for other methods, 413 above the size limit, 503 and 504 when Redis is gone or slow.
  */
@@ -17,6 +18,7 @@ import { getRequestListener, RequestError } from '@hono/node-server'
 import { bridgeApp } from './bridge-app.ts'
 import { RedisCommands } from './redis-commands.ts'
 import { connectRedis, RedisUnavailable } from './redis-connection.ts'
+import { watchRedis } from './watch-redis.ts'
 
 export interface BridgeOptions {
   /** `redis://`, `rediss://` or `unix:///path/to/socket`; of a cluster, that of any node */
@@ -30,6 +32,8 @@ export interface BridgeOptions {
   deadlineMs?: number
   /** Default 10 MB, as Upstash. */
   maxRequestBytes?: number
+  /** Called with a line when Redis stops answering, and with one when it is back. */
+  say?: (line: string) => void
   /** Compares the digest of a presented token with that of the right one, in constant time; tests watch it. */
   isEqualDigest?: typeof timingSafeEqual
 }
@@ -45,7 +49,7 @@ export interface Bridge {
 /** @throws when Redis does not answer, or the port is taken (code EADDRINUSE) */
 export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const { redisUrl, token, port, host = '127.0.0.1', deadlineMs = 2000, maxRequestBytes = 10e6 } = options
-  const { isEqualDigest = timingSafeEqual } = options
+  const { isEqualDigest = timingSafeEqual, say } = options
   if (!token)
     throw new TypeError(
       'The bridge needs a token: without one, anyone who reaches it can read and change the data.',
@@ -56,7 +60,10 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
     const { host, pathname } = new URL(redisUrl)
     throw new Error(`Redis did not answer at ${host || pathname}. Is it running, and is its URL right?`)
   })
-  const app = bridgeApp({ commands: new RedisCommands(redis), token, isEqualDigest, maxRequestBytes })
+  const commands = new RedisCommands(redis)
+  // A cluster that lacks a node serves the keys of the others.
+  const isHealthy = onceInAWhile(async () => (await redis.outages()).some(outage => !outage))
+  const app = bridgeApp({ commands, isHealthy, token, isEqualDigest, maxRequestBytes })
   const server = createServer(
     getRequestListener((request, env) => app.fetch(request, env), {
       // For requests without a Host header, which HTTP/1.0 allows.
@@ -76,17 +83,32 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
     throw error
   })
 
+  const endWatch = say && watchRedis(redis, say)
+
   const taken = (server.address() as AddressInfo).port
   return {
     url: `http://${host.includes(':') ? `[${host}]` : host}:${taken}`,
     port: taken,
     isCluster: redis.isCluster,
     async close() {
+      endWatch?.()
       const closed = new Promise(resolve => server.close(resolve))
       server.closeAllConnections()
       await closed
       redis.close()
     },
+  }
+}
+
+const HEALTH_MS = 1000
+
+/** Anyone can ask for the health, so it is found out once a second at most. */
+function onceInAWhile<T>(findOut: () => Promise<T>): () => Promise<T> {
+  let known: { at: number; answer: Promise<T> } | undefined
+  return () => {
+    if (!known || performance.now() - known.at > HEALTH_MS)
+      known = { at: performance.now(), answer: findOut() }
+    return known.answer
   }
 }
 

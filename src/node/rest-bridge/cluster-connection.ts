@@ -12,6 +12,7 @@ import { redirectionOf } from './redirection.ts'
 import {
   type Command,
   ErrorReply,
+  type Outage,
   type RedisServer,
   RedisUnavailable,
   type Reply,
@@ -73,6 +74,13 @@ export class ClusterConnection implements FoundRedis {
     if (slots.size > 1) throw new ErrorReply("CROSSSLOT Keys in request don't hash to the same slot")
     const [slot] = slots
     return await this.#atOwner(slot, node => node.transaction(commands))
+  }
+
+  async outages(): Promise<(Outage | undefined)[]> {
+    const outages = await Promise.all(this.#topology.masters.map(master => master.outage()))
+    // Another node may have taken its slots.
+    if (outages.some(outage => outage)) this.#topology.refreshSoon()
+    return outages
   }
 
   close(): void {

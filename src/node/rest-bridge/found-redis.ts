@@ -1,5 +1,5 @@
 /** What the bridge needs of a Redis, a Valkey or a cluster of them. */
-import type { Command, Reply } from './redis-server.ts'
+import type { Command, Outage, Reply } from './redis-server.ts'
 
 export interface RedisConnection {
   /** @throws ErrorReply what Redis said; RedisUnavailable */
@@ -11,4 +11,6 @@ export interface RedisConnection {
 
 export interface FoundRedis extends RedisConnection {
   readonly isCluster: boolean
+  /** Asks it now; of a cluster, every master. Undefined for each that answers. Never rejects. */
+  outages(): Promise<(Outage | undefined)[]>
 }

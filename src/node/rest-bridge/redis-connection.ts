@@ -36,6 +36,7 @@ export async function connectRedis(url: string, deadlineMs: number): Promise<Fou
     isCluster: false,
     send: command => within(server.send(command), deadlineMs),
     transaction: commands => within(server.transaction(commands), deadlineMs),
+    outages: async () => [await server.outage()],
     close: () => server.destroy(),
   }
 }

@@ -22,6 +22,16 @@ export class RedisUnavailable extends Error {
 
 export { ErrorReply }
 
+/** Why a Redis does not answer, for logs. Without user and password. */
+export interface Outage {
+  /** `Redis at 10.0.0.5:6379` */
+  address: string
+  /** `does not answer: connect ECONNREFUSED 10.0.0.5:6379` */
+  reason: string
+  /** Of the bridge's replies meanwhile. */
+  status: 400 | 503 | 504
+}
+
 export class RedisServer {
   /** As the server was addressed; empty for a socket. */
   readonly host: string
@@ -34,6 +44,8 @@ export class RedisServer {
   readonly #deadlineMs: number
   #isConnecting = true
   #isLeft = false
+  /** What the connection failed of last. */
+  #failure = 'there is no connection'
   /** When the server last said anything, and when the client was made (ms). */
   #heardAt = 0
   #madeAt = performance.now()
@@ -53,6 +65,7 @@ export class RedisServer {
       // error.
       this.#client.on('error', ended).once('ready', ended)
     })
+    this.#client.on('error', this.#noteFailure)
     this.connected = this.#client.connect()
     this.connected.catch(() => {})
   }
@@ -64,6 +77,22 @@ export class RedisServer {
 
   get isReady(): boolean {
     return this.#client.isReady
+  }
+
+  /** Asks it now. Never rejects. */
+  async outage(): Promise<Outage | undefined> {
+    try {
+      await within(this.send(['PING']), this.#deadlineMs)
+      return undefined
+    } catch (error) {
+      const { host, pathname, port } = new URL(this.#url)
+      const address = `Redis at ${host ? `${host}${port ? '' : ':6379'}` : pathname}`
+      if (error instanceof ErrorReply)
+        return { address, reason: `answers with an error: ${error.message}`, status: 400 }
+      const isLate = error instanceof RedisUnavailable && error.reason === 'timeout'
+      const why = isLate ? `no reply within ${this.#deadlineMs / 1e3} s` : this.#failure
+      return { address, reason: `does not answer: ${why}`, status: isLate ? 504 : 503 }
+    }
   }
 
   /** @throws ErrorReply what Redis said; else the connection is gone, or breaks */
@@ -105,6 +134,11 @@ export class RedisServer {
     this.#client.destroy()
   }
 
+  /** Of several addresses that were tried there is no message, only a code. */
+  #noteFailure = (error: NodeJS.ErrnoException): void => {
+    this.#failure = error.message || error.code || error.name
+  }
+
   /** Notes that the server is alive, or doubts it when a whole deadline has passed without a word. */
   async #heard<T>(reply: Promise<T>): Promise<T> {
     const sentAt = performance.now()
@@ -135,7 +169,7 @@ export class RedisServer {
     const old = this.#client
     this.#client = createRawClient(this.#url, this.#deadlineMs)
     this.#madeAt = performance.now()
-    this.#client.on('error', () => {})
+    this.#client.on('error', this.#noteFailure)
     this.#client.connect().catch(() => {})
     old.destroy()
   }

@@ -13,13 +13,22 @@ export interface LocalRedis {
   url: string
   /** For people: what was taken, and why. */
   description: string
-  /** Resolves with what happened when it ends by itself. */
-  lost?: Promise<string>
   close(): Promise<void>
+}
+
+/** A server of our own has ended by itself: it crashed, or someone killed it. */
+export interface RedisEnd {
+  /** For people. */
+  what: string
+  /** Resolves when a new, empty server has taken its place; rejects when none could be started. */
+  restarted: Promise<void>
 }
 
 /** How long a server may take over its own end. */
 const STOP_MS = 1000
+
+/** One that ends again and again would be started for ever. */
+const MOST_RESTARTS = 3
 
 /** Programs that speak Redis' protocol, the one to be preferred first. */
 const SERVERS = ['valkey-server', 'redis-server'] as const
@@ -34,6 +43,7 @@ export interface RedisContext {
   guardian: Guardian
   /** A private directory of this run. */
   directory: string
+  onEnd?: (end: RedisEnd) => void
 }
 
 /** @param choice `auto`, `embedded`, or a URL (`redis://`, `rediss://`, `unix://`) */
@@ -83,9 +93,10 @@ export async function embeddedRedis(why: string, { guardian, directory }: RedisC
 /** A server of its own, on a unix socket that only this user can open, without files. */
 export async function privateServer(
   program: ServerProgram,
-  { guardian, directory }: RedisContext,
+  { guardian, directory, onEnd }: RedisContext,
 ): Promise<LocalRedis> {
   const socket = privateSocket(directory)
+  guardian.guard({ directory })
   const settings = {
     port: '0',
     unixsocket: socket,
@@ -96,30 +107,39 @@ export async function privateServer(
     daemonize: 'no',
   }
   const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value])
-  const child = spawn(program.name, args, { detached: true, stdio: 'ignore' })
-  if (child.pid) guardian.guard({ group: child.pid })
-  guardian.guard({ directory })
-  const exited = new Promise<void>(resolve => child.once('exit', () => resolve()))
   let isClosing = false
-  const lost = new Promise<string>(resolve => {
-    child.once('exit', (code, signal) => {
-      if (!isClosing)
-        resolve(`${program.name} has ended (${signal ?? `code ${code}`}), and its data with it.`)
-    })
-  })
-
-  const url = `unix://${socket}`
-  await answers(socket)
+  let restarts = 0
+  let server = await run()
   return {
-    url,
+    url: `unix://${socket}`,
     description: `${program.name} ${program.version}, found on the PATH, on a private socket; its data ends with it`,
-    lost,
     async close() {
       isClosing = true
-      child.kill('SIGTERM')
+      server.child.kill('SIGTERM')
       // One that is frozen does not hear it; the guardian kills what is left.
-      await Promise.race([exited, new Promise(resolve => setTimeout(resolve, STOP_MS).unref())])
+      await Promise.race([server.exited, new Promise(resolve => setTimeout(resolve, STOP_MS).unref())])
     },
+  }
+
+  /** Resolves when it answers. */
+  async function run() {
+    const child = spawn(program.name, args, { detached: true, stdio: 'ignore' })
+    if (child.pid) guardian.guard({ group: child.pid })
+    const exited = new Promise<string>(resolve => {
+      child.once('exit', (code, signal) => resolve(signal ?? `code ${code}`))
+    })
+    await answers(socket)
+    void exited.then(how => {
+      if (isClosing) return
+      onEnd?.({ what: `${program.name} has ended (${how}), and its data with it.`, restarted: restart() })
+    })
+    return { child, exited }
+  }
+
+  async function restart(): Promise<void> {
+    if (restarts === MOST_RESTARTS) throw new Error(`It has ended ${restarts + 1} times.`)
+    restarts += 1
+    server = await run()
   }
 }
 

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { type Bridge, startBridge } from '../rest-bridge/bridge.ts'
 import { type DemoOrigin, startDemoOrigin } from './demo-origin.ts'
 import { type Guardian, startGuardian } from './guardian.ts'
-import { type LocalRedis, takeRedis } from './redis.ts'
+import { type LocalRedis, type RedisEnd, takeRedis } from './redis.ts'
 import { type RunningWorker, startWorker } from './worker.ts'
 import type { WorkerMessage } from './worker-messages.ts'
 
@@ -28,6 +28,10 @@ export interface StackOptions {
   /** In the place of sluice.config.ts (tests). */
   configFile?: string
   onMessage?: (message: WorkerMessage) => void
+  /** Called when a Redis of our own ends by itself. */
+  onRedisEnd?: (end: RedisEnd) => void
+  /** Called with a line when Redis stops answering the bridge, and with one when it is back. */
+  say?: (line: string) => void
 }
 
 export interface Stack {
@@ -36,8 +40,6 @@ export interface Stack {
   rest: { url: string; token: string }
   /** For people: which Redis it runs on, and why. */
   redis: string
-  /** Resolves with what happened when a Redis of our own ends by itself. */
-  redisLost?: Promise<string>
   /** Ends everything that was started and removes its files. */
   close(): Promise<void>
 }
@@ -79,17 +81,25 @@ async function startParts(
   guardian.guard({ directory })
 
   let rest = options.rest
-  let redisLost: Promise<string> | undefined
   let redis = rest ? `${new URL(rest.url).host}, over HTTP, because UPSTASH_REDIS_REST_URL is set` : ''
   if (!rest) {
     const local: LocalRedis = started(
-      await takeRedis(options.redis, { guardian, directory: join(directory, 'r') }),
+      await takeRedis(options.redis, {
+        guardian,
+        directory: join(directory, 'r'),
+        ...(options.onRedisEnd && { onEnd: options.onRedisEnd }),
+      }),
     )
-    redisLost = local.lost
     const token = randomBytes(24).toString('base64url')
     const bridge: Bridge = started(
       await listening(
-        () => startBridge({ redisUrl: local.url, token, port: ports.bridge }),
+        () =>
+          startBridge({
+            redisUrl: local.url,
+            token,
+            port: ports.bridge,
+            ...(options.say && { say: options.say }),
+          }),
         ports.bridge,
         'REST bridge',
         '--bridge-port',
@@ -126,7 +136,7 @@ async function startParts(
       ...(options.onMessage && { onMessage: options.onMessage }),
     }),
   )
-  return { url: worker.url, origin, rest, redis, ...(redisLost && { redisLost }), close }
+  return { url: worker.url, origin, rest, redis, close }
 }
 
 async function listening<T>(start: () => Promise<T>, port: number, use: string, flag: string): Promise<T> {

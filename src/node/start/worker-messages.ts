@@ -11,13 +11,23 @@ export interface WorkerSettings {
   configFile?: string
   /** Bundle without names and spaces, as for a deployment; error messages then name no function (benchmarks). */
   minify?: boolean
+  /** Without what stands in for Cloudflare's edge, which costs CPU that a deployment does not pay (benchmarks). */
+  isBare?: boolean
   /** Serve the inspector of V8, on any free port (tests: what the heap holds). */
   inspect?: boolean
 }
 
+/** Which API keys the Worker takes. */
+export interface KeySettings {
+  environment: string | undefined
+  keyPrefix: string
+  /** That of a key whose plan is not said. */
+  plan: string
+}
+
 export type WorkerMessage =
   | { type: 'ready'; url: string; inspectorUrl?: string }
-  | { type: 'reloaded' }
+  | { type: 'reloaded'; keys: KeySettings }
   /** The sources or the config cannot be used; the Worker goes on as it was. */
   | { type: 'rejected'; message: string }
   /** The Worker was stopped by a change that does not start; it comes back with the next one that does. */

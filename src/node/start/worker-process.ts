@@ -10,14 +10,19 @@ import { type BuildResult, context } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { checkedConfig } from '../../config/check/check.ts'
 import type { Config } from '../../config/compile.ts'
-import { ALL_PARTS } from '../../edges/gateway/all-parts.ts'
-import { createIdentifier } from '../../edges/gateway/identify.ts'
+import { ALL_PARTS } from '../../edges/http/all-parts.ts'
+import { createIdentifier } from '../../edges/http/identify.ts'
 import { UTILIZATION_SECRET } from '../../shedding/signal-name.ts'
-import { bundleOptions, CONFIG_FILE, ROOT } from '../worker-bundle.ts'
+import { configFileError } from '../config-file-error.ts'
+import { variablesHere } from '../dev-vars.ts'
+import { projectWith } from '../project.ts'
+import { bundleOptions } from '../worker-bundle.ts'
+import { behindEdge } from './edge.ts'
 import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
 
 const settings: WorkerSettings = JSON.parse(process.env.SLUICE_WORKER_SETTINGS ?? '{}')
-const configFile = settings.configFile ?? CONFIG_FILE
+const project = projectWith(settings.configFile)
+const { configFile } = project
 
 let miniflare: Miniflare | undefined
 let reads = 0
@@ -28,7 +33,7 @@ process.on('SIGTERM', stop)
 // The terminal sends Ctrl-C to the owner alone, which then ends this process in its own order.
 process.on('SIGINT', () => {})
 
-const options = bundleOptions(configFile, readConfig)
+const options = bundleOptions(configFile, readConfig, project)
 const builder = await context({
   ...options,
   minify: settings.minify ?? false,
@@ -43,14 +48,14 @@ async function run(result: BuildResult): Promise<void> {
     const place = error.location ? `${error.location.file}:${error.location.line}: ` : ''
     return reject(`${place}${error.text}`)
   }
-  let variables: Record<string, string>
+  let config: Config
   try {
-    variables = variablesFor(await checkConfig())
+    config = await checkConfig()
   } catch (error) {
     return reject(messageOf(error))
   }
   try {
-    await load(result.outputFiles![0]!.text, variables)
+    await load(result.outputFiles![0]!.text, config)
   } catch (error) {
     const message = messageOf(error)
     say(hasServed ? { type: 'stopped', message } : { type: 'failed', message })
@@ -63,31 +68,35 @@ const messageOf = (error: unknown) => (error instanceof Error ? error.message : 
 async function checkConfig(): Promise<Config> {
   const config = await readConfig()
   // Its secrets too.
-  createIdentifier(config, ALL_PARTS, process.env)
+  createIdentifier(config, ALL_PARTS, variablesHere(project))
   return config
 }
 
 async function readConfig(): Promise<Config> {
   reads += 1
-  const module = await import(`${pathToFileURL(configFile).href}?read=${reads}`)
+  const module = await import(`${pathToFileURL(configFile).href}?read=${reads}`).catch(error => {
+    throw configFileError(error, configFile)
+  })
   return checkedConfig(module.default)
 }
 
-/** What the Worker would get of its deployment, from the environment of this process: no more than the config asks for. */
+/** What the Worker would get of its deployment, from the shell and from .dev.vars: no more than the config asks for. */
 function variablesFor({ credentials, shedding }: Config): Record<string, string> {
   const secrets = [...credentials.jwt.values()].flatMap(({ keys }) => ('secret' in keys ? [keys.secret] : []))
   const ofPushes = shedding?.workerUtilization?.pushes ? [UTILIZATION_SECRET] : []
-  const given = ['SLUICE_ENVIRONMENT', ...ofPushes, ...secrets].map(name => [name, process.env[name]])
+  const variables = variablesHere(project)
+  const given = ['SLUICE_ENVIRONMENT', ...ofPushes, ...secrets].map(name => [name, variables[name]])
   return Object.fromEntries(given.filter(([, value]) => value !== undefined))
 }
 
-async function load(script: string, variables: Record<string, string>): Promise<void> {
+async function load(script: string, config: Config): Promise<void> {
   const options = convertV4MiniflareOptions({
     name: 'sluice',
-    modules: true,
-    script,
+    modules: settings.isBare
+      ? [{ type: 'ESModule', path: 'worker.mjs', contents: script }]
+      : behindEdge(script),
     ...compatibility(),
-    bindings: { ...variables, ...settings.bindings },
+    bindings: { ...variablesFor(config), ...settings.bindings },
     host: settings.host,
     port: settings.port,
     ...(settings.inspect && { inspectorPort: 0 }),
@@ -98,7 +107,11 @@ async function load(script: string, variables: Record<string, string>): Promise<
   })
   if (miniflare) {
     await miniflare.setOptions(options)
-    say({ type: 'reloaded' })
+    const { environment, credentials, plans } = config
+    say({
+      type: 'reloaded',
+      keys: { environment, keyPrefix: credentials.keyPrefix, plan: plans[0]! },
+    })
     return
   }
   miniflare = new Miniflare(options)
@@ -110,7 +123,7 @@ async function load(script: string, variables: Record<string, string>): Promise<
 
 /** Read from wrangler.toml, so that what runs here is what is deployed. */
 function compatibility(): { compatibilityDate: string; compatibilityFlags: string[] } {
-  const toml = readFileSync(resolve(ROOT, 'wrangler.toml'), 'utf8')
+  const toml = readFileSync(resolve(project.root, 'wrangler.toml'), 'utf8')
   const date = /^compatibility_date\s*=\s*"([^"]+)"/m.exec(toml)?.[1]
   if (!date) throw new Error('wrangler.toml: compatibility_date is missing.')
   const flags = /^compatibility_flags\s*=\s*\[([^\]]*)\]/m.exec(toml)?.[1] ?? ''

@@ -2,11 +2,11 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
+import { moduleFile } from '../project.ts'
 import type { Guardian } from './guardian.ts'
 import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
 
-const PROCESS = fileURLToPath(new URL('worker-process.ts', import.meta.url))
+const PROCESS = moduleFile('node/start/worker-process')
 
 /** A little longer than the process itself allows what is in flight. */
 const STOP_MS = 2000

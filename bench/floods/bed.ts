@@ -1,0 +1,81 @@
+/** Everything a flood runs against and with: each part is a process of its own, and the parent only asks them. */
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { connectRedis, type RedisConnection } from '../../src/node/rest-bridge/redis-connection.ts'
+import { startGuardian } from '../../src/node/start/guardian.ts'
+import { findServer, privateServer } from '../../src/node/start/redis.ts'
+import { type Child, startChild } from '../child.ts'
+import { NoRedis, type Rest } from '../test-bed.ts'
+import type { StoreSideSettings } from './store-side.ts'
+import { type FloodedWorker, nameOfTree, startWorkerOf } from './worker.ts'
+
+export interface FloodBed {
+  redisVersion: string
+  redis: RedisConnection
+  rest: Rest
+  /** Answers with the HTTP requests that it has had. */
+  storeSide: Child<{ url: string }>
+  origin: Child<{ url: string }>
+  flooding: Child<object>
+  innocent: Child<object>
+  contenders: readonly Contender[]
+  close(): Promise<void>
+}
+
+/** The Worker of one checkout. */
+export interface Contender extends FloodedWorker {
+  /** The heading of its column. */
+  label: string
+  tree: string
+}
+
+/** @throws NoRedis */
+export async function startFloodBed(trees: Readonly<Record<string, string>>): Promise<FloodBed> {
+  const program = await findServer(['redis-server'])
+  if (!program) throw new NoRedis()
+  const guardian = startGuardian()
+  const directory = mkdtempSync(join(tmpdir(), 'sluice-floods-'))
+  guardian.guard({ directory })
+  const parts: { close(): Promise<void> }[] = [{ close: () => guardian.dismiss() }]
+  const close = async () => {
+    for (const part of parts.splice(0).reverse()) await part.close()
+  }
+  const started = <T extends { close(): Promise<void> }>(part: T): T => {
+    parts.push(part)
+    return part
+  }
+  const child = async <Ready>(file: string, settings: object = {}) =>
+    started(await startChild<Ready>(`floods/${file}`, settings, { guardian, directory }))
+  try {
+    const server = started(await privateServer(program, { guardian, directory: join(directory, 'r') }))
+    const redis = await connectRedis(server.url, 5000)
+    started({ close: async () => redis.close() })
+    const token = 'token-of-the-benchmark'
+    const settings: StoreSideSettings = { redisUrl: server.url, token }
+    const storeSide = await child<{ url: string }>('store-side.ts', settings)
+    const origin = await child<{ url: string }>('origin.ts')
+    const bindings = {
+      UPSTASH_REDIS_REST_URL: storeSide.ready.url,
+      UPSTASH_REDIS_REST_TOKEN: token,
+      ORIGIN_URL: origin.ready.url,
+    }
+    const contenders: Contender[] = []
+    for (const [label, tree] of Object.entries(trees)) {
+      const place = { bindings, guardian, directory: join(directory, `w${contenders.length}`) }
+      const worker = started(await startWorkerOf(tree, place))
+      contenders.push({ ...worker, label, tree: nameOfTree(tree) })
+    }
+    return {
+      redisVersion: program.version,
+      redis,
+      rest: { url: storeSide.ready.url, token },
+      ...{ storeSide, origin, contenders, close },
+      flooding: await child('flood-client.ts'),
+      innocent: await child('innocent-client.ts'),
+    }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}

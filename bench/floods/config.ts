@@ -1,0 +1,42 @@
+/**
+ * The config of the Worker that is flooded, of whichever checkout: all settings are the defaults. Fixed windows of a minute, so that
+ * what may reach the origin is known to the unit.
+ */
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+
+/** Requests a minute. */
+export const LIMITS = { consumer: 100, address: 200, guesses: 20 }
+
+export default {
+  origin: 'https://origin.invalid',
+  credentials: { accept: ['api-key', 'opaque-key'], opaqueKeys: {} },
+  routes: [
+    { name: 'flooded', match: { path: '/flooded' } },
+    // One request spends a consumer's whole limit.
+    { name: 'spending', match: { path: '/spending' }, cost: LIMITS.consumer },
+    { name: 'anonymous', match: { path: '/anonymous' }, accept: ['anonymous'] },
+    { name: 'innocent', match: { path: '/innocent' } },
+  ],
+  rules: [
+    {
+      ...{ name: 'consumer-minute', by: 'consumer', algorithm: 'fixed-window', period: '1m' },
+      limit: LIMITS.consumer,
+      match: { routes: ['flooded', 'spending'] },
+    },
+    {
+      ...{ name: 'address-minute', by: 'address', algorithm: 'fixed-window', period: '1m' },
+      limit: LIMITS.address,
+      match: { routes: ['flooded', 'spending', 'anonymous'] },
+    },
+    {
+      ...{ name: 'guesses', by: 'address', algorithm: 'fixed-window', period: '1m' },
+      on: 'auth-failure',
+      limit: LIMITS.guesses,
+    },
+    {
+      ...{ name: 'innocent-minute', by: 'consumer', algorithm: 'fixed-window', period: '1m' },
+      limit: 1e6,
+      match: { routes: ['innocent'] },
+    },
+  ],
+} satisfies ConfigInput

@@ -1,0 +1,158 @@
+/** The process of the callers that flood. */
+import { answerQuestions, sayReady } from '../child.ts'
+import { inFlight } from '../measure.ts'
+import { NO_REPLY, openConnection, type RawConnection, type Reply } from './raw-connection.ts'
+import { type FloodRequests, requestTexts } from './requests.ts'
+import { wallClock } from './wall-clock.ts'
+
+export type FloodQuestion =
+  /** Sends these one after the other on each of a few connections, before a flood. */
+  | { do: 'send'; url: string; requests: FloodRequests; count: number }
+  /** Makes the requests of the next flood. */
+  | { do: 'prepare'; requests: FloodRequests; count: number }
+  /** Opens its connections. workerd closes those that send nothing for some 15 s. */
+  | { do: 'connect'; url: string; connections: number }
+  /** Sends all at once, each on a connection of its own as far as there are so many. */
+  | { do: 'burst' }
+  /** Sends so many a second, without waiting for replies, as long as the requests last. */
+  | { do: 'stream'; perSecond: number }
+
+export interface FloodAnswer {
+  replies: Record<Reply, number>
+  startedAt: number
+  /** When the last reply arrived. */
+  endedAt: number
+  /** Requests that were due while every connection had as many unanswered ones as it may have. */
+  notSent: number
+}
+
+/** As long as there is no reply at all, the flood is given up. */
+const PATIENCE_MS = 20_000
+const FEW_CONNECTIONS = 16
+
+/** Bounds of a stream: it waits for nothing, but its own backlog must end soon after it. */
+const MOST_WAITING = 16
+/** In one piece, which saves CPU. */
+const IN_ONE_PIECE = 4
+const TICK_MS = 2
+
+let prepared: { texts: string[]; connections: RawConnection[] } | undefined
+
+answerQuestions(async (question: FloodQuestion) => {
+  switch (question.do) {
+    case 'send':
+      return await send(question)
+    case 'prepare':
+      for (const connection of prepared?.connections ?? []) connection.close()
+      prepared = { texts: requestTexts(question.requests, question.count), connections: [] }
+      return {}
+    case 'connect':
+      if (!prepared) throw new Error('No flood is prepared.')
+      prepared.connections = await openAll(question.url, question.connections)
+      return {}
+    case 'burst':
+      return await flood(burst)
+    case 'stream':
+      return await flood((requests, tally) => stream(requests, tally, question.perSecond))
+  }
+})
+sayReady({})
+
+type Prepared = NonNullable<typeof prepared>
+
+async function openAll(url: string, count: number): Promise<RawConnection[]> {
+  const connections: RawConnection[] = []
+  // Not all in one moment: the queue of a listening socket is shorter.
+  await inFlight(64, count, async () => {
+    connections.push(await openConnection(url))
+  })
+  return connections
+}
+
+async function send({ url, requests, count }: Extract<FloodQuestion, { do: 'send' }>) {
+  const texts = requestTexts(requests, count)
+  const replies: Record<Reply, number> = {}
+  const connections = await openAll(url, Math.min(FEW_CONNECTIONS, count))
+  let sent = 0
+  await Promise.all(
+    connections.map(async connection => {
+      while (sent < count) {
+        const text = texts[sent++]!
+        const reply = await new Promise<Reply>(resolve => connection.send([text], resolve))
+        replies[reply] = (replies[reply] ?? 0) + 1
+      }
+      connection.close()
+    }),
+  )
+  return replies
+}
+
+interface Tally {
+  replies: Record<Reply, number>
+  sent: number
+  notSent: number
+  answered: number
+  lastAt: number
+  onReply(reply: Reply): void
+}
+
+async function flood(run: (requests: Prepared, tally: Tally) => Promise<void> | void): Promise<FloodAnswer> {
+  if (!prepared) throw new Error('No flood is prepared.')
+  const requests = prepared
+  prepared = undefined
+  const startedAt = wallClock()
+  const tally: Tally = {
+    ...{ replies: {}, sent: 0, notSent: 0, answered: 0, lastAt: startedAt },
+    onReply(reply) {
+      tally.answered += 1
+      tally.lastAt = wallClock()
+      tally.replies[reply] = (tally.replies[reply] ?? 0) + 1
+    },
+  }
+  await run(requests, tally)
+  while (tally.answered < tally.sent && wallClock() - tally.lastAt < PATIENCE_MS) await pause(TICK_MS)
+  const { replies, lastAt, sent, answered, notSent } = tally
+  const counted = { ...replies }
+  if (sent > answered) counted[NO_REPLY] = (counted[NO_REPLY] ?? 0) + sent - answered
+  for (const connection of requests.connections) connection.close()
+  return { replies: counted, startedAt, endedAt: lastAt, notSent }
+}
+
+function burst({ texts, connections }: Prepared, tally: Tally): void {
+  tally.sent = texts.length
+  for (const [i, text] of texts.entries()) connections[i % connections.length]!.send([text], tally.onReply)
+}
+
+/** The time that has passed says how many are due, so a process that was late sends the more. */
+async function stream({ texts, connections }: Prepared, tally: Tally, perSecond: number): Promise<void> {
+  const startedAt = performance.now()
+  let next = 0
+  for (let begun = 0; begun < texts.length; ) {
+    const due = Math.min(texts.length, Math.floor(((performance.now() - startedAt) * perSecond) / 1000))
+    while (begun < due) {
+      const piece = texts.slice(begun, Math.min(due, begun + IN_ONE_PIECE))
+      begun += piece.length
+      const free = freeFrom(connections, next)
+      if (free === undefined) {
+        tally.notSent += piece.length
+        continue
+      }
+      next = free + 1
+      tally.sent += piece.length
+      connections[free]!.send(piece, tally.onReply)
+    }
+    await pause(TICK_MS)
+  }
+}
+
+/** The next connection with room, from a place on. */
+function freeFrom(connections: readonly RawConnection[], from: number): number | undefined {
+  for (let i = 0; i < connections.length; i++) {
+    const at = (from + i) % connections.length
+    const connection = connections[at]!
+    if (!connection.isClosed() && connection.waiting() + IN_ONE_PIECE <= MOST_WAITING) return at
+  }
+  return undefined
+}
+
+const pause = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))

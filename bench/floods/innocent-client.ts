@@ -1,0 +1,84 @@
+/** The process of the innocent caller: so many requests a second, whether the replies come or not. */
+import { answerQuestions, sayReady } from '../child.ts'
+import { NO_REPLY, openConnection, type RawConnection, type Reply } from './raw-connection.ts'
+import { type Caller, requestText } from './requests.ts'
+import { wallClock } from './wall-clock.ts'
+
+export type InnocentQuestion =
+  | { do: 'start'; url: string; caller: Caller; path: string; perSecond: number }
+  /** The last so many replies. */
+  | { do: 'look'; count: number }
+  /** Ends, and tells all. */
+  | { do: 'stop' }
+
+export interface Sample {
+  /** By wall-clock.ts. */
+  sentAt: number
+  tookMs: number
+  reply: Reply
+}
+
+const PATIENCE_MS = 10_000
+
+let samples: Sample[] = []
+let timer: NodeJS.Timeout | undefined
+let waiting = 0
+/** One request at a time on each, so that none waits for another. */
+let idle: RawConnection[] = []
+
+answerQuestions(async (question: InnocentQuestion) => {
+  switch (question.do) {
+    case 'start':
+      return start(question)
+    case 'look':
+      return samples.slice(-question.count)
+    case 'stop':
+      return await stop()
+  }
+})
+sayReady({})
+
+function start({ url, caller, path, perSecond }: Extract<InnocentQuestion, { do: 'start' }>): void {
+  const text = requestText(path, caller)
+  const startedAt = performance.now()
+  let begun = 0
+  timer = setInterval(() => {
+    const due = ((performance.now() - startedAt) * perSecond) / 1000
+    for (; begun < due; begun++) void sendOne(url, text)
+  }, 5)
+}
+
+async function sendOne(url: string, text: string): Promise<void> {
+  waiting += 1
+  const sentAt = wallClock()
+  const connection = await freeConnection(url).catch(() => undefined)
+  const reply = connection ? await replyOn(connection, text) : NO_REPLY
+  samples.push({ sentAt, tookMs: wallClock() - sentAt, reply })
+  waiting -= 1
+}
+
+async function freeConnection(url: string): Promise<RawConnection> {
+  for (let free = idle.pop(); free; free = idle.pop()) if (!free.isClosed()) return free
+  return await openConnection(url)
+}
+
+function replyOn(connection: RawConnection, text: string): Promise<Reply> {
+  return new Promise(resolve => {
+    const patience = setTimeout(() => connection.close(), PATIENCE_MS)
+    connection.send([text], reply => {
+      clearTimeout(patience)
+      if (reply !== NO_REPLY) idle.push(connection)
+      resolve(reply)
+    })
+  })
+}
+
+async function stop(): Promise<Sample[]> {
+  clearInterval(timer)
+  while (waiting > 0) await new Promise(resolve => setTimeout(resolve, 5))
+  for (const connection of idle) connection.close()
+  const all = samples
+  idle = []
+  samples = []
+  return all
+}

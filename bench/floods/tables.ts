@@ -1,0 +1,182 @@
+/** What the floods come to: a table for each shape, a column for each size and checkout, and their ratios. */
+import type { Table } from '../../docs/markdown-tables.ts'
+import { median, quantile } from '../measure.ts'
+import { times } from '../report.ts'
+import type { Sample } from './innocent-client.ts'
+import { NO_REPLY } from './raw-connection.ts'
+import type { Run } from './run.ts'
+
+/** The runs of one size, by label of the checkout. */
+export interface SizedRuns {
+  /** `1,000 at once` */
+  size: string
+  byLabel: Readonly<Record<string, readonly Run[]>>
+}
+
+interface Metric {
+  what: string
+  /** @returns undefined: there is no such value */
+  of: (runs: readonly Run[]) => number | undefined
+  digits?: number
+}
+
+export function tableOf(kind: 'burst' | 'stream', sizes: readonly SizedRuns[]): Table {
+  const labels = Object.keys(sizes[0]!.byLabel)
+  const all = sizes.flatMap(({ byLabel }) => Object.values(byLabel).flat())
+  const isCompared = labels.length > 1
+  const head = sizes.flatMap(({ size }) => [
+    ...labels.map(label => (isCompared ? `${size}, ${label}` : size)),
+    ...(isCompared ? [`${labels[1]} : ${labels[0]}`] : []),
+  ])
+  const rows = [...repliesOf(all), ...(kind === 'burst' ? OF_BURST : OF_STREAM)].map(metric => [
+    metric.what,
+    ...sizes.flatMap(({ byLabel }) => cellsOf(metric, Object.values(byLabel))),
+  ])
+  return { head: ['', ...head], rows: rows.filter(([, ...cells]) => cells.some(cell => cell !== '-')) }
+}
+
+function cellsOf({ of, digits = 0 }: Metric, contenders: readonly (readonly Run[])[]): string[] {
+  const values = contenders.map(of)
+  const cells = values.map(value => (value === undefined ? '-' : formatted(value, digits)))
+  if (values.length < 2) return cells
+  const [before, after] = values
+  return [...cells, before && after !== undefined ? times(after / before) : '-']
+}
+
+function formatted(value: number, digits: number): string {
+  return value.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits })
+}
+
+const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length
+const meanOf = (get: (run: Run) => number) => (runs: readonly Run[]) => mean(runs.map(get))
+const medianOf = (get: (run: Run) => number) => (runs: readonly Run[]) => median(runs.map(get))
+const mostOf = (get: (run: Run) => number) => (runs: readonly Run[]) => Math.max(...runs.map(get))
+
+/** A row for each kind of reply that any of them got. */
+function repliesOf(all: readonly Run[]): Metric[] {
+  const kinds = new Set(all.flatMap(({ replies }) => Object.keys(replies)))
+  return [...kinds].sort().map(kind => {
+    const [status, mark] = kind === NO_REPLY ? [kind] : kind.split(' ')
+    return {
+      what: mark ? `replies ${status}, degraded: ${mark}` : `replies ${status}`,
+      of: meanOf(({ replies }) => replies[kind] ?? 0),
+    }
+  })
+}
+
+const LIMITED: readonly Metric[] = [
+  { what: 'reached the origin', of: meanOf(run => run.reachedOrigin) },
+  { what: 'above the limit at the origin, worst round', of: mostOf(run => run.aboveLimit) },
+]
+
+const GUESSED: Metric = {
+  what: 'unknown keys looked up above the limit (401), worst round',
+  of: runs =>
+    runs.some(({ guesses }) => guesses)
+      ? Math.max(...runs.map(({ guesses }) => Math.max(0, guesses!.tried - guesses!.limit)))
+      : undefined,
+}
+
+const ofInnocent = (when: keyof Run['innocent'], of: (samples: readonly Sample[]) => number) => {
+  return (runs: readonly Run[]) => {
+    const samples = runs.flatMap(({ innocent }) => innocent[when])
+    return samples.length > 0 ? of(samples) : undefined
+  }
+}
+const percent = (samples: readonly Sample[], holds: (reply: string) => boolean) =>
+  (100 * samples.filter(({ reply }) => holds(reply)).length) / samples.length
+const timesOf = (samples: readonly Sample[]) => samples.map(({ tookMs }) => tookMs)
+
+const INNOCENT: readonly Metric[] = [
+  { what: 'innocent: requests during the flood', of: ofInnocent('during', samples => samples.length) },
+  {
+    what: 'innocent: served, %',
+    of: ofInnocent('during', samples => percent(samples, reply => reply.startsWith('200'))),
+    digits: 1,
+  },
+  {
+    what: 'innocent: served by the isolate alone, %',
+    of: ofInnocent('during', samples => percent(samples, reply => reply.startsWith('200 '))),
+    digits: 1,
+  },
+  {
+    what: 'innocent: p50, ms',
+    of: ofInnocent('during', samples => median(timesOf(samples))),
+    digits: 1,
+  },
+  {
+    what: 'innocent: p99, ms',
+    of: ofInnocent('during', samples => quantile(timesOf(samples), 0.99)),
+    digits: 1,
+  },
+  {
+    what: 'innocent: last served without the store after the flood, ms',
+    of: medianOf(run => run.degradedAfterMs),
+  },
+  {
+    what: 'innocent before the flood: p50, ms',
+    of: ofInnocent('before', samples => median(timesOf(samples))),
+    digits: 1,
+  },
+  {
+    what: 'innocent before the flood: p99, ms',
+    of: ofInnocent('before', samples => quantile(timesOf(samples), 0.99)),
+    digits: 1,
+  },
+]
+
+const answered = ({ replies }: Run) => Object.values(replies).reduce((sum, count) => sum + count, 0)
+const requestsServed = (run: Run) => answered(run) + run.innocent.during.length
+const seconds = ({ tookMs }: Run) => tookMs / 1e3
+
+const OF_BURST: readonly Metric[] = [
+  ...LIMITED,
+  { what: 'refused below the limit', of: meanOf(run => run.belowLimit) },
+  GUESSED,
+  { what: 'all answered after, ms', of: medianOf(run => run.tookMs) },
+  ...INNOCENT,
+  { what: 'HTTP requests to the store', of: medianOf(run => run.httpRequests) },
+  { what: 'EVALSHA calls', of: medianOf(run => run.scriptCalls) },
+  { what: 'CPU of Redis, ms', of: medianOf(run => run.redisCpuMs), digits: 1 },
+  { what: 'of that in scripts, ms', of: medianOf(run => run.scriptMs), digits: 1 },
+  {
+    what: 'CPU of workerd per request, µs',
+    of: medianOf(run => (1e3 * run.workerCpuMs) / requestsServed(run)),
+  },
+]
+
+const OF_STREAM: readonly Metric[] = [
+  ...LIMITED,
+  GUESSED,
+  { what: 'asked for, requests a second', of: medianOf(run => run.size.perSecond!) },
+  { what: 'replies a second', of: medianOf(run => answered(run) / seconds(run)) },
+  { what: 'not sent, as no connection had room', of: meanOf(run => run.notSent) },
+  { what: 'all answered after, s', of: medianOf(seconds), digits: 1 },
+  { what: 'EVALSHA calls a second', of: medianOf(run => run.scriptCalls / seconds(run)), digits: 1 },
+  {
+    what: 'EVALSHA calls a second and identity',
+    of: medianOf(run => run.scriptCalls / seconds(run) / run.callers),
+    digits: 2,
+  },
+  {
+    what: 'HTTP requests to the store a second',
+    of: medianOf(run => run.httpRequests / seconds(run)),
+    digits: 1,
+  },
+  {
+    what: 'HTTP requests to the store a second and identity',
+    of: medianOf(run => run.httpRequests / seconds(run) / run.callers),
+    digits: 2,
+  },
+  ...INNOCENT,
+  {
+    what: 'CPU of workerd per request, µs',
+    of: medianOf(run => (1e3 * run.workerCpuMs) / requestsServed(run)),
+  },
+  { what: 'CPU of Redis, ms a second', of: medianOf(run => run.redisCpuMs / seconds(run)), digits: 1 },
+  {
+    what: 'CPU of Redis per request, µs',
+    of: medianOf(run => (1e3 * run.redisCpuMs) / requestsServed(run)),
+    digits: 1,
+  },
+]

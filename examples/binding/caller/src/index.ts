@@ -1,0 +1,26 @@
+/** A Worker that asks for limits through service bindings. It knows nothing of Redis. */
+import type { LimitsService } from 'sluicegate/rpc'
+
+interface Env {
+  /** Every limit, by name. */
+  LIMITS: Service<LimitsService & Rpc.WorkerEntrypointBranded>
+  /** One limit, in the place of Cloudflare's rate limiting binding. */
+  SIGNUPS: RateLimit
+}
+
+export default {
+  async fetch(request, env) {
+    const { pathname } = new URL(request.url)
+    const address = request.headers.get('cf-connecting-ip') ?? 'unknown'
+    if (pathname === '/signup') {
+      const { success } = await env.SIGNUPS.limit({ key: address })
+      return success
+        ? new Response('Welcome.')
+        : new Response('Too many sign-ups from here.', { status: 429 })
+    }
+    // The slot is free again when this block is left, or this request ends.
+    using slot = await env.LIMITS.acquire('exports', { account: '42' }, { timeoutMs: 5000 })
+    if (!(await slot.allowed)) return new Response('Two exports are running.', { status: 429 })
+    return new Response('Exported.')
+  },
+} satisfies ExportedHandler<Env>

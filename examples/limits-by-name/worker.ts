@@ -1,0 +1,13 @@
+/** A background task that stays inside the limits of a third party, however many processes run it. */
+import { createLimiter } from 'sluicegate'
+import config from './sluice.config.ts'
+
+const limiter = createLimiter(config)
+
+for (let i = 0; i < 12; i++) {
+  const decision = await limiter.acquire('zendesk', { account: '42' }, { timeoutMs: 60_000 })
+  console.log(decision.allowed ? `call ${i + 1}` : 'gave up')
+}
+
+await using slot = await limiter.acquire('exports', { account: '42' }, { timeoutMs: 60_000 })
+console.log(slot.allowed ? 'exporting' : 'five exports are running')

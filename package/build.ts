@@ -1,0 +1,18 @@
+/** `npm run package`: compiles what the package ships into dist/. */
+import { execFileSync } from 'node:child_process'
+import { globSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+
+const ROOT = fileURLToPath(new URL('../', import.meta.url))
+const TSC = fileURLToPath(new URL('../node_modules/typescript/bin/tsc', import.meta.url))
+
+rmSync(`${ROOT}dist`, { recursive: true, force: true })
+// The second one writes again what both compile, and its types do not need those of Node.
+for (const project of ['tsconfig.build-node.json', 'tsconfig.build.json'])
+  execFileSync(process.execPath, [TSC, '-p', project], { cwd: ROOT, stdio: 'inherit' })
+
+// The compiler writes the new extensions into JavaScript, and not into types.
+for (const file of globSync('dist/**/*.d.ts', { cwd: ROOT })) {
+  const text = readFileSync(ROOT + file, 'utf8')
+  writeFileSync(ROOT + file, text.replaceAll(/(from |import\()('|")(\.[^'"]*)\.ts\2/g, '$1$2$3.js$2'))
+}

@@ -1,0 +1,46 @@
+/** The name that a misspelt one is likely to stand for. */
+
+/** ` Did you mean 'plans'?`, to be put behind a sentence; nothing where no name is near. */
+export function didYouMean(word: string, known: readonly string[]): string {
+  const near = nearest(word, known)
+  return near === undefined ? '' : ` Did you mean '${near}'?`
+}
+
+/** The known name that takes the fewest changes; undefined where that is more than a third of the word. */
+export function nearest(word: string, known: readonly string[]): string | undefined {
+  const most = Math.max(1, Math.floor(word.length / 3))
+  let best: { name: string; distance: number } | undefined
+  for (const name of known) {
+    if (Math.abs(name.length - word.length) > most) continue
+    const distance = distanceBetween(plain(word), plain(name))
+    // Of a name of one or two letters nothing would be left.
+    if (distance > most || distance >= name.length) continue
+    if (!best || distance < best.distance) best = { name, distance }
+  }
+  return best?.name
+}
+
+/** What people mix up without seeing it: case, and the sign between words. */
+const plain = (name: string) => name.toLowerCase().replaceAll(/[-_ ]/g, '')
+
+/** Letters to add, remove or replace, and neighbours to swap (optimal string alignment). */
+function distanceBetween(a: string, b: string): number {
+  let beforeLast: number[] = []
+  let last = Array.from({ length: b.length + 1 }, (_, j) => j)
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i]
+    for (let j = 1; j <= b.length; j++) {
+      const isSame = a[i - 1] === b[j - 1]
+      const isSwapped = a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]
+      row[j] = Math.min(
+        last[j]! + 1,
+        row[j - 1]! + 1,
+        last[j - 1]! + (isSame ? 0 : 1),
+        isSwapped ? beforeLast[j - 2]! + 1 : Number.POSITIVE_INFINITY,
+      )
+    }
+    beforeLast = last
+    last = row
+  }
+  return last[b.length]!
+}

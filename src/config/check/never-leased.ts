@@ -1,0 +1,64 @@
+/** Leases that no request is ever served from, although nothing is wrong with them: what `check` warns of. */
+import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
+import { canBeLeased } from '../compile-rule.ts'
+import type { Mistake } from '../config-error.ts'
+import { needsCredential, needsToken } from '../identity-parts.ts'
+import type { LimitRuleInput, RuleInput } from './rule-schema.ts'
+import type { ConfigInput } from './schema.ts'
+import { listed } from './values.ts'
+
+/** @returns for each setting that has no effect: where it is, or the rule that is the reason, and why */
+export function neverLeased({ lease, rules = [], limits = {}, shedding }: ConfigInput): Mistake[] {
+  const hasLease = (rule: RuleInput) => rule.mode !== 'off' && canLease(rule) && Boolean(rule.lease ?? lease)
+  const leases = rules.filter(hasLease)
+  return [
+    ...(shedding?.fleetUsage && leases.length > 0 ? [besideFleet(leases)] : []),
+    ...(lease ? reachingNoRule([...rules, ...Object.values(limits).flat()]) : []),
+    ...rules.flatMap((rule, i) => {
+      if (hasLease(rule) || !isAlwaysCounted(rule)) return []
+      const leased = rules.filter(other => hasLease(other) && countsAllOf(rule, other))
+      return leased.length > 0 ? [withoutLease(`rules[${i}]`, rule, leased)] : []
+    }),
+  ]
+}
+
+const canLease = (rule: RuleInput | LimitRuleInput) =>
+  canBeLeased(rule, ALL_ALGORITHMS.countings[rule.algorithm]!)
+
+/** The lease of the config, where each rule has a setting of its own or can have no lease. */
+function reachingNoRule(rules: readonly (RuleInput | LimitRuleInput)[]): Mistake[] {
+  if (rules.some(rule => rule.lease === undefined && canLease(rule))) return []
+  const message =
+    "has no effect: every rule has a lease setting of its own, or cannot have a lease (sliding-log, concurrency, on: 'auth-failure'). Leave it out."
+  return [{ path: 'lease', message }]
+}
+
+/** The fleet counts what is in flight, and so each request. */
+function besideFleet(leased: readonly RuleInput[]): Mistake {
+  const message = `counts each request when it begins and ends: what it counts goes to the store, and no such request is served from the leases of ${namesOf(leased)}. Remove the leases, or fleetUsage.`
+  return { path: 'shedding.fleetUsage', message }
+}
+
+function withoutLease(path: string, rule: RuleInput, leased: readonly RuleInput[]): Mistake {
+  const all = namesOf(leased)
+  const fix = canLease(rule) ? 'Give it a lease too' : 'Use another algorithm for it'
+  const message = `has no lease and counts every request of ${all}: each of those requests goes to the store, and none is served from a lease. ${fix}, or remove the other leases.`
+  return { path, message }
+}
+
+/** Whether no request that it is for leaves it out. A rule that only reports may be left out. */
+function isAlwaysCounted({ on = 'request', mode, cost, plans = {} }: RuleInput): boolean {
+  return on === 'request' && mode !== 'off' && cost !== 0 && !Object.values(plans).includes(false)
+}
+
+/** Whether `rule` is for all requests, and for all callers that `other` is for. */
+function countsAllOf({ by, match }: RuleInput, other: RuleInput): boolean {
+  const isForAll = Object.values(match ?? {}).every(value => value === undefined)
+  const needs = [needsCredential, needsToken].filter(need => [by].flat().some(need))
+  return isForAll && needs.every(need => [other.by].flat().some(need))
+}
+
+function namesOf(rules: readonly RuleInput[]): string {
+  const names = rules.map(({ name }) => `'${name}'`)
+  return names.length > 1 ? listed(names, 'and') : names.join()
+}

@@ -1,0 +1,55 @@
+/**
+ * Settings that are valid and often not intended. `npx sluicegate check` shows them; they do not make a config invalid.
+ */
+import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
+import { methodsOf } from '../compile-credentials.ts'
+import { compileGatewayRule } from '../compile-rule.ts'
+import type { Mistake } from '../config-error.ts'
+import { type By, readPart } from '../identity-parts.ts'
+import { uncovered } from './coverage.ts'
+import { neverLeased } from './never-leased.ts'
+import { neverRefusing } from './never-refuses.ts'
+import type { ConfigInput } from './schema.ts'
+
+/** As a mistake has it: a place, and a sentence about it. */
+export type Warning = Mistake
+
+/** @param config without mistakes */
+export function warningsOf(config: ConfigInput): Warning[] {
+  const { rules = [], routes = [], plans = ['free'] } = config
+  const written = rules.map(input => ({ input, rule: compileGatewayRule(input, plans, ALL_ALGORITHMS)[0]! }))
+  const accept = config.credentials?.accept ?? methodsOf(config)
+  const reach = {
+    accepted: new Set([...accept, ...routes.flatMap(route => route.accept ?? [])]),
+    issuers: new Set(Object.keys(config.credentials?.jwt ?? {})),
+    uncounted: new Set(routes.flatMap(({ name, limits }) => (limits === false ? [name] : []))),
+  }
+  return [
+    ...neverRefusing(written, reach),
+    ...uncovered(config),
+    ...neverLeased(config),
+    ...rules.flatMap(({ by }, i) => warningsOfIdentity([by].flat(), `rules[${i}].by`, config)),
+    ...warningsOfAddress(config),
+  ]
+}
+
+/** Parts that a client has to show, or cannot choose. */
+const VERIFIED: readonly string[] = ['consumer', 'credential', 'claim', 'address', 'global']
+
+/** A header is what the client writes: with another one it is another caller. */
+function warningsOfIdentity(by: readonly By[], path: string, { address }: ConfigInput): Warning[] {
+  const parts = by.map(readPart)
+  // Cloudflare sets those of its own, whatever a client sends.
+  const isChosen = (name: string) => address?.from !== undefined || !name.startsWith('cf-')
+  const header = parts.find(({ part, name }) => part === 'header' && isChosen(name))
+  if (!header || parts.some(({ part }) => VERIFIED.includes(part))) return []
+  const message = `clients choose the value of 'header:${header.name}': a new value is a new budget, and another caller's value spends that caller's budget. Add a verified part, as in ['consumer', 'header:${header.name}'].`
+  return [{ path, message }]
+}
+
+/** Where the platform does not say what the other end of the connection is, as on Workers, a trusted proxy is assumed there. */
+function warningsOfAddress({ address: { from } = {} }: ConfigInput): Warning[] {
+  if (from !== 'x-forwarded-for' && from !== 'forwarded') return []
+  const message = `where the platform does not say what the other end of a connection is, as on Cloudflare Workers, a client that comes directly can write '${from}' itself. Make sure that requests can only come through trustedProxies.`
+  return [{ path: 'address.from', message }]
+}

@@ -1,0 +1,40 @@
+/**
+ * The variables of the store, for those who run an edge in a process of their own: what to type in a shell. The gateway's Worker has
+ * its own hint in environment.ts, and does not carry this.
+ */
+import { ConfigError } from './config-error.ts'
+import type { StoreAddress } from './environment.ts'
+
+/** What environment.ts says to those who deploy a Worker. */
+const FOR_WORKERS = / On Workers: .*$/
+
+const BRIDGE = 'npx sluicegate bridge --redis redis://… --token …'
+const BRIDGE_URL = 'http://127.0.0.1:8079'
+
+const HINTS: Record<keyof StoreAddress, string> = {
+  UPSTASH_REDIS_REST_URL: `export UPSTASH_REDIS_REST_URL=https://….upstash.io, or, for a Redis of your own, the address of \`${BRIDGE}\`: ${BRIDGE_URL}`,
+  UPSTASH_REDIS_REST_TOKEN:
+    'export UPSTASH_REDIS_REST_TOKEN=…, the REST token of the database, or the --token of the bridge',
+}
+
+/** Never with the value: a URL of Redis has its password in it. */
+const OF_REDIS = `is the URL of a Redis, and not of its REST API. \`${BRIDGE}\` serves that in front of it: export UPSTASH_REDIS_REST_URL=${BRIDGE_URL}`
+
+/**
+ * The same error with hints for a shell in the place of those for Workers.
+ * @param error what `withEnvironment` has thrown; anything else comes back as it is
+ * @param variables those that it was given
+ */
+export function withHintsForNode<E>(error: E, variables: StoreAddress = {}): E | ConfigError {
+  if (!(error instanceof ConfigError)) return error
+  const mistakes = error.mistakes.map(mistake => {
+    const { path, message } = mistake
+    if (!isVariable(path) || !FOR_WORKERS.test(message)) return mistake
+    if (/^\s*rediss?:/i.test(variables[path] ?? '') && path === 'UPSTASH_REDIS_REST_URL')
+      return { path, message: OF_REDIS }
+    return { path, message: message.replace(FOR_WORKERS, () => ` ${HINTS[path]}`) }
+  })
+  return mistakes.every((mistake, i) => mistake === error.mistakes[i]) ? error : new ConfigError(mistakes)
+}
+
+const isVariable = (path: string): path is keyof StoreAddress => Object.hasOwn(HINTS, path)

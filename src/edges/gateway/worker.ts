@@ -1,0 +1,55 @@
+/** The gateway as a Worker: reads the environment, builds the app once for an isolate, serves `fetch`. */
+import type { Hono } from 'hono/tiny'
+import type { Algorithms } from '../../algorithms/descriptor.ts'
+import type { ConfigInput } from '../../config/check/schema.ts'
+import { compileConfig } from '../../config/compile.ts'
+import type { SheddingCompiler } from '../../config/compile-shedding.ts'
+import { type Environment, withEnvironment } from '../../config/environment.ts'
+import { upstashStore } from '../../store/upstash.ts'
+import type { Parts } from '../http/parts.ts'
+import { misconfigured } from '../http/unexpected.ts'
+import { createApp } from './app.ts'
+
+/** What a Worker carries for its config. */
+export interface Built {
+  algorithms: Algorithms
+  parts: Parts
+  shedding: SheddingCompiler
+}
+
+/** What a Worker exports by default. */
+export interface GatewayWorker {
+  fetch(
+    request: Request,
+    env: Environment,
+    ctx: { waitUntil(task: Promise<unknown>): void },
+  ): Response | Promise<Response>
+}
+
+/** @param config checked before the Worker was built, so that the Worker need not carry what checks it */
+export function createWorker(config: ConfigInput, { algorithms, parts, shedding }: Built): GatewayWorker {
+  // Limits by name are not decided here, and the Worker does not carry the algorithms that only they use.
+  const { limits: _, ...gatewayConfig } = config
+  const compiled = compileConfig(gatewayConfig, algorithms, shedding)
+  let app: Hono | undefined
+
+  function build(env: Environment): Hono {
+    const { url, token, ...settings } = withEnvironment(compiled, env)
+    const { storeDeadlineMs: deadlineMs, keyLocking, cluster, environment } = settings
+    const store = upstashStore({ url, token, deadlineMs, keyLocking, cluster, environment })
+    const { SLUICE_ANALYTICS: analytics, ...variables } = env
+    return createApp(settings, store, parts, { variables, ...(analytics && { reporting: { analytics } }) })
+  }
+
+  return {
+    fetch(request, env, ctx) {
+      try {
+        app ??= build(env)
+      } catch (error) {
+        console.error((error as Error).message)
+        return misconfigured()
+      }
+      return app.fetch(request, env, ctx as Parameters<Hono['fetch']>[2])
+    },
+  }
+}

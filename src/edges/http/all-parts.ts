@@ -1,0 +1,56 @@
+/** All parts of the gateway, with scripts that are compiled when they are first needed. */
+import { createOpaqueKeys } from '../../credentials/opaque-key.ts'
+import { createHoldings } from '../../limiter/keep-holdings.ts'
+import { createLeases } from '../../limiter/leases.ts'
+import { createLocalLimiter } from '../../limiter/local.ts'
+import { createRefusalMemory } from '../../limiter/refusals.ts'
+import { evaluateOnCluster } from '../../limiter/slots.ts'
+import { createStock } from '../../limiter/stock.ts'
+import { createStats } from '../../metrics/keep-stats.ts'
+import { compileScripts } from '../../script/scripts.ts'
+import { signalScript } from '../../script/signal-text.ts'
+import { syncScript } from '../../script/sync-text.ts'
+import { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
+import { refreshOverdue, withSignals } from '../../shedding/signal-board.ts'
+import { createWorkerUtilization } from '../../shedding/worker-utilization.ts'
+import { addressBehindProxies } from './behind-proxies.ts'
+import { answerPreflight, setAllowedOrigin } from './cors.ts'
+import { whenOver } from './ending.ts'
+import { createHooks } from './hooks.ts'
+import { matchEach } from './match-each.ts'
+import { createOriginLoad } from './origin-load.ts'
+import type { Parts } from './parts.ts'
+import { classFor } from './traffic-class.ts'
+import { clientOfWorker } from './trusted-worker.ts'
+import { receivePushes } from './utilization.ts'
+import { withWebSocketKeys } from './web-socket-key.ts'
+import { createXRateLimit } from './x-rate-limit.ts'
+
+export const ALL_PARTS: Parts = {
+  scriptsOf: compileScripts,
+  evaluateOnCluster,
+  createHoldings: options => createHoldings({ ...options, createStock }),
+  createLocalLimiter,
+  createLeases,
+  createRefusalMemory,
+  createStats,
+  syncScript,
+  whenOver,
+  createHooks,
+  createXRateLimit,
+  withWebSocketKeys,
+  classFor,
+  matchEach,
+  createOpaqueKeys,
+  createOriginLoad,
+  createWorkerUtilization,
+  createAdaptiveLimit,
+  withSignals,
+  refreshOverdue,
+  signalScript,
+  receivePushes,
+  addressBehindProxies,
+  clientOfWorker,
+  answerPreflight,
+  setAllowedOrigin,
+}

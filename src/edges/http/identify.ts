@@ -1,0 +1,87 @@
+/** The caller: its address and its credential. Blocked addresses and countries are refused here. */
+import { isInRanges } from '../../config/address-ranges.ts'
+import type { Config } from '../../config/compile.ts'
+import { ANONYMOUS } from '../../config/compile-route.ts'
+import type { Credential } from '../../credentials/credential.ts'
+import { createCredentialFinder } from '../../credentials/find-credential.ts'
+import type { Seen } from '../../credentials/seen.ts'
+import type { Outcome } from '../../script/evaluation.ts'
+import { addressIdentity, clientAddress } from './address.ts'
+import type { Caller } from './caller.ts'
+import { cfOf } from './connection.ts'
+import type { Matched } from './match.ts'
+import type { Parts } from './parts.ts'
+import type { Forbidden } from './ruling.ts'
+
+type Settings = Pick<Config, 'credentials' | 'environment' | 'address' | 'block' | 'plans'>
+
+export interface Identifier {
+  /** @param byHook names the consumer by code of the config */
+  identify(
+    request: Request,
+    matched: Matched,
+    peer?: string,
+    byHook?: () => Promise<Credential | undefined>,
+  ): Promise<Caller>
+  /** Of the client, in its one spelling. */
+  addressOf(request: Request, peer?: string): string | undefined
+  /** The refusal of a blocked address or country, for requests without a credential (preflights). */
+  refuse(request: Request, client: string | undefined): Forbidden | undefined
+  /** Remembers the answer of the store about the caller's credential. */
+  learn(caller: Caller, outcome: Outcome): void
+  /** The recent answers of the store about the credential. */
+  recall(caller: Caller): Seen | undefined
+}
+
+/**
+ * Makes one for an isolate: it remembers consumers and issuers' keys, as plain data.
+ * @param parts at least those that the config uses
+ * @param variables of the environment, among them the secrets that issuers share
+ * @throws ConfigError naming a secret that is missing or too short
+ */
+export function createIdentifier(
+  config: Settings,
+  parts: Pick<Parts, 'addressBehindProxies' | 'createOpaqueKeys'>,
+  variables: Readonly<Record<string, unknown>> = {},
+): Identifier {
+  const { address, block } = config
+  const credentials = createCredentialFinder(config, variables, parts)
+
+  const addressOf = (request: Request, peer?: string) => clientAddress(request, address, peer, parts)
+
+  function refuse(request: Request, client: string | undefined): Forbidden | undefined {
+    if (isInRanges(block.addresses, client)) return { kind: 'forbidden', what: 'address' }
+    // Only then: on Workers, the first look at `request.cf` parses all of it.
+    if (block.countries.size === 0) return undefined
+    const { country } = cfOf(request)
+    const isBlocked = typeof country === 'string' && block.countries.has(country)
+    return isBlocked ? { kind: 'forbidden', what: 'country' } : undefined
+  }
+
+  return {
+    async identify(request, { settings: { accept } }, peer, byHook) {
+      const client = addressOf(request, peer)
+      const caller = {
+        ...(client !== undefined && { address: client }),
+        addressIdentity: addressIdentity(client, address.ipv6Prefix),
+      }
+      const refusal = refuse(request, client)
+      if (refusal) return { ...caller, refusal }
+
+      const found = await credentials.find(accept, request.headers, byHook)
+      if (found && !('reason' in found)) return { ...caller, credential: found }
+      if (!found && accept.includes(ANONYMOUS)) return caller
+      const accepted = credentials.describe(accept)
+      if (found) return { ...caller, refusal: { kind: 'unauthenticated', ...found, accepted } }
+      return { ...caller, refusal: { kind: 'unauthenticated', reason: 'missing', accepted } }
+    },
+
+    addressOf,
+
+    refuse,
+
+    learn: ({ credential }, outcome) => credentials.learn(credential, outcome),
+
+    recall: ({ credential }) => credentials.recall(credential),
+  }
+}

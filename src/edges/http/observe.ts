@@ -1,0 +1,86 @@
+/** From a ruling to the values that are counted, logged and sent. Pure. */
+import type { Observation, RequestOutcome } from '../../metrics/observation.ts'
+import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
+import { FLEET_RETRY_SECONDS, retryAfterSeconds } from './deny.ts'
+import { isReducedCapacity, type Ruling } from './ruling.ts'
+
+/** Values beside the ruling. */
+export type Circumstances = Pick<Observation, 'requestId' | 'storeMs'> & {
+  route: string | undefined
+  /** Of the shedder, for a request that it has not refused. */
+  shed?: ShedVerdict | undefined
+}
+
+export function observe(ruling: Ruling, { route, shed, ...circumstances }: Circumstances): Observation {
+  const degraded = 'degraded' in ruling ? ruling.degraded : undefined
+  const plan = 'plan' in ruling ? ruling.plan : undefined
+  const retryAfter = retryAfterOf(ruling)
+  const reason = reasonOf(ruling)
+  return {
+    ...circumstances,
+    ...(route !== undefined && { route }),
+    outcome: outcomeOf(ruling),
+    ...(degraded && { cause: degraded.cause, detail: degraded.detail }),
+    ...(ruling.kind === 'unauthenticated' && ruling.detail && { detail: ruling.detail }),
+    ...(reason && { reason }),
+    ...('from' in ruling && { from: ruling.from }),
+    ...(plan && { plan }),
+    verdicts: verdictsOf(ruling, shed),
+    ...(retryAfter !== undefined && { retryAfter }),
+  }
+}
+
+function verdictsOf(ruling: Ruling, shed: ShedVerdict | undefined): Observation['verdicts'] {
+  if (ruling.kind === 'shed') return [ruling.verdict]
+  const verdicts = 'verdicts' in ruling ? ruling.verdicts : []
+  return shed ? [shed, ...verdicts] : verdicts
+}
+
+function retryAfterOf(ruling: Ruling): number | undefined {
+  switch (ruling.kind) {
+    case 'denied':
+      return isReducedCapacity(ruling) ? FLEET_RETRY_SECONDS : retryAfterSeconds(ruling.retryAfter)
+    case 'shed':
+      return retryAfterSeconds(ruling.verdict.retryAfter)
+    default:
+      return undefined
+  }
+}
+
+function outcomeOf(ruling: Ruling): RequestOutcome {
+  switch (ruling.kind) {
+    case 'allowed':
+      return ruling.isUncounted ? 'failed_open' : 'allowed'
+    case 'denied':
+      return isReducedCapacity(ruling) ? 'shed' : 'limited'
+    case 'shed':
+      return 'shed'
+    case 'unauthenticated':
+      return ruling.reason === 'unverifiable' ? 'unverifiable' : 'unauthenticated'
+    case 'unknown-credential':
+      return 'unauthenticated'
+    case 'forbidden':
+    case 'blocked':
+      return 'forbidden'
+    case 'unavailable':
+      return 'failed_closed'
+  }
+}
+
+function reasonOf(ruling: Ruling): string | undefined {
+  switch (ruling.kind) {
+    case 'unauthenticated':
+      return ruling.reason
+    case 'unknown-credential':
+      return 'unknown'
+    case 'forbidden':
+    case 'unavailable':
+      return ruling.what
+    case 'blocked':
+      return 'consumer'
+    case 'allowed':
+    case 'denied':
+    case 'shed':
+      return undefined
+  }
+}

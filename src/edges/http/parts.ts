@@ -1,0 +1,84 @@
+/** Parts of the gateway that a Worker carries only if its config uses them: src/built/worker.generated.ts chooses. */
+import type { Config } from '../../config/compile.ts'
+import type { createOpaqueKeys } from '../../credentials/opaque-key.ts'
+import type { OnCluster } from '../../limiter/evaluate.ts'
+import { isCountedLocally } from '../../limiter/fallback.ts'
+import type { createHoldings } from '../../limiter/keep-holdings.ts'
+import type { createLeases } from '../../limiter/leases.ts'
+import type { createLocalLimiter } from '../../limiter/local.ts'
+import type { createRefusalMemory } from '../../limiter/refusals.ts'
+import type { createStats } from '../../metrics/keep-stats.ts'
+import type { ScriptsOf } from '../../script/policy-shape.ts'
+import type { Script } from '../../store/store.ts'
+import type { addressBehindProxies } from './behind-proxies.ts'
+import type { answerPreflight, setAllowedOrigin } from './cors.ts'
+import type { whenOver } from './ending.ts'
+import type { createHooks } from './hooks.ts'
+import type { matchEach } from './match-each.ts'
+import type { createOriginLoad, OriginLoadParts } from './origin-load.ts'
+import type { classFor } from './traffic-class.ts'
+import type { clientOfWorker } from './trusted-worker.ts'
+import type { receivePushes } from './utilization.ts'
+import type { withWebSocketKeys } from './web-socket-key.ts'
+import type { createXRateLimit } from './x-rate-limit.ts'
+
+export interface Parts extends OriginLoadParts {
+  scriptsOf: ScriptsOf
+  /** With `store.cluster`. */
+  evaluateOnCluster: OnCluster
+  /** Unless all rules are `closed` while the store fails. */
+  createLocalLimiter: typeof createLocalLimiter
+  /** Unless no refusal is remembered (`refusals: { rememberFor: 0 }`). */
+  createRefusalMemory: typeof createRefusalMemory
+  /** With `lease`. */
+  createLeases: typeof createLeases
+  /** Unless statistics are off (`stats: { keep: false }`). */
+  createStats: typeof createStats
+  /** With rules that count what is in flight; some units are held in advance with a fleet whose capacity does not adapt. */
+  createHoldings: typeof createHoldings
+  syncScript: () => Script
+  whenOver: typeof whenOver
+  /** With `hooks`. */
+  createHooks: typeof createHooks
+  /** With `headers: { xRateLimit }`. */
+  createXRateLimit: typeof createXRateLimit
+  /** With `credentials: { webSocketKeys: true }`. */
+  withWebSocketKeys: typeof withWebSocketKeys
+  /** With `shedding`. */
+  classFor: typeof classFor
+  /** With `credentials.opaqueKeys`. */
+  createOpaqueKeys: typeof createOpaqueKeys
+  /** With routes, or rules that ask about method, host or path. */
+  matchEach: typeof matchEach
+  /** With `shedding.workerUtilization` or `adaptive`. */
+  createOriginLoad: typeof createOriginLoad
+  /** With `shedding: { workerUtilization: { signals: ['push'] } }`. */
+  receivePushes: typeof receivePushes
+  /** With `address: { from: … }` a header that proxies append to. */
+  addressBehindProxies: typeof addressBehindProxies
+  /** With `address: { trustedWorkers }`. */
+  clientOfWorker: typeof clientOfWorker
+  /** With `cors`. */
+  answerPreflight: typeof answerPreflight
+  setAllowedOrigin: typeof setAllowedOrigin
+}
+
+/** Whether the isolate counts a rule by itself while the store does not decide. */
+export const countsLocally = ({ rules }: Pick<Config, 'rules'>) =>
+  rules.some(({ onStoreFailure }) => isCountedLocally(onStoreFailure))
+
+/** Whether a rule counts what is in flight. One that is off can be switched on. */
+export const holdsUnits = ({ rules }: Pick<Config, 'rules'>) =>
+  rules.some(({ counting }) => counting.state === 'held')
+
+/** Whether one decision may spend for several requests. A rule that is off can be switched on. */
+export const takesLeases = ({ rules }: Pick<Config, 'rules'>) =>
+  rules.some(({ lease }) => lease !== undefined)
+
+/** Whether anything follows what the gateway measures of its origin. */
+export const followsOrigin = ({ shedding, adaptive }: Pick<Config, 'shedding' | 'adaptive'>) =>
+  shedding?.workerUtilization !== undefined || adaptive !== undefined
+
+/** Whether isolates hold units of a rule in advance. */
+export const holdsInAdvance = ({ rules }: Pick<Config, 'rules'>) =>
+  rules.some(({ inAdvance }) => inAdvance === true)

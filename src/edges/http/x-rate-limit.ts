@@ -1,0 +1,42 @@
+/**
+ * X-RateLimit-Limit, -Remaining and -Reset, for clients that know no other headers: one limit of the reply, as they cannot name several.
+ * No standard defines them, and Reset means seconds to wait in one API and a time in another: the config says which.
+ */
+import type { Clock } from '../../clock.ts'
+import type { HeadersInput } from '../../config/check/schema.ts'
+import type { Verdict } from '../../script/evaluation.ts'
+
+export interface XRateLimit {
+  /** In the place of those that the origin may have sent. */
+  set(headers: Headers, verdicts: readonly Verdict[]): void
+  /** For `Access-Control-Expose-Headers`, behind others. */
+  names: string
+}
+
+export function createXRateLimit(unit: NonNullable<HeadersInput['xRateLimit']>, { now }: Clock): XRateLimit {
+  return {
+    set(headers, verdicts) {
+      const verdict = verdicts.reduce(stricter)
+      const seconds = waitOf(verdict) / 1e6
+      // Rounded up, so that a caller that waits until then does not come too early.
+      const reset = Math.ceil(unit === 'unix-seconds' ? now() / 1e3 + seconds : seconds)
+      headers.set('X-RateLimit-Limit', String(verdict.rule.quota.burst))
+      headers.set('X-RateLimit-Remaining', String(verdict.remaining))
+      headers.set('X-RateLimit-Reset', String(reset))
+    },
+    names: ', X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset',
+  }
+}
+
+/** A limit that refuses is stricter than one that admits: of those the one that refuses for longest, of these the one with the least left. */
+function stricter(a: Verdict, b: Verdict): Verdict {
+  if (a.allowed !== b.allowed) return a.allowed ? b : a
+  const isB = a.allowed && a.remaining !== b.remaining ? b.remaining < a.remaining : waitOf(b) > waitOf(a)
+  return isB ? b : a
+}
+
+/** µs until the refused request would be admitted, else until the whole budget is back. */
+function waitOf({ rule, allowed, resetAfter, retryAfter }: Verdict): number {
+  if (allowed) return resetAfter
+  return retryAfter < 0 ? rule.period : retryAfter
+}

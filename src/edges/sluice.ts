@@ -1,0 +1,29 @@
+/** What `sluicegate` exports: what a config is written with, and limits by name. */
+export type {
+  AddressInput,
+  ConfigInput,
+  CredentialsInput,
+  LimitRuleInput,
+  OnStoreFailure,
+  RouteInput,
+  RuleInput,
+  SheddingInput,
+} from '../config/check/schema.ts'
+export { ConfigError } from '../config/config-error.ts'
+export { defineConfig } from '../config/define.ts'
+export type { Environment } from '../config/environment.ts'
+export type {
+  CostContext,
+  CostHook,
+  HookContext,
+  Hooks,
+  IdentifyHook,
+  PlanHook,
+  RefusalHook,
+  RefusalInfo,
+  SkipHook,
+} from '../config/hooks.ts'
+export { type JwtInput, jwt } from '../credentials/jwt.ts'
+export type { LimitIdentity, LimitOptions } from './limits/arguments.ts'
+export { type CreateLimiterOptions, createLimiter } from './limits/create-limiter.ts'
+export type { AcquireOptions, LimitDecision, Limiter } from './limits/limiter.ts'

@@ -1,0 +1,139 @@
+/** What `npx sluicegate check --json` prints. docs/config.md has its fields; they are only ever added to. */
+import { descriptionOf } from '../../algorithms/index.ts'
+import { unitsAtOnce } from '../../algorithms/plan-units.ts'
+import type { MatchInput } from '../../config/check/rule-schema.ts'
+import type { RouteInput } from '../../config/check/schema.ts'
+import type { Warning } from '../../config/check/warnings.ts'
+import type { GatewayRule, LimitRule } from '../../config/compile.ts'
+import { ConfigError, type Mistake } from '../../config/config-error.ts'
+import { ConfigFileError } from '../config-file-error.ts'
+import type { LoadedFile } from './load-config.ts'
+
+export interface CheckDocument {
+  valid: boolean
+  /** Empty if the config is valid. */
+  mistakes: readonly Mistake[]
+  /** They do not make a config invalid. */
+  warnings: readonly Warning[]
+}
+
+export interface ValidDocument extends CheckDocument {
+  file: string
+  /** null: none, as for a guard. */
+  origin: string | null
+  environment: string | null
+  /** The first is the default. */
+  plans: readonly string[]
+  /** Those that are off too, in the order of the file. */
+  rules: readonly GatewayRuleDocument[]
+  /** By name. */
+  limits: Readonly<Record<string, readonly RuleDocument[]>>
+  /** The most specific first. */
+  routes: readonly RouteDocument[]
+}
+
+export interface RuleDocument {
+  name: string
+  by: readonly string[]
+  algorithm: string
+  limit: number
+  /** Of durations; a period of the calendar has the next two fields, and `concurrency` the third. */
+  period_seconds?: number
+  calendar_period?: string
+  time_zone?: string
+  ttl_seconds?: number
+  /** gcra and token-bucket. */
+  burst?: number
+  /** leaky-bucket. */
+  queue?: number
+  mode: string
+  enforced_share: number
+  candidate_for?: string
+  on_store_failure: string
+}
+
+export interface GatewayRuleDocument extends RuleDocument {
+  on: string
+  cost: number
+  /** As it is written. */
+  match: MatchInput
+  /** Numbers of plans that have their own; false: the rule does not apply. */
+  plans: Readonly<Record<string, PlanDocument | false>>
+}
+
+export type PlanDocument = Pick<RuleDocument, 'limit' | 'burst' | 'queue'>
+
+export interface RouteDocument {
+  name: string
+  match: RouteInput['match']
+  accept: readonly string[]
+  cost: number
+  limits: boolean
+}
+
+export function checkDocument(config: LoadedFile, warnings: readonly Warning[]): ValidDocument {
+  const { file, origin, environment, plans, limits, routes, input } = config
+  return {
+    valid: true,
+    mistakes: [],
+    warnings,
+    file,
+    origin: origin ?? null,
+    environment: environment ?? null,
+    plans,
+    rules: (input.rules ?? []).map(rule => gatewayRuleDocument(rule.name, config)),
+    limits: Object.fromEntries([...limits].map(([name, set]) => [name, set.map(ruleDocument)])),
+    routes: routes.map(({ name, accept, cost, isLimited }) => ({
+      name,
+      match: input.routes!.find(route => route.name === name)!.match,
+      accept,
+      cost,
+      limits: isLimited,
+    })),
+  }
+}
+
+/** @returns undefined for what says nothing of the config */
+export function invalidDocument(error: unknown): CheckDocument | undefined {
+  if (error instanceof ConfigError) return { valid: false, mistakes: error.mistakes, warnings: [] }
+  if (!(error instanceof ConfigFileError)) return undefined
+  return { valid: false, mistakes: [{ path: error.place, message: error.reason }], warnings: [] }
+}
+
+function gatewayRuleDocument(name: string, { rules, input }: LoadedFile): GatewayRuleDocument {
+  const [rule, ...rows] = rules.filter(row => row.name === name) as [GatewayRule, ...GatewayRule[]]
+  const { match = {}, plans = {} } = input.rules!.find(rule => rule.name === name)!
+  const numbers = rows.map(row => [row.match.plans![0]!, numbersOf(row)] as const)
+  const without = Object.keys(plans).filter(plan => plans[plan] === false)
+  return {
+    ...ruleDocument(rule),
+    on: rule.on,
+    cost: rule.cost,
+    match,
+    plans: Object.fromEntries([...numbers, ...without.map(plan => [plan, false] as const)]),
+  }
+}
+
+function ruleDocument(rule: GatewayRule | LimitRule): RuleDocument {
+  const { name, by, algorithm, period, calendar, counting, mode, enforcedShare, candidateFor } = rule
+  return {
+    name,
+    by,
+    algorithm,
+    ...numbersOf(rule),
+    ...(counting.state === 'held'
+      ? { ttl_seconds: period / 1e6 }
+      : calendar
+        ? { calendar_period: calendar.period, time_zone: calendar.timeZone }
+        : { period_seconds: period / 1e6 }),
+    mode,
+    enforced_share: enforcedShare,
+    ...(candidateFor !== undefined && { candidate_for: candidateFor }),
+    on_store_failure: rule.onStoreFailure,
+  }
+}
+
+function numbersOf(rule: GatewayRule | LimitRule): PlanDocument {
+  const atOnce = unitsAtOnce(descriptionOf(rule), rule.quota.burst)
+  return { limit: rule.limit, ...(atOnce && { [atOnce.parameter]: atOnce.units }) }
+}

@@ -1,0 +1,44 @@
+/** The key that `npm start` shows: one that works with the Worker as it is now. */
+import { type AdminStore, adminStore } from '../../ops/admin-store.ts'
+import { revokeKey } from '../../ops/key-changes.ts'
+import { createKey, unlistIfEmpty } from '../../ops/keys.ts'
+import { sha256 } from '../../sha256.ts'
+import type { KeySettings } from '../start/worker-messages.ts'
+
+const CONSUMER = 'demo'
+/** A demo key that a killed process leaves in a lasting store must not live for ever. */
+const LIFETIME_MS = 86400e3
+
+export interface DemoKey {
+  /** Makes one for these settings, in the place of the one before. */
+  renew(settings: KeySettings): Promise<string>
+  /** Removes it. */
+  forget(): Promise<void>
+}
+
+export function demoKey(rest: { url: string; token: string }): DemoKey {
+  let current: { store: AdminStore; key: string } | undefined
+  return { renew, forget }
+
+  async function renew({ environment, keyPrefix, plan }: KeySettings): Promise<string> {
+    await forget()
+    const store = adminStore({ ...rest, environment, keyPrefix })
+    const expiresAt = new Date(Date.now() + LIFETIME_MS)
+    const { key } = await createKey(store, { consumer: CONSUMER, plan, expiresAt })
+    current = { store, key }
+    return key
+  }
+
+  async function forget(): Promise<void> {
+    if (!current) return
+    const { store, key } = current
+    current = undefined
+    try {
+      await revokeKey(store, { consumer: CONSUMER, digest: sha256(key) })
+      // The consumer stays while others have started this too.
+      await unlistIfEmpty(store, CONSUMER)
+    } catch {
+      // The store may be gone by now; the key expires by itself.
+    }
+  }
+}

@@ -1,0 +1,62 @@
+/** What a user reads of a config file that cannot be loaded: the file, the line where it is known, and what is wrong there. */
+import { basename } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+export class ConfigFileError extends Error {
+  /** The file, and the line where that is known. */
+  readonly place: string
+  readonly reason: string
+
+  constructor(place: string, reason: string) {
+    super(`${place}: ${reason}`)
+    this.place = place
+    this.reason = reason
+  }
+}
+
+const NEEDS_NEWER_NODE = `Node ${process.versions.node} cannot read TypeScript. Use Node 22.18 or newer.`
+
+/**
+ * @param error what importing the file has thrown
+ * @param file the config; the error can be in one that it imports
+ */
+export function configFileError(error: unknown, file: string): ConfigFileError {
+  if (hasCode(error, 'ERR_UNKNOWN_FILE_EXTENSION')) return new ConfigFileError(file, NEEDS_NEWER_NODE)
+  const place = placeOf(error, file)
+  const message = error instanceof Error ? error.message : String(error)
+  return new ConfigFileError(place.text, isReadAsCommonJs(error) ? waysOut(message, place.file) : message)
+}
+
+const hasCode = (error: unknown, code: string) => (error as { code?: unknown } | undefined)?.code === code
+
+/** Node takes a file for CommonJS where package.json says so, and then stumbles over its first import or export. */
+function isReadAsCommonJs(error: unknown): boolean {
+  return (
+    error instanceof SyntaxError &&
+    /^(Cannot use import statement outside a module|Unexpected token 'export')$/.test(error.message)
+  )
+}
+
+function waysOut(message: string, file: string): string {
+  const name = basename(file)
+  const renamed = name.replace(/\.c?([jt])s$/, '.m$1s')
+  return `${message}. Node reads it as CommonJS. Rename it to ${renamed}, or write "type": "module" into package.json.`
+}
+
+/**
+ * Node begins the stack of a syntax error with the file and the line; that of any other error has the config's name behind
+ * those of the functions it called.
+ */
+function placeOf(error: unknown, file: string): { text: string; file: string } {
+  const stack = error instanceof Error ? (error.stack ?? '') : ''
+  const [, url, line] = /^((?:file:|\/|[A-Za-z]:[\\/]).*?\.[cm]?[jt]s)(?:\?\S*)?:(\d+)\n/.exec(stack) ?? []
+  if (url !== undefined) {
+    const path = url.startsWith('file:') ? fileURLToPath(url) : url
+    // As it was named, where it is the config.
+    const named = basename(path) === basename(file) ? file : path
+    return { text: `${named}:${line}`, file: named }
+  }
+  const name = basename(file).replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&')
+  const frame = new RegExp(`${name}(?:\\?read=\\d+)?:(\\d+)`).exec(stack)?.[1]
+  return { text: frame === undefined ? file : `${file}:${frame}`, file }
+}

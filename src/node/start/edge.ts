@@ -1,0 +1,42 @@
+/**
+ * What Cloudflare's edge does for clients without Accept-Encoding, and the local stand-in for it does not. Both replace the header
+ * with the codings that the edge itself can undo, so that the Worker and the origin see those; but here nothing undoes them for such
+ * a client. It must not get a coding that it did not ask for.
+ */
+const EDGE = `
+import worker from './worker.mjs'
+export * from './worker.mjs'
+
+async function uncompressed(request, serve) {
+  if (request.cf?.clientAcceptEncoding !== '') return serve(request)
+  const plain = new Request(request)
+  plain.headers.set('accept-encoding', 'identity')
+  const response = await serve(plain)
+  // Some origins compress whatever they are asked for.
+  if (response.headers.get('content-encoding') !== 'gzip' || !response.body) return response
+  const decoded = new Response(response.body.pipeThrough(new DecompressionStream('gzip')), response)
+  decoded.headers.delete('content-encoding')
+  decoded.headers.delete('content-length')
+  return decoded
+}
+
+// A Worker is an object with handlers, or a class (WorkerEntrypoint).
+export default typeof worker === 'function'
+  ? class extends worker {
+      fetch(request) {
+        return uncompressed(request, request => super.fetch(request))
+      }
+    }
+  : {
+      ...worker,
+      fetch: (request, env, ctx) => uncompressed(request, request => worker.fetch(request, env, ctx)),
+    }
+`
+
+/** The modules of the Worker behind the edge, for Miniflare; the first one is the entry. */
+export function behindEdge(script: string) {
+  return [
+    { type: 'ESModule' as const, path: 'edge.mjs', contents: EDGE },
+    { type: 'ESModule' as const, path: 'worker.mjs', contents: script },
+  ]
+}

@@ -1,0 +1,86 @@
+/** What `sluicegate/testing` exports: a store for tests, which needs no Redis server and no network. */
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { didYouMean } from '../config/check/did-you-mean.ts'
+import type { ConfigInput } from '../config/check/schema.ts'
+import type { Environment } from '../config/environment.ts'
+import { adminStore } from '../ops/admin-store.ts'
+import { createKey } from '../ops/keys.ts'
+import { startBridge } from './rest-bridge/bridge.ts'
+import { startGuardian } from './start/guardian.ts'
+import { embeddedRedis } from './start/redis.ts'
+
+/** What of a config says how its keys look. */
+type KeySettings = Pick<ConfigInput, 'environment' | 'credentials'>
+
+export interface TestStoreOptions {
+  /** The config under test: keys have its environment and prefix, and a plan that it does not have is refused. */
+  config?: KeySettings & Pick<ConfigInput, 'plans'>
+}
+
+export interface TestStore {
+  /** For `guard(config, { env })`, `sluice(config, { env })`, `createLimiter(config, { env })`, or the bindings of a Worker. */
+  env: Environment & { UPSTASH_REDIS_REST_URL: string; UPSTASH_REDIS_REST_TOKEN: string }
+  /**
+   * Makes an API key.
+   * @param plan default: the first of the config
+   * @param config whose `environment` and key prefix it has; default: that of the store
+   * @throws TypeError for a plan that the config of the store does not have
+   */
+  createKey(consumer: string, plan?: string, config?: KeySettings): Promise<string>
+  /** Forgets everything: counters, keys, switches. */
+  clear(): Promise<void>
+  close(): Promise<void>
+}
+
+/**
+ * Starts an embedded Redis behind the REST bridge, on a free port of this machine. The scripts of the limits run in it as they do in
+ * production.
+ *
+ *     const store = await startTestStore({ config })
+ *     const handler = guard(config, { env: store.env })(request => new Response('Hello'))
+ *     const key = await store.createKey('acme')
+ */
+export async function startTestStore({ config: own }: TestStoreOptions = {}): Promise<TestStore> {
+  const plans = own && (own.plans ?? [DEFAULT_PLAN])
+  const guardian = startGuardian()
+  const directory = mkdtempSync(join(tmpdir(), 'sluice-test-'))
+  const redis = await embeddedRedis('for tests', { guardian, directory })
+  const token = randomBytes(24).toString('base64url')
+  const bridge = await startBridge({ redisUrl: redis.url, token, port: 0 })
+  const rest = { url: bridge.url, token }
+  return {
+    env: { UPSTASH_REDIS_REST_URL: rest.url, UPSTASH_REDIS_REST_TOKEN: token },
+    async createKey(consumer, plan = plans?.[0] ?? DEFAULT_PLAN, config = own ?? {}) {
+      mustBePlan(plan, plans)
+      const keyPrefix = config.credentials?.apiKeys?.prefix
+      const store = adminStore({
+        ...rest,
+        environment: config.environment,
+        ...(keyPrefix !== undefined && { keyPrefix }),
+      })
+      return (await createKey(store, { consumer, plan })).key
+    },
+    async clear() {
+      await adminStore(rest).ask(connection => connection.flushall())
+    },
+    async close() {
+      await bridge.close()
+      await redis.close()
+      await guardian.dismiss()
+    },
+  }
+}
+
+/** That of a config that names none. */
+const DEFAULT_PLAN = 'free'
+
+/** The gateway takes a plan that its config does not have for the first one, so a misspelt one would test another limit. */
+function mustBePlan(plan: string, plans: readonly string[] | undefined): void {
+  if (!plans || plans.includes(plan)) return
+  throw new TypeError(
+    `'${plan}' is not a plan of the config. Its plans are ${plans.join(', ')}.${didYouMean(plan, plans)}`,
+  )
+}

@@ -1,0 +1,56 @@
+import { describe, expect, it } from 'vitest'
+import { ConfigError } from '../../src/config/config-error.ts'
+import { type StoreAddress, withEnvironment } from '../../src/config/environment.ts'
+import { withHintsForNode } from '../../src/config/environment-hints.ts'
+import { configOf } from '../support/engines.ts'
+
+const config = configOf({ rules: [{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }] })
+
+function mistakesOf(variables: StoreAddress & { SLUICE_ENVIRONMENT?: string }): string[] {
+  try {
+    withEnvironment(config, variables)
+  } catch (error) {
+    const hinted = withHintsForNode(error, variables)
+    expect(hinted).toBeInstanceOf(ConfigError)
+    return (hinted as ConfigError).mistakes.map(({ path, message }) => `${path}: ${message}`)
+  }
+  return []
+}
+
+describe('hints for a shell', () => {
+  it('say what to export where both variables are missing, and how a Redis of your own is reached', () => {
+    expect(mistakesOf({})).toEqual([
+      'UPSTASH_REDIS_REST_URL: is missing. export UPSTASH_REDIS_REST_URL=https://….upstash.io, or, for a Redis of your own, ' +
+        'the address of `npx sluicegate bridge --redis redis://… --token …`: http://127.0.0.1:8079',
+      'UPSTASH_REDIS_REST_TOKEN: is missing. export UPSTASH_REDIS_REST_TOKEN=…, the REST token of the database, or the --token of the bridge',
+    ])
+  })
+
+  it.each(['redis://default:secret@redis.test:6379', ' rediss://:secret@redis.test', 'REDIS://h'])(
+    'say of the URL of a Redis that it is one, and never quote it: %s',
+    url => {
+      const [mistake] = mistakesOf({ UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: 't' })
+      expect(mistake).toBe(
+        'UPSTASH_REDIS_REST_URL: is the URL of a Redis, and not of its REST API. `npx sluicegate bridge --redis redis://… --token …` ' +
+          'serves that in front of it: export UPSTASH_REDIS_REST_URL=http://127.0.0.1:8079',
+      )
+    },
+  )
+
+  it('say what is wrong with another URL, and leave other mistakes as they are', () => {
+    const variables = { UPSTASH_REDIS_REST_URL: 'localhost:6379', UPSTASH_REDIS_REST_TOKEN: 't' }
+    expect(mistakesOf({ ...variables, SLUICE_ENVIRONMENT: 'Live' })).toEqual([
+      expect.stringContaining(
+        'is not an http or https URL without credentials. export UPSTASH_REDIS_REST_URL=',
+      ),
+      'SLUICE_ENVIRONMENT: is not a name of 1 to 16 lower case letters and digits.',
+    ])
+  })
+})
+
+it.each([new Error('x'), undefined, new ConfigError([{ path: 'rules', message: 'is missing.' }])])(
+  'gives back any other error as it is: %s',
+  error => {
+    expect(withHintsForNode(error)).toBe(error)
+  },
+)

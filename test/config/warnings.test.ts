@@ -1,0 +1,289 @@
+/** What `check` warns of: what is valid, and may not be meant. */
+import { describe, expect, it } from 'vitest'
+import shipped from '../../sluice.config.ts'
+import { checkConfig } from '../../src/config/check/check.ts'
+import { warningsOf } from '../../src/config/check/warnings.ts'
+import { jwt } from '../../src/credentials/jwt.ts'
+
+const RULE = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }
+const rule = (changes: object) => ({ ...RULE, ...changes })
+/** Covers everybody, and never at a limit that others reach. */
+const ALL = rule({ name: 'all', by: 'address', algorithm: 'sliding-log', limit: 100, period: '1h' })
+
+const warningsIn = (config: object) =>
+  warningsOf(checkConfig({ origin: 'route', rules: [RULE], ...config })).map(
+    ({ path, message }) => `${path}: ${message}`,
+  )
+const pathsIn = (config: object) => warningsIn(config).map(text => text.split(': ')[0])
+
+it('do not appear for the config that comes with the project', () => {
+  expect(warningsOf(shipped)).toEqual([])
+})
+
+describe('a rule that never refuses', () => {
+  const issuer = { access: 'https://team.cloudflareaccess.com', audience: 'api' }
+  it.each([
+    ['is off', rule({ name: 'b', mode: 'off' }), {}, 'rules[1].mode'],
+    ['is enforced for no one', rule({ name: 'b', enforce: 0 }), {}, 'rules[1].enforce'],
+    ['counts nothing', rule({ name: 'b', cost: 0 }), {}, 'rules[1].cost'],
+    ['has a limit that no caller reaches', rule({ name: 'b', limit: 1e9 }), {}, 'rules[1].limit'],
+    [
+      'is for routes on which nothing is counted',
+      rule({ name: 'b', match: { routes: ['status'] } }),
+      { routes: [{ name: 'status', match: { path: '/status' }, limits: false }] },
+      'rules[1].match.routes',
+    ],
+    [
+      'is for callers without a credential, where none are let in',
+      rule({ name: 'b', by: 'address', match: { authenticated: false } }),
+      {},
+      'rules[1].match.authenticated',
+    ],
+    [
+      'counts bad keys where only tokens are accepted',
+      rule({ name: 'b', by: 'address', on: 'auth-failure' }),
+      { credentials: { jwt: { staff: jwt(issuer) }, accept: ['staff'] } },
+      'rules[1].on',
+    ],
+  ])('since it %s', (_, second, settings, path) => {
+    expect(pathsIn({ rules: [RULE, second], ...settings })).toEqual([path])
+  })
+
+  const minute = { algorithm: 'fixed-window', period: '1m' }
+  it.each([
+    // Twice 100 in any stretch, and 100 a minute: not more than 300 in any minute.
+    ['an equal one', RULE, rule({ name: 'b' }), ['rules[1]']],
+    ['a stricter one', RULE, rule({ name: 'b', limit: 11 }), ['rules[1]']],
+    ['a stricter one that follows', rule({ limit: 11 }), rule({ name: 'b' }), ['rules[0]']],
+    ['windows', rule({ limit: 100, ...minute }), rule({ name: 'b', limit: 300, ...minute }), ['rules[1]']],
+    [
+      'windows that can come together',
+      rule({ limit: 100, ...minute }),
+      rule({ name: 'b', limit: 299, ...minute }),
+      [],
+    ],
+    ['a rate', rule({ limit: 2 }), rule({ name: 'b', limit: 122, ...minute }), ['rules[1]']],
+    ['a rate that is too fast', rule({ limit: 2 }), rule({ name: 'b', limit: 121, ...minute }), []],
+    [
+      'a rate that costs more',
+      rule({ limit: 2, cost: 2 }),
+      rule({ name: 'b', limit: 61, ...minute }),
+      ['rules[1]'],
+    ],
+    ['one for more callers', rule({ by: 'global' }), rule({ name: 'b', limit: 11 }), ['rules[1]']],
+    ['one for fewer callers', rule({ by: ['consumer', 'route'] }), rule({ name: 'b', limit: 11 }), []],
+    ['one for other callers', rule({ by: 'address' }), rule({ name: 'b', limit: 11 }), []],
+    ['one for fewer requests', rule({ match: { methods: ['GET'] } }), rule({ name: 'b', limit: 11 }), []],
+    [
+      'one for the same requests',
+      rule({ limit: 11, match: { methods: ['GET'] } }),
+      rule({ name: 'b', match: { methods: ['GET'] } }),
+      ['rules[0]'],
+    ],
+    ['a shadow', rule({ mode: 'shadow' }), rule({ name: 'b', limit: 11 }), []],
+    ['one for some callers', rule({ enforce: 0.5 }), rule({ name: 'b', limit: 11 }), []],
+    [
+      'one that a plan has other numbers of',
+      rule({ plans: { free: { limit: 50 } } }),
+      rule({ name: 'b', limit: 11 }),
+      [],
+    ],
+    ['one beside a queue', RULE, rule({ name: 'b', algorithm: 'leaky-bucket', limit: 11 }), []],
+    [
+      'one beside a month',
+      RULE,
+      rule({ name: 'b', algorithm: 'fixed-window', limit: 1e9, period: 'month' }),
+      ['rules[1]'],
+    ],
+    [
+      'one beside a month that it can fill',
+      RULE,
+      rule({ name: 'b', algorithm: 'fixed-window', limit: 26e6, period: 'month' }),
+      [],
+    ],
+  ] as const)('since another is always reached first: %s', (_, first, second, paths) => {
+    const rules = [first, second, ALL]
+    expect(pathsIn({ rules })).toEqual(paths)
+  })
+
+  it('is told which rule is reached first', () => {
+    expect(warningsIn({ rules: [RULE, rule({ name: 'b', limit: 11 })] })).toEqual([
+      "rules[1]: never refuses: 'a' (10 per second) counts the same requests and is always reached first. Lower the limit, or remove one of the two.",
+    ])
+  })
+})
+
+describe('requests that no rule covers', () => {
+  const REPORTS = { name: 'reports', match: { path: '/reports/*' } }
+  const DOCS = { name: 'docs', match: { path: '/docs/*' }, accept: ['api-key', 'anonymous'] }
+  const uncoveredIn = (config: object) =>
+    warningsIn(config).flatMap(
+      text =>
+        /^rules: no enforced rule is certain to match (.*)\. A request that matches no rule/.exec(
+          text,
+        )?.[1] ?? [],
+    )
+
+  it.each([
+    ['a rule for all', [RULE], {}, []],
+    ['a path', [rule({ match: { path: '/reports/*' } })], {}, ['every request from callers with a key']],
+    [
+      'a route',
+      [rule({ match: { routes: ['reports'] } })],
+      { routes: [REPORTS] },
+      ['requests without a route from callers with a key'],
+    ],
+    [
+      'all routes',
+      [rule({ match: { routes: ['all'] } })],
+      { routes: [{ name: 'all', match: { path: '/*' } }] },
+      [],
+    ],
+    [
+      'methods',
+      [rule({ match: { methods: ['GET', 'POST'] } })],
+      {},
+      ['every request with a method other than GET, POST and HEAD from callers with a key'],
+    ],
+    [
+      'callers without a credential',
+      [RULE],
+      { routes: [DOCS] },
+      ['requests on the route docs from callers without a credential'],
+    ],
+    ['an address', [ALL], { routes: [DOCS] }, []],
+    ['a route where nothing is counted', [RULE], { routes: [{ ...DOCS, limits: false }] }, []],
+    [
+      'a plan',
+      [rule({ match: { plans: ['free'] } })],
+      { plans: ['free', 'pro'] },
+      ['every request from callers with a key on plan pro'],
+    ],
+    ['a plan that is left out on purpose', [rule({ plans: { pro: false } })], { plans: ['free', 'pro'] }, []],
+    [
+      'the path of a route',
+      [rule({ match: { path: '/reports/*' } }), rule({ name: 'b', match: { path: '/*' } })],
+      { routes: [REPORTS] },
+      [],
+    ],
+    [
+      'a path that holds that of a route',
+      [rule({ match: { path: '/reports/*' } })],
+      { routes: [{ name: 'r', match: { path: '/reports/year/*' } }] },
+      ['requests without a route from callers with a key'],
+    ],
+    [
+      'claims',
+      [rule({ by: 'claim:org' })],
+      {
+        credentials: {
+          jwt: { staff: jwt({ access: 'https://team.cloudflareaccess.com', audience: 'api' }) },
+        },
+      },
+      ['every request from callers with a key'],
+    ],
+  ])('%s', (_, rules, settings, expected) => {
+    expect(uncoveredIn({ rules, ...settings })).toEqual(expected)
+  })
+
+  it('are all of them where no rule is enforced', () => {
+    const rules = [rule({ mode: 'shadow' }), rule({ name: 'b', on: 'auth-failure', by: 'address' })]
+    expect(warningsIn({ rules })).toEqual([
+      'rules: has no rule that is enforced: every request passes without a limit.',
+    ])
+  })
+})
+
+describe('an identity that clients choose', () => {
+  it.each([
+    ['header:x-tenant', ['rules[0].by']],
+    [['header:x-tenant', 'route'], ['rules[0].by']],
+    [['consumer', 'header:x-tenant'], []],
+    [['address', 'header:x-tenant'], []],
+    ['header:cf-ipcountry', []],
+    ['country', []],
+  ])('%j', (by, paths) => {
+    expect(pathsIn({ rules: [rule({ by })] })).toEqual(paths)
+  })
+
+  it('is the address behind proxies, for whoever reaches the gateway past them', () => {
+    const address = { from: 'x-forwarded-for', trustedProxies: ['10.0.0.0/8'] }
+    expect(pathsIn({ address })).toEqual(['address.from'])
+    // True wherever it runs.
+    expect(warningsIn({ address })).toEqual([
+      expect.stringMatching(/^address.from: where the platform does not say .* as on Cloudflare Workers, /),
+    ])
+  })
+})
+
+describe('a lease that no request is served from', () => {
+  const lease = { for: '250ms' }
+
+  it('since the fleet counts each request', () => {
+    const shedding = {
+      classes: [{ name: 'critical', match: { path: '/pay' } }, { name: 'rest' }],
+      fleetUsage: { capacity: 100 },
+    }
+    expect(warningsIn({ rules: [rule({ lease })], shedding })).toContainEqual(
+      expect.stringMatching(/^shedding\.fleetUsage: counts each request .* the leases of 'a'\./),
+    )
+  })
+
+  const LEASED = rule({ lease })
+  const LOG = rule({ name: 'log', algorithm: 'sliding-log', limit: 100, period: '1h' })
+  const GUESSES = rule({ name: 'guesses', by: 'address', on: 'auth-failure' })
+  const leaseWarningsIn = (config: object) => warningsIn(config).filter(text => text.includes(' lease'))
+
+  it.each([
+    ['beside a rule that cannot have one', LEASED, LOG],
+    ['beside a rule without one', LEASED, rule({ name: 'b', burst: 5, lease: false })],
+    [
+      'beside a rule that counts the same requests of more callers together',
+      LEASED,
+      { ...LOG, by: 'address' },
+    ],
+    ['beside a rule that counts the keys of the same callers', LEASED, { ...LOG, by: 'credential' }],
+    ['beside a shadow', LEASED, { ...LOG, mode: 'shadow' }],
+    ['beside a rule with other numbers for plans', LEASED, { ...LOG, plans: { free: { limit: 50 } } }],
+  ])('since it is %s', (_, leased, other) => {
+    expect(leaseWarningsIn({ rules: [other, leased] })).toEqual([
+      expect.stringMatching(/^rules\[0\]: has no lease and counts every request of 'a': /),
+    ])
+  })
+
+  it.each([
+    ['one that is off', LEASED, { ...LOG, mode: 'off' }],
+    ['one that only reports', LEASED, { ...LOG, cost: 0 }],
+    ['one for some requests', LEASED, { ...LOG, match: { path: '/reports/*' } }],
+    ['one that does not apply to a plan', LEASED, { ...LOG, plans: { free: false } }],
+    ['one for callers with a key only', rule({ by: 'address', lease }), LOG],
+    ['guesses', LEASED, GUESSES],
+  ])('is not assumed beside %s', (_, leased, other) => {
+    expect(leaseWarningsIn({ plans: ['free', 'pro'], rules: [leased, other] })).toEqual([])
+  })
+
+  it('is named once, with all its rules and the fix', () => {
+    const minute = { algorithm: 'fixed-window', limit: 50, period: '1m' }
+    const rules = [RULE, rule({ name: 'b', ...minute }), rule({ name: 'off', ...minute, mode: 'off' })]
+    const message =
+      "has no lease and counts every request of 'a' and 'b': each of those requests goes to the store, and none is served from a lease."
+    expect(leaseWarningsIn({ lease, rules: [...rules, LOG] })).toEqual([
+      `rules[3]: ${message} Use another algorithm for it, or remove the other leases.`,
+    ])
+    const without = rule({ name: 'c', algorithm: 'fixed-window', limit: 60, period: '1h', lease: false })
+    expect(leaseWarningsIn({ lease, rules: [...rules, without] })).toEqual([
+      `rules[3]: ${message} Give it a lease too, or remove the other leases.`,
+    ])
+  })
+
+  it('is that of the config where it reaches no rule', () => {
+    const mails = [{ name: 'a', algorithm: 'gcra', limit: 10, period: '1s' }]
+    const message =
+      "lease: has no effect: every rule has a lease setting of its own, or cannot have a lease (sliding-log, concurrency, on: 'auth-failure'). Leave it out."
+    for (const rules of [[ALL], [LEASED], [rule({ lease: false })], [ALL, GUESSES]]) {
+      expect(leaseWarningsIn({ lease, rules })).toEqual([message])
+      expect(leaseWarningsIn({ lease, rules, limits: { mails } })).toEqual([])
+    }
+    expect(leaseWarningsIn({ lease })).toEqual([])
+  })
+})

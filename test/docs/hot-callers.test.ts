@@ -1,0 +1,154 @@
+/** What docs/hot-callers.md says: its configs are configs, its numbers come out, its table and pictures are those of the simulation. */
+import { readdirSync, readFileSync } from 'node:fs'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { makePictures } from '../../docs/hot-callers/make-pictures.ts'
+import { PAGE, withFigures } from '../../docs/hot-callers/make-table.ts'
+import { tripsOverRate } from '../../docs/hot-callers/simulation.ts'
+import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { RuleInput } from '../../src/config/check/schema.ts'
+import { canBeLeased } from '../../src/config/compile-rule.ts'
+import { defineConfig } from '../../src/config/define.ts'
+import { createLeases } from '../../src/limiter/leases.ts'
+import { LEASE_DIVISOR } from '../../src/script/lease.ts'
+import { ScriptModel } from '../../src/script/model.ts'
+import type { Policy } from '../../src/script/policy-shape.ts'
+import { consumerStateKey } from '../../src/store/keys.ts'
+import { NO_SWITCHES } from '../../src/switches/switches.ts'
+import { bound } from '../support/bound.ts'
+import { rulesOf } from '../support/engines.ts'
+import { runLeaseFleet } from '../support/lease-fleet.ts'
+
+const FOLDER = new URL('../../docs/hot-callers/', import.meta.url)
+const page = readFileSync(PAGE, 'utf8')
+const ACME = consumerStateKey('acme')
+const POLICY = { plans: ['free'], leases: true } as unknown as Policy
+
+describe('the configs', () => {
+  const [whole, rules] = [...page.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code!)
+
+  it('are valid, and lease what the page says', () => {
+    const config = new Function(
+      'defineConfig',
+      whole!.replace(/^import .*\n/gm, '').replace('export default', 'return'),
+    )(defineConfig)
+    expect(checkedConfig(config).rules.map(({ lease }) => lease?.forMs)).toEqual([250, 250])
+    const other = new Function(`return { origin: 'https://api.example.com', ${rules} }`)()
+    expect(checkedConfig(other).rules.map(({ lease }) => lease?.forMs)).toEqual([250, undefined])
+  })
+
+  it('have the defaults that the page says', () => {
+    const { lease: _, ...rule } = ruleOf('gcra')
+    const config = checkedConfig({ origin: 'route', rules: [rule as RuleInput] })
+    expect(config.refusals).toEqual({ rememberForMs: 1000 })
+    expect(config.inFlight).toMatchObject({ most: 32, patienceMs: 1000 })
+    expect(config.rules[0]!.lease).toBeUndefined()
+    expect([LEASE_DIVISOR, page.includes('a sixteenth')]).toEqual([16, true])
+  })
+
+  it('can have leases for the algorithms that the page says', () => {
+    const yes = page.matchAll(/^\| (`[a-z`, -]+) \| yes/gm)
+    const named = [...yes].flatMap(([, cell]) => [...cell!.matchAll(/`(.+?)`/g)].map(([, name]) => name!))
+    const can = Object.entries(ALL_ALGORITHMS.countings).flatMap(([name, counting]) =>
+      canBeLeased({ algorithm: name } as RuleInput, counting!) ? [name] : [],
+    )
+    expect(named.sort()).toEqual(can.sort())
+  })
+})
+
+describe('the figures', () => {
+  let figures: string
+  beforeAll(async () => {
+    figures = await withFigures(page)
+  }, 60_000)
+
+  it('are those of the simulation (npm run plots)', () => {
+    expect(figures === page).toBe(true)
+  })
+
+  it('never show a limit that the store has exceeded, or more in a window than the bound', () => {
+    const rows = [...figures.matchAll(/^\| .* \| (\d\.\d{3}) \| (\d+) \| (\d+) \| (\d+) \| [\d.]+% \|$/gm)]
+    expect(rows.length).toBeGreaterThan(15)
+    for (const [row, , overspent, excess, bound] of rows) {
+      expect([row, overspent]).toEqual([row, '0'])
+      expect(Number(excess), row).toBeLessThanOrEqual(Number(bound))
+    }
+  })
+
+  it('are the ones that the text names', async () => {
+    const hot = /1,000 a second, one isolate \| none .*\n\| \| 250ms \| (\S+)/.exec(figures)!
+    expect(Number(hot[1])).toBeLessThan(0.015)
+    expect(page).toContain('up to 99 of 100 trips')
+    const points = new Map((await tripsOverRate(50, '250ms')).map(point => [point.perSecond, point]))
+    const [at500, at1000] = [500, 1000].map(rate => points.get(rate)!.tripsPerRequest.toFixed(2))
+    expect(page.replaceAll(/\s+/g, ' ')).toContain(
+      `${at500} trips per request at 500 requests a second and ${at1000} at 1,000`,
+    )
+  })
+})
+
+it('has the pictures that the simulation makes', { timeout: 60_000 }, async () => {
+  const pictures = await makePictures()
+  const files = readdirSync(FOLDER).filter(file => file.endsWith('.svg'))
+  expect(files.sort()).toEqual([...pictures.keys()].sort())
+  for (const [file, svg] of pictures) {
+    const isSame = readFileSync(new URL(file, FOLDER), 'utf8') === svg
+    expect(isSame, `${file} is another: npm run plots`).toBe(true)
+    expect(svg.length, file).toBeLessThan(40_000)
+    expect(svg, file).not.toMatch(/<script|<style|https?:(?!\/\/www\.w3\.org\/)/)
+  }
+})
+
+describe('what the page says does not hold', () => {
+  it('leases save little where the trip takes about as long', async () => {
+    const trips = async (tripMs: number) => {
+      const plan = { isolates: 1, perSecond: 200, seconds: 10, tripMs }
+      const { trips, requests } = await runLeaseFleet({ ...plan, rules: [ruleOf('fixed-window', 24_000)] })
+      return (trips / requests).toFixed(2)
+    }
+    const found = [await trips(6), await trips(120), await trips(300)]
+    expect(page.replaceAll(/\s+/g, ' ')).toContain(
+      `${found[0]} trips per request when a trip takes 6 ms, ${found[1]} at 120 ms, ${found[2]} at 300 ms`,
+    )
+  })
+
+  it('a caller that slows down gives back what it does not need, with the next answer of the store', () => {
+    let nowMs = 1e12
+    const model = new ScriptModel()
+    const leases = createLeases({ now: () => nowMs, timer: () => () => {} })
+    const rules = rulesOf(ruleOf('fixed-window', 100_000))
+    const demanded = () => ({ policy: POLICY, rules: rules.map(rule => bound(rule, ACME, 1, nowMs)) })
+    const ask = () => {
+      const lease = leases.of(demanded(), NO_SWITCHES)!
+      if (lease.serve()) return
+      lease.settle(model.decide({ ...demanded(), want: lease.ask(), now: nowMs * 1e3 }))
+    }
+    for (let i = 0; i < 2000; i++, nowMs += 1) ask()
+    for (let i = 0; i < 8; i++, nowMs += 100) ask()
+    expect(leases.of(demanded(), NO_SWITCHES)!.canServe()).toBe(false)
+    expect(page.replaceAll(/\s+/g, ' ')).toContain('more than comes in the time of two leases')
+  })
+
+  it('what was leased before a reset is given back after it', () => {
+    const model = new ScriptModel()
+    const rules = rulesOf(ruleOf('fixed-window', 160)).map(rule => bound(rule, ACME, 1))
+    const now = 1e15
+    const { granted } = model.decide({ policy: POLICY, rules, want: 10, now })
+    model.reset({ rules, now: now + 1 })
+    const of = (cost: number) => ({
+      policy: POLICY,
+      rules: rules.map(rule => ({ ...rule, cost })),
+      now: now + 2,
+    })
+    const { remaining } = model.decide(of(50)).verdicts[0]!
+    model.refund({
+      rules: rules.map(rule => ({ ...rule, units: granted! - 1, spent: granted! })),
+      ...{ spentAt: now, now: now + 3 },
+    })
+    expect(model.decide(of(0), 'peek').verdicts[0]!.remaining - remaining).toBe(granted! - 1)
+  })
+})
+
+function ruleOf(algorithm: 'gcra' | 'fixed-window', limit = 100): RuleInput {
+  return { name: 'a', by: 'consumer', algorithm, limit, period: '1m', lease: { for: '250ms' } }
+}

@@ -1,0 +1,92 @@
+/** Each link in README.md and the pages leads to a file and a section that exist, and each page is in the contents. */
+import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+
+const ROOT = new URL('../../', import.meta.url)
+const read = (target: string | URL) => readFileSync(new URL(target, ROOT), 'utf8')
+
+const DOCS = readdirSync(new URL('docs/', ROOT)).filter(name => name.endsWith('.md'))
+const PAGES = [
+  ...['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'examples/README.md'],
+  ...DOCS.map(name => `docs/${name}`),
+]
+
+const FENCE = /^```.*?^```$/gms
+
+/** As GitHub names them: of two sections with one title, the second has a number. */
+function anchorsOf(page: string): string[] {
+  const seen = new Map<string, number>()
+  return [...page.replaceAll(FENCE, '').matchAll(/^#+ (.+)$/gm)].map(([, title]) => {
+    const anchor = title!
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}_ -]/gu, '')
+      .replaceAll(' ', '-')
+    const before = seen.get(anchor) ?? 0
+    seen.set(anchor, before + 1)
+    return before === 0 ? anchor : `${anchor}-${before}`
+  })
+}
+
+/** In the text, and at its end where a link has a name. Not in code. */
+function linksOf(page: string): string[] {
+  const text = page.replaceAll(FENCE, '').replaceAll(/`[^`\n]*`/g, 'code')
+  return [...text.matchAll(/\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$/gm)].map(([, link, named]) => link ?? named!)
+}
+
+/** What is wrong with a link; undefined: nothing. */
+function flawOf(link: string, from: string): string | undefined {
+  if (/^https:/.test(link)) return undefined
+  const target = new URL(link, new URL(from, ROOT))
+  if (!existsSync(fileURLToPath(target))) return 'no such file'
+  if (!target.hash) return undefined
+  return anchorsOf(read(target)).includes(decodeURIComponent(target.hash.slice(1)))
+    ? undefined
+    : 'no such section'
+}
+
+describe.each(PAGES)('%s', path => {
+  it('links to files and sections that exist', () => {
+    const flaws = linksOf(read(path)).map(link => [link, flawOf(link, path)] as const)
+    expect(flaws.filter(([, flaw]) => flaw)).toEqual([])
+  })
+
+  it('names links that it defines', () => {
+    const text = read(path)
+      .replaceAll(FENCE, '')
+      .replaceAll(/`[^`\n]*`/g, 'code')
+    for (const [, name] of text.matchAll(/\]\[([^\]]+)\]/g)) expect(text).toContain(`\n[${name}]: `)
+  })
+})
+
+it.each([
+  ['failure.md', 'docs/security.md', undefined],
+  ['failure.md#causes', 'docs/security.md', undefined],
+  ['failure.md#reasons', 'docs/security.md', 'no such section'],
+  ['failures.md', 'docs/security.md', 'no such file'],
+  ['#no-such', 'README.md', 'no such section'],
+])('a link to %s from %s: %s', (link, from, flaw) => {
+  expect(flawOf(link, from)).toBe(flaw)
+})
+
+it('a page that a comment, a message or a config names exists', () => {
+  const files = globSync(['{src,bench,template,docs,test,package}/**/*.{ts,lua,toml}', '*.{ts,toml}'], {
+    cwd: fileURLToPath(ROOT),
+    exclude: ['**/node_modules/**', '**/dist/**'],
+  })
+  expect(files.length).toBeGreaterThan(100)
+  const own = 'test/docs/links.test.ts'
+  for (const file of files.filter(name => name !== own)) {
+    const named = [...read(file).matchAll(/\bdocs\/[a-z-]+\.md(?:#[\w-]+)?/g)].map(([link]) => link)
+    for (const link of named) expect([file, link, flawOf(link, 'README.md')]).toEqual([file, link, undefined])
+  }
+})
+
+it('docs/README.md has a line for each page', () => {
+  const links = new Set(linksOf(read('docs/README.md')))
+  expect(DOCS.filter(name => name !== 'README.md' && !links.has(name))).toEqual([])
+})
+
+it('README.md is short', () => {
+  expect(read('README.md').split('\n').length).toBeLessThan(170)
+})

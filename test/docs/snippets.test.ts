@@ -1,0 +1,82 @@
+/** The settings and replies that README.md and the pages show are ones that the gateway takes and makes. */
+import { readdirSync, readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { RuleInput } from '../../src/config/check/schema.ts'
+import { jwt } from '../../src/credentials/jwt.ts'
+import { useGateway } from '../support/gateway.ts'
+
+const ROOT = new URL('../../', import.meta.url)
+const read = (path: string) => readFileSync(new URL(path, ROOT), 'utf8')
+const blocksOf = (path: string, language = 'ts') =>
+  [...read(path).matchAll(new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\`$`, 'gms'))].map(([, text]) => text!)
+
+/** What stands in a block as settings, or as one rule. */
+const settingsIn = (text: string) => new Function('jwt', `return ({ ${text} })`)(jwt)
+const ruleIn = (path: string): RuleInput =>
+  new Function(`return (${blocksOf(path).find(text => text.startsWith('{'))})`)()
+
+const PLANS = ['free', 'pro', 'internal']
+
+describe('README.md shows', () => {
+  const gateway = useGateway()
+
+  it('a rule', () => {
+    const { rules } = checkedConfig({ origin: 'route', plans: PLANS, rules: [ruleIn('README.md')] })
+    expect(rules.map(({ limit }) => limit)).toEqual([20, 1000])
+  })
+
+  it('the reply that a caller gets who is refused by it', async () => {
+    const [head, body] = blocksOf('README.md', 'http')[0]!.split('\n\n') as [string, string]
+    const [status, ...headers] = head.split('\n')
+    const app = gateway.app({ plans: PLANS, rules: [ruleIn('README.md')] })
+    const init = { method: 'POST', key: await gateway.key('acme') }
+    let response = await app('/reports/7', init)
+    // The day may end meanwhile, and the window with it.
+    for (let i = 0; i < 50 && response.status !== 429; i++) response = await app('/reports/7', init)
+    expect(status).toBe(`HTTP/1.1 ${response.status} Too Many Requests`)
+    const seconds = response.headers.get('retry-after')!
+    for (const line of headers) {
+      const [name, value] = line.split(': ') as [string, string]
+      expect([name, response.headers.get(name)]).toEqual([name, value.replace('3600', seconds)])
+    }
+    expect(await response.json()).toEqual(JSON.parse(body.replace('3600', seconds)))
+  })
+})
+
+describe('the pages show', () => {
+  it('a rule', () => {
+    const { rules } = checkedConfig({ origin: 'route', plans: PLANS, rules: [ruleIn('docs/rules.md')] })
+    expect(rules.map(({ limit }) => limit)).toEqual([10, 100])
+  })
+
+  it('credentials, routes and lists', () => {
+    const settings = settingsIn(
+      blocksOf('docs/credentials.md').find(text => text.includes('credentials: {'))!,
+    )
+    const config = checkedConfig({ origin: 'route', plans: ['free', 'pro'], ...settings })
+    expect(config.routes.map(({ name }) => name)).toEqual(['reports', 'public', 'admin', 'status'])
+    expect([...config.credentials.jwt.keys()]).toEqual(['auth0', 'staff'])
+  })
+
+  it('rules that differ in what they do while the store does not answer', () => {
+    const settings = settingsIn(blocksOf('docs/failure.md')[0]!)
+    const { rules } = checkedConfig({ origin: 'route', ...settings })
+    expect(rules.map(({ onStoreFailure }) => onStoreFailure)).toEqual(['local', 'closed'])
+  })
+
+  it('limits by name', () => {
+    const text = blocksOf('docs/limits-by-name.md').find(block => block.includes('limits: {'))!
+    const config = new Function(
+      'defineConfig',
+      text.replace(/^import .*\n/gm, '').replace('export default', 'return'),
+    )
+    expect(checkedConfig(config((input: unknown) => input)).limits.get('zendesk')).toHaveLength(2)
+  })
+
+  it('no list that blocks callers of unknown country', () => {
+    const names = readdirSync(new URL('docs/', ROOT)).filter(name => name.endsWith('.md'))
+    for (const path of ['README.md', ...names.map(name => `docs/${name}`)])
+      expect([path, read(path).match(/countries: \[[^\]]*'XX'/)]).toEqual([path, null])
+  })
+})

@@ -1,0 +1,145 @@
+/** Addresses that other Workers pass on through service bindings: the gateway and its callers as Workers of their own, in workerd. */
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { build } from 'esbuild'
+import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { loadConfig } from '../../src/node/cli/load-config.ts'
+import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { bundleOptions } from '../../src/node/worker-bundle.ts'
+import { startOrigin, type TestOrigin } from '../support/origin.ts'
+import { PATIENT_MS } from '../support/patience.ts'
+import { startRedis, type TestRedis } from '../support/redis.ts'
+
+const CONFIG = fileURLToPath(new URL('../support/trusted-worker.config.ts', import.meta.url))
+const TOML = readFileSync(new URL('../../wrangler.toml', import.meta.url), 'utf8')
+const COMPATIBILITY = {
+  compatibilityDate: /^compatibility_date\s*=\s*"([^"]+)"/m.exec(TOML)![1]!,
+  compatibilityFlags: ['enable_request_signal'],
+}
+const TOKEN = 'a token for tests'
+
+/** Calls the gateway on behalf of its own client, with a request of its own, or with that of the client as it is. */
+const CALLER = `
+  const pathOf = request => 'https://gateway.example' + new URL(request.url).pathname
+  export default {
+    fetch(request, env) {
+      const { headers } = request
+      if (headers.get('x-as-it-is')) return env.GATEWAY.fetch(pathOf(request), request)
+      const own = new Headers()
+      const address = headers.get('x-client') ?? headers.get('cf-connecting-ip')
+      if (address !== 'none') own.set('Sluice-Client-IP', address)
+      return env.GATEWAY.fetch(pathOf(request), { method: request.method, headers: own })
+    }
+  }`
+
+let redis: TestRedis
+let bridge: Bridge
+let origin: TestOrigin
+let miniflare: Miniflare
+
+beforeAll(async () => {
+  redis = await startRedis('embedded')
+  bridge = await startBridge({ redisUrl: redis.url, token: TOKEN, port: 0, deadlineMs: PATIENT_MS })
+  origin = await startOrigin()
+  const { outputFiles } = await build(bundleOptions(CONFIG, () => loadConfig(CONFIG)))
+  const caller = (name: string, props?: Record<string, unknown>) => ({
+    ...{ name, modules: true, script: CALLER, ...COMPATIBILITY, routes: [`${name}.example/*`] },
+    serviceBindings: { GATEWAY: { name: 'gateway', ...(props && { props }) } },
+  })
+  miniflare = new Miniflare(
+    convertV4MiniflareOptions({
+      workers: [
+        {
+          ...{ name: 'gateway', modules: true, script: outputFiles![0]!.text, ...COMPATIBILITY },
+          routes: ['gateway.example/*'],
+          bindings: {
+            UPSTASH_REDIS_REST_URL: bridge.url,
+            UPSTASH_REDIS_REST_TOKEN: TOKEN,
+            ORIGIN_URL: origin.url,
+          },
+        },
+        caller('storefront', { caller: 'storefront' }),
+        caller('other', { caller: 'other' }),
+        caller('nameless'),
+        caller('odd', { caller: ['storefront'] }),
+      ],
+      cf: false,
+      log: new Log(LogLevel.NONE),
+      handleStructuredLogs: () => {},
+    }),
+  )
+  await miniflare.ready
+})
+afterAll(async () => {
+  await miniflare?.dispose()
+  await origin?.close()
+  await bridge?.close()
+  await redis?.close()
+})
+beforeEach(async () => {
+  await redis.connection.send(['FLUSHALL'])
+  origin.received.length = 0
+})
+
+/** A request of a client of this Worker. @returns what the origin learns of the address, and by what it was counted */
+async function ask(worker: string, headers: Record<string, string>, method = 'GET') {
+  const { status } = await miniflare.dispatchFetch(`https://${worker}.example/x`, { method, headers })
+  expect([status, origin.received.length]).toEqual([200, 1])
+  const keys = ((await redis.connection.send(['KEYS', 'sluice:{ip:*'])) as Buffer[]).map(String)
+  const { headers: received } = origin.received[0]!
+  expect(received).not.toHaveProperty('sluice-client-ip')
+  return { forwarded: received['x-forwarded-for'], counted: keys.map(key => /\{ip:(.*)\}/.exec(key)![1]) }
+}
+
+describe('the address of a client', () => {
+  it('is what a trusted Worker says, each client counted by itself', async () => {
+    expect(await ask('storefront', { 'x-client': '192.0.2.7' })).toEqual({
+      ...{ forwarded: '192.0.2.7', counted: ['192.0.2.7'] },
+    })
+    origin.received.length = 0
+    const { counted } = await ask('storefront', { 'x-client': '2001:db8::7' })
+    expect(counted.sort()).toEqual(['192.0.2.7', '2001:db8:0:0::/64'])
+  })
+
+  it('is unknown where the Worker says none, or what is no address', async () => {
+    expect(await ask('storefront', { 'x-client': 'none' })).toEqual({
+      forwarded: undefined,
+      counted: ['unknown'],
+    })
+    origin.received.length = 0
+    expect(await ask('storefront', { 'x-client': 'me, 192.0.2.7' })).toEqual({
+      ...{ forwarded: undefined, counted: ['unknown'] },
+    })
+  })
+
+  it.each(['other', 'nameless', 'odd'])(
+    'is not what a Worker says that is not trusted (%s)',
+    async worker => {
+      expect(await ask(worker, { 'x-client': '192.0.2.7' })).toEqual({
+        forwarded: undefined,
+        counted: ['unknown'],
+      })
+    },
+  )
+
+  it('is not what a client from the internet says, which Cloudflare has given another', async () => {
+    const headers = { 'cf-connecting-ip': '198.51.100.1', 'sluice-client-ip': '192.0.2.7' }
+    expect(await ask('gateway', headers)).toEqual({ forwarded: '198.51.100.1', counted: ['198.51.100.1'] })
+  })
+
+  it('is not what a client from the internet says where there is no other either', async () => {
+    const { forwarded, counted } = await ask('gateway', { 'sluice-client-ip': '192.0.2.7' })
+    expect([forwarded, counted]).not.toContain('192.0.2.7')
+    expect(counted).not.toContain('192.0.2.7')
+  })
+
+  it('is not what a client says whose request a trusted Worker passes on as it is', async () => {
+    const headers = {
+      ...{ 'cf-connecting-ip': '198.51.100.1', 'sluice-client-ip': '192.0.2.7', 'x-as-it-is': 'yes' },
+    }
+    expect(await ask('storefront', headers)).toEqual({
+      ...{ forwarded: '198.51.100.1', counted: ['198.51.100.1'] },
+    })
+  })
+})

@@ -1,0 +1,191 @@
+/** API keys in subprotocols of WebSockets: the gateway in workerd, an origin with ws, and as clients ws and one that does as browsers do. */
+import { createServer, type IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import WebSocketOfWs, { WebSocketServer } from 'ws'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { type Stack, startStack } from '../../src/node/start/stack.ts'
+import { adminStore } from '../../src/ops/admin-store.ts'
+import { createKey, importKey } from '../../src/ops/keys.ts'
+
+let stack: Stack
+let key: string
+const handshakes: IncomingMessage[] = []
+const server = createServer()
+// Selects `chat` where it is offered, and otherwise nothing.
+const sockets = new WebSocketServer({
+  server,
+  handleProtocols: names => (names.has('chat') ? 'chat' : false),
+})
+sockets.on('connection', (socket, request) => {
+  handshakes.push(request)
+  socket.on('message', data => socket.send(`echo ${data}`))
+})
+
+beforeAll(async () => {
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  stack = await startStack({
+    redis: 'auto',
+    origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    ports: { gateway: 0, bridge: 0, origin: 0 },
+    watch: false,
+    configFile: new URL('../support/web-socket-keys.config.ts', import.meta.url).pathname,
+  })
+  const created = await createKey(adminStore(stack.rest), { consumer: 'acme', plan: 'free' })
+  key = created.key
+})
+afterAll(async () => {
+  await stack?.close()
+  sockets.close()
+  server.close()
+  server.closeAllConnections()
+})
+beforeEach(() => {
+  handshakes.length = 0
+})
+
+interface Opened {
+  protocol: string
+  reply: string
+}
+
+type Client = (path: string, protocols: string[]) => Promise<Opened | 'refused'>
+
+const urlOf = (path: string) => `${stack.url.replace('http', 'ws')}${path}`
+
+const CLIENTS: [string, Client][] = [
+  [
+    'ws',
+    (path, protocols) =>
+      new Promise(resolve => {
+        const socket = new WebSocketOfWs(urlOf(path), protocols)
+        socket.on('open', () => socket.send('hello'))
+        socket.on('error', () => resolve('refused'))
+        socket.on('message', data => {
+          resolve({ protocol: socket.protocol, reply: String(data) })
+          socket.close()
+        })
+      }),
+  ],
+  [
+    'the WebSocket of the web',
+    (path, protocols) =>
+      new Promise(resolve => {
+        const socket = new WebSocket(urlOf(path), protocols)
+        socket.addEventListener('open', () => socket.send('hello'))
+        socket.addEventListener('error', () => resolve('refused'))
+        socket.addEventListener('message', ({ data }) => {
+          resolve({ protocol: socket.protocol, reply: String(data) })
+          socket.close()
+        })
+      }),
+  ],
+]
+
+/** What a handshake of these protocols is answered with. */
+function handshake(
+  protocols: string,
+  headers: Record<string, string> = {},
+): Promise<[number, string, string]> {
+  return new Promise((resolve, reject) => {
+    const socket = new WebSocketOfWs(urlOf('/'), {
+      headers: { 'sec-websocket-protocol': protocols, ...headers },
+    })
+    socket.on('upgrade', ({ statusCode, headers }) => {
+      resolve([statusCode!, headers['sec-websocket-protocol'] ?? '', ''])
+      socket.terminate()
+    })
+    socket.on('unexpected-response', async (_, response) => {
+      let text = ''
+      for await (const part of response) text += part
+      resolve([response.statusCode!, response.headers['sec-websocket-protocol'] ?? '', text])
+    })
+    socket.on('error', reject)
+  })
+}
+
+describe.each(CLIENTS)('%s', (_, open) => {
+  it.each(['/', '/held'])(
+    'is known by the key, and gets the protocol that the origin selects (%s)',
+    async path => {
+      expect(await open(path, [`sluice-key.${key}`, 'chat'])).toEqual({
+        protocol: 'chat',
+        reply: 'echo hello',
+      })
+      expect(handshakes.map(({ headers }) => headers)).toMatchObject([
+        { 'sec-websocket-protocol': 'chat', 'x-consumer-id': 'acme' },
+      ])
+      expect(JSON.stringify(handshakes[0]!.rawHeaders)).not.toContain(key)
+    },
+  )
+
+  it.each(['/', '/held'])(
+    'without a protocol of its own offers sluice, which is selected (%s)',
+    async path => {
+      expect(await open(path, ['sluice', `sluice-key.${key}`])).toEqual({
+        protocol: 'sluice',
+        reply: 'echo hello',
+      })
+      expect(handshakes[0]!.headers).not.toHaveProperty('sec-websocket-protocol')
+    },
+  )
+
+  it('that offers sluice beside another gets that one', async () => {
+    const opened = await open('/', ['sluice', 'chat', `sluice-key.${key}`])
+    expect(opened).toEqual({ protocol: 'chat', reply: 'echo hello' })
+  })
+
+  it('is refused with a bad key, and with the key alone', async () => {
+    expect(await open('/', [`sluice-key.${key}x`, 'chat'])).toBe('refused')
+    expect(await open('/', [`sluice-key.${mintApiKey('acme')}`, 'chat'])).toBe('refused')
+    expect(await open('/', [`sluice-key.${key}`])).toBe('refused')
+    expect(handshakes).toEqual([])
+  })
+})
+
+describe('a handshake', () => {
+  it('with the key alone is answered with what to do, and the key is not repeated', async () => {
+    const [status, selected, body] = await handshake(`sluice-key.${key}`)
+    expect([status, selected, JSON.parse(body).title]).toEqual([400, '', 'Bad Request'])
+    expect(body).toContain("or 'sluice'")
+    expect(body).not.toContain(key)
+  })
+
+  it('with a bad key gets a 401, with two keys too', async () => {
+    expect((await handshake('sluice-key.slk_x, chat'))[0]).toBe(401)
+    expect((await handshake(`sluice-key.${key}, sluice-key.${key}, chat`))[0]).toBe(401)
+    expect((await handshake('chat'))[0]).toBe(401)
+  })
+
+  it('is known by the header where it has both, and the origin gets neither', async () => {
+    const own = await createKey(adminStore(stack.rest), { consumer: 'other', plan: 'free' })
+    expect((await handshake(`sluice-key.${key}, chat`, { 'x-api-key': own.key }))[0]).toBe(101)
+    expect(handshakes[0]!.headers['x-consumer-id']).toBe('other')
+    expect(JSON.stringify(handshakes[0]!.rawHeaders)).not.toContain('slk_')
+  })
+
+  it('is known beside an Authorization header of the origin, which stays', async () => {
+    const authorization = 'Basic dXNlcjpwYXNz'
+    expect((await handshake(`sluice-key.${key}, chat`, { authorization }))[0]).toBe(101)
+    expect(handshakes[0]!.headers).toMatchObject({ authorization, 'x-consumer-id': 'acme' })
+  })
+
+  it('takes keys of another make, percent-encoded', async () => {
+    const foreign = 'a/key+made=elsewhere'
+    await importKey(adminStore(stack.rest), { key: foreign }, { consumer: 'partner', plan: 'free' })
+    expect((await handshake(`sluice-key.${encodeURIComponent(foreign)}, chat`))[0]).toBe(101)
+    expect(handshakes[0]!.headers['x-consumer-id']).toBe('partner')
+  })
+
+  it('without a key is as ever', async () => {
+    expect(await handshake('chat, sluice', { 'x-api-key': key })).toEqual([101, 'chat', ''])
+    expect(handshakes[0]!.headers['sec-websocket-protocol']).toBe('chat, sluice')
+  })
+})
+
+it('a request that is no handshake is not known by such a header', async () => {
+  const response = await fetch(stack.url, {
+    headers: { 'sec-websocket-protocol': `sluice-key.${key}, chat` },
+  })
+  expect(response.status).toBe(401)
+})

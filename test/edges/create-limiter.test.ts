@@ -1,0 +1,55 @@
+/** Limits by name from a config and variables: where they count, and which switches they follow. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import { createLimiter } from '../../src/edges/limits/create-limiter.ts'
+import { startTestStore, type TestStore } from '../../src/node/testing.ts'
+import { adminStore } from '../../src/ops/admin-store.ts'
+import { switchRule } from '../../src/ops/switches.ts'
+
+const CONFIG: ConfigInput = {
+  environment: 'live',
+  store: { deadline: '20s' },
+  limits: { calls: [{ name: 'hour', algorithm: 'fixed-window', limit: 1, period: '1h' }] },
+}
+
+let store: TestStore
+beforeAll(async () => {
+  store = await startTestStore()
+})
+afterAll(() => store.close())
+beforeEach(() => store.clear())
+
+const admin = (environment: string) =>
+  adminStore({
+    url: store.env.UPSTASH_REDIS_REST_URL,
+    token: store.env.UPSTASH_REDIS_REST_TOKEN,
+    environment,
+  })
+const counters = () => admin('live').ask(redis => redis.keys('*:state'))
+
+describe('createLimiter', () => {
+  it('counts in the environment of the config, where the command line reads and resets', async () => {
+    expect((await createLimiter(CONFIG, { env: store.env }).limit('calls')).allowed).toBe(true)
+    expect(await counters()).toEqual(['sluice:live:{l:calls}:state'])
+  })
+
+  it('counts in that of SLUICE_ENVIRONMENT where it is set', async () => {
+    await createLimiter(CONFIG, { env: { ...store.env, SLUICE_ENVIRONMENT: 'test' } }).limit('calls')
+    expect(await counters()).toEqual(['sluice:test:{l:calls}:state'])
+  })
+
+  it('takes the variables of the process by default', async () => {
+    for (const [name, value] of Object.entries(store.env)) vi.stubEnv(name, String(value))
+    expect((await createLimiter(CONFIG).limit('calls')).allowed).toBe(true)
+  })
+
+  it('follows the live switches', async () => {
+    await switchRule(admin('live'), 'calls/hour', { mode: 'off', by: 'ops', at: new Date(0) })
+    const limiter = createLimiter(CONFIG, { env: store.env })
+    for (let i = 0; i < 3; i++) expect((await limiter.limit('calls')).allowed).toBe(true)
+  })
+
+  it('names the variables that are missing', () => {
+    expect(() => createLimiter(CONFIG, { env: {} })).toThrow('UPSTASH_REDIS_REST_TOKEN: is missing')
+  })
+})

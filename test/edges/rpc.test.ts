@@ -1,0 +1,113 @@
+/** Limits as a service binding: two Workers in workerd, one of which has the limits and the other calls them. */
+import { fileURLToPath } from 'node:url'
+import { build } from 'esbuild'
+import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { startTestStore, type TestStore } from '../../src/node/testing.ts'
+
+let store: TestStore
+let miniflare: Miniflare
+let url: string
+
+async function bundle(name: string): Promise<string> {
+  const { outputFiles } = await build({
+    entryPoints: [fileURLToPath(new URL(`../worker/rpc/${name}.ts`, import.meta.url))],
+    ...{ bundle: true, write: false, format: 'esm', target: 'es2024' },
+    conditions: ['workerd', 'worker', 'browser'],
+    external: ['cloudflare:*'],
+  })
+  return outputFiles![0]!.text
+}
+
+beforeAll(async () => {
+  store = await startTestStore()
+  const common = { modules: true as const, compatibilityDate: '2026-10-01' }
+  const limits = { name: 'limits', entrypoint: 'Limits' }
+  miniflare = new Miniflare(
+    convertV4MiniflareOptions({
+      cf: false,
+      log: new Log(LogLevel.NONE),
+      handleStructuredLogs: () => {},
+      workers: [
+        {
+          ...common,
+          name: 'caller',
+          script: await bundle('caller'),
+          serviceBindings: {
+            LIMITS: limits,
+            SIGNUPS: { ...limits, props: { limit: 'signups' } },
+            ANY: limits,
+          },
+        },
+        { ...common, name: 'limits', script: await bundle('limits'), bindings: { ...store.env } },
+      ],
+      // Its types lack the props of a binding.
+    } as unknown as Parameters<typeof convertV4MiniflareOptions>[0]),
+  )
+  url = (await miniflare.ready).origin
+})
+afterAll(async () => {
+  await miniflare.dispose()
+  await store.close()
+})
+
+const call = async (path: string, key = path) =>
+  (await fetch(`${url}${path}?key=${encodeURIComponent(key)}`)).json() as Promise<unknown>
+
+describe('limits as a service binding', () => {
+  it("decide as Cloudflare's binding does, exactly, for the limit that the binding names", async () => {
+    const successes = []
+    for (let i = 0; i < 4; i++) successes.push(await call('/limit-by-key', '192.0.2.7'))
+    expect(successes).toEqual([true, true, true, false])
+    expect(await call('/limit-by-key', '192.0.2.8')).toBe(true)
+  })
+
+  it('say how to name a limit where a key alone could mean several', async () => {
+    expect(await call('/limit-by-key/ambiguous')).toEqual({
+      error:
+        'limit({ key }) could mean signups, mails, exports. Name one in the props of the binding: { "limit": "signups" }.',
+    })
+  })
+
+  it('decide a set of rules by name, all or nothing, with a cost for each', async () => {
+    const first = await call('/limit')
+    expect(first).toMatchObject({
+      ...{ success: true, allowed: true, limit: 'mails', retryAfterMs: 0 },
+      rules: [
+        { name: 'day', allowed: true, remaining: 6 },
+        { name: 'all', allowed: true, remaining: 999 },
+      ],
+    })
+    await call('/limit')
+    expect(await call('/limit')).toMatchObject({
+      success: false,
+      rules: [
+        { name: 'day', allowed: false, remaining: 2 },
+        { name: 'all', allowed: true },
+      ],
+    })
+    expect(await call('/peek', '/limit')).toMatchObject({ rules: [{ remaining: 2 }, {}] })
+  })
+
+  it('give back what was not used', async () => {
+    expect(await call('/refund')).toMatchObject({ allowed: true, rules: [{ name: 'day', remaining: 9 }, {}] })
+    expect(await call('/refund/unknown')).toEqual({
+      error: 'This receipt is not known here: it is older than a minute, or comes from another isolate.',
+    })
+  })
+
+  it('name what does not exist', async () => {
+    expect(await call('/limit/unknown')).toEqual({
+      error: "There is no limit 'nothing'. The limits of the config are: signups, mails, exports.",
+    })
+  })
+
+  it('hold until the slot is disposed of', async () => {
+    expect(await call('/acquire')).toEqual([true, true, false, true])
+  })
+
+  it('hold no longer than the context of the caller', async () => {
+    // Were they held until the ttl of 15 s, the third would wait for that.
+    for (let i = 0; i < 5; i++) expect(await call('/acquire/forget')).toBe(true)
+  }, 10_000)
+})

@@ -1,0 +1,566 @@
+/** Budget that an isolate leases: requests without a trip, within the limits, and with every header that others have. */
+import { beforeEach, describe, expect, it, vi } from 'vitest'
+import { SYSTEM_TIMER } from '../../src/clock.ts'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { mintApiKey } from '../../src/credentials/api-key.ts'
+import { statsText } from '../../src/node/cli/stats-output.ts'
+import { blockConsumer, setPlan } from '../../src/ops/consumers.ts'
+import { revokeKey } from '../../src/ops/key-changes.ts'
+import { findKey } from '../../src/ops/key-reference.ts'
+import { importKey } from '../../src/ops/keys.ts'
+import { peekCaller, resetCaller } from '../../src/ops/limits.ts'
+import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
+import { prometheusText } from '../../src/ops/prometheus.ts'
+import { readStats } from '../../src/ops/stats.ts'
+import { killLimits, switchRule } from '../../src/ops/switches.ts'
+import { createSwitchBoard } from '../../src/switches/live.ts'
+import { configOf } from '../support/engines.ts'
+import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
+import { PATIENT_MS } from '../support/patience.ts'
+
+const LIMIT = 10_000
+const ONE: RuleInput = {
+  name: 'one',
+  by: 'consumer',
+  algorithm: 'fixed-window',
+  limit: LIMIT,
+  period: '300d',
+}
+const LEASE = { lease: { for: '1s' } } as const
+/** After so many requests at one instant, the isolate holds enough for some more. */
+const WARM = 40
+
+type Settings = Partial<ConfigInput> & Pick<ConfigInput, 'rules'>
+
+const gateway = useGateway()
+
+/** Another one for each test: isolates of earlier tests may still give units back. */
+let consumer: string
+let consumers = 0
+/** The clock of the isolate; limits go by that of the store. */
+let time: number
+const clock = { now: () => time }
+beforeEach(() => {
+  consumer = `consumer${++consumers}`
+  // At the beginning of a stretch that is counted.
+  time = Math.ceil(Date.now() / 1000) * 1000
+})
+
+/** What is left at the end of leases is given back in time; in most tests it is not, since its trips would be counted. */
+const GIVING_BACK = { timer: SYSTEM_TIMER }
+
+/** An isolate on that clock; its copy of the switches never grows old. */
+const appWith = (config: Settings, platform: TestPlatform = {}) =>
+  gateway.app(
+    { ...LEASE, ...config },
+    { clock, board: createSwitchBoard({ now: () => 0 }), timer: () => () => {}, ...platform },
+  )
+
+/** HTTP requests to the store that something takes. */
+async function tripsOf(work: () => Promise<unknown>): Promise<number> {
+  gateway.store.count()
+  await work()
+  return gateway.store.count()
+}
+
+type Init = Parameters<App>[1]
+
+/** So many requests, one after the other. @returns how many had which status */
+async function send(app: App, requests: number, init: Init, path = '/'): Promise<Record<number, number>> {
+  const statuses: Record<number, number> = {}
+  for (let i = 0; i < requests; i++) {
+    const { status } = await app(path, init)
+    statuses[status] = (statuses[status] ?? 0) + 1
+  }
+  return statuses
+}
+
+/** An isolate that holds units of the caller. */
+async function warm(config: Settings, init: Init, platform?: TestPlatform): Promise<App> {
+  const app = appWith(config, platform)
+  expect(await send(app, WARM, init)).toEqual({ 200: WARM })
+  expect(await tripsOf(() => app('/', init))).toBe(0)
+  return app
+}
+
+/** Units that the store counts as spent, by rule. */
+async function spent(
+  config: Settings,
+  who: Parameters<typeof peekCaller>[2] = { consumer },
+): Promise<Record<string, number>> {
+  const { standings } = await peekCaller(gateway.admin, configOf(config), who)
+  return Object.fromEntries(standings.map(({ rule, remaining }) => [rule.name, rule.quota.burst - remaining]))
+}
+
+/** What is left of leases is given back at their end. */
+async function expectSpent(
+  config: Settings,
+  expected: Record<string, number>,
+  who?: Parameters<typeof spent>[1],
+) {
+  time += 1000
+  await vi.waitFor(async () => expect(await spent(config, who)).toEqual(expected), PATIENT_MS)
+}
+
+describe('a caller with a lease', () => {
+  it('costs few trips, and what is left is given back when it stops', async () => {
+    const config = { rules: [ONE] }
+    const app = appWith(config, GIVING_BACK)
+    const key = await gateway.key(consumer)
+    const trips = await tripsOf(async () => expect(await send(app, 200, { key })).toEqual({ 200: 200 }))
+    expect(trips).toBeLessThan(20)
+    expect(gateway.origin.received.length).toBe(200)
+    expect((await spent(config)).one).toBeGreaterThan(200)
+    await expectSpent(config, { one: 200 })
+  })
+
+  it('gives back with its next decision, in the same HTTP request', async () => {
+    const config = { rules: [ONE] }
+    const key = await gateway.key(consumer)
+    const app = await warm(config, { key })
+    // So late that one request is asked for alone.
+    time += 3000
+    expect(await tripsOf(() => app('/', { key }))).toBe(1)
+    expect(await spent(config)).toEqual({ one: WARM + 2 })
+  })
+
+  it('gets the headers that the store would have sent, and so does the origin', async () => {
+    const app = appWith({ rules: [ONE] })
+    const key = await gateway.key(consumer)
+    let names: string[] | undefined
+    for (let i = 1; i <= 100; i++) {
+      const { headers } = await app('/', { key })
+      expect(headers.get('ratelimit')).toMatch(new RegExp(`^"one";r=${LIMIT - i};t=\\d+$`))
+      expect(headers.get('ratelimit-policy')).toBe(`"one";q=${LIMIT};w=25920000`)
+      names ??= [...headers.keys()]
+      expect([...headers.keys()]).toEqual(names)
+    }
+    const sent = gateway.origin.received.map(({ headers: { 'x-request-id': id, ...headers } }) => headers)
+    expect(sent[0]).toMatchObject({ 'x-consumer-id': consumer, 'x-consumer-plan': 'free' })
+    for (const headers of sent) expect(headers).toEqual(sent[0])
+  })
+
+  it('pays what each request costs', async () => {
+    const config = {
+      rules: [ONE],
+      routes: [{ name: 'dear', match: { path: '/dear' }, cost: 7 }],
+    }
+    const app = appWith(config, GIVING_BACK)
+    const key = await gateway.key(consumer)
+    let sum = 0
+    const trips = await tripsOf(async () => {
+      for (let i = 0; i < 120; i++) {
+        const [path, cost] = (
+          [
+            ['/', 1],
+            ['/dear', 7],
+            ['/', 1],
+          ] as const
+        )[i % 3]!
+        sum += cost
+        const { status, headers } = await app(path, { key })
+        expect([status, headers.get('ratelimit')?.split(';')[1]]).toEqual([200, `r=${LIMIT - sum}`])
+      }
+    })
+    expect(trips).toBeLessThan(60)
+    await expectSpent(config, { one: sum })
+  })
+
+  it('spends of all its rules at once, whatever their algorithms', async () => {
+    const common = { by: 'consumer', limit: LIMIT, period: '300d' } as const
+    const config: Settings = {
+      rules: [
+        ONE,
+        { ...common, name: 'sliding', algorithm: 'sliding-window' },
+        { ...common, name: 'bucket', algorithm: 'token-bucket', burst: 5000 },
+        { ...common, name: 'cells', algorithm: 'gcra', burst: 4000 },
+        { ...common, name: 'shadow', algorithm: 'fixed-window', limit: 10, mode: 'shadow' },
+        { ...common, name: 'credential', by: 'credential', algorithm: 'fixed-window' },
+      ],
+    }
+    const app = appWith(config, GIVING_BACK)
+    const key = await gateway.key(consumer)
+    const trips = await tripsOf(async () => expect(await send(app, 200, { key })).toEqual({ 200: 200 }))
+    expect(trips).toBeLessThan(40)
+    await expectSpent(config, { one: 200, sliding: 200, bucket: 200, cells: 200, shadow: 10 })
+  })
+
+  it('departs evenly from a queue', async () => {
+    const slept: number[] = []
+    const sleep = async (ms: number) => void slept.push(ms)
+    const queue: RuleInput = {
+      ...ONE,
+      name: 'queue',
+      algorithm: 'leaky-bucket',
+      limit: 10,
+      period: '1s',
+      queue: 500,
+    }
+    const config = { rules: [ONE, queue] }
+    const app = appWith(config, { sleep, ...GIVING_BACK })
+    const key = await gateway.key(consumer)
+    const startedAt = performance.now()
+    const trips = await tripsOf(async () => expect(await send(app, 100, { key })).toEqual({ 200: 100 }))
+    const tookMs = performance.now() - startedAt
+    expect(trips).toBeLessThan(45)
+    // Never faster than the rate. The isolate's clock stands still and that of the store does not: what the store has said later is
+    // shorter by what has passed.
+    expect(slept.length).toBe(99)
+    slept.sort((a, b) => a - b)
+    for (const [i, ms] of slept.entries()) expect(ms).toBeGreaterThanOrEqual((i + 1) * 100 - tookMs - 1)
+    // From a lease they depart evenly.
+    const even = slept.filter((ms, i) => i > 0 && Math.abs(ms - slept[i - 1]! - 100) <= 1)
+    expect(even.length).toBeGreaterThanOrEqual(98 - 2 * trips)
+    // A place in a queue is not given back.
+    time += 1000
+    await vi.waitFor(async () => expect((await spent(config)).one).toBe(100), PATIENT_MS)
+  })
+
+  it('asks each time where a rule that applies has no lease', async () => {
+    const app = appWith({
+      rules: [ONE, { ...ONE, name: 'other', lease: false, match: { path: '/other' } }],
+    })
+    const key = await gateway.key(consumer)
+    expect(await tripsOf(() => send(app, 20, { key }, '/other'))).toBe(20)
+    expect(await tripsOf(() => send(app, 50, { key }))).toBeLessThan(20)
+    expect(await tripsOf(() => send(app, 20, { key }, '/other'))).toBe(20)
+  })
+
+  it('gets calendar windows as well', async () => {
+    const config: Settings = { rules: [{ ...ONE, period: 'month' } as RuleInput] }
+    const app = appWith(config, GIVING_BACK)
+    const key = await gateway.key(consumer)
+    expect(await tripsOf(() => send(app, 100, { key }))).toBeLessThan(20)
+    await expectSpent(config, { one: 100 })
+  })
+
+  it('never gets more than the limit, to the last unit', async () => {
+    const config = { rules: [{ ...ONE, limit: 300 }] }
+    const [app, other] = [appWith(config), appWith(config)]
+    const key = await gateway.key(consumer)
+    let admitted = 0
+    for (let i = 0; i < 400; i++)
+      admitted += (await (i % 3 ? app : other)('/', { key })).status === 200 ? 1 : 0
+    // What one isolate holds while the other is refused is used up by its own callers.
+    expect(admitted).toBeLessThanOrEqual(300)
+    expect(admitted).toBeGreaterThanOrEqual(290)
+    expect(gateway.origin.received.length).toBe(admitted)
+  })
+})
+
+describe('a clock', () => {
+  it('that stands still for one request, as on Workers, ends no lease', async () => {
+    const key = await gateway.key(consumer)
+    const app = await warm({ rules: [ONE] }, { key })
+    time -= 500
+    expect(await tripsOf(() => app('/', { key }))).toBe(0)
+    time += 500
+    expect(await tripsOf(() => app('/', { key }))).toBe(0)
+  })
+
+  it('that was set back does not make a lease longer', async () => {
+    const key = await gateway.key(consumer)
+    const app = await warm({ rules: [ONE] }, { key })
+    time -= 3600e3
+    expect(await tripsOf(() => app('/', { key }))).toBe(1)
+  })
+})
+
+describe('plans and overrides', () => {
+  const PLANS = {
+    plans: ['free', 'pro'],
+    rules: [{ ...ONE, limit: 20, plans: { pro: { limit: LIMIT } } }],
+  } satisfies Settings
+
+  it('count in how much is leased, and in the headers', async () => {
+    const app = appWith(PLANS, GIVING_BACK)
+    const [free, pro] = [await gateway.key('small'), await gateway.key(consumer, 'pro')]
+    expect(await tripsOf(() => send(app, 15, { key: free }))).toBe(15)
+    expect(await tripsOf(() => send(app, 100, { key: pro }))).toBeLessThan(20)
+    const { headers } = await app('/', { key: pro })
+    expect(headers.get('ratelimit-policy')).toContain(`"one";q=${LIMIT}`)
+    expect(headers.get('ratelimit')).toContain(`r=${LIMIT - 101}`)
+    expect(gateway.origin.received.at(-1)!.headers['x-consumer-plan']).toBe('pro')
+    time += 1000
+    await vi.waitFor(async () => {
+      const { standings } = await peekCaller(gateway.admin, configOf(PLANS), { consumer }, 'pro')
+      expect(standings[0]!.remaining).toBe(LIMIT - 101)
+    }, PATIENT_MS)
+  })
+
+  it.each(['fixed-window', 'gcra', 'token-bucket'] as const)(
+    'an override of a %s counts as well',
+    async algorithm => {
+      const config = { rules: [{ ...ONE, algorithm, limit: 20 } as RuleInput] }
+      const key = await gateway.key(consumer)
+      const input = { origin: 'route', ...config } as ConfigInput
+      await setOverride(gateway.admin, consumer, compileOverride(input, { rule: 'one', limit: 5000 }))
+      const app = appWith(config, GIVING_BACK)
+      expect(await tripsOf(() => send(app, 100, { key }))).toBeLessThan(20)
+      const { headers } = await app('/', { key })
+      expect(headers.get('ratelimit-policy')).toContain('"one";q=5000')
+      expect(headers.get('ratelimit')).toContain('r=4899')
+      await expectSpent(config, { one: 101 })
+    },
+  )
+
+  it('a plan that was changed counts when the lease ends, and at once where another request shows it', async () => {
+    const config: Settings = {
+      plans: ['free', 'pro'],
+      rules: [
+        { ...ONE, limit: 500, plans: { pro: { limit: LIMIT } } },
+        { ...ONE, name: 'other', lease: false, match: { path: '/other' } },
+      ],
+    }
+    const key = await gateway.key(consumer, '')
+    await setPlan(gateway.admin, consumer, 'pro')
+    const app = await warm(config, { key })
+    const policy = async () => (await app('/', { key })).headers.get('ratelimit-policy')
+    await setPlan(gateway.admin, consumer, 'free')
+    expect(await policy()).toContain(`q=${LIMIT}`)
+    await app('/other', { key })
+    expect(await policy()).toContain('q=500')
+  })
+})
+
+describe('what has changed counts when the lease ends', () => {
+  it('a plan under which one more rule counts: for every request from then on', async () => {
+    const config: Settings = {
+      plans: ['free', 'pro'],
+      rules: [ONE, { ...ONE, name: 'daily', plans: { pro: false } }],
+    }
+    const key = await gateway.key(consumer, '')
+    await setPlan(gateway.admin, consumer, 'pro')
+    const app = await warm(config, { key }, GIVING_BACK)
+    await setPlan(gateway.admin, consumer, 'free')
+    // Time to ask for more: what is left stays, and the lease begins anew.
+    time += 800
+    for (let i = 1; i <= 50; i++) {
+      const { headers } = await app('/', { key })
+      expect(headers.get('ratelimit')).toContain(`"daily";r=${LIMIT - i};`)
+    }
+    await expectSpent(config, { one: WARM + 51, daily: 50 })
+  })
+
+  it.each<[string, number, (key: string) => Promise<unknown>]>([
+    ['a block', 403, () => blockConsumer(gateway.admin, consumer)],
+    ['a revoked key', 401, async key => revokeKey(gateway.admin, await findKey(gateway.admin, key))],
+    [
+      'a lower limit',
+      429,
+      () =>
+        setOverride(
+          gateway.admin,
+          consumer,
+          compileOverride({ origin: 'route', rules: [ONE] } as ConfigInput, { rule: 'one', limit: 1 }),
+        ),
+    ],
+  ])('%s', async (_, status, change) => {
+    const key = await gateway.key(consumer)
+    const app = await warm({ rules: [ONE] }, { key })
+    await change(key)
+    expect((await app('/', { key })).status).toBe(200)
+    // Where it is time to ask for more, it counts before.
+    time += 1000
+    expect((await app('/', { key })).status).toBe(status)
+    time += 1000
+    expect((await app('/', { key })).status).toBe(status)
+  })
+
+  it('at once for a block that another key of the consumer has met', async () => {
+    const [key, other] = [await gateway.key(consumer), await gateway.key(consumer)]
+    const app = await warm({ rules: [ONE] }, { key })
+    await blockConsumer(gateway.admin, consumer)
+    expect((await app('/', { key: other })).status).toBe(403)
+    expect((await app('/', { key })).status).toBe(403)
+  })
+
+  it('a reset: what was leased before is given back to the new budget', async () => {
+    const config = { rules: [ONE] }
+    const key = await gateway.key(consumer)
+    const app = await warm(config, { key })
+    await resetCaller(gateway.admin, configOf(config), { consumer })
+    expect(await tripsOf(() => app('/', { key }))).toBe(0)
+    // So late that one request is asked for alone.
+    time += 3000
+    expect(await tripsOf(() => app('/', { key }))).toBe(1)
+    // Never above the whole of it.
+    expect((await spent(config)).one).toBe(0)
+  })
+
+  it('a raised limit', async () => {
+    const key = await gateway.key(consumer)
+    const app = await warm({ rules: [ONE] }, { key })
+    const input = { origin: 'route', rules: [ONE] } as ConfigInput
+    await setOverride(gateway.admin, consumer, compileOverride(input, { rule: 'one', limit: 2 * LIMIT }))
+    const policy = async () => (await app('/', { key })).headers.get('ratelimit-policy')
+    expect(await policy()).toContain(`q=${LIMIT};`)
+    time += 1000
+    expect(await policy()).toContain(`q=${2 * LIMIT};`)
+  })
+
+  it('a switch, at once where the isolate has read it', async () => {
+    let boardTime = 0
+    const board = createSwitchBoard({ now: () => boardTime })
+    const config: Settings = { rules: [ONE, { ...ONE, name: 'other' }], lease: { for: '10s' } }
+    const key = await gateway.key(consumer)
+    const app = await warm(config, { key }, { board })
+    const rules = async () => (await app('/', { key })).headers.get('ratelimit-policy')
+    expect(await rules()).toContain('other')
+    await switchRule(gateway.admin, 'other', { mode: 'off', at: new Date(), by: 'ops' })
+    expect(await rules()).toContain('other')
+    boardTime += 1000
+    // Read in the background, although the request needs no trip.
+    await vi.waitFor(async () => expect(await rules()).not.toContain('other'), PATIENT_MS)
+    await killLimits(gateway.admin, { by: 'ops', at: new Date() })
+    boardTime += 1000
+    await vi.waitFor(async () => {
+      const { headers } = await app('/', { key })
+      expect(headers.get('sluice-degraded')).toBe('kill-switch')
+    }, PATIENT_MS)
+  })
+})
+
+describe('while the store is gone', () => {
+  beforeEach(() => {
+    vi.spyOn(console, 'warn').mockImplementation(() => {})
+  })
+
+  it.each([
+    ['open', 200],
+    ['closed', 503],
+  ] as const)('a lease goes on to its end, and then the rule is %s', async (onStoreFailure, status) => {
+    const key = await gateway.key(consumer)
+    const app = await warm({ rules: [{ ...ONE, onStoreFailure }], store: { breaker: false } }, { key })
+    gateway.store.fault = (_, response) => void response.destroy()
+    time += 999
+    for (let i = 0; i < 5; i++) {
+      const { status, headers } = await app('/', { key })
+      expect([status, headers.get('sluice-degraded')]).toEqual([200, null])
+    }
+    time += 1
+    const reply = await app('/', { key })
+    expect([reply.status, reply.headers.get('sluice-degraded')]).toEqual([status, 'store-unreachable'])
+  })
+
+  it('a lost reply loses what it has leased, and nothing is admitted that was not spent', async () => {
+    const config: Settings = { rules: [{ ...ONE, onStoreFailure: 'closed' }], store: { breaker: false } }
+    const key = await gateway.key(consumer)
+    const app = appWith(config)
+    let replies = 0
+    gateway.store.fault = (_, response, passOn) =>
+      passOn((answer, caller) => {
+        replies += 1
+        if (replies % 4 === 0) {
+          answer.resume()
+          response.destroy()
+        } else {
+          caller.writeHead(answer.statusCode!, answer.headers)
+          answer.pipe(caller)
+        }
+      })
+    const statuses = await send(app, 200, { key })
+    gateway.store.fault = undefined
+    time += 1000
+    await send(app, 1, { key: await gateway.key('other') })
+    expect((await spent(config)).one).toBeGreaterThanOrEqual(statuses[200]!)
+    expect(gateway.origin.received.length).toBe(statuses[200]! + 1)
+    expect(replies).toBeGreaterThan(4)
+  })
+})
+
+describe('opaque keys', () => {
+  it.each([
+    ['whose consumer the store looks up each time', { opaqueKeys: {} }],
+    ['whose consumer the isolate remembers', { opaqueKeys: { rememberFor: '1d' } }],
+  ] as const)('%s: their units are given back to the consumer', async (_, credentials) => {
+    const config: Settings = { rules: [ONE], credentials: { accept: ['opaque-key'], ...credentials } }
+    const key = 'an-old-key-of-a-partner'
+    await importKey(gateway.admin, { key }, { consumer: 'partner', plan: 'free' })
+    const app = appWith(config, GIVING_BACK)
+    expect(await tripsOf(() => send(app, 100, { key }))).toBeLessThan(20)
+    expect(gateway.origin.received.at(-1)!.headers).toMatchObject({
+      'x-consumer-id': 'partner',
+      'x-consumer-plan': 'free',
+    })
+    await expectSpent(config, { one: 100 }, { consumer: 'partner' })
+  })
+})
+
+describe('guesses', () => {
+  const config: Settings = {
+    rules: [ONE, { ...ONE, name: 'guesses', by: 'address', on: 'auth-failure', limit: 100 }],
+    refusals: { rememberFor: 0 },
+  }
+  const address = '192.0.2.1'
+
+  it('are not leased: each of them is counted when it is made', async () => {
+    const app = appWith(config)
+    const trips = await tripsOf(async () => {
+      for (let i = 0; i < 30; i++) {
+        expect((await app('/', { key: mintApiKey(consumer), address })).status).toBe(401)
+      }
+    })
+    expect(trips).toBe(30)
+    expect(await spent(config, { address })).toEqual({ guesses: 30 })
+    // Good credentials guess nothing.
+    const key = await gateway.key(consumer)
+    expect(await tripsOf(() => send(app, 100, { key, address }))).toBeLessThan(20)
+    expect(await spent(config, { address })).toEqual({ guesses: 30 })
+  })
+
+  it('too many of them refuse a good credential that has a lease as well, from its next trip on', async () => {
+    const key = await gateway.key(consumer)
+    const app = await warm(config, { key, address })
+    const other = appWith(config)
+    for (let i = 0; i < 100; i++) await other('/', { key: mintApiKey(consumer), address })
+    // Until it is time to ask for more.
+    await vi.waitUntil(async () => (await tripsOf(() => app('/', { key, address }))) > 0, { interval: 0 })
+    expect(await send(app, 20, { key, address })).toEqual({ 429: 20 })
+  })
+})
+
+describe('on a cluster', () => {
+  const cluster = { store: { cluster: true } } as const
+
+  it('a caller whose rules lie in one slot has a lease', async () => {
+    const config: Settings = { rules: [ONE], ...cluster }
+    const app = appWith(config, GIVING_BACK)
+    const key = await gateway.key(consumer)
+    expect(await tripsOf(() => send(app, 100, { key }))).toBeLessThan(20)
+    await expectSpent(config, { one: 100 })
+  })
+
+  it('a caller whose rules lie in several has none', async () => {
+    const app = appWith({ rules: [ONE, { ...ONE, name: 'address', by: 'address' }], ...cluster })
+    const key = await gateway.key(consumer)
+    expect(await tripsOf(() => send(app, 20, { key, address: '192.0.2.1' }))).toBe(20)
+  })
+})
+
+describe('statistics', () => {
+  it('count requests from leases like others, and apart how many they were', async () => {
+    const wakes: (() => void)[] = []
+    const sleep = () => new Promise<void>(wake => wakes.push(wake))
+    const config: Settings = { rules: [ONE, { ...ONE, name: 'shadow', limit: 10, mode: 'shadow' }] }
+    const app = appWith(config, { reporting: { sleep } })
+    const key = await gateway.key(consumer)
+    let trips = 0
+    for (let i = 0; i < 100; i++) trips += await tripsOf(() => app('/', { key }))
+    for (const wake of wakes.splice(0)) wake()
+    await vi.waitFor(async () => {
+      const stats = await readStats(gateway.admin, new Date(Date.now() - 3600e3))
+      expect(stats.rules).toMatchObject([
+        { rule: 'one', allowed: 100, limited: 0 },
+        { rule: 'shadow', shadowAllowed: 10, shadowLimited: 90 },
+      ])
+      expect(stats.withoutTrip).toEqual({ leases: 100 - trips })
+      expect(prometheusText(stats)).toMatch(
+        new RegExp(`without_trip\\S*\\{from="leases"\\} ${100 - trips}\\n`),
+      )
+      expect(statsText(stats, {}, ['one', 'shadow'], configOf(config))).toContain(
+        `${100 - trips} (${100 - trips} %) admitted from leases`,
+      )
+    }, PATIENT_MS)
+  })
+})

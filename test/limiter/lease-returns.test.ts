@@ -1,0 +1,76 @@
+/** What a lease gives back, beside the same budget with nothing leased in advance: on the model, which is the specification. */
+import * as fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { ScriptModel } from '../../src/script/model.ts'
+import type { Policy } from '../../src/script/policy-shape.ts'
+import { consumerStateKey } from '../../src/store/keys.ts'
+import { bound } from '../support/bound.ts'
+import { rulesOf } from '../support/engines.ts'
+import { forEvery } from '../support/property.ts'
+import { SEED } from '../support/random.ts'
+import { NOON } from '../support/traffic.ts'
+
+const KEY = consumerStateKey('acme')
+const POLICY = { plans: ['free'] } as unknown as Policy
+
+/** Units are spent at once; what of them is left is given back some time later. */
+interface Taken {
+  pauseMs: number
+  units: number
+  left: number
+  heldMs: number
+}
+
+const taken: fc.Arbitrary<Taken> = fc
+  .record({
+    pauseMs: fc.nat(300),
+    units: fc.integer({ min: 1, max: 12 }),
+    left: fc.nat(12),
+    heldMs: fc.nat(600),
+  })
+  .map(each => ({ ...each, left: Math.min(each.left, each.units) }))
+
+it.each(['gcra', 'token-bucket', 'fixed-window', 'sliding-window'] as const)(
+  `%s never has more left than if it had not been taken (SEED=${SEED})`,
+  async algorithm => {
+    const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm, limit: 40, period: '1s' })
+    await forEvery(fc.array(taken, { minLength: 2, maxLength: 30 }), 300, async takes => {
+      const [leased, plain] = [new ScriptModel(), new ScriptModel()]
+      const asked = (cost: number, now: number) => ({
+        policy: POLICY,
+        rules: [bound(rule!, KEY, cost, now / 1e3)],
+        now,
+      })
+      const events: { at: number; run(now: number): void }[] = []
+      let at = NOON
+      for (const { pauseMs, units, left, heldMs } of takes) {
+        at += pauseMs * 1e3
+        const spentAt = at
+        let isSpent = false
+        events.push({
+          at,
+          run(now) {
+            isSpent = leased.decide(asked(units, now)).status === 'admitted'
+            // Where there was room for all, there is room for a part.
+            if (isSpent && units > left)
+              expect(plain.decide(asked(units - left, now)).status).toBe('admitted')
+          },
+        })
+        events.push({
+          at: at + heldMs * 1e3,
+          run(now) {
+            if (!isSpent || left === 0) return
+            const rules = [{ ...bound(rule!, KEY, left, now / 1e3), units: left, spent: units }]
+            leased.refund({ rules, spentAt, now })
+          },
+        })
+      }
+      const remaining = (model: ScriptModel, now: number) =>
+        model.decide(asked(1, now), 'peek').verdicts[0]!.remaining
+      for (const { at: now, run } of events.sort((a, b) => a.at - b.at)) {
+        run(now)
+        expect(remaining(leased, now)).toBeLessThanOrEqual(remaining(plain, now))
+      }
+    })
+  },
+)

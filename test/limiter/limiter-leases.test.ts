@@ -1,0 +1,189 @@
+/** Limits by name with leases: what calls, refunds, resets and peeks mean for what an isolate holds. */
+import { expect, it, vi } from 'vitest'
+import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
+import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { type LimitDecision, type Limiter, limiterOnStore } from '../../src/edges/limits/limiter.ts'
+import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
+import { PATIENT_MS } from '../support/patience.ts'
+import { type CountedStore, storeOf } from '../support/stores.ts'
+import { NOON } from '../support/traffic.ts'
+
+const LIMIT = 10_000
+const SECOND = 1e6
+const limits: ConfigInput['limits'] = {
+  calls: [
+    { name: 'window', by: ['account'], algorithm: 'fixed-window', limit: LIMIT, period: '20s' },
+    { name: 'steady', by: ['account'], algorithm: 'gcra', limit: LIMIT, period: '300d' },
+  ],
+  mixed: [
+    { name: 'leased', algorithm: 'fixed-window', limit: LIMIT, period: '20s' },
+    { name: 'exact', algorithm: 'sliding-log', limit: 1000, period: '20s' },
+  ],
+}
+/** A config has at least one. */
+const RULE: RuleInput = { name: 'any', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }
+const ACCOUNT = { account: '42' }
+
+interface Setup {
+  limiter: Limiter
+  store: CountedStore
+  /** Keeps the replies of the store to the limiter back, until it is called. */
+  hold(): () => void
+  /** µs */
+  pass(time: number): void
+  /** Of the rules of `calls`, by the store alone. */
+  spent(): Promise<number[]>
+}
+
+/** @param timer default: nothing is given back in time, since its trips would be counted */
+function setUp(redis: RedisEngine, timer: Timer = () => () => {}): Setup {
+  const config = configOf({ rules: [RULE], limits, lease: { for: '10s' } })
+  const store = storeOf(redis)
+  // At the beginning of a window.
+  let now = Math.ceil(NOON / (20 * SECOND)) * 20 * SECOND
+  const clock = { now: () => now, sleep: async () => {}, timer }
+  let held: Promise<void> | undefined
+  const holding = {
+    ...store,
+    async run(calls: Parameters<typeof store.run>[0]) {
+      const replies = await store.run(calls)
+      await held
+      return replies
+    },
+  }
+  const limiter = limiterOnStore(config, holding, { clock })
+  const other = limiterOnStore(config, store, { clock })
+  return {
+    limiter,
+    store,
+    hold() {
+      const { promise, resolve } = Promise.withResolvers<void>()
+      held = promise
+      return resolve
+    },
+    pass(time) {
+      now += time
+    },
+    async spent() {
+      const { verdicts } = await other.peek('calls', ACCOUNT)
+      return verdicts.map(({ remaining }) => LIMIT - remaining)
+    },
+  }
+}
+
+/** So many calls, all of which are allowed. */
+async function call(limiter: Limiter, times: number): Promise<LimitDecision[]> {
+  const decisions: LimitDecision[] = []
+  for (let i = 0; i < times; i++) decisions.push(await limiter.limit('calls', ACCOUNT))
+  expect(decisions.every(({ allowed }) => allowed)).toBe(true)
+  return decisions
+}
+
+describeOnRedisEngine('limits by name with leases', fresh => {
+  it('make few trips, and spend no more than was called when they are closed', async () => {
+    const { limiter, store, spent } = setUp(await fresh())
+    const decisions = await call(limiter, 200)
+    expect(store.requests.length).toBeLessThan(20)
+    for (const [i, { verdicts, at }] of decisions.entries()) {
+      expect(verdicts.map(({ remaining }) => remaining)).toEqual([LIMIT - i - 1, LIMIT - i - 1])
+      expect(at).toBeGreaterThan(0)
+    }
+    expect((await spent())[0]).toBeGreaterThan(200)
+    await limiter.close()
+    expect(await spent()).toEqual([200, 200])
+  })
+
+  it('give back what comes with replies that were under way when they were closed', async () => {
+    const { limiter, store, hold, spent } = setUp(await fresh(), SYSTEM_TIMER)
+    await call(limiter, 3)
+    const release = hold()
+    // The first that asks for more than itself.
+    const late = call(limiter, 1)
+    await vi.waitUntil(() => store.requests.length === 4, PATIENT_MS)
+    let isClosed = false
+    const closed = limiter.close().then(() => {
+      isClosed = true
+    })
+    await vi.waitUntil(async () => (await spent())[0] === 7, PATIENT_MS)
+    expect(isClosed).toBe(false)
+    release()
+    await Promise.all([late, closed])
+    expect(await spent()).toEqual([4, 4])
+    // From then on each call is decided by the store.
+    for (let calls = 5; calls < 20; calls++) {
+      await call(limiter, 1)
+      expect(await spent()).toEqual([calls, calls])
+    }
+  })
+
+  it('a refund gives back what one call has spent, and the lease goes on', async () => {
+    const { limiter, store, spent } = setUp(await fresh())
+    const decisions = await call(limiter, 50)
+    const trips = store.requests.length
+    for (const decision of decisions.slice(-5)) expect((await limiter.refund(decision)).allowed).toBe(true)
+    expect(store.requests.length).toBe(trips + 5)
+    await call(limiter, 1)
+    expect(store.requests.length).toBe(trips + 5)
+    await limiter.close()
+    expect(await spent()).toEqual([46, 46])
+  })
+
+  it('a refund does not give back to a new window what was spent in the old one', async () => {
+    const { limiter, store, pass, spent } = setUp(await fresh())
+    pass(19 * SECOND)
+    await call(limiter, 50)
+    pass(2 * SECOND)
+    // Until the store has answered in the new window; what is left of the old one stays.
+    const before = store.requests.length
+    while (store.requests.length === before) await call(limiter, 1)
+    const [inWindow] = await spent()
+    const trips = store.requests.length
+    const [old] = await call(limiter, 1)
+    expect(store.requests.length).toBe(trips)
+    await limiter.refund(old!)
+    expect((await spent())[0]).toBe(inWindow)
+  })
+
+  it('a reset makes the whole budget available, and nothing is given back on top', async () => {
+    const { limiter, store, spent } = setUp(await fresh())
+    await call(limiter, 50)
+    await limiter.reset('calls', ACCOUNT)
+    const trips = store.requests.length
+    await call(limiter, 1)
+    expect(store.requests.length).toBe(trips + 1)
+    await call(limiter, 9)
+    await limiter.close()
+    expect(await spent()).toEqual([10, 10])
+  })
+
+  it('a peek spends nothing, and leaves the lease as it is', async () => {
+    const { limiter, store, spent } = setUp(await fresh())
+    await call(limiter, 50)
+    const [before] = await spent()
+    expect((await limiter.peek('calls', ACCOUNT)).allowed).toBe(true)
+    expect((await spent())[0]).toBe(before)
+    const trips = store.requests.length
+    await call(limiter, 1)
+    expect(store.requests.length).toBe(trips)
+  })
+
+  it('each call asks where a rule of the limit has no lease, and where it costs nothing', async () => {
+    const { limiter, store } = setUp(await fresh())
+    for (let i = 0; i < 20; i++) await limiter.limit('mixed')
+    for (let i = 0; i < 20; i++) await limiter.limit('calls', ACCOUNT, { cost: 0 })
+    expect(store.requests.length).toBe(40)
+  })
+
+  it('costs can differ by rule', async () => {
+    const { limiter, store, spent } = setUp(await fresh())
+    let sum = 0
+    for (let i = 0; i < 120; i++) {
+      const steady = 1 + (i % 3) * 4
+      sum += steady
+      expect((await limiter.limit('calls', ACCOUNT, { cost: { steady } })).allowed).toBe(true)
+    }
+    expect(store.requests.length).toBeLessThan(60)
+    await limiter.close()
+    expect(await spent()).toEqual([120, sum])
+  })
+})

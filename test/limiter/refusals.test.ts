@@ -1,0 +1,110 @@
+/** The memory of refusals by itself: bounded, and true to what the store has said. The way through the gateway: test/gateway/refusals.test.ts. */
+import { describe, expect, it } from 'vitest'
+import { createRefusalMemory, type When } from '../../src/limiter/refusals.ts'
+import type { Evaluation, Outcome } from '../../src/script/evaluation.ts'
+import type { Policy } from '../../src/script/policy-shape.ts'
+import { addressStateKey } from '../../src/store/keys.ts'
+import { NO_SWITCHES } from '../../src/switches/switches.ts'
+import { bound } from '../support/bound.ts'
+import { rulesOf } from '../support/engines.ts'
+
+const [rule] = rulesOf({ name: 'a', by: 'address', algorithm: 'gcra', limit: 1, period: '1s' })
+
+const demandOf = (address: string, cost = 1): Evaluation => ({
+  policy: {} as Policy,
+  rules: [bound(rule!, addressStateKey(address), cost)],
+})
+
+/** @param retryAfter µs; -1: never */
+const refusal = (retryAfter: number): Outcome => ({
+  ...{ status: 'refused', plan: '', at: 1e15 },
+  verdicts: [
+    { rule: rule!, mode: 'enforce', allowed: false, remaining: 0, resetAfter: 2e6, retryAfter, delay: 0 },
+  ],
+})
+
+function memory(rememberForMs = 1000) {
+  const world = { time: 1e6 }
+  const refusals = createRefusalMemory(rememberForMs, () => world.time)
+  return {
+    world,
+    refusals,
+    keep: (demand: Evaluation, outcome: Outcome, askedAt = world.time) =>
+      refusals.keep(demand, outcome, NO_SWITCHES, askedAt),
+    find: (demand: Evaluation, when?: When) => refusals.find(demand, NO_SWITCHES, undefined, when),
+  }
+}
+
+describe('the memory of refusals', () => {
+  it('forgets the oldest in a flood of identities, and does not grow', () => {
+    const { keep, find } = memory()
+    for (let i = 0; i < 20_000; i++) keep(demandOf(`10.0.${i >> 8}.${i & 255}`), refusal(-1))
+    const known = Array.from({ length: 20_000 }, (_, i) => find(demandOf(`10.0.${i >> 8}.${i & 255}`)))
+    expect(known.filter(Boolean).length).toBeLessThanOrEqual(8000)
+    expect(known.slice(-4000).every(Boolean)).toBe(true)
+  })
+
+  it('counts a retry time from when the store was asked, and says it from when it has answered', () => {
+    const { world, keep, find } = memory(60_000)
+    const askedAt = world.time
+    world.time += 40
+    keep(demandOf('10.0.0.1'), refusal(500_000), askedAt)
+    world.time += 100
+    expect(find(demandOf('10.0.0.1'))!.verdicts[0]).toMatchObject({ retryAfter: 400_000, resetAfter: 1.9e6 })
+    // By then the store may admit it: it decided after it was asked.
+    world.time = askedAt + 500
+    expect(find(demandOf('10.0.0.1'))).toBeUndefined()
+  })
+
+  it('remembers nothing that is over when the answer comes', () => {
+    const { world, keep, find } = memory()
+    const askedAt = world.time
+    world.time += 300
+    keep(demandOf('10.0.0.1'), refusal(200_000), askedAt)
+    expect(find(demandOf('10.0.0.1'))).toBeUndefined()
+  })
+
+  it('goes by the retry time where the store does not answer, and no longer than a minute', () => {
+    const { world, keep, find } = memory()
+    keep(demandOf('10.0.0.1'), refusal(5e6))
+    keep(demandOf('10.0.0.2'), refusal(-1))
+    world.time += 4999
+    expect([find(demandOf('10.0.0.1')), Boolean(find(demandOf('10.0.0.1'), 'last'))]).toEqual([
+      undefined,
+      true,
+    ])
+    world.time += 1
+    expect(find(demandOf('10.0.0.1'), 'last')).toBeUndefined()
+    world.time += 54_999
+    expect(Boolean(find(demandOf('10.0.0.2'), 'last'))).toBe(true)
+    world.time += 1
+    expect(find(demandOf('10.0.0.2'), 'last')).toBeUndefined()
+  })
+
+  it('lets one request ask again when it ends, and refuses the others until the answer is there, or lost', () => {
+    const { world, keep, find } = memory()
+    const demand = demandOf('10.0.0.1')
+    keep(demand, refusal(-1))
+    world.time += 1000
+    expect(find(demand)).toBeUndefined()
+    for (let i = 0; i < 3; i++) expect(Boolean(find(demand))).toBe(true)
+    // The one that asks goes on asking while it waits for its turn.
+    expect(find(demand, 'waiting')).toBeUndefined()
+    world.time += 1000
+    expect(find(demand)).toBeUndefined()
+    keep(demand, refusal(-1))
+    expect([Boolean(find(demand)), Boolean(find(demand, 'waiting'))]).toEqual([true, true])
+  })
+
+  it('is no memory of what was changed after the store was asked', () => {
+    const { world, refusals, keep, find } = memory()
+    const askedAt = world.time
+    world.time += 5
+    refusals.forget([addressStateKey('10.0.0.1')], 'changed')
+    world.time += 5
+    keep(demandOf('10.0.0.1'), refusal(-1), askedAt)
+    expect(find(demandOf('10.0.0.1'))).toBeUndefined()
+    keep(demandOf('10.0.0.1'), refusal(-1))
+    expect(Boolean(find(demandOf('10.0.0.1')))).toBe(true)
+  })
+})

@@ -1,0 +1,193 @@
+/** `sluice check`, and what it has in common with other commands: warnings, `--json`, `--config`, `--version`. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { runHere, runProcess } from '../support/command-line.ts'
+
+let directory: string
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'sl-'))
+})
+afterEach(() => rmSync(directory, { recursive: true, force: true }))
+
+/** @returns the file with a config of this text */
+function configFile(text: string): string {
+  const file = join(directory, 'other.config.ts')
+  writeFileSync(file, text)
+  return file
+}
+
+const RULE = `{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '250ms', burst: 20 }`
+const WITH_WARNING = `export default { origin: 'route', rules: [${RULE}, { name: 'b', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s', mode: 'off' }] }\n`
+
+describe('sluice check', () => {
+  it('shows warnings, and succeeds', async () => {
+    const { code, stdout, stderr } = await runHere(['check', configFile(WITH_WARNING)])
+    expect([code, stderr]).toEqual([0, ''])
+    expect(stdout).toMatch(/^The config is valid: 1 rule, /)
+    expect(stdout.split('Warnings:\n')[1]).toBe(
+      "  rules[1].mode: 'off': the rule counts and refuses nothing, unless it is switched on.\n",
+    )
+    expect((await runHere(['check'])).stdout).not.toContain('Warnings')
+  })
+
+  it('names the variables that the config reads, which the Worker does not have', async () => {
+    const file = configFile(
+      `import { env } from 'node:process'
+      const rules = [{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: Number(process.env.LIMIT ?? 5), period: '1s' }]
+      export default { origin: env.ORIGIN_URL ?? 'route', rules }\n`,
+    )
+    const { code, stdout } = await runProcess(['check', file], { LIMIT: '7' })
+    expect(code).toBe(0)
+    const warnings = stdout.split('Warnings:\n')[1]!.trim().split('\n')
+    expect(warnings).toEqual([
+      expect.stringMatching(
+        /^process\.env\.LIMIT: the config reads this variable\. .* Write the value into the config/,
+      ),
+      expect.stringMatching(
+        /process\.env\.ORIGIN_URL: .* as a variable of the Worker it overrides origin\.$/,
+      ),
+    ])
+  })
+})
+
+describe('sluice check --json', () => {
+  it('is one document with the numbers of each rule, and their units', async () => {
+    const rules = [
+      `{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '250ms', burst: 20, plans: { pro: { limit: 50 }, own: false } }`,
+      `{ name: 'b', by: ['address', 'route'], algorithm: 'leaky-bucket', limit: 5, period: '1m', queue: 3, cost: 2, enforce: 0.5, match: { routes: ['docs'] } }`,
+      `{ name: 'c', by: 'consumer', algorithm: 'fixed-window', limit: 9, period: 'month', timeZone: 'Europe/Berlin', candidateFor: 'a' }`,
+      `{ name: 'd', by: 'consumer', algorithm: 'concurrency', limit: 4, ttl: '30s', onStoreFailure: 'closed' }`,
+    ]
+    const file = configFile(`export default {
+      origin: 'route', environment: 'live', plans: ['free', 'pro', 'own'], rules: [${rules}],
+      routes: [{ name: 'docs', match: { path: '/docs/*' }, cost: 2, accept: ['anonymous'] }],
+      limits: { zendesk: [{ name: 'e', by: ['account'], algorithm: 'sliding-log', limit: 8, period: '1h' }] },
+    }`)
+    const { code, stdout, stderr } = await runHere(['check', '--json', file])
+    expect([code, stderr]).toEqual([0, ''])
+    const common = { mode: 'enforce', enforced_share: 1, on_store_failure: 'local' }
+    const ofGateway = { ...common, on: 'request', cost: 1, match: {}, plans: {} }
+    expect(JSON.parse(stdout)).toEqual({
+      ...{
+        valid: true,
+        mistakes: [],
+        warnings: [],
+        file,
+        origin: 'route',
+        environment: 'live',
+      },
+      plans: ['free', 'pro', 'own'],
+      rules: [
+        {
+          ...ofGateway,
+          ...{ name: 'a', by: ['consumer'], algorithm: 'gcra', limit: 10, burst: 20, period_seconds: 0.25 },
+          plans: { pro: { limit: 50, burst: 20 }, own: false },
+        },
+        {
+          ...ofGateway,
+          ...{ name: 'b', by: ['address', 'route'], algorithm: 'leaky-bucket', limit: 5, queue: 3 },
+          ...{ period_seconds: 60, cost: 2, enforced_share: 0.5, match: { routes: ['docs'] } },
+        },
+        {
+          ...ofGateway,
+          ...{ name: 'c', by: ['consumer'], algorithm: 'fixed-window', limit: 9, calendar_period: 'month' },
+          ...{ time_zone: 'Europe/Berlin', mode: 'shadow', candidate_for: 'a' },
+        },
+        {
+          ...ofGateway,
+          ...{ name: 'd', by: ['consumer'], algorithm: 'concurrency', limit: 4, ttl_seconds: 30 },
+          on_store_failure: 'closed',
+        },
+      ],
+      limits: {
+        zendesk: [
+          { ...common, name: 'e', by: ['account'], algorithm: 'sliding-log', limit: 8, period_seconds: 3600 },
+        ],
+      },
+      routes: [{ name: 'docs', match: { path: '/docs/*' }, accept: ['anonymous'], cost: 2, limits: true }],
+    })
+  })
+
+  it('has the mistakes of a config that is not valid, and fails', async () => {
+    const file = configFile(`export default { orgin: 'route', rules: [${RULE}, ${RULE}] }`)
+    const { code, stdout, stderr } = await runHere(['check', file, '--json'])
+    expect(code).toBe(1)
+    expect(JSON.parse(stdout)).toEqual({
+      valid: false,
+      mistakes: [
+        { path: 'orgin', message: expect.stringContaining("Did you mean 'origin'?") },
+        { path: 'rules[1].name', message: expect.stringMatching(/^'a' is taken by rules\[0\]/) },
+      ],
+      warnings: [],
+    })
+    expect(stderr).toMatch(/^The config has 2 mistakes:/)
+  })
+
+  it('has the place of what cannot be loaded', async () => {
+    const file = configFile('\nexport default { origin: nowhere }\n')
+    const { code, stdout } = await runProcess(['check', file, '--json'])
+    const [mistake] = JSON.parse(stdout).mistakes
+    expect([code, mistake]).toEqual([1, { path: `${file}:2`, message: 'nowhere is not defined' }])
+  })
+
+  it('has the fields that docs/config.md lists', async () => {
+    const page = readFileSync(new URL('../../docs/config.md', import.meta.url), 'utf8')
+    const section = page.split('## check --json')[1]!.split('\n## ')[0]!
+    const { stdout } = await runHere(['check', '--json', configFile(WITH_WARNING)])
+    const document = JSON.parse(stdout)
+    const fields = [...Object.keys(document), ...Object.keys(document.rules[0])]
+    for (const field of fields) expect(section, field).toContain(`\`${field}\``)
+  })
+})
+
+describe('--config', () => {
+  it.each([
+    ['before the command', (file: string) => ['--config', file, 'check']],
+    ['behind it', (file: string) => ['check', '--config', file]],
+    ['as the argument of check', (file: string) => ['check', file]],
+  ])('names the config: %s', async (_, args) => {
+    const { code, stdout } = await runHere(args(configFile(WITH_WARNING)))
+    expect([code, stdout]).toEqual([0, expect.stringContaining('a  10 per 250 ms')])
+  })
+
+  it('is for each command that reads it', async () => {
+    const file = configFile(WITH_WARNING)
+    const explained = await runHere(['explain', 'GET', '/', '--consumer', 'acme', '--config', file])
+    expect(explained.stdout).toContain('10 per 250 ms, burst 20, gcra')
+    const store = ['--url', 'http://127.0.0.1:1', '--token', 't']
+    for (const args of [
+      ['keys', 'create', '--consumer', 'acme', '--plan', 'gold'],
+      ['keys', 'plan', 'acme/0123456789ab', 'gold'],
+      ['limits', 'peek', '--consumer', 'acme'],
+      ['consumers', 'list'],
+      ['stats'],
+      ['switch'],
+      ['build'],
+      ['start'],
+    ]) {
+      const where = ['build', 'start'].includes(args[0]!) ? [] : store
+      const { code, stderr } = await runHere([
+        ...args,
+        ...where,
+        '--config',
+        join(directory, 'none.config.ts'),
+      ])
+      expect([args, code, stderr]).toEqual([args, 1, expect.stringContaining('none.config.ts: ')])
+    }
+  })
+
+  it('cannot go with another file', async () => {
+    const { code, stderr } = await runHere(['check', 'a.ts', '--config', 'b.ts'])
+    expect([code, stderr]).toEqual([2, expect.stringContaining('Give the file once')])
+  })
+})
+
+describe('--version', () => {
+  it('prints that of the package', async () => {
+    const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
+    expect(await runHere(['--version'])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
+    expect((await runHere(['check', '--version'])).stdout).toBe(`${version}\n`)
+  })
+})

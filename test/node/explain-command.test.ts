@@ -1,0 +1,126 @@
+/** `sluice explain`: what it takes from the store, what it asks for, and its document. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
+import { runHere } from '../support/command-line.ts'
+import { PATIENT_MS } from '../support/patience.ts'
+import { startRedis, type TestRedis } from '../support/redis.ts'
+
+const explained = (args: string[], env = {}) => runHere(['explain', 'GET', '/', ...args], env)
+const documentOf = async (args: string[], env = {}) =>
+  JSON.parse((await explained([...args, '--json'], env)).stdout)
+
+describe('sluice explain', () => {
+  it('says what to add where no credential is given', async () => {
+    const { code, stdout } = await explained([])
+    expect(code).toBe(0)
+    expect(stdout).toContain('Comes    no: 401, no credential')
+    expect(stdout).toMatch(/No credential was given\. Add --consumer <name> to explain .* --key or --token/)
+    expect((await documentOf([])).hints).toEqual([expect.stringContaining('Add --consumer <name>')])
+  })
+
+  it('says that the plan is assumed where no store is configured', async () => {
+    const { stdout } = await explained(['--consumer', 'acme'])
+    expect(stdout).toContain('plan free (assumed: the first of the config)')
+    expect(stdout).toContain('Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN')
+    expect(await documentOf(['--consumer', 'acme', '--plan', 'pro'])).toMatchObject({
+      caller: { plan: 'pro', plan_from: 'option' },
+      hints: [],
+    })
+  })
+
+  it('has units in the names of its numbers', async () => {
+    const { rules, store } = await documentOf(['--consumer', 'acme'])
+    expect(rules[1]).toEqual({
+      ...{ name: 'consumer-minute', by: ['consumer'], applies: true, algorithm: 'fixed-window', limit: 120 },
+      ...{ allows: '120 per minute', burst: 120, mode: 'enforce', cost: 1, on: 'request' },
+      ...{ key: 'sluice:{c:acme}:state', period_seconds: 60 },
+    })
+    expect(store).toMatchObject({
+      ...{ http_requests: 1, script_calls: 1 },
+      admitted: { least_commands: 5, most_commands: 5, least_usd_per_million: 10, most_usd_per_million: 10 },
+    })
+  })
+
+  it('goes on without a store that does not answer, and says so', async () => {
+    const env = { UPSTASH_REDIS_REST_URL: 'http://127.0.0.1:1', UPSTASH_REDIS_REST_TOKEN: 't' }
+    const { code, stdout, stderr } = await explained(['--consumer', 'acme'], env)
+    expect([code, stderr]).toEqual([0, expect.stringMatching(/cannot be reached.* The plan is assumed/)])
+    expect(stdout).toContain('plan free (assumed')
+  })
+})
+
+describe('sluice explain, with a store', () => {
+  let redis: TestRedis
+  let bridge: Bridge
+  beforeAll(async () => {
+    redis = await startRedis('embedded')
+    bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
+  })
+  afterAll(async () => {
+    await bridge?.close()
+    await redis?.close()
+  })
+  const env = () => ({ UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' })
+  const done = async (...args: string[]) => {
+    const { code, stdout, stderr } = await runHere(args, env())
+    expect([args, code, stderr]).toEqual([args, 0, expect.anything()])
+    return stdout.trim()
+  }
+  const callerIn = async (...args: string[]) => (await documentOf(args, env())).caller
+
+  it('has the plan of the key, else of the consumer, else the first', async () => {
+    expect(await callerIn('--consumer', 'new')).toMatchObject({ plan: 'free', plan_from: 'default' })
+    await done('consumers', 'set', 'acme', '--plan', 'pro')
+    expect(await callerIn('--consumer', 'acme')).toMatchObject({ plan: 'pro', plan_from: 'consumer' })
+    const key = await done('keys', 'create', '--consumer', 'acme')
+    expect(await callerIn('--key', key)).toMatchObject({ plan: 'pro', plan_from: 'consumer' })
+    const own = await done('keys', 'create', '--consumer', 'acme', '--plan', 'free')
+    expect(await callerIn('--key', own)).toMatchObject({ plan: 'free', plan_from: 'key' })
+    expect((await documentOf(['--consumer', 'acme'], env())).hints).toEqual([
+      'acme has keys with a plan of their own: free. Give --key, or --plan.',
+    ])
+    expect(await callerIn('--key', own, '--plan', 'pro')).toMatchObject({ plan: 'pro', plan_from: 'option' })
+    expect((await explained(['--consumer', 'acme'], env())).stdout).toContain(
+      'acme, by api-key, plan pro (of the consumer, in the store)',
+    )
+  })
+
+  it('has the overrides of the consumer, as long as they count', async () => {
+    await done('consumers', 'override', 'beta', 'consumer-second', '--limit', '50', '--burst', '70')
+    await done(
+      'consumers',
+      'override',
+      'beta',
+      'consumer-minute',
+      '--mode',
+      'shadow',
+      '--until',
+      '2099-01-02',
+    )
+    await done('consumers', 'override', 'beta', 'consumer-hour', '--mode', 'off')
+    const { rules, hints } = await documentOf(['--consumer', 'beta'], env())
+    expect(hints).toEqual([])
+    expect(rules).toMatchObject([
+      { limit: 50, burst: 70, allows: '50 per second', override: { until: null } },
+      { limit: 120, mode: 'shadow', override: { until: '2099-01-02T00:00:00.000Z' } },
+      { applies: false, because: 'an override of the consumer turns it off' },
+      { limit: 10, mode: 'enforce' },
+      {},
+      {},
+    ])
+    expect((await explained(['--consumer', 'beta'], env())).stdout).toMatch(
+      /120 per minute, fixed-window, by an override until 2099-01-02 00:00 UTC +shadow/,
+    )
+  })
+
+  it('says who is refused there', async () => {
+    await done('consumers', 'block', 'gone', '--yes')
+    const blocked = await documentOf(['--consumer', 'gone'], env())
+    expect(blocked.refusal).toEqual({ status: 403, reason: expect.stringContaining('gone is blocked') })
+    const key = await done('keys', 'create', '--consumer', 'acme')
+    await done('keys', 'revoke', key, '--yes')
+    expect((await documentOf(['--key', key], env())).refusal).toEqual({
+      ...{ status: 401, reason: 'the store does not know this key' },
+    })
+  })
+})

@@ -1,0 +1,56 @@
+/** `sluicegate/testing`: keys that the config under test takes. */
+import { afterEach, describe, expect, it } from 'vitest'
+import { defineConfig } from '../../src/config/define.ts'
+import { guard } from '../../src/edges/guard/index.ts'
+import { startTestStore, type TestStore } from '../../src/node/testing.ts'
+
+const config = defineConfig({
+  environment: 'live',
+  plans: ['basic', 'pro'],
+  credentials: { apiKeys: { prefix: 'acme' } },
+  rules: [
+    {
+      name: 'minute',
+      by: 'consumer',
+      algorithm: 'fixed-window',
+      limit: 1,
+      period: '1m',
+      plans: { pro: { limit: 3 } },
+    },
+  ],
+})
+
+let store: TestStore | undefined
+afterEach(() => store?.close())
+
+async function limitOf(key: string): Promise<string | null> {
+  const handler = guard(config, { env: store!.env })((_: Request) => new Response('Hello'))
+  const { status, headers } = await handler(new Request('http://x.test/', { headers: { 'x-api-key': key } }))
+  return status === 200 ? headers.get('ratelimit-policy') : String(status)
+}
+
+describe('a store with the config', () => {
+  it('makes keys of its environment, prefix and first plan', async () => {
+    store = await startTestStore({ config })
+    const key = await store.createKey('alice')
+    expect(key).toMatch(/^acme_live_alice_/)
+    expect(await limitOf(key)).toBe('"minute";q=1;w=60')
+    expect(await limitOf(await store.createKey('bob', 'pro'))).toBe('"minute";q=3;w=60')
+  })
+
+  it('refuses a plan that the config does not have', async () => {
+    store = await startTestStore({ config })
+    await expect(store.createKey('alice', 'prro')).rejects.toThrow(
+      "'prro' is not a plan of the config. Its plans are basic, pro. Did you mean 'pro'?",
+    )
+    await store.close()
+    store = await startTestStore({ config: {} })
+    await expect(store.createKey('alice', 'pro')).rejects.toThrow('Its plans are free.')
+  })
+})
+
+it('takes the config with each key too, and then any plan', async () => {
+  store = await startTestStore()
+  expect(await limitOf(await store.createKey('alice', 'pro', config))).toBe('"minute";q=3;w=60')
+  expect(await store.createKey('alice', 'any')).toMatch(/^slk_alice_/)
+})

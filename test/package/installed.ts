@@ -1,0 +1,91 @@
+/** The packed package in a fresh folder, with the examples beside it: what a user has after `npm install`. */
+import { execFile } from 'node:child_process'
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { basename, delimiter, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+
+export const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+
+/** The Node that runs the tests, also for npm and what it starts. */
+const PATH = [join(ROOT, 'node_modules', '.bin'), process.env.PATH].join(delimiter)
+
+export interface Ran {
+  stdout: string
+  stderr: string
+}
+
+/** Runs a command, without the variables of npm that the tests run under. */
+export function run(
+  folder: string,
+  command: string,
+  args: string[],
+  env: NodeJS.ProcessEnv = {},
+): Promise<Ran> {
+  return promisify(execFile)(command, args, {
+    cwd: folder,
+    env: { ...cleanEnvironment(), ...env },
+    maxBuffer: 1e8,
+  })
+}
+
+export function cleanEnvironment(): NodeJS.ProcessEnv {
+  const kept = Object.entries(process.env).filter(
+    ([name]) => !/^(npm_|INIT_CWD|VITEST|NODE_ENV|REDIS_URL)/i.test(name),
+  )
+  return { ...Object.fromEntries(kept), PATH, WRANGLER_SEND_METRICS: 'false', NO_COLOR: '1' }
+}
+
+const npm = (folder: string, ...args: string[]) =>
+  run(folder, 'npm', [...args, '--no-audit', '--no-fund', '--prefer-offline', '--loglevel=error'])
+
+/** Versions as they are pinned in this repository, so that nothing newer comes in here. */
+function pinned(...names: string[]): Record<string, string> {
+  const { devDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+  return Object.fromEntries(names.map(name => [name, devDependencies[name]]))
+}
+
+export interface Installed {
+  /** With node_modules. */
+  folder: string
+  tarball: string
+  /** A program of a package that is installed there. */
+  bin(name: string): string
+  close(): void
+}
+
+export async function installPackage(): Promise<Installed> {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-package-'))
+  await npm(ROOT, 'pack', '--pack-destination', folder)
+  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+  const tarball = join(folder, `sluicegate-${version}.tgz`)
+  const manifest = {
+    ...{ name: 'fresh', private: true, type: 'module' },
+    dependencies: {
+      sluicegate: `file:${tarball}`,
+      ...pinned('hono', 'wrangler', 'typescript', 'esbuild', '@cloudflare/workers-types', '@types/node'),
+      // The other runtimes, and what the examples use.
+      ...{ express: '5.3.0', '@types/express': '5.0.6', bun: '1.4.5', '@types/bun': '1.4.5', deno: '2.9.6' },
+      ...{ publint: '0.3.25', '@arethetypeswrong/cli': '0.18.5' },
+    },
+    allowScripts: { bun: true, deno: true, esbuild: true, workerd: true },
+  }
+  writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest))
+  await npm(folder, 'install')
+  // What someone has installed there is another version.
+  const filter = (source: string) => basename(source) !== 'node_modules'
+  cpSync(join(ROOT, 'examples'), join(folder, 'examples'), { recursive: true, filter })
+  return {
+    folder,
+    tarball,
+    bin(name) {
+      const file = join(folder, 'node_modules', '.bin', name)
+      if (!existsSync(file)) throw new Error(`${name} is not installed.`)
+      return file
+    },
+    close: () => rmSync(folder, { recursive: true, force: true }),
+  }
+}
+
+export { npm }

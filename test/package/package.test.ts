@@ -1,0 +1,437 @@
+/**
+ * The package as npm packs it, in a fresh folder: from an empty folder to the first 429, each example on its platform, and what
+ * tools that check packages say. Slow, so it is a project of its own: npm run test:package.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { pathToFileURL } from 'node:url'
+import { build } from 'esbuild'
+import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { startTestStore, type TestStore } from '../../src/node/testing.ts'
+import { cleanEnvironment, type Installed, installPackage, npm, ROOT, run } from './installed.ts'
+
+let installed: Installed
+let store: TestStore
+beforeAll(async () => {
+  ;[installed, store] = await Promise.all([installPackage(), startTestStore()])
+}, 300_000)
+afterAll(async () => {
+  await store.close()
+  installed.close()
+})
+
+/** The variables of the store, for a process. */
+const STORE = () => store.env as unknown as Record<string, string>
+
+const example = (name: string) => join(installed.folder, 'examples', name)
+
+interface Running {
+  url: string
+  stop(): Promise<void>
+}
+
+/** Starts a server, and waits until it prints its address. */
+async function started(
+  folder: string,
+  command: string,
+  args: string[],
+  env: NodeJS.ProcessEnv = {},
+): Promise<Running & { lines: string[] }> {
+  const child: ChildProcess = spawn(command, args, {
+    cwd: folder,
+    env: { ...cleanEnvironment(), ...STORE(), ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+  })
+  const lines: string[] = []
+  const exited = once(child, 'exit')
+  const url = await new Promise<string>((resolve, reject) => {
+    for (const stream of [child.stdout!, child.stderr!]) {
+      createInterface(stream).on('line', line => {
+        lines.push(line)
+        const ready =
+          /^(?:Sluice is ready on |Listening on )?(http:\/\/(?:127\.0\.0\.1|localhost):\d+)\/?(?: .*)?$/.exec(
+            line,
+          )
+        if (ready) resolve(ready[1]!)
+      })
+    }
+    exited.then(() => reject(new Error(lines.join('\n'))))
+  })
+  return {
+    url,
+    lines,
+    async stop() {
+      try {
+        process.kill(-child.pid!, 'SIGTERM')
+      } catch {
+        // It has ended.
+      }
+      await exited
+    },
+  }
+}
+
+/** Five strangers' requests, one too many, and one with an API key. */
+async function repliesOf(ask: (headers: Record<string, string>) => Promise<Response>) {
+  const strangers = []
+  for (let i = 0; i < 6; i++) strangers.push((await ask({})).status)
+  const key = await store.createKey('acme', 'pro')
+  const response = await ask({ 'x-api-key': key })
+  return {
+    strangers,
+    status: response.status,
+    policy: response.headers.get('ratelimit-policy'),
+    body: await response.json(),
+  }
+}
+
+const EXPECTED = {
+  strangers: [200, 200, 200, 200, 200, 429],
+  status: 200,
+  policy: '"consumer";q=1000;w=60',
+  body: { hello: 'acme', left: 999 },
+}
+
+describe('from an empty folder', () => {
+  it('make, start, and the first 429, with the commands of the README', async () => {
+    const folder = join(installed.folder, 'empty')
+    mkdirSync(folder)
+    // What `npm create sluicegate` runs.
+    const { stdout } = await run(folder, installed.bin('sluicegate'), ['init', 'my-api'])
+    expect(stdout).toContain('cd my-api\n    npm install\n    npm start')
+    const project = join(folder, 'my-api')
+    const manifest = join(project, 'package.json')
+    const text = readFileSync(manifest, 'utf8')
+    expect(JSON.parse(text).name).toBe('my-api')
+    // It is not in the registry yet.
+    writeFileSync(manifest, text.replace(/"sluicegate": ".*"/, `"sluicegate": "file:${installed.tarball}"`))
+    await npm(project, 'install')
+    await run(project, 'npm', ['run', 'check'])
+    const { stdout: dryRun } = await run(project, 'npm', ['run', 'build'])
+    expect(dryRun).toMatch(/gzip: [\d.]+ KiB/)
+    const { url, lines, stop } = await started(project, 'npm', [
+      ...['start', '--', '--redis', 'embedded'],
+      ...['--port', '0', '--bridge-port', '0', '--origin-port', '0'],
+    ])
+    try {
+      const key = /^Demo key: (\S+)$/m.exec(lines.join('\n'))![1]!
+      const statuses = new Set<number>()
+      // On a slow machine a budget comes back while it is used.
+      for (let i = 0; i < 50 && !statuses.has(429); i++) {
+        const replies = Array.from({ length: 30 }, () => fetch(url, { headers: { 'x-api-key': key } }))
+        for (const { status } of await Promise.all(replies)) statuses.add(status)
+      }
+      expect([...statuses].sort()).toEqual([200, 429])
+    } finally {
+      await stop()
+    }
+  })
+
+  it('npm create makes the same', async () => {
+    const folder = join(installed.folder, 'created')
+    cpSync(join(ROOT, 'create-sluicegate'), join(folder, 'node_modules', 'create-sluicegate'), {
+      recursive: true,
+    })
+    await run(folder, process.execPath, ['node_modules/create-sluicegate/create-sluicegate.js', 'other-api'])
+    const name = ({ name }: { name: string }) => name
+    expect(name(JSON.parse(readFileSync(join(folder, 'other-api', 'package.json'), 'utf8')))).toBe(
+      'other-api',
+    )
+    expect(readFileSync(join(folder, 'other-api', '.gitignore'), 'utf8')).toContain('node_modules')
+  })
+
+  it('does not write into a folder that has something in it', async () => {
+    const failed = run(installed.folder, installed.bin('sluicegate'), ['init', '.'])
+    await expect(failed).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining('is not empty') })
+  })
+
+  it('says what to do where there is no project', async () => {
+    const failed = run('/', installed.bin('sluicegate'), ['check'])
+    await expect(failed).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('There is no sluice.config.ts (nor .mts, .js, .mjs) in /'),
+    })
+  })
+})
+
+describe('an example', () => {
+  it.each([
+    ['node', () => process.execPath, ['server.ts']],
+    ['express', () => process.execPath, ['server.ts']],
+    ['bun', () => installed.bin('bun'), ['server.ts']],
+    ['deno', () => installed.bin('deno'), ['run', '--allow-all', '--node-modules-dir=manual', 'server.ts']],
+  ] as const)('runs on its platform: %s', async (name, command, args) => {
+    await store.clear()
+    const env = { PORT: String(20_000 + Math.floor(Math.random() * 20_000)) }
+    const serving = started(example(name), command(), [...args], env)
+    const address = `http://127.0.0.1:${env.PORT}`
+    // Bun prints nothing: it serves as soon as it answers.
+    if (name === 'bun') await answered(address)
+    else await serving
+    try {
+      expect(await repliesOf(headers => fetch(address, { headers }))).toEqual(EXPECTED)
+    } finally {
+      if (name === 'bun') await run('/', 'pkill', ['-f', example(name)]).catch(() => {})
+      else await (await serving).stop()
+    }
+  })
+
+  it.each([
+    ['guard-worker', '/'],
+    ['hono-worker', '/api/hello'],
+  ])('of a Worker runs in workerd: %s', async (name, path) => {
+    await store.clear()
+    const { url, stop } = await startWorkers([
+      { name, script: await bundled(name), bindings: { ...store.env } },
+    ])
+    try {
+      expect(await repliesOf(headers => fetch(url + path, { headers }))).toEqual(EXPECTED)
+    } finally {
+      await stop()
+    }
+  })
+
+  it('of the gateway runs in workerd, in front of an origin', async () => {
+    await store.clear()
+    const origin = createServer((request, response) => {
+      response.setHeader('content-type', 'application/json')
+      response.end(JSON.stringify({ hello: request.headers['x-consumer-id'] ?? 'stranger' }))
+    })
+    await new Promise<void>(resolve => origin.listen(0, '127.0.0.1', resolve))
+    const bindings = {
+      ...store.env,
+      ORIGIN_URL: `http://127.0.0.1:${(origin.address() as AddressInfo).port}`,
+    }
+    const { url, stop } = await startWorkers([
+      { name: 'gateway', script: await bundled('gateway-worker'), bindings },
+    ])
+    try {
+      const replies = await repliesOf(headers => fetch(url, { headers }))
+      expect(replies).toEqual({ ...EXPECTED, body: { hello: 'acme' } })
+    } finally {
+      await stop()
+      origin.closeAllConnections()
+      origin.close()
+    }
+  })
+
+  it('of a service binding runs in workerd, with two Workers', async () => {
+    await store.clear()
+    const limits = { name: 'limits', entrypoint: 'Limits' }
+    const { url, stop } = await startWorkers([
+      {
+        ...{ name: 'caller', script: await bundled('binding/caller') },
+        serviceBindings: { LIMITS: limits, SIGNUPS: { ...limits, props: { limit: 'signups' } } },
+      },
+      { name: 'limits', script: await bundled('binding/limits'), bindings: { ...store.env } },
+    ])
+    try {
+      const statuses = []
+      for (let i = 0; i < 6; i++) statuses.push((await fetch(`${url}/signup`)).status)
+      expect(statuses).toEqual([200, 200, 200, 200, 200, 429])
+      expect(await (await fetch(`${url}/export`)).text()).toBe('Exported.')
+    } finally {
+      await stop()
+    }
+  })
+
+  it.each(['gateway-worker', 'guard-worker', 'hono-worker', 'binding/limits', 'binding/caller'])(
+    'can be deployed: %s',
+    async name => {
+      const { stdout } = await run(example(name), installed.bin('wrangler'), [
+        ...['deploy', '--dry-run', '--outdir', 'trial'],
+      ])
+      expect(stdout).toContain('--dry-run: exiting now.')
+    },
+  )
+
+  it('of a function runs in its adapter: lambda', async () => {
+    await store.clear()
+    const event = (headers: Record<string, string>) => ({
+      ...{
+        version: '2.0',
+        rawPath: '/',
+        rawQueryString: '',
+        headers: { host: 'x.lambda-url.test', ...headers },
+      },
+      requestContext: {
+        http: { method: 'GET', path: '/', sourceIp: '192.0.2.9' },
+        domainName: 'x',
+        requestId: '1',
+      },
+      isBase64Encoded: false,
+    })
+    const script = `
+      import { handler } from ${JSON.stringify(pathToFileURL(join(example('lambda'), 'index.ts')).href)}
+      for (const event of ${'JSON.parse(process.argv[1])'}) {
+        const { statusCode, headers, body } = await handler(event)
+        console.log(JSON.stringify({ statusCode, headers, body }))
+      }`
+    const key = await store.createKey('acme', 'pro')
+    const events = [...Array.from({ length: 6 }, () => event({})), event({ 'x-api-key': key })]
+    const { stdout } = await run(
+      installed.folder,
+      process.execPath,
+      ['--input-type=module', '-e', script, JSON.stringify(events)],
+      STORE(),
+    )
+    // Beside them are lines of the log.
+    const replies = stdout
+      .trim()
+      .split('\n')
+      .map(line => JSON.parse(line))
+      .filter(line => 'statusCode' in line)
+    expect(replies.map(({ statusCode }) => statusCode)).toEqual([200, 200, 200, 200, 200, 429, 200])
+    expect(JSON.parse(replies.at(-1).body)).toEqual(EXPECTED.body)
+  })
+
+  it.each([
+    [
+      'vercel',
+      'api/hello.ts',
+      'GET',
+      { VERCEL: '1' },
+      "[new Request(url, { headers: { 'x-real-ip': '192.0.2.9', ...headers } }), {}]",
+    ],
+    [
+      'netlify',
+      'netlify/functions/hello.ts',
+      'default',
+      {},
+      "[new Request(url, { headers }), { ip: '192.0.2.9', geo: {}, waitUntil() {} }]",
+    ],
+  ] as const)('of a function runs as the platform calls it: %s', async (name, file, exported, env, args) => {
+    await store.clear()
+    const key = await store.createKey('acme', 'pro')
+    const script = `
+      import { ${exported} as handler } from ${JSON.stringify(pathToFileURL(join(example(name), file)).href)}
+      const url = 'https://function.test/hello'
+      for (const headers of [{}, {}, {}, {}, {}, {}, { 'x-api-key': process.argv[1] }]) {
+        const response = await handler(...${args})
+        console.log(response.status, JSON.stringify(await response.json()))
+      }`
+    const { stdout } = await run(
+      installed.folder,
+      process.execPath,
+      ['--input-type=module', '-e', script, key],
+      { ...STORE(), ...env },
+    )
+    const lines = stdout.split('\n').filter(line => /^\d{3} /.test(line))
+    expect(lines.map(line => Number(line.slice(0, 3)))).toEqual([200, 200, 200, 200, 200, 429, 200])
+    expect(JSON.parse(lines.at(-1)!.slice(4))).toEqual(EXPECTED.body)
+  })
+
+  it('of limits by name counts where the command line looks', async () => {
+    await store.clear()
+    const folder = example('limits-by-name')
+    const env = STORE()
+    const { stdout } = await run(folder, process.execPath, ['worker.ts'], env)
+    expect(stdout.trim().split('\n')).toEqual([
+      ...Array.from({ length: 12 }, (_, i) => `call ${i + 1}`),
+      'exporting',
+    ])
+    const { stdout: peeked } = await run(
+      folder,
+      installed.bin('sluicegate'),
+      ['limits', 'peek', 'zendesk', '--by', 'account=42', '--json'],
+      env,
+    ).catch(error => ({ stdout: `${error.stdout}${error.stderr}` }))
+    expect(peeked).toContain('4988')
+  })
+})
+
+describe('the package', () => {
+  it('has types that resolve, for ESM and bundlers (attw), and a manifest without mistakes (publint)', async () => {
+    // Fails with what it finds.
+    await run(installed.folder, installed.bin('attw'), [
+      ...[installed.tarball, '--profile', 'esm-only', '--no-emoji', '--format', 'ascii'],
+    ]).catch(error => {
+      throw new Error(error.stdout)
+    })
+    const publint = await run(installed.folder, installed.bin('publint'), [
+      'run',
+      installed.tarball,
+      '--strict',
+    ])
+    expect(publint.stdout).toContain('All good!')
+  })
+
+  it.each([
+    'gateway-worker',
+    'guard-worker',
+    'hono-worker',
+    'binding',
+    'express',
+    'node',
+    'bun',
+    'lambda',
+    'vercel',
+    'netlify',
+    'limits-by-name',
+  ])('types what is written with it: %s', async name => {
+    await run(example(name), installed.bin('tsc'), ['-p', '.']).catch(error => {
+      throw new Error(error.stdout)
+    })
+  })
+
+  it('is bundled for a function by the script of its example: lambda', async () => {
+    const { scripts } = JSON.parse(readFileSync(join(example('lambda'), 'package.json'), 'utf8'))
+    const [program, ...args] = scripts.build.split(' ')
+    await run(example('lambda'), installed.bin(program), args)
+    const bundle = pathToFileURL(join(example('lambda'), 'dist', 'index.mjs')).href
+    const script = `console.log(typeof (await import(${JSON.stringify(bundle)})).handler)`
+    const { stdout } = await run('/', process.execPath, ['--input-type=module', '-e', script], STORE())
+    expect(stdout.trim()).toBe('function')
+  })
+})
+
+/** The code of an example's Worker, with the package as it is installed. */
+async function bundled(name: string): Promise<string> {
+  const { outputFiles } = await build({
+    absWorkingDir: example(name),
+    ...{ entryPoints: ['src/index.ts'], bundle: true, write: false, format: 'esm', target: 'es2024' },
+    conditions: ['workerd', 'worker', 'browser'],
+    external: ['cloudflare:*', 'node:*'],
+  })
+  return outputFiles![0]!.text
+}
+
+/** @param workers the first of them is asked from outside */
+async function startWorkers(workers: object[]): Promise<Running> {
+  const common = {
+    modules: true,
+    compatibilityDate: '2026-10-01',
+    compatibilityFlags: ['enable_request_signal'],
+  }
+  const miniflare = new Miniflare(
+    convertV4MiniflareOptions({
+      ...{ cf: false, log: new Log(LogLevel.NONE), handleStructuredLogs: () => {} },
+      workers: workers.map(worker => ({ ...common, ...worker })),
+      // Its types lack the props of a binding.
+    } as unknown as Parameters<typeof convertV4MiniflareOptions>[0]),
+  )
+  const url = (await miniflare.ready).origin
+  return { url, stop: () => miniflare.dispose() }
+}
+
+async function answered(url: string): Promise<void> {
+  for (let left = 200; left > 0; left--) {
+    const isThere = await fetch(url, {
+      method: 'OPTIONS',
+      headers: { origin: 'http://x', 'access-control-request-method': 'GET' },
+    }).then(
+      response => response.body?.cancel().then(() => true) ?? true,
+      () => false,
+    )
+    if (isThere) return
+    await new Promise(resolve => setTimeout(resolve, 50))
+  }
+  throw new Error(`${url} does not answer.`)
+}

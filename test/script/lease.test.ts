@@ -1,0 +1,323 @@
+/** A lease: what the model, which is the specification of the script, spends at once, and what it promises of it. */
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { RuleInput } from '../../src/config/check/schema.ts'
+import type { Rule } from '../../src/config/compile.ts'
+import { gatewayPolicy } from '../../src/script/compiled.ts'
+import type { Outcome, Subject } from '../../src/script/evaluation.ts'
+import { LEASE_DIVISOR } from '../../src/script/lease.ts'
+import { ScriptModel } from '../../src/script/model.ts'
+import { decideText, refundText } from '../../src/script/policy-text.ts'
+import { consumerKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
+import { formatConsumer } from '../../src/store/records.ts'
+import { type Admitted, violationOf } from '../algorithms/guarantees.ts'
+import { bound } from '../support/bound.ts'
+import {
+  configOf,
+  credentialOf,
+  describeOnEngines,
+  type Engine,
+  ModelEngine,
+  rulesOf,
+  type TimedEvaluation,
+} from '../support/engines.ts'
+import { ALGORITHMS_OVER_TIME, numbersOf } from '../support/numbers.ts'
+import { overrideOf } from '../support/overrides.ts'
+import { expectShare, forEvery } from '../support/property.ts'
+import { SEED } from '../support/random.ts'
+import { evaluationOf, listOf, NOON, newCaller, unitsFor } from '../support/traffic.ts'
+import { after, pauses } from '../support/waits.ts'
+
+const lease = { for: '250ms' } as const
+const KEY = consumerStateKey('acme')
+const WHO: Subject = {
+  kind: 'key',
+  consumerKey: consumerKey('acme'),
+  credentialKey: credentialKey('acme', 'ff'),
+}
+
+const HOUR: RuleInput = {
+  ...{ name: 'hour', by: 'consumer', lease },
+  ...{ algorithm: 'fixed-window', limit: 1600, period: '1h' },
+}
+const DAY: RuleInput = { ...HOUR, name: 'day', limit: 16_000, period: '1d' }
+
+interface Asking extends Partial<TimedEvaluation> {
+  want?: number
+  /** By the name of the rule. */
+  costs?: Record<string, number>
+  modes?: Record<string, 'enforce' | 'shadow'>
+}
+
+/** One request at noon that all of the rules count. */
+function asking(rules: readonly Rule[], { costs = {}, modes = {}, ...changes }: Asking): TimedEvaluation {
+  const asked = rules.map(rule => {
+    const mode = modes[rule.name]
+    return { ...bound(rule, KEY, costs[rule.name] ?? rule.cost, NOON / 1e3), ...(mode && { mode }) }
+  })
+  return { ...evaluationOf(asked, NOON), ...changes }
+}
+
+const leftIn = ({ verdicts }: Outcome) => verdicts.map(({ remaining }) => remaining)
+
+describeOnEngines('a lease', fresh => {
+  const answers = async (engine: Engine, rules: readonly Rule[], ...questions: Asking[]) => {
+    const outcomes: Outcome[] = []
+    for (const question of questions) outcomes.push(await engine.evaluate(asking(rules, question)))
+    return outcomes
+  }
+
+  it('is as large as was wanted, where every rule has sixteen times as much left', async () => {
+    const [first, second] = await answers(await fresh(), rulesOf(HOUR, DAY), { want: 60 }, {})
+    expect([first!.granted, leftIn(first!)]).toEqual([60, [1540, 15_940]])
+    expect([second!.granted, leftIn(second!)]).toEqual([undefined, [1539, 15_939]])
+  })
+
+  it('takes a sixteenth of what the scarcest rule has left before, and less and less of it', async () => {
+    const questions = Array.from({ length: 3 }, () => ({ want: 5000 }))
+    const outcomes = await answers(await fresh(), rulesOf(HOUR, DAY), ...questions)
+    expect(outcomes.map(({ granted }) => granted)).toEqual([100, 93, 87])
+    expect(outcomes.map(leftIn)).toEqual([
+      ...[
+        [1500, 15_900],
+        [1407, 15_807],
+        [1320, 15_720],
+      ],
+    ])
+  })
+
+  it('counts what a request costs', async () => {
+    const costs = { hour: 3, day: 50 }
+    const [outcome] = await answers(await fresh(), rulesOf(HOUR, DAY), { want: 5000, costs })
+    expect([outcome!.granted, leftIn(outcome!)]).toEqual([20, [1600 - 60, 16_000 - 1000]])
+  })
+
+  it('is not bounded by a rule that only reports, nor is anything of it spent there', async () => {
+    const rules = rulesOf({ ...HOUR, limit: 2 }, DAY)
+    const [outcome] = await answers(await fresh(), rules, { want: 5000, costs: { hour: 0 } })
+    expect([outcome!.granted, leftIn(outcome!)]).toEqual([1000, [2, 15_000]])
+  })
+
+  it('is bounded by a shadow that allows, and not by one that would refuse', async () => {
+    const rules = rulesOf({ ...HOUR, limit: 40 }, DAY)
+    const modes = { hour: 'shadow' } as const
+    const cost = { hour: 41 }
+    const [allowing, refusing] = await answers(
+      await fresh(),
+      rules,
+      { want: 5000, modes },
+      { want: 5000, modes, costs: cost },
+    )
+    expect([allowing!.granted, leftIn(allowing!)]).toEqual([2, [38, 15_998]])
+    expect([refusing!.granted, leftIn(refusing!)]).toEqual([999, [38, 14_999]])
+  })
+
+  it('is none where too little is left, and a refusal is as without one', async () => {
+    const rules = rulesOf({ ...HOUR, limit: 31 }, DAY)
+    const [outcome] = await answers(await fresh(), rules, { want: 5000 })
+    expect([outcome!.granted, leftIn(outcome!)]).toEqual([undefined, [30, 15_999]])
+    const costs = { hour: 32 }
+    const [plain, wanting] = await answers(await fresh(), rules, { costs }, { costs, want: 5000 })
+    expect(plain!.status).toBe('refused')
+    expect(wanting).toEqual(plain)
+  })
+
+  it('of a queue has the delay of its first request', async () => {
+    const queue: RuleInput = {
+      ...{ name: 'queue', by: 'consumer', lease },
+      ...{ algorithm: 'leaky-bucket', limit: 100, period: '1s', queue: 319 },
+    }
+    const outcomes = await answers(await fresh(), rulesOf(queue), { want: 8 }, { want: 2 }, {})
+    expect(outcomes.map(({ granted, verdicts: [verdict] }) => [granted, verdict!.delay])).toEqual([
+      ...[
+        [8, 0],
+        [2, 80_000],
+        [undefined, 100_000],
+      ],
+    ])
+  })
+
+  it('is nothing that a peek takes', async () => {
+    const engine = await fresh()
+    const rules = rulesOf(HOUR, DAY)
+    const peek = await engine.peek(asking(rules, { want: 60 }))
+    expect([peek.granted, leftIn(peek)]).toEqual([undefined, [1600, 16_000]])
+  })
+
+  it('is bounded by the numbers that a consumer has', async () => {
+    const engine = await fresh()
+    await engine.setRecord(WHO.credentialKey, credentialOf())
+    const config = configOf({ rules: [HOUR, DAY] })
+    const override = overrideOf(HOUR, { limit: 320 })
+    await engine.setRecord(WHO.consumerKey, formatConsumer({ overrides: [override] }))
+    const [outcome] = await answers(engine, config.rules, { want: 5000, subject: WHO })
+    expect([outcome!.granted, leftIn(outcome!)]).toEqual([20, [300, 15_980]])
+    expect(outcome!.verdicts[0]!.rule.limit).toBe(320)
+  })
+
+  it('is not for bad credentials, whose guesses are counted one by one', async () => {
+    const engine = await fresh()
+    const guesses: RuleInput = {
+      ...{ name: 'guesses', by: 'address', on: 'auth-failure' },
+      ...{ algorithm: 'fixed-window', limit: 20, period: '1h' },
+    }
+    const rules = rulesOf(HOUR, guesses)
+    const asked = {
+      ...asking(rules, { subject: WHO, want: 60 }),
+      rules: rules.map(rule => bound(rule, `${KEY}:${rule.name}`, 1, NOON / 1e3)),
+    }
+    const unknown = await engine.evaluate(asked)
+    expect([unknown.status, unknown.granted, leftIn(unknown)]).toEqual([
+      'unknown-credential',
+      undefined,
+      [19],
+    ])
+    await engine.setRecord(WHO.credentialKey, credentialOf())
+    const known = await engine.evaluate(asked)
+    expect([known.status, known.granted, leftIn(known)]).toEqual(['admitted', 60, [1540, 19]])
+    const blocked = formatConsumer({ blockedAt: new Date(0), overrides: [] })
+    await engine.setRecord(WHO.consumerKey, blocked)
+    expect((await engine.evaluate(asked)).granted).toBeUndefined()
+  })
+
+  it('can be given back in part', async () => {
+    const engine = await fresh()
+    const rules = rulesOf(HOUR, DAY)
+    await answers(engine, rules, { want: 60 })
+    const refunded = asking(rules, {}).rules.map(rule => ({ ...rule, units: 50, spent: 60 }))
+    const { verdicts } = await engine.refund({ rules: refunded, spentAt: NOON, now: NOON })
+    expect(verdicts.map(({ remaining }) => remaining)).toEqual([1590, 15_990])
+  })
+})
+
+/** Rules with up to some thousand units, of which leases can be taken, and now and then too few. */
+const leasedRule = fc
+  .record({
+    numbers: fc.oneof(...ALGORITHMS_OVER_TIME.map(numbersOf)),
+    lot: fc.constantFrom(1, 10, 100, 500),
+    cost: fc.constantFrom<number | 'a third'>(1, 1, 1, 1, 2, 3, 0, 'a third'),
+    isShadow: fc.constantFrom(false, false, false, true),
+  })
+  .map(({ numbers, lot, ...others }) => {
+    const { limit } = numbers
+    const burst = 'burst' in numbers && numbers.burst !== undefined ? { burst: lot * numbers.burst } : {}
+    const isLarge = limit > 1000
+    return { ...others, numbers: isLarge ? numbers : { ...numbers, limit: lot * limit, ...burst } }
+  })
+
+const scenario = fc.record({
+  set: listOf(leasedRule, 4),
+  steps: listOf(
+    fc.record({
+      pause: pauses,
+      verb: fc.constantFrom<'decide' | 'peek'>(...new Array<'decide'>(9).fill('decide'), 'peek'),
+      want: fc.oneof(fc.integer({ min: 1, max: 5000 }), fc.integer({ min: 1, max: 20 })),
+    }),
+    60,
+  ),
+})
+type Scenario = typeof scenario extends fc.Arbitrary<infer T> ? T : never
+
+/** All rules are the caller's, so that one request counts under all of them. */
+function* requestsOf({ set, steps }: Scenario) {
+  const caller = consumerStateKey(newCaller())
+  const rules = rulesOf(
+    ...set.map(({ numbers, isShadow }, i): RuleInput => {
+      const own = numbers.algorithm === 'sliding-log' ? {} : { lease }
+      return { ...numbers, ...own, name: `r-${i}`, by: 'consumer', ...(isShadow && { mode: 'shadow' }) }
+    }),
+  )
+  let now = NOON
+  let verdicts: Outcome['verdicts'] = []
+  for (const { pause, verb, want } of steps) {
+    now = after(pause, now, rules, verdicts)
+    const asked = rules.map((rule, i) => bound(rule, caller, unitsFor(rule, set[i]!.cost), now / 1e3))
+    const request = { ...evaluationOf(asked, now), want }
+    const outcome: Outcome = yield { rules, request, verb }
+    verdicts = outcome.verdicts
+  }
+}
+
+describe('a lease, whatever the rules and the requests', () => {
+  const totals = { decisions: 0, leases: 0, refusals: 0 }
+
+  it(`is within every limit, and a sixteenth of what was left (SEED=${SEED})`, async () => {
+    await forEvery(scenario, 300, async plan => {
+      const engine = new ModelEngine()
+      const spent = new Map<Rule, Admitted[]>()
+      const requests = requestsOf(plan)
+      let next = requests.next(undefined as never)
+      while (!next.done) {
+        const { request, verb } = next.value
+        const before = await engine.peek(request)
+        const outcome = verb === 'peek' ? before : await engine.evaluate(request)
+        const { granted = 1 } = outcome
+        totals.decisions += 1
+        if (granted > 1) totals.leases += 1
+        if (outcome.status === 'refused') totals.refusals += 1
+        expect(granted).toBeLessThanOrEqual(request.want!)
+        for (const [i, { rule, allowed, remaining, delay }] of outcome.verdicts.entries()) {
+          const { cost } = request.rules[i]!
+          const left = before.verdicts[i]!.remaining
+          const isSpent = verb === 'decide' && outcome.status === 'admitted' && allowed && cost > 0
+          expect(remaining).toBe(isSpent ? left - granted * cost : left)
+          if (!isSpent) continue
+          if (granted > 1) expect(granted * LEASE_DIVISOR * cost).toBeLessThanOrEqual(left)
+          spent.set(rule, [...(spent.get(rule) ?? []), { at: request.now, cost: granted * cost, delay }])
+        }
+        if (verb === 'peek') expect(outcome.granted).toBeUndefined()
+        next = requests.next(outcome)
+      }
+      for (const [rule, admitted] of spent) expect(violationOf(rule, admitted)).toBeUndefined()
+    })
+    expectShare('leases', totals.leases, totals.decisions, 0.05, 0.9)
+    expectShare('refusals', totals.refusals, totals.decisions, 0.02, 0.9)
+  })
+
+  it(`admits and refuses as without one, and asks as without one for one request (SEED=${SEED})`, async () => {
+    await forEvery(scenario, 150, async plan => {
+      const [one, none] = [new ModelEngine(), new ModelEngine()]
+      const requests = requestsOf(plan)
+      let next = requests.next(undefined as never)
+      while (!next.done) {
+        const { request } = next.value
+        const { want: _, ...ordinary } = request
+        const expected = await none.peek(ordinary)
+        // Whatever is wanted: what a request may cost does not hang on it.
+        const wanting = await one.peek(request)
+        expect(wanting).toEqual(expected)
+        const outcome = await none.evaluate(ordinary)
+        expect(await one.evaluate({ ...request, want: 1 })).toEqual(outcome)
+        next = requests.next(outcome)
+      }
+    })
+  })
+})
+
+describe('the script of a policy', () => {
+  const rules = (own: object) => [HOUR, DAY].map(rule => ({ ...rule, lease: undefined, ...own }))
+  const shapeOf = (own: object) => gatewayPolicy(configOf({ rules: rules(own) as RuleInput[] }))
+
+  it('has the text of leases only where a rule has a lease', () => {
+    const [plain, leased] = [shapeOf({}), shapeOf({ lease })]
+    expect(plain).not.toHaveProperty('leases')
+    expect(decideText(plain)).not.toContain('grant')
+    expect(decideText(leased)).toContain('grant')
+    const { leases: _, ...without } = leased
+    expect(decideText(without)).toBe(decideText(plain))
+    expect(refundText(leased)).toBe(refundText(plain))
+    expect(leased.slots).toEqual(plain.slots)
+  })
+
+  it('is not that of another with the same rules and no lease', () => {
+    expect(shapeOf({ lease }).decide.plain.sha1).not.toBe(shapeOf({}).decide.plain.sha1)
+    expect(shapeOf({ lease: { for: '1s' } }).decide.plain.sha1).toBe(shapeOf({ lease }).decide.plain.sha1)
+  })
+
+  it('decides for a policy without leases as always, whatever is wanted', () => {
+    const { policy, rules } = { policy: shapeOf({}), rules: rulesOf(HOUR, DAY) }
+    const asked = { ...asking(rules, {}), policy }
+    const [one, other] = [new ScriptModel(), new ScriptModel()]
+    expect(one.decide({ ...asked, want: 60 })).toEqual(other.decide(asked))
+  })
+})

@@ -1,0 +1,27 @@
+/** What moves the pressure where a signal has several sources. */
+import { describe, expect, it } from 'vitest'
+import type { WorkerUtilization } from '../../src/config/compile-shedding.ts'
+import { workerUtilizationController } from '../../src/shedding/worker-utilization.ts'
+
+const SETTINGS: WorkerUtilization = {
+  ...{ rules: [], isInFlight: true, high: 0.9, low: 0.7, afterMs: 28_000, withinMs: 120_000 },
+}
+const { initial, next } = workerUtilizationController(SETTINGS)
+const LATER = { ...initial, pressureMs: 10_000 }
+
+describe('of several sources', () => {
+  // Thousandths and samples: of the header, of what is in flight, of the pushes.
+  it.each<[string, number[], number]>([
+    ['the header', [1900, 2, 1000, 2], 11_000],
+    ['what is in flight', [1000, 2, 1900, 2], 11_000],
+    ['what machines push', [1000, 2, 1000, 2, 950, 1], 11_000],
+    ['pushes alone', [0, 0, 0, 0, 950, 1], 11_000],
+  ])('the highest counts: %s', (_, sums, pressureMs) =>
+    expect(next(LATER, { sums, ms: 1000 }).pressureMs).toBe(pressureMs),
+  )
+
+  it('pressure falls when all signals are low, and when no signal arrives', () => {
+    expect(next(LATER, { sums: [500, 1, 600, 1, 100, 1], ms: 1000 }).pressureMs).toBe(9000)
+    expect(next(LATER, { sums: [0, 0, 0, 0], ms: 1000 }).pressureMs).toBe(9000)
+  })
+})

@@ -1,0 +1,273 @@
+/**
+ * A fleet that leases budget, on a clock of its own: isolates with what they may decide by themselves, one store (the model of the
+ * script), and an origin that counts what arrives. Requests come at random, and replies, isolates and the store can be lost.
+ */
+import type { RuleInput } from '../../src/config/check/schema.ts'
+import type { Rule } from '../../src/config/compile-rule.ts'
+import { createLeases } from '../../src/limiter/leases.ts'
+import { createOwnAnswers, type OwnAnswers } from '../../src/limiter/own-answers.ts'
+import { createRefusalMemory } from '../../src/limiter/refusals.ts'
+import type { Evaluation, Outcome } from '../../src/script/evaluation.ts'
+import { ScriptModel } from '../../src/script/model.ts'
+import type { Policy } from '../../src/script/policy-shape.ts'
+import type { Refund } from '../../src/script/refund.ts'
+import { consumerStateKey } from '../../src/store/keys.ts'
+import type { Store, StoreCall } from '../../src/store/store.ts'
+import { NO_SWITCHES } from '../../src/switches/switches.ts'
+import { bound } from './bound.ts'
+import { rulesOf } from './engines.ts'
+import { type Random, randomFrom } from './random.ts'
+import { VirtualClock } from './virtual-clock.ts'
+
+export interface LeaseFleetPlan {
+  isolates: number
+  /** Requests a second of all callers together in one isolate; more than one: in turns of a second, by chance. */
+  perSecond: number | readonly number[]
+  /** Each caller comes in every isolate. */
+  callers?: number
+  rules: readonly RuleInput[]
+  /** What a request costs, by chance one of these. */
+  costs?: readonly number[]
+  /** How long requests come (s). */
+  seconds: number
+  /** From an isolate to the store and back (ms). */
+  tripMs?: number
+  /** Share of HTTP requests to the store that are executed, and whose reply is lost. */
+  lost?: number
+  /** Isolates that die half way, with all that they hold. */
+  deaths?: number
+  /** Half way, the store fails for so long (ms). */
+  outageMs?: number
+  refusals?: boolean
+  seed?: number
+}
+
+export interface LeaseFleetReport {
+  requests: number
+  admitted: number
+  /** Units of these. */
+  units: number
+  refused: number
+  /** Decided by neither: the store had failed. */
+  failed: number
+  /** HTTP requests to the store, and those of them that only give back. */
+  trips: number
+  tripsAlone: number
+  /** Of requests without a trip: from leases, and by remembered refusals. */
+  leased: number
+  remembered: number
+  /** By rule: units that the store has spent, less those that were given back (its own account at the end is the judge of that). */
+  spent: number
+  givenBack: number
+  /** Units that were spent, and neither admitted nor given back: lost replies, dead isolates. */
+  lost: number
+  /** The most units of one caller that isolates held at once. */
+  mostHeld: number
+  /** The most units of one caller that the origin has seen in one window of the first rule. */
+  mostInWindow: number
+  /** The most units of one caller that the store has spent in one window of the first rule, less those that were given back in it. */
+  mostSpent: number
+  /** Units that callers have asked for, in each window of the first rule up to its limit. */
+  permitted: number
+  /** What the model says is spent of the first rule at the end, of all callers. */
+  counted: number
+}
+
+type Ask = StoreCall & { asked: Omit<Evaluation, 'now'> }
+type GiveBack = StoreCall & { refund: Refund }
+
+const POLICY = { plans: ['free'], leases: true } as unknown as Policy
+
+export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetReport> {
+  const { isolates, seconds, callers = 1, costs = [1], tripMs = 6, lost = 0, deaths = 0, outageMs = 0 } = plan
+  // Of its own, so that the same requests come whatever is decided about them.
+  const losses: Random = randomFrom((plan.seed ?? 1) + 1)
+  const rules = rulesOf(...plan.rules)
+  const model = new ScriptModel()
+  const time = new VirtualClock()
+  const start = time.nowMs
+  const until = start + seconds * 1000
+  const keys = Array.from({ length: callers }, (_, i) => consumerStateKey(`caller${i}`))
+  const report = {
+    ...{ requests: 0, admitted: 0, units: 0, refused: 0, failed: 0, trips: 0, tripsAlone: 0 },
+    ...{ leased: 0, remembered: 0, spent: 0, givenBack: 0 },
+  }
+  /** By caller: units that isolates hold, and units at the origin by time (ms). */
+  const held = keys.map(() => 0)
+  const seen: [at: number, units: number][][] = keys.map(() => [])
+  const wanted: [at: number, units: number][][] = keys.map(() => [])
+  let mostHeld = 0
+  /** By caller and window of the first rule. */
+  const spentIn = new Map<string, number>()
+  let mostSpent = 0
+  const windowMs = periodOf(rules[0]!)
+
+  /** @param atMs when they were spent: only in that window they can be given back */
+  function count(key: string, units: number, atMs: number): void {
+    const window = `${key} ${Math.floor(atMs / windowMs)}`
+    if (window !== `${key} ${Math.floor(time.nowMs / windowMs)}`) return
+    const spent = (spentIn.get(window) ?? 0) + units
+    spentIn.set(window, spent)
+    mostSpent = Math.max(mostSpent, spent)
+  }
+
+  const firstOf = (rule: Rule) => rule.name === rules[0]!.name
+  function hold(key: string, units: number): void {
+    const i = keys.indexOf(key)
+    held[i]! += units
+    mostHeld = Math.max(mostHeld, held[i]!)
+  }
+
+  function execute(call: StoreCall): unknown {
+    const now = time.nowMs * 1e3
+    if ('asked' in call) {
+      const { asked } = call as Ask
+      const outcome = model.decide({ ...asked, now: Math.floor(now) })
+      if (outcome.status === 'admitted') {
+        const { cost, key } = asked.rules[0]!
+        const granted = outcome.granted ?? 1
+        report.spent += granted * cost
+        hold(key, granted * cost)
+        count(key, granted * cost, time.nowMs)
+      }
+      return outcome
+    }
+    const { refund } = call as GiveBack
+    model.refund({ ...refund, now: Math.floor(now) })
+    for (const { rule, key, units } of refund.rules) {
+      if (!firstOf(rule)) continue
+      report.givenBack += units
+      hold(key, -units)
+      count(key, -units, refund.spentAt / 1e3)
+    }
+    return {}
+  }
+
+  class Isolate {
+    isDead = false
+    readonly own: OwnAnswers
+    readonly #store: Store
+
+    constructor() {
+      this.own = createOwnAnswers(
+        plan.refusals === false ? undefined : createRefusalMemory(1000, () => time.nowMs),
+        createLeases({
+          now: () => time.nowMs,
+          timer: (ms, run) => time.after(ms, () => this.isDead || run()),
+          callFor: refund => ({ command: 'GET', key: 'refund', refund }) as GiveBack,
+        }),
+      )!
+      this.#store = this.own.withReturns({
+        ping: async () => {},
+        run: async calls => {
+          report.trips += 1
+          if (!calls.some(call => 'asked' in call)) report.tripsAlone += 1
+          await time.pass(tripMs / 2)
+          const sinceHalf = time.nowMs - (start + until) / 2
+          if (sinceHalf >= 0 && sinceHalf < outageMs) throw new Error('The store is gone.')
+          const replies = calls.map(execute)
+          const isLost = losses.chance(lost)
+          await time.pass(isLost ? 250 : tripMs / 2)
+          if (isLost) throw new Error('The reply was lost.')
+          return replies
+        },
+      })
+    }
+
+    async request(caller: number, cost: number): Promise<void> {
+      report.requests += 1
+      wanted[caller]!.push([time.nowMs, cost])
+      const demanded = {
+        policy: POLICY,
+        rules: rules.map(rule => bound(rule, keys[caller]!, cost, time.nowMs)),
+      }
+      const own = this.own.of(demanded, NO_SWITCHES, () => NO_SWITCHES)
+      const known = own.decide()
+      if (known?.decision.kind === 'allowed') report.leased += 1
+      else if (known) report.remembered += 1
+      const decision = known?.decision.kind ?? (await this.#decide(own, demanded))
+      this.own.maintain(this.#store, task => void task.catch(() => {}))
+      if (this.isDead) return
+      if (decision === undefined) report.failed += 1
+      else if (decision === 'denied') report.refused += 1
+      else {
+        report.admitted += 1
+        report.units += cost
+        held[caller]! -= cost
+        seen[caller]!.push([time.nowMs, cost])
+      }
+    }
+
+    async #decide(own: ReturnType<OwnAnswers['of']>, demanded: Ask['asked']) {
+      const call: Ask = { command: 'GET', key: 'decide', asked: { ...demanded, want: own.ask() } }
+      try {
+        const [outcome] = (await this.#store.run([call])) as [Outcome]
+        own.settle(outcome)
+        if (outcome.status === 'admitted') return 'allowed'
+        return own.decideLeased()?.decision.kind ?? 'denied'
+      } catch {
+        own.settle(undefined)
+        return own.decideAfter()?.decision.kind
+      }
+    }
+  }
+
+  const fleet = Array.from({ length: isolates }, () => new Isolate())
+  const rates = [plan.perSecond].flat()
+  for (const [i, isolate] of fleet.entries()) {
+    // Of its own, so that the same requests come whatever becomes of them.
+    const arrivals = randomFrom(1000 * (plan.seed ?? 1) + i)
+    let perMs = rates[0]! / 1000
+    const arrive = () => {
+      if (time.nowMs >= until) return
+      const [caller, cost] = [arrivals.int(0, callers - 1), arrivals.pick(costs)]
+      if (!isolate.isDead) void isolate.request(caller, cost)
+      time.after(pauseOf(arrivals, perMs), arrive)
+    }
+    const change = () => {
+      perMs = arrivals.pick(rates) / 1000
+      if (time.nowMs < until) time.after(1000, change)
+    }
+    if (rates.length > 1) change()
+    // Not all at the same instant.
+    time.after(pauseOf(arrivals, perMs), arrive)
+  }
+  time.after(500 * seconds, () => {
+    for (const isolate of fleet.slice(0, deaths)) isolate.isDead = true
+  })
+  await time.run(until)
+  // Until all leases have ended, and what they had left is given back, or has waited in vain.
+  await time.run(until + 15_000)
+
+  const first = rules[0]!
+  const stands = keys.map(key => {
+    const now = Math.floor(time.nowMs * 1e3)
+    const { verdicts } = model.decide(
+      { policy: POLICY, rules: [bound(first, key, 1, time.nowMs)], now },
+      'peek',
+    )
+    return first.limit - verdicts[0]!.remaining
+  })
+  return {
+    ...{ ...report, mostHeld, mostSpent, lost: report.spent - report.units - report.givenBack },
+    mostInWindow: Math.max(0, ...seen.flatMap(each => byWindow(each, windowMs))),
+    permitted: wanted
+      .flatMap(each => byWindow(each, windowMs))
+      .reduce((sum, units) => sum + Math.min(units, first.limit), 0),
+    counted: stands.reduce((sum, each) => sum + each, 0),
+  }
+}
+
+const pauseOf = (random: Random, perMs: number) => -Math.log(1 - random.int(0, 999_999) / 1e6) / perMs
+
+const periodOf = ({ limit, quota: { rate, period } }: Rule) => (limit * period) / rate / 1e3
+
+/** Units in each window, as `fixed-window` has them. */
+function byWindow(seen: readonly (readonly [at: number, units: number])[], ms: number): number[] {
+  const windows = new Map<number, number>()
+  for (const [at, units] of seen) {
+    const window = Math.floor(at / ms)
+    windows.set(window, (windows.get(window) ?? 0) + units)
+  }
+  return [...windows.values()]
+}

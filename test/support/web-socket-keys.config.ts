@@ -1,0 +1,12 @@
+/** For API keys in subprotocols of WebSockets; what is in flight is counted under /held, where the gateway relays each message. */
+import { defineConfig } from '../../src/config/define.ts'
+
+export default defineConfig({
+  origin: 'https://origin.invalid',
+  store: { deadline: '5s' },
+  credentials: { webSocketKeys: true, opaqueKeys: {}, accept: ['api-key', 'opaque-key'] },
+  rules: [
+    { name: 'consumer', by: 'consumer', algorithm: 'fixed-window', limit: 1000, period: '300d' },
+    { name: 'held', by: 'consumer', algorithm: 'concurrency', limit: 10, match: { path: '/held' } },
+  ],
+})

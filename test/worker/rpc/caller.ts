@@ -1,0 +1,57 @@
+/** Another Worker, with bindings to the first. */
+import type { LimitsService } from '../../../src/edges/rpc/entrypoint.ts'
+import type { Limits } from './limits.ts'
+
+// Wherever a binding of Cloudflare's is asked for, this one can be given.
+true satisfies LimitsService extends RateLimit ? true : never
+
+interface Env {
+  LIMITS: Service<typeof Limits>
+  /** The same entrypoint with `props: { limit: 'signups' }`, in the place of Cloudflare's own binding. */
+  SIGNUPS: RateLimit
+  /** Without props. */
+  ANY: RateLimit
+}
+
+const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
+  '/limit-by-key': async (env, key) => (await env.SIGNUPS.limit({ key })).success,
+  '/limit-by-key/ambiguous': async (env, key) => await env.ANY.limit({ key }),
+  '/limit': async (env, key) =>
+    await env.LIMITS.limit('mails', { account: key }, { cost: { day: 4, all: 1 } }),
+  '/limit/unknown': async env => await env.LIMITS.limit('nothing'),
+  '/peek': async (env, key) => await env.LIMITS.peek('mails', { account: key }),
+  '/refund': async (env, key) => {
+    const { receipt } = await env.LIMITS.limit('mails', { account: key }, { cost: 4 })
+    return await env.LIMITS.refund(receipt, { cost: 3 })
+  },
+  '/refund/unknown': async env => await env.LIMITS.refund('no receipt'),
+  '/acquire': async (env, key) => {
+    const statuses: unknown[] = []
+    {
+      using one = await env.LIMITS.acquire('exports', { account: key })
+      using two = await env.LIMITS.acquire('exports', { account: key })
+      statuses.push(await one.allowed, await two.allowed)
+      using three = await env.LIMITS.acquire('exports', { account: key }, { timeoutMs: 1 })
+      statuses.push(await three.allowed)
+    }
+    using four = await env.LIMITS.acquire('exports', { account: key }, { timeoutMs: 20_000 })
+    statuses.push(await four.allowed)
+    return statuses
+  },
+  // Nothing is disposed of: the context of this request ends.
+  '/acquire/forget': async (env, key) => {
+    const slot = await env.LIMITS.acquire('exports', { account: key }, { timeoutMs: 20_000 })
+    return (await slot.decision).allowed
+  },
+}
+
+export default {
+  async fetch(request, env) {
+    const { pathname, searchParams } = new URL(request.url)
+    try {
+      return Response.json(await CALLS[pathname]!(env, searchParams.get('key') ?? 'key'))
+    } catch (error) {
+      return Response.json({ error: (error as Error).message }, { status: 500 })
+    }
+  },
+} satisfies ExportedHandler<Env>

@@ -1,0 +1,9 @@
+/** The Worker that has the limits. */
+import { limitsEntrypoint } from '../../../src/edges/rpc/entrypoint.ts'
+import config from './config.ts'
+
+export class Limits extends limitsEntrypoint(config) {}
+
+export default {
+  fetch: () => new Response('This Worker has an entrypoint, and serves nothing.', { status: 404 }),
+}

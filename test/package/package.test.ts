@@ -14,6 +14,7 @@ import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
+import { freePort } from '../support/free-port.ts'
 import { cleanEnvironment, type Installed, installPackage, npm, ROOT, run } from './installed.ts'
 
 let installed: Installed
@@ -169,12 +170,11 @@ describe('an example', () => {
     ['deno', () => installed.bin('deno'), ['run', '--allow-all', '--node-modules-dir=manual', 'server.ts']],
   ] as const)('runs on its platform: %s', async (name, command, args) => {
     await store.clear()
-    const env = { PORT: String(20_000 + Math.floor(Math.random() * 20_000)) }
+    const env = { PORT: String(await freePort()) }
     const serving = started(example(name), command(), [...args], env)
     const address = `http://127.0.0.1:${env.PORT}`
     // Bun prints nothing: it serves as soon as it answers.
-    if (name === 'bun') await answered(address)
-    else await serving
+    await (name === 'bun' ? Promise.race([answered(address), serving]) : serving)
     try {
       expect(await repliesOf(headers => fetch(address, { headers }))).toEqual(EXPECTED)
     } finally {

@@ -2,13 +2,13 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe } from 'vitest'
 import { SLOTS } from '../../src/node/rest-bridge/key-slot.ts'
 import { type Command, RedisServer, type Reply } from '../../src/node/rest-bridge/redis-server.ts'
 import { type Guardian, startGuardian } from '../../src/node/start/guardian.ts'
+import { freePort } from './free-port.ts'
 import { PATIENT_MS } from './patience.ts'
 import { hasRedisServer } from './redis.ts'
 
@@ -122,7 +122,9 @@ export class TestCluster {
 
   /** One more node, which nobody knows yet. */
   async add(): Promise<TestNode> {
-    const node = new TestNode(await freePorts(), this.#directory, this.#guardian)
+    // For clients, and for the other nodes.
+    const ports: [number, number] = [await freePort(), await freePort()]
+    const node = new TestNode(ports, this.#directory, this.#guardian)
     this.nodes.push(node)
     await node.start()
     return node
@@ -169,13 +171,4 @@ export class TestCluster {
   #introduce(node: TestNode, other: TestNode): Promise<Reply> {
     return node.ask('CLUSTER', 'MEET', '127.0.0.1', String(other.port), String(other.busPort))
   }
-}
-
-/** For clients, and for the other nodes. */
-async function freePorts(): Promise<[number, number]> {
-  const servers = [createServer(), createServer()]
-  for (const server of servers) await once(server.listen(0, '127.0.0.1'), 'listening')
-  const [port, busPort] = servers.map(server => (server.address() as AddressInfo).port)
-  await Promise.all(servers.map(server => once(server.close(), 'close')))
-  return [port!, busPort!]
 }

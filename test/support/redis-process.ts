@@ -2,10 +2,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { RedisServer, type Reply, within } from '../../src/node/rest-bridge/redis-server.ts'
+import { freePort } from './free-port.ts'
 
 export interface RedisProcess {
   port: number
@@ -80,13 +80,4 @@ export async function startRedisProcess(): Promise<RedisProcess> {
       rmSync(directory, { recursive: true, force: true, maxRetries: 5 })
     },
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, host)
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
 }

@@ -60,7 +60,7 @@ export interface Config {
   storeDeadlineMs: number
   /** Absent: every decision waits for the store. */
   breaker?: BreakerSettings
-  /** How many decisions may wait for the store at once. */
+  /** HTTP requests to the store at once, and how long a decision waits for its turn (src/store/in-flight.ts). */
   inFlight: { most: number; expiresAfterMs: number; patienceMs: number; longestMs: number }
   /** Of each limit, what one isolate admits by itself while the store fails. */
   localShare: number

@@ -6,7 +6,7 @@ import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { SWITCHES_KEY } from '../store/keys.ts'
 import type { Store, StoreCall } from '../store/store.ts'
-import { activeAt, NO_SWITCHES, parseSwitches, type Switches } from './switches.ts'
+import { activeAt, areSame, NO_SWITCHES, parseSwitches, type Switches } from './switches.ts'
 
 /** How old the copy may be. */
 const FRESH_MS = 1000
@@ -27,7 +27,9 @@ export interface SwitchBoard {
 }
 
 export function createSwitchBoard({ now }: Clock): SwitchBoard {
-  let known = NO_SWITCHES
+  /** What the store has, with switches that have expired since. */
+  let stored = NO_SWITCHES
+  let active = NO_SWITCHES
   let text: string | null = null
   let asked = 0
   let askedAt = Number.NEGATIVE_INFINITY
@@ -40,8 +42,10 @@ export function createSwitchBoard({ now }: Clock): SwitchBoard {
 
   return {
     current() {
-      known = activeAt(known, now())
-      return known
+      // From what is stored: where the clock is set forward and back, a switch counts again.
+      const latest = activeAt(stored, now())
+      if (!areSame(latest, active)) active = latest
+      return active
     },
     isStale: () => isOld(learntAt),
     isOverdue: () => isOld(learntAt) && isOld(askedAt),
@@ -51,7 +55,7 @@ export function createSwitchBoard({ now }: Clock): SwitchBoard {
       return answer => {
         // A late answer must not replace a newer one.
         if (number < learnt || !(typeof answer === 'string' || answer === null)) return
-        if (answer !== text) known = parseSwitches(answer)
+        if (answer !== text) stored = parseSwitches(answer)
         text = answer
         learnt = number
         learntAt = at

@@ -56,6 +56,16 @@ export function activeAt(switches: Switches, nowMs: number): Switches {
   return { ...(isKilled && { kill }), rules: new Map(active) }
 }
 
+/** Whether both hold the very same switches of one text. */
+export function areSame(a: Switches, b: Switches): boolean {
+  if (a === b) return true
+  return (
+    a.kill === b.kill &&
+    a.rules.size === b.rules.size &&
+    [...a.rules].every(([name, each]) => b.rules.get(name) === each)
+  )
+}
+
 export function isOver({ until }: Switch, nowMs: number): boolean {
   return until !== undefined && until.getTime() <= nowMs
 }

@@ -233,9 +233,9 @@ describe('a mistake in leases', () => {
   ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
 
   it.each([
-    ['of all rules does not reach', { lease: { for: '1s' } }, {}],
-    ['may be switched off for', {}, { lease: false }],
-  ])('is none where it %s a log, what is in flight and guesses', (_, settings, changes) => {
+    ['for all rules does not apply to', { lease: { for: '1s' } }, {}],
+    ['is switched off for', {}, { lease: false }],
+  ])('is accepted where it %s a log, requests in flight and guesses', (_, settings, changes) => {
     const log = { ...RULE, name: 'log', algorithm: 'sliding-log' }
     const guesses = { ...RULE, name: 'guesses', by: 'address', on: 'auth-failure' }
     const rules = [log, HELD, guesses].map(rule => ({ ...rule, ...changes }))

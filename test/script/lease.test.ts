@@ -112,7 +112,7 @@ describeOnEngines('a lease', fresh => {
     expect([refusing!.granted, leftIn(refusing!)]).toEqual([999, [38, 14_999]])
   })
 
-  it('is none where too little is left, and a refusal is as without one', async () => {
+  it('grants no lease where too little is left, and refuses as a call without a lease does', async () => {
     const rules = rulesOf({ ...HOUR, limit: 31 }, DAY)
     const [outcome] = await answers(await fresh(), rules, { want: 5000 })
     expect([outcome!.granted, leftIn(outcome!)]).toEqual([undefined, [30, 15_999]])

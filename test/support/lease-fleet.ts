@@ -215,7 +215,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
   const fleet = Array.from({ length: isolates }, () => new Isolate())
   const rates = [plan.perSecond].flat()
   for (const [i, isolate] of fleet.entries()) {
-    // Of its own, so that the same requests come whatever becomes of them.
+    // A source of chance of its own: whatever the replies are, the same requests come.
     const arrivals = randomFrom(1000 * (plan.seed ?? 1) + i)
     let perMs = rates[0]! / 1000
     const arrive = () => {

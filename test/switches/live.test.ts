@@ -73,6 +73,33 @@ describe('the copy', () => {
     expect(isKilled()).toBe(false)
   })
 
+  it('has a switch again that had expired only by a clock that was set forward', () => {
+    const until = new Date(now + 100)
+    learn(formatSwitches({ kill: { at: new Date(0), by: 'ops', until }, rules: new Map() }))
+    now += 3600e3
+    expect(isKilled()).toBe(false)
+    now -= 3600e3
+    expect(isKilled()).toBe(true)
+  })
+
+  it('gives the same object until a switch begins or ends: what is remembered under it stays known', () => {
+    const [at, until] = [new Date(0), new Date(now + 100)]
+    const rules = new Map([
+      ['brief', { at, by: 'ops', until, mode: 'off' as const }],
+      ['lasting', { at, by: 'ops', mode: 'shadow' as const }],
+    ])
+    learn(formatSwitches({ rules }))
+    const both = board.current()
+    now += 99
+    expect(board.current()).toBe(both)
+    now += 1
+    const one = board.current()
+    expect([...one.rules.keys()]).toEqual(['lasting'])
+    now += 500
+    learn(formatSwitches({ rules }))
+    expect(board.current()).toBe(one)
+  })
+
   it('is overdue when nobody who makes a trip has asked for a second', () => {
     expect(board.isOverdue()).toBe(true)
     board.ask()

@@ -11,6 +11,7 @@ import { callerOf, guard } from '../../src/edges/guard/guard.ts'
 import { sluice } from '../../src/edges/hono/middleware.ts'
 import { expressGuard, type Middleware } from '../../src/node/express.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 
 const CONFIG: ConfigInput = {
   store: { deadline: '20s' },
@@ -325,7 +326,7 @@ describe('the Express middleware', () => {
             const { status } = await fetch(url, { signal: one.signal })
             one.abort()
             expect(status).toBe(200)
-          })
+          }, PATIENT_MS)
           await settled()
         }
       },
@@ -388,7 +389,7 @@ describe('the Express middleware', () => {
         for (let i = 0; i < 4; i++) {
           const gone = new AbortController()
           const lost = fetch(`${url}/slow`, { signal: gone.signal }).catch(() => {})
-          await vi.waitFor(() => expect(left).toHaveLength(i + 1))
+          await vi.waitFor(() => expect(left).toHaveLength(i + 1), PATIENT_MS)
           gone.abort()
           await lost
         }

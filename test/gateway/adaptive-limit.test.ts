@@ -2,6 +2,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 
 const RULE: RuleInput = {
   ...{ name: 'origin', by: 'global', algorithm: 'concurrency', limit: 12 },
@@ -77,7 +78,7 @@ describe('a limit that follows the origin', () => {
       await seconds(20, '/', 8)
       await other('/empty')
       // What has ended in the other isolate is on its way for a moment.
-      await vi.waitFor(async () => expect(await admittedAtOnce(other)).toBeGreaterThan(low))
+      await vi.waitFor(async () => expect(await admittedAtOnce(other)).toBeGreaterThan(low), PATIENT_MS)
     },
   )
 

@@ -2,6 +2,7 @@
 import { describe, expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { useGateway } from '../support/gateway.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 
 const RULE: RuleInput = { name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 2 }
 
@@ -15,7 +16,7 @@ describe('a rule that counts what is in flight', () => {
     expect(held.map(({ status }) => status)).toEqual([200, 200])
     expect((await app('/', { key })).status).toBe(429)
     await held[0]!.text()
-    await vi.waitFor(async () => expect((await app('/', { key })).status).toBe(200))
+    await vi.waitFor(async () => expect((await app('/', { key })).status).toBe(200), PATIENT_MS)
     await held[1]!.body?.cancel()
   })
 

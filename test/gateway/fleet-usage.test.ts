@@ -3,6 +3,7 @@ import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { switchRule } from '../../src/ops/switches.ts'
 import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 
 const RULES: RuleInput[] = [
   { name: 'hour', by: 'address', algorithm: 'fixed-window', limit: 1000, period: '1h' },
@@ -67,7 +68,7 @@ describe('the shedder by fleet usage', () => {
     const held = await hold(a, 8)
     expect(statusesOf(await hold(b, 1))).toEqual([503])
     await held[0]!.text()
-    await vi.waitFor(async () => expect((await b('/')).status).toBe(200))
+    await vi.waitFor(async () => expect((await b('/')).status).toBe(200), PATIENT_MS)
   })
 
   it('answers 503 with the type of the draft, and says neither how full the system is nor how it counts', async () => {

@@ -5,6 +5,7 @@ import type { Parts } from '../../src/edges/http/parts.ts'
 import type { Answered } from '../../src/shedding/adaptive-limit.ts'
 import type { SignalReporter } from '../../src/shedding/signal-board.ts'
 import { type App, useGateway } from '../support/gateway.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 
 const ORIGIN: RuleInput = { name: 'origin', by: 'global', algorithm: 'concurrency', limit: 100, adaptive: {} }
 const ANYONE = { accept: ['anonymous'] }
@@ -92,7 +93,7 @@ describe('a limit that follows the origin', () => {
       async app => {
         const client = new AbortController()
         const left = app('/hang', { signal: client.signal })
-        await vi.waitFor(() => expect(gateway.origin.received).toHaveLength(1))
+        await vi.waitFor(() => expect(gateway.origin.received).toHaveLength(1), PATIENT_MS)
         client.abort()
         await read(left)
       },

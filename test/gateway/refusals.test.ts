@@ -11,6 +11,7 @@ import { resetRule, switchRule } from '../../src/ops/switches.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
 import { configOf } from '../support/engines.ts'
 import { type TestPlatform, useGateway } from '../support/gateway.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 
 const ONE: RuleInput = { name: 'one', by: 'consumer', algorithm: 'fixed-window', limit: 1, period: '300d' }
 const GUESSES: RuleInput = {
@@ -188,7 +189,7 @@ describe('what has changed counts', () => {
     time += 1000
     // The first request after a second asks for the switches.
     await status()
-    await vi.waitFor(async () => expect(await status()).toBe(200))
+    await vi.waitFor(async () => expect(await status()).toBe(200), PATIENT_MS)
     await resetRule(gateway.admin, 'one')
   })
 
@@ -299,7 +300,7 @@ describe('what is in flight', () => {
       const next = await app('/', { address })
       await next.text()
       expect(next.status).toBe(200)
-    })
+    }, PATIENT_MS)
   })
 })
 

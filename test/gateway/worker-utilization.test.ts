@@ -4,6 +4,7 @@ import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { importKey } from '../../src/ops/keys.ts'
 import { switchRule } from '../../src/ops/switches.ts'
 import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 
 const SHEDDING: NonNullable<ConfigInput['shedding']> = {
   classes: [
@@ -214,7 +215,10 @@ describe('the shedder by worker utilization', () => {
     pass(2000)
     // The first reads the switches in the background.
     expect((await app('/', { address: ADDRESSES[0]! })).status).toBe(503)
-    await vi.waitFor(async () => expect((await app('/', { address: ADDRESSES[0]! })).status).toBe(200))
+    await vi.waitFor(
+      async () => expect((await app('/', { address: ADDRESSES[0]! })).status).toBe(200),
+      PATIENT_MS,
+    )
     expect(await shedAt(app)).toEqual([])
   })
 

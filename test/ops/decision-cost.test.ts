@@ -8,6 +8,7 @@ import { importKey } from '../../src/ops/keys.ts'
 import { describeOnCluster } from '../support/cluster.ts'
 import { configOf } from '../support/engines.ts'
 import { useGateway, useGatewayOn } from '../support/gateway.ts'
+import { PATIENT_MS } from '../support/patience.ts'
 import { hasRedisServer } from '../support/redis.ts'
 
 const window = { algorithm: 'fixed-window', limit: 1000, period: '300d' } as const
@@ -92,7 +93,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
       const { requests, commands } = await counted(async () => {
         const response = await app('/', { key, address })
         await response.text()
-        await vi.waitFor(async () => expect(await calls()).toBe(2))
+        await vi.waitFor(async () => expect(await calls()).toBe(2), PATIENT_MS)
         return response
       })
       if (!isWarm) continue

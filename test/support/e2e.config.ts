@@ -3,7 +3,7 @@ import { defineConfig } from '../../src/config/define.ts'
 
 export default defineConfig({
   origin: 'https://origin.invalid',
-  originDeadline: '3s',
+  originDeadline: '10s',
   plans: ['free', 'pro'],
   // A busy machine is slow, and these tests send many requests at once: the deadline and the bound on calls in flight have
   // tests of their own.

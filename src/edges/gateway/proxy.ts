@@ -3,7 +3,7 @@
  * Redirects are passed on and not followed, which would carry credentials to other hosts.
  */
 import type { Config } from '../../config/compile.ts'
-import { removeCredentials } from '../../credentials/presented.ts'
+import { removeCredentials } from '../../credentials/credential-headers.ts'
 import type { Forwarded, OnBehalfOf } from '../http/forward.ts'
 import { problem } from '../http/problem.ts'
 
@@ -123,7 +123,7 @@ function forwardedHeaders(request: Request, url: URL, config: ProxyConfig, behal
   const credential = caller?.credential
   if (!config.credentials.forward) removeCredentials(headers, config.credentials, credential?.header)
   // Only a verified consumer: while degraded, the consumer of a key is unknown.
-  if (credential && (decision?.plan || credential.isVouched)) {
+  if (credential && (decision?.plan || credential.isVerified)) {
     headers.set('x-consumer-id', decision?.consumer ?? credential.consumer)
     if (decision?.plan) headers.set('x-consumer-plan', decision.plan)
   }

@@ -52,6 +52,6 @@ const limitInfo = ({ rule, remaining, resetAfter }: Verdict): LimitInfo => ({
 /** Only a verified consumer: while degraded, the consumer of a key is what the key says. */
 function consumerOf(caller: Caller | undefined, decision: OnBehalfOf['decision']): string | undefined {
   const credential = caller?.credential
-  if (!credential || !(decision?.plan || credential.isVouched)) return undefined
+  if (!credential || !(decision?.plan || credential.isVerified)) return undefined
   return decision?.consumer ?? credential.consumer
 }

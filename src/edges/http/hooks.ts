@@ -200,7 +200,7 @@ function withoutBody(request: Request): Request {
 function credentialOf(name: string): Credential {
   const consumer = `${IDENTIFY}~${escaped(name)}`
   return {
-    ...{ method: IDENTIFY, consumer, digest: sha256(consumer), isVouched: true },
+    ...{ method: IDENTIFY, consumer, digest: sha256(consumer), isVerified: true },
     subject: { kind: 'token', consumerKey: consumerKey(consumer) },
   }
 }

@@ -2,9 +2,9 @@
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config } from '../../config/compile.ts'
 import { ANONYMOUS } from '../../config/compile-route.ts'
+import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { Credential } from '../../credentials/credential.ts'
 import { createCredentialFinder } from '../../credentials/find-credential.ts'
-import type { Seen } from '../../credentials/seen.ts'
 import type { Outcome } from '../../script/evaluation.ts'
 import { addressIdentity, clientAddress } from './address.ts'
 import type { Caller } from './caller.ts'
@@ -30,7 +30,7 @@ export interface Identifier {
   /** Remembers the answer of the store about the caller's credential. */
   learn(caller: Caller, outcome: Outcome): void
   /** The recent answers of the store about the credential. */
-  recall(caller: Caller): Seen | undefined
+  recall(caller: Caller): RememberedCaller | undefined
 }
 
 /**

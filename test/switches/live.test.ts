@@ -24,12 +24,12 @@ beforeEach(() => {
 })
 
 const isKilled = () => board.current().kill !== undefined
-const learn = (answer: unknown) => board.ask()(answer)
+const learn = (answer: unknown) => board.startRead()(answer)
 
 describe('the copy', () => {
   it('is stale until an answer has come, and again a second after it was asked for', () => {
     expect(board.isStale()).toBe(true)
-    const learn = board.ask()
+    const learn = board.startRead()
     expect(board.isStale()).toBe(true)
     now += 400
     learn(null)
@@ -58,7 +58,7 @@ describe('the copy', () => {
   )
 
   it('is not replaced by an older one that was longer under way', () => {
-    const [slow, fast] = [board.ask(), board.ask()]
+    const [slow, fast] = [board.startRead(), board.startRead()]
     fast(KILLED)
     slow(null)
     expect(isKilled()).toBe(true)
@@ -102,7 +102,7 @@ describe('the copy', () => {
 
   it('is overdue when nobody who makes a trip has asked for a second', () => {
     expect(board.isOverdue()).toBe(true)
-    board.ask()
+    board.startRead()
     expect(board.isOverdue()).toBe(false)
     now += 1000
     expect(board.isOverdue()).toBe(true)

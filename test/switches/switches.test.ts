@@ -1,6 +1,6 @@
 /** The text that all switches stand in: what is written is read, and whatever else is there is no switch. */
 import { describe, expect, it } from 'vitest'
-import { activeAt, formatSwitches, parseSwitches, type Switches } from '../../src/switches/switches.ts'
+import { dropExpired, formatSwitches, parseSwitches, type Switches } from '../../src/switches/switches.ts'
 
 const at = new Date('2026-11-21T06:00:00.000Z')
 const until = new Date('2026-11-21T07:00:00.000Z')
@@ -76,8 +76,8 @@ it('a switch changes nothing from its end on', () => {
       ['hour', { at, by: 'ops', mode: 'off' }],
     ]),
   }
-  expect(activeAt(switches, until.getTime() - 1)).toEqual(switches)
-  expect(activeAt(switches, until.getTime())).toEqual({
+  expect(dropExpired(switches, until.getTime() - 1)).toEqual(switches)
+  expect(dropExpired(switches, until.getTime())).toEqual({
     rules: new Map([['hour', switches.rules.get('hour')]]),
   })
 })

@@ -14,7 +14,7 @@ import { milliseconds } from '../../config/duration.ts'
 import type { Body, HookContext, HookName, RefusalInfo } from '../../config/hooks.ts'
 import type { Credential } from '../../credentials/credential.ts'
 import { GatewayError, traceOf } from '../../errors.ts'
-import { refusing } from '../../metrics/observation.ts'
+import { refusingRuleNames } from '../../metrics/observation.ts'
 import { sha256 } from '../../sha256.ts'
 import { escaped } from '../../store/escape.ts'
 import { consumerKey, UNKNOWN_CONSUMER } from '../../store/keys.ts'
@@ -154,7 +154,7 @@ export function createHooks(
         const info: RefusalInfo = {
           ...{ ...context, request: withoutBody(request), requestId },
           outcome: outcome as RefusalInfo['outcome'],
-          policies: refusing(verdicts, 'enforce'),
+          policies: refusingRuleNames(verdicts, 'enforce'),
           ...(retryAfter !== undefined && { retryAfterSeconds: retryAfter }),
         }
         // A copy: what the hook reads of it would be missing in the reply.

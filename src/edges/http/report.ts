@@ -13,7 +13,7 @@ import { writeDataPoint } from '../../metrics/analytics.ts'
 import type { FlushTiming } from '../../metrics/flush.ts'
 import type { Stats } from '../../metrics/keep-stats.ts'
 import { createLog, type Log } from '../../metrics/log.ts'
-import { type Observation, refusing } from '../../metrics/observation.ts'
+import { type Observation, refusingRuleNames } from '../../metrics/observation.ts'
 import type { StoreChange } from '../../store/breaker.ts'
 import { type Circumstances, observe } from './observe.ts'
 import type { Ruling } from './ruling.ts'
@@ -92,11 +92,11 @@ function logUnusual(log: Log, observation: Observation): void {
     request_id: requestId,
   }
   if (cause === KILLED) return
-  const policies = refusing(verdicts, 'enforce')
+  const policies = refusingRuleNames(verdicts, 'enforce')
   if (cause) log('warn', 'degraded', { ...fields, policies })
   else if (outcome === 'unverifiable') log('warn', 'issuer', fields)
   else if (outcome !== 'allowed') log('info', 'refused', { ...fields, policies })
-  const wouldRefuse = refusing(verdicts, 'shadow')
+  const wouldRefuse = refusingRuleNames(verdicts, 'shadow')
   // Skip shadow results of requests that were refused anyway.
   if (wouldRefuse.length > 0 && policies.length === 0)
     log('info', 'would-refuse', { ...fields, policies: wouldRefuse })

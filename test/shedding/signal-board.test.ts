@@ -139,7 +139,7 @@ describe('a report', () => {
 
   it('is due when the clock is set back', () => {
     const board = boardOf()
-    board.ask()
+    board.startReport()
     expect(board.isDue()).toBe(false)
     now -= 1
     expect(board.isDue()).toBe(true)
@@ -192,25 +192,26 @@ describe('a report', () => {
 })
 
 describe('the state', () => {
-  const learn = (board: Board, reply: unknown) => board.ask().learn(reply)
+  const learn = (board: Board, reply: unknown) => board.startReport().learn(reply)
 
   it('is moved on by a window that is newer, at once, and is sent with the next report', () => {
     const board = boardOf()
     learn(board, replyOf(WINDOW - 1, [40, 2], WINDOW - 3, '100 5000'))
     expect(board.state()).toEqual({ sum: 140, ms: 7000 })
     now += 1000
-    const report = board.ask()
+    const report = board.startReport()
     expect(stateSent(report.call)).toEqual([`${WINDOW - 1}`, '140 7000'])
     report.learn(replyOf(WINDOW - 1, [40, 2], WINDOW - 1, '140 7000'))
     // The store has it.
-    expect(stateSent(board.ask().call)).toEqual([])
+    expect(stateSent(board.startReport().call)).toEqual([])
     expect(board.state()).toEqual({ sum: 140, ms: 7000 })
   })
 
   it('is sent again until the store has it', () => {
     const board = boardOf()
     learn(board, replyOf(WINDOW - 1, [40, 2]))
-    for (let i = 0; i < 3; i++) expect(stateSent(board.ask().call)).toEqual([`${WINDOW - 1}`, '40 1000'])
+    for (let i = 0; i < 3; i++)
+      expect(stateSent(board.startReport().call)).toEqual([`${WINDOW - 1}`, '40 1000'])
   })
 
   it('of another isolate for the same window takes the place of its own', () => {
@@ -236,7 +237,7 @@ describe('the state', () => {
 
   it('is not replaced by an answer that was longer under way', () => {
     const board = boardOf()
-    const [first, second] = [board.ask(), board.ask()]
+    const [first, second] = [board.startReport(), board.startReport()]
     second.learn(replyOf(WINDOW - 1, [5, 1]))
     first.learn(replyOf(WINDOW - 2, [9, 1], WINDOW - 2, '1 1'))
     expect(board.state()).toEqual({ sum: 5, ms: 1000 })
@@ -245,11 +246,11 @@ describe('the state', () => {
   it('that cannot be written is not sent', () => {
     const board = boardOf({ controller: { ...controller, write: () => ';' } })
     learn(board, replyOf(WINDOW - 1, [5, 1]))
-    expect(stateSent(board.ask().call)).toEqual([])
+    expect(stateSent(board.startReport().call)).toEqual([])
   })
 
   it('takes in what is pushed, once for each window', () => {
-    const board = boardOf({ fold: asSample })
+    const board = boardOf({ addPushes: asSample })
     for (let i = 0; i < 3; i++) learn(board, replyOf(WINDOW - 1, [40, 2], -1, '', [800, 3]))
     expect(board.state()).toEqual({ sum: 840, ms: 1000 })
     learn(board, replyOf(WINDOW, [1, 1], WINDOW - 1, '840 1000'))
@@ -281,12 +282,12 @@ describe('a pushed mean', () => {
 describe('without an answer', () => {
   it('for three windows, the state moves by what the isolate sees itself', () => {
     const board = boardOf()
-    board.ask().learn(replyOf(WINDOW - 1, [40, 2]))
+    board.startReport().learn(replyOf(WINDOW - 1, [40, 2]))
     // As long as no report is sent, none has no answer.
     now += 60_000
     expect(board.state()).toEqual({ sum: 40, ms: 1000 })
     board.add([3, 1])
-    board.ask()
+    board.startReport()
     now += 2999
     expect(board.state()).toEqual({ sum: 40, ms: 1000 })
     now += 1
@@ -299,7 +300,7 @@ describe('without an answer', () => {
     // Silence is silence.
     now += 60_000
     expect(board.state()).toEqual({ sum: 48, ms: 65_000 })
-    board.ask().learn(replyOf(WINDOW + 50, [1, 1], WINDOW + 40, '5 5'))
+    board.startReport().learn(replyOf(WINDOW + 50, [1, 1], WINDOW + 40, '5 5'))
     expect(board.state()).toEqual({ sum: 6, ms: 10_005 })
     now += 60_000
     expect(board.state()).toEqual({ sum: 6, ms: 10_005 })
@@ -308,10 +309,10 @@ describe('without an answer', () => {
   it('from the start, it does so from the first report', () => {
     const board = boardOf()
     board.add([3, 1])
-    board.ask()
+    board.startReport()
     now += 2999
     expect(board.state()).toEqual(controller.initial)
-    board.ask()
+    board.startReport()
     board.add([4, 1])
     now += 1
     expect(board.state()).toEqual({ sum: 7, ms: 3000 })
@@ -319,8 +320,8 @@ describe('without an answer', () => {
 
   it('and with a clock that is set back, it begins to wait anew', () => {
     const board = boardOf()
-    board.ask().learn(replyOf(WINDOW - 1, [40, 2]))
-    board.ask()
+    board.startReport().learn(replyOf(WINDOW - 1, [40, 2]))
+    board.startReport()
     now -= 1e7
     expect(board.state().ms).toBe(1000)
     now += 2999
@@ -338,7 +339,7 @@ describe('where requests make no trip', () => {
   it('a report goes by itself once two windows have none', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(() => [replyOf(WINDOW - 1, [7, 1])])
-    board.ask()
+    board.startReport()
     for (const pause of [0, 1999, 1, 0, 1999, 1]) {
       now += pause
       refresh(store, board)
@@ -530,8 +531,8 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
 
   it('all take in what machines have pushed, and no more when that is stale', async () => {
     const redis = await fresh()
-    const fold = asSample
-    const [a, b] = [isolateOn(redis, { fold }), isolateOn(redis, { fold })]
+    const addPushes = asSample
+    const [a, b] = [isolateOn(redis, { addPushes }), isolateOn(redis, { addPushes })]
     for (const [reporter, value] of [
       ['m-1', 600],
       ['m-2', 800],
@@ -565,7 +566,7 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
         const board = boards[who]!
         board.add([1, 1])
         if (!board.isDue()) continue
-        const { call, learn } = board.ask()
+        const { call, learn } = board.startReport()
         const reply = lost === 'request' ? undefined : await redis.run(call)
         if (lost === 'late') late.push(() => learn(reply))
         else if (lost === undefined) learn(reply)

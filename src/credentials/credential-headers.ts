@@ -39,7 +39,7 @@ export function removeCredentials(
   if (own.has(ACCESS_HEADER)) removeCookie(headers, ACCESS_COOKIE)
 }
 
-/** A config has one object of settings. */
+/** Cached: a config has one object of settings. */
 const ownHeaders = new WeakMap<Credentials, ReadonlySet<string>>()
 
 /** Headers that contain nothing but credentials for the gateway. */

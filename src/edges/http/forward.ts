@@ -3,7 +3,7 @@ import type { Allowed } from '../../limiter/decision.ts'
 import type { Caller } from './caller.ts'
 
 /** The caller and the decision that the origin learns about. Without a caller (a CORS preflight) it learns only the address. */
-export interface OnBehalfOf {
+export interface ForwardContext {
   caller?: Caller
   /** Of the client, for a request without a caller; absent where it is not known. */
   address?: string
@@ -24,4 +24,4 @@ export interface Forwarded {
 }
 
 /** Answers an admitted request. An exception is thrown on after the request has been finished as failed. */
-export type Forward = (request: Request, behalf: OnBehalfOf) => Promise<Forwarded>
+export type Forward = (request: Request, context: ForwardContext) => Promise<Forwarded>

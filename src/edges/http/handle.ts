@@ -185,14 +185,14 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
       return { response: new Response(null, { status: 499 }), isOwn: true }
     }
     const startedAt = clock.now()
-    const behalf = {
+    const context = {
       requestId,
       url,
       route: matched?.route?.name,
       ...(caller && { caller }),
       decision: ruling,
     }
-    const forwarded = await forward(request, behalf)
+    const forwarded = await forward(request, context)
     const latencyMs = clock.now() - startedAt
     safely(() => originLoad?.observeReply({ request, ...forwarded, latencyMs, decision: ruling }))
     return forwarded

@@ -41,7 +41,7 @@ export interface WorkerUtilizationShedder {
    * @param modeOf returns the mode of a rule for this caller, under the live switches
    * @returns undefined if no rule applies
    */
-  judge(
+  evaluate(
     rank: number,
     callerKey: string,
     modeOf: (rule: ShedRule) => ShedRule['mode'],
@@ -110,7 +110,7 @@ export function createShedder(
   const ruleByRank = new Map(rules.map((rule, i) => [rule.rank, { rule, place: i }]))
 
   return {
-    judge(rank, callerKey, modeOf) {
+    evaluate(rank, callerKey, modeOf) {
       const found = ruleByRank.get(rank)
       const mode = found && modeOf(found.rule)
       if (!found || mode === 'off' || mode === undefined) return undefined

@@ -27,6 +27,7 @@ export interface SwitchBoard {
   startRead(): (reply: unknown) => void
 }
 
+/** Creates the board of an isolate. It starts without switches, and stale. */
 export function createSwitchBoard({ now }: Clock): SwitchBoard {
   /** The switches in the store, including expired ones. */
   let stored = NO_SWITCHES

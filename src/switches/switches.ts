@@ -46,6 +46,7 @@ export function parseSwitches(text: string | null): Switches {
   return { ...(parsedKill && { kill: parsedKill }), rules: new Map(named) }
 }
 
+/** Writes the text to store. */
 export function formatSwitches({ kill, rules }: Switches): string {
   return JSON.stringify({ ...(kill && { kill }), rules: Object.fromEntries(rules) })
 }
@@ -70,6 +71,7 @@ export function areSameSwitches(a: Switches, b: Switches): boolean {
   )
 }
 
+/** Whether a switch has expired at a time (ms since the epoch). */
 export function hasExpired({ until }: Switch, nowMs: number): boolean {
   return until !== undefined && until.getTime() <= nowMs
 }

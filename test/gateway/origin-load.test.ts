@@ -40,7 +40,7 @@ function recorder() {
     }),
     createWorkerUtilization: () => ({
       shedder: {
-        judge: () => undefined,
+        evaluate: () => undefined,
         observeReply: (_, counts) => void signals.push(counts),
         observeInFlight: share => void inFlight.push(share),
       },

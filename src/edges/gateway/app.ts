@@ -8,7 +8,7 @@ import { createHandler, type Platform, refuseLongPath } from '../http/handle.ts'
 import type { Parts } from '../http/parts.ts'
 import { isReserved } from '../http/path.ts'
 import { problem } from '../http/problem.ts'
-import { safely, unexpected } from '../http/unexpected.ts'
+import { replyToException, safely } from '../http/unexpected.ts'
 import { isPreflight } from '../http/web-page.ts'
 import { backgroundOf } from './background.ts'
 import { healthCheck } from './health.ts'
@@ -51,7 +51,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     return reply
   })
 
-  app.onError(unexpected)
+  app.onError(replyToException)
 
   return app
 

@@ -77,13 +77,13 @@ export async function proxy(
     const response = request.body
       ? await fetch(new Request(target, request), settings)
       : await fetch(target, { ...settings, method: request.method })
-    return { response: copyResponse(response), isOwn: false }
+    return { response: copyResponse(response), isOwnReply: false }
   } catch (error) {
     const isLate = deadline.signal.aborted
     const { requestId: request_id, route } = context
     const reason = isLate ? 'timeout' : reasonOf(error)
     console.error(JSON.stringify({ level: 'error', event: 'origin', reason, route, request_id }))
-    return { response: isLate ? gatewayTimeout(config.originDeadlineMs) : badGateway(), isOwn: true }
+    return { response: isLate ? gatewayTimeout(config.originDeadlineMs) : badGateway(), isOwnReply: true }
   } finally {
     clearTimeout(timer)
   }

@@ -29,6 +29,7 @@ export interface CallerInfo {
   degraded?: DegradedCause
 }
 
+/** Collects what the user's code learns about an admitted request. */
 export function callerInfo({ caller, decision, requestId }: ForwardContext): CallerInfo {
   const consumer = consumerOf(caller, decision)
   return {

@@ -129,10 +129,10 @@ export function createGuard(
       async (_, context) => {
         const returned = await run(rememberCaller(request, context))
         if (isResponse(returned))
-          return { response: withChangeableHeaders(returned, request), isOwn: false, isDecoded: true }
+          return { response: withChangeableHeaders(returned, request), isOwnReply: false, isDecoded: true }
         // On Bun, the server takes a WebSocket over, and the handler returns nothing.
         nonResponse = { returned }
-        return { response: new Response(null), isOwn: true }
+        return { response: new Response(null), isOwnReply: true }
       },
     )
     // Without this, the platform ends this code if the client leaves before the reply has started.

@@ -228,7 +228,7 @@ export function limiterOnStore(
    *
    * @throws TypeError for an unknown limit or part of an identity
    */
-  function keysOf(name: string, identity: LimitIdentity): { rule: LimitRule; key: string }[] {
+  function bindKeys(name: string, identity: LimitIdentity): { rule: LimitRule; key: string }[] {
     const rules = rulesOf(name)
     checkIdentity(name, identity, rules)
     return rules.map(rule => {
@@ -243,7 +243,7 @@ export function limiterOnStore(
     identity: LimitIdentity,
     costOf: (rule: LimitRule) => number,
   ): Promise<LimitDecision> {
-    const keyed = keysOf(name, identity)
+    const keyed = bindKeys(name, identity)
     const rules = keyed.map((each): DemandedRule => ({ ...each, cost: costOf(each.rule) }))
     const { decision, outcome, at, awaitsEnding, finish } = await engine[verb](
       { policy: policies.get(name)!, rules },
@@ -328,7 +328,7 @@ export function limiterOnStore(
       const charged = new Set(decision.allowed ? verdicts.filter(v => v.allowed).map(v => v.rule.name) : [])
       const refundedUnits = refunded.get(decision) ?? new Map<string, number>()
       refunded.set(decision, refundedUnits)
-      const keyed = keysOf(name, identity)
+      const keyed = bindKeys(name, identity)
       const rules = keyed.flatMap(({ rule, key }): RefundedRule[] => {
         const before = refundedUnits.get(rule.name) ?? 0
         const spent = charged.has(rule.name) ? (costs[rule.name] ?? 0) - before : 0
@@ -352,7 +352,7 @@ export function limiterOnStore(
 
     async reset(name, identity = {}, { rule: only } = {}) {
       if (only !== undefined) checkRule(name, only, rulesOf(name))
-      const keyed = keysOf(name, identity)
+      const keyed = bindKeys(name, identity)
       const rules = keyed
         .filter(({ rule }) => only === undefined || rule.name === only)
         .map(({ rule, key }) => bindRule(rule, key, 0, nowMs()))

@@ -13,7 +13,13 @@ import {
   switchable,
   switchRule,
 } from '../../ops/switches.ts'
-import { hasExpired, type RuleSwitch, SWITCH_MODES, type Switch, type Switches } from '../../switches/switches.ts'
+import {
+  hasExpired,
+  type RuleSwitch,
+  SWITCH_MODES,
+  type Switch,
+  type Switches,
+} from '../../switches/switches.ts'
 import {
   destructive,
   mustConfirm,

@@ -14,8 +14,8 @@ import {
   encodeReport,
   isStateText,
   MOST_SUM,
-  type Pushed,
-  type Reported,
+  type PushedMean,
+  type SignalSnapshot,
 } from '../script/signal.ts'
 import type { Script, ScriptCall, Store } from '../store/store.ts'
 import type { Controller } from './controller.ts'
@@ -66,7 +66,7 @@ export interface SignalBoardOptions<State> {
   now(): number
   script(): Script
   /** Adds to the sums of a window what machines have pushed; absent: pushes count for nothing. */
-  fold?: ((sums: readonly number[], pushed: Pushed) => readonly number[]) | undefined
+  fold?: ((sums: readonly number[], pushed: PushedMean) => readonly number[]) | undefined
   /** µs to report by; absent: the clock of the store, as always in production. */
   reportAt?: (() => number) | undefined
 }
@@ -117,7 +117,7 @@ export function createSignalBoard<State>({
   }
 
   /** The latest state of a window that is over by the clock of the store. */
-  function latest({ at, state }: Reported): Known<State> {
+  function latest({ at, state }: SignalSnapshot): Known<State> {
     const current = Math.floor(at / (windowMs * 1000))
     const read = state && controller.read(state.text)
     const theirs = state && read !== undefined ? { window: state.window, state: read } : undefined
@@ -126,7 +126,7 @@ export function createSignalBoard<State>({
     return theirs && theirs.window >= own.window ? theirs : own
   }
 
-  function learn(reported: Reported): void {
+  function learn(reported: SignalSnapshot): void {
     const { closed, state } = reported
     stored = state?.window ?? -1
     known = latest(reported)
@@ -195,7 +195,10 @@ interface Known<State> {
 }
 
 /** For sums that are a value in thousandths and the number of its samples: what is pushed is one more sample for each window. */
-export function asSample([sum = 0, samples = 0, ...others]: readonly number[], { mean }: Pushed): number[] {
+export function asSample(
+  [sum = 0, samples = 0, ...others]: readonly number[],
+  { mean }: PushedMean,
+): number[] {
   return [sum + mean, samples + 1, ...others]
 }
 

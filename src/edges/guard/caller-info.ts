@@ -1,7 +1,7 @@
 /** What the user's code may know of a request that was let in. */
 
 import type { DegradedCause } from '../../limiter/decision.ts'
-import { enforced, type Verdict } from '../../script/evaluation.ts'
+import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import type { Caller } from '../http/caller.ts'
 import type { OnBehalfOf } from '../http/forward.ts'
 
@@ -36,7 +36,7 @@ export function callerInfo({ caller, decision, requestId }: OnBehalfOf): CallerI
     ...(consumer !== undefined && { consumer }),
     ...(decision?.plan !== undefined && { plan: decision.plan }),
     ...(caller?.address !== undefined && { address: caller.address }),
-    limits: enforced(decision?.verdicts ?? [])
+    limits: onlyEnforced(decision?.verdicts ?? [])
       .filter(({ rule }) => !rule.ofSystem && rule.on === 'request')
       .map(limitInfo)
       .sort((a, b) => a.remaining / a.limit - b.remaining / b.limit),

@@ -5,7 +5,7 @@
  */
 import { type BareItem, serializeItem } from 'structured-headers'
 import type { Rule } from '../../config/compile.ts'
-import { enforced, type Verdict } from '../../script/evaluation.ts'
+import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import { retryAfterSeconds } from './deny.ts'
 import type { Ruling } from './ruling.ts'
 import type { XRateLimit } from './x-rate-limit.ts'
@@ -22,7 +22,7 @@ export function annotate(
   if ('degraded' in ruling && ruling.degraded) headers.set('Sluice-Degraded', ruling.degraded.cause)
   if (!('verdicts' in ruling)) return
   // Callers see neither shadows nor how full the system is, nor how many guesses are left at their address, as long as some are.
-  const verdicts = enforced(ruling.verdicts).filter(
+  const verdicts = onlyEnforced(ruling.verdicts).filter(
     ({ rule, allowed }) => !rule.ofSystem && (!allowed || rule.on === 'request'),
   )
   if (verdicts.length === 0) return

@@ -27,8 +27,8 @@ export function bindRules(
     if (!key) continue
     const costed = atCost(form, matched.settings.cost)
     // A rule of the system counts all callers together, and its share is one of callers all the same.
-    const place = rule.ofSystem && callerKey(caller)
-    demanded.push({ rule: costed, key, cost: costed.cost, ...(place && { place }) })
+    const shareKey = rule.ofSystem && callerKey(caller)
+    demanded.push({ rule: costed, key, cost: costed.cost, ...(shareKey && { shareKey }) })
   }
   return demanded
 }

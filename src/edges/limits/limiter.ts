@@ -8,7 +8,6 @@
 import { type Background, detached } from '../../background.ts'
 import { SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
-import { toRefund, toReset } from '../../limiter/ask.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { bindRule } from '../../limiter/bind-rule.ts'
 import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../../limiter/decision.ts'
@@ -18,14 +17,15 @@ import { createHoldings } from '../../limiter/keep-holdings.ts'
 import { createLeases } from '../../limiter/leases.ts'
 import { createLocalLimiter } from '../../limiter/local.ts'
 import { createOwnAnswers } from '../../limiter/own-answers.ts'
+import { prepareRefund, prepareReset } from '../../limiter/prepared-call.ts'
 import { createProbe } from '../../limiter/probe.ts'
 import { createRefusalMemory } from '../../limiter/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/slots.ts'
 import { limitPolicy } from '../../script/compiled.ts'
-import { enforced, type Verdict } from '../../script/evaluation.ts'
+import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import { createLimitPolicy } from '../../script/policy.ts'
 import type { ScriptsOf } from '../../script/policy-shape.ts'
-import type { Changed, RefundedRule } from '../../script/refund.ts'
+import type { ChangeResult, RefundedRule } from '../../script/refund.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import { limitStateKey } from '../../store/keys.ts'
@@ -175,7 +175,7 @@ export function limiterOnStore(
         : undefined,
     ),
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
-    kept: [...limitOf.keys()].some(isHeld)
+    holdingsKeeper: [...limitOf.keys()].some(isHeld)
       ? createHoldings({
           now: nowMs,
           timer: clock.timer ?? SYSTEM_TIMER,
@@ -237,7 +237,7 @@ export function limiterOnStore(
   }
 
   /** How things stand after a change; one that was not made is not allowed, unlike a request. */
-  function changed(name: string, identity: LimitIdentity, result: Changed | Degraded): LimitDecision {
+  function changed(name: string, identity: LimitIdentity, result: ChangeResult | Degraded): LimitDecision {
     const common = { limit: name, identity, delayMs: 0, retryAfterMs: 0, costs: {}, ...releasing(() => {}) }
     if ('cause' in result) return { ...common, allowed: false, at: 0, verdicts: [], degraded: result.cause }
     return { ...common, allowed: true, at: result.at, verdicts: result.verdicts }
@@ -304,7 +304,7 @@ export function limiterOnStore(
         identity,
         await engine.change(
           'refund',
-          toRefund({ policy: policies.get(name)!, rules, spentAt: at, now: clock.now?.() }),
+          prepareRefund({ policy: policies.get(name)!, rules, spentAt: at, now: clock.now?.() }),
           background,
         ),
       )
@@ -319,7 +319,7 @@ export function limiterOnStore(
       return changed(
         name,
         identity,
-        await engine.change('reset', toReset({ rules, now: clock.now?.() }), background),
+        await engine.change('reset', prepareReset({ rules, now: clock.now?.() }), background),
       )
     },
 
@@ -368,7 +368,7 @@ function joinsQueue(rules: readonly LimitRule[], cost: NonNullable<LimitOptions[
 
 /** How long the queues are that a request would join (µs). */
 function queueOf({ verdicts }: LimitDecision): number {
-  const queues = enforced(verdicts).filter(({ rule }) => rule.counting.isQueue)
+  const queues = onlyEnforced(verdicts).filter(({ rule }) => rule.counting.isQueue)
   return Math.max(0, ...queues.map(({ resetAfter }) => resetAfter))
 }
 
@@ -389,7 +389,7 @@ function releasing(release: () => void): Pick<LimitDecision, 'release' | typeof 
  * about again soon, and then less and less often.
  */
 function pauseAfter({ retryAfterMs, verdicts }: LimitDecision, attempt: number): number {
-  const refusing = enforced(verdicts).filter(({ allowed }) => !allowed)
+  const refusing = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
   const isWaitingForOthers = refusing.length > 0 && refusing.every(({ rule }) => isHeld(rule as LimitRule))
   return isWaitingForOthers
     ? Math.min(retryAfterMs, FIRST_PAUSE_MS * 2 ** Math.min(attempt, 5))

@@ -19,7 +19,7 @@ import type { Store } from './store.ts'
 export type StoreChange = { isOpen: true; cause: GatewayError } | { isOpen: false; afterMs: number }
 
 /** What a breaker needs from its platform; the defaults suit every platform. */
-export interface BreakerSurroundings {
+export interface BreakerPlatform {
   /** ms since the epoch */
   now: () => number
   lag?: LagMeter
@@ -62,7 +62,7 @@ export function withBreaker(
   store: Store,
   settings: BreakerSettings | undefined,
   probe: (store: Store) => Promise<void>,
-  { now, lag = isolateLag, onChange = () => {} }: BreakerSurroundings,
+  { now, lag = isolateLag, onChange = () => {} }: BreakerPlatform,
 ): GuardedStore {
   const { failures, slowCalls, slowAfterMs, retryAfterMs } = settings ?? NEVER
   let failed = 0

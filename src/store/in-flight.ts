@@ -26,7 +26,7 @@ export interface InFlightSettings {
   longestMs: number
 }
 
-export interface InFlightSurroundings {
+export interface InFlightPlatform {
   /** ms; the latest time that any request has seen: the clock of another request can stand still, and would drop newer calls */
   now?: () => number
   sleep?: Sleep
@@ -66,7 +66,7 @@ interface Waiting {
 export function withInFlightLimit(
   store: GuardedStore,
   settings: InFlightSettings | undefined,
-  { now = isolateLag.now, sleep = realSleep, late = isolateLag.total }: InFlightSurroundings = {},
+  { now = isolateLag.now, sleep = realSleep, late = isolateLag.total }: InFlightPlatform = {},
 ): GuardedStore {
   if (!settings) return store
   const { most, expiresAfterMs, patienceMs, longestMs } = settings

@@ -246,6 +246,6 @@ it('decodes all characters of UTF-8, and leaves all other bytes encoded', () => 
   expect(wrong).toEqual([])
 })
 
-it('a byte that is not UTF-8 does not keep neighbouring characters encoded', () => {
+it('a byte that is not UTF-8 does not keep neighboring characters encoded', () => {
   expect(readingsOf('/%C3%A9t%C3%A9%FF/%E2%82%AC%80')).toContain('/été%FF/€%80')
 })

@@ -6,7 +6,7 @@
  * - A baseline that follows the measured latency learns the overload: it rises with the queue, the limit rises with
  *   it, and the queue grows with the limit. Uber calls it the ever drifting target latency
  *   (https://www.uber.com/blog/cinnamon-auto-tuner-adaptive-concurrency-in-the-wild/).
- * - A baseline that is measured with a lowered limit refuses requests in order to measure (envoyproxy/envoy#8337,
+ * - A baseline that is measured with a lowered limit refuses requests to measure (envoyproxy/envoy#8337,
  *   #9007, #46532).
  *
  * The two cases differ in how latency reacts when the number in flight changes. The time in a queue grows and shrinks

@@ -616,12 +616,12 @@ describe('keys by URL', () => {
     const token = await sign({ ...CLAIMS, exp: SECOND + 7200 }, rsa)
     const ask = async () => {
       fetches = 0
-      const asked = Array.from({ length: 20 }, () => verify(token))
+      const results = Array.from({ length: 20 }, () => verify(token))
       await vi.waitFor(() => expect(replies.length).toBe(fetches), { timeout: 30_000 })
       await new Promise(resolve => setTimeout(resolve))
       const begun = fetches
       for (const reply of replies.splice(0)) reply()
-      const kinds = new Set((await Promise.all(asked)).map(({ kind }) => kind))
+      const kinds = new Set((await Promise.all(results)).map(({ kind }) => kind))
       return [begun, ...kinds]
     }
     try {
@@ -691,16 +691,16 @@ describe('Cloudflare Access', () => {
     ['service token', SERVICE, 'auth0~e367826f93b8d71185e03fe518aff3b4.access'],
   ])('names its %s', async (_, claims, consumer) => {
     const server = await keyServer(rsa, other)
-    const asked: string[] = []
+    const urls: string[] = []
     const team = new URL(server.url).origin
     const fetch: typeof globalThis.fetch = (input, init) => {
-      asked.push(String(input))
+      urls.push(String(input))
       return globalThis.fetch(input, init)
     }
     const { verify } = verifier({ access: `${team}/`, audience: AUD }, { fetch })
     const token = await sign({ ...claims, iss: team }, rsa, { typ: 'JWT' })
     expect(await outcome(verify(token))).toBe(consumer)
-    expect(asked).toEqual([`${team}/cdn-cgi/access/certs`])
+    expect(urls).toEqual([`${team}/cdn-cgi/access/certs`])
     expect(await verify(await sign({ ...claims, iss: team, aud: ['other'] }, rsa))).toMatchObject({
       reason: 'invalid',
     })

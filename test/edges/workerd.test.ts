@@ -1,4 +1,4 @@
-/** Behaviour of the edges around the user's code that only workerd shows. */
+/** Behavior of the edges around the user's code that only workerd shows. */
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'

@@ -1,6 +1,6 @@
 /**
- * On Node: every decision of the engine is finished exactly once, whatever happens to the request after it, and a request that
- * the engine has not decided is not. test/e2e/endings.test.ts counts the endings that need workerd.
+ * Every decision of the engine is finished exactly once, whatever happens to the request afterwards; a request that
+ * the engine has not decided is not finished. On Node; test/e2e/endings.test.ts counts the endings that need workerd.
  */
 
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
@@ -81,7 +81,7 @@ describe('a decision is finished once', () => {
     expect(gateway.origin.received).toHaveLength(1)
   })
 
-  it('when its listener throws, and the reply goes out', async () => {
+  it('when its listener throws; the reply is still sent', async () => {
     const listener = vi.fn(() => {
       throw new Error('a listener')
     })
@@ -133,7 +133,7 @@ describe('a decision is finished once', () => {
 })
 
 describe('a decision that has been made', () => {
-  it('stands when its outcome cannot be remembered, and is still finished', async () => {
+  it('stays valid if its outcome cannot be remembered, and is still finished', async () => {
     const config = configOf({ rules: RULES, ...ANYONE })
     const clock = { now: () => 0 }
     const store = { run: async () => [[1, '', 1, 0, 0, 1]], ping: async () => {} }

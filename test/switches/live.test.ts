@@ -179,7 +179,7 @@ describe('the read of the switches', () => {
   })
 
   it('pauses for a second on a cluster after a failure, because only its node may hang', async () => {
-    for (const [isCluster, asked] of [
+    for (const [isCluster, callCounts] of [
       [true, [2, 1, 2]],
       [false, [2, 2, 2]],
     ] as const) {
@@ -191,7 +191,7 @@ describe('the read of the switches', () => {
       await store.run([CALL]).catch(() => {})
       now += 1000
       await store.run([CALL]).catch(() => {})
-      expect(requests.map(calls => calls.length)).toEqual(asked)
+      expect(requests.map(calls => calls.length)).toEqual(callCounts)
     }
   })
 })

@@ -93,7 +93,7 @@ function resolveDots(path: string): string {
   return `/${segments.join('/')}`
 }
 
-/** The host name without the dot at the end of a full name, which is the same host. */
+/** The hostname without the dot at the end of a full name, which is the same host. */
 export function hostOf(url: URL): string {
   return url.hostname.replace(/\.$/, '')
 }

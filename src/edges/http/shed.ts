@@ -42,7 +42,7 @@ export function isExempt(
 ): boolean {
   if (!settings.isLimited || isInRanges(allow.addresses, address)) return true
   if (!credential) return false
-  // Only the store knows the consumer of this key, so it is asked once. It refuses made-up keys, and the isolate
-  // remembers the others.
+  // Only the store knows the consumer of this key, so the first request makes a trip. The store refuses made-up
+  // keys, and the isolate remembers the others.
   return credential.consumer === UNKNOWN_CONSUMER || allow.consumers.has(credential.consumer)
 }

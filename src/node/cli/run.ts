@@ -38,7 +38,7 @@ export async function run(args: readonly string[]): Promise<number> {
 }
 
 /** With the command that is named, alone: loading all others took longer than most commands do. Else with all of them. */
-async function programFor([name = '']: readonly string[]): Promise<Command> {
+export async function programFor([name = '']: readonly string[]): Promise<Command> {
   const named = Object.hasOwn(COMMANDS, name) ? [COMMANDS[name]!] : Object.values(COMMANDS)
   const program = new Command('sluicegate')
     .description('A rate-limiting gateway for the edge.')

@@ -14,6 +14,7 @@ import { ALL_PARTS } from '../../edges/http/all-parts.ts'
 import { createIdentifier } from '../../edges/http/identify.ts'
 import { UTILIZATION_SECRET } from '../../shedding/signal-name.ts'
 import { configFileError } from '../config-file-error.ts'
+import { withLines } from '../config-lines.ts'
 import { variablesHere } from '../dev-vars.ts'
 import { projectWith } from '../project.ts'
 import { bundleOptions } from '../worker-bundle.ts'
@@ -77,7 +78,11 @@ async function readConfig(): Promise<Config> {
   const module = await import(`${pathToFileURL(configFile).href}?read=${reads}`).catch(error => {
     throw configFileError(error, configFile)
   })
-  return checkedConfig(module.default)
+  try {
+    return checkedConfig(module.default)
+  } catch (error) {
+    throw withLines(error, configFile)
+  }
 }
 
 /** What the Worker would get of its deployment, from the shell and from .dev.vars: no more than the config asks for. */

@@ -140,7 +140,7 @@ function checkedSecret(variable: string, algorithms: readonly string[], secret: 
   const longest = [...algorithms].sort().at(-1)!
   const least = Number(longest.slice(2)) / 8
   if (new TextEncoder().encode(secret).length < least) {
-    const message = `is too short for ${longest}: it needs at least ${least} random bytes (RFC 7518, section 3.2).`
+    const message = `is too short for ${longest}: use at least ${least} random bytes (RFC 7518, section 3.2).`
     throw new ConfigError([{ path: variable, message }])
   }
   return secret

@@ -42,7 +42,7 @@ export async function evaluate(
   }
   return await orDegraded(() => {
     if (!store.isCluster) return ask(store, toDecide(evaluation, verb), isMoot)
-    if (!onCluster) throw new Error('The store is a cluster, and nothing here decides over several slots.')
+    if (!onCluster) throw new Error('The store is a cluster, and this edge cannot decide over several slots.')
     return onCluster(store, evaluation, verb, undoStore)
   })
 }

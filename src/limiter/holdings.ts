@@ -287,7 +287,7 @@ export class Holdings {
   }
 
   #heldFor({ ownKey: key, rule }: BoundRule): Held {
-    if (key === undefined) throw new Error(`The rule ${rule.name} counts nothing that is in flight.`)
+    if (key === undefined) throw new Error(`The rule ${rule.name} counts no requests in flight.`)
     // Where only the store knows the consumer, the isolate does not know what it holds of it: the request is a holder by itself.
     const isOfIsolate = isNamed(key)
     const known = isOfIsolate ? this.#helds.get(key) : undefined

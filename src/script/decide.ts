@@ -130,7 +130,7 @@ export function decodeDecide(
     verdicts.push({ rule, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay })
   }
   if ((status !== 'refused') !== verdicts.every(({ allowed, mode }) => allowed || mode === 'shadow')) {
-    throw invalid('a status against its rules')
+    throw invalid('a status that contradicts its rules')
   }
   // Only a caller without a subject has a plan that was not looked up.
   const known = subject ? plan : ''

@@ -88,9 +88,9 @@ export function decodeReport(reply: unknown, sums: number): Reported {
   const [stateAt, text, mean, reporters, ...more] = values.slice(2 + sums)
   const own = values.slice(2, 2 + sums)
   if (!isCount(at)) throw invalid('no time')
-  if (!isCountOrNone(closed) || !isCountOrNone(stateAt)) throw invalid('no number of a window')
-  if (!own.every(isCount)) throw invalid('a sum that is not a sum')
-  if (!isStateText(text)) throw invalid('a state that no controller writes')
+  if (!isCountOrNone(closed) || !isCountOrNone(stateAt)) throw invalid('no window number')
+  if (!own.every(isCount)) throw invalid('a sum that is not a number')
+  if (!isStateText(text)) throw invalid('a state that cannot be read')
   if (!isCountOrNone(mean) || mean > 1000 || !isCount(reporters) || more.length > 0) throw invalid('no mean')
   return {
     at,

@@ -51,7 +51,7 @@ export function encodeSync(script: Script, messages: readonly Message[], now?: n
 export function decodeSync(reply: unknown, messages: readonly Message[]): Received[] {
   if (!Array.isArray(reply) || reply.length !== 1 + 3 * messages.length) throw invalid('no time and answers')
   const fields = fieldsOf(reply)
-  if (fields.some(field => field < 0)) throw invalid('a number below 0')
+  if (fields.some(field => field < 0)) throw invalid('a negative number')
   return messages.map(({ want }, i) => {
     const [granted, holders, inFlight] = fields.slice(3 * i + 1, 3 * i + 4) as [number, number, number]
     if (granted > (want?.units ?? 0)) throw invalid('more units than were wanted')

@@ -84,4 +84,4 @@ export const timedOut = () =>
   new GatewayError('ERR_STORE_TIMEOUT', 'The store did not answer within the deadline.')
 
 const overloaded = () =>
-  new GatewayError('ERR_STORE_OVERLOAD', 'The isolate was too busy to wait for the reply of the store.')
+  new GatewayError('ERR_STORE_OVERLOAD', "The isolate was too busy to receive the store's reply in time.")

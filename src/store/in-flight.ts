@@ -142,7 +142,8 @@ export function withInFlightLimit(
   }
 
   async function waitForTurn(calls: readonly StoreCall[], isMoot?: () => boolean): Promise<unknown[]> {
-    if (waiting.size >= MOST_WAITING) throw overloaded(`${MOST_WAITING} decisions wait for the store.`)
+    if (waiting.size >= MOST_WAITING)
+      throw overloaded(`${MOST_WAITING} decisions already wait for the store.`)
     const own: Waiting = { calls, isMoot, until: now() + longestMs }
     waiting.add(own)
     const waitedMs = startStopwatch()
@@ -159,7 +160,7 @@ export function withInFlightLimit(
       const isOver = isLate || isMoot?.()
       if (!isOver && !(hasRoom() && mayTakeOthers())) continue
       waiting.delete(own)
-      if (isOver) throw overloaded(`The isolate has ${most} calls to the store in flight.`)
+      if (isOver) throw overloaded(`This isolate has ${most} calls to the store in flight.`)
       return await send(calls)
     }
   }

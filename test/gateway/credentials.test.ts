@@ -410,7 +410,7 @@ describe('guessing', () => {
     expect(await told(right)).toEqual(toldOfGuess)
     expect(toldOfGuess[2]).toMatchObject({
       detail: expect.stringContaining(
-        'Too many bad credentials were sent from here: guesses (3 per 300 days).',
+        'Too many invalid credentials were sent from here: guesses (3 per 300 days).',
       ),
     })
     expect([guess.status, guess.headers.get('ratelimit')]).toEqual([

@@ -126,7 +126,7 @@ describe('the shedder by worker utilization', () => {
       type: 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity',
       title: 'Temporary Reduced Capacity',
       status: 503,
-      detail: `The service is too busy for this request now. Nothing was charged; try again in ${seconds} s.`,
+      detail: `The service is too busy for this request now. Nothing was charged. Try again in ${seconds} s.`,
     })
     // What is measured counts when its second is over, so a second or two later.
     await fleet.seconds(seconds - 1, 0.5)

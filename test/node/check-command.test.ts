@@ -27,7 +27,7 @@ describe('sluice check', () => {
     expect([code, stderr]).toEqual([0, ''])
     expect(stdout).toMatch(/^The config is valid: 1 rule, /)
     expect(stdout.split('Warnings:\n')[1]).toBe(
-      "  rules[1].mode: 'off': the rule counts and refuses nothing, unless it is switched on.\n",
+      "  rules[1].mode: 'off': the rule counts and refuses nothing until it is switched on.\n",
     )
     expect((await runHere(['check'])).stdout).not.toContain('Warnings')
   })
@@ -118,7 +118,7 @@ describe('sluice check --json', () => {
       valid: false,
       mistakes: [
         { path: 'orgin', message: expect.stringContaining("Did you mean 'origin'?") },
-        { path: 'rules[1].name', message: expect.stringMatching(/^'a' is taken by rules\[0\]/) },
+        { path: 'rules[1].name', message: expect.stringMatching(/^'a' is already the name of rules\[0\]/) },
       ],
       warnings: [],
     })
@@ -178,7 +178,7 @@ describe('--config', () => {
     }
   })
 
-  it('cannot go with another file', async () => {
+  it('cannot be combined with another file', async () => {
     const { code, stderr } = await runHere(['check', 'a.ts', '--config', 'b.ts'])
     expect([code, stderr]).toEqual([2, expect.stringContaining('Give the file once')])
   })

@@ -74,7 +74,7 @@ describe('sluice check', () => {
     const file = join(directory, name)
     writeFileSync(file, text)
     const { code, stderr } = await sluiceProcess(['check', file])
-    const waysOut = `Rename it to ${renamed}, or write "type": "module" into package.json.`
+    const waysOut = `Rename it to ${renamed}, or add "type": "module" to package.json.`
     expect([code, stderr]).toEqual([1, expect.stringContaining(waysOut)])
     expect(stderr).toContain(`${name}:1: `)
   })
@@ -406,10 +406,10 @@ describe('the administration', () => {
     const listed = await asked(['keys', 'list', '--env', 'live'])
     expect([listed.code, listed.stdout]).toEqual([
       0,
-      'There are no keys in the environment live. --env <name> looks into another one.\n',
+      "There are no keys in environment 'live'. To look into another environment, use --env <name>.\n",
     ])
     const elsewhere = await asked(['keys', 'list', '--consumer', 'acme', '--env', 'other'])
-    expect(elsewhere.stdout).toContain('There are no keys of acme in the environment other.')
+    expect(elsewhere.stdout).toContain("There are no keys of consumer 'acme' in environment 'other'.")
     const wrong = await asked(['keys', 'list', '--env', 'Live!'])
     expect([wrong.code, wrong.stderr]).toEqual([
       2,
@@ -657,10 +657,10 @@ describe('sluice start', () => {
         await expect.poll(() => ask(renewed().at(-1)!), { timeout: 30_000 }).toBe(200)
       }
       expect(await ask(key)).toBe(401)
-      expect(output()).toMatch(/^(valkey|redis)-server has ended \(SIGKILL\), and its data with it\.$/m)
+      expect(output()).toMatch(/^(valkey|redis)-server has stopped \(SIGKILL\), and its data is lost\.$/m)
       await kill()
       expect(await exited).toBe(1)
-      expect(output()).toContain('It could not be started again. It has ended 4 times.')
+      expect(output()).toContain('It could not be started again. It has stopped 4 times.')
       expect(readdirSync(directory)).toEqual([])
     },
   )
@@ -752,7 +752,7 @@ describe('sluice start', () => {
   it('takes the Redis of REDIS_URL, and its demo key with it when it goes', async () => {
     const redis = await startRedis('embedded')
     const { child, output, exited } = await started([], { REDIS_URL: redis.url })
-    expect(output()).toContain(`Redis at ${redis.url}, as asked`)
+    expect(output()).toContain(`Redis at ${redis.url}, as configured`)
     // The record, the consumer's index, and the list of consumers.
     expect(await redis.connection.send(['DBSIZE'])).toBe(3)
     child.kill('SIGINT')
@@ -796,7 +796,7 @@ describe('sluice start', () => {
       ])
       expect([code, stderr]).toEqual([
         1,
-        `Port ${port} for the ${use} is taken. Free it, or choose another with ${flag}.\n`,
+        `Port ${port} for the ${use} is in use. Free it, or choose another one with ${flag}.\n`,
       ])
     }
     squatter.close()

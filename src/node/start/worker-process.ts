@@ -130,7 +130,10 @@ async function load(script: string, config: Config): Promise<void> {
 function compatibility(): { compatibilityDate: string; compatibilityFlags: string[] } {
   const toml = readFileSync(resolve(project.root, 'wrangler.toml'), 'utf8')
   const date = /^compatibility_date\s*=\s*"([^"]+)"/m.exec(toml)?.[1]
-  if (!date) throw new Error('wrangler.toml: compatibility_date is missing.')
+  if (!date)
+    throw new Error(
+      'wrangler.toml: compatibility_date is missing. Add it, as in compatibility_date = "2026-11-01".',
+    )
   const flags = /^compatibility_flags\s*=\s*\[([^\]]*)\]/m.exec(toml)?.[1] ?? ''
   return {
     compatibilityDate: date,

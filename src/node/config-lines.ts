@@ -35,9 +35,12 @@ export function shortPath(file: string): string {
  * @returns undefined if the file exports no literal, or does not write the path
  */
 export function lineOf(source: string, path: string): number | undefined {
+  // Of a variable, where it is read.
+  const [, variable] = /^process\.env\.(\w+)$/.exec(path) ?? []
+  if (variable !== undefined) return lineAt(source, source.search(new RegExp(`\\b${variable}\\b`)))
   const start = /export default\s+(?:[\w$]+\s*\(\s*)?(?=\{)/.exec(source)
   if (!start) return undefined
-  const parts = path.match(/[^.[\]]+/g) ?? []
+  const parts = path === 'config' ? [] : path.match(/[^.[\]]+/g)!
   let at = start.index + start[0].length
   for (const [depth, part] of parts.entries()) {
     const found = childOf(source, at, part)
@@ -48,8 +51,11 @@ export function lineOf(source: string, path: string): number | undefined {
     }
     at = found
   }
-  return source.slice(0, at).split('\n').length
+  return lineAt(source, at)
 }
+
+/** @returns undefined for a place that was not found */
+const lineAt = (source: string, at: number) => (at < 0 ? undefined : source.slice(0, at).split('\n').length)
 
 /** Where the value of a key, or an item of a list, begins; undefined if it is not written there. */
 function childOf(source: string, parent: number, part: string): number | undefined {

@@ -127,7 +127,7 @@ describe('a token', () => {
     const response = await ask('/', { key: await token() })
     expect([response.status, await response.json()]).toMatchObject([
       403,
-      { detail: 'This consumer is blocked.' },
+      { detail: 'This consumer is blocked. Contact the operator of the service.' },
     ])
     expect(gateway.origin.received).toEqual([])
   })

@@ -85,7 +85,7 @@ export function createHooks(
         console.error(JSON.stringify({ level: 'error', event: 'hook', hook: name, error: traceOf(error) }))
       }
       logged.add(name)
-      const why = error instanceof GatewayError ? error.message : nameOf(error)
+      const why = error instanceof GatewayError ? error.message : `It threw ${nameOf(error)}.`
       throw new GatewayError('ERR_HOOK_FAILED', `The hook '${name}' failed: ${why}`)
     }
   }

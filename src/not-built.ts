@@ -2,7 +2,7 @@
 
 /** @param what there is not, as in `the part 'cors'` */
 export function builtForAnotherConfig(what: string): Error {
-  return new Error(`What was built is for another config: it lacks ${what}. Run npx sluicegate build.`)
+  return new Error(`src/built/ was built for another config: it lacks ${what}. Run npx sluicegate build.`)
 }
 
 const notBuilt = new Proxy(

@@ -46,5 +46,5 @@ export const description = {
   model: concurrency,
   parameters,
   costBound: 'limit',
-  whyNoLease: 'what is in flight is counted when it begins and ends',
+  whyNoLease: 'requests in flight are counted when they begin and end',
 } as const satisfies Description<Input>

@@ -28,7 +28,7 @@ export const description = {
   label: 'a queue that drains evenly',
   model: leakyBucket,
   parameters,
-  costBound: 'queue and the one that departs,',
+  costBound: 'capacity (queue + 1)',
   atOnce: { parameter: 'queue', beside: 1 },
   flaws(input, period) {
     const { limit, queue = limit } = input

@@ -42,9 +42,9 @@ export function flawsOfRate(
   const { limit } = input
   const refill = (burst * period) / limit
   if (refill > MAX_REFILL) {
-    const most = `at most ${MAX_REFILL / 86400e6} days`
+    const most = `the maximum is ${MAX_REFILL / 86400e6} days`
     return [
-      [parameter, `${units} takes ${Math.ceil(refill / 86400e6)} days to come back. Lower it: ${most}.`],
+      [parameter, `${units} takes ${Math.ceil(refill / 86400e6)} days to come back, and ${most}. Lower it.`],
     ]
   }
   if (burst * rateOf(input, period).period <= MAX_TICKS) return []

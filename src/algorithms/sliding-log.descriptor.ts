@@ -39,5 +39,5 @@ export const description = {
   model: slidingLog,
   parameters,
   costBound: 'limit',
-  whyNoLease: 'each request is an entry of the log with its own time',
+  whyNoLease: 'each request is an entry in the log with its own time',
 } as const satisfies Description<Input>

@@ -6,15 +6,24 @@ export interface Mistake {
   path: string
   /** `'1 sec' is not a duration. Write …` */
   message: string
+  /** Of the file, where that is known. */
+  line?: number
 }
 
 export class ConfigError extends GatewayError {
   readonly mistakes: readonly Mistake[]
 
-  constructor(mistakes: readonly Mistake[]) {
+  /** @param file that has the mistakes, where that is known */
+  constructor(mistakes: readonly Mistake[], file?: string) {
     const count = mistakes.length === 1 ? '1 mistake' : `${mistakes.length} mistakes`
-    const lines = mistakes.map(mistake => `  ${mistake.path}: ${mistake.message}`)
+    const lines = mistakes.map(mistake => `  ${mistakeText(mistake, file)}`)
     super('ERR_CONFIG_INVALID', [`The config has ${count}:`, ...lines].join('\n'))
     this.mistakes = mistakes
   }
+}
+
+/** `sluice.config.ts:12: rules[0].limit: 0 is not an amount. …`, or without the file where that is not known. */
+export function mistakeText({ path, message, line }: Mistake, file?: string): string {
+  const place = file === undefined ? [] : [line === undefined ? file : `${file}:${line}`]
+  return [...place, path, message].join(': ')
 }

@@ -12,13 +12,13 @@ const BRIDGE = 'npx sluicegate bridge --redis redis://… --token …'
 const BRIDGE_URL = 'http://127.0.0.1:8079'
 
 const HINTS: Record<keyof StoreAddress, string> = {
-  UPSTASH_REDIS_REST_URL: `export UPSTASH_REDIS_REST_URL=https://….upstash.io, or, for a Redis of your own, the address of \`${BRIDGE}\`: ${BRIDGE_URL}`,
+  UPSTASH_REDIS_REST_URL: `Set it to the REST URL of the database: export UPSTASH_REDIS_REST_URL=https://….upstash.io. For a Redis of your own, run \`${BRIDGE}\` and use its address: ${BRIDGE_URL}`,
   UPSTASH_REDIS_REST_TOKEN:
-    'export UPSTASH_REDIS_REST_TOKEN=…, the REST token of the database, or the --token of the bridge',
+    'Set it to the REST token of the database, or to the --token of the bridge: export UPSTASH_REDIS_REST_TOKEN=…',
 }
 
 /** Never with the value: a URL of Redis has its password in it. */
-const OF_REDIS = `is the URL of a Redis, and not of its REST API. \`${BRIDGE}\` serves that in front of it: export UPSTASH_REDIS_REST_URL=${BRIDGE_URL}`
+const OF_REDIS = `is the URL of a Redis server, not of its REST API. \`${BRIDGE}\` serves that API in front of it: export UPSTASH_REDIS_REST_URL=${BRIDGE_URL}`
 
 /**
  * The same error with hints for a shell in the place of those for Workers.

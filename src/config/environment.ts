@@ -44,11 +44,11 @@ export function withEnvironment(config: Config, env: Environment): Deployed {
   const url = secretOf('UPSTASH_REDIS_REST_URL', isStoreUrl)
   const token = secretOf('UPSTASH_REDIS_REST_TOKEN', text => text)
   const origin = ORIGIN_URL || config.origin
-  if (!origin) wrong('origin', 'is missing.')
+  if (!origin) wrong('origin', 'is missing. Set it in the config, or set the variable ORIGIN_URL.')
   if (ORIGIN_URL && !isOriginUrl(ORIGIN_URL))
-    wrong('ORIGIN_URL', 'is not an http or https URL without query or credentials.')
+    wrong('ORIGIN_URL', 'is not valid. Use an http or https URL without query or credentials.')
   if (environment && !ENVIRONMENT.test(environment))
-    wrong('SLUICE_ENVIRONMENT', 'is not a name of 1 to 16 lower case letters and digits.')
+    wrong('SLUICE_ENVIRONMENT', 'is not a valid name. Use 1 to 16 lowercase letters and digits.')
   if (mistakes.length > 0) throw new ConfigError(mistakes)
   return { ...config, ...(environment && { environment }), origin: origin!, url, token }
 }

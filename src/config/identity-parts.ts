@@ -66,9 +66,9 @@ export const nameForms: Record<NamedPart, { form: RegExp; fix: string }> = {
   header: {
     // RFC 9110, section 5.6.2.
     form: /^[!#$%&'*+.^_`|~0-9a-z-]{1,64}$/,
-    fix: "names no header. Write it in lower case, as in 'header:x-tenant'.",
+    fix: "does not name a header. Write its name in lowercase, as in 'header:x-tenant'.",
   },
-  claim: { form: /^.{1,128}$/s, fix: "names no claim. Write 1 to 128 characters, as in 'claim:org'." },
+  claim: { form: /^.{1,128}$/s, fix: "does not name a claim. Use 1 to 128 characters, as in 'claim:org'." },
 }
 
 /**

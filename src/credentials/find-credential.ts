@@ -168,7 +168,7 @@ export function createCredentialFinder(
         if (issuer)
           return `a token, as ${issuer.header ? `${issuer.header}:` : 'Authorization: Bearer'} <token>`
         if (method === 'opaque-key' && opaqueKeys?.header)
-          return `a key of another make, as ${opaqueKeys.header}: <key>`
+          return `an imported key, as ${opaqueKeys.header}: <key>`
         return 'an API key, as Authorization: Bearer <key> or as X-API-Key: <key>'
       })
       return [...new Set(texts)]

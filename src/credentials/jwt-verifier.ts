@@ -143,7 +143,7 @@ function checkSecret(variable: string, algorithms: readonly string[], secret: st
   const strongest = [...algorithms].sort().at(-1)!
   const minBytes = Number(strongest.slice(2)) / 8
   if (new TextEncoder().encode(secret).length < minBytes) {
-    const message = `is too short for ${strongest}: it needs at least ${minBytes} random bytes (RFC 7518, section 3.2).`
+    const message = `is too short for ${strongest}: use at least ${minBytes} random bytes (RFC 7518, section 3.2).`
     throw new ConfigError([{ path: variable, message }])
   }
   return secret

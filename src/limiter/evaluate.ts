@@ -48,7 +48,7 @@ export async function evaluate(
   }
   return await catchFailure(() => {
     if (!store.isCluster) return runCall(store, prepareDecide(evaluation, verb), isMoot)
-    if (!onCluster) throw new Error('The store is a cluster, and nothing here decides over several slots.')
+    if (!onCluster) throw new Error('The store is a cluster, and this edge cannot decide over several slots.')
     return onCluster(store, evaluation, verb, undoStore)
   })
 }

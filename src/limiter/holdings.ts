@@ -292,7 +292,7 @@ export class Holdings {
   }
 
   #heldFor({ ownKey: key, rule }: BoundRule): HeldUnits {
-    if (key === undefined) throw new Error(`The rule ${rule.name} counts nothing that is in flight.`)
+    if (key === undefined) throw new Error(`The rule ${rule.name} counts no requests in flight.`)
     // If only the store knows the consumer, the isolate does not know what it already holds of it. So the request is a holder of its own.
     const isHeldByIsolate = isConsumerKnown(key)
     const known = isHeldByIsolate ? this.#heldUnits.get(key) : undefined

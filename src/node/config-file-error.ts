@@ -40,7 +40,7 @@ function isReadAsCommonJs(error: unknown): boolean {
 function waysOut(message: string, file: string): string {
   const name = basename(file)
   const renamed = name.replace(/\.c?([jt])s$/, '.m$1s')
-  return `${message}. Node reads it as CommonJS. Rename it to ${renamed}, or write "type": "module" into package.json.`
+  return `${message}. Node reads this file as CommonJS. Rename it to ${renamed}, or add "type": "module" to package.json.`
 }
 
 /**

@@ -19,10 +19,10 @@ export function initProject(folder: string): string {
   const name = basename(root).toLowerCase()
   if (!NAME.test(name))
     throw new Error(
-      `${root}: '${name}' cannot be the name of a Worker. Choose a folder name of letters, digits and hyphens, up to 54.`,
+      `${root}: '${name}' cannot be the name of a Worker. Use a folder name of up to 54 letters, digits and hyphens.`,
     )
   if (existsSync(root) && readdirSync(root).some(file => file !== '.git'))
-    throw new Error(`${root} is not empty. Choose a folder that is, or a new one.`)
+    throw new Error(`${root} is not empty. Use an empty folder or a new one.`)
   mkdirSync(root, { recursive: true })
   cpSync(TEMPLATE, root, { recursive: true })
   // npm leaves files of this name out of packages.

@@ -110,7 +110,7 @@ export function adminStore(options: AdminStoreOptions): AdminStore {
       }
       throw new AdminError(
         'refused',
-        'Others keep changing it at the same moment. Nothing was done; try again.',
+        'Other processes change the same record at this moment. Nothing was changed. Try again.',
       )
     },
   }
@@ -137,26 +137,27 @@ export async function loadScripts(
 
 /** The client's messages quote the whole command, and whatever came that is no JSON. */
 function saidBy(error: unknown): string {
-  const isOther = 'answers, but not as an Upstash REST API: check its URL.'
+  const isOther = 'does not answer as an Upstash REST API does. Check its URL.'
   if (error instanceof errors.UpstashJSONParseError) return isOther
   if (error instanceof errors.UpstashError) {
     const said = error.message.split(', command was:')[0]!.slice(0, 200)
     // What the client makes of an error reply without an error in it.
-    return /^(undefined|null|\[object Object\])$/.test(said) ? isOther : `did not take it: ${said}`
+    return /^(undefined|null|\[object Object\])$/.test(said) ? isOther : `answered with an error: ${said}`
   }
   if (!(error instanceof Error)) return LOST
   if (/^(Timeout|Abort)Error$/.test(error.name))
-    return `did not answer in ${DEADLINE_MS / 1000} s; the change may have been made.`
+    return `did not answer within ${DEADLINE_MS / 1000} s. A change may have been made: look before you repeat it.`
   // A failed connection is a TypeError too, and has a cause on Node only.
   if (error instanceof TypeError && FOREIGN_REPLY.test(error.message)) return isOther
-  return isUnreachable(error.cause) ? 'cannot be reached: check its URL.' : LOST
+  return isUnreachable(error.cause) ? 'cannot be reached. Check its URL.' : LOST
 }
 
 /** How the client fails on JSON of another form: by its own check, or by reading what is not there. */
 const FOREIGN_REPLY =
   /^Request did not return a result|^Cannot (read|destructure)|is not (a function|iterable)/
 
-const LOST = 'broke off before it answered; the change may have been made.'
+const LOST =
+  'broke the connection before it answered. A change may have been made: look before you repeat it.'
 
 /** No connection was made, so nothing was sent. Only Node says so; elsewhere the message is that of a lost connection. */
 function isUnreachable(cause: unknown): boolean {

@@ -2,6 +2,7 @@
  * Consumers: their plan, whether they are blocked, and everything else of theirs. Each change counts from the next request that the
  * store decides, and is made by what the record was, so that two people cannot lose each other's.
  */
+import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import {
   CONSUMER_INDEX_KEY,
@@ -67,11 +68,9 @@ export async function showConsumer(store: AdminStore, consumer: string): Promise
 /** Tokens name consumers that nothing is known of here until something is set for them, so that is no error elsewhere. */
 function unknown(consumer: string, all: readonly string[]): AdminError {
   const others = all.slice(0, 10)
-  const list = others.length > 0 ? ` There are ${others.join(', ')}${all.length > 10 ? ', …' : ''}.` : ''
-  return new AdminError(
-    'not-found',
-    `Nothing is known of ${consumer}: no keys, no plan, no overrides.${list}`,
-  )
+  const list = others.length > 0 ? ` Consumers: ${others.join(', ')}${all.length > 10 ? ', …' : ''}.` : ''
+  const meant = didYouMean(consumer, all)
+  return new AdminError('not-found', `The store has no consumer '${consumer}'.${meant}${list}`)
 }
 
 export interface ChangeResult {
@@ -82,6 +81,8 @@ export interface ChangeResult {
   isChanged: boolean
   /** The store knew no consumer of this name before: perhaps it is misspelled. */
   isNew: boolean
+  /** If it is new: the names of the other consumers in the store. */
+  others?: readonly string[]
 }
 
 export async function changeConsumer(
@@ -96,13 +97,14 @@ export async function changeConsumer(
   // A change that is refused, or is none, must leave no name in the list with nothing behind it.
   if (textOf(record) === now) return { before, record, isChanged: false, isNew: false }
   const isNew = await enlist(store, consumer)
+  const others = isNew ? (await consumersOf(store)).filter(name => name !== consumer) : undefined
   await store.change(key, text => {
     before = parseConsumer(text ?? '')
     record = change(before)
     const after = textOf(record)
     return after === undefined ? undefined : { text: after, expiry: 'never' }
   })
-  return { before, record, isChanged: true, isNew }
+  return { before, record, isChanged: true, isNew, ...(others && { others }) }
 }
 
 /** @returns undefined where nothing is left to tell */

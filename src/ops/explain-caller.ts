@@ -39,7 +39,10 @@ export function requestOf(config: Config, asked: Asked): { request: Request; pee
   const headers = new Headers()
   const url = `https://${host}${path.startsWith('/') ? path : `/${path}`}`
   if (!URL.canParse(url))
-    throw new AdminError('usage', 'That is neither a path nor a URL with a host. Write it like /reports/7.')
+    throw new AdminError(
+      'usage',
+      'The path or the host is not valid. Use a path such as /reports/7 and a host such as api.example.com.',
+    )
   try {
     for (const [name, value] of asked.headers ?? []) headers.append(name, value)
     if (key !== undefined) present(headers, config, key)
@@ -56,7 +59,7 @@ export function requestOf(config: Config, asked: Asked): { request: Request; pee
     // The text of the error may quote the header, which may be the key.
     throw new AdminError(
       'usage',
-      "That is neither a method nor a header. Write a method like GET and a header like 'x-tenant: a'.",
+      "The method or a header is not valid. Use a method such as GET and a header such as 'x-tenant: a'.",
     )
   }
 }
@@ -72,7 +75,8 @@ function cfOf(asked: Asked): Partial<Record<CfPart, string | number>> {
 }
 
 function numberFrom(text: string, part: CfPart, example: number): number {
-  if (!/^\d{1,10}$/.test(text)) throw new AdminError('usage', `--${part}: write a number, as in ${example}.`)
+  if (!/^\d{1,10}$/.test(text))
+    throw new AdminError('usage', `--${part} is not a number. Use a number such as ${example}.`)
   return Number(text)
 }
 
@@ -94,7 +98,10 @@ function claimsOf(token: string): JWTPayload {
   try {
     return decodeJwt(token)
   } catch {
-    throw new AdminError('usage', '--token: that is no JSON Web Token.')
+    throw new AdminError(
+      'usage',
+      '--token is not a JSON Web Token. Use the whole token: three parts with dots between them.',
+    )
   }
 }
 

@@ -72,9 +72,12 @@ export function refusalByStore(
   consumer: string,
   stored: Stored,
 ): { status: 401 | 403; reason: string } | undefined {
-  if (stored.isUnknownKey) return { status: 401, reason: 'the store does not know this key' }
+  if (stored.isUnknownKey) return { status: 401, reason: 'the store has no such key' }
   if (!isBlocked(stored, Date.now() * 1000)) return undefined
-  return { status: 403, reason: `${consumer} is blocked (npx sluicegate consumers show ${consumer})` }
+  return {
+    status: 403,
+    reason: `consumer '${consumer}' is blocked (npx sluicegate consumers show ${consumer})`,
+  }
 }
 
 /** The override of a consumer that counts for a rule now. */

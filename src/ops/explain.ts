@@ -248,17 +248,19 @@ function hintsFor(
   }
   if (planFrom === 'assumed') {
     return [
-      'The plan is assumed, and overrides are not known. Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN to use what is stored for the consumer, or name the plan with --plan.',
+      'The plan is assumed, and overrides are not shown. Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN to use what is stored for the consumer, or name the plan with --plan.',
     ]
   }
   if (planFrom === 'option' || ofKeys.length === 0) return []
-  return [`${consumer} has keys with a plan of their own: ${ofKeys.join(', ')}. Give --key, or --plan.`]
+  return [
+    `Keys of consumer '${consumer}' have other plans: ${ofKeys.join(', ')}. To explain a request with one of them, use --key or --plan.`,
+  ]
 }
 
 function refusalOf({ refusal }: Caller, accept: readonly string[]): Explanation['refusal'] {
   if (!refusal) return undefined
   return refusal.kind === 'forbidden'
-    ? { status: 403, reason: `its ${refusal.what} is blocked (block, in the config)` }
+    ? { status: 403, reason: `the ${refusal.what} of the client is blocked by block in the config` }
     : { status: 401, reason: `${REASONS[refusal.reason]}; accepted here: ${accept.join(', ') || 'nothing'}` }
 }
 

@@ -74,13 +74,16 @@ export async function rotateKey(store: AdminStore, key: FoundKey, overlapMs: num
   if (await isOpaque(store, consumer, digest)) {
     throw new AdminError(
       'refused',
-      'An opaque key was not made here and cannot be made anew. Import another, and revoke it.',
+      'An opaque key cannot be rotated, because it was created elsewhere. Import a new one and revoke this one.',
     )
   }
   const { plan, label, createdAt, expiresAt, replacedBy } = record
   if (replacedBy) {
-    const end = expiresAt ? ` and ends at ${expiresAt.toISOString().replace(/\.\d+/, '')}` : ''
-    throw new AdminError('refused', `It is being replaced by ${replacedBy}${end}. Rotate that one.`)
+    const end = expiresAt ? ` and expires at ${expiresAt.toISOString().replace(/\.\d+/, '')}` : ''
+    throw new AdminError(
+      'refused',
+      `Key '${key.id}' is already replaced by '${replacedBy}'${end}. Rotate that one.`,
+    )
   }
   const now = Date.now()
   const created = await createKey(store, {
@@ -108,7 +111,7 @@ async function changeKey(
   await store.change(credentialKey(consumer, digest), text => {
     const record = parseCredential(text ?? '')
     if (!record)
-      throw new AdminError('not-found', `${id} is not valid any more: it has expired or was revoked.`)
+      throw new AdminError('not-found', `Key '${id}' is no longer valid: it has expired or was revoked.`)
     return { text: formatCredential(change(record)), ...(expiry && { expiry }) }
   })
 }
@@ -123,7 +126,10 @@ async function expirePointer(store: AdminStore, key: FoundKey, at: Date | undefi
   await store.change(pointerKey(digest), owner => {
     // It has come to belong to another consumer meanwhile.
     if (owner !== consumer)
-      throw new AdminError('refused', `${key.id} is being imported by another process just now.`)
+      throw new AdminError(
+        'refused',
+        `Another process is importing key '${key.id}' at this moment. Try again.`,
+      )
     return { text: owner, expiry: at ?? 'never' }
   })
 }

@@ -29,13 +29,13 @@ export async function findKey(store: AdminStore, text: string): Promise<FoundKey
   if (parsed) return { id, consumer, digest, record: parsed }
   throw new AdminError(
     'not-found',
-    `There is no key ${id} ${whereOf(store)}: it never was, has expired or was revoked. ` +
-      'If it is of another environment, name that with --env.',
+    `There is no key '${id}' ${whereOf(store)}: it never existed, has expired, or was revoked. ` +
+      'If it belongs to another environment, use --env <name>.',
   )
 }
 
 function whereOf({ environment }: AdminStore): string {
-  return environment === undefined ? 'outside of environments' : `in the environment ${environment}`
+  return environment === undefined ? 'outside of environments' : `in environment '${environment}'`
 }
 
 /** @returns undefined for what is not an id; an opaque key can look like the id of a consumer that does not exist */
@@ -52,36 +52,39 @@ async function byId(store: AdminStore, text: string): Promise<Found | undefined>
   }
   if (meant.length > 1) {
     const all = listed(consumer, meant, digits)
-    throw new AdminError('refused', `More than one key begins like this: ${all}. Write more of it.`)
+    throw new AdminError('refused', `More than one key begins like this: ${all}. Add more digits of the ID.`)
   }
   if (digests.length > 0) {
     const all = listed(consumer, digests, digits)
-    throw new AdminError('not-found', `${consumer} has no such key. Its keys: ${all}.`)
+    throw new AdminError('not-found', `Consumer '${consumer}' has no such key. Its keys: ${all}.`)
   }
   if (isOpaqueKey(text)) return undefined
-  throw new AdminError(
-    'not-found',
-    'A consumer of this name has no keys. npx sluicegate keys list shows those there are.',
-  )
+  throw new AdminError('not-found', 'This consumer has no keys. To list all keys: npx sluicegate keys list')
 }
 
 async function byKey(store: AdminStore, text: string): Promise<Found> {
   if (text.startsWith(`${store.keyPrefix}_`)) {
     const consumer = consumerOfApiKey(text, store.keyStart)
     if (consumer !== undefined) return found(consumer, sha256(text))
-    const where = store.environment === undefined ? '' : ` of the environment ${store.environment}`
-    throw new AdminError('not-found', `That is not an API key${where}: its form or its checksum is wrong.`)
+    const where = store.environment === undefined ? '' : ` of environment '${store.environment}'`
+    throw new AdminError(
+      'not-found',
+      `This is not an API key${where}: its form or its checksum is wrong. Check that it was copied whole.`,
+    )
   }
   if (!isOpaqueKey(text)) {
     throw new AdminError(
       'usage',
-      "That is not a key. Give its id as in 'acme/0f3a9c1d2b4e' (npx sluicegate keys list), or the key.",
+      "This is not a key. Use the ID of the key, such as 'acme/0f3a9c1d2b4e' (npx sluicegate keys list), or the key itself.",
     )
   }
   const digest = sha256(text)
   const consumer = await store.ask(redis => redis.get<string>(store.at(pointerKey(digest))))
   if (consumer !== null) return found(consumer, digest)
-  throw new AdminError('not-found', 'There is no key of this id, and none like it has been imported.')
+  throw new AdminError(
+    'not-found',
+    'There is no key with this ID, and no such key was imported. To list all keys: npx sluicegate keys list',
+  )
 }
 
 type Found = Omit<FoundKey, 'record'>

@@ -55,7 +55,10 @@ export function digitsOf(digests: readonly string[]): number {
 
 export async function createKey(store: AdminStore, { consumer, ...rest }: NewKey): Promise<CreatedKey> {
   if (!isConsumerName(consumer)) {
-    throw new AdminError('usage', 'A consumer of tokens has no API keys: their issuer vouches for it.')
+    throw new AdminError(
+      'usage',
+      'A consumer of tokens cannot have API keys, because the issuer of the tokens vouches for it. Use another consumer.',
+    )
   }
   const key = mintApiKey(consumer, store.keyStart)
   const digest = sha256(key)
@@ -87,18 +90,18 @@ async function digestOf({ keyPrefix }: AdminStore, opaque: OpaqueKey): Promise<s
   if ('digest' in opaque) {
     const digest = opaque.digest.toLowerCase()
     if (/^[0-9a-f]{64}$/.test(digest)) return digest
-    throw new AdminError('usage', 'That is not a SHA-256: it has 64 hexadecimal digits.')
+    throw new AdminError('usage', 'This is not a SHA-256 digest. Use 64 hexadecimal digits.')
   }
   if (opaque.key.startsWith(`${keyPrefix}_`)) {
     throw new AdminError(
       'refused',
-      `Keys that begin with ${keyPrefix}_ are made here: npx sluicegate keys create.`,
+      `Keys that begin with ${keyPrefix}_ cannot be imported. Create one with npx sluicegate keys create.`,
     )
   }
   if (isOpaqueKey(opaque.key)) return sha256(opaque.key)
   throw new AdminError(
     'usage',
-    'That can be no key: it takes 16 to 512 visible ASCII characters, without spaces.',
+    'This cannot be a key. Use 16 to 512 visible ASCII characters, without spaces.',
   )
 }
 
@@ -112,7 +115,10 @@ async function freeOwner(store: AdminStore, digest: string): Promise<string | nu
   if (owner !== null) {
     const record = await store.ask(redis => redis.exists(store.at(credentialKey(owner, digest))))
     if (Number(record) === 1)
-      throw new AdminError('refused', `This key is ${owner}'s already: ${keyId(owner, digest)}.`)
+      throw new AdminError(
+        'refused',
+        `This key already belongs to consumer '${owner}': ${keyId(owner, digest)}.`,
+      )
   }
   return owner
 }
@@ -126,7 +132,7 @@ async function claim(
 ): Promise<void> {
   await store.change(pointerKey(digest), now => {
     if ((now ?? null) !== owner)
-      throw new AdminError('refused', 'Another process is importing this key just now.')
+      throw new AdminError('refused', 'Another process is importing this key at this moment. Try again.')
     return { text: consumer, expiry: expiresAt ?? 'never' }
   })
 }

@@ -3,6 +3,7 @@
  * consumer or one address. The verb `peek` spends nothing, and yet says when a request would be admitted.
  */
 import { parseAddress } from '../config/address-ranges.ts'
+import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config, GatewayRule, LimitRule, Rule } from '../config/compile.ts'
 import { forAnyPlan } from '../config/compile-rule.ts'
 import { isOfConsumer } from '../config/identity-parts.ts'
@@ -54,7 +55,7 @@ export async function resetLimit(
   const limiter = limiterOnStore(config, store.decisions)
   try {
     const { degraded } = await limiter.reset(name, identity, rule === undefined ? {} : { rule })
-    if (degraded) throw new AdminError('store', `The store did not do it: ${degraded}.`)
+    if (degraded) throw new AdminError('store', `The store did not reset the limit (${degraded}). Try again.`)
   } catch (error) {
     throw error instanceof TypeError ? new AdminError('not-found', error.message) : error
   }
@@ -144,7 +145,7 @@ function countedBy(config: Config, counted: Counted): { by: 'consumer' | 'addres
   if (!parseAddress(counted.address)) {
     throw new AdminError(
       'usage',
-      `'${counted.address.slice(0, 60)}' is not an address. Write it like 192.0.2.7 or 2001:db8::1.`,
+      `'${counted.address.slice(0, 60)}' is not an address. Use an address such as 192.0.2.7 or 2001:db8::1.`,
     )
   }
   return { by: 'address', key: addressStateKey(addressIdentity(counted.address, config.address.ipv6Prefix)) }
@@ -190,10 +191,10 @@ async function answerOf<T>(store: AdminStore, question: PreparedCall<T>): Promis
 function limitOf({ limits }: Pick<Config, 'limits'>, name: string): readonly LimitRule[] {
   const rules = limits.get(name)
   if (rules) return rules
-  const names = [...limits.keys()].join(', ') || 'none'
+  const names = [...limits.keys()]
   throw new AdminError(
     'not-found',
-    `There is no limit '${name.slice(0, 60)}'. The limits of the config are: ${names}.`,
+    `The config has no limit '${name.slice(0, 60)}'.${didYouMean(name, names)} Limits: ${names.join(', ') || 'none'}.`,
   )
 }
 

@@ -1,5 +1,6 @@
 /** What people write, as it stands in the store: consumers, texts and times. Each error says what to write instead. */
 
+import { didYouMean } from '../config/check/did-you-mean.ts'
 import { parseDuration } from '../config/duration.ts'
 import { isConsumerName } from '../config/forms.ts'
 import { escaped } from '../store/escape.ts'
@@ -24,7 +25,7 @@ export async function consumerName(text: string): Promise<string> {
   throw new AdminError(
     'usage',
     `'${shown(text)}' is not a consumer name. Use 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or ` +
-      `digit; a consumer of tokens is <method>~<subject>.`,
+      'a digit; for a consumer of tokens, use <method>~<subject>.',
   )
 }
 
@@ -33,7 +34,7 @@ export function planName(text: string, plans: readonly string[]): string {
   if (plans.includes(text)) return text
   throw new AdminError(
     'usage',
-    `'${shown(text)}' is not in sluice.config.ts. Its plans are ${plans.join(', ')}.`,
+    `The config has no plan '${shown(text)}'.${didYouMean(text, plans)} Plans: ${plans.join(', ')}.`,
   )
 }
 
@@ -44,7 +45,7 @@ export function shortText(text: string, what: string): string {
   const trimmed = text.trim()
   if (trimmed && trimmed.length <= MAX_TEXT && trimmed.isWellFormed() && !/\p{Cc}/u.test(trimmed))
     return trimmed
-  throw new AdminError('usage', `A ${what} is 1 to ${MAX_TEXT} characters on one line.`)
+  throw new AdminError('usage', `The ${what} is not valid. Use 1 to ${MAX_TEXT} characters on one line.`)
 }
 
 /** @returns undefined for `never` */
@@ -59,8 +60,8 @@ export function whenOf(text: string, now = new Date()): Date | undefined {
   if (!Number.isNaN(time.getTime())) return inRange(time, now)
   throw new AdminError(
     'usage',
-    `'${shown(text)}' is neither a duration nor a time. Write it like '24h' or '90d' or like '2030-12-31' (UTC) or ` +
-      `'2030-12-31T18:00:00Z'.`,
+    `'${shown(text)}' is neither a duration nor a time. Use a duration such as '24h' or '90d', or a time such as ` +
+      `'2030-12-31' (UTC) or '2030-12-31T18:00:00Z'.`,
   )
 }
 
@@ -68,7 +69,7 @@ export function whenOf(text: string, now = new Date()): Date | undefined {
 export function futureOf(text: string, now = new Date()): Date | undefined {
   const time = whenOf(text, now)
   if (time === undefined || time > now) return time
-  throw new AdminError('usage', `'${shown(text)}' is over already.`)
+  throw new AdminError('usage', `'${shown(text)}' is in the past. Use a later time.`)
 }
 
 const MAX_YEARS = 100
@@ -78,7 +79,7 @@ function inRange(time: Date, now: Date): Date {
   if (years <= MAX_YEARS) return time
   throw new AdminError(
     'usage',
-    `That is more than ${MAX_YEARS} years ahead. Write 'never', or an earlier time.`,
+    `The time is more than ${MAX_YEARS} years ahead. Use an earlier time, or 'never'.`,
   )
 }
 

@@ -7,6 +7,7 @@ import * as v from 'valibot'
 import { ALL_ALGORITHMS } from '../algorithms/all.ts'
 import { LUA } from '../algorithms/lua.generated.ts'
 import { type PlanUnits, planUnits, takesUnits } from '../algorithms/plan-units.ts'
+import { didYouMean } from '../config/check/did-you-mean.ts'
 import { mistakeOf } from '../config/check/mistake.ts'
 import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mistakes-of-rules.ts'
 import { rule as ruleSchema } from '../config/check/rule-schema.ts'
@@ -41,8 +42,11 @@ export function removeOverride(store: AdminStore, consumer: string, rule: string
   return changeConsumer(store, consumer, record => {
     const overrides = record.overrides.filter(other => other.rule !== rule)
     if (overrides.length < record.overrides.length) return { ...record, overrides }
-    const names = record.overrides.map(other => other.rule).join(', ') || 'none'
-    throw new AdminError('not-found', `${consumer} has no override of ${rule}. It has ${names}.`)
+    const names = record.overrides.map(other => other.rule)
+    throw new AdminError(
+      'not-found',
+      `Consumer '${consumer}' has no override of rule '${rule}'.${didYouMean(rule, names)} Overrides: ${names.join(', ') || 'none'}.`,
+    )
   })
 }
 
@@ -53,13 +57,12 @@ export function compileOverride(config: RulesInput, input: OverrideInput): Overr
   const given = [...planUnits].filter(([option]) => units[option] !== undefined)
   for (const [option, { algorithms }] of given) {
     if (takesUnits(rule, option)) continue
-    const problem = `--${option} means nothing for ${name}: its algorithm is ${rule.algorithm}.`
+    const problem = `--${option} has no effect on rule '${name}', whose algorithm is ${rule.algorithm}.`
     throw new AdminError('usage', `${problem} It is for ${algorithms.join(' and ')}.`)
   }
   if (given.length === 0 && mode === undefined) {
-    const names = [...planUnits.keys()].map(option => `a ${option}`)
-    const list = `${names.slice(0, -1).join(', ')} or ${names.at(-1)}`
-    throw new AdminError('usage', `What is to be different? Give ${list}, or a mode.`)
+    const options = [...planUnits.keys()].map(option => `--${option}`)
+    throw new AdminError('usage', `No change is given. Use ${options.join(', ')} or --mode.`)
   }
   const base = {
     family: compiled.family,
@@ -73,9 +76,9 @@ export function compileOverride(config: RulesInput, input: OverrideInput): Overr
     const others = Object.entries(rule.plans ?? {}).filter(
       ([, numbers]) => numbers && numbers.limit !== undefined,
     )
-    const list = others.map(([plan, numbers]) => `${plan} ${numbers ? numbers.limit : ''}`).join(', ')
+    const list = others.map(([plan, numbers]) => `${plan}: ${numbers ? numbers.limit : ''}`).join(', ')
     if (list)
-      throw new AdminError('usage', `${name} has a limit of its own for plans (${list}). Give the limit too.`)
+      throw new AdminError('usage', `Rule '${name}' has other limits for plans (${list}). Use --limit too.`)
   }
   // An override is for whatever plan.
   const { plans: _, ...plain } = withNumbers(rule, units)
@@ -103,7 +106,7 @@ function ownNumberOf({ algorithm, quota }: GatewayRule): number | undefined {
 
 function wrong({ name }: RuleInput, mistakes: readonly Mistake[]): AdminError {
   const lines = mistakes.map(({ path, message }) => `  ${path.replace(/^\./, '')}: ${message}`)
-  return new AdminError('usage', [`${name} cannot have these numbers:`, ...lines].join('\n'))
+  return new AdminError('usage', [`Rule '${name}' cannot have these numbers:`, ...lines].join('\n'))
 }
 
 function ruleOf(
@@ -114,11 +117,13 @@ function ruleOf(
   const found = taking.find(({ rule }) => rule.name === name)
   if (found?.compiled.takesOverrides) return found
   const names = taking.filter(({ compiled }) => compiled.takesOverrides).map(({ rule }) => rule.name)
-  const list = names.length > 0 ? `Those are: ${names.join(', ')}` : 'There are none'
   const problem = found
-    ? `${name} is not counted for a consumer, and overrides are for rules that are.`
-    : `The config has no rule ${name} that is counted for a consumer.`
-  throw new AdminError(found ? 'refused' : 'not-found', `${problem} ${list}.`)
+    ? `Rule '${name}' cannot be overridden, because it does not count by consumer.`
+    : `The config has no rule '${name}' that counts by consumer.${didYouMean(name, names)}`
+  throw new AdminError(
+    found ? 'refused' : 'not-found',
+    `${problem} Rules that do: ${names.join(', ') || 'none'}.`,
+  )
 }
 
 /** Whether an override changes something: by the time, and by what the config's rule is now. */

@@ -41,13 +41,13 @@ export function prometheusText({ rules, requests, withoutTrip, lost }: Stats): s
     counter('decisions', 'Verdicts of rules.', verdicts.filter(isCounted)),
     counter(
       'candidate_verdicts',
-      'Verdicts of candidates, beside those of the live rule.',
+      'Verdicts of candidates, compared with those of the live rule.',
       agreements.filter(isCounted),
     ),
-    counter('requests', 'What was decided about requests.', outcomes),
+    counter('requests', 'Outcomes of requests.', outcomes),
     counter(
       'store_errors',
-      'Requests whose decision the store has failed.',
+      'Requests that the store failed to decide.',
       [...errors].map(([reason, count]): Sample => [{ reason }, count]),
     ),
     counter(

@@ -1,4 +1,5 @@
 /** What was counted: by rule, and by what became of requests. Read from the hours of the store, which expire after a week. */
+import { didYouMean } from '../config/check/did-you-mean.ts'
 import { statsKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
@@ -95,7 +96,10 @@ const COUNTS = new Map<string, keyof typeof NOTHING>([
 export function ofRule(stats: Stats, rule: string, names: readonly string[]): Stats {
   const rules = stats.rules.filter(counts => counts.rule === rule)
   if (rules.length > 0 || names.includes(rule)) return { ...stats, rules }
-  throw new AdminError('not-found', `There is no rule '${rule}'. The rules are: ${names.join(', ')}.`)
+  throw new AdminError(
+    'not-found',
+    `The config has no rule '${rule}'.${didYouMean(rule, names)} Rules: ${names.join(', ')}.`,
+  )
 }
 
 /** One row for each rule, or for each rule and route or plan. In the order of the config; rules that it lost come last. */

@@ -2,6 +2,7 @@
  * Live switches, as those who administer see and set them. Each change is made by what was there, so that two people cannot
  * lose each other's, and says who has made it and until when it counts.
  */
+import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config } from '../config/compile.ts'
 import { switchNameOf } from '../config/compile-rule.ts'
 import { WORKER_UTILIZATION } from '../config/compile-shedding.ts'
@@ -30,7 +31,7 @@ export function killLimits(store: AdminStore, kill: Switch): Promise<Switches> {
 export function restoreLimits(store: AdminStore): Promise<Switches> {
   return changeSwitches(store, ({ kill, ...rest }) => {
     if (kill) return rest
-    throw new AdminError('not-found', 'The kill switch is not on.')
+    throw new AdminError('not-found', 'The kill switch is already off.')
   })
 }
 
@@ -48,8 +49,11 @@ export function resetRule(store: AdminStore, name: string): Promise<Switches> {
   return changeSwitches(store, ({ rules, ...rest }) => {
     const others = new Map(rules)
     if (others.delete(name)) return { ...rest, rules: others }
-    const names = [...rules.keys()].join(', ') || 'none'
-    throw new AdminError('not-found', `${name} is not switched. Switched are: ${names}.`)
+    const names = [...rules.keys()]
+    throw new AdminError(
+      'not-found',
+      `Rule '${name}' is not switched.${didYouMean(name, names)} Switched rules: ${names.join(', ') || 'none'}.`,
+    )
   })
 }
 
@@ -100,12 +104,12 @@ export function mustBeSwitchable(
   if (shedder) {
     throw new AdminError(
       'not-found',
-      `${name} is a part of ${shedder}, which is switched as a whole. Switch ${shedder}.`,
+      `Rule '${name}' is a part of '${shedder}', which is switched as a whole. Switch '${shedder}'.`,
     )
   }
   throw new AdminError(
     'not-found',
-    `The config has no rule ${name}. Its rules are: ${[...all.keys()].join(', ')}.`,
+    `The config has no rule '${name}'.${didYouMean(name, [...all.keys()])} Rules: ${[...all.keys()].join(', ')}.`,
   )
 }
 

@@ -35,10 +35,10 @@ export function whyNot(
   if (first.mode === 'off') return "mode: 'off'"
   const elsewhere = notHere(first, situation)
   if (elsewhere) return elsewhere
-  if (!isAsked) return 'the request does not come so far'
+  if (!isAsked) return 'the request is answered before rules are evaluated'
   const { trafficClass } = situation
   if (trafficClass && trafficClass.rank < (first.match.fromRank ?? 0)) {
-    return `the class ${trafficClass.name} has room beyond it`
+    return `only for traffic classes below ${trafficClass.name}`
   }
   if (isInRanges(config.allow.addresses, caller.address)) return 'the address is in allow.addresses'
   const { credential } = caller
@@ -49,15 +49,15 @@ export function whyNot(
   if (first.match.authenticated === false && credential) return 'only for callers without a credential'
   if (first.on === 'auth-failure') {
     return credential
-      ? 'a token is verified before the store is asked'
+      ? 'only for keys: a token is verified by its signature'
       : 'only for requests with a credential'
   }
   if (!row) {
     const plans = [...new Set(rows.flatMap(({ match }) => match.plans ?? []))].join(', ')
-    if (plan === undefined) return `only for plans (${plans}), and without a credential there is none`
-    return plans ? `not for plan ${plan} (for ${plans})` : `not for plan ${plan}`
+    if (plan === undefined) return `only for plan ${plans}, and a caller without a credential has no plan`
+    return plans ? `not for plan ${plan}, only for ${plans}` : `not for plan ${plan}`
   }
-  if (matched.rules.length === 0) return 'nothing is counted here'
+  if (matched.rules.length === 0) return 'no rule counts this request'
   return `the caller has no ${row.by.filter(needsCredential).join(' and ')}`
 }
 
@@ -70,10 +70,10 @@ function notHere(rule: GatewayRule, { matched, request }: Situation): string | u
   const { hostname, pathname } = new URL(request.url)
   if (methods && !methods.has(request.method)) return `method: only ${[...methods].join(', ')}`
   if (url && !new URLPattern({ hostname: url.hostname }, { ignoreCase: true }).test({ hostname })) {
-    return `host: ${hostname} is not ${url.hostname}`
+    return `host: ${hostname} does not match ${url.hostname}`
   }
   if (routes && !(route && routes.has(route.name))) {
-    return `route: only ${[...routes].join(', ')}${route ? `, and this is ${route.name}` : ', and this is none'}`
+    return `route: only ${[...routes].join(', ')}${route ? `, and this is ${route.name}` : ', and this request has no route'}`
   }
-  return url ? `path: ${pathname} is not ${url.pathname}` : 'the request does not match'
+  return url ? `path: ${pathname} does not match ${url.pathname}` : 'the request does not match'
 }

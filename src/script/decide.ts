@@ -136,7 +136,7 @@ export function decodeDecide(
     verdicts.push({ rule, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay })
   }
   if ((status !== 'refused') !== verdicts.every(({ allowed, mode }) => allowed || mode === 'shadow')) {
-    throw invalidReply('a status against its rules')
+    throw invalidReply('a status that contradicts its rules')
   }
   // Only a caller without a subject has a plan that was not looked up.
   const known = subject ? plan : ''

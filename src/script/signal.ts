@@ -91,9 +91,9 @@ export function decodeReport(reply: unknown, sums: number): SignalSnapshot {
   const [stateAt, text, mean, reporters, ...more] = values.slice(2 + sums)
   const own = values.slice(2, 2 + sums)
   if (!isCount(at)) throw invalidReply('no time')
-  if (!isCountOrNone(closed) || !isCountOrNone(stateAt)) throw invalidReply('no number of a window')
-  if (!own.every(isCount)) throw invalidReply('a sum that is not a sum')
-  if (!isStateText(text)) throw invalidReply('a state that no controller writes')
+  if (!isCountOrNone(closed) || !isCountOrNone(stateAt)) throw invalidReply('no window number')
+  if (!own.every(isCount)) throw invalidReply('a sum that is not a number')
+  if (!isStateText(text)) throw invalidReply('a state that cannot be read')
   if (!isCountOrNone(mean) || mean > 1000 || !isCount(reporters) || more.length > 0)
     throw invalidReply('no mean')
   return {

@@ -52,7 +52,7 @@ export function decodeSync(reply: unknown, messages: readonly Message[]): Receiv
   if (!Array.isArray(reply) || reply.length !== 1 + 3 * messages.length)
     throw invalidReply('no time and answers')
   const fields = checkFields(reply)
-  if (fields.some(field => field < 0)) throw invalidReply('a number below 0')
+  if (fields.some(field => field < 0)) throw invalidReply('a negative number')
   return messages.map(({ want }, i) => {
     const [granted, holders, inFlight] = fields.slice(3 * i + 1, 3 * i + 4) as [number, number, number]
     if (granted > (want?.units ?? 0)) throw invalidReply('more units than were wanted')

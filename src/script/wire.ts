@@ -119,8 +119,8 @@ const MAX_REMAINING = 2e9
 
 /** @throws GatewayError ERR_STORE_REPLY_INVALID */
 export function checkStanding(remaining: number, resetAfter: number, delay: number): void {
-  if (remaining < 0 || remaining > MAX_REMAINING) throw invalidReply('more left than any limit')
-  if (resetAfter < 0 || delay < 0) throw invalidReply('a time below 0')
+  if (remaining < 0 || remaining > MAX_REMAINING) throw invalidReply('more left than any limit allows')
+  if (resetAfter < 0 || delay < 0) throw invalidReply('a negative time')
 }
 
 export function invalidReply(what: string): GatewayError {

@@ -172,7 +172,10 @@ export function withBreaker(
       if (isStale()) return await attempt(() => store.run(calls), failureIn)
       if (open) {
         const { message } = open.cause
-        throw new GatewayError('ERR_STORE_BREAKER_OPEN', `The store was not asked. Before: ${message}`)
+        throw new GatewayError(
+          'ERR_STORE_BREAKER_OPEN',
+          `The store was not called, because it failed before: ${message}`,
+        )
       }
       const started = startStopwatch()
       const timesClosedBefore = timesClosed

@@ -87,4 +87,4 @@ export const timeoutError = () =>
   new GatewayError('ERR_STORE_TIMEOUT', 'The store did not answer within the deadline.')
 
 const overloadError = () =>
-  new GatewayError('ERR_STORE_OVERLOAD', 'The isolate was too busy to wait for the reply of the store.')
+  new GatewayError('ERR_STORE_OVERLOAD', "The isolate was too busy to receive the store's reply in time.")

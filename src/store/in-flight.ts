@@ -146,7 +146,8 @@ export function withInFlightLimit(
   }
 
   async function waitForTurn(calls: readonly StoreCall[], isMoot?: () => boolean): Promise<unknown[]> {
-    if (waiting.size >= MAX_WAITING) throw overloadError(`${MAX_WAITING} decisions wait for the store.`)
+    if (waiting.size >= MAX_WAITING)
+      throw overloadError(`${MAX_WAITING} decisions already wait for the store.`)
     const own: WaitingCalls = { calls, isMoot, until: now() + longestMs }
     waiting.add(own)
     const waitedMs = startStopwatch()
@@ -163,7 +164,7 @@ export function withInFlightLimit(
       const isOver = isLate || isMoot?.()
       if (!isOver && !(hasRoom() && maySendBatch())) continue
       waiting.delete(own)
-      if (isOver) throw overloadError(`The isolate has ${most} calls to the store in flight.`)
+      if (isOver) throw overloadError(`This isolate has ${most} calls to the store in flight.`)
       return await send(calls)
     }
   }

@@ -141,7 +141,10 @@ function createClient(settings: ConstructorParameters<typeof Redis>[0]): Redis {
   try {
     return new Redis(settings)
   } catch {
-    throw new GatewayError('ERR_CONFIG_INVALID', 'The URL of the store is not one that can be asked.')
+    throw new GatewayError(
+      'ERR_CONFIG_INVALID',
+      'The URL of the store is not valid. Use the http or https URL of its REST API.',
+    )
   }
 }
 
@@ -189,7 +192,10 @@ function storeError(error: unknown): GatewayError {
     if (error.message.startsWith('ERR Redis cannot be reached')) return unreachableError()
     if (error.message.startsWith('ERR Redis did not answer in time')) return timeoutError()
     if (QUOTA.test(error.message)) {
-      return new GatewayError('ERR_STORE_QUOTA', 'The store has had more requests than its plan allows.')
+      return new GatewayError(
+        'ERR_STORE_QUOTA',
+        'The store refused the call, because its plan allows no more requests.',
+      )
     }
     const kind = /^[A-Z]{2,20}/.exec(error.message)?.[0] ?? 'an error'
     return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.`)

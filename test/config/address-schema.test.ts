@@ -39,7 +39,7 @@ describe('where the address is read', () => {
   const OBJECT =
     "is not an object. Write it like { from: 'x-forwarded-for', trustedProxies: ['10.0.0.0/8'] }."
   const NAME =
-    "Name the proxies in front of the gateway, as in ['10.0.0.0/8']: what others write there is not believed."
+    "Name the proxies in front of the gateway, as in ['10.0.0.0/8']. What others write into the header is ignored."
   const withProxies = (...trustedProxies: unknown[]) => ({ from: 'x-forwarded-for', trustedProxies })
 
   it.each([
@@ -49,14 +49,14 @@ describe('where the address is read', () => {
       'a misspelt setting',
       { form: 'peer' },
       [
-        "form: is not a setting here. Did you mean 'from'? The settings are from, trustedProxies, trustedWorkers, ipv6Prefix.",
+        "form: is not a setting here. Did you mean 'from'? Settings: from, trustedProxies, trustedWorkers, ipv6Prefix.",
       ],
     ],
     [
       'a header of another name',
       { from: 'X-Real-IP' },
       [
-        "from: 'X-Real-IP' is nothing to read an address from. Use 'cloudflare', 'peer', 'x-forwarded-for' or 'forwarded'.",
+        "from: 'X-Real-IP' is not a source of addresses. Use 'cloudflare', 'peer', 'x-forwarded-for' or 'forwarded'.",
       ],
     ],
     [
@@ -89,14 +89,14 @@ describe('where the address is read', () => {
       'proxies that are not asked for',
       { trustedProxies: ['10.0.0.0/8'] },
       [
-        `trustedProxies: ["10.0.0.0/8"] means nothing with from: 'cloudflare'. Leave it out, or use 'x-forwarded-for' or 'forwarded'.`,
+        `trustedProxies: ["10.0.0.0/8"] has no effect with from: 'cloudflare'. Leave it out, or use 'x-forwarded-for' or 'forwarded'.`,
       ],
     ],
     [
       'proxies of a peer',
       { from: 'peer', trustedProxies: [] },
       [
-        "trustedProxies: [] means nothing with from: 'peer'. Leave it out, or use 'x-forwarded-for' or 'forwarded'.",
+        "trustedProxies: [] has no effect with from: 'peer'. Leave it out, or use 'x-forwarded-for' or 'forwarded'.",
       ],
     ],
     [
@@ -116,21 +116,21 @@ describe('where the address is read', () => {
       'bits behind the prefix',
       withProxies('10.0.0.1/8'),
       [
-        "trustedProxies[0]: '10.0.0.1/8' is an address inside of a range. Write '10.0.0.0/8', or '10.0.0.1' for this one alone.",
+        "trustedProxies[0]: '10.0.0.1/8' is an address inside a range. Write '10.0.0.0/8' for the range, or '10.0.0.1' for this address alone.",
       ],
     ],
     [
       'bits behind the prefix of IPv6',
       withProxies('2001:db8:0:ffff::1/50'),
       [
-        "trustedProxies[0]: '2001:db8:0:ffff::1/50' is an address inside of a range. Write '2001:db8:0:c000::/50', or '2001:db8:0:ffff::1' for this one alone.",
+        "trustedProxies[0]: '2001:db8:0:ffff::1/50' is an address inside a range. Write '2001:db8:0:c000::/50' for the range, or '2001:db8:0:ffff::1' for this address alone.",
       ],
     ],
     [
       'bits behind the prefix of IPv4 in IPv6',
       withProxies('::ffff:10.0.0.1/104'),
       [
-        "trustedProxies[0]: '::ffff:10.0.0.1/104' is an address inside of a range. Write '10.0.0.0/8', or '10.0.0.1' for this one alone.",
+        "trustedProxies[0]: '::ffff:10.0.0.1/104' is an address inside a range. Write '10.0.0.0/8' for the range, or '10.0.0.1' for this address alone.",
       ],
     ],
     ...[

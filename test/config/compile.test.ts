@@ -115,7 +115,7 @@ describe('a lease', () => {
 describe('a mistake', () => {
   const DURATION =
     "is not a duration. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'."
-  const SETTINGS = 'The settings are name, by, on, cost, match, plans, algorithm, limit, period'
+  const SETTINGS = 'Settings: name, by, on, cost, match, plans, algorithm, limit, period'
   const MODES = 'mode, enforce, candidateFor, onStoreFailure, lease.'
   const listed = (items: readonly string[]) => `${items.slice(0, -1).join(', ')} or ${items.at(-1)}`
   const ALGORITHMS = listed(ALGORITHM_NAMES.map(name => `'${name}'`))
@@ -153,7 +153,7 @@ describe('a mistake', () => {
     [
       'a period of zero',
       withRule({ period: '0s' }),
-      ["rules[0].period: '0s' is out of range. It can be from '1ms' to '366d'."],
+      ["rules[0].period: '0s' is out of range. Use a duration from '1ms' to '366d'."],
     ],
     [
       'a limit of zero',
@@ -203,19 +203,17 @@ describe('a mistake', () => {
     [
       'nothing to count by',
       withRule({ by: 'user' }),
-      [`rules[0].by: 'user' is nothing to count by. Use ${listed(PARTS)}.`],
+      [`rules[0].by: 'user' is not an identity part. Use ${listed(PARTS)}.`],
     ],
     [
       'a name with a space',
       withRule({ name: 'per second' }),
-      [
-        "rules[0].name: 'per second' is not a rule name. Use 1 to 63 lower case letters, digits, '-' and '_'.",
-      ],
+      ["rules[0].name: 'per second' is not a rule name. Use 1 to 63 lowercase letters, digits, '-' and '_'."],
     ],
     [
       'two rules of one name',
       { ...CONFIG, rules: [RULE, RULE] },
-      ["rules[1].name: 'a' is taken by rules[0]. Give each rule a name of its own."],
+      ["rules[1].name: 'a' is already the name of rules[0]. Give each rule its own name."],
     ],
     [
       'a cost above the burst',
@@ -230,7 +228,9 @@ describe('a mistake', () => {
     [
       'callers without a credential counted by consumer',
       withRule({ match: { authenticated: false } }),
-      ['rules[0].by: needs a credential, and match.authenticated: false is for callers without one.'],
+      [
+        'rules[0].by: needs a credential, and match.authenticated: false is for callers without one. Change one of them.',
+      ],
     ],
     [
       'a plan that is not listed',
@@ -267,7 +267,7 @@ describe('a mistake', () => {
     [
       'a deadline out of range',
       { ...CONFIG, store: { deadline: '2m' } },
-      ["store.deadline: '2m' is out of range. It can be from '1ms' to '60s'."],
+      ["store.deadline: '2m' is out of range. Use a duration from '1ms' to '60s'."],
     ],
     [
       'a period of a calendar for another algorithm',
@@ -313,7 +313,7 @@ describe('a mistake', () => {
       { ...CONFIG, rules: Array.from({ length: 201 }, (_, i) => ({ ...RULE, name: `rule-${i}` })) },
       [
         expect.stringMatching(
-          /^rules: .* has more than 200 rules, which one script cannot hold\. Use fewer: numbers for plans need no rules of their own\.$/s,
+          /^rules: .* has more than 200 rules, which one script cannot hold\. Use fewer: plans with other numbers need no rules of their own\.$/s,
         ),
       ],
     ],
@@ -341,19 +341,19 @@ describe('a mistake', () => {
     [
       'a burst that takes years to come back',
       withRule({ limit: 1, period: '366d', burst: 3 }),
-      ['rules[0].burst: 3 takes 1098 days to come back. Lower it: at most 732 days.'],
+      ['rules[0].burst: 3 takes 1098 days to come back, and the maximum is 732 days. Lower it.'],
     ],
     [
       'a queue that holds a request for longer than clients wait',
       withRule({ algorithm: 'leaky-bucket', limit: 2, queue: 200 }),
-      ['rules[0].queue: 200 could hold a request for 100 s. At this rate 120 can wait for 60 s.'],
+      [
+        'rules[0].queue: 200 could delay a request by 100 s, and the maximum is 60 s. At this rate, use at most 120.',
+      ],
     ],
     [
       'a cost above what a queue holds',
       withRule({ algorithm: 'leaky-bucket', queue: 3, cost: 5 }),
-      [
-        'rules[0].cost: 5 can never be admitted: it is above the queue and the one that departs, of 4. Lower it.',
-      ],
+      ['rules[0].cost: 5 can never be admitted: it is above the capacity (queue + 1) of 4. Lower it.'],
     ],
     [
       'an unknown mode',
@@ -368,7 +368,7 @@ describe('a mistake', () => {
     [
       'a share of a shadow',
       withRule({ mode: 'shadow', enforce: 0.5 }),
-      ['rules[0].enforce: 0.5 means nothing for a shadow. Leave it out, or enforce the rule.'],
+      ['rules[0].enforce: 0.5 has no effect on a shadow rule. Leave it out, or enforce the rule.'],
     ],
     [
       'a candidate for nothing',
@@ -379,7 +379,7 @@ describe('a mistake', () => {
       'a candidate that is enforced',
       { ...CONFIG, rules: [RULE, { ...RULE, name: 'b', candidateFor: 'a', mode: 'enforce' }] },
       [
-        "rules[1].mode: 'enforce' cannot go with candidateFor: a candidate is a shadow. Leave one of them out.",
+        "rules[1].mode: 'enforce' cannot be combined with candidateFor: a candidate is a shadow rule. Leave one of them out.",
       ],
     ],
     [
@@ -400,14 +400,14 @@ describe('a mistake', () => {
         rules: [RULE, { ...RULE, name: 'b', by: 'address', match: { plans: ['free'] } }],
       },
       [
-        "rules[1].match.plans: needs by: 'consumer' on a cluster: the slot of an address does not know whose plan it is.",
+        "rules[1].match.plans: needs by: 'consumer' on a cluster, because plans are stored in the slot of the consumer. Count by consumer, or leave the plans out.",
       ],
     ],
     [
       'a share of everybody together',
       { ...CONFIG, limits: { zendesk: [{ ...RULE, by: undefined, enforce: 0.5 }] } },
       [
-        'limits.zendesk[0].enforce: 0.5 is a share of callers, and this rule counts all callers together. Leave it out, or give it a by.',
+        'limits.zendesk[0].enforce: 0.5 is a share of callers, and this rule counts all callers together. Leave it out, or add by.',
       ],
     ],
     [
@@ -421,7 +421,7 @@ describe('a mistake', () => {
           ],
         },
       },
-      ["limits.zendesk[1].name: 'a' is taken by limits.zendesk[0]. Give each rule a name of its own."],
+      ["limits.zendesk[1].name: 'a' is already the name of limits.zendesk[0]. Give each rule its own name."],
     ],
     [
       'a rule that is text',

@@ -20,9 +20,9 @@ function mistakesOf(variables: StoreAddress & { SLUICE_ENVIRONMENT?: string }): 
 describe('hints for a shell', () => {
   it('say what to export where both variables are missing, and how a Redis of your own is reached', () => {
     expect(mistakesOf({})).toEqual([
-      'UPSTASH_REDIS_REST_URL: is missing. export UPSTASH_REDIS_REST_URL=https://….upstash.io, or, for a Redis of your own, ' +
-        'the address of `npx sluicegate bridge --redis redis://… --token …`: http://127.0.0.1:8079',
-      'UPSTASH_REDIS_REST_TOKEN: is missing. export UPSTASH_REDIS_REST_TOKEN=…, the REST token of the database, or the --token of the bridge',
+      'UPSTASH_REDIS_REST_URL: is missing. Set it to the REST URL of the database: export UPSTASH_REDIS_REST_URL=https://….upstash.io. ' +
+        'For a Redis of your own, run `npx sluicegate bridge --redis redis://… --token …` and use its address: http://127.0.0.1:8079',
+      'UPSTASH_REDIS_REST_TOKEN: is missing. Set it to the REST token of the database, or to the --token of the bridge: export UPSTASH_REDIS_REST_TOKEN=…',
     ])
   })
 
@@ -31,8 +31,8 @@ describe('hints for a shell', () => {
     url => {
       const [mistake] = mistakesOf({ UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: 't' })
       expect(mistake).toBe(
-        'UPSTASH_REDIS_REST_URL: is the URL of a Redis, and not of its REST API. `npx sluicegate bridge --redis redis://… --token …` ' +
-          'serves that in front of it: export UPSTASH_REDIS_REST_URL=http://127.0.0.1:8079',
+        'UPSTASH_REDIS_REST_URL: is the URL of a Redis server, not of its REST API. `npx sluicegate bridge --redis redis://… --token …` ' +
+          'serves that API in front of it: export UPSTASH_REDIS_REST_URL=http://127.0.0.1:8079',
       )
     },
   )
@@ -41,9 +41,9 @@ describe('hints for a shell', () => {
     const variables = { UPSTASH_REDIS_REST_URL: 'localhost:6379', UPSTASH_REDIS_REST_TOKEN: 't' }
     expect(mistakesOf({ ...variables, SLUICE_ENVIRONMENT: 'Live' })).toEqual([
       expect.stringContaining(
-        'is not an http or https URL without credentials. export UPSTASH_REDIS_REST_URL=',
+        'is not an http or https URL without credentials. Set it to the REST URL of the database: ',
       ),
-      'SLUICE_ENVIRONMENT: is not a name of 1 to 16 lower case letters and digits.',
+      'SLUICE_ENVIRONMENT: is not a valid name. Use 1 to 16 lowercase letters and digits.',
     ])
   })
 })

@@ -37,8 +37,8 @@ describe('the environment', () => {
       ['UPSTASH_REDIS_REST_URL: is not an http or https URL'],
     ]),
     [{ ...ENV, UPSTASH_REDIS_REST_TOKEN: ' ' }, ['UPSTASH_REDIS_REST_TOKEN: is missing']],
-    [{ ...ENV, SLUICE_ENVIRONMENT: 'Live' }, ['SLUICE_ENVIRONMENT: is not a name']],
-    [{ ...ENV, ORIGIN_URL: 'nowhere' }, ['ORIGIN_URL: is not an http or https URL']],
+    [{ ...ENV, SLUICE_ENVIRONMENT: 'Live' }, ['SLUICE_ENVIRONMENT: is not a valid name']],
+    [{ ...ENV, ORIGIN_URL: 'nowhere' }, ['ORIGIN_URL: is not valid. Use an http or https URL']],
   ])('with a mistake (%#) is refused by name, and no token is quoted', (env, messages) => {
     const refused = () => withEnvironment(config, env)
     for (const message of messages) expect(refused).toThrow(message)

@@ -68,12 +68,15 @@ describe.each(ALL)('by %s', part => {
 })
 
 it.each([
-  ['claim:', "'claim:' names no claim. Write 1 to 128 characters, as in 'claim:org'."],
-  ['header:X-Tenant', "'header:X-Tenant' names no header. Write it in lower case, as in 'header:x-tenant'."],
-  ['consumer:x', "'consumer:x' is nothing to count by."],
-  [['global', 'user'], "holds 'user', which is nothing to count by."],
-  ['toString', "'toString' is nothing to count by."],
-  ['ip', "'header:<name>', 'claim:<name>', 'country', 'asn' or 'global'. Did you mean 'address'?"],
+  ['claim:', "'claim:' does not name a claim. Use 1 to 128 characters, as in 'claim:org'."],
+  [
+    'header:X-Tenant',
+    "'header:X-Tenant' does not name a header. Write its name in lowercase, as in 'header:x-tenant'.",
+  ],
+  ['consumer:x', "'consumer:x' is not an identity part. Did you mean 'consumer'?"],
+  [['global', 'user'], "contains 'user', which is not an identity part."],
+  ['toString', "'toString' is not an identity part."],
+  ['ip', "'ip' is not an identity part. Did you mean 'address'? Use 'consumer', "],
   [['consumer', 'IP'], "Did you mean 'address'?"],
   ['api-key', "Did you mean 'credential'?"],
   ['adress', "Did you mean 'address'?"],
@@ -82,5 +85,5 @@ it.each([
 })
 
 it('refuses a part that stands alone beside others', () => {
-  expect(() => compiled({ by: ['global', 'route'] })).toThrow("has 'global' beside other parts")
+  expect(() => compiled({ by: ['global', 'route'] })).toThrow("combines 'global' with other parts")
 })

@@ -101,17 +101,17 @@ describe('a mistake', () => {
   const METHOD =
     "auth0: is not an issuer. Write { jwks: 'https://…', algorithms: ['RS256'], issuer: 'https://…', audience: '…' }."
   const ADDRESS =
-    "is not an address of keys. Write an https URL (http only of localhost), as in 'https://issuer.example.com/.well-known/jwks.json'."
+    "is not the URL of a key set. Write an https URL (http only for localhost), as in 'https://issuer.example.com/.well-known/jwks.json'."
   const TEAM =
-    "is not an address of a team. Write it like 'https://team.cloudflareaccess.com', without a path."
+    "is not the URL of an Access team. Write it like 'https://team.cloudflareaccess.com', without a path."
   const PUBLIC = 'Use RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA or Ed25519.'
   const SHARED = 'Use HS256, HS384 or HS512.'
-  const UNSIGNED = 'is refused: a token without a signature proves nothing.'
+  const UNSIGNED = 'is not allowed: a token without a signature proves nothing.'
   const VARIABLE =
-    "auth0.secret: is not a name of a variable. Write the name in capitals, as in 'JWT_SECRET', and never the secret itself: npx wrangler secret put JWT_SECRET"
+    "auth0.secret: is not the name of a variable. Write the name in capitals, as in 'JWT_SECRET', and never the secret itself: npx wrangler secret put JWT_SECRET"
   const COMMON = 'audience, clockTolerance, header, claims, plans, sharesConsumers.'
   const ISS = "Write the iss of its tokens, as in 'https://issuer.example.com/'."
-  const AUD = "Write the aud that its tokens have for you, as in 'api'."
+  const AUD = "Write the aud of its tokens, as in 'api'."
   const CLAIM = "is not a claim name. Write it like 'sub' or ['sub', 'email']."
 
   it.each([
@@ -122,12 +122,12 @@ describe('a mistake', () => {
     [
       'a key set and a secret',
       { ...SECRET, ...JWKS },
-      ['auth0: has jwks and secret. Keep one: keys come from one place.'],
+      ['auth0: has jwks and secret. Keep one of them: keys come from one place.'],
     ],
     [
       'all three',
       { ...SECRET, ...JWKS, ...ACCESS },
-      ['auth0: has jwks and secret and access. Keep one: keys come from one place.'],
+      ['auth0: has jwks and secret and access. Keep one of them: keys come from one place.'],
     ],
 
     ['jwks that is not a URL', { ...JWKS, jwks: 'issuer' }, [`auth0.jwks: 'issuer' ${ADDRESS}`]],
@@ -135,7 +135,7 @@ describe('a mistake', () => {
       'jwks that is not there',
       { ...JWKS, jwks: undefined },
       [
-        "auth0.jwks: is missing. Write an https URL (http only of localhost), as in 'https://issuer.example.com/.well-known/jwks.json'.",
+        "auth0.jwks: is missing. Write an https URL (http only for localhost), as in 'https://issuer.example.com/.well-known/jwks.json'.",
       ],
     ],
     [
@@ -186,14 +186,14 @@ describe('a mistake', () => {
       'a shared secret from a key set',
       { ...JWKS, algorithms: ['RS256', 'HS256'] },
       [
-        `auth0.algorithms[1]: 'HS256' cannot go with jwks: whoever reads the public key could sign with it. ${PUBLIC}`,
+        `auth0.algorithms[1]: 'HS256' cannot be combined with jwks: anyone who reads the public key could sign with it. ${PUBLIC}`,
       ],
     ],
     [
       'a public key as a secret',
       { ...SECRET, algorithms: ['ES256'] },
       [
-        `auth0.algorithms[0]: 'ES256' cannot go with secret: its keys are public ones, which come by jwks. ${SHARED}`,
+        `auth0.algorithms[0]: 'ES256' cannot be combined with secret: it uses public keys, which come from jwks. ${SHARED}`,
       ],
     ],
     [
@@ -231,7 +231,7 @@ describe('a mistake', () => {
     [
       'much tolerance',
       { ...JWKS, clockTolerance: '6m' },
-      ["auth0.clockTolerance: '6m' is out of range. It can be from '0s' to '5m'."],
+      ["auth0.clockTolerance: '6m' is out of range. Use a duration from '0s' to '5m'."],
     ],
     [
       'tolerance as a number',
@@ -248,12 +248,12 @@ describe('a mistake', () => {
     [
       'the header of the scheme',
       { ...JWKS, header: 'Authorization' },
-      ["auth0.header: 'Authorization' is where tokens are looked for anyway, after Bearer. Leave it out."],
+      ["auth0.header: 'Authorization' is searched for tokens by default, after Bearer. Leave it out."],
     ],
     [
       'the header of API keys',
       { ...JWKS, header: 'X-API-Key' },
-      ["auth0.header: 'X-API-Key' is where API keys come. Name another header."],
+      ["auth0.header: 'X-API-Key' is the header of API keys. Name another header."],
     ],
     [
       'claims as text',
@@ -263,7 +263,7 @@ describe('a mistake', () => {
     [
       'an unknown claim',
       { ...JWKS, claims: { subject: 'sub' } },
-      ['auth0.claims.subject: is not a setting here. The settings are consumer, plan.'],
+      ['auth0.claims.subject: is not a setting here. Settings: consumer, plan.'],
     ],
     [
       'no name of a claim',
@@ -281,13 +281,13 @@ describe('a mistake', () => {
     [
       'a plan that is not a name',
       { ...JWKS, plans: { gold: 'Pro' } },
-      ["auth0.plans.gold: 'Pro' is not a plan name. Use 1 to 63 lower case letters, digits, '-' and '_'."],
+      ["auth0.plans.gold: 'Pro' is not a plan name. Use 1 to 63 lowercase letters, digits, '-' and '_'."],
     ],
     [
       'plans and no claim',
       { ...JWKS, plans: { gold: 'pro' } },
       [
-        'auth0.plans: means nothing without claims.plan. Name the claim in which auth0 says the plan, or leave plans out.',
+        'auth0.plans: has no effect without claims.plan. Name the claim that holds the plan in tokens of auth0, or leave plans out.',
       ],
     ],
     [
@@ -298,23 +298,23 @@ describe('a mistake', () => {
     [
       'sharing as text',
       { ...JWKS, sharesConsumers: 'yes' },
-      ["auth0.sharesConsumers: 'yes' is neither true nor false. Write one of them, without quotes."],
+      ["auth0.sharesConsumers: 'yes' is neither true nor false. Write true or false, without quotes."],
     ],
     [
       'an unknown setting',
       { ...JWKS, aud: 'api' },
-      [`auth0.aud: is not a setting here. The settings are jwks, algorithms, issuer, ${COMMON}`],
+      [`auth0.aud: is not a setting here. Settings: jwks, algorithms, issuer, ${COMMON}`],
     ],
     [
       'an unknown setting beside a secret',
       { ...SECRET, key: 's3cret' },
-      [`auth0.key: is not a setting here. The settings are secret, algorithms, issuer, ${COMMON}`],
+      [`auth0.key: is not a setting here. Settings: secret, algorithms, issuer, ${COMMON}`],
     ],
 
     [
       'Access with what it knows itself',
       { ...ACCESS, algorithms: ['RS256'] },
-      [`auth0.algorithms: is not a setting here. The settings are access, ${COMMON}`],
+      [`auth0.algorithms: is not a setting here. Settings: access, ${COMMON}`],
     ],
     ['Access by name', { ...ACCESS, access: 'team' }, [`auth0.access: 'team' ${TEAM}`]],
     [

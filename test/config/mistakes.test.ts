@@ -33,7 +33,7 @@ const taking = (parameter: string) =>
 const NUMBERS = `a plan can have a limit, a burst (${taking('burst')}) and a queue (${taking('queue')}) of its own. Write it like { limit: 1200 }.`
 const HOST =
   "is not a URLPattern of a host. Write something like 'api.example.com', without scheme, port and path."
-const ISSUER_FIX = "Write jwt({ … }) around it, with import { jwt } from 'sluicegate'."
+const ISSUER_FIX = "Wrap it in jwt({ … }), with import { jwt } from 'sluicegate'."
 
 describe('a mistake', () => {
   it.each([
@@ -57,7 +57,7 @@ describe('a mistake', () => {
       'a hook that there is not',
       { ...CONFIG, hooks: { identity: () => 'alice' } },
       [
-        "hooks.identity: is not a setting here. Did you mean 'identify'? The settings are identify, skip, plan, cost, refusal, deadline.",
+        "hooks.identity: is not a setting here. Did you mean 'identify'? Settings: identify, skip, plan, cost, refusal, deadline.",
       ],
     ],
     [
@@ -68,13 +68,13 @@ describe('a mistake', () => {
     [
       'a deadline of hooks that is too long',
       { ...CONFIG, hooks: { deadline: '1m' } },
-      ["hooks.deadline: '1m' is out of range. It can be from '1ms' to '30s'."],
+      ["hooks.deadline: '1m' is out of range. Use a duration from '1ms' to '30s'."],
     ],
     [
       'a hook that is never called',
       { ...CONFIG, hooks: { identify: () => 'alice' }, credentials: { accept: ['api-key'] } },
       [
-        "hooks.identify: is never called: no list of credentials has 'identify'. Add it to credentials.accept, or to that of a route.",
+        "hooks.identify: is never called: no accept list has 'identify'. Add it to credentials.accept, or to accept of a route.",
       ],
     ],
     [
@@ -85,7 +85,7 @@ describe('a mistake', () => {
     [
       'an issuer with the name of the hook',
       withJwt({ identify: jwt(ISSUER) }),
-      ["credentials.jwt.identify: 'identify' is a name of ours. Give the method another one, as in 'auth0'."],
+      ["credentials.jwt.identify: 'identify' is a reserved name. Choose another one, such as 'auth0'."],
     ],
     [
       'a unit of X-RateLimit-Reset that there is not',
@@ -102,7 +102,7 @@ describe('a mistake', () => {
     [
       'trusted Workers off Cloudflare',
       { ...CONFIG, address: { from: 'peer', trustedWorkers: ['web'] } },
-      ['address.trustedWorkers: ["web"] means nothing with from: \'peer\'. Leave it out.'],
+      ['address.trustedWorkers: ["web"] has no effect with from: \'peer\'. Leave it out.'],
     ],
     [
       'an empty list of trusted Workers',
@@ -113,7 +113,7 @@ describe('a mistake', () => {
       'a trusted Worker without a name',
       { ...CONFIG, address: { trustedWorkers: [''] } },
       [
-        "address.trustedWorkers[0]: '' is not a name of a Worker. Use 1 to 63 lower case letters, digits, '-' and '_'.",
+        "address.trustedWorkers[0]: '' is not a name of a Worker. Use 1 to 63 lowercase letters, digits, '-' and '_'.",
       ],
     ],
     [
@@ -123,13 +123,13 @@ describe('a mistake', () => {
         rules: [{ name: 'a', by: 'address', algorithm: 'concurrency', limit: 5, on: 'auth-failure' }],
       },
       [
-        "rules[0].on: 'auth-failure' cannot go with concurrency: a bad credential is never in flight. Use another algorithm.",
+        "rules[0].on: 'auth-failure' cannot be combined with concurrency: a request with a bad credential is never in flight. Use another algorithm.",
       ],
     ],
     [
       'a ttl that is too short',
       { ...CONFIG, rules: [{ name: 'a', by: 'address', algorithm: 'concurrency', limit: 5, ttl: '10ms' }] },
-      ["rules[0].ttl: '10ms' is out of range. It can be from '1s' to '1h'."],
+      ["rules[0].ttl: '10ms' is out of range. Use a duration from '1s' to '1h'."],
     ],
     [
       'a list of limits by name',
@@ -154,18 +154,18 @@ describe('a mistake', () => {
     [
       'a claim without tokens',
       withRule({ by: ['consumer', 'claim:org'] }),
-      ["rules[0].by: 'claim:org' needs tokens, and credentials.jwt has none. Add the issuer there."],
+      ["rules[0].by: 'claim:org' needs tokens, and credentials.jwt has no issuer. Add one."],
     ],
     [
       'failures at no cost',
       withRule({ by: 'address', on: 'auth-failure', cost: 0 }),
-      ['rules[0].cost: 0 counts no failure, and so limits none. Leave it out.'],
+      ['rules[0].cost: 0 counts no failures, so the rule would never refuse. Leave it out.'],
     ],
     [
       'a burst and a queue',
       withRule({ burst: 5, queue: 5 }),
       [
-        'rules[0].queue: is not a setting here. The settings are name, by, on, cost, match, plans, algorithm, limit, period, burst, mode, enforce, candidateFor, onStoreFailure, lease.',
+        'rules[0].queue: is not a setting here. Settings: name, by, on, cost, match, plans, algorithm, limit, period, burst, mode, enforce, candidateFor, onStoreFailure, lease.',
       ],
     ],
   ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
@@ -173,7 +173,7 @@ describe('a mistake', () => {
 
 describe('a mistake in leases', () => {
   const LOG_FIX =
-    'cannot go with sliding-log: each request is an entry of the log with its own time. Leave it out, or use another algorithm.'
+    'cannot be combined with sliding-log: each request is an entry in the log with its own time. Leave it out, or use another algorithm.'
   const HELD = { name: 'b', by: 'address', algorithm: 'concurrency', limit: 5 }
   const lease = { for: '250ms' }
 
@@ -188,25 +188,25 @@ describe('a mistake in leases', () => {
       'what is in flight',
       { ...CONFIG, rules: [RULE, { ...HELD, lease }] },
       [
-        'rules[1].lease: cannot go with concurrency: what is in flight is counted when it begins and ends. Leave it out, or use another algorithm.',
+        'rules[1].lease: cannot be combined with concurrency: requests in flight are counted when they begin and end. Leave it out, or use another algorithm.',
       ],
     ],
     [
       'guesses',
       withRule({ by: 'address', on: 'auth-failure', lease }),
       [
-        "rules[0].lease: cannot go with on: 'auth-failure': guesses are counted when they are made. Leave it out.",
+        "rules[0].lease: cannot be combined with on: 'auth-failure': each failure is counted when it happens. Leave it out.",
       ],
     ],
     [
       'a time that is too short',
       withRule({ lease: { for: '10ms' } }),
-      ["rules[0].lease.for: '10ms' is out of range. It can be from '50ms' to '10s'."],
+      ["rules[0].lease.for: '10ms' is out of range. Use a duration from '50ms' to '10s'."],
     ],
     [
       'a time that is too long, for all rules',
       { ...CONFIG, lease: { for: '11s' } },
-      ["lease.for: '11s' is out of range. It can be from '50ms' to '10s'."],
+      ["lease.for: '11s' is out of range. Use a duration from '50ms' to '10s'."],
     ],
     [
       'no time',
@@ -253,7 +253,7 @@ describe('a mistake in plans', () => {
     [
       'a number',
       withRule({ plans: { free: 5 } }),
-      [`rules[0].plans.free: 5 is neither numbers nor false: ${NUMBERS}`],
+      [`rules[0].plans.free: 5 is neither numbers nor false; ${NUMBERS}`],
     ],
     [
       'a period',
@@ -264,7 +264,7 @@ describe('a mistake in plans', () => {
       'a limit below the cost',
       withRule({ cost: 5, plans: { free: { limit: 2 } } }),
       [
-        'rules[0].plans.free: leaves a burst of 2: a cost of 5 can never be admitted. Raise it, or lower the cost.',
+        'rules[0].plans.free: leaves a burst of 2, so a cost of 5 can never be admitted. Raise it, or lower the cost.',
       ],
     ],
     [
@@ -285,7 +285,7 @@ describe('a mistake in plans', () => {
       'nobody that is left',
       withRule({ plans: { free: false } }),
       [
-        "rules[0].plans: is false for every plan: the rule would apply to no caller. Use mode: 'off', or leave a plan.",
+        "rules[0].plans: is false for every plan, so the rule would apply to no caller. Use mode: 'off', or keep a plan.",
       ],
     ],
     ['callers without a credential that are left', withRule({ by: 'address', plans: { free: false } }), []],
@@ -309,7 +309,7 @@ describe('a mistake in patterns', () => {
       'path',
       ['/reports', '/exports'],
       [
-        '["/reports","/exports"] is a list. Write one pattern, as in \'/(reports|exports)/*\', or a rule or route for each.',
+        '["/reports","/exports"] is a list. Write one pattern, as in \'/(reports|exports)/*\', or one rule or route for each.',
       ],
     ],
     ['path', '/(reports|exports)/*', []],
@@ -329,7 +329,7 @@ describe('a mistake in routes', () => {
       'the same place twice',
       withRoutes(ROUTE, { ...ROUTE, name: 'again', match: { path: '/Reports/*' } }),
       [
-        'routes[1].match: is that of routes[0], which comes first: no request would have this route. Leave one out.',
+        'routes[1].match: is the same as in routes[0], which comes first: no request would get this route. Leave one of them out.',
       ],
     ],
     [
@@ -351,13 +351,13 @@ describe('a mistake in routes', () => {
     [
       'a cost where nothing is counted',
       withRoutes({ ...ROUTE, cost: 3, limits: false }),
-      ['routes[0].cost: 3 means nothing with limits: false. Leave one of them out.'],
+      ['routes[0].cost: 3 has no effect with limits: false. Leave one of them out.'],
     ],
     [
       'a credential that is spelt otherwise',
       withRoutes({ ...ROUTE, accept: ['apiKey'] }),
       [
-        "routes[0].accept[0]: 'apiKey' is not a credential of this config. Did you mean 'api-key'? There are api-key, anonymous.",
+        "routes[0].accept[0]: 'apiKey' is not a credential of this config. Did you mean 'api-key'? Use one of: api-key, anonymous.",
       ],
     ],
   ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
@@ -389,7 +389,7 @@ describe('a mistake in credentials', () => {
       'opaque keys where bearer tokens are',
       { ...CONFIG, credentials: { opaqueKeys: { header: 'Authorization' } } },
       [
-        "credentials.opaqueKeys.header: 'Authorization' is where keys are looked for anyway. Leave it out, or name another header.",
+        "credentials.opaqueKeys.header: 'Authorization' is always searched for keys. Leave it out, or name another header.",
       ],
     ],
   ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
@@ -407,7 +407,7 @@ describe('a mistake in lists', () => {
     ],
     [
       { allow: { consumers: ['acme', 'Acme Corp'] } },
-      "allow.consumers[1]: 'Acme Corp' is not a consumer. Write its name, as in 'acme', or of a token its issuer and what the claim says, percent-encoded, as in 'auth0~alice%40example.com'.",
+      "allow.consumers[1]: 'Acme Corp' is not a consumer. Write its name, as in 'acme', or for a consumer of tokens the issuer and the percent-encoded claim, as in 'auth0~alice%40example.com'.",
     ],
     [
       { cors: { origins: [] } },
@@ -451,17 +451,17 @@ describe('all mistakes are named at once', () => {
     }
     expect(mistakesIn(config)).toEqual([
       expect.stringMatching(/^origin: /),
-      "rules[1].name: 'a' is taken by rules[0]. Give each rule a name of its own.",
-      "rules[2].candidateFor: 'minute' is not the name of another live rule of rules. Did you mean 'minutes'? Name the rule to replace.",
-      "rules[1].match.routes: 'report' is not in routes (reports). Did you mean 'reports'? Add it there.",
-      "rules[1].match.plans: 'prp' is not in plans (free, pro). Did you mean 'pro'? Add it there.",
+      "rules[1].name: 'a' is already the name of rules[0]. Give each rule its own name.",
+      "rules[2].candidateFor: 'minute' is not the name of another live rule of rules. Did you mean 'minutes'?",
+      "rules[1].match.routes: 'report' is not in routes (reports). Did you mean 'reports'?",
+      "rules[1].match.plans: 'prp' is not in plans (free, pro). Did you mean 'pro'?",
       'rules[2].plans.gold: is not in plans (free, pro). Add it there.',
     ])
   })
 
   it('every misspelt key, at the top and below', () => {
     const config = { ...CONFIG, rules: [rule({ perod: '1s', lmit: 5 })], Origin: 'x', route: [], zzz: 1 }
-    expect(mistakesIn(config).map(text => text.split(' The settings')[0])).toEqual([
+    expect(mistakesIn(config).map(text => text.split(' Settings')[0])).toEqual([
       "rules[0].perod: is not a setting here. Did you mean 'period'?",
       "Origin: is not a setting here. Did you mean 'origin'?",
       "rules[0].lmit: is not a setting here. Did you mean 'limit'?",

@@ -34,7 +34,7 @@ describe('shedding', () => {
       { classes: [{ name: 'all' }], fleetUsage: { capacity: 10 } },
     ],
     [
-      'shedding.classes has a match for each class. Leave the match of one out: it gets every request that no other class matches.',
+      'shedding.classes has a match in every class. Leave it out in one: that class gets every request that no other class matches.',
       { classes: [CLASSES[0], CLASSES[2]], fleetUsage: { capacity: 10 } },
     ],
     [
@@ -42,7 +42,7 @@ describe('shedding', () => {
       { classes: [...CLASSES, { name: 'rest' }], fleetUsage: { capacity: 10 } },
     ],
     [
-      "shedding.classes[3].name 'test' is taken by shedding.classes[2]. Give each class a name of its own.",
+      "shedding.classes[3].name 'test' is already the name of shedding.classes[2]. Give each class its own name.",
       { classes: [...CLASSES, CLASSES[2]], fleetUsage: { capacity: 10 } },
     ],
     [
@@ -50,7 +50,7 @@ describe('shedding', () => {
       { classes: [...CLASSES, { name: 'gold', match: { plans: ['gold'] } }], fleetUsage: { capacity: 10 } },
     ],
     [
-      'shedding.classes are for nothing without a shedder. Add fleetUsage or workerUtilization.',
+      'shedding.classes have no effect without a shedder. Add fleetUsage or workerUtilization.',
       { classes: CLASSES },
     ],
     [
@@ -58,7 +58,7 @@ describe('shedding', () => {
       { classes: CLASSES, fleetUsage: { capacity: 10, reserved: { writes: 0.1 } } },
     ],
     [
-      'shedding.fleetUsage.reserved.test 0.1 means nothing: no class is less important. Leave it out.',
+      'shedding.fleetUsage.reserved.test 0.1 has no effect: no class is less important. Leave it out.',
       { classes: CLASSES, fleetUsage: { capacity: 10, reserved: { test: 0.1 } } },
     ],
     [
@@ -78,11 +78,11 @@ describe('shedding', () => {
       { classes: CLASSES, workerUtilization: { signals: ['in-flight'] } },
     ],
     [
-      "shedding.workerUtilization.header 'x-load' means nothing without the signal 'header'. Add it, or leave this out.",
+      "shedding.workerUtilization.header 'x-load' has no effect without the signal 'header'. Add the signal, or leave this out.",
       { classes: CLASSES, workerUtilization: { signals: ['push'], header: 'x-load' } },
     ],
     [
-      "shedding.workerUtilization.staleAfter '10s' means nothing without the signal 'push'. Add it, or leave this out.",
+      "shedding.workerUtilization.staleAfter '10s' has no effect without the signal 'push'. Add the signal, or leave this out.",
       { classes: CLASSES, workerUtilization: { signals: ['header'], staleAfter: '10s' } },
     ],
     [
@@ -103,12 +103,12 @@ describe('shedding', () => {
       { classes: CLASSES, fleetUsage: { capacity: 10, adaptive: { min: 4, initial: 2 } } },
     ],
     [
-      'shedding.fleetUsage.adaptive is the second one: rules[0].adaptive follows the origin already. Leave one out.',
+      'shedding.fleetUsage.adaptive is a second one: rules[0].adaptive already follows the origin. Leave one of them out.',
       { classes: CLASSES, fleetUsage: { capacity: 10, adaptive: {} } },
       { rules: [{ name: 'origin', by: 'global', algorithm: 'concurrency', limit: 10, adaptive: {} }] },
     ],
     [
-      'rules[0].cost 10 cannot go with adaptive: the limit may fall below it. Leave it out.',
+      'rules[0].cost 10 cannot be combined with adaptive: the limit may fall below it. Leave it out.',
       undefined,
       {
         rules: [
@@ -117,7 +117,7 @@ describe('shedding', () => {
       },
     ],
     [
-      "shedding.workerUtilization.header 'Set-Cookie' has another meaning, and callers would not get it. Name one of your own, as in 'x-utilization'.",
+      "shedding.workerUtilization.header 'Set-Cookie' has another meaning for callers, who would not get it. Use a header of your own, such as 'x-utilization'.",
       { classes: CLASSES, workerUtilization: { signals: ['header'], header: 'Set-Cookie' } },
     ],
     [
@@ -134,7 +134,7 @@ describe('shedding', () => {
       { rules: [{ ...BASE.rules![0]!, name: 'worker-utilization' }] },
     ],
     [
-      "rules[0].adaptive needs by: 'global', without plans: it follows the origin. Change these, or leave it out.",
+      "rules[0].adaptive needs by: 'global' and no plans, because it follows the origin. Change the rule, or leave it out.",
       undefined,
       { rules: [{ name: 'origin', by: 'consumer', algorithm: 'concurrency', limit: 10, adaptive: {} }] },
     ],
@@ -217,7 +217,7 @@ it('is switched as a whole, and says so for a part of it', () => {
     ['worker-utilization-test', 'worker-utilization'],
   ] as const) {
     expect(() => mustBeSwitchable(config, part)).toThrow(
-      `${part} is a part of ${shedder}, which is switched as a whole. Switch ${shedder}.`,
+      `Rule '${part}' is a part of '${shedder}', which is switched as a whole. Switch '${shedder}'.`,
     )
   }
 })

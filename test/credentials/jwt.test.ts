@@ -722,17 +722,17 @@ describe('a secret', () => {
     [
       'z'.repeat(31),
       ['HS256'],
-      'JWT_SECRET: is too short for HS256: it needs at least 32 random bytes (RFC 7518, section 3.2).',
+      'JWT_SECRET: is too short for HS256: use at least 32 random bytes (RFC 7518, section 3.2).',
     ],
     [
       'z'.repeat(47),
       ['HS384', 'HS256'],
-      'JWT_SECRET: is too short for HS384: it needs at least 48 random bytes (RFC 7518, section 3.2).',
+      'JWT_SECRET: is too short for HS384: use at least 48 random bytes (RFC 7518, section 3.2).',
     ],
     [
       'z'.repeat(63),
       ['HS256', 'HS512'],
-      'JWT_SECRET: is too short for HS512: it needs at least 64 random bytes (RFC 7518, section 3.2).',
+      'JWT_SECRET: is too short for HS512: use at least 64 random bytes (RFC 7518, section 3.2).',
     ],
   ] as const)('%j is reported as a mistake of the config', (secret, algorithms, message) => {
     const create = () => verifier({ secret: 'JWT_SECRET', algorithms: [...algorithms] }, { secret })

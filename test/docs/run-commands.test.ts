@@ -72,7 +72,7 @@ async function run(args: readonly string[], input = ''): Promise<Result> {
   const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
   const result = await runHere([...args], env, input)
   // As docs/operations.md says, what destroys asks first; there is no terminal here.
-  return result.stderr.includes('add --yes') ? await runHere([...args, '--yes'], env, input) : result
+  return result.stderr.includes('Add --yes') ? await runHere([...args, '--yes'], env, input) : result
 }
 
 /** The config of a page as a file: as it stands there, and with what the shipped one has. */

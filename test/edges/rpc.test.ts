@@ -92,13 +92,13 @@ describe('limits as a service binding', () => {
   it('give back unused units', async () => {
     expect(await call('/refund')).toMatchObject({ allowed: true, rules: [{ name: 'day', remaining: 9 }, {}] })
     expect(await call('/refund/unknown')).toEqual({
-      error: 'This receipt is not known here: it is older than a minute, or comes from another isolate.',
+      error: 'This receipt is unknown: it is older than a minute, or comes from another isolate.',
     })
   })
 
   it('name the argument that does not exist', async () => {
     expect(await call('/limit/unknown')).toEqual({
-      error: "There is no limit 'nothing'. The limits of the config are: signups, mails, exports.",
+      error: "The config has no limit 'nothing'. Limits: signups, mails, exports.",
     })
   })
 

@@ -30,7 +30,7 @@ describe('a `concurrency` rule', () => {
     expect(refused.headers.get('Retry-After')).toBe('15')
     expect(await refused.json()).toMatchObject({
       detail:
-        'Limit reached: in-flight (2 at once). Nothing was charged; try again when a request of yours has ended, or in 15 s.',
+        'Limit reached: in-flight (2 at once). Nothing was charged. Try again when one of your requests has ended, or in 15 s.',
       'violated-policies': ['in-flight'],
     })
   })

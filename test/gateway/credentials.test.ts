@@ -127,7 +127,7 @@ describe('a token', () => {
     const response = await ask('/', { key: await token() })
     expect([response.status, await response.json()]).toMatchObject([
       403,
-      { detail: 'This consumer is blocked.' },
+      { detail: 'This consumer is blocked. Contact the operator of the service.' },
     ])
     expect(gateway.origin.received).toEqual([])
   })
@@ -411,7 +411,7 @@ describe('guessing', () => {
     expect(await comparable(right)).toEqual(replyToGuess)
     expect(replyToGuess[2]).toMatchObject({
       detail: expect.stringContaining(
-        'Too many bad credentials were sent from here: guesses (3 per 300 days).',
+        'Too many invalid credentials were sent from here: guesses (3 per 300 days).',
       ),
     })
     expect([guess.status, guess.headers.get('ratelimit')]).toEqual([

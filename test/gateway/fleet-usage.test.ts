@@ -84,7 +84,7 @@ describe('load shedding by fleet usage', () => {
       type: 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity',
       title: 'Temporary Reduced Capacity',
       status: 503,
-      detail: 'The service is too busy for this request now. Nothing was charged; try again in 1 s.',
+      detail: 'The service is too busy for this request now. Nothing was charged. Try again in 1 s.',
     })
   })
 

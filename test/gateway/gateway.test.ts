@@ -254,7 +254,7 @@ describe('a refused request', () => {
       type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
       title: 'Quota Exceeded',
       status: 429,
-      detail: `Limit reached: two (2 per 300 days). Nothing was charged; try again in ${retryAfter} s.`,
+      detail: `Limit reached: two (2 per 300 days). Nothing was charged. Try again in ${retryAfter} s.`,
       'violated-policies': ['two'],
     })
     expect(gateway.origin.received).toHaveLength(2)

@@ -210,7 +210,7 @@ describe('a credential', () => {
     const response = await both('/a/..%2fb%2fx')
     expect([response.status, await response.json()]).toEqual([
       401,
-      expect.objectContaining({ detail: expect.stringContaining('Send it in its simplest form') }),
+      expect.objectContaining({ detail: expect.stringContaining('Send the path in its simplest form') }),
     ])
   })
 

@@ -219,7 +219,10 @@ describe('a body', () => {
         controller.enqueue(new TextEncoder().encode('{"rep'))
       },
     })
-    expect(await push({ body })).toMatchObject({ status: 400, detail: 'The body broke off. Send it again.' })
+    expect(await push({ body })).toMatchObject({
+      status: 400,
+      detail: 'The body ended early. Send it again.',
+    })
   })
 })
 

@@ -129,7 +129,7 @@ describe('load shedding by worker utilization', () => {
       type: 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity',
       title: 'Temporary Reduced Capacity',
       status: 503,
-      detail: `The service is too busy for this request now. Nothing was charged; try again in ${seconds} s.`,
+      detail: `The service is too busy for this request now. Nothing was charged. Try again in ${seconds} s.`,
     })
     // A measurement counts once its second is over, so one or two seconds later.
     await fleet.seconds(seconds - 1, 0.5)

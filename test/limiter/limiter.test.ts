@@ -426,7 +426,7 @@ describeOnRedisEngine('a limit by name', fresh => {
       'zendsk',
       {},
       {},
-      "There is no limit 'zendsk'. The limits of the config are: zendesk, mail, model, second-factor, crawler.",
+      "The config has no limit 'zendsk'. Limits: zendesk, mail, model, second-factor, crawler.",
     ],
     ['zendesk', {}, {}, "The limit 'zendesk' counts by account: account is missing."],
     [
@@ -441,13 +441,13 @@ describeOnRedisEngine('a limit by name', fresh => {
       {},
       "The limit 'crawler' counts all calls together: account is not a part of its identity.",
     ],
-    ['crawler', {}, { cost: -1 }, 'cost is -1: a cost is a whole number from 0 to 1000000000.'],
-    ['crawler', {}, { cost: 0.5 }, 'cost is 0.5: a cost is a whole number from 0 to 1000000000.'],
+    ['crawler', {}, { cost: -1 }, 'cost is -1. Use a whole number from 0 to 1000000000.'],
+    ['crawler', {}, { cost: 0.5 }, 'cost is 0.5. Use a whole number from 0 to 1000000000.'],
     [
       'crawler',
       {},
       { cost: { hour: 1 } },
-      "The limit 'crawler' has no rule 'hour'. Its rules are: second, minute, day.",
+      "The limit 'crawler' has no rule 'hour'. Rules: second, minute, day.",
     ],
   ] as const)(
     'that is asked wrongly (%s, %j, %j) says what is wrong',

@@ -179,7 +179,7 @@ describe('the module of a Worker', () => {
     expect(workerModule(fixed)).toContain('createStock')
     expect(all).toContain('"refund"')
     expect(() => only<{ cors(): void }>({}).cors()).toThrow(
-      "What was built is for another config: it lacks the part 'cors'. Run npx sluicegate build.",
+      "src/built/ was built for another config: it lacks the part 'cors'. Run npx sluicegate build.",
     )
   })
 
@@ -261,7 +261,7 @@ describe('scripts that were built', () => {
     ]
     for (const other of others) {
       expect(() => createGatewayPolicy(configOf({ rules: [other] }), finderOf(built))).toThrow(
-        'What was built is for another config: it lacks the scripts of these rules. Run npx sluicegate build.',
+        'src/built/ was built for another config: it lacks the scripts of these rules. Run npx sluicegate build.',
       )
     }
   })
@@ -293,7 +293,7 @@ describe('limits by name', () => {
     const config = configOf({ rules: [second], limits: LIMITS })
     expect(() => limiterOnStore(config, store, { scriptsOf: built(LIMITS) })).not.toThrow()
     expect(() => limiterOnStore(config, store, { scriptsOf: built({ mails: LIMITS.mails }) })).toThrow(
-      'What was built is for another config: it lacks the scripts of these rules.',
+      'src/built/ was built for another config: it lacks the scripts of these rules.',
     )
   })
 })

@@ -27,7 +27,7 @@ describe('sluice check', () => {
     expect([code, stderr]).toEqual([0, ''])
     expect(stdout).toMatch(/^The config is valid: 1 rule, /)
     expect(stdout.split('Warnings:\n')[1]).toBe(
-      "  rules[1].mode: 'off': the rule counts and refuses nothing, unless it is switched on.\n",
+      `  ${join(directory, 'other.config.ts')}:1: rules[1].mode: 'off': the rule counts and refuses nothing until it is switched on.\n`,
     )
     expect((await runHere(['check'])).stdout).not.toContain('Warnings')
   })
@@ -43,10 +43,10 @@ describe('sluice check', () => {
     const warnings = stdout.split('Warnings:\n')[1]!.trim().split('\n')
     expect(warnings).toEqual([
       expect.stringMatching(
-        /^process\.env\.LIMIT: the config reads this variable\. .* Write the value into the config/,
+        /other\.config\.ts:2: process\.env\.LIMIT: the config reads this variable\. .* Write the value into the config/,
       ),
       expect.stringMatching(
-        /process\.env\.ORIGIN_URL: .* as a variable of the Worker it overrides origin\.$/,
+        /process\.env\.ORIGIN_URL: .* the Worker reads it itself, and it overrides origin\.$/,
       ),
     ])
   })
@@ -117,12 +117,18 @@ describe('sluice check --json', () => {
     expect(JSON.parse(stdout)).toEqual({
       valid: false,
       mistakes: [
-        { path: 'orgin', message: expect.stringContaining("Did you mean 'origin'?") },
-        { path: 'rules[1].name', message: expect.stringMatching(/^'a' is taken by rules\[0\]/) },
+        { path: 'orgin', line: 1, message: expect.stringContaining("Did you mean 'origin'?") },
+        {
+          path: 'rules[1].name',
+          line: 1,
+          message: expect.stringMatching(/^'a' is already the name of rules\[0\]/),
+        },
       ],
       warnings: [],
     })
-    expect(stderr).toMatch(/^The config has 2 mistakes:/)
+    expect(stderr).toMatch(
+      /^The config has 2 mistakes:\n {2}\S*other\.config\.ts:1: orgin: is not a setting here\./,
+    )
   })
 
   it('has the place of what cannot be loaded', async () => {
@@ -180,7 +186,7 @@ describe('--config', () => {
 
   it('cannot go with another file', async () => {
     const { code, stderr } = await runHere(['check', 'a.ts', '--config', 'b.ts'])
-    expect([code, stderr]).toEqual([2, expect.stringContaining('Give the file once')])
+    expect([code, stderr]).toEqual([2, expect.stringContaining('The config file is given twice')])
   })
 })
 

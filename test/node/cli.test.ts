@@ -74,7 +74,7 @@ describe('sluice check', () => {
     const file = join(directory, name)
     writeFileSync(file, text)
     const { code, stderr } = await sluiceProcess(['check', file])
-    const waysOut = `Rename it to ${renamed}, or write "type": "module" into package.json.`
+    const waysOut = `Rename it to ${renamed}, or add "type": "module" to package.json.`
     expect([code, stderr]).toEqual([1, expect.stringContaining(waysOut)])
     expect(stderr).toContain(`${name}:1: `)
   })
@@ -112,14 +112,14 @@ describe('sluice check', () => {
         '  a  2 per second  by consumer  leaky-bucket, queue 3, shadow',
         '  b  9 per second  by address   gcra, burst 1, enforced for 7 % of callers',
         '  c  9 per second  by address   sliding-log, candidate for b',
-        'The limit zendesk:',
+        "Limit 'zendesk':",
         '  d  5 per day (UTC)  by account  fixed-window',
         'Credentials:',
         '  api-key  slk_…',
         'While the store does not answer:',
         '  open   no limit once an outage is confirmed: zendesk/d',
-        '  local  counted in each isolate, by itself: b',
-        '  keys   those let in by the same isolate within 10 minutes; others are refused',
+        '  local  each isolate counts by itself: b',
+        '  keys   keys that the isolate has verified within 10 minutes are accepted, others are refused',
       ],
     ])
   })
@@ -163,21 +163,21 @@ describe('sluice check', () => {
         '  known      20 per hour             by claim:org           sliding-log, cost 2, with a credential',
         'Routes, the most specific first:',
         '  status       api.*/status  anonymous           not limited',
-        '  docs         GET /docs/*   api-key, anonymous  anonymous not limited by any rule',
+        '  docs         GET /docs/*   api-key, anonymous  no rule limits anonymous callers',
         '  reports      /reports/*    api-key, own        cost × 5',
         '  (elsewhere)                api-key, own',
         'Credentials:',
         '  api-key     slk_live_…',
         '  own         tokens of https://issuer.example.com/, as Authorization: Bearer',
-        '  anonymous   callers without a credential, not limited by any rule',
-        '  staff       tokens of https://team.cloudflareaccess.com, as cf-access-jwt-assertion, accepted nowhere',
-        '  opaque-key  imported keys, as X-API-Key or Authorization: Bearer, accepted nowhere',
+        '  anonymous   callers without a credential, which no rule limits',
+        '  staff       tokens of https://team.cloudflareaccess.com, as cf-access-jwt-assertion, not accepted anywhere',
+        '  opaque-key  imported keys, as X-API-Key or Authorization: Bearer, not accepted anywhere',
         'While the store does not answer:',
-        '  local   counted in each isolate, 25 % of the limit, by itself: second, month, queue, guesses',
-        '  closed  refused: known',
-        '  keys    those let in by the same isolate within 10 minutes; others are refused',
+        '  local   each isolate counts by itself, up to 25 % of the limit: second, month, queue, guesses',
+        '  closed  requests are refused: known',
+        '  keys    keys that the isolate has verified within 10 minutes are accepted, others are refused',
         'Warnings:',
-        '  rules: no enforced rule is certain to match requests on the route docs from callers without a credential. A request that matches no rule passes without a limit: add a rule for all of them, or set limits: false on a route that needs no limit.',
+        `  ${file}:3: rules: no enforced rule is certain to match requests on the route docs from callers without a credential. A request that matches no rule passes without a limit: add a rule for all of them, or set limits: false on a route that needs no limit.`,
       ],
     ])
   })
@@ -188,17 +188,17 @@ describe('sluice check', () => {
     writeFileSync(file, `export default { ${limits} }\n`)
     expect((await sluice(['check', file])).stdout.trim().split('\n')).toEqual([
       'The config is valid: 1 limit by name.',
-      'The limit zendesk:',
+      "Limit 'zendesk':",
       '  day  5 per day (UTC)    fixed-window',
       'While the store does not answer:',
-      '  local  counted in each isolate, by itself: zendesk/day',
+      '  local  each isolate counts by itself: zendesk/day',
     ])
     const guarded = join(directory, 'guarded.config.mjs')
     const rule = `{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 9, period: '1s' }`
     writeFileSync(guarded, `export default { rules: [${rule}], ${limits} }\n`)
     const { stdout } = await sluice(['check', guarded])
     expect(stdout).toMatch(
-      /^The config is valid: 1 rule, no origin: for guards, middleware and limits by name\.\n/,
+      /^The config is valid: 1 rule, no origin \(for guards, middleware and limits by name\)\.\n/,
     )
     expect(stdout).toContain('Credentials:\n')
   })
@@ -208,8 +208,10 @@ describe('sluice check', () => {
     writeFileSync(file, `export default { origin: 'x', rules: [{ name: 'A', limit: 0 }] }\n`)
     const { code, stderr } = await sluice(['check', file])
     expect(code).toBe(1)
-    expect(stderr).toContain("origin: 'x' is not an origin.")
-    expect(stderr).toContain("rules[0].algorithm: is missing. Use 'concurrency', 'fixed-window', 'gcra', ")
+    expect(stderr).toContain("sluice.config.ts:1: origin: 'x' is not an origin.")
+    expect(stderr).toContain(
+      "sluice.config.ts:1: rules[0].algorithm: is missing. Use 'concurrency', 'fixed-window', 'gcra', ",
+    )
   })
 })
 
@@ -226,7 +228,7 @@ describe('sluice keys create', () => {
       expect([code, stderr]).toEqual([
         0,
         expect.stringMatching(
-          /^A key for acme on plan pro\. It cannot be shown again\. To revoke it: npx sluicegate keys revoke acme\/[0-9a-f]{12}\n$/,
+          /^Created a key for consumer 'acme' on plan 'pro'\. It cannot be shown again\. To revoke it: npx sluicegate keys revoke acme\/[0-9a-f]{12}\n$/,
         ),
       ])
       const key = stdout.trim()
@@ -244,7 +246,7 @@ describe('sluice keys create', () => {
   })
 
   it.each([
-    [2, ['--consumer', 'acme'], /Which store\? Set UPSTASH_REDIS_REST_URL/],
+    [2, ['--consumer', 'acme'], /^No store is set\. Set UPSTASH_REDIS_REST_URL/],
     [
       2,
       ['--consumer', 'a{b', '--url', 'http://127.0.0.1:1', '--token', 't'],
@@ -253,24 +255,24 @@ describe('sluice keys create', () => {
     [
       2,
       ['--consumer', 'a', '--plan', 'gold', '--url', 'http://127.0.0.1:1', '--token', 't'],
-      /--plan: 'gold' is not in sluice\.config\.ts\. Its plans are free, pro/,
+      /^--plan: The config has no plan 'gold'\. Plans: free, pro/,
     ],
     [
       1,
       ['--consumer', 'a', '--url', 'http://127.0.0.1:1', '--token', 'very-secret'],
-      /^The store at 127\.0\.0\.1:1 cannot be reached: check its URL\.$/m,
+      /^The store at 127\.0\.0\.1:1 cannot be reached\. Check its URL\.$/m,
     ],
     [
       2,
       ['--consumer', 'a', '--url', 'nowhere', '--token', 't'],
-      /The URL of the store is not an http or https URL/,
+      /The URL of the store is not valid\. Use the http or https URL/,
     ],
     [
       2,
       ['--consumer', 'a', '--url', 'https://$u:very-secret@host.example', '--token', 't'],
-      /The URL of the store is not an http or https URL without credentials/,
+      /The URL of the store is not valid\. .* without credentials\./,
     ],
-    [2, [], /required option '--consumer <name>' not specified/],
+    [2, [], /^Required option '--consumer <name>' not specified\.\nAdd --help to see the usage\.$/m],
   ])('ends with %i for %j and a message that helps', async (status, args, message) => {
     const { code, stdout, stderr } = await sluice(['keys', 'create', ...args])
     expect([code, stdout]).toEqual([status, ''])
@@ -345,14 +347,16 @@ describe('the administration', () => {
   it('destroys only with --yes where nobody can be asked', async () => {
     const refused = await askedProcess(['consumers', 'remove', 'acme'])
     expect([refused.code, refused.stdout]).toEqual([2, ''])
-    expect(refused.stderr).toBe('Remove acme, with 1 key? There is no terminal to ask on: add --yes.\n')
+    expect(refused.stderr).toBe(
+      "Remove consumer 'acme', with 1 key? There is no terminal to confirm this on. Add --yes to proceed.\n",
+    )
     const done = await asked(['consumers', 'remove', 'acme', '--yes'])
-    expect([done.code, done.stdout]).toEqual([0, 'acme is removed, with 1 key.\n'])
+    expect([done.code, done.stdout]).toEqual([0, "Consumer 'acme' is removed, with 1 key.\n"])
     const gone = await asked(['consumers', 'show', 'acme'])
     expect([gone.code, gone.stdout, gone.stderr]).toEqual([
       1,
       '',
-      expect.stringContaining('Nothing is known of acme'),
+      expect.stringContaining("The store has no consumer 'acme'."),
     ])
   })
 
@@ -361,14 +365,16 @@ describe('the administration', () => {
     const again = await asked(['consumers', 'block', 'slow', '--yes'])
     expect([again.code, again.stdout]).toEqual([
       0,
-      expect.stringMatching(/^slow is blocked already, since 20[\d-]+ [\d:]+ UTC, by \S+: did not pay\.\n$/),
+      expect.stringMatching(
+        /^Consumer 'slow' is already blocked, since 20[\d-]+ [\d:]+ UTC, by \S+: did not pay\.\n$/,
+      ),
     ])
     const unknown = await asked(['consumers', 'unblock', 'nobody'])
     expect([unknown.code, unknown.stdout]).toEqual([1, ''])
     const none = await asked(['consumers', 'set', 'nobody', '--no-plan'])
     expect([none.code, none.stdout, none.stderr]).toEqual([
       0,
-      'nobody has no plan of its own: nothing to change.\n',
+      "Consumer 'nobody' already has no plan of its own.\n",
       '',
     ])
     expect((await asked(['consumers', 'list'])).stdout).not.toContain('nobody')
@@ -382,7 +388,7 @@ describe('the administration', () => {
   ])('says in the help of %j that %s needs --yes', async (command, what) => {
     const { stdout } = await sluice([...command, '--help'])
     expect(stdout.replace(/\s+/g, ' ')).toMatch(
-      new RegExp(`--yes do not ask; \\W?${what}\\W? needs it where no terminal is there to ask on`),
+      new RegExp(`--yes do not ask for confirmation; '?${what}'? requires it without a terminal`),
     )
   })
 
@@ -393,7 +399,7 @@ describe('the administration', () => {
       'the-first-of-two-keys',
       'the-second-of-two-keys',
     ])
-    expect([code, stderr]).toEqual([2, expect.stringContaining("too many arguments for 'revoke'")])
+    expect([code, stderr]).toEqual([2, expect.stringContaining("Too many arguments for 'revoke'")])
     expect(stderr).not.toContain('of-two-keys')
   })
 
@@ -406,14 +412,14 @@ describe('the administration', () => {
     const listed = await asked(['keys', 'list', '--env', 'live'])
     expect([listed.code, listed.stdout]).toEqual([
       0,
-      'There are no keys in the environment live. --env <name> looks into another one.\n',
+      "There are no keys in environment 'live'. To look into another environment, use --env <name>.\n",
     ])
     const elsewhere = await asked(['keys', 'list', '--consumer', 'acme', '--env', 'other'])
-    expect(elsewhere.stdout).toContain('There are no keys of acme in the environment other.')
+    expect(elsewhere.stdout).toContain("There are no keys of consumer 'acme' in environment 'other'.")
     const wrong = await asked(['keys', 'list', '--env', 'Live!'])
     expect([wrong.code, wrong.stderr]).toEqual([
       2,
-      expect.stringContaining('--env is not an environment name'),
+      expect.stringContaining('--env is not a valid environment name'),
     ])
   })
 
@@ -421,7 +427,7 @@ describe('the administration', () => {
     const switched = await askedProcess(['switch', 'kill', 'on', '--env', 'staging', '--yes', '--for', '10m'])
     expect([switched.code, switched.stdout]).toEqual([
       0,
-      expect.stringMatching(/^The kill switch is ON.* In the environment staging\.\n$/),
+      expect.stringMatching(/^The kill switch is ON.* This is environment 'staging'\.\n$/),
     ])
     expect((await asked(['switch'])).stdout).toMatch(/^The kill switch is off/)
     expect(JSON.parse((await asked(['switch', '--env', 'staging', '--json'])).stdout)).toMatchObject({
@@ -445,13 +451,13 @@ describe('the administration', () => {
     ])
     expect(code).toBe(0)
     expect(stdout).toContain(
-      'acme, by api-key, plan free (assumed: the first of the config); address 192.0.2.7',
+      'acme, by api-key, plan free (assumed: the first in the config); address 192.0.2.7',
     )
     expect(stdout).toMatch(
       /address-hour +address +240 per hour, fixed-window +enforce +1 +sluice:\{ip:192\.0\.2\.7\}:state/,
     )
     expect(stdout).toContain('admitted  5 commands (EVALSHA, TIME, MGET, 2 × SETEX): $10 per million')
-    expect((await sluice(['explain', '--help'])).stdout).toContain('Exit codes: 0 done; 1 it failed')
+    expect((await sluice(['explain', '--help'])).stdout).toContain('Exit codes: 0 success; 1 failure')
   })
 })
 
@@ -461,7 +467,7 @@ describe('sluice stats', () => {
     const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
     try {
       const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
-      expect((await sluiceProcess(['stats'], env)).stdout).toMatch(/^Nothing has been counted since /)
+      expect((await sluiceProcess(['stats'], env)).stdout).toMatch(/^Nothing was counted since /)
 
       const counts = ['request limited - -', '2', 'rule limited consumer-second - pro', '2']
       await redis.connection.send(['HSET', statsKey(new Date()), ...counts])
@@ -486,7 +492,7 @@ describe('sluice stats', () => {
       )
       expect(await sluiceProcess(['stats', '--rule', 'nowhere'], env)).toMatchObject({
         code: 1,
-        stderr: expect.stringMatching(/^There is no rule 'nowhere'\. The rules are: consumer-second, /),
+        stderr: expect.stringMatching(/^The config has no rule 'nowhere'\. Rules: consumer-second, /),
       })
     } finally {
       await bridge.close()
@@ -497,11 +503,15 @@ describe('sluice stats', () => {
 
 describe('sluice bridge', () => {
   it.each([
-    [2, [], /Which Redis\?/],
-    [2, ['--redis', 'redis://127.0.0.1:6379'], /Give --token/],
+    [2, [], /^No Redis is set\. Use --redis/],
+    [2, ['--redis', 'redis://127.0.0.1:6379'], /^No token is set\. Use --token/],
     [2, ['--redis', 'localhost', '--token', 't'], /redis:\/\/host:port/],
     [1, ['--redis', 'redis://127.0.0.1:1', '--token', 't'], /Redis did not answer at 127\.0\.0\.1:1/],
-    [2, ['--redis', 'redis://127.0.0.1:1', '--token', 't', '--port', '99999'], /A port is a number from 0/],
+    [
+      2,
+      ['--redis', 'redis://127.0.0.1:1', '--token', 't', '--port', '99999'],
+      /Use a number from 0 to 65535/,
+    ],
   ])('ends with %i for %j and a message that helps', async (status, args, message) => {
     const { code, stderr } = await sluiceProcess(['bridge', ...args], { SLUICE_BRIDGE_TOKEN: '' })
     expect(code).toBe(status)
@@ -580,7 +590,7 @@ describe('sluice start', () => {
 
   it('serves as soon as it says that it is ready, and leaves nothing behind on SIGTERM', async () => {
     const { child, key, url, output, exited } = await started(['--redis', 'embedded'])
-    expect(output()).toContain('the embedded Redis (as asked)')
+    expect(output()).toContain('the embedded Redis (as configured)')
     const hello = () => fetch(`${url}/hello`, { headers: { authorization: `Bearer ${key}` } })
     // On a busy machine the first decisions can miss the deadline.
     let response = await hello()
@@ -657,10 +667,10 @@ describe('sluice start', () => {
         await expect.poll(() => ask(renewed().at(-1)!), { timeout: 30_000 }).toBe(200)
       }
       expect(await ask(key)).toBe(401)
-      expect(output()).toMatch(/^(valkey|redis)-server has ended \(SIGKILL\), and its data with it\.$/m)
+      expect(output()).toMatch(/^(valkey|redis)-server has stopped \(SIGKILL\), and its data is lost\.$/m)
       await kill()
       expect(await exited).toBe(1)
-      expect(output()).toContain('It could not be started again. It has ended 4 times.')
+      expect(output()).toContain('Redis could not be restarted. It has stopped 4 times.')
       expect(readdirSync(directory)).toEqual([])
     },
   )
@@ -675,7 +685,10 @@ describe('sluice start', () => {
     await expect
       .poll(output, { timeout: 30_000 })
       .toMatch(
-        new RegExp(`^Redis at ${redis.host}:${redis.port} does not answer: .*; requests get a 503\\.$`, 'm'),
+        new RegExp(
+          `^Redis at ${redis.host}:${redis.port} does not answer: .*\\. Until it is back, requests get a 503\\.$`,
+          'm',
+        ),
       )
     await redis.start()
     await expect.poll(output, { timeout: 30_000 }).toMatch(/^Redis is back after \d+ s\.$/m)
@@ -742,7 +755,9 @@ describe('sluice start', () => {
     // A busy machine may take the store for slow at first.
     await expect.poll(() => ask(key), { timeout: 30_000 }).toBe(200)
     writeFileSync(file, 'QUOTED=short')
-    await expect.poll(output, { timeout: 30_000 }).toMatch(/QUOTED: is too short.*goes on as it was/s)
+    await expect
+      .poll(output, { timeout: 30_000 })
+      .toMatch(/QUOTED: is too short.*keeps running with the previous version/s)
     expect(output()).not.toContain(long)
     child.kill('SIGTERM')
     expect(await exited).toBe(0)
@@ -752,7 +767,7 @@ describe('sluice start', () => {
   it('takes the Redis of REDIS_URL, and its demo key with it when it goes', async () => {
     const redis = await startRedis('embedded')
     const { child, output, exited } = await started([], { REDIS_URL: redis.url })
-    expect(output()).toContain(`Redis at ${redis.url}, as asked`)
+    expect(output()).toContain(`Redis at ${redis.url}, as configured`)
     // The record, the consumer's index, and the list of consumers.
     expect(await redis.connection.send(['DBSIZE'])).toBe(3)
     child.kill('SIGINT')
@@ -796,7 +811,7 @@ describe('sluice start', () => {
       ])
       expect([code, stderr]).toEqual([
         1,
-        `Port ${port} for the ${use} is taken. Free it, or choose another with ${flag}.\n`,
+        `Port ${port} for the ${use} is in use. Free it, or choose another one with ${flag}.\n`,
       ])
     }
     squatter.close()
@@ -805,9 +820,13 @@ describe('sluice start', () => {
 
   it.each([
     [2, ['--redis', 'memory'], /redis:\/\/host:port/],
-    [1, ['--redis', 'redis://127.0.0.1:1'], /Redis did not answer at 127\.0\.0\.1:1\. Is it running/],
-    [2, ['--origin', 'example.com'], /An origin is a URL such as https:\/\/api\.example\.com/],
-    [2, ['--port', 'http'], /A port is a number/],
+    [
+      1,
+      ['--redis', 'redis://127.0.0.1:1'],
+      /Redis did not answer at 127\.0\.0\.1:1\. Check that it is running/,
+    ],
+    [2, ['--origin', 'example.com'], /Use an http or https URL without query or credentials/],
+    [2, ['--port', 'http'], /Use a number from 0/],
   ])('ends with %i for %j and a message that helps', async (status, args, message) => {
     const { code, stderr } = await sluiceProcess(['start', ...PORTS, ...args])
     expect(code).toBe(status)

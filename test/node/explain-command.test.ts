@@ -13,14 +13,14 @@ describe('sluice explain', () => {
   it('says what to add where no credential is given', async () => {
     const { code, stdout } = await explained([])
     expect(code).toBe(0)
-    expect(stdout).toContain('Comes    no: 401, no credential')
+    expect(stdout).toContain('Access   refused with 401: no credential')
     expect(stdout).toMatch(/No credential was given\. Add --consumer <name> to explain .* --key or --token/)
     expect((await documentOf([])).hints).toEqual([expect.stringContaining('Add --consumer <name>')])
   })
 
   it('says that the plan is assumed where no store is configured', async () => {
     const { stdout } = await explained(['--consumer', 'acme'])
-    expect(stdout).toContain('plan free (assumed: the first of the config)')
+    expect(stdout).toContain('plan free (assumed: the first in the config)')
     expect(stdout).toContain('Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN')
     expect(await documentOf(['--consumer', 'acme', '--plan', 'pro'])).toMatchObject({
       caller: { plan: 'pro', plan_from: 'option' },
@@ -44,7 +44,7 @@ describe('sluice explain', () => {
   it('goes on without a store that does not answer, and says so', async () => {
     const env = { UPSTASH_REDIS_REST_URL: 'http://127.0.0.1:1', UPSTASH_REDIS_REST_TOKEN: 't' }
     const { code, stdout, stderr } = await explained(['--consumer', 'acme'], env)
-    expect([code, stderr]).toEqual([0, expect.stringMatching(/cannot be reached.* The plan is assumed/)])
+    expect([code, stderr]).toEqual([0, expect.stringMatching(/cannot be reached.* So the plan is assumed/)])
     expect(stdout).toContain('plan free (assumed')
   })
 })
@@ -77,11 +77,11 @@ describe('sluice explain, with a store', () => {
     const own = await done('keys', 'create', '--consumer', 'acme', '--plan', 'free')
     expect(await callerIn('--key', own)).toMatchObject({ plan: 'free', plan_from: 'key' })
     expect((await documentOf(['--consumer', 'acme'], env())).hints).toEqual([
-      'acme has keys with a plan of their own: free. Give --key, or --plan.',
+      "Keys of consumer 'acme' have other plans: free. To explain a request with one of them, use --key or --plan.",
     ])
     expect(await callerIn('--key', own, '--plan', 'pro')).toMatchObject({ plan: 'pro', plan_from: 'option' })
     expect((await explained(['--consumer', 'acme'], env())).stdout).toContain(
-      'acme, by api-key, plan pro (of the consumer, in the store)',
+      'acme, by api-key, plan pro (from the consumer in the store)',
     )
   })
 
@@ -116,11 +116,14 @@ describe('sluice explain, with a store', () => {
   it('says who is refused there', async () => {
     await done('consumers', 'block', 'gone', '--yes')
     const blocked = await documentOf(['--consumer', 'gone'], env())
-    expect(blocked.refusal).toEqual({ status: 403, reason: expect.stringContaining('gone is blocked') })
+    expect(blocked.refusal).toEqual({
+      status: 403,
+      reason: expect.stringContaining("consumer 'gone' is blocked"),
+    })
     const key = await done('keys', 'create', '--consumer', 'acme')
     await done('keys', 'revoke', key, '--yes')
     expect((await documentOf(['--key', key], env())).refusal).toEqual({
-      ...{ status: 401, reason: 'the store does not know this key' },
+      ...{ status: 401, reason: 'the store has no such key' },
     })
   })
 })

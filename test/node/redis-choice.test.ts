@@ -9,6 +9,6 @@ it('a Redis that is named is taken as it is, and described without its password'
     directory: '/nowhere',
   })
   expect(redis.url).toContain('very-secret')
-  expect(redis.description).toBe('Redis at rediss://user:***@redis.example:6380/2, as asked')
+  expect(redis.description).toBe('Redis at rediss://user:***@redis.example:6380/2, as configured')
   await guardian.dismiss()
 })

@@ -472,7 +472,9 @@ describeOnCluster('the bridge', start => {
     const lines: string[] = []
     const late = await startBridge({ redisUrl, token: TOKEN, port: 0, say: line => lines.push(line) })
     const { host } = new URL(gone.url)
-    const lost = new RegExp(`^Redis at ${host} does not answer: .*; requests for its keys get a 503\\.$`)
+    const lost = new RegExp(
+      `^Redis at ${host} does not answer: .*\\. Until it is back, requests for its keys get a 503\\.$`,
+    )
     await expect.poll(() => lines, POLL).toEqual([expect.stringMatching(lost)])
     // A load balancer must not take the bridge away from the keys of the other nodes.
     expect((await fetch(`${late.url}/health`)).status).toBe(200)

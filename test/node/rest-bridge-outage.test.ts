@@ -103,12 +103,14 @@ describe.skipIf(!hasRedisServer)(title, () => {
     const [back, lost] = [/^Redis is back after \d+ s\.$/, `Redis at ${socket} does not answer: `]
     try {
       server.kill('SIGKILL')
-      const gone = new RegExp(`^${lost}.*(closed|ECONN|ENOENT|EPIPE).*; requests get a 503\\.$`)
+      const gone = new RegExp(
+        `^${lost}.*(closed|ECONN|ENOENT|EPIPE).*\\. Until it is back, requests get a 503\\.$`,
+      )
       await says(gone)
       startServer()
       await says(gone, back)
       server.kill('SIGSTOP')
-      const late = new RegExp(`^${lost}no reply within 0\\.3 s; requests get a 504\\.$`)
+      const late = new RegExp(`^${lost}no reply within 0\\.3 s\\. Until it is back, requests get a 504\\.$`)
       await says(gone, back, late)
       server.kill('SIGCONT')
       await says(gone, back, late, back)

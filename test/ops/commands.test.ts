@@ -73,16 +73,18 @@ async function runWithErrors(
 
 it('a reset says which rules are whole again, and which are not', async () => {
   await expect(run('limits', 'reset', '--consumer', 'acme')).rejects.toMatchObject({
-    message: expect.stringMatching(/^Reset minute, queue and steady of acme\? There is no terminal/),
+    message: expect.stringMatching(
+      /^Reset minute, queue and steady of consumer 'acme'\? There is no terminal/,
+    ),
   })
   expect(await run('limits', 'reset', '--consumer', 'acme', '--yes')).toBe(
-    'Reset minute, queue and steady. Not reset: second (counted by more than the consumer).',
+    "Reset minute, queue and steady of consumer 'acme'. Not reset, because they count by more than the consumer: second.",
   )
   expect(await run('limits', 'reset', '--address', '192.0.2.7', '--yes')).toBe(
-    'Reset wrong and at-once. Requests that are still in flight count again under at-once within 30 s.',
+    "Reset wrong and at-once of address '192.0.2.7'. Requests in flight are counted by 'at-once' again within 30 s.",
   )
   expect(await run('limits', 'reset', 'exports', '--yes')).toBe(
-    'exports is whole again. Requests that are still in flight count again under tasks within 15 s.',
+    "Reset limit 'exports'. Requests in flight are counted by 'tasks' again within 15 s.",
   )
 })
 
@@ -93,7 +95,7 @@ it('a look at what is in flight gives no time at which it will be over', async (
   const [, row, note] = (await run('limits', 'peek', 'exports')).split('\n')
   expect(row).toMatch(/^tasks +enforce +1 at once +no +0 +when they end +when one ends$/)
   expect(note).toMatch(
-    /^tasks: a slot is free when its response has ended; if its isolate has died, within 1\d s\.$/,
+    /^tasks: a slot is free again when its response ends, or if its isolate has died, within 1\d s\.$/,
   )
 })
 
@@ -111,9 +113,10 @@ it('a look says when a rule counts, and a burst only where there is one', async 
 it('a look at a consumer names the plans that its keys have themselves', async () => {
   const store = adminStore({ url: bridge.url, token: 't' })
   await createKey(store, { consumer: 'acme', plan: 'pro' })
-  const note = 'These are the numbers of plan free. acme has keys with a plan of their own: pro. Give --plan.'
+  const note =
+    "These are the limits of plan 'free'. Keys of consumer 'acme' have other plans: pro. To see those, use --plan."
   expect(await run('limits', 'peek', '--consumer', 'acme')).toContain(note)
-  expect(await run('limits', 'peek', '--consumer', 'acme', '--plan', 'pro')).not.toContain('Give --plan')
+  expect(await run('limits', 'peek', '--consumer', 'acme', '--plan', 'pro')).not.toContain('use --plan')
 })
 
 it('overrides have one shape, and a burst only where there is one', async () => {
@@ -148,7 +151,7 @@ describe('sluice switch', () => {
 
   it('shows that nothing is switched', async () => {
     expect(await run()).toEqual([
-      'The kill switch is off: limits count.\n\nNo rule is switched.\n\nNo consumer is blocked.\n\n' +
+      'The kill switch is off: limits apply.\n\nNo rule is switched.\n\nNo consumer is blocked.\n\n' +
         'No consumer has an override.',
       '',
     ])
@@ -181,7 +184,7 @@ describe('sluice switch', () => {
     const [shown] = await run()
     const since = '20\\d\\d-\\d\\d-\\d\\d \\d\\d:\\d\\d'
     for (const line of [
-      '^The kill switch is off: limits count\\.$',
+      '^The kill switch is off: limits apply\\.$',
       `^minute +shadow +enforce +${since}, ops +${since} \\(in 60 min\\) +applies +the sale$`,
       `^slow +enforce for 25 % +enforce for 10 % +${since}, ops +no end +applies$`,
       `^none +enforce +off +${since}, ops +no end +applies$`,
@@ -207,8 +210,8 @@ describe('sluice switch', () => {
       ],
       blocked: [{ consumer: 'acme', blockedBy: 'ops', reason: 'unpaid' }],
     })
-    expect((await run('unblock', 'acme'))[0]).toBe('acme is let in again.')
-    expect((await run('rule', 'none', 'reset'))[0]).toBe('none is as in the config.')
+    expect((await run('unblock', 'acme'))[0]).toBe("Consumer 'acme' is no longer blocked.")
+    expect((await run('rule', 'none', 'reset'))[0]).toBe("Rule 'none' is as in the config again.")
     const [after] = await run()
     expect(after).toContain('No consumer is blocked.')
     expect(after).not.toMatch(/^none/m)
@@ -216,8 +219,10 @@ describe('sluice switch', () => {
 
   it('takes --yes for a rule too, where nothing is asked', async () => {
     const [said] = await run('rule', 'minute', 'off', '--yes', ...ops)
-    expect(said).toMatch(/^minute is switched to off/)
-    expect((await run('rule', 'minute', 'reset', '--yes'))[0]).toBe('minute is as in the config.')
+    expect(said).toMatch(/^Rule 'minute' is switched to off/)
+    expect((await run('rule', 'minute', 'reset', '--yes'))[0]).toBe(
+      "Rule 'minute' is as in the config again.",
+    )
   })
 
   it('says of a switch that it is over, or of no rule that there is', async () => {
@@ -226,10 +231,10 @@ describe('sluice switch', () => {
     await redis.connection.send(['SET', KEY, JSON.stringify({ kill, rules })])
     const [shown] = await run()
     expect(shown).toMatch(
-      /^The kill switch is off: limits count\. It was on since 2026-11-21 06:00 by ops, until 1970/,
+      /^The kill switch is off: limits apply\. It was on since 2026-11-21 06:00 UTC by ops, until 1970/,
     )
-    expect(shown).toMatch(/^minute +off .* 1970-01-01 00:00 \(over\) +over$/m)
-    expect(shown).toMatch(/^gone +off .* no end +not now: no such rule in the config$/m)
+    expect(shown).toMatch(/^minute +off .* 1970-01-01 00:00 \(ended\) +ended$/m)
+    expect(shown).toMatch(/^gone +off .* no end +no effect: the config has no such rule$/m)
     const { kill: told, rules: all } = JSON.parse((await run('--json'))[0])
     expect([told.standing, ...all.map(({ standing }: { standing: string }) => standing)]).toEqual([
       'over',
@@ -237,19 +242,21 @@ describe('sluice switch', () => {
       'rule-gone',
     ])
     // What the config no longer has can be taken back all the same.
-    expect((await run('rule', 'gone', 'reset'))[0]).toBe('gone is as in the config.')
+    expect((await run('rule', 'gone', 'reset'))[0]).toBe("Rule 'gone' is as in the config again.")
   })
 
   it('kills and restores, and asks before it kills', async () => {
     await expect(run('kill', 'on')).rejects.toMatchObject({
-      message: expect.stringMatching(/^Let everything pass, without any limit\? There is no terminal/),
+      message: expect.stringMatching(
+        /^Turn the kill switch on\? No rule limits any request then\. There is no terminal/,
+      ),
     })
     const [killed] = await run('kill', 'on', '--yes', ...ops, '--for', '10m', '--reason', 'incident 42')
     expect(killed).toMatch(
-      /^The kill switch is ON: everything passes, no limit counts\. Since 20\S+ \S+ by ops, until 20.* \(in 10 min\), UTC: incident 42\.$/,
+      /^The kill switch is ON: no limit applies\. Since 20\S+ \S+ UTC by ops, until 20.* UTC \(in 10 min\): incident 42\.$/,
     )
     expect((await run())[0]).toContain(killed)
-    expect((await run('kill', 'off'))[0]).toBe('The kill switch is off: limits count.')
+    expect((await run('kill', 'off'))[0]).toBe('The kill switch is off: limits apply.')
     await expect(run('kill', 'off')).rejects.toMatchObject({ kind: 'not-found' })
   })
 
@@ -260,24 +267,24 @@ describe('sluice switch', () => {
 
   it('says that a share counts nothing where nothing is enforced', async () => {
     const [, warning] = await run('rule', 'none', '--share', '0.5')
-    expect(warning).toBe('none is off: a share counts where it is enforced.')
+    expect(warning).toBe("Rule 'none' is in mode off: the share has no effect until the rule is enforced.")
   })
 
   it.each<[RegExp, string[]]>([
     [
-      /^The config has no rule nope\. Its rules are: second, minute, queue, steady, wrong, at-once, slow, none, zendesk\/day, exports\/tasks\.$/,
+      /^The config has no rule 'nope'\. Did you mean 'none'\? Rules: second, minute, queue, steady, wrong, at-once, slow, none, zendesk\/day, exports\/tasks\.$/,
       ['rule', 'nope', 'off'],
     ],
-    [/^To what\? Give off, shadow, enforce, reset, or --share\.$/, ['rule', 'minute']],
-    [/^--share is of those for whom a rule is enforced\.$/, ['rule', 'minute', 'off', '--share', '1']],
-    [/^reset stands alone/, ['rule', 'minute', 'reset', '--for', '1h']],
-    [/^reset stands alone/, ['rule', 'minute', 'reset', '--share', '1']],
-    [/^off stands alone/, ['kill', 'off', '--by', 'ops']],
-    [/is over already/, ['rule', 'minute', 'off', '--until', '2020-01-01']],
+    [/^No change is given\. Use one of off, shadow, enforce, reset, or --share\.$/, ['rule', 'minute']],
+    [/^--share cannot be combined with off: /, ['rule', 'minute', 'off', '--share', '1']],
+    [/^reset cannot be combined with --for, /, ['rule', 'minute', 'reset', '--for', '1h']],
+    [/^reset cannot be combined with --share\./, ['rule', 'minute', 'reset', '--share', '1']],
+    [/^off cannot be combined with --for, /, ['kill', 'off', '--by', 'ops']],
+    [/is in the past\. Use a later time\./, ['rule', 'minute', 'off', '--until', '2020-01-01']],
     [/is neither a duration nor a time\./, ['kill', 'on', '--yes', '--for', 'soon']],
-    [/^A name is 1 to 100 characters/, ['rule', 'minute', 'off', '--by', ' ']],
-    [/^A reason is 1 to 100 characters/, ['rule', 'minute', 'off', '--reason', 'a\nb']],
-    [/^minute is not switched\. Switched are: none\.$/, ['rule', 'minute', 'reset']],
+    [/^The name is not valid\. Use 1 to 100 characters/, ['rule', 'minute', 'off', '--by', ' ']],
+    [/^The reason is not valid\. Use 1 to 100 characters/, ['rule', 'minute', 'off', '--reason', 'a\nb']],
+    [/^Rule 'minute' is not switched\. Switched rules: none\.$/, ['rule', 'minute', 'reset']],
   ])('refuses with %s', async (message, args) => {
     await expect(run(...args)).rejects.toMatchObject({
       name: 'AdminError',

@@ -54,7 +54,9 @@ describeOnRedis('consumers', start => {
     expect(await showConsumer(admin.store, 'acme')).toMatchObject({ keys: [{ kind: 'api-key' }] })
     await expect(showConsumer(admin.store, 'nobody')).rejects.toMatchObject({
       kind: 'not-found',
-      message: expect.stringMatching(/^Nothing is known of nobody: .* There are acme, auth0~user%7C1\.$/),
+      message: expect.stringMatching(
+        /^The store has no consumer 'nobody'\. Consumers: acme, auth0~user%7C1\.$/,
+      ),
     })
   })
 
@@ -145,7 +147,7 @@ describeOnRedis('consumers', start => {
     await removeOverride(admin.store, 'acme', 'minute')
     await expect(removeOverride(admin.store, 'acme', 'minute')).rejects.toMatchObject({
       kind: 'not-found',
-      message: 'acme has no override of minute. It has hour.',
+      message: "Consumer 'acme' has no override of rule 'minute'. Overrides: hour.",
     })
   })
 

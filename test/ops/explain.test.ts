@@ -50,7 +50,7 @@ it('takes what Cloudflare would report, in the form in which it does', async () 
   const { rules } = await explain(config(input), asked)
   expect(rules).toMatchObject([{ applies: true, key: 'sluice:{x:country=DE,asn=64496}:state' }])
   await expect(explain(config(input), { ...asked, asn: 'x' })).rejects.toThrow(
-    '--asn: write a number, as in 64496.',
+    '--asn is not a number. Use a number such as 64496.',
   )
 })
 
@@ -126,20 +126,20 @@ describe('a request of a consumer', () => {
   it('is told why the other rules do not', async () => {
     expect(reasons(await ask('/elsewhere', { consumer: 'acme' }))).toEqual({
       posts: 'method: only POST',
-      host: 'host: gateway.example is not api.*',
-      path: 'path: /elsewhere is not /reports/*',
-      route: 'route: only reports, and this is none',
-      pro: 'not for plan free (for pro)',
+      host: 'host: gateway.example does not match api.*',
+      path: 'path: /elsewhere does not match /reports/*',
+      route: 'route: only reports, and this request has no route',
+      pro: 'not for plan free, only for pro',
       strangers: 'only for callers without a credential',
       off: "mode: 'off'",
     })
     expect(reasons(await ask('/elsewhere', { consumer: 'acme', host: 'api.example.com' }))).toMatchObject({
-      host: 'path: /elsewhere is not /x/*',
+      host: 'path: /elsewhere does not match /x/*',
     })
     const onPro = await ask('/', { consumer: 'acme', plan: 'pro' })
     expect(onPro.rules.find(({ name }) => name === 'rows')).toMatchObject({ applies: true, limit: 99 })
     expect(reasons(await ask('/', { consumer: 'acme', plan: 'gold' })).rows).toBe(
-      'not for plan gold (for free, pro)',
+      'not for plan gold, only for free, pro',
     )
     expect(reasons(await ask('/free/x', { consumer: 'acme' })).all).toBe('the route free has limits: false')
     expect(reasons(await ask('/', { consumer: 'acme', address: '10.1.2.3' })).all).toMatch(
@@ -208,7 +208,7 @@ describe('a request with a credential', () => {
       const explanation = await explain(taking, { method: 'GET', path: '/', ...asked })
       expect(explanation.caller).toMatchObject({ method: 'auth0', consumer: 'auth0~user%7C1', plan: 'pro' })
       expect(explanation.rules[0]).toMatchObject({ key: 'sluice:{c:auth0~user%7C1}:state' })
-      expect(reasons(explanation).guesses).toBe('a token is verified before the store is asked')
+      expect(reasons(explanation).guesses).toBe('only for keys: a token is verified by its signature')
     }
     for (const more of [{ exp: 1 }, { exp: undefined }, { aud: 'other' }, { nbf: 4e9 }, { sub: '' }]) {
       const bad = await explain(taking, { method: 'GET', path: '/', token: tokenOf(more) })
@@ -226,7 +226,7 @@ describe('a request without one', () => {
     expect(reasons(explanation)).toMatchObject({
       all: 'the caller has no consumer',
       address: undefined,
-      pro: 'only for plans (pro), and without a credential there is none',
+      pro: 'only for plan pro, and a caller without a credential has no plan',
       rows: 'the caller has no consumer',
       strangers: undefined,
       guesses: 'only for requests with a credential',
@@ -235,8 +235,8 @@ describe('a request without one', () => {
 
   it.each([
     ['/', {}, 401, 'no credential; accepted here: api-key, opaque-key'],
-    ['/open', { address: '192.0.2.66' }, 403, 'its address is blocked (block, in the config)'],
-    ['/open', { country: 'XX' }, 403, 'its country is blocked (block, in the config)'],
+    ['/open', { address: '192.0.2.66' }, 403, 'the address of the client is blocked by block in the config'],
+    ['/open', { country: 'XX' }, 403, 'the country of the client is blocked by block in the config'],
     ['/_sluice/x', { consumer: 'acme' }, 404, 'paths under /_sluice/ never reach the origin'],
   ])('at %s with %j is refused: %i', async (path, asked, status, reason) => {
     const explanation = await ask(path, asked)

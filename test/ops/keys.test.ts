@@ -105,16 +105,20 @@ describeOnRedis('keys', start => {
       [
         'acme/feed',
         'refused',
-        /More than one key begins like this: acme\/feed0{59}0, acme\/feed0{59}1\. Write more/,
+        /More than one key begins like this: acme\/feed0{59}0, acme\/feed0{59}1\. Add more digits/,
       ],
-      ['acme/0000', 'not-found', new RegExp(`^acme has no such key\\. Its keys: .*${id}`)],
-      ['globex/0000', 'not-found', new RegExp(`^globex has no such key\\. Its keys: ${only.id}\\.$`)],
+      ['acme/0000', 'not-found', new RegExp(`^Consumer 'acme' has no such key\\. Its keys: .*${id}`)],
+      [
+        'globex/0000',
+        'not-found',
+        new RegExp(`^Consumer 'globex' has no such key\\. Its keys: ${only.id}\\.$`),
+      ],
       ['nobody/0000', 'not-found', /has no keys/],
-      [other, 'not-found', /^There is no key acme\/[0-9a-f]{12} outside of environments/],
+      [other, 'not-found', /^There is no key 'acme\/[0-9a-f]{12}' outside of environments/],
       [`${other}x`, 'not-found', /its form or its checksum is wrong/],
-      [OPAQUE, 'not-found', /none like it has been imported/],
-      ['QUJDREVGR0hJSktMTU5P/abcdef', 'not-found', /none like it has been imported/],
-      ['short', 'usage', /That is not a key/],
+      [OPAQUE, 'not-found', /no such key was imported/],
+      ['QUJDREVGR0hJSktMTU5P/abcdef', 'not-found', /no such key was imported/],
+      ['short', 'usage', /^This is not a key\. Use the ID/],
     ]
     for (const [given, kind, message] of cases) {
       const error: Error = await findKey(admin.store, given).catch(error => error)
@@ -204,7 +208,7 @@ describeOnRedis('keys', start => {
       const again = rotateKey(admin.store, await findKey(admin.store, old.id), overlap)
       await expect(again).rejects.toMatchObject({
         kind: 'refused',
-        message: `It is being replaced by ${created.id} and ends at ${ends}Z. Rotate that one.`,
+        message: `Key '${old.id}' is already replaced by '${created.id}' and expires at ${ends}Z. Rotate that one.`,
       })
     }
     expect(await listKeys(admin.store)).toHaveLength(2)
@@ -243,7 +247,7 @@ describeOnRedis('keys', start => {
       const taken = importKey(admin.store, { key: OPAQUE }, { consumer: 'globex' })
       await expect(taken).rejects.toMatchObject({
         kind: 'refused',
-        message: `This key is acme's already: ${id}.`,
+        message: `This key already belongs to consumer 'acme': ${id}.`,
       })
       await revokeKey(admin.store, await findKey(admin.store, id))
       const digest = sha256(OPAQUE)
@@ -304,15 +308,18 @@ describeOnRedis('keys', start => {
     admin.proxy.fault = (_, response) => response.end('{"status":"fine"}')
     const fine = await findKey(admin.store, id).catch(error => error)
     admin.proxy.fault = undefined
-    const other = 'answers, but not as an Upstash REST API: check its URL\\.'
+    const other = 'does not answer as an Upstash REST API does\\. Check its URL\\.'
     for (const [error, said] of [
-      [wrongType, 'did not take it: WRONGTYPE .*'],
+      [wrongType, 'answered with an error: WRONGTYPE .*'],
       [noJson, other],
-      [gone, 'broke off before it answered; the change may have been made\\.'],
-      [refused, 'did not take it: WRONGPASS'],
+      [
+        gone,
+        'broke the connection before it answered\\. A change may have been made: look before you repeat it\\.',
+      ],
+      [refused, 'answered with an error: WRONGPASS'],
       [otherApi, other],
       [fine, other],
-      [unreached, 'cannot be reached: check its URL\\.'],
+      [unreached, 'cannot be reached\\. Check its URL\\.'],
     ]) {
       expect(error).toMatchObject({ kind: 'store' })
       expect(error.message).toMatch(new RegExp(`^The store at 127\\.0\\.0\\.1:\\d+ ${said}$`))
@@ -330,6 +337,6 @@ it('a store that does not answer is told as one that may have done it', async ()
   server.close()
   expect(error).toMatchObject({
     kind: 'store',
-    message: `The store at 127.0.0.1:${port} did not answer in 5 s; the change may have been made.`,
+    message: `The store at 127.0.0.1:${port} did not answer within 5 s. A change may have been made: look before you repeat it.`,
   })
 }, 15e3)

@@ -182,10 +182,10 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
   })
 
   it.each([
-    ['nothing', {}, undefined, 'not-found', /There is no limit 'nothing'\. .* are: zendesk/],
+    ['nothing', {}, undefined, 'not-found', /^The config has no limit 'nothing'\. Limits: zendesk/],
     ['zendesk', {}, undefined, 'usage', /counts by account: account is missing/],
     ['zendesk', { account: '1', user: '2' }, undefined, 'usage', /user is not a part of its identity/],
-    ['zendesk', { account: '1' }, 'week', 'not-found', /has no rule 'week'\. Its rules are: second, day/],
+    ['zendesk', { account: '1' }, 'week', 'not-found', /has no rule 'week'\. Rules: second, day/],
   ])('by name that are not there are told: %s %j %s', async (name, identity, rule, kind, message) => {
     const error = { kind, message: expect.stringMatching(message) }
     await expect(resetLimit(gateway.admin, config, name, identity, rule)).rejects.toMatchObject(error)

@@ -41,13 +41,16 @@ describe('a consumer', () => {
 
 it('a plan is one of the config', () => {
   expect(planName('pro', ['free', 'pro'])).toBe('pro')
-  expect(() => planName('gold', ['free', 'pro'])).toThrow(/'gold' is not in .* plans are free, pro/)
+  expect(() => planName('gold', ['free', 'pro'])).toThrow(/has no plan 'gold'\. Plans: free, pro\.$/)
+  expect(() => planName('por', ['free', 'pro'])).toThrow(
+    /has no plan 'por'\. Did you mean 'pro'\? Plans: free, pro\.$/,
+  )
 })
 
 it('a label is a short line', () => {
   expect(shortText(' für alle ', 'label')).toBe('für alle')
   for (const text of ['', '  ', 'a\nb', '\u001b[1mx', '\ud800', 'x'.repeat(101)]) {
-    expect(() => shortText(text, 'label'), text).toThrow(/A label is 1 to 100 characters/)
+    expect(() => shortText(text, 'label'), text).toThrow(/^The label is not valid\. Use 1 to 100 characters/)
   }
 })
 
@@ -76,8 +79,8 @@ describe('a time', () => {
   )
 
   it('has to come where it is meant for later', () => {
-    expect(() => futureOf('2020-01-01', NOW)).toThrow(/is over already/)
-    expect(() => futureOf('now', NOW)).toThrow(/is over already/)
+    expect(() => futureOf('2020-01-01', NOW)).toThrow(/is in the past/)
+    expect(() => futureOf('now', NOW)).toThrow(/is in the past/)
     expect(futureOf('1s', NOW)?.getTime()).toBe(NOW.getTime() + 1000)
   })
 })

@@ -70,36 +70,51 @@ describe('an override', () => {
   })
 
   it.each([
-    ['gcra', {}, 'usage', /What is to be different/],
-    ['gcra', { limit: 0 }, 'usage', /gcra cannot have these numbers:\n {2}limit: 0 is not an amount/],
+    ['gcra', {}, 'usage', /^No change is given\. Use --limit, --burst, --queue or --mode\.$/],
+    ['gcra', { limit: 0 }, 'usage', /^Rule 'gcra' cannot have these numbers:\n {2}limit: 0 is not an amount/],
     ['gcra', { limit: 1.5 }, 'usage', /limit: 1\.5 is not an amount/],
     [
       'gcra',
       { queue: 5 },
       'usage',
-      /^--queue means nothing for gcra: its algorithm is gcra\. It is for leaky-bucket\.$/,
+      /^--queue has no effect on rule 'gcra', whose algorithm is gcra\. It is for leaky-bucket\.$/,
     ],
     [
       'queue',
       { burst: 5 },
       'usage',
-      /^--burst means nothing for queue: its algorithm is leaky-bucket\. It is for gcra and/,
+      /^--burst has no effect on rule 'queue', whose algorithm is leaky-bucket\. It is for gcra and/,
     ],
     [
       'month',
       { limit: 0, burst: 5 },
       'usage',
-      /^--burst .* month: its algorithm is fixed-window\. .* gcra and .*token-bucket\.$/,
+      /^--burst .* 'month', whose algorithm is fixed-window\. .* gcra and .*token-bucket\.$/,
     ],
-    ['window', { burst: 5 }, 'usage', /^--burst means nothing for window: its algorithm is sliding-window\./],
-    ['plans', { queue: 5 }, 'usage', /^--queue means nothing for plans/],
+    [
+      'window',
+      { burst: 5 },
+      'usage',
+      /^--burst has no effect on rule 'window', whose algorithm is sliding-window\./,
+    ],
+    ['plans', { queue: 5 }, 'usage', /^--queue has no effect on rule 'plans'/],
     ['tokens', { limit: 999_999_937, burst: 1e9 }, 'usage', /more than 2\^51 steps/],
     ['window', { limit: 2 ** 23 }, 'usage', /limit: 8388608 is not an amount/],
     ['window', { limit: 2 }, 'usage', /cost: 3 can never be admitted: it is above the limit of 2/],
     ['queue', { queue: 700 }, 'usage', /queue: 700 could hold a request for 70 s/],
-    ['plans', { burst: 5 }, 'usage', /has a limit of its own for plans \(pro 100\)\. Give the limit too/],
-    ['address', { limit: 5 }, 'refused', /address is not counted for a consumer.* Those are: gcra, tokens/],
-    ['nothing', { limit: 5 }, 'not-found', /The config has no rule nothing/],
+    [
+      'plans',
+      { burst: 5 },
+      'usage',
+      /^Rule 'plans' has other limits for plans \(pro: 100\)\. Use --limit too\.$/,
+    ],
+    [
+      'address',
+      { limit: 5 },
+      'refused',
+      /^Rule 'address' cannot be overridden.* Rules that do: gcra, tokens/,
+    ],
+    ['nothing', { limit: 5 }, 'not-found', /^The config has no rule 'nothing' that counts by consumer/],
   ])('of %s with %j is not possible: %s', (rule, numbers, kind, message) => {
     expect(() => compileOverride(ALL, { rule, ...numbers })).toThrow(
       expect.objectContaining({ kind, message: expect.stringMatching(message) }),

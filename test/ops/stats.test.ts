@@ -119,7 +119,7 @@ describe('sluice stats', () => {
       'limited                     1      < 0.1 %',
       'all                         1010',
       '',
-      'The counters of 5 more requests were sent and may not have arrived.',
+      'The counters of 5 more requests may be missing: the store did not confirm them.',
     ])
   })
 
@@ -134,16 +134,18 @@ describe('sluice stats', () => {
   })
 
   it('says what to do where nothing has been counted, or nothing of a rule', async () => {
-    expect(await show()).toMatch(/^Nothing has been counted since .* Counters come 10 s after a request/)
+    expect(await show()).toMatch(/^Nothing was counted since .* Counters arrive up to 10 s after a request/)
     expect(await show({}, { stats: { keep: false } })).toMatch(
-      /says stats: { keep: false }, so nothing is\.$/,
+      /The config has stats: { keep: false }\. Remove it to count requests\.$/,
     )
-    expect(await show({}, { environment: 'live' })).toMatch(/Those of environment live are shown\.$/)
+    expect(await show({}, { environment: 'live' })).toMatch(
+      /Only counters of environment 'live' are shown\.$/,
+    )
     await count(COUNTS)
-    expect(await show({ rule: 'idle' })).toMatch(/\n\nidle has not been asked\.$/)
+    expect(await show({ rule: 'idle' })).toMatch(/\n\nRule 'idle' was not evaluated\.$/)
     await expect(show({ rule: 'nowhere' })).rejects.toMatchObject({
       kind: 'not-found',
-      message: "There is no rule 'nowhere'. The rules are: minute, log, idle.",
+      message: "The config has no rule 'nowhere'. Rules: minute, log, idle.",
     })
   })
 
@@ -174,18 +176,18 @@ describe('sluice stats --prometheus', () => {
       'gateway_rate_limit_decisions_total{policy="log",route="",plan="free",outcome="shadow_allowed"} 899',
       'gateway_rate_limit_decisions_total{policy="log",route="",plan="free",outcome="shadow_limited"} 1',
       'gateway_rate_limit_decisions_total{policy="gone",route="",plan="free",outcome="allowed"} 3',
-      '# HELP gateway_rate_limit_candidate_verdicts_total Verdicts of candidates, beside those of the live rule.',
+      '# HELP gateway_rate_limit_candidate_verdicts_total Verdicts of candidates, compared with those of the live rule.',
       '# TYPE gateway_rate_limit_candidate_verdicts_total counter',
       'gateway_rate_limit_candidate_verdicts_total{policy="log",route="",plan="free",agreement="agreed"} 899',
       'gateway_rate_limit_candidate_verdicts_total{policy="log",route="",plan="free",agreement="disagreed"} 1',
-      '# HELP gateway_rate_limit_requests_total What was decided about requests.',
+      '# HELP gateway_rate_limit_requests_total Outcomes of requests.',
       '# TYPE gateway_rate_limit_requests_total counter',
       'gateway_rate_limit_requests_total{outcome="allowed",cause="",route=""} 900',
       'gateway_rate_limit_requests_total{outcome="allowed",cause="",route="reports"} 99',
       'gateway_rate_limit_requests_total{outcome="limited",cause="",route="reports"} 1',
       'gateway_rate_limit_requests_total{outcome="failed_open",cause="store-timeout",route=""} 4',
       'gateway_rate_limit_requests_total{outcome="failed_open",cause="breaker-open",route=""} 6',
-      '# HELP gateway_rate_limit_store_errors_total Requests whose decision the store has failed.',
+      '# HELP gateway_rate_limit_store_errors_total Requests that the store failed to decide.',
       '# TYPE gateway_rate_limit_store_errors_total counter',
       'gateway_rate_limit_store_errors_total{reason="timeout"} 4',
       '# HELP gateway_rate_limit_lost_requests_total Requests whose counters may not have arrived.',

@@ -43,7 +43,7 @@ describeOnRedis('switches', start => {
   it('that are not set cannot be taken back, and nothing is written', async () => {
     await expect(restoreLimits(admin.store)).rejects.toMatchObject({ kind: 'not-found' })
     await expect(resetRule(admin.store, 'minute')).rejects.toMatchObject({
-      message: 'minute is not switched. Switched are: none.',
+      message: "Rule 'minute' is not switched. Switched rules: none.",
     })
     expect(await exists()).toBe(0)
   })

@@ -157,7 +157,7 @@ describe('from an empty folder', () => {
     const failed = run('/', installed.bin('sluicegate'), ['check'])
     await expect(failed).rejects.toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('There is no sluice.config.ts (nor .mts, .js, .mjs) in /'),
+      stderr: expect.stringContaining('There is no sluice.config.ts (or .mts, .js, .mjs) in /'),
     })
   })
 })

@@ -336,6 +336,8 @@ describe('a breaker', () => {
     const { world, store, run } = isolate()
     world.failure = timeout
     await run()
-    await expect(store.run([CALL])).rejects.toThrow('The store was not asked. Before: no answer')
+    await expect(store.run([CALL])).rejects.toThrow(
+      'The store was not called, because it failed before: no answer',
+    )
   })
 })

@@ -14,7 +14,7 @@ const SCRIPT = { script: RESET, keys: ['sluice:{k:x}'], args: ['0', '17'] }
 it('says that a URL cannot be asked without quoting it: it may hold a password', () => {
   const url = 'https://$u:secret-token@host.example'
   const made = () => upstashStore({ url, token: 't', deadlineMs: 5000, keyLocking: true })
-  expect(made).toThrow('The URL of the store is not one that can be asked.')
+  expect(made).toThrow('The URL of the store is not valid. Use the http or https URL of its REST API.')
   expect(made).not.toThrow('secret-token')
 })
 

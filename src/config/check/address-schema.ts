@@ -26,7 +26,7 @@ export const address = settings(
     from: v.optional(
       v.picklist(
         SOURCES,
-        "is nothing to read an address from. Use 'cloudflare', 'peer', 'x-forwarded-for' or 'forwarded'.",
+        "is not a source of addresses. Use 'cloudflare', 'peer', 'x-forwarded-for' or 'forwarded'.",
       ),
     ),
     /**
@@ -59,7 +59,7 @@ export function mistakesOfAddress(input: AddressInput | undefined): [key: string
   const ofWorkers: [string, string][] =
     trustedWorkers === undefined || from === 'cloudflare'
       ? []
-      : [['trustedWorkers', `${show(trustedWorkers)} means nothing with from: '${from}'. Leave it out.`]]
+      : [['trustedWorkers', `${show(trustedWorkers)} has no effect with from: '${from}'. Leave it out.`]]
   return [...ofWorkers, ...mistakesOfProxies(from, trustedProxies)]
 }
 
@@ -69,12 +69,12 @@ function mistakesOfProxies(
 ): [key: string, message: string][] {
   if (from === 'cloudflare' || from === 'peer') {
     if (trustedProxies === undefined) return []
-    const message = `${show(trustedProxies)} means nothing with from: '${from}'. Leave it out, or use 'x-forwarded-for' or 'forwarded'.`
+    const message = `${show(trustedProxies)} has no effect with from: '${from}'. Leave it out, or use 'x-forwarded-for' or 'forwarded'.`
     return [['trustedProxies', message]]
   }
   if (!trustedProxies?.length) {
     const what = trustedProxies ? '[] is empty' : 'is missing'
-    const message = `${what}. Name the proxies in front of the gateway, as in ['10.0.0.0/8']: what others write there is not believed.`
+    const message = `${what}. Name the proxies in front of the gateway, as in ['10.0.0.0/8']. What others write into the header is ignored.`
     return [['trustedProxies', message]]
   }
   return compileRanges(trustedProxies).flatMap(({ prefix }, i): [string, string][] =>

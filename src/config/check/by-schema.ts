@@ -18,7 +18,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   token: 'credential',
 }
 
-const BY = `is nothing to count by. Use ${listed(WRITTEN, 'or')}.`
+const USE = `Use ${listed(WRITTEN, 'or')}.`
+const BY = `is not an identity part. ${USE}`
 
 const onePart = v.custom<By>(
   input => flawOf(input) === undefined,
@@ -28,7 +29,8 @@ const onePart = v.custom<By>(
 function flawOf(input: unknown): string | undefined {
   if (typeof input !== 'string') return BY
   const [named] = Object.entries(nameForms).filter(([part]) => input.startsWith(`${part}:`))
-  if (!named) return WRITTEN.includes(`'${input}'`) ? undefined : BY + meant(input)
+  if (!named)
+    return WRITTEN.includes(`'${input}'`) ? undefined : `is not an identity part.${meant(input)} ${USE}`
   const [part, { form, fix }] = named
   return form.test(input.slice(part.length + 1)) ? undefined : fix
 }
@@ -46,12 +48,12 @@ export const by = v.union(
     v.pipe(
       v.array(onePart, BY),
       v.minLength(1, BY),
-      v.maxLength(MAX_PARTS, `has more than ${MAX_PARTS} parts. Count by fewer.`),
+      v.maxLength(MAX_PARTS, `has more than ${MAX_PARTS} parts. Use fewer.`),
       v.check(parts => new Set(parts).size === parts.length, 'names a part twice. Leave one out.'),
       v.check(
         parts => parts.length === 1 || !parts.some(isAlone),
         ({ input }) =>
-          `has '${input.find(isAlone)}' beside other parts. Leave it out: it counts all callers together.`,
+          `combines '${input.find(isAlone)}' with other parts. Leave it out, or use it alone: it counts all callers together.`,
       ),
     ),
   ],
@@ -66,5 +68,5 @@ function isAlone(part: By): boolean {
 function byMessage(input: unknown): string {
   if (!Array.isArray(input)) return flawOf(input) ?? BY
   const wrong = input.find(part => flawOf(part) !== undefined)
-  return wrong === undefined ? BY : `holds '${String(wrong)}', which ${flawOf(wrong)}`
+  return wrong === undefined ? BY : `contains '${String(wrong)}', which ${flawOf(wrong)}`
 }

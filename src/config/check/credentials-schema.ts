@@ -10,14 +10,14 @@ const KEY_PREFIX = /^[a-z][a-z0-9]{1,11}$/
 
 const keyPrefix = v.pipe(
   text("is not a prefix. Write it like 'slk'."),
-  v.regex(KEY_PREFIX, 'is not a prefix. Use 2 to 12 lower case letters and digits, beginning with a letter.'),
+  v.regex(KEY_PREFIX, 'is not a prefix. Use 2 to 12 lowercase letters and digits, beginning with a letter.'),
 )
 
 const headerOfKeys = v.pipe(
   headerName,
   v.check(
     input => !/^(authorization|x-api-key)$/i.test(input),
-    'is where keys are looked for anyway. Leave it out, or name another header.',
+    'is always searched for keys. Leave it out, or name another header.',
   ),
 )
 
@@ -29,7 +29,7 @@ function isMethod(input: unknown): input is JwtMethod {
 const method = v.lazy(input =>
   isMethod(input)
     ? v.custom<JwtMethod>(isMethod)
-    : v.never("is not an issuer. Write jwt({ … }) around it, with import { jwt } from 'sluicegate'."),
+    : v.never("is not an issuer. Wrap it in jwt({ … }), with import { jwt } from 'sluicegate'."),
 )
 
 const METHODS = 'Write it like { auth0: jwt({ … }) }.'
@@ -97,7 +97,7 @@ export const credentials = settings(
     onStoreFailure: v.optional(
       v.picklist(
         ['recent', 'refuse', 'unchecked'],
-        "is not known here. Use 'recent', 'refuse' or 'unchecked'.",
+        "is not a failure policy for keys. Use 'recent', 'refuse' or 'unchecked'.",
       ),
     ),
     /** How long a verified key stays trusted during an outage (default `'10m'`), even if it has been revoked since. */

@@ -51,6 +51,6 @@ export function mistakesOfHooks({
   // Without a list of its own, the config takes all credentials that there are.
   const isCalled = credentials.accept === undefined || lists.some(accept => accept?.includes(IDENTIFY))
   if (!hooks.identify || isCalled) return []
-  const message = `is never called: no list of credentials has '${IDENTIFY}'. Add it to credentials.accept, or to that of a route.`
+  const message = `is never called: no accept list has '${IDENTIFY}'. Add it to credentials.accept, or to accept of a route.`
   return [{ path: 'hooks.identify', message }]
 }

@@ -43,17 +43,17 @@ function address(fix: string, isGood: (url: URL) => boolean) {
 }
 
 const jwks = address(
-  "is not an address of keys. Write an https URL (http only of localhost), as in 'https://issuer.example.com/.well-known/jwks.json'.",
+  "is not the URL of a key set. Write an https URL (http only for localhost), as in 'https://issuer.example.com/.well-known/jwks.json'.",
   () => true,
 )
 
 const access = address(
-  "is not an address of a team. Write it like 'https://team.cloudflareaccess.com', without a path.",
+  "is not the URL of an Access team. Write it like 'https://team.cloudflareaccess.com', without a path.",
   url => url.pathname === '/' && !url.search,
 )
 
 const SECRET =
-  "is not a name of a variable. Write the name in capitals, as in 'JWT_SECRET', and never the secret itself: npx wrangler secret put JWT_SECRET"
+  "is not the name of a variable. Write the name in capitals, as in 'JWT_SECRET', and never the secret itself: npx wrangler secret put JWT_SECRET"
 
 /** What is wrong here may be the secret itself: `never` is what config-error.ts tells without the value. */
 const secret = v.lazy(input =>
@@ -70,7 +70,7 @@ function algorithms<const Names extends readonly string[]>(
     v.array(
       v.picklist(own, ({ input }) => {
         if (String(input).toLowerCase() === 'none') {
-          return `is refused: a token without a signature proves nothing. ${list}`
+          return `is not allowed: a token without a signature proves nothing. ${list}`
         }
         return foreign.includes(String(input)) ? `${whyNot} ${list}` : `is not an algorithm. ${list}`
       }),
@@ -92,7 +92,7 @@ const oneOrMore = (fix: string) =>
 
 const common = {
   /** The audience that tokens must name: one of these is in their `aud`. */
-  audience: oneOrMore("is not an audience. Write the aud that its tokens have for you, as in 'api'."),
+  audience: oneOrMore("is not an audience. Write the aud of its tokens, as in 'api'."),
   /** How far the issuer's clock may be off (default `'5s'`). */
   clockTolerance: v.optional(duration(0, 300e6, "from '0s' to '5m'")),
   /** A header that carries the bare token. Default: `Authorization: Bearer <token>`; Access: `Cf-Access-Jwt-Assertion`. */
@@ -102,9 +102,9 @@ const common = {
       v.regex(/^[\w!#$%&'*+.^`|~-]+$/, HEADER),
       v.check(
         input => !/^authorization$/i.test(input),
-        'is where tokens are looked for anyway, after Bearer. Leave it out.',
+        'is searched for tokens by default, after Bearer. Leave it out.',
       ),
-      v.check(input => !/^x-api-key$/i.test(input), 'is where API keys come. Name another header.'),
+      v.check(input => !/^x-api-key$/i.test(input), 'is the header of API keys. Name another header.'),
     ),
   ),
   /** Which claims describe the caller. */
@@ -142,7 +142,7 @@ const METHODS = {
       algorithms: algorithms(
         PUBLIC_KEY_ALGORITHMS,
         SECRET_ALGORITHMS,
-        'cannot go with jwks: whoever reads the public key could sign with it.',
+        'cannot be combined with jwks: anyone who reads the public key could sign with it.',
       ),
       ...issuer,
       ...common,
@@ -160,7 +160,7 @@ const METHODS = {
       algorithms: algorithms(
         SECRET_ALGORITHMS,
         PUBLIC_KEY_ALGORITHMS,
-        'cannot go with secret: its keys are public ones, which come by jwks.',
+        'cannot be combined with secret: it uses public keys, which come from jwks.',
       ),
       ...issuer,
       ...common,
@@ -187,7 +187,7 @@ export const jwtSchema: v.GenericSchema<JwtInput> = v.lazy(input => {
     )
   }
   if (others.length > 0) {
-    return v.never(`has ${[place, ...others].join(' and ')}. Keep one: keys come from one place.`)
+    return v.never(`has ${[place, ...others].join(' and ')}. Keep one of them: keys come from one place.`)
   }
   return METHODS[place]
 })
@@ -205,14 +205,14 @@ export function mistakesOfJwt(
   if (plans && claims?.plan === undefined) {
     mistakes.push([
       'plans',
-      `means nothing without claims.plan. Name the claim in which ${name} says the plan, or leave plans out.`,
+      `has no effect without claims.plan. Name the claim that holds the plan in tokens of ${name}, or leave plans out.`,
     ])
   }
   for (const [value, plan] of Object.entries(plans ?? {})) {
     if (!planNames || planNames.includes(plan)) continue
     mistakes.push([
       `plans.${value}`,
-      `'${plan}' is not in plans (${planNames.join(', ')}).${didYouMean(plan, planNames)} Add it there.`,
+      `'${plan}' is not in plans (${planNames.join(', ')}).${didYouMean(plan, planNames) || ' Add it there.'}`,
     ])
   }
   return mistakes

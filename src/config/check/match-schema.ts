@@ -9,7 +9,7 @@ export const place = {
     v.pipe(
       v.array(
         v.pipe(
-          v.string('is not a method.'),
+          v.string("is not a method. Write it in capitals, as in 'GET'."),
           v.regex(/^[A-Z]+$/, "is not a method. Write it in capitals, as in 'GET'."),
         ),
         "is not a list. Write it like ['GET', 'POST'].",

@@ -19,7 +19,7 @@ export function mistakesOfCredentials({ jwt = {} }: CredentialsInput, plans: rea
   return issuers.flatMap(({ name, issuer, header }, i) => {
     const twin = issuers.findIndex(other => other.issuer === issuer && other.header === header)
     if (twin === i) return []
-    const message = `has the issuer and the header of ${issuers[twin]!.name}: their tokens could not be told apart. Keep one.`
+    const message = `has the same issuer and header as ${issuers[twin]!.name}, so their tokens cannot be told apart. Keep one of them.`
     return [{ path: `credentials.jwt.${name}`, message }]
   })
 }
@@ -27,7 +27,7 @@ export function mistakesOfCredentials({ jwt = {} }: CredentialsInput, plans: rea
 function mistakesOfMethod(name: string, method: JwtMethod, plans: readonly string[]): Mistake[] {
   const path = `credentials.jwt.${name}`
   if (OWN.includes(name)) {
-    return [{ path, message: `'${name}' is a name of ours. Give the method another one, as in 'auth0'.` }]
+    return [{ path, message: `'${name}' is a reserved name. Choose another one, such as 'auth0'.` }]
   }
   const wrong = mistakesOfShape(path, method.input)
   if (wrong.length > 0) return wrong

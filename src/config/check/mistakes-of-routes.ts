@@ -18,7 +18,7 @@ export function mistakesOfRoutes(
         ? [
             {
               path: `${path}.match`,
-              message: `is that of routes[${same}], which comes first: no request would have this route. Leave one out.`,
+              message: `is the same as in routes[${same}], which comes first: no request would get this route. Leave one of them out.`,
             },
           ]
         : []),
@@ -26,7 +26,7 @@ export function mistakesOfRoutes(
         ? [
             {
               path: `${path}.cost`,
-              message: `${cost} means nothing with limits: false. Leave one of them out.`,
+              message: `${cost} has no effect with limits: false. Leave one of them out.`,
             },
           ]
         : []),
@@ -34,7 +34,7 @@ export function mistakesOfRoutes(
         ? [
             {
               path: `${path}.name`,
-              message: `'${name}' is taken by routes[${twin}]. Give each route a name of its own.`,
+              message: `'${name}' is already the name of routes[${twin}]. Give each route its own name.`,
             },
           ]
         : []),
@@ -51,20 +51,20 @@ export function mistakesOfAccept(
   const known = [...methods, ANONYMOUS]
   return (accept ?? []).flatMap((method, i) => {
     if (!known.includes(method)) {
-      const fix = FIXES[method] ?? `There are ${known.join(', ')}`
+      const fix = FIXES[method] ?? `Use one of: ${known.join(', ')}`
       const meant = didYouMean(method, known)
       return [
         { path: `${path}[${i}]`, message: `'${method}' is not a credential of this config.${meant} ${fix}.` },
       ]
     }
     if (accept!.indexOf(method) < i) {
-      return [{ path: `${path}[${i}]`, message: `'${method}' is there twice. Leave one out.` }]
+      return [{ path: `${path}[${i}]`, message: `'${method}' is listed twice. Leave one out.` }]
     }
     if (method === ANONYMOUS && i < accept!.length - 1) {
       return [
         {
           path: `${path}[${i}]`,
-          message: `'anonymous' is not the last. Put it at the end: what follows is never looked for.`,
+          message: `'anonymous' is not the last one. Move it to the end: credentials after it are never looked for.`,
         },
       ]
     }

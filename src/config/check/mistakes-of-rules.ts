@@ -53,7 +53,7 @@ export function mistakesOfSet(
 
     const twin = set.findIndex(other => other.name === rule.name)
     if (twin < i) {
-      report('name', `'${rule.name}' is taken by ${path}[${twin}]. Give each rule a name of its own.`)
+      report('name', `'${rule.name}' is already the name of ${path}[${twin}]. Give each rule its own name.`)
     } else if (compiled.findIndex(others => others.some(other => isSameRecord(other, compiled[i]!))) < i) {
       report('name', `'${rule.name}' hashes to the same tag as an earlier rule. Choose another name.`)
     }
@@ -63,7 +63,7 @@ export function mistakesOfSet(
 
     const { candidateFor, mode, enforce } = rule
     if (enforce !== undefined && (mode === 'shadow' || candidateFor !== undefined)) {
-      report('enforce', `${enforce} means nothing for a shadow. Leave it out, or enforce the rule.`)
+      report('enforce', `${enforce} has no effect on a shadow rule. Leave it out, or enforce the rule.`)
     }
     if (candidateFor !== undefined) {
       const replaced = set.find(other => other.name === candidateFor)
@@ -71,13 +71,13 @@ export function mistakesOfSet(
       if (mode === 'enforce') {
         report(
           'mode',
-          `'enforce' cannot go with candidateFor: a candidate is a shadow. Leave one of them out.`,
+          `'enforce' cannot be combined with candidateFor: a candidate is a shadow rule. Leave one of them out.`,
         )
       }
       if (!replaced || replaced === rule || !isReplaceable(replaced)) {
         report(
           'candidateFor',
-          `'${candidateFor}' is not the name of another live rule of ${path}.${didYouMean(candidateFor, candidates)} Name the rule to replace.`,
+          `'${candidateFor}' is not the name of another live rule of ${path}.${didYouMean(candidateFor, candidates) || ' Name the rule to replace.'}`,
         )
       }
     }
@@ -89,10 +89,10 @@ export function mistakesOfSet(
 function reasonAgainstLease(rule: RuleInput | LimitRuleInput): string | undefined {
   const { whyNoLease } = descriptionOf(rule)
   if (whyNoLease) {
-    return `cannot go with ${rule.algorithm}: ${whyNoLease}. Leave it out, or use another algorithm.`
+    return `cannot be combined with ${rule.algorithm}: ${whyNoLease}. Leave it out, or use another algorithm.`
   }
   if (!('on' in rule) || rule.on !== 'auth-failure') return undefined
-  return "cannot go with on: 'auth-failure': guesses are counted when they are made. Leave it out."
+  return "cannot be combined with on: 'auth-failure': each failure is counted when it happens. Leave it out."
 }
 
 /** A candidate can stand beside it. */
@@ -116,7 +116,7 @@ export function mistakesAtGateway(
   if (rule.on === 'auth-failure' && compiled[0]!.counting.state === 'held') {
     report(
       'on',
-      `'auth-failure' cannot go with ${rule.algorithm}: a bad credential is never in flight. Use another algorithm.`,
+      `'auth-failure' cannot be combined with ${rule.algorithm}: a request with a bad credential is never in flight. Use another algorithm.`,
     )
   }
   const plans = config.plans ?? ['free']
@@ -128,7 +128,7 @@ export function mistakesAtGateway(
       const list = rule.match?.plans ? 'match.plans' : 'plans'
       report(
         `plans.${plan}`,
-        `is not in ${list} (${[...named].join(', ')}).${didYouMean(plan, [...named])} Add it there.`,
+        `is not in ${list} (${[...named].join(', ')}).${didYouMean(plan, [...named]) || ' Add it there.'}`,
       )
     }
     if (!numbers) continue
@@ -136,14 +136,14 @@ export function mistakesAtGateway(
     const variant = compiled.find(({ match }) => match.plans?.length === 1 && match.plans[0] === plan)
     for (const key of planUnits.keys()) {
       if (numbers[key] === undefined || takesUnits(rule, key)) continue
-      report(`plans.${plan}.${key}`, `${numbers[key]} means nothing for ${rule.algorithm}. Leave it out.`)
+      report(`plans.${plan}.${key}`, `${numbers[key]} has no effect with ${rule.algorithm}. Leave it out.`)
     }
     for (const [key, message] of mistakesOfNumbers(own)) report(`plans.${plan}.${key}`, message)
     if (!variant) continue
     for (const mistake of mistakesOfGatewayNumbers(own, variant, `${path}.plans.${plan}`)) {
       // A plan has no cost of its own: what is wrong is what it leaves for one request.
       const isCost = mistake.path.endsWith('.cost')
-      const message = `leaves a ${descriptionOf(rule).costBound} of ${variant.quota.burst}: a cost of ${rule.cost} can never be admitted. Raise it, or lower the cost.`
+      const message = `leaves a ${descriptionOf(rule).costBound} of ${variant.quota.burst}, so a cost of ${rule.cost} can never be admitted. Raise it, or lower the cost.`
       mistakes.push(isCost ? { path: `${path}.plans.${plan}`, message } : mistake)
     }
   }
@@ -151,34 +151,47 @@ export function mistakesAtGateway(
   if (isOffForAll && (rule.match?.plans || by.some(needsCredential))) {
     report(
       'plans',
-      `is false for every plan: the rule would apply to no caller. Use mode: 'off', or leave a plan.`,
+      `is false for every plan, so the rule would apply to no caller. Use mode: 'off', or keep a plan.`,
     )
   }
   const ofTokens = by.find(needsToken)
   if (ofTokens && Object.keys(config.credentials?.jwt ?? {}).length === 0) {
-    report('by', `'${ofTokens}' needs tokens, and credentials.jwt has none. Add the issuer there.`)
+    report('by', `'${ofTokens}' needs tokens, and credentials.jwt has no issuer. Add one.`)
   }
   if (rule.on === 'auth-failure') {
     if (by.some(needsCredential)) {
-      report('by', `needs something that a caller with a bad credential has, as in by: 'address'.`)
+      report(
+        'by',
+        `needs a valid credential, which a failed one is not. Use a part that every caller has, such as 'address'.`,
+      )
     }
-    if (ofPlans) report('on', `'auth-failure' cannot go with plans: a bad credential has none.`)
+    if (ofPlans)
+      report(
+        'on',
+        `'auth-failure' cannot be combined with plans: a bad credential has no plan. Leave one of them out.`,
+      )
     if (rule.match?.authenticated !== undefined) {
-      report('match.authenticated', 'means nothing with on: auth-failure. Leave it out.')
+      report('match.authenticated', "has no effect with on: 'auth-failure'. Leave it out.")
     }
-    if (rule.cost === 0) report('cost', '0 counts no failure, and so limits none. Leave it out.')
+    if (rule.cost === 0) report('cost', '0 counts no failures, so the rule would never refuse. Leave it out.')
   }
   if (rule.match?.authenticated === false) {
     if (by.some(needsCredential)) {
-      report('by', 'needs a credential, and match.authenticated: false is for callers without one.')
+      report(
+        'by',
+        'needs a credential, and match.authenticated: false is for callers without one. Change one of them.',
+      )
     }
     if (ofPlans)
-      report('match.authenticated', 'false cannot go with plans: who has no credential has no plan.')
+      report(
+        'match.authenticated',
+        'false cannot be combined with plans: a caller without a credential has no plan. Leave one of them out.',
+      )
   }
   if (config.store?.cluster && ofPlans && !isOfConsumer(by)) {
     report(
       rule.plans ? 'plans' : 'match.plans',
-      `needs by: 'consumer' on a cluster: the slot of an address does not know whose plan it is.`,
+      `needs by: 'consumer' on a cluster, because plans are stored in the slot of the consumer. Count by consumer, or leave the plans out.`,
     )
   }
   return [...mistakes, ...mistakesOfMatch(rule.match, path, config)]
@@ -193,7 +206,7 @@ export function mistakesOfMatch(match: MatchInput | undefined, path: string, con
       .filter(name => !known.includes(name))
       .map(name => ({
         path: `${path}.match.${key}`,
-        message: `'${name}' is not in ${key} (${known.length > 0 ? known.join(', ') : 'which is empty'}).${didYouMean(name, known)} Add it there.`,
+        message: `'${name}' is not in ${key} (${known.join(', ') || 'which is empty'}).${didYouMean(name, known) || ' Add it there.'}`,
       }))
   return [...missing('routes', routes), ...missing('plans', plans)]
 }
@@ -258,7 +271,7 @@ export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule,
     const most = Math.floor((MAX_DELAY * compiled.limit) / compiled.period)
     report(
       waiting.parameter,
-      `${waiting.units} could hold a request for ${Math.ceil(delay / 1e6)} s. At this rate ${most} can wait for 60 s.`,
+      `${waiting.units} could delay a request by ${Math.ceil(delay / 1e6)} s, and the maximum is ${MAX_DELAY / 1e6} s. At this rate, use at most ${most}.`,
     )
   }
   return mistakes
@@ -267,6 +280,6 @@ export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule,
 /** What the schema cannot see in one rule of a limit by name. */
 export function mistakesByName({ by, enforce }: LimitRuleInput, path: string): Mistake[] {
   if (by !== undefined || enforce === undefined || enforce === 0 || enforce === 1) return []
-  const message = `${enforce} is a share of callers, and this rule counts all callers together. Leave it out, or give it a by.`
+  const message = `${enforce} is a share of callers, and this rule counts all callers together. Leave it out, or add by.`
   return [{ path: `${path}.enforce`, message }]
 }

@@ -53,19 +53,24 @@ export function mistakesOfAdaptive({ rules = [], shedding }: ConfigInput): Mista
             {
               path,
               message:
-                "needs by: 'global', without plans: it follows the origin. Change these, or leave it out.",
+                "needs by: 'global' and no plans, because it follows the origin. Change the rule, or leave it out.",
             },
           ]),
       ...(cost !== 1
         ? [
             {
               path: path.replace('adaptive', 'cost'),
-              message: `${cost} cannot go with adaptive: the limit may fall below it. Leave it out.`,
+              message: `${cost} cannot be combined with adaptive: the limit may fall below it. Leave it out.`,
             },
           ]
         : []),
       ...(i > 0
-        ? [{ path, message: `is the second one: ${all[0]!.path} follows the origin already. Leave one out.` }]
+        ? [
+            {
+              path,
+              message: `is a second one: ${all[0]!.path} already follows the origin. Leave one of them out.`,
+            },
+          ]
         : []),
       ...(min > max
         ? [{ path: `${path}.min`, message: `${min} is above the ${of} (${max}). Lower it.` }]
@@ -98,7 +103,7 @@ export function mistakesOfShedding(
     if (first < i) {
       report(
         `classes[${i}].name`,
-        `'${name}' is taken by shedding.classes[${first}]. Give each class a name of its own.`,
+        `'${name}' is already the name of shedding.classes[${first}]. Give each class its own name.`,
       )
     }
     if (match) mistakes.push(...mistakesOfMatch(match, `shedding.classes[${i}]`, config))
@@ -107,13 +112,13 @@ export function mistakesOfShedding(
   if (open.length === 0) {
     report(
       'classes',
-      'has a match for each class. Leave the match of one out: it gets every request that no other class matches.',
+      'has a match in every class. Leave it out in one: that class gets every request that no other class matches.',
     )
   } else if (open.length > 1) {
     report('classes', `has several classes without a match (${open.join(', ')}). Give all but one a match.`)
   }
   if (!fleetUsage && !workerUtilization) {
-    report('classes', 'are for nothing without a shedder. Add fleetUsage or workerUtilization.')
+    report('classes', 'have no effect without a shedder. Add fleetUsage or workerUtilization.')
   }
 
   const own = compileFleetRules(shedding, ['free'], ALL_ALGORITHMS, undefined)
@@ -130,7 +135,10 @@ export function mistakesOfShedding(
   for (const [i, { name, tag }] of own.entries()) {
     const twin = own.findIndex(rule => rule.tag === tag)
     if (twin < i)
-      report('classes', `make two rules with one tag (${own[twin]!.name}, ${name}). Rename a class.`)
+      report(
+        'classes',
+        `lead to two rules with the same tag (${own[twin]!.name}, ${name}). Rename one class.`,
+      )
   }
 
   if (fleetUsage) {
@@ -138,9 +146,12 @@ export function mistakesOfShedding(
     for (const [name, value] of reserved) {
       const path = `fleetUsage.reserved.${name}`
       if (!names.includes(name))
-        report(path, `is not a class (${names.join(', ')}).${didYouMean(name, names)} Name one of them.`)
+        report(
+          path,
+          `is not a class (${names.join(', ')}).${didYouMean(name, names) || ' Name one of them.'}`,
+        )
       else if (name === names.at(-1))
-        report(path, `${value} means nothing: no class is less important. Leave it out.`)
+        report(path, `${value} has no effect: no class is less important. Leave it out.`)
     }
     const levels = fleetLevels(shedding)
     const [last] = levels.slice(-1)
@@ -172,19 +183,19 @@ export function mistakesOfShedding(
     if (header !== undefined && STANDARD.test(header)) {
       report(
         'workerUtilization.header',
-        `'${header}' has another meaning, and callers would not get it. Name one of your own, as in 'x-utilization'.`,
+        `'${header}' has another meaning for callers, who would not get it. Use a header of your own, such as 'x-utilization'.`,
       )
     }
     if (header !== undefined && !signals.includes('header')) {
       report(
         'workerUtilization.header',
-        `'${header}' means nothing without the signal 'header'. Add it, or leave this out.`,
+        `'${header}' has no effect without the signal 'header'. Add the signal, or leave this out.`,
       )
     }
     if (staleAfter !== undefined && !signals.includes('push')) {
       report(
         'workerUtilization.staleAfter',
-        `'${staleAfter}' means nothing without the signal 'push'. Add it, or leave this out.`,
+        `'${staleAfter}' has no effect without the signal 'push'. Add the signal, or leave this out.`,
       )
     }
   }

@@ -35,7 +35,7 @@ function reachingNoRule(rules: readonly (RuleInput | LimitRuleInput)[]): Mistake
 
 /** The fleet counts what is in flight, and so each request. */
 function besideFleet(leased: readonly RuleInput[]): Mistake {
-  const message = `counts each request when it begins and ends: what it counts goes to the store, and no such request is served from the leases of ${namesOf(leased)}. Remove the leases, or fleetUsage.`
+  const message = `counts each request when it begins and when it ends, so each one goes to the store and none is served from the leases of ${namesOf(leased)}. Remove the leases, or fleetUsage.`
   return { path: 'shedding.fleetUsage', message }
 }
 

@@ -36,9 +36,10 @@ type Reason = [key: string, message: string]
 
 function ownReason({ input, rule }: Written, { accepted, issuers, uncounted }: Reach): Reason | undefined {
   if (rule.mode === 'off')
-    return ['.mode', "'off': the rule counts and refuses nothing, unless it is switched on."]
-  if (input.enforce === 0) return ['.enforce', '0: the rule is a shadow for all callers, and refuses none.']
-  if (rule.cost === 0) return ['.cost', '0: the rule counts nothing, and so never refuses.']
+    return ['.mode', "'off': the rule counts and refuses nothing until it is switched on."]
+  if (input.enforce === 0)
+    return ['.enforce', '0: the rule is a shadow rule for all callers and never refuses.']
+  if (rule.cost === 0) return ['.cost', '0: the rule counts nothing, so it never refuses.']
   if (rule.counting.state !== 'held' && perSecond(rule) > MOST_PER_SECOND) {
     return ['.limit', `${formatFullAllowance(rule)} is more than any caller sends: the rule never refuses.`]
   }

@@ -23,5 +23,5 @@ function flawOf(text: string): string | undefined {
   const own = addressText(address)
   const network = addressText(networkOf(address, prefix))
   if (network === own) return undefined
-  return `is an address inside of a range. Write '${network}/${prefix}', or '${own}' for this one alone.`
+  return `is an address inside a range. Write '${network}/${prefix}' for the range, or '${own}' for this address alone.`
 }

@@ -12,7 +12,7 @@ export interface RouteMatchInput extends v.InferInput<typeof routeMatch> {}
 
 export const acceptList = v.pipe(
   v.array(
-    text('is not a credential.'),
+    text("is not a credential. Write its name, as in 'api-key'."),
     "is not a list of credentials. Write it like ['api-key', 'anonymous'].",
   ),
   v.minLength(1, "is empty: every request would be refused. Name a credential, or 'anonymous'."),

@@ -37,7 +37,7 @@ export interface PlanNumbersInput extends v.InferInput<typeof numbersOfPlan> {}
 export type OnStoreFailure = v.InferInput<ReturnType<typeof onStoreFailure>>
 
 export function onStoreFailure() {
-  return v.picklist(['open', 'closed', 'local'], "is not known here. Use 'open', 'closed' or 'local'.")
+  return v.picklist(['open', 'closed', 'local'], "is not a failure policy. Use 'open', 'closed' or 'local'.")
 }
 
 const named = {
@@ -93,7 +93,7 @@ const numbersOfPlan = settings(unitsForPlan, '')
 
 const planNumbers = v.union([v.literal(false), numbersOfPlan], ({ input }) => {
   const other = Object.keys(input ?? {}).find(key => !(key in unitsForPlan))
-  const what = other && typeof input === 'object' ? `has ${other}, and` : 'is neither numbers nor false:'
+  const what = other && typeof input === 'object' ? `has ${other}, and` : 'is neither numbers nor false;'
   return `${what} a plan can have ${PLAN_NUMBERS} of its own. Write it like { limit: 1200 }.`
 })
 
@@ -114,7 +114,7 @@ const gatewayOnly = {
    * could go on.
    */
   on: v.optional(
-    v.picklist(['request', 'auth-failure'], "is nothing to count. Use 'request' or 'auth-failure'."),
+    v.picklist(['request', 'auth-failure'], "is not an event to count. Use 'request' or 'auth-failure'."),
   ),
   /** Units one request takes (default `1`). 0 reports what is left and takes nothing. */
   cost: v.optional(units(0)),

@@ -48,7 +48,7 @@ export interface CorsInput extends v.InferInput<typeof cors> {}
  * is over 78,220 of them.
  */
 const MOST_RULES = 200
-const TOO_MANY_RULES = `has more than ${MOST_RULES} rules, which one script cannot hold. Use fewer: numbers for plans need no rules of their own.`
+const TOO_MANY_RULES = `has more than ${MOST_RULES} rules, which one script cannot hold. Use fewer: plans with other numbers need no rules of their own.`
 
 const COUNTRY = "is not a country. Write its two capital letters (ISO 3166-1), as in 'AQ'."
 
@@ -70,12 +70,15 @@ const origin = v.pipe(
 
 /** It stands in API keys between underscores. */
 const environmentName = v.pipe(
-  text("is not a name. Write it like 'live' or 'test'."),
-  v.regex(ENVIRONMENT, "is not a name. Use 1 to 16 lower case letters and digits, as in 'live' or 'test'."),
+  text("is not an environment name. Write it like 'live' or 'test'."),
+  v.regex(
+    ENVIRONMENT,
+    "is not an environment name. Use 1 to 16 lowercase letters and digits, as in 'live' or 'test'.",
+  ),
 )
 
 const CONSUMER =
-  "is not a consumer. Write its name, as in 'acme', or of a token its issuer and what the claim says, percent-encoded, as in 'auth0~alice%40example.com'."
+  "is not a consumer. Write its name, as in 'acme', or for a consumer of tokens the issuer and the percent-encoded claim, as in 'auth0~alice%40example.com'."
 
 const consumer = v.pipe(
   v.string(CONSUMER),
@@ -137,7 +140,7 @@ const refusals = settings(
      * trip in this time. A limit that is raised or reset, and a consumer that is unblocked, count after this time at the latest.
      */
     rememberFor: v.optional(
-      v.lazy(input => (input === 0 ? v.literal(0) : duration(10e3, 60e6, "0, or from '10ms' to '60s'"))),
+      v.lazy(input => (input === 0 ? v.literal(0) : duration(10e3, 60e6, "from '10ms' to '60s', or 0"))),
     ),
   },
   "is not an object. Write it like { rememberFor: '1s' }.",

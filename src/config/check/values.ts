@@ -13,7 +13,7 @@ export function settings<const T extends v.ObjectEntries>(entries: T, fix: strin
     if (issue.expected === 'never') {
       const known = Object.keys(entries)
       const meant = didYouMean(String(issue.path?.at(-1)?.key), known)
-      return `is not a setting here.${meant} The settings are ${known.join(', ')}.`
+      return `is not a setting here.${meant} Settings: ${known.join(', ')}.`
     }
     const missing = entries[String(issue.path?.at(-1)?.key)]
     // A key that is missing is explained as if undefined stood there.
@@ -35,7 +35,7 @@ export const text = (fix: string) => v.pipe(v.string(fix), v.minLength(1, fix))
 export const name = (what: string) =>
   v.pipe(
     v.string(`is not a ${what}. Write text.`),
-    v.regex(NAME, `is not a ${what}. Use 1 to 63 lower case letters, digits, '-' and '_'.`),
+    v.regex(NAME, `is not a ${what}. Use 1 to 63 lowercase letters, digits, '-' and '_'.`),
   )
 
 export function duration(low: number, high: number, range: string) {
@@ -46,7 +46,7 @@ export function duration(low: number, high: number, range: string) {
     v.check(input => {
       const microseconds = parseDuration(input)!
       return microseconds >= low && microseconds <= high
-    }, `is out of range. It can be ${range}.`),
+    }, `is out of range. Use a duration ${range}.`),
   )
 }
 
@@ -62,7 +62,7 @@ export function share(low: number) {
   return v.pipe(v.number(fix), v.minValue(low, fix), v.maxValue(1, fix))
 }
 
-export const flag = v.boolean('is neither true nor false. Write one of them, without quotes.')
+export const flag = v.boolean('is neither true nor false. Write true or false, without quotes.')
 
 export const headerName = v.pipe(
   text("is not a header name. Write it like 'x-partner-key'."),
@@ -74,7 +74,7 @@ function pattern(part: 'pathname' | 'hostname', example: string, several: string
   return v.pipe(
     v.string(({ input }) =>
       Array.isArray(input)
-        ? `is a list. Write one pattern, as in '${several}', or a rule or route for each.`
+        ? `is a list. Write one pattern, as in '${several}', or one rule or route for each.`
         : `is not a pattern. Write text such as '${example}'.`,
     ),
     v.minLength(1, `is not a pattern. Write text such as '${example}'.`),

@@ -41,13 +41,13 @@ function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Respons
   // This caller may have a valid credential: others at its address may have sent the bad ones.
   const what =
     first!.rule.on === 'auth-failure'
-      ? 'Too many bad credentials were sent from here'
+      ? 'Too many invalid credentials were sent from here'
       : LIMIT_REACHED[degraded ? 'local' : 'store']
   const seconds = retryAfterSeconds(retryAfter)
   const advice =
     seconds === undefined
       ? `This request costs ${first!.rule.cost}, which is more than the limit can ever admit.`
-      : `Nothing was charged; try again ${retryWording(violated)} ${seconds} s.`
+      : `Nothing was charged. Try again ${retryWording(violated)} ${seconds} s.`
   return problem({
     status: 429,
     title: 'Quota Exceeded',
@@ -61,7 +61,7 @@ function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Respons
 /** For units in flight the time is an upper bound, because a request can end at any time. */
 function retryWording(violated: Denied['violated']): string {
   const isInFlight = violated.every(({ rule }) => rule.counting.state === 'held')
-  return isInFlight ? 'when a request of yours has ended, or in' : 'in'
+  return isInFlight ? 'when one of your requests has ended, or in' : 'in'
 }
 
 const LIMIT_REACHED = {
@@ -81,7 +81,7 @@ export function retryAfterSeconds(retryAfter: number): number | undefined {
 const NOT_VALID = 'The credential is not valid. Check that it was copied whole, or ask for a new one.'
 
 const NOTHING_ACCEPTED =
-  'This path can be read in several ways, and no credential is accepted for all of them. Send it in its simplest form.'
+  'This path can be read in several ways, and no credential is accepted for all of them. Send the path in its simplest form.'
 
 /**
  * Creates a 401 with a challenge (RFC 9110, section 15.5.2), and with an error code unless there was no credential
@@ -111,9 +111,9 @@ type UnauthorizedReply = Pick<Unauthenticated, 'accepted'> & { reason: Unauthent
 
 function forbidden(what: Forbidden['what'] | 'consumer'): Response {
   const detail = {
-    consumer: 'This consumer is blocked.',
-    address: 'Requests from this address are blocked.',
-    country: 'Requests from here are blocked.',
+    consumer: 'This consumer is blocked. Contact the operator of the service.',
+    address: 'Requests from this address are blocked. Contact the operator of the service.',
+    country: 'Requests from this country are blocked.',
   }
   return problem({ status: 403, title: 'Forbidden', detail: detail[what] })
 }
@@ -123,14 +123,14 @@ function unverifiable(): Response {
   return problem({
     status: 503,
     title: 'Service Unavailable',
-    detail: 'The token cannot be verified now: its issuer does not answer. Try again later.',
+    detail: 'The token cannot be verified now, because its issuer does not answer. Try again in 5 s.',
     headers: { 'retry-after': '5' },
   })
 }
 
 /** The system is full for everyone, so callers see neither numbers nor names of rules. */
 function tooBusy(seconds: number): Response {
-  const detail = 'The service is too busy for this request now. Nothing was charged; try'
+  const detail = 'The service is too busy for this request now. Nothing was charged. Try'
   return reducedCapacity(detail, seconds)
 }
 

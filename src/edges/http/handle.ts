@@ -86,7 +86,7 @@ export function refuseLongPath({ pathname }: URL): Response | undefined {
   return problem({
     status: 414,
     title: 'URI Too Long',
-    detail: 'Send a shorter path, or one without encoded characters.',
+    detail: 'The path is too long. Send a shorter one, or one without encoded characters.',
   })
 }
 

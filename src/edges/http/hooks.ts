@@ -102,8 +102,8 @@ export function createHooks(
         console.error(JSON.stringify({ level: 'error', event: 'hook', hook: name, error: traceOf(error) }))
       }
       logged.add(name)
-      const why = error instanceof GatewayError ? error.message : errorName(error)
-      throw new GatewayError('ERR_HOOK_FAILED', `The hook ${name} failed: ${why}`)
+      const why = error instanceof GatewayError ? error.message : `It threw ${errorName(error)}.`
+      throw new GatewayError('ERR_HOOK_FAILED', `The hook '${name}' failed: ${why}`)
     }
   }
 

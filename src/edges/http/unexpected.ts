@@ -8,7 +8,7 @@ export function replyToException(error: Error): Response {
   return problem({
     status: 500,
     title: 'Internal Server Error',
-    detail: 'The gateway failed to handle this request. Its log says why.',
+    detail: 'The gateway failed to handle this request. Its log has the cause.',
   })
 }
 
@@ -30,6 +30,6 @@ export function misconfigured(): Response {
   return problem({
     status: 503,
     title: 'Service Unavailable',
-    detail: 'The gateway is not configured: its log says what is missing.',
+    detail: 'The gateway is not configured. Its log has what is missing.',
   })
 }

@@ -109,7 +109,7 @@ async function readBody(request: Request): Promise<string | Problem> {
       length += part.length
     }
   } catch {
-    return badRequest('The body broke off. Send it again.')
+    return badRequest('The body ended early. Send it again.')
   }
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(bytes.subarray(0, length))
@@ -182,8 +182,8 @@ function unauthorized(what: 'missing' | 'wrong'): Response {
     status: 401,
     title: 'Unauthorized',
     detail: {
-      missing: 'The header authorization has no bearer token. Send Authorization: Bearer <secret>.',
-      wrong: 'The bearer token is not valid. It must be the secret that the gateway has.',
+      missing: 'The authorization header has no bearer token. Send Authorization: Bearer <secret>.',
+      wrong: 'The bearer token is not valid. Send the secret that is set in the gateway.',
     }[what],
     headers: { 'www-authenticate': what === 'missing' ? challenge : `${challenge}, error="invalid_token"` },
   })

@@ -71,6 +71,6 @@ function askForAnotherProtocol(): Response {
   return problem({
     status: 400,
     title: 'Bad Request',
-    detail: `Offer one more subprotocol beside the key, which is never selected: one of the service, or '${NO_PROTOCOL}'.`,
+    detail: `The key is never selected as subprotocol. Offer another one beside it: one of the service, or '${NO_PROTOCOL}'.`,
   })
 }

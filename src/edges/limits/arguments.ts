@@ -36,7 +36,7 @@ export function checkCost(
   for (const [key, units] of Object.entries(costs)) {
     if (typeof cost !== 'number') checkRule(name, key, rules)
     if (Number.isInteger(units) && units >= 0 && units <= 1e9) continue
-    throw new TypeError(`${key} is ${units}: a cost is a whole number from 0 to 1000000000.`)
+    throw new TypeError(`${key} is ${units}. Use a whole number from 0 to 1000000000.`)
   }
 }
 
@@ -44,5 +44,5 @@ export function checkCost(
 export function checkRule(name: string, only: string, rules: readonly LimitRule[]): void {
   if (rules.some(rule => rule.name === only)) return
   const names = rules.map(rule => rule.name).join(', ')
-  throw new TypeError(`The limit '${name}' has no rule '${only}'. Its rules are: ${names}.`)
+  throw new TypeError(`The limit '${name}' has no rule '${only}'. Rules: ${names}.`)
 }

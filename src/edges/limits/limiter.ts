@@ -220,7 +220,7 @@ export function limiterOnStore(
     const rules = config.limits.get(name)
     if (rules) return rules
     const names = [...config.limits.keys()].join(', ') || 'none'
-    throw new TypeError(`There is no limit '${name}'. The limits of the config are: ${names}.`)
+    throw new TypeError(`The config has no limit '${name}'. Limits: ${names}.`)
   }
 
   /**

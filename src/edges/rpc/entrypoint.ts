@@ -161,7 +161,7 @@ export function limitsEntrypoint(
       const decision = receipts.decisionOf(receipt)
       if (!decision)
         throw new TypeError(
-          'This receipt is not known here: it is older than a minute, or comes from another isolate.',
+          'This receipt is unknown: it is older than a minute, or comes from another isolate.',
         )
       return toPlainDecision(await this.#limiter.refund(decision, options), receipt)
     }
@@ -187,11 +187,11 @@ export function limitsEntrypoint(
       const parts = [...new Set((rules ?? []).flatMap(({ by = [] }) => by))]
       if (parts.length === 0)
         throw new TypeError(
-          `The limit '${name}' counts all calls together, so a key would mean nothing. Add by: ['key'] to a rule, or call limit('${name}').`,
+          `The limit '${name}' counts all calls together, so a key has no effect. Add by: ['key'] to a rule, or call limit('${name}').`,
         )
       if (parts.length > 1)
         throw new TypeError(
-          `The limit '${name}' counts by ${parts.join(' and ')}, which one key cannot say. Call limit('${name}', { … }).`,
+          `The limit '${name}' counts by ${parts.join(' and ')}, which one key cannot name. Call limit('${name}', { … }).`,
         )
       return [name, { [parts[0]!]: key }]
     }

@@ -2,6 +2,7 @@
 import { userInfo } from 'node:os'
 import { text } from 'node:stream/consumers'
 import { type Command, Option } from 'commander'
+import { didYouMean } from '../../config/check/did-you-mean.ts'
 import { ENVIRONMENT } from '../../config/forms.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { type AdminStore, adminStore } from '../../ops/admin-store.ts'
@@ -9,6 +10,7 @@ import type { ChangeResult } from '../../ops/consumers.ts'
 import { futureOf, shortText } from '../../ops/names.ts'
 import { restStore } from './arguments.ts'
 import { blockDocument } from './blocks.ts'
+import { CHANGE_OPTIONS, optionIn, STORE_OPTIONS } from './help.ts'
 import type { ConfigLoader, LoadedConfig } from './load-config.ts'
 import { print } from './output.ts'
 
@@ -19,18 +21,24 @@ export interface StoreFlags {
   json?: boolean
 }
 
+export const JSON_HELP = 'print one JSON document on standard output'
+export const ENVIRONMENT_HELP = 'environment (default: $SLUICE_ENVIRONMENT, else the one in the config)'
+export const CONSUMER_HELP = 'name of the consumer; of a consumer of tokens: <method>~<subject>'
+export const UNTIL_HELP = "end of the change, such as '2030-12-31T18:00:00Z'"
+export const BY_HELP = 'who makes the change (default: your user name on this machine)'
+export const YES_HELP = 'do not ask for confirmation; required without a terminal'
+
 /** The options that every one of them takes. */
 export function onStore(command: Command): Command {
-  return command
-    .option('--url <url>', 'of the store (default: $UPSTASH_REDIS_REST_URL)')
-    .option('--token <token>', 'of the store (default: $UPSTASH_REDIS_REST_TOKEN)')
-    .option('--env <name>', "whose keys (default: $SLUICE_ENVIRONMENT, else the config's environment)")
-    .option('--json', 'one JSON document on standard output')
+  optionIn(STORE_OPTIONS, command, '--url <url>', 'REST URL of the store (default: $UPSTASH_REDIS_REST_URL)')
+  optionIn(STORE_OPTIONS, command, '--token <token>', 'REST token (default: $UPSTASH_REDIS_REST_TOKEN)')
+  optionIn(STORE_OPTIONS, command, '--env <name>', ENVIRONMENT_HELP)
+  return command.option('--json', JSON_HELP)
 }
 
 /** One that destroys. */
 export function destructive(command: Command): Command {
-  return onStore(command).option('--yes', 'do not ask; needed where no terminal is there to ask on')
+  return onStore(command).option('--yes', YES_HELP)
 }
 
 /** Who does it, why, and for how long. */
@@ -43,13 +51,14 @@ export interface SignedFlags {
 
 /** The options of a change that is to be undone one day, by whoever comes upon it. */
 export function signed(command: Command): Command {
-  return command
-    .addOption(
-      new Option('--for <duration>', "how long, as in '1h' (default: until it is undone)").conflicts('until'),
-    )
-    .option('--until <time>', "as in '2030-12-31T18:00:00Z'")
-    .option('--by <who>', 'who does it (default: the user of this machine)')
-    .option('--reason <text>', 'for those who administer; callers are not told')
+  const duration = new Option(
+    '--for <duration>',
+    "duration of the change, such as '1h' (default: until undone)",
+  )
+  command.addOption(duration.conflicts('until').helpGroup(CHANGE_OPTIONS))
+  optionIn(CHANGE_OPTIONS, command, '--until <time>', UNTIL_HELP)
+  optionIn(CHANGE_OPTIONS, command, '--by <name>', BY_HELP)
+  return optionIn(CHANGE_OPTIONS, command, '--reason <text>', 'reason, shown to administrators only')
 }
 
 /** `until` is null for what has no end although one was asked about: `never`. */
@@ -85,7 +94,7 @@ export async function configOf<C extends LoadedConfig>(
   const where = env === undefined ? 'SLUICE_ENVIRONMENT' : '--env'
   throw new AdminError(
     'usage',
-    `${where} is not an environment name. Use 1 to 16 lower case letters and digits.`,
+    `${where} is not a valid environment name. Use 1 to 16 lowercase letters and digits.`,
   )
 }
 
@@ -94,31 +103,36 @@ export async function secretOf(argument: string): Promise<string> {
   if (argument !== '-') return argument
   const read = (await text(process.stdin)).trim()
   if (read) return read
-  throw new AdminError('usage', 'There was nothing on standard input.')
+  throw new AdminError('usage', 'Standard input is empty. Pipe the key or the token into this command.')
 }
 
 /** @throws AdminError unless the user confirms */
 export async function mustConfirm(question: string, { yes }: { yes?: boolean }): Promise<void> {
   if (yes) return
   if (!process.stdin.isTTY)
-    throw new AdminError('usage', `${question} There is no terminal to ask on: add --yes.`)
+    throw new AdminError(
+      'usage',
+      `${question} There is no terminal to confirm this on. Add --yes to proceed.`,
+    )
   const { default: confirm } = await import('@inquirer/confirm')
   // On standard error: standard output is for what was asked for.
   const isSure = await confirm({ message: question, default: false }, { output: process.stderr }).catch(
     () => false,
   )
-  if (!isSure) throw new AdminError('refused', 'Nothing was changed.')
+  if (!isSure) throw new AdminError('refused', 'Canceled. Nothing was changed.')
+}
+
+/** A consumer need not exist before something is set for it, so a misspelled name is not an error. */
+export function noteIfNew(consumer: string, { isNew, others = [] }: ChangeResult): void {
+  if (!isNew) return
+  const hint = didYouMean(consumer, others) || ' Check the spelling if you expected it to exist.'
+  console.error(`Consumer '${consumer}' is new in this store.${hint}`)
 }
 
 /** What a consumer has been set to, and a hint where its name may be misspelled. */
-export function tell(
-  flags: StoreFlags,
-  consumer: string,
-  { record, isNew }: ChangeResult,
-  human: string,
-): void {
-  if (isNew)
-    console.error(`The consumer ${consumer} is new here. Check the spelling if you expected it to exist.`)
+export function tell(flags: StoreFlags, consumer: string, result: ChangeResult, human: string): void {
+  noteIfNew(consumer, result)
+  const { record } = result
   const { plan, overrides } = record
   const rules = overrides.map(({ rule }) => rule)
   const all = { consumer, plan: plan ?? null, ...blockDocument(record) }

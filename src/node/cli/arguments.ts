@@ -6,50 +6,57 @@ import { AdminError } from '../../ops/admin-error.ts'
 export function port(text: string): number {
   const number = Number(text)
   if (!/^\d{1,5}$/.test(text) || number > 65535) {
-    throw new InvalidArgumentError('A port is a number from 0 (any free one) to 65535.')
+    throw new InvalidArgumentError('Use a number from 0 to 65535; 0 takes any free port.')
   }
   return number
 }
 
 export function originUrl(text: string): string {
   if (!isOriginUrl(text))
-    throw new InvalidArgumentError('An origin is a URL such as https://api.example.com.')
+    throw new InvalidArgumentError(
+      'Use an http or https URL without query or credentials, such as https://api.example.com.',
+    )
   return text
 }
 
 export function redisUrl(text: string): string {
-  if (!/^(rediss?|unix):\/\/./.test(text) || !URL.canParse(text)) {
-    throw new InvalidArgumentError('Write redis://host:port, rediss://host:port or unix:///path/to/socket.')
-  }
-  return text
+  if (isRedisUrl(text)) return text
+  throw new InvalidArgumentError(`Use ${REDIS_URLS}.`)
 }
 
+const REDIS_URLS = 'redis://host:port, rediss://host:port or unix:///path/to/socket'
+
+const isRedisUrl = (text: string) => /^(rediss?|unix):\/\/./.test(text) && URL.canParse(text)
+
 export function redisChoice(text: string): string {
-  return text === 'auto' || text === 'embedded' ? text : redisUrl(text)
+  if (text === 'auto' || text === 'embedded' || isRedisUrl(text)) return text
+  throw new InvalidArgumentError(`Use auto, embedded, ${REDIS_URLS}.`)
 }
 
 export function seconds(text: string): number {
   const number = Number(text)
-  if (!(number > 0 && number <= 600)) throw new InvalidArgumentError('Write seconds, from 0.001 to 600.')
+  if (!(number > 0 && number <= 600))
+    throw new InvalidArgumentError('Use a number of seconds above 0, up to 600.')
   return number
 }
 
 export function units(text: string): number {
   if (/^\d{1,10}$/.test(text)) return Number(text)
-  throw new InvalidArgumentError('Write a whole number.')
+  throw new InvalidArgumentError('Use a whole number.')
 }
 
 /** A fraction, as in the config. */
 export function share(text: string): number {
   const number = Number(text)
   if (/^\d*\.?\d+$/.test(text) && number <= 1) return number
-  throw new InvalidArgumentError('Write a fraction from 0 to 1, as in 0.25.')
+  throw new InvalidArgumentError('Use a number from 0 to 1, such as 0.25.')
 }
 
 /** `account=42`, given as often as needed. */
 export function part(text: string, others: Record<string, string> = {}): Record<string, string> {
   const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? []
-  if (name === undefined || value === undefined) throw new InvalidArgumentError('Write it like account=42.')
+  if (name === undefined || value === undefined)
+    throw new InvalidArgumentError('Use the form part=value, such as account=42.')
   return { ...others, [name]: value }
 }
 
@@ -58,9 +65,21 @@ export function header(text: string, others: [string, string][] = []): [string, 
   const [, name, value] = /^([^:]+):\s*(.*)$/s.exec(text) ?? []
   // Not as commander would say it, with the value: it may be a secret.
   if (name === undefined || value === undefined) {
-    throw new AdminError('usage', "--header: write it as in 'x-tenant: a'.")
+    throw new AdminError(
+      'usage',
+      "--header is not a header. Use the form name: value, such as 'x-tenant: a'.",
+    )
   }
   return [...others, [name.trim(), value]]
+}
+
+/** Reads a variable of the environment as an option would be read. */
+export function fromVariable<T>(name: string, text: string, parse: (text: string) => T): T {
+  try {
+    return parse(text)
+  } catch (error) {
+    throw new AdminError('usage', `${name} is not valid. ${(error as Error).message}`)
+  }
 }
 
 /** The REST store that a command talks to, from its flags or from the environment. */
@@ -71,15 +90,15 @@ export function restStore(flags: { url?: string; token?: string }): { url: strin
   if (!url || !token) {
     throw new AdminError(
       'usage',
-      'Which store? Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN, or give --url and --token. ' +
-        '`npm start` prints those of the local one.',
+      'No store is set. Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN, or use --url and --token. ' +
+        '`npm start` prints the values of the local store.',
     )
   }
   if (!isStoreUrl(url))
     // Never the value: what is pasted here by mistake is a redis:// URL with its password.
     throw new AdminError(
       'usage',
-      'The URL of the store is not an http or https URL without credentials. Take the one of its REST API.',
+      'The URL of the store is not valid. Use the http or https URL of its REST API, without credentials.',
     )
   return { url, token }
 }

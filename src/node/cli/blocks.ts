@@ -27,7 +27,7 @@ export function blockText(record: Blocked, zone = ''): string {
   const until = endOf(record)
   return [
     `since ${time(blockedAt)}${zone}`,
-    until ? `, until ${timeAhead(until)}` : '',
+    until ? `, until ${timeAhead(until, zone)}` : '',
     blockedBy ? `, by ${blockedBy}` : '',
     reason ? `: ${reason}` : '',
   ].join('')

@@ -2,7 +2,8 @@
 import { Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { BridgeOptions } from '../rest-bridge/bridge.ts'
-import { port, redisUrl, seconds } from './arguments.ts'
+import { fromVariable, port, redisUrl, seconds } from './arguments.ts'
+import { withExamples } from './help.ts'
 import { whenNpmIsGone } from './npm-parent.ts'
 
 interface Flags {
@@ -14,38 +15,42 @@ interface Flags {
 }
 
 export function bridgeCommand(): Command {
-  return new Command('bridge')
-    .description("Serve Upstash's REST protocol in front of a Redis or Valkey.")
+  const command = new Command('bridge')
+    .summary('serve the Upstash REST protocol in front of a Redis')
+    .description('Serve the Upstash REST protocol in front of a Redis or Valkey server.')
     .option(
       '--redis <url>',
-      'redis://…, rediss://… or unix://…; of a cluster, any node (default: $REDIS_URL)',
+      'server: redis://…, rediss://… or unix://…; of a cluster, any node (default: $REDIS_URL)',
       redisUrl,
     )
-    .option('--token <token>', 'that callers must present (default: $SLUICE_BRIDGE_TOKEN)')
-    .option('--port <port>', 'to listen on', port, 8079)
-    .option('--host <address>', 'to listen on; 0.0.0.0 for every interface', '127.0.0.1')
-    .option('--deadline <seconds>', 'for one command', seconds, 2)
+    .option('--token <token>', 'token that clients must send (default: $SLUICE_BRIDGE_TOKEN)')
+    .option('--port <port>', 'port to listen on', port, 8079)
+    .option('--host <address>', 'address to listen on; 0.0.0.0 for all interfaces', '127.0.0.1')
+    .option('--deadline <seconds>', 'time limit for one command', seconds, 2)
     .action(bridge)
+  return withExamples(command, 'bridge --redis redis://127.0.0.1:6379 --token "$TOKEN"')
 }
 
 async function bridge(flags: Flags): Promise<void> {
-  const redis = flags.redis ?? process.env.REDIS_URL
+  const { REDIS_URL } = process.env
+  const redis = flags.redis ?? (REDIS_URL && fromVariable('REDIS_URL', REDIS_URL, redisUrl))
   const token = flags.token ?? process.env.SLUICE_BRIDGE_TOKEN
-  if (!redis) throw new AdminError('usage', 'Which Redis? Give --redis redis://host:port, or set REDIS_URL.')
+  if (!redis)
+    throw new AdminError('usage', 'No Redis is set. Use --redis redis://host:port, or set REDIS_URL.')
   if (!token)
     throw new AdminError(
       'usage',
-      'Give --token, or set SLUICE_BRIDGE_TOKEN: whoever has it can read and write all data.',
+      'No token is set. Use --token, or set SLUICE_BRIDGE_TOKEN. Anyone with the token can read and write all data.',
     )
 
   // At once: who the parent of npm's shell was is no longer known when npm is gone.
   const npmIsGone = new Promise<void>(resolve => void whenNpmIsGone(resolve))
-  const options: BridgeOptions = { redisUrl: redisUrl(redis), token, port: flags.port, host: flags.host }
+  const options: BridgeOptions = { redisUrl: redis, token, port: flags.port, host: flags.host }
   const { startBridge } = await import('../rest-bridge/bridge.ts')
   const say = (line: string) => console.error(line)
   const running = await startBridge({ ...options, deadlineMs: flags.deadline * 1000, say }).catch(error => {
     if (error.code === 'EADDRINUSE') {
-      throw new Error(`Port ${flags.port} is taken. Free it, or choose another with --port.`)
+      throw new Error(`Port ${flags.port} is in use. Free it, or choose another one with --port.`)
     }
     throw error
   })

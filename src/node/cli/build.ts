@@ -1,32 +1,37 @@
 /** `npx sluicegate build`: checks the config, and writes what is made of it before anything runs. wrangler runs it before it bundles. */
 import { Command } from 'commander'
 import type { Config } from '../../config/compile.ts'
+import { mistakeText } from '../../config/config-error.ts'
 import { buildWorker } from '../build-worker.ts'
+import { shortPath } from '../config-lines.ts'
 import { projectWith } from '../project.ts'
 import { environmentWarning } from './environment-reads.ts'
+import { withExamples } from './help.ts'
 import type { FileLoader } from './load-config.ts'
 
 export function buildCommand(load: FileLoader): Command {
-  return new Command('build')
+  const command = new Command('build')
+    .summary('compile the config for the Worker')
     .description(
-      'Check the config, and write what the Worker carries of it, and the scripts of its limits by name (src/built/). wrangler runs this.',
+      'Check the config, and compile it to src/built/: the scripts of the Worker and of the limits by name. wrangler runs this before it bundles the Worker.',
     )
-    .argument('[file]', 'another config file')
+    .argument('[file]', "config file (default: the project's sluice.config.ts)")
     .action(async (file?: string) => {
       const config = await load(file)
-      for (const { path, message } of config.environmentReads.map(environmentWarning)) {
-        console.error(`Warning: ${path} ${message}`)
+      for (const warning of config.environmentReads.map(environmentWarning)) {
+        console.error(`Warning: ${mistakeText(warning, shortPath(config.file))}`)
       }
       // Of the file that was read: the Worker carries that one.
       buildWorker(config, projectWith(config.file))
       console.log(`Built ${whatIsBuilt(config)}.`)
     })
+  return withExamples(command, 'build')
 }
 
 function whatIsBuilt({ rules, limits, origin }: Config): string {
   const counted = (count: number, what: string) => `${count} ${what}${count === 1 ? '' : 's'}`
   const named = `${counted(limits.size, 'limit')} by name`
-  if (rules.length === 0 && !origin) return `the scripts of ${named}`
+  if (rules.length === 0 && !origin) return `the scripts for ${named}`
   const count = new Set(rules.map(({ name }) => name)).size
-  return `the Worker's scripts for ${counted(count, 'rule')}${limits.size === 0 ? '' : `, and those of ${named}`}`
+  return `the Worker's scripts for ${counted(count, 'rule')}${limits.size === 0 ? '' : ` and ${named}`}`
 }

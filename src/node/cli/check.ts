@@ -8,24 +8,32 @@ import { type Warning, warningsOf } from '../../config/check/warnings.ts'
 import type { Config, GatewayRule, LimitRule, Route } from '../../config/compile.ts'
 import { ANONYMOUS, type CredentialMethod, IDENTIFY, type Place } from '../../config/compile-route.ts'
 import type { Shedding, TrafficClass } from '../../config/compile-shedding.ts'
+import { mistakeText } from '../../config/config-error.ts'
 import { formatDuration } from '../../config/duration.ts'
 import { hooksOf } from '../../config/hooks.ts'
 import { needsCredential } from '../../config/identity-parts.ts'
+import { locate, shortPath } from '../config-lines.ts'
+import { JSON_HELP } from './administration.ts'
 import { checkDocument, invalidDocument } from './check-document.ts'
 import { environmentWarning } from './environment-reads.ts'
+import { withExamples } from './help.ts'
 import type { FileLoader } from './load-config.ts'
-import { columns, print } from './output.ts'
+import { columns, print, success, warning } from './output.ts'
 import { wordsOfRoute } from './route-words.ts'
 
 type AnyRule = GatewayRule | LimitRule
 type Section = [title: string, rows: string[][]]
 
 export function checkCommand(load: FileLoader): Command {
-  return new Command('check')
-    .description('Check sluice.config.ts: every mistake with its place, value and fix, and warnings.')
-    .argument('[file]', 'another config file')
-    .option('--json', 'one JSON document on standard output (docs/config.md)')
+  const command = new Command('check')
+    .summary('check the config')
+    .description(
+      'Check the config. If it is valid, its rules and warnings are shown; otherwise each mistake, with its place and a fix.',
+    )
+    .argument('[file]', "config file (default: the project's sluice.config.ts)")
+    .option('--json', `${JSON_HELP}; docs/config.md describes it`)
     .action(check.bind(null, load))
+  return withExamples(command, 'check', 'check --json')
 }
 
 async function check(load: FileLoader, file: string | undefined, flags: { json?: boolean }): Promise<void> {
@@ -34,13 +42,16 @@ async function check(load: FileLoader, file: string | undefined, flags: { json?:
     if (document) console.log(JSON.stringify(document, null, 2))
     throw error
   })
-  const warnings = [...warningsOf(loaded.input), ...loaded.environmentReads.map(environmentWarning)]
+  const warnings = locate(
+    [...warningsOf(loaded.input), ...loaded.environmentReads.map(environmentWarning)],
+    loaded.file,
+  )
   const environment = process.env.SLUICE_ENVIRONMENT || loaded.environment
   const config = { ...loaded, ...(environment && { environment }) }
-  print(flags, checkDocument(config, warnings), () => described(config, warnings))
+  print(flags, checkDocument(config, warnings), () => described(config, warnings, shortPath(loaded.file)))
 }
 
-function described(loaded: Config, warnings: readonly Warning[]): string {
+function described(loaded: Config, warnings: readonly Warning[], file: string): string {
   const rules = loaded.rules.filter(({ mode }) => mode !== 'off')
   const config = { ...loaded, rules }
   const { limits, origin } = config
@@ -49,18 +60,16 @@ function described(loaded: Config, warnings: readonly Warning[]): string {
   const sections: Section[] = [
     [
       isLimitsAlone
-        ? `The config is valid: ${counted(limits.size, 'limit')} by name.`
-        : `The config is valid: ${counted(new Set(rules.map(({ name }) => name)).size, 'rule')}, ${origin ? `origin ${origin}` : 'no origin: for guards, middleware and limits by name'}.`,
+        ? `The config is ${success('valid')}: ${counted(limits.size, 'limit')} by name.`
+        : `The config is ${success('valid')}: ${counted(new Set(rules.map(({ name }) => name)).size, 'rule')}, ${origin ? `origin ${origin}` : 'no origin (for guards, middleware and limits by name)'}.`,
       rules.map(rule => rowOf(rule, config)),
     ],
-    ...[...limits].map(
-      ([name, set]): Section => [`The limit ${name}:`, set.map(rule => rowOf(rule, config))],
-    ),
+    ...[...limits].map(([name, set]): Section => [`Limit '${name}':`, set.map(rule => rowOf(rule, config))]),
   ]
   if (!isLimitsAlone) sections.push(...sectionsOfCallers(config))
   sections.push(['While the store does not answer:', fallbackOf(config, isLimitsAlone)])
   if (warnings.length > 0) {
-    sections.push(['Warnings:', warnings.map(({ path, message }) => [`${path}: ${message}`])])
+    sections.push([warning('Warnings:'), warnings.map(each => [mistakeText(each, file)])])
   }
   return sections
     .flatMap(([title, rows]) => [title, ...(rows.length > 0 ? [columns(rows, '  ')] : [])])
@@ -98,11 +107,11 @@ function fallbackOf({ rules, limits, localShare, credentials }: Config, isLimits
     ...rules.map(rule => [rule.name, rule] as const),
     ...[...limits].flatMap(([limit, set]) => set.map(rule => [`${limit}/${rule.name}`, rule] as const)),
   ]
-  const share = localShare === 1 ? '' : ` ${Number((localShare * 100).toPrecision(12))} % of the limit,`
+  const share = localShare === 1 ? '' : `, up to ${Number((localShare * 100).toPrecision(12))} % of the limit`
   const ways: Record<OnStoreFailure, string> = {
     open: 'no limit once an outage is confirmed: ',
-    local: `counted in each isolate,${share} by itself: `,
-    closed: 'refused: ',
+    local: `each isolate counts by itself${share}: `,
+    closed: 'requests are refused: ',
   }
   const byRule = Object.entries(ways).flatMap(([way, meaning]) => {
     const names = new Set(
@@ -111,9 +120,9 @@ function fallbackOf({ rules, limits, localShare, credentials }: Config, isLimits
     return names.size === 0 ? [] : [[way, meaning + [...names].join(', ')]]
   })
   const keys: Record<Config['credentials']['onStoreFailure'], string> = {
-    recent: `those let in by the same isolate within ${formatDuration(credentials.seenForMs * 1e3)}; others are refused`,
-    refuse: 'all are refused',
-    unchecked: 'all that look like one pass',
+    recent: `keys that the isolate has verified within ${formatDuration(credentials.seenForMs * 1e3)} are accepted, others are refused`,
+    refuse: 'all keys are refused',
+    unchecked: 'everything that looks like a key is accepted',
   }
   return [...byRule, ...(isLimitsAlone ? [] : [['keys', keys[credentials.onStoreFailure]]])]
 }
@@ -190,7 +199,7 @@ function rowOfRoute({ name, match, ...settings }: Route, config: Config): string
   const { accept, isLimited } = settings
   const parts = wordsOfRoute(settings, config.elsewhere)
   if (isLimited && accept.includes(ANONYMOUS) && !config.rules.some(countsAnonymous)) {
-    parts.push('anonymous not limited by any rule')
+    parts.push('no rule limits anonymous callers')
   }
   return [name, placeOf(match).join(' '), accept.join(', '), parts.join(', ')]
 }
@@ -217,16 +226,16 @@ function credentialsOf({ credentials, environment, routes, rules }: Config): str
     const issuer = jwt.get(method)
     if (issuer) return `tokens of ${issuer.issuer}, as ${issuer.header ?? 'Authorization: Bearer'}`
     if (method === 'api-key')
-      return `${start}_…${webSocketKeys ? ', of WebSockets also as subprotocol sluice-key.<key>' : ''}`
+      return `${start}_…${webSocketKeys ? ', on WebSockets also as subprotocol sluice-key.<key>' : ''}`
     if (method === IDENTIFY) return `callers that hooks.identify names, as ${IDENTIFY}~<name>`
     if (method === ANONYMOUS) {
-      return `callers without a credential${rules.some(countsAnonymous) ? '' : ', not limited by any rule'}`
+      return `callers without a credential${rules.some(countsAnonymous) ? '' : ', which no rule limits'}`
     }
     return `imported keys, as ${opaqueKeys?.header ?? 'X-API-Key or Authorization: Bearer'}`
   }
   const all = new Set([...accepted, ...jwt.keys(), ...(opaqueKeys ? ['opaque-key'] : [])])
   return [...all].map(method => [
     method,
-    `${what(method)}${accepted.has(method) ? '' : ', accepted nowhere'}`,
+    `${what(method)}${accepted.has(method) ? '' : ', not accepted anywhere'}`,
   ])
 }

@@ -13,6 +13,7 @@ import {
 import { rulesNotShown } from '../../ops/limits.ts'
 import { consumerName, planName } from '../../ops/names.ts'
 import {
+  CONSUMER_HELP,
   destructive,
   mustConfirm,
   onStore,
@@ -24,44 +25,94 @@ import {
   tell,
 } from './administration.ts'
 import { blockText, endedBlock, isBlockedNow } from './blocks.ts'
+import { withExamples } from './help.ts'
 import { keyTable } from './key-output.ts'
 import { type ConfigLoader, type LoadedConfig, loadConfig } from './load-config.ts'
-import { print, table, time } from './output.ts'
+import { alert, alertCell, print, table, time } from './output.ts'
 import { overrideCommand, overrideTable, settingsOf } from './overrides.ts'
 
 type Flags = StoreFlags & { yes?: boolean }
 
 export function consumersCommand(load: ConfigLoader = loadConfig): Command {
-  const of = (name: string, description: string, make = onStore) =>
-    make(new Command(name)).description(description).argument('<consumer>', 'of tokens: <method>~<subject>')
+  const of = (name: string, summary: string, description: string, make = onStore) =>
+    make(new Command(name)).summary(summary).description(description).argument('<consumer>', CONSUMER_HELP)
   return new Command('consumers')
+    .summary('manage consumers: plans, blocks and overrides')
     .description(
-      'Consumers: their plan, blocks and overrides. Each change counts from the next request that the store decides.',
+      'Manage consumers: their plans, blocks and overrides. A change applies from the next request that the store decides.',
     )
     .addCommand(
-      onStore(new Command('list'))
-        .description('List the consumers that have keys or settings.')
-        .action(list.bind(null, load)),
-    )
-    .addCommand(of('show', 'Show all that is set for a consumer.').action(show.bind(null, load)))
-    .addCommand(
-      of('set', 'Put a consumer on a plan, for credentials that name none.')
-        .option('--plan <name>', 'one of the plans in sluice.config.ts')
-        .option('--no-plan', 'take it away: the first plan counts')
-        .action(set.bind(null, load)),
-    )
-    .addCommand(
-      signed(of('block', 'Refuse whatever a consumer sends, with a 403.', destructive)).action(
-        block.bind(null, load),
+      withExamples(
+        onStore(new Command('list'))
+          .summary('list all consumers')
+          .description('List the consumers that have keys or settings.')
+          .action(list.bind(null, load)),
+        'consumers list',
       ),
     )
-    .addCommand(of('unblock', 'Let a consumer in again.').action(unblock.bind(null, load)))
-    .addCommand(overrideCommand(load))
     .addCommand(
-      of('remove', 'Remove a consumer: its keys, its settings, its counters.', destructive).action(
-        remove.bind(null, load),
+      withExamples(
+        of(
+          'show',
+          'show a consumer',
+          'Show the plan, the block, the keys and the overrides of a consumer.',
+        ).action(show.bind(null, load)),
+        'consumers show acme',
       ),
     )
+    .addCommand(
+      withExamples(
+        of(
+          'set',
+          'set the plan of a consumer',
+          'Set or remove the plan of a consumer. It applies to credentials that name no plan themselves.',
+        )
+          .option('--plan <name>', 'one of the plans in the config')
+          .option('--no-plan', 'remove the plan: the first plan in the config applies')
+          .action(set.bind(null, load)),
+        'consumers set acme --plan pro',
+        'consumers set acme --no-plan',
+      ),
+    )
+    .addCommand(blockCommand(load, 'consumers'))
+    .addCommand(unblockCommand(load, 'consumers'))
+    .addCommand(overrideCommand(load, 'consumers'))
+    .addCommand(
+      withExamples(
+        of(
+          'remove',
+          'remove a consumer',
+          'Remove a consumer with its keys, its settings and its counters.',
+          destructive,
+        ).action(remove.bind(null, load)),
+        'consumers remove acme',
+      ),
+    )
+}
+
+/** @param group that it stands in: `consumers` or `switch` */
+export function blockCommand(load: ConfigLoader, group: string): Command {
+  return withExamples(
+    signed(destructive(new Command('block')))
+      .summary('block a consumer')
+      .description(
+        'Refuse all requests of a consumer with a 403, from the next request that the store decides.',
+      )
+      .argument('<consumer>', CONSUMER_HELP)
+      .action(block.bind(null, load)),
+    `${group} block acme --for 24h --reason unpaid`,
+  )
+}
+
+export function unblockCommand(load: ConfigLoader, group: string): Command {
+  return withExamples(
+    onStore(new Command('unblock'))
+      .summary('unblock a consumer')
+      .description('Admit a blocked consumer again.')
+      .argument('<consumer>', CONSUMER_HELP)
+      .action(unblock.bind(null, load)),
+    `${group} unblock acme`,
+  )
 }
 
 async function list(load: ConfigLoader, flags: Flags): Promise<void> {
@@ -80,7 +131,7 @@ function consumerTable(consumers: readonly ConsumerInfo[]): string {
     plan ?? '(default)',
     String(keys.length),
     overrides.map(({ rule }) => rule).join(', '),
-    blockText(record),
+    alertCell(blockText(record)),
   ])
   return table(['CONSUMER', 'PLAN', 'KEYS', 'OVERRIDES', 'BLOCKED (UTC)'], rows)
 }
@@ -98,11 +149,14 @@ function documentOf({ consumer, keys, ...record }: ConsumerInfo, config: LoadedC
 
 function described(info: ConsumerInfo, config: LoadedConfig): string {
   const { consumer, plan, keys, overrides } = info
-  const unknown =
-    plan && !config.plans.includes(plan) ? `, which the config does not know: ${config.plans[0]} counts` : ''
-  const lines = [`${consumer} is on plan ${plan ? plan + unknown : `${config.plans[0]} (the default)`}.`]
+  const first = config.plans[0]
+  const isUnknown = plan !== undefined && !config.plans.includes(plan)
+  const note = isUnknown ? `, which is not in the config: plan '${first}' applies` : ''
+  const lines = [
+    `Consumer '${consumer}' is on plan ${plan ? `'${plan}'${note}` : `'${first}' (the default)`}.`,
+  ]
   const ended = endedBlock(info)
-  if (isBlockedNow(info)) lines.push(`Blocked ${blockText(info, ' UTC')}.`)
+  if (isBlockedNow(info)) lines.push(`${alert('Blocked')} ${blockText(info, ' UTC')}.`)
   else if (ended) lines.push(`It was blocked until ${time(ended)} UTC.`)
   lines.push('', keys.length > 0 ? keyTable(keys) : 'It has no keys.')
   lines.push('', overrides.length > 0 ? overrideTable(overrides, config) : 'It has no overrides.')
@@ -114,30 +168,41 @@ async function set(
   argument: string,
   flags: Flags & { plan?: string | false },
 ): Promise<void> {
-  if (flags.plan === undefined) throw new AdminError('usage', 'Give --plan <name>, or --no-plan.')
+  if (flags.plan === undefined)
+    throw new AdminError('usage', 'No plan is given. Use --plan <name> or --no-plan.')
   const { store, config } = await openStore(flags, load)
   const plan = flags.plan === false ? undefined : planName(flags.plan, config.plans)
   const consumer = await consumerName(argument)
   const result = await setPlan(store, consumer, plan)
-  const is = plan ? `${consumer} is on plan ${plan}` : `${consumer} has no plan of its own`
-  tell(flags, consumer, result, result.isChanged ? `${is}.` : `${is}: nothing to change.`)
+  const already = result.isChanged ? '' : ' already'
+  const what = plan
+    ? `is${already} on plan '${plan}'`
+    : `${already ? 'already has' : 'has'} no plan of its own`
+  tell(flags, consumer, result, `Consumer '${consumer}' ${what}.`)
 }
 
-export async function block(load: ConfigLoader, argument: string, flags: Flags & SignedFlags): Promise<void> {
+async function block(load: ConfigLoader, argument: string, flags: Flags & SignedFlags): Promise<void> {
   const signature = signatureOf(flags)
   const { store } = await openStore(flags, load)
   const consumer = await consumerName(argument)
-  await mustConfirm(`Block ${consumer}?`, flags)
+  await mustConfirm(`Block consumer '${consumer}'?`, flags)
   const result = await blockConsumer(store, consumer, signature)
   const already = result.isChanged ? '' : ' already'
-  tell(flags, consumer, result, `${consumer} is blocked${already}, ${blockText(result.record, ' UTC')}.`)
+  tell(
+    flags,
+    consumer,
+    result,
+    `Consumer '${consumer}' is${already} blocked, ${blockText(result.record, ' UTC')}.`,
+  )
 }
 
-export async function unblock(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {
+async function unblock(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {
   const { store } = await openStore(flags, load)
   const consumer = await consumerName(argument)
   const result = await unblockConsumer(store, consumer)
-  const text = result.isChanged ? `${consumer} is let in again.` : `${consumer} was not blocked.`
+  const text = result.isChanged
+    ? `Consumer '${consumer}' is no longer blocked.`
+    : `Consumer '${consumer}' was not blocked.`
   tell(flags, consumer, result, text)
 }
 
@@ -145,16 +210,24 @@ async function remove(load: ConfigLoader, argument: string, flags: Flags): Promi
   const { store, config } = await openStore(flags, load)
   const consumer = await consumerName(argument)
   const { keys: owned } = await showConsumer(store, consumer)
-  await mustConfirm(`Remove ${consumer}, with ${count(owned.length)}?`, flags)
+  await mustConfirm(`Remove consumer '${consumer}', with ${count(owned.length)}?`, flags)
   const { keys } = await removeConsumer(store, consumer, config.rules)
   if (consumer.includes('~')) {
-    console.error('Its tokens are taken as before: their issuer vouches for it. To keep it out, block it.')
+    console.error(
+      'Its tokens are still accepted, because their issuer vouches for them. To refuse them, block the consumer.',
+    )
   }
   const others = rulesNotShown(config, 'consumer')
   if (others.length > 0) {
-    console.error(`What ${others.join(', ')} have counted for parts of what it does expires by itself.`)
+    console.error(
+      `The counters of rules that count by more than the consumer expire by themselves: ${others.join(', ')}.`,
+    )
   }
-  print(flags, { consumer, removed: true, keys }, () => `${consumer} is removed, with ${count(keys)}.`)
+  print(
+    flags,
+    { consumer, removed: true, keys },
+    () => `Consumer '${consumer}' is removed, with ${count(keys)}.`,
+  )
 }
 
 const count = (keys: number) => (keys === 1 ? '1 key' : `${keys} keys`)

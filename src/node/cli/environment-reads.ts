@@ -50,16 +50,16 @@ function isReadByProject(): boolean {
 export function environmentWarning(name: string): Warning {
   const own = ELSEWHERE[name]
   const fix = own
-    ? `Leave it out: ${own}`
+    ? `Do not read it in the config: ${own}`
     : 'Write the value into the config, or import it from a file of the project.'
   return {
     path: `process.env.${name}`,
-    message: `the config reads this variable. The Worker does not have the variables of your shell, so it can get another value than the one that was checked here. ${fix}`,
+    message: `the config reads this variable. The Worker does not have the variables of your shell, so it may use another value than the one that was checked here. ${fix}`,
   }
 }
 
 /** Variables that the Worker reads by itself. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
-  ORIGIN_URL: 'as a variable of the Worker it overrides origin.',
-  SLUICE_ENVIRONMENT: 'as a variable of the Worker it overrides environment.',
+  ORIGIN_URL: 'the Worker reads it itself, and it overrides origin.',
+  SLUICE_ENVIRONMENT: 'the Worker reads it itself, and it overrides environment.',
 }

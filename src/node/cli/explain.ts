@@ -7,11 +7,12 @@ import { adminStore } from '../../ops/admin-store.ts'
 import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
 import { type Explanation, explain, type RuleExplanation } from '../../ops/explain.ts'
 import { type LookUp, lookUpIn, type PlanSource } from '../../ops/explain-stored.ts'
-import { configOf, secretOf } from './administration.ts'
+import { configOf, ENVIRONMENT_HELP, JSON_HELP, secretOf } from './administration.ts'
 import { header, restStore } from './arguments.ts'
 import { explainDocument } from './explain-document.ts'
+import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
-import { print, table, time } from './output.ts'
+import { alert, print, table, time } from './output.ts'
 import { wordsOfRoute } from './route-words.ts'
 
 interface Flags extends Partial<Record<CfPart, string>> {
@@ -28,15 +29,15 @@ interface Flags extends Partial<Record<CfPart, string>> {
 
 export function explainCommand(load: ConfigLoader): Command {
   const command = new Command('explain')
+    .summary('show how a request would be handled')
     .description(
-      'Say what the gateway makes of a request: its route, its rules, its cost. Nothing is counted. With UPSTASH_REDIS_REST_URL ' +
-        'and UPSTASH_REDIS_REST_TOKEN set, the plan and the overrides of the consumer are those of that store.',
+      'Show how the gateway would handle a request: its route, the rules that count it, and the cost in the store. Nothing is counted.',
     )
-    .argument('<method>', 'as in GET')
-    .argument('<path>', 'as in /reports/7')
-    .option('--host <host>', 'default: gateway.example')
+    .argument('<method>', 'method of the request, such as GET')
+    .argument('<path>', 'path of the request, such as /reports/7')
+    .option('--host <host>', 'host of the request (default: gateway.example)')
     .addOption(
-      new Option('--key <key>', 'an API key or an opaque key; - reads it from standard input').conflicts([
+      new Option('--key <key>', 'API key or opaque key; - reads it from standard input').conflicts([
         'token',
         'consumer',
       ]),
@@ -44,20 +45,28 @@ export function explainCommand(load: ConfigLoader): Command {
     .addOption(
       new Option(
         '--token <jwt>',
-        'a token, of which all but the signature is verified; - as above',
+        'token, which is verified except for its signature; - reads it from standard input',
       ).conflicts(['consumer']),
     )
-    .option('--consumer <name>', 'as if it came with a credential of this consumer')
-    .option('--plan <name>', 'in the place of the plan of the token or of the store')
-    .option('--address <address>', "the client's")
-    .option('--header <name: value>', 'one more header; as often as needed', header)
-    .option('--env <name>', "default: $SLUICE_ENVIRONMENT, else the config's environment")
-    .option('--json', 'one JSON document on standard output')
+    .option('--consumer <name>', 'consumer, as if the request had a credential of it')
+    .option('--plan <name>', 'plan, instead of the one from the token or the store')
+    .option('--address <address>', 'address of the client')
+    .option('--header <name: value>', 'header of the request; repeat it for more', header)
+    .option('--env <name>', ENVIRONMENT_HELP)
+    .option('--json', JSON_HELP)
+    .addHelpText(
+      'after',
+      '\nIf UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN are set, the plan and the overrides of the\nconsumer are read from that store.',
+    )
     .action(run.bind(null, load))
   for (const { part, example } of CF_PARTS) {
-    command.option(`--${part} <value>`, `as Cloudflare reports it: ${example}`)
+    command.option(`--${part} <value>`, `${part} of the client as Cloudflare reports it, such as ${example}`)
   }
-  return command
+  return withExamples(
+    command,
+    'explain GET /reports/7 --consumer acme',
+    'explain POST /reports --address 192.0.2.7',
+  )
 }
 
 async function run(load: ConfigLoader, method: string, path: string, flags: Flags): Promise<void> {
@@ -86,39 +95,24 @@ function lookUpFor({ environment, keyLocking, cluster, credentials }: Config): L
       return await lookUp(credential)
     } catch (error) {
       if (!(error instanceof AdminError && error.kind === 'store')) throw error
-      console.error(`${error.message} The plan is assumed, and overrides are not known.`)
+      console.error(`${error.message} So the plan is assumed, and overrides are not shown.`)
       return undefined
     }
   }
 }
 
 function described(explanation: Explanation, { routes, elsewhere, cluster }: Config): string {
-  const {
-    method,
-    url,
-    route,
-    accept,
-    caller,
-    refusal,
-    isPreflight,
-    trafficClass,
-    rules,
-    cost,
-    hints,
-    hooks,
-  } = explanation
+  const { method, url, route, accept, caller, trafficClass, rules, cost, hints, hooks } = explanation
   const { hostname, pathname, search } = new URL(url)
   const settings = routes.find(({ name }) => name === route?.name) ?? elsewhere
   const at = [route ? `route ${route.name}` : 'no route', ...wordsOfRoute(settings, elsewhere)].join(', ')
   const lines = [
     `${method} ${hostname}${pathname}${search}`,
-    `  Route    ${at}; takes ${accept.join(', ') || 'nothing that all readings of the path take'}`,
+    `  Route    ${at}; accepts ${accept.join(', ') || 'no credential, because the path can be read in several ways'}`,
     `  Caller   ${callerOf(caller)}`,
     ...(trafficClass ? [`  Class    ${classText(trafficClass)}`] : []),
-    `  Comes    ${isPreflight ? 'as a preflight: no credential, and nothing is counted' : refusal ? `no: ${refusal.status}, ${refusal.reason}` : caller.consumer ? 'if the store agrees' : 'yes'}`,
-    ...(hooks
-      ? [`  Hooks    ${hooks.join(', ')}: not run here, and a request may be handled differently`]
-      : []),
+    `  Access   ${accessOf(explanation)}`,
+    ...(hooks ? [`  Hooks    ${hooks.join(', ')}: not run by this command, and may change the result`] : []),
     '',
     ruleTable(rules),
     '',
@@ -128,25 +122,33 @@ function described(explanation: Explanation, { routes, elsewhere, cluster }: Con
   return lines.join('\n')
 }
 
+function accessOf({ isPreflight, refusal, caller }: Explanation): string {
+  if (isPreflight) return 'preflight: needs no credential, and nothing is counted'
+  if (refusal) return alert(`refused with ${refusal.status}: ${refusal.reason}`)
+  return caller.consumer
+    ? 'admitted if the store confirms the caller and no rule refuses it'
+    : 'admitted if no rule refuses it'
+}
+
 function classText({ name, shedBy }: NonNullable<Explanation['trafficClass']>): string {
-  return shedBy ? `${name}; while the origin is too busy, ${shedBy} sheds it` : name
+  return shedBy ? `${name}, which ${shedBy} sheds while the origin is too busy` : name
 }
 
 function callerOf({ method, consumer, address, plan, planFrom }: Explanation['caller']): string {
   const who =
     consumer === undefined
       ? method
-      : `${consumer === '?' ? 'whoever the key belongs to' : consumer}, by ${method}, plan ${plan} (${PLAN_FROM[planFrom!]})`
+      : `${consumer === '?' ? 'owner of the key' : consumer}, by ${method}, plan ${plan} (${PLAN_FROM[planFrom!]})`
   return `${who}; address ${address}`
 }
 
 const PLAN_FROM: Record<PlanSource, string> = {
   option: 'from --plan',
-  token: 'of the token',
-  key: 'of the key, in the store',
-  consumer: 'of the consumer, in the store',
-  default: 'the default: no other is stored',
-  assumed: 'assumed: the first of the config',
+  token: 'from the token',
+  key: 'from the key in the store',
+  consumer: 'from the consumer in the store',
+  default: 'the default: the store has no other',
+  assumed: 'assumed: the first in the config',
 }
 
 function ruleTable(rules: readonly RuleExplanation[]): string {
@@ -157,22 +159,29 @@ function ruleTable(rules: readonly RuleExplanation[]): string {
     const until = override?.until ? ` until ${time(override.until)} UTC` : ''
     const own = override ? `, by an override${until}` : ''
     const numbers = `${allows}${burst === limit ? '' : `, burst ${burst}`}, ${algorithm}${own}`
-    return [rule.name, by, numbers, on === 'auth-failure' ? `${mode}, guesses` : mode, String(cost), key]
+    return [
+      rule.name,
+      by,
+      numbers,
+      on === 'auth-failure' ? `${mode}, on auth-failure` : mode,
+      String(cost),
+      key,
+    ]
   })
   return table(['RULE', 'BY', 'APPLIES', 'MODE', 'COST', 'COUNTED IN'], rows)
 }
 
 function costOf({ httpRequests, calls, admitted, refused, ended }: DecisionCost, isCluster: boolean): string {
-  if (httpRequests === 0) return 'The store is not asked: this costs nothing there.'
+  if (httpRequests === 0) return 'The store is not called, so there is no cost.'
   const requests = httpRequests === 1 ? '1 HTTP request' : `${httpRequests} HTTP requests`
   const slots = calls === 1 ? '' : `, ${calls} slots`
   return [
     `To the store: ${requests}${slots}.`,
     `  admitted  ${countsOf(admitted)}`,
-    `  refused   ${countsOf(refused)}${isCluster && calls > 1 ? '; one more HTTP request where another slot has spent, to give it back' : ''}`,
+    `  refused   ${countsOf(refused)}${isCluster && calls > 1 ? '; one more HTTP request if another slot has to give back what it has spent' : ''}`,
     ...(ended
       ? [
-          `  its end   at most ${countsOf(ended)}; none if the next decision admits another request of these callers`,
+          `  ended     at most ${countsOf(ended)}; none if the next decision admits another request of these callers`,
         ]
       : []),
   ].join('\n')

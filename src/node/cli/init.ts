@@ -2,16 +2,21 @@
 import { relative } from 'node:path'
 import { Command } from 'commander'
 import { initProject } from '../init.ts'
+import { withExamples } from './help.ts'
 
 export function initCommand(): Command {
-  return new Command('init')
-    .description('Make a project: sluice.config.ts, wrangler.toml, package.json and the entry of the Worker.')
-    .argument('[folder]', 'empty, or new', '.')
+  const command = new Command('init')
+    .summary('create a project')
+    .description(
+      'Create a project: sluice.config.ts, wrangler.toml, package.json and the entry of the Worker.',
+    )
+    .argument('[folder]', 'new or empty folder', '.')
     .action(async (folder: string) => {
       const root = initProject(folder)
       const there = relative(process.cwd(), root)
-      console.log(`Made a gateway in ${root}. Next:
+      console.log(`Created a gateway in ${root}. Next steps:
 ${there ? `    cd ${there}\n` : ''}    npm install
     npm start`)
     })
+  return withExamples(command, 'init', 'init my-gateway')
 }

@@ -6,42 +6,61 @@ import { expireKey, labelKey, planKey, revokeKey, rotateKey } from '../../ops/ke
 import { findKey } from '../../ops/key-reference.ts'
 import { planName, shortText, whenOf } from '../../ops/names.ts'
 import { destructive, mustConfirm, onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
+import { withExamples } from './help.ts'
 import { tellOfKey } from './key-output.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { print, timeAhead } from './output.ts'
 
-const KEY = "its id as in 'acme/0f3a9c1d2b4e', or the key itself; - reads it from standard input"
+const KEY = "ID of the key, such as 'acme/0f3a9c1d2b4e', or the key itself; - reads it from standard input"
 
 export function keyChangeCommands(load: ConfigLoader): Command[] {
+  const of = (name: string, summary: string, description: string, make = onStore) =>
+    make(new Command(name)).summary(summary).description(description).argument('<key>', KEY)
   return [
-    onStore(new Command('label'))
-      .description('Give a key another label.')
-      .argument('<key>', KEY)
-      .argument('[text]')
-      .option('--clear', 'take the label away')
-      .action(label.bind(null, load)),
-    onStore(new Command('plan'))
-      .description('Give a key a plan of its own.')
-      .argument('<key>', KEY)
-      .argument('[plan]')
-      .option('--clear', "take it away: the consumer's plan counts")
-      .action(plan.bind(null, load)),
-    onStore(new Command('expire'))
-      .description('Say when a key ends.')
-      .argument('<key>', KEY)
-      .argument('<when>', "'now', 'never', a duration such as '24h', or a time such as '2030-12-31'")
-      .option('--yes', 'do not ask; `now` needs it where no terminal is there to ask on')
-      .action(expire.bind(null, load)),
-    destructive(new Command('revoke'))
-      .description('End a key for good, from the next request that the store decides.')
-      .argument('<key>', KEY)
-      .action(revoke.bind(null, load)),
-    onStore(new Command('rotate'))
-      .description('Make a new key in the place of an old one: same plan, label and time to live.')
-      .argument('<key>', KEY)
-      .option('--overlap <duration>', 'how long the old one is still good; 0 ends it at once', '24h')
-      .option('--yes', 'do not ask; `--overlap 0` needs it where no terminal is there to ask on')
-      .action(rotate.bind(null, load)),
+    withExamples(
+      of('label', 'change the label of a key', 'Change or remove the label of a key.')
+        .argument('[text]', 'new label')
+        .option('--clear', 'remove the label')
+        .action(label.bind(null, load)),
+      'keys label acme/0f3a9c1d2b4e ci',
+      'keys label acme/0f3a9c1d2b4e --clear',
+    ),
+    withExamples(
+      of('plan', 'change the plan of a key', 'Give a key a plan of its own, or remove it.')
+        .argument('[plan]', 'one of the plans in the config')
+        .option('--clear', "remove the plan of the key: the consumer's plan applies")
+        .action(plan.bind(null, load)),
+      'keys plan acme/0f3a9c1d2b4e pro',
+      'keys plan acme/0f3a9c1d2b4e --clear',
+    ),
+    withExamples(
+      of('expire', 'set when a key expires', 'Set when a key expires.')
+        .argument('<when>', "'now', 'never', a duration such as '24h', or a time such as '2030-12-31'")
+        .option('--yes', "do not ask for confirmation; 'now' requires it without a terminal")
+        .action(expire.bind(null, load)),
+      'keys expire acme/0f3a9c1d2b4e 24h',
+      'keys expire acme/0f3a9c1d2b4e never',
+    ),
+    withExamples(
+      of(
+        'revoke',
+        'revoke a key',
+        'Revoke a key for good, from the next request that the store decides.',
+        destructive,
+      ).action(revoke.bind(null, load)),
+      'keys revoke acme/0f3a9c1d2b4e',
+    ),
+    withExamples(
+      of(
+        'rotate',
+        'replace a key by a new one',
+        'Create a new key with the plan, label and lifetime of an old one, and let the old one expire.',
+      )
+        .option('--overlap <duration>', 'how long the old key stays valid; 0 revokes it at once', '24h')
+        .option('--yes', "do not ask for confirmation; '--overlap 0' requires it without a terminal")
+        .action(rotate.bind(null, load)),
+      'keys rotate acme/0f3a9c1d2b4e --overlap 7d',
+    ),
   ]
 }
 
@@ -58,7 +77,7 @@ async function label(
   await labelKey(store, found, chosen)
   const { id } = found
   print(flags, { id, label: chosen ?? null }, () =>
-    chosen ? `${id} is labelled ${chosen}.` : `${id} has no label.`,
+    chosen ? `The label of key '${id}' is '${chosen}'.` : `Key '${id}' has no label.`,
   )
 }
 
@@ -77,7 +96,7 @@ async function plan(
   print(
     flags,
     { id, plan: chosen ?? null },
-    () => `${id} is on ${chosen ? `plan ${chosen}` : "the consumer's plan"}.`,
+    () => `Key '${id}' is on ${chosen ? `plan '${chosen}'` : "the consumer's plan"}.`,
   )
 }
 
@@ -92,10 +111,10 @@ async function expire(
   const { store } = await openStore(flags, load)
   const found = await findKey(store, await secretOf(key))
   const { id } = found
-  if (isNow) await mustConfirm(`End ${id} now?`, flags)
+  if (isNow) await mustConfirm(`Revoke key '${id}' now?`, flags)
   await expireKey(store, found, at)
   print(flags, { id, expiresAt: at ?? null }, () =>
-    isNow ? `${id} has ended.` : at ? `${id} ends ${timeAhead(at)}, UTC.` : `${id} never expires.`,
+    isNow ? `Key '${id}' is revoked.` : `Key '${id}' ${at ? expiryText(at) : 'never expires'}.`,
   )
 }
 
@@ -103,9 +122,9 @@ async function revoke(load: ConfigLoader, key: string, flags: StoreFlags & { yes
   const { store } = await openStore(flags, load)
   const found = await findKey(store, await secretOf(key))
   const { label } = found.record
-  await mustConfirm(`Revoke ${found.id}${label ? ` (${label})` : ''}?`, flags)
+  await mustConfirm(`Revoke key '${found.id}'${label ? ` (${label})` : ''}?`, flags)
   await revokeKey(store, found)
-  print(flags, { id: found.id, revoked: true }, () => `${found.id} is revoked.`)
+  print(flags, { id: found.id, revoked: true }, () => `Key '${found.id}' is revoked.`)
 }
 
 async function rotate(
@@ -114,21 +133,24 @@ async function rotate(
   flags: StoreFlags & { overlap: string; yes?: boolean },
 ): Promise<void> {
   const overlap = flags.overlap === '0' ? 0 : parseDuration(flags.overlap)
-  if (overlap === undefined) throw new AdminError('usage', "--overlap: write a duration such as '24h', or 0.")
+  if (overlap === undefined)
+    throw new AdminError('usage', "--overlap is not a duration. Use a duration such as '24h', or 0.")
   const { store, config } = await openStore(flags, load)
   const found = await findKey(store, await secretOf(key))
-  if (overlap === 0 && !found.record.replacedBy) await mustConfirm(`End ${found.id} at once?`, flags)
+  if (overlap === 0 && !found.record.replacedBy) await mustConfirm(`Revoke key '${found.id}' now?`, flags)
   const { created, oldEndsAt, failure } = await rotateKey(store, found, overlap / 1000)
   const { id } = found
   if (flags.json) print(flags, { ...created, replaces: { id, expiresAt: oldEndsAt ?? null } }, String)
   else tellOfKey(created, config.plans)
-  if (failure) throw new AdminError('store', `${id} is still good: ${failure.message}`)
+  if (failure) throw new AdminError('store', `The old key '${id}' is still valid: ${failure.message}`)
   if (flags.json) return
-  console.error(overlap === 0 ? `${id} has ended.` : `${id} ends ${timeAhead(oldEndsAt!)}, UTC.`)
+  console.error(`The old key '${id}' ${overlap === 0 ? 'is revoked' : expiryText(oldEndsAt!)}.`)
 }
+
+const expiryText = (at: Date) => `expires at ${timeAhead(at, ' UTC')}`
 
 /** @returns undefined for --clear */
 function oneOf(text: string | undefined, { clear }: { clear?: boolean }, what: string): string | undefined {
   if ((text === undefined) === Boolean(clear)) return text
-  throw new AdminError('usage', `Give ${what}, or --clear: one of them.`)
+  throw new AdminError('usage', `Use either ${what} or --clear.`)
 }

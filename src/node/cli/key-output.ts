@@ -7,10 +7,10 @@ export function tellOfKey(
   { key, id, consumer, plan, expiresAt }: CreatedKey,
   plans: readonly string[],
 ): void {
-  const until = expiresAt ? ` until ${time(expiresAt)} UTC` : ''
-  const on = plan ? `plan ${plan}` : `the consumer's plan (${plans[0]}, unless it has another)`
+  const until = expiresAt ? `, valid until ${time(expiresAt)} UTC` : ''
+  const on = plan ? `plan '${plan}'` : `the consumer's plan ('${plans[0]}', unless it has another)`
   console.error(
-    `A key for ${consumer} on ${on}${until}. It cannot be shown again. To revoke it: npx sluicegate keys revoke ${id}`,
+    `Created a key for consumer '${consumer}' on ${on}${until}. It cannot be shown again. To revoke it: npx sluicegate keys revoke ${id}`,
   )
   console.log(key)
 }

@@ -5,6 +5,7 @@ import type { AdminStore } from '../../ops/admin-store.ts'
 import { createKey, importKey, listKeys, type NewKey } from '../../ops/keys.ts'
 import { consumerName, futureOf, planName, shortText } from '../../ops/names.ts'
 import { onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
+import { withExamples } from './help.ts'
 import { keyChangeCommands } from './key-changes.ts'
 import { keyTable, tellOfKey } from './key-output.ts'
 import type { ConfigLoader } from './load-config.ts'
@@ -20,29 +21,47 @@ interface NewKeyFlags extends StoreFlags {
 export function keysCommand(load: ConfigLoader): Command {
   const newKey = (command: Command) =>
     onStore(command)
-      .requiredOption('--consumer <name>', 'whose key it is: letters, digits, . _ -')
-      .option('--plan <name>', "one of the plans in sluice.config.ts (default: the consumer's)")
-      .option('--label <text>', 'to tell it from others')
-      .option('--expires <when>', "a duration such as '90d', or a time such as '2030-12-31' (default: never)")
+      .requiredOption('--consumer <name>', 'consumer that the key belongs to: letters, digits, . _ -')
+      .option('--plan <name>', "one of the plans in the config (default: the consumer's plan)")
+      .option('--label <text>', 'label to recognize the key by')
+      .option('--expires <when>', "duration such as '90d', or time such as '2030-12-31' (default: never)")
   const group = new Command('keys')
-    .description('API keys, and keys that were made elsewhere.')
-    .addCommand(
-      newKey(new Command('create'))
-        .description('Make a key for a consumer. It is shown this once; the store keeps its SHA-256.')
-        .action(create.bind(null, load)),
+    .summary('create, import, change and revoke keys')
+    .description(
+      'Create, import, change and revoke keys. A change applies from the next request that the store decides.',
     )
     .addCommand(
-      newKey(new Command('import'))
-        .description('Take a key that was made elsewhere (credentials.opaqueKeys).')
-        .argument('[key]', 'the key; - reads it from standard input')
-        .option('--sha256 <digest>', 'in the place of the key, where only its SHA-256 is known')
-        .action(bringIn.bind(null, load)),
+      withExamples(
+        newKey(new Command('create'))
+          .summary('create an API key')
+          .description(
+            'Create an API key for a consumer. The key is shown once; the store keeps its SHA-256 digest.',
+          )
+          .action(create.bind(null, load)),
+        'keys create --consumer acme --plan pro',
+        'keys create --consumer acme --label ci --expires 90d',
+      ),
     )
     .addCommand(
-      onStore(new Command('list'))
-        .description('List the keys of all consumers, or of one. Never the secret.')
-        .option('--consumer <name>', 'whose')
-        .action(list.bind(null, load)),
+      withExamples(
+        newKey(new Command('import'))
+          .summary('import a key that was created elsewhere')
+          .description('Import a key that was created elsewhere. The config needs credentials.opaqueKeys.')
+          .argument('[key]', 'key; - reads it from standard input')
+          .option('--sha256 <digest>', 'SHA-256 digest of the key, instead of the key')
+          .action(bringIn.bind(null, load)),
+        'keys import - --consumer acme < key.txt',
+      ),
+    )
+    .addCommand(
+      withExamples(
+        onStore(new Command('list'))
+          .summary('list keys')
+          .description('List the keys of all consumers, or of one. The keys themselves are not shown.')
+          .option('--consumer <name>', 'list only the keys of this consumer')
+          .action(list.bind(null, load)),
+        'keys list --consumer acme',
+      ),
     )
   for (const command of keyChangeCommands(load)) group.addCommand(command)
   return group
@@ -61,15 +80,20 @@ async function bringIn(
   flags: NewKeyFlags & { sha256?: string },
 ): Promise<void> {
   if ((argument === undefined) === (flags.sha256 === undefined)) {
-    throw new AdminError('usage', 'Give the key, - to read it from standard input, or --sha256: one of them.')
+    throw new AdminError(
+      'usage',
+      'Use either the key or --sha256. With - as the key, it is read from standard input.',
+    )
   }
   const { store, config } = await openStore(flags, load)
   const opaque = flags.sha256 === undefined ? { key: await secretOf(argument!) } : { digest: flags.sha256 }
   const imported = await importKey(store, opaque, await newKeyOf(flags, config.plans))
   if (!config.credentials.opaqueKeys) {
-    console.error('The gateway does not take it yet: the config has no credentials: { opaqueKeys: {} }.')
+    console.error(
+      'The gateway does not accept this key yet. Add credentials: { opaqueKeys: {} } to the config.',
+    )
   }
-  print(flags, imported, () => `${imported.id} is a key of ${imported.consumer} now.`)
+  print(flags, imported, () => `Key '${imported.id}' belongs to consumer '${imported.consumer}' now.`)
 }
 
 async function newKeyOf(flags: NewKeyFlags, plans: readonly string[]): Promise<NewKey> {
@@ -92,8 +116,9 @@ async function list(load: ConfigLoader, flags: StoreFlags & { consumer?: string 
 
 /** Keys of another environment are not seen, and look as if they were not there. */
 function noKeysText({ environment }: Pick<AdminStore, 'environment'>, consumer: string | undefined): string {
-  const where = environment === undefined ? 'without an environment' : `in the environment ${environment}`
-  return `There are no keys${consumer === undefined ? '' : ` of ${consumer}`} ${where}. --env <name> looks into another one.`
+  const where = environment === undefined ? 'outside of environments' : `in environment '${environment}'`
+  const whose = consumer === undefined ? '' : ` of consumer '${consumer}'`
+  return `There are no keys${whose} ${where}. To look into another environment, use --env <name>.`
 }
 
 /** Says which option an error is about. */

@@ -19,8 +19,9 @@ import {
 import { consumerName, planName } from '../../ops/names.ts'
 import { destructive, mustConfirm, onStore, openStore, type StoreFlags } from './administration.ts'
 import { part } from './arguments.ts'
+import { withExamples } from './help.ts'
 import { type ConfigLoader, loadConfig } from './load-config.ts'
-import { print, table, time } from './output.ts'
+import { alert, alertCell, type Cell, print, table, time } from './output.ts'
 
 interface Flags extends StoreFlags {
   by?: Record<string, string>
@@ -34,25 +35,51 @@ interface Flags extends StoreFlags {
 export function limitsCommand(load: ConfigLoader = loadConfig): Command {
   const of = (command: Command) =>
     command
-      .argument('[limit]', 'one of limits in sluice.config.ts')
-      .option('--by <part=value>', 'whose, as in account=42; for each part that the limit counts by', part)
-      .addOption(
-        new Option('--consumer <name>', "the gateway's rules by consumer").conflicts(['by', 'address']),
+      .argument('[limit]', 'name of a limit in the config')
+      .option(
+        '--by <part=value>',
+        'identity, such as account=42; once for each part that the limit counts by',
+        part,
       )
-      .addOption(new Option('--address <address>', "the gateway's rules by address").conflicts('by'))
+      .addOption(
+        new Option('--consumer <name>', 'consumer, for the gateway rules that count by consumer').conflicts([
+          'by',
+          'address',
+        ]),
+      )
+      .addOption(
+        new Option('--address <address>', 'address, for the gateway rules that count by address').conflicts(
+          'by',
+        ),
+      )
   return new Command('limits')
-    .description('What is left of limits by name, and of the rules of the gateway.')
+    .summary('show and reset what is left of limits')
+    .description('Show and reset what is left of limits by name, and of the rules of the gateway.')
     .addCommand(
-      of(onStore(new Command('peek')))
-        .description('Show what is left. Spends nothing.')
-        .option('--plan <name>', "whose numbers (default: those of the consumer's plan)")
-        .action(peek.bind(null, load)),
+      withExamples(
+        of(onStore(new Command('peek')))
+          .summary('show what is left')
+          .description(
+            'Show what is left of a limit by name, or of the rules for a consumer or an address. Spends nothing.',
+          )
+          .option('--plan <name>', "plan whose limits are shown (default: the consumer's plan)")
+          .action(peek.bind(null, load)),
+        'limits peek --consumer acme',
+        'limits peek zendesk --by account=42',
+      ),
     )
     .addCommand(
-      of(destructive(new Command('reset')))
-        .description('Make the whole budget available again.')
-        .option('--rule <name>', 'only this rule of the limit')
-        .action(reset.bind(null, load)),
+      withExamples(
+        of(destructive(new Command('reset')))
+          .summary('reset what was spent')
+          .description(
+            'Reset a limit by name, or the rules for a consumer or an address: everything is available again.',
+          )
+          .option('--rule <name>', 'reset only this rule of the limit')
+          .action(reset.bind(null, load)),
+        'limits reset --address 192.0.2.7',
+        'limits reset zendesk --by account=42 --rule account-day',
+      ),
     )
 }
 
@@ -84,12 +111,13 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
     notShown,
   }
   print(flags, document, () => {
-    if (blockedAt) return `${flags.consumer} is blocked since ${time(blockedAt)} UTC: nothing is counted.`
-    const lines = [standings.length > 0 ? standingTable(standings) : `No rule is counted by ${by} alone.`]
-    if (off.length > 0) lines.push(`Off by an override: ${off.map(({ name }) => name).join(', ')}.`)
+    if (blockedAt)
+      return `Consumer '${flags.consumer}' is ${alert('blocked')} since ${time(blockedAt)} UTC: nothing is counted.`
+    const lines = [standings.length > 0 ? standingTable(standings) : `No rule counts by ${by} alone.`]
+    if (off.length > 0) lines.push(`Turned off by an override: ${off.map(({ name }) => name).join(', ')}.`)
     if (plansOfKeys.length > 0)
       lines.push(
-        `These are the numbers of plan ${found}. ${flags.consumer} has keys with a plan of their own: ${plansOfKeys.join(', ')}. Give --plan.`,
+        `These are the limits of plan '${found}'. Keys of consumer '${flags.consumer}' have other plans: ${plansOfKeys.join(', ')}. To see those, use --plan.`,
       )
     return [...lines, ...noteOfHeld(standings), ...noteOf(notShown, by)].join('\n')
   })
@@ -103,31 +131,37 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
     const whose = Object.entries(by)
       .map(([name, value]) => `${name}=${value}`)
       .join(' ')
-    const what = `${asked.name}${rule ? `, rule ${rule}` : ''}${whose ? ` of ${whose}` : ''}`
+    const of = whose ? ` of ${whose}` : ''
+    const what = rule ? `rule '${rule}' of limit '${asked.name}'${of}` : `limit '${asked.name}'${of}`
     await mustConfirm(`Reset ${what}?`, flags)
     await resetLimit(store, config, asked.name, by, rule)
     const affected = config.limits.get(asked.name)!.filter(({ name }) => rule === undefined || name === rule)
     return print(
       flags,
       { limit: asked.name, by, ...(rule && { rule }), reset: true },
-      () => `${what} is whole again.${stillInFlight(affected)}`,
+      () => `Reset ${what}.${stillInFlight(affected)}`,
     )
   }
-  if (flags.rule !== undefined) throw new AdminError('usage', '--rule is for limits by name.')
+  if (flags.rule !== undefined)
+    throw new AdminError(
+      'usage',
+      '--rule needs the name of a limit. Leave --rule out to reset all rules of the caller.',
+    )
   const { by, counted } = await callerOf(flags)
   const whose = Object.values(counted)[0]
   const rules = rulesShown(config, by)
   const affected = config.rules.filter(({ name }) => rules.includes(name))
   const others = rulesNotShown(config, by)
-  const rest = others.length > 0 ? ` Not reset: ${others.join(', ')} (counted by more than the ${by}).` : ''
-  if (rules.length === 0) throw new AdminError('refused', `No rule is counted by ${by} alone.${rest}`)
+  const rest =
+    others.length > 0 ? ` Not reset, because they count by more than the ${by}: ${others.join(', ')}.` : ''
+  if (rules.length === 0) throw new AdminError('refused', `No rule counts by ${by} alone.${rest}`)
   const what = allOf(rules)
-  await mustConfirm(`Reset ${what} of ${whose}?`, flags)
+  await mustConfirm(`Reset ${what} of ${by} '${whose}'?`, flags)
   await resetCaller(store, config, counted)
   print(
     flags,
     { ...counted, reset: true, rules, notReset: others },
-    () => `Reset ${what}.${stillInFlight(affected)}${rest}`,
+    () => `Reset ${what} of ${by} '${whose}'.${stillInFlight(affected)}${rest}`,
   )
 }
 
@@ -136,9 +170,10 @@ type Asked = { kind: 'limit'; name: string } | { kind: 'caller' }
 function askedOf(limit: string | undefined, { consumer, address, plan }: Flags): Asked {
   const given = [limit, consumer, address].filter(value => value !== undefined)
   if (given.length !== 1)
-    throw new AdminError('usage', 'Name a limit, or give --consumer or --address: one of them.')
+    throw new AdminError('usage', 'Use one of these: the name of a limit, --consumer or --address.')
   if (limit === undefined) return { kind: 'caller' }
-  if (plan !== undefined) throw new AdminError('usage', '--plan is for --consumer and --address.')
+  if (plan !== undefined)
+    throw new AdminError('usage', '--plan cannot be used with a limit by name. Leave it out.')
   return { kind: 'limit', name: limit }
 }
 
@@ -157,7 +192,9 @@ function allOf(names: readonly string[]): string {
 }
 
 function noteOf(names: readonly string[], by: string): string[] {
-  return names.length > 0 ? [`Not here: ${names.join(', ')}, which count a part of what one ${by} does.`] : []
+  return names.length > 0
+    ? [`Not shown, because they count by more than the ${by}: ${names.join(', ')}.`]
+    : []
 }
 
 const isHeld = ({ counting }: Rule) => counting.state === 'held'
@@ -167,7 +204,7 @@ function noteOfHeld(standings: readonly Standing[]): string[] {
   const held = standings.filter(({ rule, resetAfter }) => isHeld(rule) && resetAfter > 0)
   return held.map(
     ({ rule, resetAfter }) =>
-      `${rule.name}: a slot is free when its response has ended; if its isolate has died, within ${formatWait(resetAfter)}.`,
+      `${rule.name}: a slot is free again when its response ends, or if its isolate has died, within ${formatWait(resetAfter)}.`,
   )
 }
 
@@ -175,7 +212,7 @@ function noteOfHeld(standings: readonly Standing[]): string[] {
 function stillInFlight(rules: readonly Rule[]): string {
   const held = new Map(rules.filter(isHeld).map(({ name, period }) => [name, formatWait(period)]))
   return [...held]
-    .map(([name, ttl]) => ` Requests that are still in flight count again under ${name} within ${ttl}.`)
+    .map(([name, ttl]) => ` Requests in flight are counted by '${name}' again within ${ttl}.`)
     .join('')
 }
 
@@ -184,9 +221,9 @@ function standingTable(standings: readonly Standing[]): string {
     rule.name,
     mode + (rule.on === 'auth-failure' ? ', on auth-failure' : ''),
     formatAllowance(rule),
-    (allowed ? 'yes' : 'no') + (cost === 1 ? '' : ` (cost ${cost})`),
+    allowedCell(allowed, cost),
     String(remaining),
-    resetAfter === 0 ? 'whole' : isHeld(rule) ? 'when they end' : `in ${formatWait(resetAfter)}`,
+    resetAfter === 0 ? 'now' : isHeld(rule) ? 'when they end' : `in ${formatWait(resetAfter)}`,
     retryAfter < 0
       ? 'never'
       : retryAfter === 0
@@ -195,7 +232,12 @@ function standingTable(standings: readonly Standing[]): string {
           ? 'when one ends'
           : `in ${formatWait(retryAfter)}`,
   ])
-  return table(['RULE', 'MODE', 'LIMIT', 'ALLOWED NOW', 'REMAINING', 'WHOLE AGAIN', 'RETRY'], rows)
+  return table(['RULE', 'MODE', 'LIMIT', 'ALLOWED NOW', 'REMAINING', 'FULL AGAIN', 'RETRY'], rows)
+}
+
+function allowedCell(allowed: boolean, cost: number): Cell {
+  const costText = cost === 1 ? '' : ` (cost ${cost})`
+  return allowed ? `yes${costText}` : alertCell(`no${costText}`)
 }
 
 /** Under the name that the algorithm has for it. */

@@ -5,6 +5,7 @@ import { checkedConfig } from '../../config/check/check.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
 import { configFileError } from '../config-file-error.ts'
+import { withLines } from '../config-lines.ts'
 import { findProject } from '../project.ts'
 import { noteEnvironmentReads } from './environment-reads.ts'
 
@@ -36,5 +37,9 @@ export async function loadConfig(file: string = findProject().configFile): Promi
       throw configFileError(error, path)
     },
   )
-  return { ...checkedConfig(module.default), input: module.default, file: path, environmentReads: reads }
+  try {
+    return { ...checkedConfig(module.default), input: module.default, file: path, environmentReads: reads }
+  } catch (error) {
+    throw withLines(error, path)
+  }
 }

@@ -1,17 +1,38 @@
 /** What commands print: tables and times for people, or one JSON document. */
+import { styleText } from 'node:util'
 import { formatWait } from '../../config/duration.ts'
 
-export function table(headings: readonly string[], rows: readonly (readonly string[])[]): string {
+/** Text of a table; `isAlert` where it is shown in red. */
+export type Cell = string | { text: string; isAlert: boolean }
+
+export function table(headings: readonly string[], rows: readonly (readonly Cell[])[]): string {
   return columns([headings, ...rows])
 }
 
 /** Each column as wide as its widest cell. Control characters are replaced, since cells hold text of others. */
-export function columns(rows: readonly (readonly string[])[], indent = ''): string {
-  const lines = rows.map(row => row.map(cell => cell.replace(/\p{Cc}/gu, '?')))
-  const widths = lines[0]?.map((_, i) => Math.max(...lines.map(row => row[i]!.length))) ?? []
-  const padded = lines.map(row => row.map((cell, i) => cell.padEnd(widths[i]!)))
-  return padded.map(row => (indent + row.join('  ')).trimEnd()).join('\n')
+export function columns(rows: readonly (readonly Cell[])[], indent = ''): string {
+  const cells = rows.map(row => row.map(cellOf))
+  const widths = cells[0]?.map((_, i) => Math.max(...cells.map(row => row[i]!.text.length))) ?? []
+  const lines = cells.map(row =>
+    row.map(({ text, isAlert }, i) => (isAlert ? alert(text) : text) + ' '.repeat(widths[i]! - text.length)),
+  )
+  return lines.map(line => (indent + line.join('  ')).trimEnd()).join('\n')
 }
+
+function cellOf(cell: Cell): { text: string; isAlert: boolean } {
+  const { text, isAlert } = typeof cell === 'string' ? { text: cell, isAlert: false } : cell
+  return { text: text.replace(/\p{Cc}/gu, '?'), isAlert: isAlert && text !== '' }
+}
+
+/** A cell in red. */
+export const alertCell = (text: string): Cell => ({ text, isAlert: true })
+
+/** Red, for what is denied, blocked or switched off. Like the others without colour where standard output is no terminal, and with NO_COLOR. */
+export const alert = (text: string) => styleText('red', text)
+
+export const success = (text: string) => styleText('green', text)
+
+export const warning = (text: string) => styleText('yellow', text)
 
 /** @param human what people read, where no JSON is asked for */
 export function print(flags: { json?: boolean }, document: unknown, human: () => string): void {
@@ -23,8 +44,11 @@ export function time(date: Date): string {
   return date.toISOString().slice(0, 16).replace('T', ' ')
 }
 
-/** `2026-11-21 06:00 (in 23 h)` */
-export function timeAhead(date: Date, now = Date.now()): string {
-  const left = date.getTime() - now
-  return `${time(date)} (${left > 0 ? `in ${formatWait(left * 1000)}` : 'over'})`
+/**
+ * `2026-11-21 06:00 (in 23 h)`
+ * @param zone stands behind the time; in a table the heading names it
+ */
+export function timeAhead(date: Date, zone = ''): string {
+  const left = date.getTime() - Date.now()
+  return `${time(date)}${zone} (${left > 0 ? `in ${formatWait(left * 1000)}` : 'ended'})`
 }

@@ -6,10 +6,21 @@ import { AdminError } from '../../ops/admin-error.ts'
 import { consumerName, futureOf } from '../../ops/names.ts'
 import { compileOverride, removeOverride, setOverride, standingOf } from '../../ops/overrides.ts'
 import type { ConsumerRecord, Override } from '../../store/records.ts'
-import { mustConfirm, onStore, openStore, type StoreFlags, signatureOf } from './administration.ts'
+import {
+  BY_HELP,
+  CONSUMER_HELP,
+  mustConfirm,
+  noteIfNew,
+  onStore,
+  openStore,
+  type StoreFlags,
+  signatureOf,
+  UNTIL_HELP,
+} from './administration.ts'
 import { units } from './arguments.ts'
 import { blockDocument } from './blocks.ts'
-import { type ConfigLoader, type LoadedConfig, loadConfig } from './load-config.ts'
+import { CHANGE_OPTIONS, optionIn, withExamples } from './help.ts'
+import type { ConfigLoader, LoadedConfig } from './load-config.ts'
 import { print, table, time, timeAhead } from './output.ts'
 
 interface Flags extends StoreFlags, Partial<Record<PlanUnits, number>> {
@@ -21,31 +32,41 @@ interface Flags extends StoreFlags, Partial<Record<PlanUnits, number>> {
   yes?: boolean
 }
 
-/** Also as `npx sluicegate switch override`. */
-export function overrideCommand(load: ConfigLoader = loadConfig): Command {
+/** @param group that it stands in: `consumers` or `switch` */
+export function overrideCommand(load: ConfigLoader, group: string): Command {
   const command = onStore(new Command('override'))
-    .description('Give a consumer other numbers for one rule, in the place of any it had for it.')
-    .argument('<consumer>', 'of tokens: <method>~<subject>')
-    .argument('<rule>', 'that is counted for a consumer')
+    .summary('override a rule for a consumer')
+    .description(
+      'Give a consumer other numbers, or another mode, for one rule. This replaces an earlier override of the rule.',
+    )
+    .argument('<consumer>', CONSUMER_HELP)
+    .argument('<rule>', 'name of a rule that counts by consumer')
   for (const [name, { words, algorithms }] of planUnits) {
     const isForAll = algorithms.length === ALGORITHM_NAMES.length
-    const meaning = isForAll ? `${words} (default: the rule's)` : `${algorithms.join(', ')}: ${words}`
+    const meaning = isForAll
+      ? "limit of the consumer (default: the rule's)"
+      : `${words}, with ${algorithms.join(' and ')}`
     command.option(`--${name} <units>`, meaning, units)
   }
-  return command
+  const duration = new Option(
+    '--for <duration>',
+    "duration of the change, such as '24h' (default: until removed)",
+  )
+  command
     .addOption(
-      new Option('--mode <mode>', "in the place of the rule's").choices(['enforce', 'shadow', 'off']),
+      new Option('--mode <mode>', 'mode of the rule for the consumer').choices(['enforce', 'shadow', 'off']),
     )
-    .addOption(
-      new Option('--for <duration>', "how long, as in '24h' (default: until it is removed)").conflicts(
-        'until',
-      ),
-    )
-    .option('--until <time>', "as in '2030-12-31T18:00:00Z'")
-    .option('--by <who>', 'who does it (default: the user of this machine)')
-    .option('--remove', 'take the override away')
-    .option('--yes', 'do not ask; --remove needs it where no terminal is there to ask on')
+    .addOption(duration.conflicts('until').helpGroup(CHANGE_OPTIONS))
+    .option('--remove', 'remove the override')
+    .option('--yes', 'do not ask for confirmation; --remove requires it without a terminal')
     .action(override.bind(null, load))
+  optionIn(CHANGE_OPTIONS, command, '--until <time>', UNTIL_HELP)
+  optionIn(CHANGE_OPTIONS, command, '--by <name>', BY_HELP)
+  return withExamples(
+    command,
+    `${group} override acme consumer-minute --limit 600 --for 24h`,
+    `${group} override acme consumer-minute --remove`,
+  )
 }
 
 async function override(load: ConfigLoader, argument: string, rule: string, flags: Flags): Promise<void> {
@@ -62,16 +83,14 @@ async function override(load: ConfigLoader, argument: string, rule: string, flag
     ...(until && { until }),
   })
   const compiled = { ...numbers, at: new Date(), by: signatureOf(flags).by }
-  const { isNew } = await setOverride(store, consumer, compiled)
-  if (isNew)
-    console.error(`The consumer ${consumer} is new here. Check the spelling if you expected it to exist.`)
+  noteIfNew(consumer, await setOverride(store, consumer, compiled))
   const view = viewOf(compiled, config)
   if (view.standing === 'rule-off')
-    console.error(`${rule} is off in the config: it counts nothing until it is on.`)
+    console.error(`Rule '${rule}' is off in the config: the override has no effect until the rule is on.`)
   print(
     flags,
     { consumer, ...view },
-    () => `${consumer} has for ${rule}: ${numbersOf(compiled, config)}${ending(compiled)}.`,
+    () => `Consumer '${consumer}' has for rule '${rule}': ${numbersOf(compiled, config)}${ending(compiled)}.`,
   )
 }
 
@@ -82,12 +101,17 @@ function unitsIn(flags: Flags): Partial<Record<PlanUnits, number>> {
 
 async function remove(load: ConfigLoader, argument: string, rule: string, flags: Flags): Promise<void> {
   const others = [...Object.values(unitsIn(flags)), flags.mode, flags.for, flags.until, flags.by]
-  if (others.some(value => value !== undefined)) throw new AdminError('usage', '--remove stands alone.')
+  if (others.some(value => value !== undefined))
+    throw new AdminError('usage', '--remove cannot be combined with other changes. Use it alone.')
   const { store, config } = await openStore(flags, load)
   const consumer = await consumerName(argument)
-  await mustConfirm(`Remove the override of ${rule} for ${consumer}?`, flags)
+  await mustConfirm(`Remove the override of rule '${rule}' for consumer '${consumer}'?`, flags)
   const { record } = await removeOverride(store, consumer, rule)
-  print(flags, settingsOf(consumer, record, config), () => `${consumer} has the numbers of ${rule} again.`)
+  print(
+    flags,
+    settingsOf(consumer, record, config),
+    () => `Consumer '${consumer}' has no override of rule '${rule}' any more.`,
+  )
 }
 
 /** What is set for a consumer, as JSON has it. */
@@ -122,10 +146,10 @@ export function viewOf(override: Override, config: LoadedConfig) {
 
 const STANDINGS = {
   applies: 'applies',
-  over: 'over',
-  'rule-changed': 'not now: the rule has another algorithm or period',
-  'rule-gone': 'not now: no such rule in the config',
-  'rule-off': 'not now: the rule is off',
+  over: 'ended',
+  'rule-changed': 'no effect: the rule has another algorithm or period now',
+  'rule-gone': 'no effect: the config has no such rule',
+  'rule-off': 'no effect: the rule is off',
 }
 
 export function overrideTable(overrides: readonly Override[], config: LoadedConfig): string {
@@ -168,7 +192,7 @@ function numbersOf(override: Override, config: LoadedConfig): string {
 
 function ending(override: Override): string {
   const until = untilOf(override)
-  return until ? `, until ${timeAhead(until)}, UTC` : ', until it is removed'
+  return until ? `, until ${timeAhead(until, ' UTC')}` : ', until it is removed'
 }
 
 const untilOf = ({ until }: Override) => (until === undefined ? undefined : new Date(until / 1000))

@@ -2,25 +2,30 @@
 import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
+import { HELP } from './help.ts'
 import { type FileLoader, loadConfig } from './load-config.ts'
 
 const FAILED = 1
 const WRONG_USAGE = 2
-const EXIT_CODES = `\nExit codes: 0 done; ${FAILED} it failed (the store, nothing found, refused); ${WRONG_USAGE} wrong usage.`
+const EXIT_CODES = `\nExit codes: 0 success; ${FAILED} failure (store, nothing found, refused); ${WRONG_USAGE} wrong usage.`
 
-/** In the order in which the help shows them. */
-const COMMANDS: Record<string, (load: FileLoader) => Promise<Command>> = {
-  init: async () => (await import('./init.ts')).initCommand(),
-  start: async load => (await import('./start.ts')).startCommand(load),
-  check: async load => (await import('./check.ts')).checkCommand(load),
-  build: async load => (await import('./build.ts')).buildCommand(load),
-  explain: async load => (await import('./explain.ts')).explainCommand(load),
-  keys: async load => (await import('./keys.ts')).keysCommand(load),
-  consumers: async load => (await import('./consumers.ts')).consumersCommand(load),
-  limits: async load => (await import('./limits.ts')).limitsCommand(load),
-  stats: async load => (await import('./stats.ts')).statsCommand(load),
-  switch: async load => (await import('./switch.ts')).switchCommand(load),
-  bridge: async () => (await import('./bridge.ts')).bridgeCommand(),
+const DEVELOP = 'Develop and deploy:'
+const OPERATE = 'Operate a running gateway:'
+const SELF_HOST = 'Host your own Redis:'
+
+/** By name, in the order in which the help shows them: the heading of the group, and how the command is made. */
+const COMMANDS: Record<string, [group: string, make: (load: FileLoader) => Promise<Command>]> = {
+  init: [DEVELOP, async () => (await import('./init.ts')).initCommand()],
+  start: [DEVELOP, async load => (await import('./start.ts')).startCommand(load)],
+  check: [DEVELOP, async load => (await import('./check.ts')).checkCommand(load)],
+  explain: [DEVELOP, async load => (await import('./explain.ts')).explainCommand(load)],
+  build: [DEVELOP, async load => (await import('./build.ts')).buildCommand(load)],
+  keys: [OPERATE, async load => (await import('./keys.ts')).keysCommand(load)],
+  consumers: [OPERATE, async load => (await import('./consumers.ts')).consumersCommand(load)],
+  limits: [OPERATE, async load => (await import('./limits.ts')).limitsCommand(load)],
+  switch: [OPERATE, async load => (await import('./switch.ts')).switchCommand(load)],
+  stats: [OPERATE, async load => (await import('./stats.ts')).statsCommand(load)],
+  bridge: [SELF_HOST, async () => (await import('./bridge.ts')).bridgeCommand()],
 }
 
 /**
@@ -38,20 +43,21 @@ export async function run(args: readonly string[]): Promise<number> {
 }
 
 /** With the command that is named, alone: loading all others took longer than most commands do. Else with all of them. */
-async function programFor([name = '']: readonly string[]): Promise<Command> {
+export async function programFor([name = '']: readonly string[]): Promise<Command> {
   const named = Object.hasOwn(COMMANDS, name) ? [COMMANDS[name]!] : Object.values(COMMANDS)
   const program = new Command('sluicegate')
     .description('A rate-limiting gateway for the edge.')
-    .option('--config <file>', "in the place of the project's sluice.config.ts")
+    .option('--config <file>', "config file to use (default: the project's sluice.config.ts)")
     .version(versionOf(), '--version', 'print the version')
   const load: FileLoader = file => loadConfig(fileFrom(file, program.opts<{ config?: string }>().config))
-  for (const make of named) program.addCommand(await make(load))
+  for (const [group, make] of named) program.addCommand((await make(load)).helpGroup(group))
+  program.commandsGroup('Help:').helpCommand(true)
   onEach(program, command => {
     command
       .exitOverride()
-      .configureHelp({ showGlobalOptions: true })
-      .showHelpAfterError('(add --help for what can be given)')
-      .configureOutput({ outputError: (text, write) => write(withoutValues(text)) })
+      .configureHelp(HELP)
+      .showHelpAfterError('Add --help to see the usage.')
+      .configureOutput({ outputError: (text, write) => write(sentenceOf(withoutValues(text))) })
       .addHelpText('after', EXIT_CODES)
   })
   return program
@@ -64,7 +70,7 @@ function versionOf(): string {
 /** `check` and `build` take the file as an argument too. */
 function fileFrom(argument: string | undefined, option: string | undefined): string | undefined {
   if (argument === undefined || option === undefined) return argument ?? option
-  throw new AdminError('usage', 'Which config? Give the file once, as the argument or with --config.')
+  throw new AdminError('usage', 'The config file is given twice. Use either the argument or --config.')
 }
 
 function exitCodeOf(error: unknown): number {
@@ -79,6 +85,13 @@ function withoutValues(text: string): string {
   return text
     .replace(/( but got \d+): .*/s, '$1.\n')
     .replace(/(unknown (?:option|command)) '[^']{17,}'.*/s, '$1.\n')
+}
+
+/** An error of commander in the style of all others: a sentence, and a hint where there is one. */
+function sentenceOf(text: string): string {
+  const [, message = text, hint] = /^error: (.*?)\n*(?:\(Did you mean (.*)\?\))?\n*$/s.exec(text) ?? []
+  const sentence = message[0]!.toUpperCase() + message.slice(1).replace(/\.?$/, '.')
+  return `${sentence}${hint ? ` Did you mean '${hint}'?` : ''}\n`
 }
 
 function onEach(command: Command, change: (command: Command) => void): void {

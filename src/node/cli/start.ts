@@ -7,8 +7,9 @@ import type { RedisEnd } from '../start/redis.ts'
 import type { Stack } from '../start/stack.ts'
 import type { KeySettings, WorkerMessage } from '../start/worker-messages.ts'
 import { configOf } from './administration.ts'
-import { originUrl, port, redisChoice, restStore } from './arguments.ts'
+import { fromVariable, originUrl, port, redisChoice, restStore } from './arguments.ts'
 import { demoKey } from './demo-key.ts'
+import { withExamples } from './help.ts'
 import type { FileLoader } from './load-config.ts'
 import { whenNpmIsGone } from './npm-parent.ts'
 
@@ -21,22 +22,28 @@ interface Flags {
 }
 
 export function startCommand(load: FileLoader): Command {
-  return new Command('start')
-    .description('Run the gateway here, with a Redis, the REST bridge and a demo origin.')
+  const command = new Command('start')
+    .summary('run the gateway on this machine')
+    .description('Run the gateway on this machine, with a Redis, the REST bridge and a demo origin.')
     .option(
       '--redis <which>',
-      'auto, embedded, redis://… or unix://… (default: $REDIS_URL, else auto)',
+      'auto, embedded, redis://…, rediss://… or unix://… (default: $REDIS_URL, else auto)',
       redisChoice,
     )
-    .option('--origin <url>', 'where admitted requests go (default: a demo origin that echoes)', originUrl)
-    .option('--port <port>', 'of the gateway', port, 8787)
-    .option('--bridge-port <port>', 'of the REST bridge', port, 8079)
-    .option('--origin-port <port>', 'of the demo origin', port, 8788)
+    .option(
+      '--origin <url>',
+      'URL that admitted requests go to (default: a demo origin that echoes them)',
+      originUrl,
+    )
+    .option('--port <port>', 'port of the gateway', port, 8787)
+    .option('--bridge-port <port>', 'port of the REST bridge', port, 8079)
+    .option('--origin-port <port>', 'port of the demo origin', port, 8788)
     .addHelpText(
       'after',
-      '\nWith UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN set, that store is used and no bridge is started.',
+      '\nIf UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN are set, and --redis is not, that store is used\nand no bridge is started.',
     )
     .action(start.bind(null, load))
+  return withExamples(command, 'start', 'start --origin https://api.example.com --redis embedded')
 }
 
 async function start(load: FileLoader, flags: Flags): Promise<void> {
@@ -75,11 +82,11 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
     console.error(what)
     inTurn(async () => {
       await restarted.catch(error => {
-        failure = new Error(`It could not be started again. ${error.message}`)
+        failure = new Error(`Redis could not be restarted. ${error.message}`)
         stop.abort()
       })
       if (failure) return
-      console.error('Another one has been started, without data.')
+      console.error('Redis has been restarted, without its data.')
       await renewKey()
     })
   }
@@ -87,7 +94,7 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
   // What it takes is loaded by this command alone: half of the time that any other one has.
   const { startStack } = await import('../start/stack.ts')
   const stack = await startStack({
-    redis: flags.redis ?? redisFrom(REDIS_URL),
+    redis: flags.redis ?? fromVariable('REDIS_URL', REDIS_URL || 'auto', redisChoice),
     ports: { gateway: flags.port, bridge: flags.bridgePort, origin: flags.originPort },
     watch: true,
     configFile: config.file,
@@ -108,13 +115,14 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
   const demo = demoKey(stack.rest)
   try {
     await loadScripts(adminStore({ ...stack.rest, ...keys }), config).catch(error => {
-      const hint = ' UPSTASH_REDIS_REST_URL says so: unset it, or give --redis, for a store of its own.'
+      const hint =
+        ' This store is set by UPSTASH_REDIS_REST_URL. To use a local one, unset the variable or add --redis.'
       throw rest && error instanceof Error ? new Error(error.message.replace(/\.?$/, '.') + hint) : error
     })
     const key = await demo.renew(keys)
     renewKey = async () => {
       const renewed = await patiently(() => demo.renew(keys), stop.signal)
-      console.log(`The demo key from before is no longer valid. Demo key: ${renewed}`)
+      console.log(`The previous demo key is no longer valid. Demo key: ${renewed}`)
     }
     if (await servesUntil(stack, stop.signal)) {
       greet(stack, { key, plan: keys.plan, isLasting: Boolean(rest) })
@@ -124,14 +132,6 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
   } finally {
     await demo.forget()
     await stack.close()
-  }
-}
-
-function redisFrom(variable: string | undefined): string {
-  try {
-    return redisChoice(variable || 'auto')
-  } catch (error) {
-    throw new Error(`REDIS_URL: ${(error as Error).message}`)
   }
 }
 
@@ -187,11 +187,11 @@ function greet({ url, rest }: Stack, { key, plan, isLasting }: Demo): void {
     : `UPSTASH_REDIS_REST_URL=${rest.url} \\\n    UPSTASH_REDIS_REST_TOKEN=${rest.token} \\\n    `
   console.log(`Demo key: ${key}
 
-One request:
+Send one request:
     curl -i ${url}/hello -H 'Authorization: Bearer ${key}'
-Fifteen in a row:
+Send fifteen in a row:
     for i in $(seq 15); do curl -s -o /dev/null -w '%{http_code} ' ${url}/ -H 'X-API-Key: ${key}'; done; echo
-A key of your own:
+Create a key of your own:
     ${store}npx sluicegate keys create --consumer acme --plan ${plan}${environment}
 
 Sluice is ready on ${url}`)
@@ -206,11 +206,11 @@ function report(message: WorkerMessage): void {
       console.log('Reloaded.')
       break
     case 'rejected':
-      console.error(`${message.message}\nThe gateway goes on as it was.`)
+      console.error(`${message.message}\nThe gateway keeps running with the previous version.`)
       break
     case 'stopped':
       console.error(
-        `${message.message}\nThe Worker stopped with this change, and comes back with the next one that starts.`,
+        `${message.message}\nThe Worker stopped with this change. It starts again with the next change that works.`,
       )
       break
     case 'ready':

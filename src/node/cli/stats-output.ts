@@ -1,7 +1,7 @@
 /** What `npx sluicegate stats` prints for people. */
 import type { Config } from '../../config/compile.ts'
 import { byOutcome, byRule, type RuleCounts, type Stats } from '../../ops/stats.ts'
-import { table, time } from './output.ts'
+import { alertCell, type Cell, table, time } from './output.ts'
 
 /** What of it is asked for. */
 export interface Shown {
@@ -17,10 +17,16 @@ export function statsText(
   config: Config,
 ): string {
   const sum = requests.reduce((sum, { count }) => sum + count, 0)
-  if (sum + lost === 0) return `Nothing has been counted since ${time(since)} UTC. ${adviceFor(config)}`
+  if (sum + lost === 0) return `Nothing was counted since ${time(since)} UTC. ${adviceFor(config)}`
   const lines = [`Since ${time(since)} UTC:`, '']
   const rows = byRule(rules, names, by)
-  lines.push(rows.length > 0 ? ruleTable(rows, by, config) : `${rule ?? 'No rule'} has not been asked.`)
+  lines.push(
+    rows.length > 0
+      ? ruleTable(rows, by, config)
+      : rule === undefined
+        ? 'No rule was evaluated.'
+        : `Rule '${rule}' was not evaluated.`,
+  )
   if (rule === undefined) {
     const outcomes = byOutcome(requests).map(({ outcome, cause, count }) => [
       outcome,
@@ -34,14 +40,15 @@ export function statsText(
     )
   }
   if (rule === undefined) lines.push(...withoutTripLines(withoutTrip, sum))
-  if (lost > 0) lines.push('', `The counters of ${lost} more requests were sent and may not have arrived.`)
+  if (lost > 0)
+    lines.push('', `The counters of ${lost} more requests may be missing: the store did not confirm them.`)
   return lines.join('\n')
 }
 
 function adviceFor({ stats, environment }: Config): string {
-  if (!stats) return 'The config says stats: { keep: false }, so nothing is.'
-  const whose = environment === undefined ? '' : ` Those of environment ${environment} are shown.`
-  return `Counters come ${stats.everyMs / 1e3} s after a request has passed a gateway with this store.${whose}`
+  if (!stats) return 'The config has stats: { keep: false }. Remove it to count requests.'
+  const whose = environment === undefined ? '' : ` Only counters of environment '${environment}' are shown.`
+  return `Counters arrive up to ${stats.everyMs / 1e3} s after a request to a gateway with this store.${whose}`
 }
 
 function ruleTable(rows: readonly RuleCounts[], by: Shown['by'], { rules }: Config): string {
@@ -52,7 +59,7 @@ function ruleTable(rows: readonly RuleCounts[], by: Shown['by'], { rules }: Conf
     return [
       WORDS.get(rule) ?? rule,
       ...(by ? [WORDS.get(row[by]) ?? row[by]] : []),
-      ...sharesOf(allowed, limited),
+      ...liveShares(allowed, limited),
       ...sharesOf(shadowAllowed, shadowLimited),
       agreed + disagreed > 0 ? `${share(agreed, agreed + disagreed)} with ${live}` : '',
     ]
@@ -78,6 +85,12 @@ const WORDS = new Map([
 function sharesOf(allowed: number, limited: number): [string, string] {
   const sum = allowed + limited
   return sum === 0 ? ['', ''] : [String(allowed), `${limited} (${share(limited, sum)})`]
+}
+
+/** Red where the rule has denied requests. */
+function liveShares(allowed: number, limited: number): [string, Cell] {
+  const [first, second] = sharesOf(allowed, limited)
+  return [first, limited > 0 ? alertCell(second) : second]
 }
 
 /** `0.3 %`; what is not nothing is never said to be, nor what is not all. */

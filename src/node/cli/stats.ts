@@ -5,6 +5,7 @@ import { parseDuration } from '../../config/duration.ts'
 import { prometheusText, startOfDay } from '../../ops/prometheus.ts'
 import { ofRule, readStats } from '../../ops/stats.ts'
 import { onStore, openStore, type StoreFlags } from './administration.ts'
+import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { print } from './output.ts'
 import { type Shown, statsText } from './stats-output.ts'
@@ -17,19 +18,20 @@ interface Flags extends StoreFlags, Shown {
 const DAY_MS = 86400e3
 
 export function statsCommand(load: ConfigLoader): Command {
-  return onStore(new Command('stats'))
+  const command = onStore(new Command('stats'))
+    .summary('show what was decided')
     .description(
-      'What rules have done, what shadows and candidates would have, and what was decided about requests.',
+      'Show what each rule decided, what shadow rules and candidates would have decided, and the outcomes of requests.',
     )
     .addOption(
-      new Option('--since <duration>', 'how far back, from 1h to 7d; whole hours')
+      new Option('--since <duration>', 'how far back, from 1h to 7d, in whole hours')
         .default(DAY_MS, '24h')
         .argParser(lookBack),
     )
-    .option('--rule <name>', 'only this rule')
-    .addOption(new Option('--by <part>', 'each rule by this').choices(['route', 'plan']))
+    .option('--rule <name>', 'show only this rule')
+    .addOption(new Option('--by <part>', 'show each rule by route or by plan').choices(['route', 'plan']))
     .addOption(
-      new Option('--prometheus', 'text for Prometheus: counters since midnight (UTC)').conflicts([
+      new Option('--prometheus', 'print counters since midnight (UTC) as text for Prometheus').conflicts([
         'json',
         'since',
         'by',
@@ -38,18 +40,27 @@ export function statsCommand(load: ConfigLoader): Command {
     )
     .addHelpText('after', MEANING)
     .action(stats.bind(null, load))
+  return withExamples(command, 'stats --since 1h', 'stats --rule consumer-minute --by plan')
 }
 
 const MEANING = `
-A request has one outcome: allowed; limited (429); shed (503), since the system was full; failed_open or failed_closed (503) where
-the store has not decided it; unauthenticated (401); forbidden (403); unverifiable (503: a token's issuer does not answer). What
-was decided without the store has a cause. Preflights and /_sluice/ are not counted. A rule is counted by its own verdict wherever
-it applied, whatever the others said.`
+Outcomes:
+  allowed          passed to the origin
+  limited          refused by a rule (429)
+  shed             refused because the system was full (503)
+  failed_open      passed without the store
+  failed_closed    refused because the store did not decide (503)
+  unauthenticated  no valid credential (401)
+  forbidden        blocked (403)
+  unverifiable     the issuer of the token did not answer (503)
+
+A request that was decided without the store has a cause. Preflights and requests to /_sluice/ are not
+counted. Each rule is counted by its own verdict, whatever other rules decided about the request.`
 
 function lookBack(text: string): number {
   const milliseconds = (parseDuration(text) ?? 0) / 1e3
   if (milliseconds >= 3600e3 && milliseconds <= 7 * DAY_MS) return milliseconds
-  throw new InvalidArgumentError('Write a duration from 1h to 7d.')
+  throw new InvalidArgumentError('Use a duration from 1h to 7d.')
 }
 
 async function stats(load: ConfigLoader, flags: Flags): Promise<void> {

@@ -32,9 +32,10 @@ import {
 } from './administration.ts'
 import { share } from './arguments.ts'
 import { blockDocument, blockText, isBlockedNow } from './blocks.ts'
-import { block, unblock } from './consumers.ts'
+import { blockCommand, unblockCommand } from './consumers.ts'
+import { withExamples } from './help.ts'
 import { type ConfigLoader, type LoadedConfig, loadConfig } from './load-config.ts'
-import { print, table, time, timeAhead } from './output.ts'
+import { alert, alertCell, print, table, time, timeAhead } from './output.ts'
 import { allOverrides, overrideCommand, viewOf } from './overrides.ts'
 
 type Flags = StoreFlags & SignedFlags & { yes?: boolean }
@@ -44,52 +45,60 @@ type RuleState = (typeof RULE_STATES)[number]
 const RULE_STATES = [...SWITCH_MODES, 'reset'] as const
 
 export function switchCommand(load: ConfigLoader = loadConfig): Command {
-  const consumer = ['<consumer>', 'of tokens: <method>~<subject>'] as const
   return (
     // Without options of its own, which would take those of its commands.
     new Command('switch')
+      .summary('change limits live, without a deployment')
       .description(
-        'Turn limits down or up, without a deployment: down within a second, up from the request after that. ' +
-          'Without a command: show what is switched.',
+        'Change limits live, without a deployment: the kill switch, modes and shares of rules, blocks and overrides. ' +
+          'Turning something down applies within a second, turning it up from the request after that. ' +
+          'Without a command, all switches are shown.',
       )
       .addCommand(
-        onStore(new Command('show'))
-          .description('Show what is switched (default).')
-          .action(show.bind(null, load)),
-        {
-          isDefault: true,
-        },
+        withExamples(
+          onStore(new Command('show'))
+            .summary('show all switches (default)')
+            .description('Show the kill switch, switched rules, blocked consumers and overrides.')
+            .action(show.bind(null, load)),
+          'switch',
+        ),
+        { isDefault: true },
       )
       .addCommand(
-        signed(destructive(new Command('kill')))
-          .description('Let everything pass that has a good credential, as if there were no rules.')
-          .addArgument(new Argument('<state>').choices(['on', 'off']))
-          .action(kill.bind(null, load)),
+        withExamples(
+          signed(destructive(new Command('kill')))
+            .summary('turn all limits off and on')
+            .description(
+              'Turn the kill switch on or off. While it is on, no rule limits any request; credentials and blocks are still checked.',
+            )
+            .addArgument(new Argument('<state>', 'state of the kill switch').choices(['on', 'off']))
+            .action(kill.bind(null, load)),
+          'switch kill on --for 30m --reason incident',
+          'switch kill off',
+        ),
       )
       .addCommand(
-        signed(onStore(new Command('rule')))
-          .description('Switch a rule, in the place of what the config says.')
-          .argument('<name>', 'of a limit by name: <limit>/<rule>')
-          .addArgument(new Argument('[state]', 'reset: as in the config').choices(RULE_STATES))
-          .option('--share <fraction>', 'of the callers for whom it is enforced, 0 to 1', share)
-          .option('--yes', 'as for the others; nothing is asked here')
-          .action(rule.bind(null, load)),
+        withExamples(
+          signed(onStore(new Command('rule')))
+            .summary('change the mode or the share of a rule')
+            .description('Change the mode of a rule, or the share of callers for whom it is enforced.')
+            .argument('<name>', 'name of the rule; of a rule of a limit by name: <limit>/<rule>')
+            .addArgument(new Argument('[state]', 'mode; reset: as in the config').choices(RULE_STATES))
+            .option(
+              '--share <fraction>',
+              'share of callers for whom the rule is enforced, from 0 to 1',
+              share,
+            )
+            .option('--yes', 'accepted as for the other commands; this one asks nothing')
+            .action(rule.bind(null, load)),
+          'switch rule consumer-minute shadow --for 1h',
+          'switch rule consumer-minute enforce --share 0.25',
+          'switch rule consumer-minute reset',
+        ),
       )
-      .addCommand(
-        signed(destructive(new Command('block')))
-          .description(
-            'Refuse whatever a consumer sends, with a 403, from the next request that the store decides.',
-          )
-          .argument(...consumer)
-          .action(block.bind(null, load)),
-      )
-      .addCommand(
-        onStore(new Command('unblock'))
-          .description('Let a consumer in again.')
-          .argument(...consumer)
-          .action(unblock.bind(null, load)),
-      )
-      .addCommand(overrideCommand(load))
+      .addCommand(blockCommand(load, 'switch'))
+      .addCommand(unblockCommand(load, 'switch'))
+      .addCommand(overrideCommand(load, 'switch'))
   )
 }
 
@@ -105,7 +114,7 @@ async function show(load: ConfigLoader, flags: StoreFlags): Promise<void> {
     ),
   }
   print(flags, document, () => {
-    const rows = blocked.map(({ consumer, ...record }) => [consumer, blockText(record)])
+    const rows = blocked.map(({ consumer, ...record }) => [consumer, alertCell(blockText(record))])
     return [
       `${describedKill(switches)}${inEnvironmentOf(store)}`,
       '',
@@ -122,7 +131,7 @@ async function kill(load: ConfigLoader, state: 'on' | 'off', flags: Flags): Prom
   if (state === 'off') mustStandAlone(flags, 'off')
   const set = state === 'on' ? switchOf(flags) : undefined
   const { store, config } = await openStore(flags, load)
-  if (set) await mustConfirm('Let everything pass, without any limit?', flags)
+  if (set) await mustConfirm('Turn the kill switch on? No rule limits any request then.', flags)
   const switches = set ? await killLimits(store, set) : await restoreLimits(store)
   print(flags, documentOf(switches, config), () => `${describedKill(switches)}${inEnvironmentOf(store)}`)
 }
@@ -136,17 +145,21 @@ async function rule(
   const { share } = flags
   if (state === 'reset') {
     mustStandAlone(flags, state)
-    if (share !== undefined) throw new AdminError('usage', 'reset stands alone.')
+    if (share !== undefined)
+      throw new AdminError('usage', 'reset cannot be combined with --share. Use one of them.')
     const { store, config } = await openStore(flags, load)
     const switches = await resetRule(store, name)
-    const said = `${name} is as in the config.${inEnvironmentOf(store)}`
+    const said = `Rule '${name}' is as in the config again.${inEnvironmentOf(store)}`
     return print(flags, documentOf(switches, config), () => said)
   }
   if (state === undefined && share === undefined) {
-    throw new AdminError('usage', `To what? Give ${RULE_STATES.join(', ')}, or --share.`)
+    throw new AdminError('usage', `No change is given. Use one of ${RULE_STATES.join(', ')}, or --share.`)
   }
   if (share !== undefined && (state === 'off' || state === 'shadow')) {
-    throw new AdminError('usage', '--share is of those for whom a rule is enforced.')
+    throw new AdminError(
+      'usage',
+      `--share cannot be combined with ${state}: it is the share of callers for whom the rule is enforced.`,
+    )
   }
   const set = {
     ...switchOf(flags),
@@ -158,18 +171,20 @@ async function rule(
   const switches = await switchRule(store, name, set)
   const now = switches.rules.get(name)!
   if (share !== undefined && (now.mode ?? written.mode) !== 'enforce') {
-    console.error(`${name} is ${now.mode ?? written.mode}: a share counts where it is enforced.`)
+    console.error(
+      `Rule '${name}' is in mode ${now.mode ?? written.mode}: the share has no effect until the rule is enforced.`,
+    )
   }
   print(
     flags,
     documentOf(switches, config),
-    () => `${name} is switched to ${effectOf(now)}, ${signatureText(now)}.${inEnvironmentOf(store)}`,
+    () => `Rule '${name}' is switched to ${effectOf(now)}, ${signatureText(now)}.${inEnvironmentOf(store)}`,
   )
 }
 
 /** So that it is clear which deployment was switched. */
 function inEnvironmentOf({ environment }: AdminStore): string {
-  return environment === undefined ? '' : ` In the environment ${environment}.`
+  return environment === undefined ? '' : ` This is environment '${environment}'.`
 }
 
 function switchOf(flags: Flags): Switch {
@@ -182,7 +197,7 @@ function mustStandAlone({ for: duration, until, by, reason }: SignedFlags, state
   if ([duration, until, by, reason].every(value => value === undefined)) return
   throw new AdminError(
     'usage',
-    `${state} stands alone: nothing is kept that could say by whom, why or how long.`,
+    `${state} cannot be combined with --for, --until, --by and --reason: it leaves no record to keep them in.`,
   )
 }
 
@@ -209,15 +224,15 @@ function standingOf(each: Switch, written?: Switchable, isRule = false): Standin
 
 const STANDINGS: Record<Standing, string> = {
   applies: 'applies',
-  over: 'over',
-  'rule-gone': 'not now: no such rule in the config',
+  over: 'ended',
+  'rule-gone': 'no effect: the config has no such rule',
 }
 
 function describedKill({ kill }: Switches): string {
-  if (!kill) return 'The kill switch is off: limits count.'
+  if (!kill) return 'The kill switch is off: limits apply.'
   if (hasExpired(kill, Date.now()))
-    return `The kill switch is off: limits count. It was on ${signatureText(kill)}.`
-  return `The kill switch is ON: everything passes, no limit counts. ${capitalized(signatureText(kill))}.`
+    return `The kill switch is off: limits apply. It was on ${signatureText(kill)}.`
+  return `The kill switch is ${alert('ON')}: no limit applies. ${capitalized(signatureText(kill))}.`
 }
 
 function ruleTable({ rules }: Switches, config: LoadedConfig): string {
@@ -249,8 +264,8 @@ function effectOf({ mode, share }: Pick<RuleSwitch, 'mode' | 'share'>): string {
 }
 
 function signatureText({ at, by, until, reason }: Switch): string {
-  const end = until ? `until ${timeAhead(until)}, UTC` : 'until it is switched back'
-  return `since ${time(at)} by ${by}, ${end}${reason ? `: ${reason}` : ''}`
+  const end = until ? `until ${timeAhead(until, ' UTC')}` : 'until it is switched back'
+  return `since ${time(at)} UTC by ${by}, ${end}${reason ? `: ${reason}` : ''}`
 }
 
 const capitalized = (text: string) => text[0]!.toUpperCase() + text.slice(1)

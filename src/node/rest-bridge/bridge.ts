@@ -52,13 +52,15 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const { isEqualDigest = timingSafeEqual, say } = options
   if (!token)
     throw new TypeError(
-      'The bridge needs a token: without one, anyone who reaches it can read and change the data.',
+      'The bridge needs a token. Without one, anyone who reaches it could read and change the data.',
     )
 
   const redis = await connectRedis(redisUrl, deadlineMs).catch(error => {
     if (!(error instanceof RedisUnavailable)) throw error
     const { host, pathname } = new URL(redisUrl)
-    throw new Error(`Redis did not answer at ${host || pathname}. Is it running, and is its URL right?`)
+    throw new Error(
+      `Redis did not answer at ${host || pathname}. Check that it is running and that its URL is right.`,
+    )
   })
   const commands = new RedisCommands(redis)
   // A cluster that lacks a node serves the keys of the others.

@@ -26,7 +26,7 @@ export function watchRedis(
       if (outage && lostAt === undefined) {
         lostAt = now()
         const requests = redis.isCluster ? 'requests for its keys' : 'requests'
-        say(`${outage.address} ${outage.reason}; ${requests} get a ${outage.status}.`)
+        say(`${outage.address} ${outage.reason}. Until it is back, ${requests} get a ${outage.status}.`)
       } else if (!outage && lostAt !== undefined) {
         say(`Redis is back after ${Math.max(1, Math.round((now() - lostAt) / 1e3))} s.`)
         lostAt = undefined

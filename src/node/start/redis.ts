@@ -49,9 +49,13 @@ export interface RedisContext {
 /** @param choice `auto`, `embedded`, or a URL (`redis://`, `rediss://`, `unix://`) */
 export async function takeRedis(choice: string, context: RedisContext): Promise<LocalRedis> {
   if (/^(rediss?|unix):\/\//.test(choice)) {
-    return { url: choice, description: `Redis at ${withoutSecrets(choice)}, as asked`, close: async () => {} }
+    return {
+      url: choice,
+      description: `Redis at ${withoutSecrets(choice)}, as configured`,
+      close: async () => {},
+    }
   }
-  if (choice === 'embedded') return await embeddedRedis('as asked', context)
+  if (choice === 'embedded') return await embeddedRedis('as configured', context)
   const program = await findServer()
   if (!program) return await embeddedRedis('no valkey-server or redis-server is on the PATH', context)
   return await privateServer(program, context)
@@ -64,7 +68,7 @@ export async function findServer(
   for (const name of names) {
     try {
       const { stdout } = await promisify(execFile)(name, ['--version'])
-      return { name, version: /v=(\S+)/.exec(stdout)?.[1] ?? 'of unknown version' }
+      return { name, version: /v=(\S+)/.exec(stdout)?.[1] ?? '(unknown version)' }
     } catch {
       // Not on the PATH: the next one.
     }
@@ -85,7 +89,7 @@ export async function embeddedRedis(why: string, { guardian, directory }: RedisC
   })
   return {
     url: `unix://${socket}`,
-    description: `the embedded Redis (${why}); its data ends with it`,
+    description: `the embedded Redis (${why}); its data is lost when it stops`,
     close: () => server.close(),
   }
 }
@@ -112,7 +116,7 @@ export async function privateServer(
   let server = await run()
   return {
     url: `unix://${socket}`,
-    description: `${program.name} ${program.version}, found on the PATH, on a private socket; its data ends with it`,
+    description: `${program.name} ${program.version}, found on the PATH, on a private socket; its data is lost when it stops`,
     async close() {
       isClosing = true
       server.child.kill('SIGTERM')
@@ -131,13 +135,13 @@ export async function privateServer(
     await answers(socket)
     void exited.then(how => {
       if (isClosing) return
-      onEnd?.({ what: `${program.name} has ended (${how}), and its data with it.`, restarted: restart() })
+      onEnd?.({ what: `${program.name} has stopped (${how}), and its data is lost.`, restarted: restart() })
     })
     return { child, exited }
   }
 
   async function restart(): Promise<void> {
-    if (restarts === MOST_RESTARTS) throw new Error(`It has ended ${restarts + 1} times.`)
+    if (restarts === MOST_RESTARTS) throw new Error(`It has stopped ${restarts + 1} times.`)
     restarts += 1
     server = await run()
   }
@@ -158,7 +162,7 @@ async function answers(socket: string): Promise<void> {
       })
       return
     } catch (error) {
-      if (Date.now() > until) throw new Error(`The Redis server started here does not answer: ${error}`)
+      if (Date.now() > until) throw new Error(`The Redis server that was started does not answer: ${error}`)
       await new Promise(resolve => setTimeout(resolve, 15))
     }
   }

@@ -47,7 +47,7 @@ export interface Stack {
 /** A port is taken: `flag` moves it. */
 export class PortTaken extends Error {
   constructor(port: number, use: string, flag: string) {
-    super(`Port ${port} for the ${use} is taken. Free it, or choose another with ${flag}.`)
+    super(`Port ${port} for the ${use} is in use. Free it, or choose another one with ${flag}.`)
   }
 }
 
@@ -107,7 +107,8 @@ async function startParts(
     )
     rest = { url: bridge.url, token }
     redis =
-      local.description + (bridge.isCluster ? '. A cluster: the config needs store: { cluster: true }' : '')
+      local.description +
+      (bridge.isCluster ? '; it is a cluster, so the config needs store: { cluster: true }' : '')
   }
 
   let origin = options.origin

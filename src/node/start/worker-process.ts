@@ -14,6 +14,7 @@ import { ALL_PARTS } from '../../edges/http/all-parts.ts'
 import { createIdentifier } from '../../edges/http/identify.ts'
 import { UTILIZATION_SECRET } from '../../shedding/signal-name.ts'
 import { configFileError } from '../config-file-error.ts'
+import { withLines } from '../config-lines.ts'
 import { variablesHere } from '../dev-vars.ts'
 import { projectWith } from '../project.ts'
 import { bundleOptions } from '../worker-bundle.ts'
@@ -77,7 +78,11 @@ async function readConfig(): Promise<Config> {
   const module = await import(`${pathToFileURL(configFile).href}?read=${reads}`).catch(error => {
     throw configFileError(error, configFile)
   })
-  return checkedConfig(module.default)
+  try {
+    return checkedConfig(module.default)
+  } catch (error) {
+    throw withLines(error, configFile)
+  }
 }
 
 /** What the Worker would get of its deployment, from the shell and from .dev.vars: no more than the config asks for. */
@@ -125,7 +130,10 @@ async function load(script: string, config: Config): Promise<void> {
 function compatibility(): { compatibilityDate: string; compatibilityFlags: string[] } {
   const toml = readFileSync(resolve(project.root, 'wrangler.toml'), 'utf8')
   const date = /^compatibility_date\s*=\s*"([^"]+)"/m.exec(toml)?.[1]
-  if (!date) throw new Error('wrangler.toml: compatibility_date is missing.')
+  if (!date)
+    throw new Error(
+      'wrangler.toml: compatibility_date is missing. Add it, as in compatibility_date = "2026-11-01".',
+    )
   const flags = /^compatibility_flags\s*=\s*\[([^\]]*)\]/m.exec(toml)?.[1] ?? ''
   return {
     compatibilityDate: date,

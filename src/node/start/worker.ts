@@ -50,7 +50,7 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
       else if (message.type === 'failed') reject(new Error(message.message))
       else onMessage?.(message)
     })
-    child.once('exit', code => reject(new Error(`The process of the Worker ended with code ${code}.`)))
+    child.once('exit', code => reject(new Error(`The Worker process ended with code ${code}.`)))
   }).catch(error => {
     child.kill('SIGKILL')
     throw error

@@ -1,0 +1,31 @@
+/** How help reads: options in groups, each command with examples, titles in bold where the terminal has colours. */
+import { styleText } from 'node:util'
+import { type Command, type HelpConfiguration, Option } from 'commander'
+
+/** Groups of options beside those of the command itself, in the order in which help shows them. */
+export const CHANGE_OPTIONS = 'Change Options:'
+export const STORE_OPTIONS = 'Store Options:'
+const LAST_GROUPS: readonly string[] = [CHANGE_OPTIONS, STORE_OPTIONS]
+
+/** Adds an option to a group. */
+export function optionIn(group: string, command: Command, flags: string, description: string): Command {
+  return command.addOption(new Option(flags, description).helpGroup(group))
+}
+
+/** Adds examples behind the options: command lines as they are typed, without `npx sluicegate`. */
+export function withExamples(command: Command, ...examples: readonly string[]): Command {
+  const lines = examples.map(example => `  npx sluicegate ${example}`)
+  return command.addHelpText('after', ['', 'Examples:', ...lines].join('\n'))
+}
+
+export const HELP: HelpConfiguration = {
+  showGlobalOptions: true,
+  // commander removes the colour again where the stream cannot show it.
+  styleTitle: title => styleText('bold', title, { validateStream: false }),
+  // By default groups come in the order in which their first options were added.
+  groupItems(_, visible, groupOf) {
+    const groups = [...Map.groupBy(visible, groupOf)]
+    const place = ([name]: (typeof groups)[number]) => LAST_GROUPS.indexOf(name)
+    return new Map(groups.sort((a, b) => place(a) - place(b)))
+  },
+}

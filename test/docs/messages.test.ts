@@ -1,0 +1,87 @@
+/** Every message in one file, messages.snapshot.md, so that they can be read side by side. */
+import { globSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import type { Command } from 'commander'
+import { expect, it } from 'vitest'
+import { programFor } from '../../src/node/cli/run.ts'
+import { messagesIn } from '../support/messages.ts'
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+
+/** Where messages appear, by the beginning of the file's path; the first that fits. */
+const PLACES: readonly [title: string, ...beginnings: string[]][] = [
+  ['Command line: errors, confirmations and output', 'src/node/cli/', 'src/ops/'],
+  ['Config: mistakes and warnings', 'src/config/', 'src/algorithms/'],
+  ['`npm start`, the bridge and files', 'src/node/'],
+  ['Replies of the gateway (problem+json) and log lines', 'src/edges/http/', 'src/edges/gateway/'],
+  ['Errors in code: limits by name, guard, middleware, RPC, store, script', 'src/'],
+]
+
+/** Their texts are for programs: generated Lua and TypeScript, names of counters, keys of maps; or they only pass messages on. */
+const NOT_FOR_PEOPLE =
+  /\.generated\.ts$|script\/(?:policy|state|sync|signal)-text\.ts$|bundle-lua\.ts$|build-worker\.ts$|start\/edge\.ts$|metrics\/counters\.ts$|answer-validity\.ts$|metrics\/log\.ts$|http\/problem\.ts$|credentials\/seen\.ts$/
+
+/** What `--help` prints in a terminal of 100 columns. */
+function helpOf(command: Command): string {
+  let text = ''
+  command.configureOutput({ getOutHelpWidth: () => 100, writeOut: part => (text += part) }).outputHelp()
+  return text.trimEnd()
+}
+
+function commandsOf(command: Command): Command[] {
+  return [command, ...command.commands.flatMap(commandsOf)]
+}
+
+const fenced = (text: string) => `\`\`\`text\n${text}\n\`\`\``
+
+const oneLine = (text: string) => text.replaceAll('\n', '⏎')
+
+const LEGEND = `\`$\{…}\` stands for a value, \`{a|b}\` for a choice between texts, and \`⏎\` for a line break. \`[…]\` is the code, kind or
+place of an error, the status and title of a reply, or the level of a log line.`
+
+async function page(): Promise<string> {
+  const helps = commandsOf(await programFor([])).map(helpOf)
+  const inHelp = helps.join('\n').replaceAll(/\s+/g, ' ')
+  const files = globSync('src/**/*.ts', { cwd: ROOT })
+    .sort()
+    .filter(file => !NOT_FOR_PEOPLE.test(file))
+  const sections = new Map(PLACES.map(([title]) => [title, [] as string[]]))
+  for (const file of files) {
+    const messages = messagesIn(readFileSync(ROOT + file, 'utf8'), file)
+      .filter(
+        ({ text }) =>
+          !(file.startsWith('src/node/cli/') && inHelp.includes(text.trim().replaceAll(/\s+/g, ' '))),
+      )
+      .map(({ code, text }) => (code ? `[${code}] ` : '') + oneLine(text))
+    const [title] = PLACES.find(([, ...beginnings]) => beginnings.some(begin => file.startsWith(begin)))!
+    if (messages.length > 0) sections.get(title)!.push(`### ${file}\n\n${fenced(messages.join('\n'))}`)
+  }
+  return [
+    '# All messages',
+    'Generated from the code by test/docs/messages.test.ts, which fails when a message is added, removed or changed.',
+    'To write it again: `npx vitest run --project node test/docs/messages.test.ts -u`',
+    LEGEND,
+    '## Command line: help',
+    ...helps.map(fenced),
+    ...[...sections].flatMap(([title, files]) => [`## ${title}`, ...files]),
+  ].join('\n\n')
+}
+
+it('finds texts, the values in them, and what stands in front of them', () => {
+  const source = `
+    import { x } from 'some module here'
+    throw new AdminError('usage', \`There is no rule '\${name}'.\` + (isOne ? ' It is one.' : \` It is \${list()}.\`))
+    log('warn', 'store-lost', { cause })
+    problem({ status: 404, title: 'Not Found', detail: 'There is nothing here.' })
+    redis.eval("return redis.call('GET', KEYS[1])")
+  `
+  expect(messagesIn(source, 'a.ts')).toEqual([
+    { code: 'usage', text: `There is no rule '$\{name}'.{ It is one.| It is $\{…}.}` },
+    { code: 'log warn', text: 'event store-lost, cause' },
+    { code: '404 Not Found', text: 'There is nothing here.' },
+  ])
+})
+
+it('every message is in the snapshot', async () => {
+  await expect(await page()).toMatchFileSnapshot('messages.snapshot.md')
+})

@@ -14,8 +14,8 @@ import {
   encodeReport,
   isStateText,
   MOST_SUM,
-  type Pushed,
-  type Reported,
+  type PushedMean,
+  type SignalSnapshot,
 } from '../script/signal.ts'
 import type { Script, ScriptCall, Store } from '../store/store.ts'
 import type { Controller } from './controller.ts'
@@ -70,7 +70,7 @@ export interface SignalBoardOptions<State> {
   now(): number
   script(): Script
   /** Adds pushes of the origin's machines to the sums of a window. Absent: pushes are ignored. */
-  addPushes?: ((sums: readonly number[], pushed: Pushed) => readonly number[]) | undefined
+  addPushes?: ((sums: readonly number[], pushed: PushedMean) => readonly number[]) | undefined
   /** The time of reports (µs). Absent: the clock of the store, as always in production. */
   reportAt?: (() => number) | undefined
 }
@@ -124,7 +124,7 @@ export function createSignalBoard<State>({
   }
 
   /** The latest state of a closed window, by the clock of the store. */
-  function findLatest({ at, state }: Reported): WindowState<State> {
+  function findLatest({ at, state }: SignalSnapshot): WindowState<State> {
     const current = Math.floor(at / (windowMs * 1000))
     const read = state && controller.read(state.text)
     const fromStore = state && read !== undefined ? { window: state.window, state: read } : undefined
@@ -133,7 +133,7 @@ export function createSignalBoard<State>({
     return fromStore && fromStore.window >= own.window ? fromStore : own
   }
 
-  function apply(reported: Reported): void {
+  function apply(reported: SignalSnapshot): void {
     const { closed, state } = reported
     stored = state?.window ?? -1
     known = findLatest(reported)
@@ -208,7 +208,10 @@ interface WindowState<State> {
 }
 
 /** Adds pushes as one more sample of each window. For sums of a value in thousandths and the number of its samples. */
-export function asSample([sum = 0, samples = 0, ...others]: readonly number[], { mean }: Pushed): number[] {
+export function asSample(
+  [sum = 0, samples = 0, ...others]: readonly number[],
+  { mean }: PushedMean,
+): number[] {
   return [sum + mean, samples + 1, ...others]
 }
 

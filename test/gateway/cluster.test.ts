@@ -1,9 +1,9 @@
-/** The gateway with a Redis Cluster: the app, the real client, the bridge, three nodes. */
+/** The gateway in front of a Redis Cluster: the app, the real client, the bridge, three nodes. */
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { limiterOnStore } from '../../src/edges/limits/limiter.ts'
-import { ask as askStore, toDecide } from '../../src/limiter/ask.ts'
+import { runCall as askStore, prepareDecide } from '../../src/limiter/prepared-call.ts'
 import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { addressStateKey, consumerStateKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
@@ -32,7 +32,7 @@ const ADDRESS: RuleInput = {
   period: '300d',
 }
 
-/** Consumers whose slots are on three nodes. */
+/** In three slots of three nodes. */
 const consumers = ['acme', 'globex', 'initech', 'umbrella', 'hooli']
 
 describeOnCluster('the gateway', start => {
@@ -57,19 +57,19 @@ describeOnCluster('the gateway', start => {
     expect((await fetch(gateway.store.url, { ...init, headers })).status).toBe(200)
   }
 
-  it(`runs the script: all keys of one consumer are in one slot, and every key is declared (SEED=${SEED})`, async () => {
+  it(`runs the script: everything of one consumer lies in one slot, and every key is declared (SEED=${SEED})`, async () => {
     const store = storeAt(false)
     const slots = new Set<number>()
     await forEvery(traffic(30), 20, async scenario => {
       const model = new ModelEngine()
       const caller = consumerStateKey(newCaller())
       slots.add(slotOf(caller))
-      // All rules count one caller. The cluster would refuse keys of another slot, and undeclared ones.
+      // All for one caller: a key of another slot would be refused, and so would one that is not declared.
       const asking = async ({ rules, ...others }: TimedEvaluation) => {
         const ofCaller = rules.map(({ rule, cost }) => bound(rule, caller, cost, others.now / 1e3))
-        const inOneSlot = { ...others, rules: ofCaller }
-        const expected = await model.evaluate(inOneSlot)
-        expect(await askStore(store, toDecide(compiled(inOneSlot)))).toEqual(expected)
+        const asked = { ...others, rules: ofCaller }
+        const expected = await model.evaluate(asked)
+        expect(await askStore(store, prepareDecide(compiled(asked)))).toEqual(expected)
         return expected
       }
       for await (const _ of played(scenario, 'caller', asking));
@@ -78,7 +78,7 @@ describeOnCluster('the gateway', start => {
     if (!FC_PATH) expect(new Set(owners).size).toBe(3)
   })
 
-  it('makes one request for a decision over two slots, and a second one to give back', async () => {
+  it('takes one request for a decision over two slots, and a second one to give back', async () => {
     const key = await gateway.key('acme')
     const address = '198.51.100.1'
     const ask = app()
@@ -98,12 +98,12 @@ describeOnCluster('the gateway', start => {
       expect.stringMatching(/^"consumer";r=0;t=\d+, "address";r=7;t=\d+$/),
     ])
     expect(gateway.store.count()).toBe(2)
-    // The address was not charged.
+    // The address has lost nothing to it.
     const peek = await app([{ ...ADDRESS, cost: 0 }], ['anonymous'])('/', { address })
     expect(peek.headers.get('ratelimit')).toMatch(/^"address";r=7;/)
   })
 
-  it('charges nothing for an unknown key', async () => {
+  it('charges nobody for a key that is unknown', async () => {
     const address = '198.51.100.2'
     const unknown = mintApiKey('globex')
     for (let i = 0; i < 3; i++) expect((await app()('/', { key: unknown, address })).status).toBe(401)
@@ -111,7 +111,7 @@ describeOnCluster('the gateway', start => {
     expect(peek.headers.get('ratelimit')).toMatch(/^"address";r=12;/)
   })
 
-  it('finds the consumer of an opaque key with one extra request, the first time', async () => {
+  it('finds out whose an opaque key is with a request more, the first time', async () => {
     const opaque = 'an-old-key-of-a-partner'
     const digest = sha256(opaque)
     await set(pointerKey(digest), 'umbrella')
@@ -132,7 +132,7 @@ describeOnCluster('the gateway', start => {
     expect((await ask('/', { key: 'a-key-that-nobody-knows', address })).status).toBe(401)
   })
 
-  it('counts guesses, and then also refuses valid credentials', async () => {
+  it('counts guesses, and then refuses the right ones too', async () => {
     const guesses: RuleInput = {
       ...{
         name: 'guesses',
@@ -150,12 +150,12 @@ describeOnCluster('the gateway', start => {
       statuses.push((await ask('/', { key: guess, address })).status)
     }
     expect(statuses).toEqual([401, 200, 401, 429, 429])
-    // The address was charged only for the valid key.
+    // The address was charged for the good one only.
     const peek = await app([{ ...ADDRESS, cost: 0 }], ['anonymous'])('/', { address })
     expect(peek.headers.get('ratelimit')).toMatch(/^"address";r=11;/)
   })
 
-  it('never exceeds a limit under concurrency, and still admits the rest afterwards', async () => {
+  it('never exceeds a limit under concurrency, and has the rest to give afterwards', async () => {
     const keys = await Promise.all(consumers.map(consumer => gateway.key(consumer)))
     const addresses = ['198.51.100.10', '198.51.100.11', '198.51.100.12']
     const ask = app([
@@ -168,19 +168,19 @@ describeOnCluster('the gateway', start => {
       if (status === 200) admitted.push([consumers[consumer]!, address])
       else expect(status).toBe(429)
     }
-    // 12 attempts for each of five consumers, of which 5 may pass; 20 for each of three addresses, of which 12 may.
+    // 12 for each of five consumers, of which 5 may pass; 20 for each of three addresses, of which 12 may.
     await Promise.all(Array.from({ length: 60 }, (_, i) => attempt(i % 5, addresses[i % 3]!)))
     const most = (column: number) =>
       Object.values(Object.groupBy(admitted, entry => entry[column]!)).map(all => all!.length)
     expect(Math.max(...most(0))).toBeLessThanOrEqual(5)
     expect(Math.max(...most(1))).toBeLessThanOrEqual(12)
-    // Units that refused requests had spent for a moment were given back: all 25 requests of the consumers pass.
+    // What was spent for a moment by those who were refused elsewhere is there again: all 25 of the consumers pass.
     for (let i = 0; i < 60; i++) await attempt(i % 5, addresses[i % 3]!)
     expect(most(0)).toEqual([5, 5, 5, 5, 5])
     expect(Math.max(...most(1))).toBeLessThanOrEqual(12)
   })
 
-  it('decides a limit by name in one slot, for any identity', async () => {
+  it('decides a limit by name in one slot, whoever is counted', async () => {
     const { limits } = configOf({
       rules: [CONSUMER],
       limits: {
@@ -201,7 +201,7 @@ describeOnCluster('the gateway', start => {
     expect(gateway.store.count()).toBe(40)
   })
 
-  it('keeps refusing what one slot refuses while the node of the other is down', async () => {
+  it('goes on refusing what one slot refuses while the node of the other is gone', async () => {
     const ask = app()
     const address = '198.51.100.20'
     const owner = await gateway.redis.ownerOf(slotOf(addressStateKey(address)))
@@ -216,7 +216,7 @@ describeOnCluster('the gateway', start => {
     for (let i = 0; i < 6; i++) await ask('/', { key, address })
     await owner.kill()
     expect((await ask('/', { key, address })).status).toBe(429)
-    // No slot refuses this request, so it passes, marked as degraded.
+    // Nobody can say that it must not pass: it passes, marked.
     const idle = await app([{ ...CONSUMER, name: 'fresh' }, ADDRESS])('/', { key, address })
     expect([idle.status, idle.headers.get('sluice-degraded')]).toEqual([200, 'store-unreachable'])
   })

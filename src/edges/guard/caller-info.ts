@@ -1,7 +1,7 @@
 /** What the user's code learns about an admitted request. */
 
 import type { DegradedCause } from '../../limiter/decision.ts'
-import { enforced, type Verdict } from '../../script/evaluation.ts'
+import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import type { Caller } from '../http/caller.ts'
 import type { ForwardContext } from '../http/forward.ts'
 
@@ -37,7 +37,7 @@ export function callerInfo({ caller, decision, requestId }: ForwardContext): Cal
     ...(consumer !== undefined && { consumer }),
     ...(decision?.plan !== undefined && { plan: decision.plan }),
     ...(caller?.address !== undefined && { address: caller.address }),
-    limits: enforced(decision?.verdicts ?? [])
+    limits: onlyEnforced(decision?.verdicts ?? [])
       .filter(({ rule }) => !rule.ofSystem && rule.on === 'request')
       .map(limitInfo)
       .sort((a, b) => a.remaining / a.limit - b.remaining / b.limit),

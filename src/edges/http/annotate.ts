@@ -5,7 +5,7 @@
  */
 import { type BareItem, serializeItem } from 'structured-headers'
 import type { Rule } from '../../config/compile.ts'
-import { enforced, type Verdict } from '../../script/evaluation.ts'
+import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import { retryAfterSeconds } from './deny.ts'
 import type { Ruling } from './ruling.ts'
 import type { XRateLimit } from './x-rate-limit.ts'
@@ -27,7 +27,7 @@ export function annotate(
   if (!('verdicts' in ruling)) return
   // Hides shadow rules and the load of the system from callers. Shows the limit of bad credentials only once it is
   // reached.
-  const verdicts = enforced(ruling.verdicts).filter(
+  const verdicts = onlyEnforced(ruling.verdicts).filter(
     ({ rule, allowed }) => !rule.ofSystem && (!allowed || rule.on === 'request'),
   )
   if (verdicts.length === 0) return

@@ -29,8 +29,8 @@ export function bindRules(
     if (!key) continue
     const costed = multiplyCost(adapted, matched.settings.cost)
     // A rule of the system counts all callers together, but its share is still one of callers.
-    const place = rule.ofSystem && callerKey(caller)
-    demanded.push({ rule: costed, key, cost: costed.cost, ...(place && { place }) })
+    const shareKey = rule.ofSystem && callerKey(caller)
+    demanded.push({ rule: costed, key, cost: costed.cost, ...(shareKey && { shareKey }) })
   }
   return demanded
 }

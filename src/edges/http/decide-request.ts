@@ -6,7 +6,7 @@ import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { Decided, Ending, Engine } from '../../limiter/engine.ts'
-import { degradedBy } from '../../limiter/evaluate.ts'
+import { toDegraded } from '../../limiter/evaluate.ts'
 import type { Policy } from '../../script/policy-shape.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 import { bindRules } from './bind-rules.ts'
@@ -114,7 +114,7 @@ export function createDecideRequest(
       if (outcome) safely(() => identifier.learn(caller, outcome))
       return { matched, caller, ruling: decision, storeMs, awaitsEnding, finish, ...(shed && { shed }) }
     } catch (error) {
-      const { cause, detail } = degradedBy(error)
+      const { cause, detail } = toDegraded(error)
       const ruling = { kind: 'unavailable', what: 'credential', degraded: { cause, detail } } as const
       return { ruling, ...WITHOUT_STORE }
     }

@@ -118,7 +118,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     onStoreChange: reportStoreChange,
     onFinish: reporting.onFinish,
     createLocal: countsLocally(config) ? parts.createLocalLimiter : undefined,
-    kept: holdsUnits(config)
+    holdingsKeeper: holdsUnits(config)
       ? parts.createHoldings({ now: () => clock.now(), timer, script: parts.syncScript })
       : undefined,
     ownAnswers: createOwnAnswers(

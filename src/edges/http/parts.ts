@@ -1,7 +1,7 @@
 /** Parts that a Worker carries only if its config uses them. src/built/worker.generated.ts selects them. */
 import type { Config } from '../../config/compile.ts'
 import type { createOpaqueKeys } from '../../credentials/opaque-key.ts'
-import type { OnCluster } from '../../limiter/evaluate.ts'
+import type { EvaluateOnCluster } from '../../limiter/evaluate.ts'
 import { isCountedLocally } from '../../limiter/fallback.ts'
 import type { createHoldings } from '../../limiter/keep-holdings.ts'
 import type { createLeases } from '../../limiter/leases.ts'
@@ -25,7 +25,7 @@ import type { createXRateLimit } from './x-rate-limit.ts'
 export interface Parts extends OriginLoadParts {
   scriptsOf: ScriptsOf
   /** With `store.cluster`. */
-  evaluateOnCluster: OnCluster
+  evaluateOnCluster: EvaluateOnCluster
   /** Unless all rules are `closed` while the store fails. */
   createLocalLimiter: typeof createLocalLimiter
   /** Unless refusals are not remembered (`refusals: { rememberFor: 0 }`). */

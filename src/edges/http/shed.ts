@@ -6,7 +6,7 @@
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config } from '../../config/compile.ts'
 import { type TrafficClass, WORKER_UTILIZATION } from '../../config/compile-shedding.ts'
-import { switchedMode } from '../../limiter/apply-switches.ts'
+import { modeUnderSwitches } from '../../limiter/apply-switches.ts'
 import type { ShedVerdict, WorkerUtilizationShedder } from '../../shedding/worker-utilization.ts'
 import { UNKNOWN_CONSUMER } from '../../store/keys.ts'
 import type { SwitchBoard } from '../../switches/live.ts'
@@ -28,7 +28,7 @@ export function createShedder(
       if (isExempt(allow, caller, matched)) return undefined
       const key = callerKey(caller)
       return utilization.evaluate(rank, key, rule =>
-        switchedMode(rule, key, board.current(), WORKER_UTILIZATION),
+        modeUnderSwitches(rule, key, board.current(), WORKER_UTILIZATION),
       )
     },
   }

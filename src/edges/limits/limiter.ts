@@ -9,7 +9,6 @@
 import { type Background, detached } from '../../background.ts'
 import { SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
-import { toRefund, toReset } from '../../limiter/ask.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { bindRule } from '../../limiter/bind-rule.ts'
 import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../../limiter/decision.ts'
@@ -19,14 +18,15 @@ import { createHoldings } from '../../limiter/keep-holdings.ts'
 import { createLeases } from '../../limiter/leases.ts'
 import { createLocalLimiter } from '../../limiter/local.ts'
 import { createOwnAnswers } from '../../limiter/own-answers.ts'
+import { prepareRefund, prepareReset } from '../../limiter/prepared-call.ts'
 import { createProbe } from '../../limiter/probe.ts'
 import { createRefusalMemory } from '../../limiter/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/slots.ts'
 import { limitPolicy } from '../../script/compiled.ts'
-import { enforced, type Verdict } from '../../script/evaluation.ts'
+import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import { createLimitPolicy } from '../../script/policy.ts'
 import type { ScriptsOf } from '../../script/policy-shape.ts'
-import type { Changed, RefundedRule } from '../../script/refund.ts'
+import type { ChangeResult, RefundedRule } from '../../script/refund.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import { limitStateKey } from '../../store/keys.ts'
@@ -204,7 +204,7 @@ export function limiterOnStore(
         : undefined,
     ),
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
-    kept: [...limitOf.keys()].some(countsInFlight)
+    holdingsKeeper: [...limitOf.keys()].some(countsInFlight)
       ? createHoldings({
           now: nowMs,
           timer: clock.timer ?? SYSTEM_TIMER,
@@ -270,7 +270,11 @@ export function limiterOnStore(
   }
 
   /** The result of a refund or reset. Unlike a request, a change that was not made is not allowed. */
-  function changeResult(name: string, identity: LimitIdentity, result: Changed | Degraded): LimitDecision {
+  function changeResult(
+    name: string,
+    identity: LimitIdentity,
+    result: ChangeResult | Degraded,
+  ): LimitDecision {
     const common = {
       limit: name,
       identity,
@@ -344,7 +348,7 @@ export function limiterOnStore(
         identity,
         await engine.change(
           'refund',
-          toRefund({ policy: policies.get(name)!, rules, spentAt: at, now: clock.now?.() }),
+          prepareRefund({ policy: policies.get(name)!, rules, spentAt: at, now: clock.now?.() }),
           background,
         ),
       )
@@ -359,7 +363,7 @@ export function limiterOnStore(
       return changeResult(
         name,
         identity,
-        await engine.change('reset', toReset({ rules, now: clock.now?.() }), background),
+        await engine.change('reset', prepareReset({ rules, now: clock.now?.() }), background),
       )
     },
 
@@ -416,7 +420,7 @@ function joinsQueue(rules: readonly LimitRule[], cost: NonNullable<LimitOptions[
 
 /** The wait in the queues that a call would join (µs). */
 function queueWait({ verdicts }: LimitDecision): number {
-  const queues = enforced(verdicts).filter(({ rule }) => rule.counting.isQueue)
+  const queues = onlyEnforced(verdicts).filter(({ rule }) => rule.counting.isQueue)
   return Math.max(0, ...queues.map(({ resetAfter }) => resetAfter))
 }
 
@@ -437,7 +441,7 @@ function releaseMethods(release: () => void): Pick<LimitDecision, 'release' | ty
  * the next attempt comes soon, and later ones less and less often.
  */
 function pauseAfter({ retryAfterMs, verdicts }: LimitDecision, attempt: number): number {
-  const refusing = enforced(verdicts).filter(({ allowed }) => !allowed)
+  const refusing = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
   const isWaitingForOthers =
     refusing.length > 0 && refusing.every(({ rule }) => countsInFlight(rule as LimitRule))
   return isWaitingForOthers

@@ -2,7 +2,7 @@
  * The adaptive concurrency limit of an origin: how many requests may be in flight. It is enforced like every other
  * limit. The limit grows while it is used and responses are fast, and shrinks while they are slow or fail.
  * gradient.ts and aimd.ts are two methods for this; baseline.ts decides which latency is fast. The limit is never
- * lowered just to measure (envoyproxy/envoy#46532).
+ * lowered only to measure (envoyproxy/envoy#46532).
  *
  * The gradient is the default. While the capacity of the origin halves and recovers (test/simulation), it serves 97
  * to 99 % of what the best fixed limit serves, and AIMD 94 to 96 %: its sawtooth spends part of the time below the

@@ -120,8 +120,8 @@ function decision({ rules = RULES, shedding, isolates = 0 }: Kind): Make {
     return async identity => {
       if (!isFilled) {
         isFilled = true
-        for (const { tag, ofSystem } of config.rules) {
-          for (let i = 0; ofSystem && i < isolates; i++) {
+        for (const { tag, isSystemLimit } of config.rules) {
+          for (let i = 0; isSystemLimit && i < isolates; i++) {
             const holding = { holder: `other${String(i).padStart(3, '0')}`, epoch: 1, started: 10, ended: 0 }
             await store.run([
               encodeSync(syncScript(), [{ key: ownKey(globalKey, 'held', tag), ttl: TTL_US, holding }]),

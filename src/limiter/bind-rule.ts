@@ -1,7 +1,7 @@
 /** From a rule and an identity to the rule as it takes part in one request. Pure. */
 
 import type { Rule } from '../config/compile-rule.ts'
-import { finalized, fnv1a } from '../hash.ts'
+import { finalizeHash, fnv1a } from '../hash.ts'
 import type { BoundRule } from '../script/evaluation.ts'
 import { ownKey, UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 
@@ -45,5 +45,5 @@ export function modeFor(rule: Pick<Rule, 'name' | 'mode' | 'enforcedShare'>, key
 function isInShare(share: number, name: string, key: string): boolean {
   // Where only the store knows the consumer, its place is unknown here, and may be outside the share.
   if (key.includes(UNKNOWN_CONSUMER_TAG)) return share >= 1
-  return share >= 1 || (share > 0 && finalized(fnv1a(`${name} ${key}`)) / 2 ** 32 < share)
+  return share >= 1 || (share > 0 && finalizeHash(fnv1a(`${name} ${key}`)) / 2 ** 32 < share)
 }

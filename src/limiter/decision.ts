@@ -107,7 +107,7 @@ export function allowed(counting: readonly Verdict[], all = counting): Allowed {
 export function denied(counting: readonly Verdict[], all = counting): Denied {
   const violated = counting.filter(({ allowed }) => !allowed)
   // How long the system stays full is not known, and a limit of the caller's own is.
-  const own = violated.filter(({ rule }) => !rule.ofSystem)
+  const own = violated.filter(({ rule }) => !rule.isSystemLimit)
   const waits = (own.length > 0 ? own : violated).map(({ retryAfter }) => retryAfter)
   const retryAfter = waits.includes(-1) ? -1 : Math.max(...waits)
   return { kind: 'denied', verdicts: all, violated, retryAfter }

@@ -1,5 +1,5 @@
 /** Units that are held in advance (stock.ts), as the rest of the limiter knows them. Only where a config has such rules is the stock there. */
-import type { Received } from '../algorithms/concurrency.ts'
+import type { MessageAnswer } from '../algorithms/concurrency.ts'
 import type { BoundRule, Verdict } from '../script/evaluation.ts'
 import type { Message } from '../script/sync.ts'
 import type { Claim, Holdings } from './holdings.ts'
@@ -16,7 +16,7 @@ export interface InAdvance {
   /** Questions whose time has come, to go with a request to the store. */
   questions(): Message[]
   /** @param received the answer of the store; undefined: it is lost */
-  answer(message: Message, received: Received | undefined): void
+  answer(message: Message, received: MessageAnswer | undefined): void
   /** How the store has decided on a request that did not find a unit here. */
   learn(rule: BoundRule, verdict: Verdict): void
   /** Gives back what no request has used lately. @returns whether something may have to be given back later */

@@ -3,7 +3,7 @@
  * HTTP request about anything, after a quarter of a second without one, or at once where the limit is nearly used up. What is held
  * for long is sent again three times within the ttl.
  */
-import type { Received } from '../algorithms/concurrency.ts'
+import type { MessageAnswer } from '../algorithms/concurrency.ts'
 import type { Background } from '../background.ts'
 import type { Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
@@ -74,7 +74,7 @@ export function createHoldings({
       call: encodeSync(script(), part, writeAt?.()),
     }))
 
-  function received(part: readonly Message[], reply: unknown): Received[] {
+  function received(part: readonly Message[], reply: unknown): MessageAnswer[] {
     if (reply instanceof GatewayError) return []
     const answers = decodeSync(reply, part)
     holdings.confirm(part)

@@ -170,7 +170,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
         return
       }
       // The fleet can have room again at any moment.
-      if (refusing.some(({ rule }) => rule.ofSystem)) return
+      if (refusing.some(({ rule }) => rule.isSystemLimit)) return
       const isOfGuesses = refusing.some(isGuess)
       const remembered = isOfGuesses ? rules.filter(isGuess) : rules
       const isInFlight = refusing.some(({ rule }) => rule.counting.state === 'held')

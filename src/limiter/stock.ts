@@ -6,7 +6,7 @@
  * given up if it is not renewed. A request takes the claim and brings it back when it is over. So the stock changes nothing
  * of what docs/concurrency.md proves. Plain bookkeeping, without I/O and timers.
  */
-import type { Received } from '../algorithms/concurrency.ts'
+import type { MessageAnswer } from '../algorithms/concurrency.ts'
 import type { BoundRule, Verdict } from '../script/evaluation.ts'
 import type { Message } from '../script/sync.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
@@ -52,7 +52,7 @@ interface Shelf {
   isBusy: boolean
   usedAt: number
   /** By the last answer. */
-  known: Received | undefined
+  known: MessageAnswer | undefined
   /** So many units may stay here while they are not used. */
   allowed: number
   asksAt: number
@@ -119,7 +119,7 @@ export class Stock implements InAdvance {
     return [...this.#shelves.values()].filter(shelf => this.#isDue(shelf)).map(shelf => this.#ask(shelf))
   }
 
-  answer({ key, holding }: Message, received: Received | undefined): void {
+  answer({ key, holding }: Message, received: MessageAnswer | undefined): void {
     const shelf = this.#shelves.get(key)
     const claim = shelf?.asked?.claim
     if (!shelf || claim?.holding !== holding) return

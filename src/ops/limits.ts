@@ -4,7 +4,7 @@
  */
 import { parseAddress } from '../config/address-ranges.ts'
 import type { Config, GatewayRule, LimitRule, Rule } from '../config/compile.ts'
-import { forAnyPlan } from '../config/compile-rule.ts'
+import { withoutPlans } from '../config/compile-rule.ts'
 import { isOfConsumer } from '../config/identity-parts.ts'
 import { addressIdentity } from '../edges/http/address.ts'
 import { checkIdentity } from '../edges/limits/arguments.ts'
@@ -85,7 +85,7 @@ export async function peekCaller(
   const { by, key } = countedBy(config, counted)
   const policy = gatewayPolicy(config)
   if ('address' in counted) {
-    const rules = ofPlan(rulesBy(config, by), plan).map(rule => boundTo(forAnyPlan(rule), key))
+    const rules = ofPlan(rulesBy(config, by), plan).map(rule => boundTo(withoutPlans(rule), key))
     const standings = await peek(store, { policy, rules, ...(plan && { plan }) })
     return { ...(plan && { plan }), standings, off: [], plansOfKeys: [] }
   }
@@ -94,7 +94,7 @@ export async function peekCaller(
   const chosen = plan ?? (config.plans.includes(own) ? own : config.plans[0]!)
   if (blockedAt && isBlocked(record, Date.now() * 1000))
     return { plan: chosen, blockedAt, standings: [], off: [], plansOfKeys: [] }
-  const rules = ofPlan(rulesBy(config, by), chosen).map(rule => boundTo(forAnyPlan(rule), key))
+  const rules = ofPlan(rulesBy(config, by), chosen).map(rule => boundTo(withoutPlans(rule), key))
   const subject = { kind: 'token', consumerKey: consumerKey(counted.consumer), plan: chosen } as const
   const standings = await peek(store, { policy, rules, subject })
   const seen = new Set(standings.map(({ rule }) => rule.name))

@@ -6,7 +6,7 @@
 import * as v from 'valibot'
 import { ALL_ALGORITHMS } from '../algorithms/all.ts'
 import { LUA } from '../algorithms/lua.generated.ts'
-import { type PlanUnits, planUnits, takesUnits } from '../algorithms/plan-units.ts'
+import { hasPlanUnits, type PlanUnits, planUnits } from '../algorithms/plan-units.ts'
 import { mistakeOf } from '../config/check/mistake.ts'
 import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mistakes-of-rules.ts'
 import { rule as ruleSchema } from '../config/check/rule-schema.ts'
@@ -52,7 +52,7 @@ export function compileOverride(config: RulesInput, input: OverrideInput): Overr
   const { rule, compiled } = ruleOf(config, name)
   const given = [...planUnits].filter(([option]) => units[option] !== undefined)
   for (const [option, { algorithms }] of given) {
-    if (takesUnits(rule, option)) continue
+    if (hasPlanUnits(rule, option)) continue
     const problem = `--${option} means nothing for ${name}: its algorithm is ${rule.algorithm}.`
     throw new AdminError('usage', `${problem} It is for ${algorithms.join(' and ')}.`)
   }

@@ -5,7 +5,7 @@
  * flood of thousands of requests keeps an isolate busy for seconds, and the replies of the store are there as soon as it can read them.
  */
 import { SYSTEM_CLOCK } from '../clock.ts'
-import { MOST_DEADLINES } from '../config/compile-breaker.ts'
+import { MAX_DEADLINES_PER_CALL } from '../config/compile-breaker.ts'
 import { GatewayError } from '../errors.ts'
 import { isolateLag, type LagMeter } from './lag.ts'
 
@@ -46,7 +46,7 @@ export function startDeadline(
   let step: { ms: number; startedAt: number; lateBefore: number; timer: unknown }
 
   function nextStep(): void {
-    const left = Math.min(deadlineMs - responsiveMs, MOST_DEADLINES * deadlineMs - elapsedMs)
+    const left = Math.min(deadlineMs - responsiveMs, MAX_DEADLINES_PER_CALL * deadlineMs - elapsedMs)
     const ms = Math.ceil(Math.min(left, deadlineMs / STEPS))
     step = { ms, startedAt: lag.now(), lateBefore: lag.total(), timer: setTimer(endStep, ms) }
   }
@@ -59,7 +59,7 @@ export function startDeadline(
     elapsedMs += passed
     responsiveMs += passed - Math.min(passed, Math.max(ownLate, lag.total() - lateBefore))
     if (responsiveMs >= deadlineMs) fail(timedOut())
-    else if (elapsedMs >= MOST_DEADLINES * deadlineMs) fail(overloaded())
+    else if (elapsedMs >= MAX_DEADLINES_PER_CALL * deadlineMs) fail(overloaded())
     else nextStep()
   }
 

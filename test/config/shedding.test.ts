@@ -181,7 +181,7 @@ describe('shedding', () => {
     const rule = { name: 'origin', by: 'global', algorithm: 'concurrency', limit: 400, adaptive } as const
     const ofRule = checkedConfig({ ...BASE, rules: [rule] })
     expect(ofRule.adaptive).toEqual(expected)
-    expect(ofRule.rules).toMatchObject([{ ofSystem: true, adaptiveShare: 1 }])
+    expect(ofRule.rules).toMatchObject([{ isSystemLimit: true, adaptiveShare: 1 }])
     const shedding = { classes: CLASSES, fleetUsage: { capacity: 400, adaptive } }
     const ofFleet = checkedConfig({ ...BASE, shedding })
     expect(ofFleet.adaptive).toEqual(expected)

@@ -37,7 +37,7 @@ export function callerInfo({ caller, decision, requestId }: OnBehalfOf): CallerI
     ...(decision?.plan !== undefined && { plan: decision.plan }),
     ...(caller?.address !== undefined && { address: caller.address }),
     limits: enforced(decision?.verdicts ?? [])
-      .filter(({ rule }) => !rule.ofSystem && rule.on === 'request')
+      .filter(({ rule }) => !rule.isSystemLimit && rule.on === 'request')
       .map(limitInfo)
       .sort((a, b) => a.remaining / a.limit - b.remaining / b.limit),
     ...(decision?.degraded && { degraded: decision.degraded.cause }),

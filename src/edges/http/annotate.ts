@@ -23,7 +23,7 @@ export function annotate(
   if (!('verdicts' in ruling)) return
   // Callers see neither shadows nor how full the system is, nor how many guesses are left at their address, as long as some are.
   const verdicts = enforced(ruling.verdicts).filter(
-    ({ rule, allowed }) => !rule.ofSystem && (!allowed || rule.on === 'request'),
+    ({ rule, allowed }) => !rule.isSystemLimit && (!allowed || rule.on === 'request'),
   )
   if (verdicts.length === 0) return
   // Behind the fields of the origin: lists on several lines are one list (RFC 9651, section 4.2).

@@ -1,7 +1,7 @@
 /** From the rules that match a request to the identities that they count, and what the request costs. */
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
-import { forAnyPlan } from '../../config/compile-rule.ts'
+import { withoutPlans } from '../../config/compile-rule.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { type Caller, callerKey } from './caller.ts'
@@ -27,7 +27,7 @@ export function bindRules(
     if (!key) continue
     const costed = atCost(form, matched.settings.cost)
     // A rule of the system counts all callers together, and its share is one of callers all the same.
-    const place = rule.ofSystem && callerKey(caller)
+    const place = rule.isSystemLimit && callerKey(caller)
     demanded.push({ rule: costed, key, cost: costed.cost, ...(place && { place }) })
   }
   return demanded
@@ -57,11 +57,11 @@ function formFor(
   if (credential) return on === 'request' || credential.subject.kind !== 'token' ? rule : undefined
   // A caller without a credential does not guess, and has no plan. (Where a hook names one, it has chosen the rules of that plan.)
   if (on === 'auth-failure' || (match.plans && !isForOthers)) return undefined
-  return isForOthers ? forAnyPlan(rule) : rule
+  return isForOthers ? withoutPlans(rule) : rule
 }
 
 /** A guess costs the same everywhere, and so does a place in the fleet. */
 function atCost(rule: GatewayRule, factor: number): GatewayRule {
-  if (factor === 1 || rule.on === 'auth-failure' || rule.ofSystem) return rule
+  if (factor === 1 || rule.on === 'auth-failure' || rule.isSystemLimit) return rule
   return { ...rule, cost: rule.cost * factor }
 }

@@ -31,7 +31,7 @@ export function deny(ruling: Exclude<Ruling, Allowed>): Response {
 
 function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Response {
   // How full the system is concerns no caller.
-  const violated = all.filter(({ rule }) => !rule.ofSystem)
+  const violated = all.filter(({ rule }) => !rule.isSystemLimit)
   const names = violated.map(({ rule }) => rule.name)
   const [first] = violated
   const limits = violated.map(({ rule }) => `${rule.name} (${formatAllowance(rule)})`)

@@ -1,5 +1,5 @@
 /** The route of a request and its rules, where the config asks about method, host or path. Pure. */
-import { type Place, type RouteSettings, stricter } from '../../config/compile-route.ts'
+import { mergeStricter, type RequestPattern, type RouteSettings } from '../../config/compile-route.ts'
 import { counts, isOnRoute, type Matched, type Matching } from './match.ts'
 import { hostOf, readingsOf } from './path.ts'
 
@@ -8,7 +8,7 @@ import { hostOf, readingsOf } from './path.ts'
  * where the readings have several routes, the strictest of each setting holds: only credentials that all of them accept are
  * accepted, and the highest cost counts.
  */
-export function matchEach({ routes, elsewhere, rules, shedding }: Matching, request: Request): Matched {
+export function matchEach({ routes, routeDefaults, rules, shedding }: Matching, request: Request): Matched {
   const url = new URL(request.url)
   const hostname = hostOf(url)
   const paths = readingsOf(url.pathname)
@@ -28,7 +28,7 @@ export function matchEach({ routes, elsewhere, rules, shedding }: Matching, requ
     ...paths.flatMap(routesAt),
     ...bare.flatMap(routesAt).filter(route => route !== undefined),
   ])
-  const settings = [...ways].map((route): RouteSettings => route ?? elsewhere).reduce(stricter)
+  const settings = [...ways].map((route): RouteSettings => route ?? routeDefaults).reduce(mergeStricter)
   const names = [...ways].flatMap(route => route?.name ?? [])
   // The spelling must not choose the route, or a client could choose the budget that it is counted in.
   const route = routes.find(route => ways.has(route))
@@ -53,7 +53,7 @@ function methodsOf({ method, headers }: Request): string[][] {
 }
 
 function matches(
-  { methods, url }: Place,
+  { methods, url }: RequestPattern,
   sent: readonly string[],
   hostname: string,
   paths: readonly string[],

@@ -3,7 +3,7 @@
  * the plan of the caller. Pure.
  */
 import type { Config, GatewayRule } from '../../config/compile.ts'
-import type { Place, Route, RouteSettings } from '../../config/compile-route.ts'
+import type { RequestPattern, Route, RouteSettings } from '../../config/compile-route.ts'
 import type { Match } from '../../config/compile-rule.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
 
@@ -24,7 +24,7 @@ export interface Matched {
 /** Matches a request of a config that asks about it (match-each.ts). */
 export type MatchEach = (config: Matching, request: Request) => Matched
 
-export type Matching = Pick<Config, 'routes' | 'elsewhere' | 'rules' | 'shedding'>
+export type Matching = Pick<Config, 'routes' | 'routeDefaults' | 'rules' | 'shedding'>
 
 /** @param each for a config that asks about the request */
 export function match(config: Matching, request: Request, each: MatchEach): Matched {
@@ -32,8 +32,8 @@ export function match(config: Matching, request: Request, each: MatchEach): Matc
 }
 
 /** Whether routes, rules or traffic classes ask about the request: then `matchEach` is needed. */
-export function asksAboutRequest({ routes, rules, shedding }: Omit<Matching, 'elsewhere'>): boolean {
-  const asks = ({ methods, url }: Place = {}) => methods !== undefined || url !== undefined
+export function asksAboutRequest({ routes, rules, shedding }: Omit<Matching, 'routeDefaults'>): boolean {
+  const asks = ({ methods, url }: RequestPattern = {}) => methods !== undefined || url !== undefined
   return routes.length > 0 || [...rules, ...(shedding?.classes ?? [])].some(({ match }) => asks(match))
 }
 
@@ -42,7 +42,7 @@ const matchedByAll = new WeakMap<Matching, Matched | undefined>()
 
 function forAll(config: Matching): Matched | undefined {
   if (!matchedByAll.has(config)) {
-    const { elsewhere: settings, rules, shedding } = config
+    const { routeDefaults: settings, rules, shedding } = config
     matchedByAll.set(
       config,
       asksAboutRequest(config)

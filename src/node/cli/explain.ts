@@ -92,7 +92,7 @@ function lookUpFor({ environment, keyLocking, cluster, credentials }: Config): L
   }
 }
 
-function described(explanation: Explanation, { routes, elsewhere, cluster }: Config): string {
+function described(explanation: Explanation, { routes, routeDefaults, cluster }: Config): string {
   const {
     method,
     url,
@@ -108,8 +108,8 @@ function described(explanation: Explanation, { routes, elsewhere, cluster }: Con
     hooks,
   } = explanation
   const { hostname, pathname, search } = new URL(url)
-  const settings = routes.find(({ name }) => name === route?.name) ?? elsewhere
-  const at = [route ? `route ${route.name}` : 'no route', ...wordsOfRoute(settings, elsewhere)].join(', ')
+  const settings = routes.find(({ name }) => name === route?.name) ?? routeDefaults
+  const at = [route ? `route ${route.name}` : 'no route', ...wordsOfRoute(settings, routeDefaults)].join(', ')
   const lines = [
     `${method} ${hostname}${pathname}${search}`,
     `  Route    ${at}; takes ${accept.join(', ') || 'nothing that all readings of the path take'}`,

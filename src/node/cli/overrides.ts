@@ -27,9 +27,9 @@ export function overrideCommand(load: ConfigLoader = loadConfig): Command {
     .description('Give a consumer other numbers for one rule, in the place of any it had for it.')
     .argument('<consumer>', 'of tokens: <method>~<subject>')
     .argument('<rule>', 'that is counted for a consumer')
-  for (const [name, { words, algorithms }] of planUnits) {
+  for (const [name, { label, algorithms }] of planUnits) {
     const isForAll = algorithms.length === ALGORITHM_NAMES.length
-    const meaning = isForAll ? `${words} (default: the rule's)` : `${algorithms.join(', ')}: ${words}`
+    const meaning = isForAll ? `${label} (default: the rule's)` : `${algorithms.join(', ')}: ${label}`
     command.option(`--${name} <units>`, meaning, units)
   }
   return command

@@ -1,6 +1,6 @@
 /**
- * Other numbers, or another mode, for one rule and one consumer. They are compiled here with the rule of the config, so that
- * the script only takes them: src/store/records.ts says as what.
+ * Overrides: other numbers, or another mode, for one rule and one consumer. They are compiled together with the rule of the config,
+ * so that the script can use the stored numbers directly (src/store/records.ts).
  */
 
 import * as v from 'valibot'
@@ -18,9 +18,9 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { type ChangeResult, changeConsumer } from './consumers.ts'
 
-/** Units that are absent are as in the rule. */
+/** An override as a user writes it. Numbers that are absent are those of the rule. */
 export interface OverrideInput extends Partial<Record<PlanUnits, number>> {
-  /** Name of a rule that is counted for a consumer. */
+  /** Name of a rule that counts by consumer. */
   rule: string
   mode?: 'enforce' | 'shadow' | 'off'
   until?: Date
@@ -28,7 +28,7 @@ export interface OverrideInput extends Partial<Record<PlanUnits, number>> {
 
 type RulesInput = Pick<ConfigInput, 'rules' | 'plans'>
 
-/** In the place of any other for the same rule. */
+/** Sets an override. It replaces another override of the same rule. */
 export function setOverride(store: AdminStore, consumer: string, override: Override): Promise<ChangeResult> {
   return changeConsumer(store, consumer, record => ({
     ...record,
@@ -36,7 +36,7 @@ export function setOverride(store: AdminStore, consumer: string, override: Overr
   }))
 }
 
-/** @throws AdminError when there is none for this rule */
+/** @throws AdminError `not-found` if the consumer has no override of this rule */
 export function removeOverride(store: AdminStore, consumer: string, rule: string): Promise<ChangeResult> {
   return changeConsumer(store, consumer, record => {
     const overrides = record.overrides.filter(other => other.rule !== rule)
@@ -46,7 +46,7 @@ export function removeOverride(store: AdminStore, consumer: string, rule: string
   })
 }
 
-/** @throws AdminError naming every number that the rule cannot have */
+/** @throws AdminError that lists every number that the rule cannot have */
 export function compileOverride(config: RulesInput, input: OverrideInput): Override {
   const { rule: name, mode, until, ...units } = input
   const { rule, compiled } = ruleOf(config, name)
@@ -77,31 +77,31 @@ export function compileOverride(config: RulesInput, input: OverrideInput): Overr
     if (list)
       throw new AdminError('usage', `${name} has a limit of its own for plans (${list}). Give the limit too.`)
   }
-  // An override is for whatever plan.
+  // An override applies with every plan.
   const { plans: _, ...plain } = withNumbers(rule, units)
   return { ...base, numbers: numbersOf(plain, config.plans ?? []) }
 }
 
 function numbersOf(rule: RuleInput, plans: readonly string[]): OverrideNumbers {
   const parsed = v.safeParse(ruleSchema, rule)
-  if (!parsed.success) throw wrong(rule, parsed.issues.map(mistakeOf))
+  if (!parsed.success) throw numbersError(rule, parsed.issues.map(mistakeOf))
   const mistakes = mistakesOfNumbers(rule).map(([path, message]) => ({ path, message }))
-  if (mistakes.length > 0) throw wrong(rule, mistakes)
+  if (mistakes.length > 0) throw numbersError(rule, mistakes)
   const compiled = compileGatewayRule(rule, plans, ALL_ALGORITHMS)[0]!
   const atGateway = mistakesOfGatewayNumbers(rule, compiled, '')
-  if (atGateway.length > 0) throw wrong(rule, atGateway)
+  if (atGateway.length > 0) throw numbersError(rule, atGateway)
   const { rate, period, burst } = compiled.quota
   const own = ownNumberOf(compiled)
   return { tag: compiled.tag, rate, period, ...(own !== undefined && { own }), limit: compiled.limit, burst }
 }
 
-/** The third number that the script takes, where it depends on the numbers of the rule. */
+/** The third number of the algorithm's script (`burst` or `step`). Undefined: it does not depend on the numbers of the rule. */
 function ownNumberOf({ algorithm, quota }: GatewayRule): number | undefined {
   const [, , name] = LUA[algorithm]!.numbers
   return name === 'burst' || name === 'step' ? quota[name] : undefined
 }
 
-function wrong({ name }: RuleInput, mistakes: readonly Mistake[]): AdminError {
+function numbersError({ name }: RuleInput, mistakes: readonly Mistake[]): AdminError {
   const lines = mistakes.map(({ path, message }) => `  ${path.replace(/^\./, '')}: ${message}`)
   return new AdminError('usage', [`${name} cannot have these numbers:`, ...lines].join('\n'))
 }
@@ -110,10 +110,10 @@ function ruleOf(
   { rules = [], plans = ['free'] }: RulesInput,
   name: string,
 ): { rule: RuleInput; compiled: GatewayRule } {
-  const taking = rules.map(rule => ({ rule, compiled: compileGatewayRule(rule, plans, ALL_ALGORITHMS)[0]! }))
-  const found = taking.find(({ rule }) => rule.name === name)
+  const all = rules.map(rule => ({ rule, compiled: compileGatewayRule(rule, plans, ALL_ALGORITHMS)[0]! }))
+  const found = all.find(({ rule }) => rule.name === name)
   if (found?.compiled.takesOverrides) return found
-  const names = taking.filter(({ compiled }) => compiled.takesOverrides).map(({ rule }) => rule.name)
+  const names = all.filter(({ compiled }) => compiled.takesOverrides).map(({ rule }) => rule.name)
   const list = names.length > 0 ? `Those are: ${names.join(', ')}` : 'There are none'
   const problem = found
     ? `${name} is not counted for a consumer, and overrides are for rules that are.`
@@ -121,7 +121,7 @@ function ruleOf(
   throw new AdminError(found ? 'refused' : 'not-found', `${problem} ${list}.`)
 }
 
-/** Whether an override changes something: by the time, and by what the config's rule is now. */
+/** Whether an override has an effect: it must not have ended, and the config must still have its rule. */
 export type OverrideStanding = 'applies' | 'over' | 'rule-changed' | 'rule-gone' | 'rule-off'
 
 export function standingOf(

@@ -6,7 +6,7 @@ import { AdminError } from '../../ops/admin-error.ts'
 import { adminStore } from '../../ops/admin-store.ts'
 import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
 import { type Explanation, explain, type RuleExplanation } from '../../ops/explain.ts'
-import { type LookUp, lookUpIn, type PlanSource } from '../../ops/explain-stored.ts'
+import { createLookUp, type LookUp, type PlanSource } from '../../ops/explain-stored.ts'
 import { configOf, secretOf } from './administration.ts'
 import { header, restStore } from './arguments.ts'
 import { explainDocument } from './explain-document.ts'
@@ -80,7 +80,7 @@ function lookUpFor({ environment, keyLocking, cluster, credentials }: Config): L
   const { UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN } = process.env
   if (!UPSTASH_REDIS_REST_URL || !UPSTASH_REDIS_REST_TOKEN) return undefined
   const options = { environment, keyLocking, cluster, keyPrefix: credentials.keyPrefix }
-  const lookUp = lookUpIn(adminStore({ ...restStore({}), ...options }))
+  const lookUp = createLookUp(adminStore({ ...restStore({}), ...options }))
   return async credential => {
     try {
       return await lookUp(credential)

@@ -3,7 +3,7 @@ import { Command, Option } from 'commander'
 import { ALGORITHM_NAMES, descriptionOf } from '../../algorithms/index.ts'
 import { type PlanUnits, planUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { consumerName, futureOf } from '../../ops/names.ts'
+import { consumerName, parseFutureTime } from '../../ops/names.ts'
 import { compileOverride, removeOverride, setOverride, standingOf } from '../../ops/overrides.ts'
 import type { ConsumerRecord, Override } from '../../store/records.ts'
 import { mustConfirm, onStore, openStore, type StoreFlags, signatureOf } from './administration.ts'
@@ -52,7 +52,7 @@ async function override(load: ConfigLoader, argument: string, rule: string, flag
   const { mode } = flags
   const end = flags.for ?? flags.until
   if (flags.remove) return await remove(load, argument, rule, flags)
-  const until = end === undefined ? undefined : futureOf(end)
+  const until = end === undefined ? undefined : parseFutureTime(end)
   const { store, config } = await openStore(flags, load)
   const consumer = await consumerName(argument)
   const numbers = compileOverride(config.input, {

@@ -158,6 +158,8 @@ interface Figures {
   spent: number
   admitted: number
   mostInOneSecond: number
+  /** Of the clock, in which the origin has received any. */
+  seconds: number
   waits: number[]
 }
 
@@ -182,6 +184,7 @@ async function measured(bed: Bed, lease: Lease, shape: Shape): Promise<Figures> 
     ...{ requests: sent.length, statuses, trips, spent },
     admitted: atOrigin.reduce((sum, { total }) => sum + total, 0),
     mostInOneSecond: Math.max(0, ...atOrigin.map(each => each.mostInOneSecond)),
+    seconds: Math.max(0, ...atOrigin.map(each => each.seconds)),
     waits: sent.map(({ tookMs }) => tookMs),
   }
 }
@@ -195,7 +198,7 @@ async function trafficTable(bed: Bed): Promise<string> {
   for (const shape of SHAPES) {
     console.error(`${shape.what} …`)
     for (const lease of Object.keys(WAYS) as Lease[]) {
-      const { requests, statuses, trips, spent, admitted, mostInOneSecond, waits } = await measured(
+      const { requests, statuses, trips, spent, admitted, mostInOneSecond, seconds, waits } = await measured(
         bed,
         lease,
         shape,
@@ -211,7 +214,7 @@ async function trafficTable(bed: Bed): Promise<string> {
           .join(', ') || '-',
         (trips / requests).toFixed(3),
         // What a window of a second had is gone by then: over all of them.
-        String(Math.max(0, isSecond ? admitted - permitted : spent - limit)),
+        String(Math.max(0, isSecond ? admitted - seconds * limit : spent - limit)),
         isSecond ? '-' : String(spent - admitted),
         isSecond ? String(Math.max(0, mostInOneSecond - limit)) : '0',
         `${((100 * admitted) / permitted).toFixed(1)}%`,

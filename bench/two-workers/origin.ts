@@ -7,6 +7,8 @@ import { answerQuestions, sayReady } from '../child.ts'
 export interface Seen {
   total: number
   mostInOneSecond: number
+  /** In which it has received any. */
+  seconds: number
 }
 
 let counts = new Map<string, Map<number, number>>()
@@ -25,7 +27,11 @@ answerQuestions((): Record<string, Seen> => {
   const seen: Record<string, Seen> = {}
   for (const [caller, seconds] of counts) {
     const each = [...seconds.values()]
-    seen[caller] = { total: each.reduce((sum, count) => sum + count, 0), mostInOneSecond: Math.max(...each) }
+    seen[caller] = {
+      total: each.reduce((sum, count) => sum + count, 0),
+      mostInOneSecond: Math.max(...each),
+      seconds: each.length,
+    }
   }
   counts = new Map()
   return seen

@@ -130,13 +130,13 @@ function hopsIn(first: readonly string[][]): string[][] {
   const [microseconds, bare] = [firstNumber(cpu.own), firstNumber(cpu.other)]
   return [
     [
-      'a decision, compared with one `PING`',
+      'a decision instead of one `PING`',
       `${(own - ping).toFixed(2)} ms`,
-      `whole request, store 0 ms away: ${near.own}; with a \`PING\` instead: ${near.other}`,
+      `whole request: ${near.own}; with a \`PING\`: ${near.other}`,
     ],
-    ['a store 20 ms away instead of 0 ms', `${(distant - own).toFixed(2)} ms`, `whole request: ${far.own}`],
+    ['a round trip to the store of 20 ms instead of 0 ms', `${(distant - own).toFixed(2)} ms`, `whole request: ${far.own}`],
     [
-      'CPU of the Worker, compared with a plain proxy',
+      'CPU of the Worker instead of a plain proxy',
       `${((microseconds - bare) / 1000).toFixed(2)} ms`,
       `${inMilliseconds(microseconds)}; plain proxy: ${inMilliseconds(bare)}`,
     ],

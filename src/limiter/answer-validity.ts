@@ -1,5 +1,5 @@
 /** What an isolate may answer by itself: which requests get one answer, whether it still holds, and how it ages. Pure. */
-import type { Seen } from '../credentials/seen.ts'
+import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { BoundRule, Evaluation, Outcome } from '../script/evaluation.ts'
 
 type AskedBy = Pick<Evaluation, 'subject' | 'plan'>
@@ -29,7 +29,10 @@ function callerName({ subject, plan = '' }: AskedBy): string {
 }
 
 /** Whether an outcome is in line with what the isolate has learnt of the credential by other requests since. */
-export function agrees({ status, plan }: Pick<Outcome, 'status' | 'plan'>, seen: Seen | undefined): boolean {
+export function agrees(
+  { status, plan }: Pick<Outcome, 'status' | 'plan'>,
+  seen: RememberedCaller | undefined,
+): boolean {
   if (!seen) return true
   switch (status) {
     case 'blocked':

@@ -9,7 +9,7 @@ import { type Background, detached } from '../background.ts'
 import type { Clock, Sleep } from '../clock.ts'
 import type { Config } from '../config/compile.ts'
 import type { Rule } from '../config/compile-rule.ts'
-import type { Seen } from '../credentials/seen.ts'
+import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import type { Outcome } from '../script/evaluation.ts'
 import type { Changed } from '../script/refund.ts'
@@ -58,7 +58,7 @@ export interface Decided {
 export interface DecideOptions {
   background: Background
   /** The last answers of the store about the credential; called only when the store does not answer. */
-  recall?: () => Seen | undefined
+  recall?: () => RememberedCaller | undefined
   /** Wait for switches that are read because no trip has brought them; default: read them in the background. */
   awaitsSwitches?: boolean
 }

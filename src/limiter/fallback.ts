@@ -6,7 +6,7 @@
  */
 import type { OnStoreFailure } from '../config/check/rule-schema.ts'
 import type { Credentials } from '../config/compile-credentials.ts'
-import type { Seen } from '../credentials/seen.ts'
+import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import type { BoundRule, Evaluation, Subject } from '../script/evaluation.ts'
 import type { GuardedStore } from '../store/breaker.ts'
@@ -64,7 +64,7 @@ export function isCountedLocally(policy: OnStoreFailure): boolean {
 export function fallBack(
   { policy, subject, rules }: Evaluation,
   { cause, detail }: Degraded,
-  seen: Seen | undefined,
+  seen: RememberedCaller | undefined,
   { credentials, local, store }: FallbackSettings,
   verb: DecideVerb = 'decide',
 ): Decision {
@@ -140,7 +140,11 @@ function planOf(candidates: readonly (string | undefined)[], plans: readonly str
 }
 
 /** Where only the store knows the consumer: the one in its last answer, else each credential is counted by itself. */
-function named(bound: BoundRule, subject: Subject | undefined, seen: Seen | undefined): BoundRule {
+function named(
+  bound: BoundRule,
+  subject: Subject | undefined,
+  seen: RememberedCaller | undefined,
+): BoundRule {
   if (subject?.kind !== 'pointer') return bound
   const digest = /\{k:[0-9a-f]+\}/.exec(subject.pointerKey)?.[0] ?? UNKNOWN_CONSUMER_TAG
   const tag = seen?.consumer === undefined ? digest : `{c:${seen.consumer}}`

@@ -15,7 +15,7 @@
  */
 import type { Background } from '../background.ts'
 import { latestOf, type Timer } from '../clock.ts'
-import type { Seen } from '../credentials/seen.ts'
+import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import { Lru } from '../lru.ts'
 import {
   type BoundRule,
@@ -70,7 +70,7 @@ export interface Leases {
   of(
     demanded: Omit<Evaluation, 'now'>,
     switches: Switches,
-    recall?: () => Seen | undefined,
+    recall?: () => RememberedCaller | undefined,
   ): Lease | undefined
   /** The store; each request to it also gives back what leases have left. */
   withReturns(store: Store): Store

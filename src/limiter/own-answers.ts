@@ -1,6 +1,6 @@
 /** What an isolate can decide without a trip to the store: from units that it has leased, and by refusals that it remembers. */
 import type { Background } from '../background.ts'
-import type { Seen } from '../credentials/seen.ts'
+import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
 import type { Store } from '../store/store.ts'
 import type { Switches } from '../switches/switches.ts'
@@ -43,7 +43,7 @@ export interface OwnAnswers {
     demanded: Omit<Evaluation, 'now'>,
     switches: Switches,
     current: () => Switches,
-    recall?: () => Seen | undefined,
+    recall?: () => RememberedCaller | undefined,
   ): OwnAnswer
   /** The store; each request to it also gives back what leases have left. */
   withReturns(store: Store): Store

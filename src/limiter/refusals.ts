@@ -20,7 +20,7 @@
  * Only what the store has said is remembered, never what the isolate has decided by itself. Plain data, bounded in number and time.
  */
 import { latestOf } from '../clock.ts'
-import type { Seen } from '../credentials/seen.ts'
+import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import { Lru } from '../lru.ts'
 import {
   type BoundRule,
@@ -50,7 +50,7 @@ export interface RefusalMemory {
   find(
     evaluation: Evaluation,
     switches: Switches,
-    recall?: () => Seen | undefined,
+    recall?: () => RememberedCaller | undefined,
     when?: When,
   ): Outcome | undefined
   /**
@@ -108,7 +108,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
     name: string,
     rules: readonly BoundRule[],
     switches: Switches,
-    seen: (() => Seen | undefined) | undefined,
+    seen: (() => RememberedCaller | undefined) | undefined,
     when: When,
   ): Outcome | undefined {
     const refusal = refusals.get(name)

@@ -84,7 +84,7 @@ describe('the end of a reply', () => {
     expect(whenOver(bodiless, background, over)).toBe(bodiless)
     expect(endings).toEqual(['complete'])
     const own = new Response('refused', { status: 429 })
-    expect(whenOver(own, background, over, { isOwn: true })).toBe(own)
+    expect(whenOver(own, background, over, { isOwnReply: true })).toBe(own)
     expect(endings).toEqual(['complete', 'complete'])
     expect(tasks).toEqual([])
   })

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import type { Platform } from '../../src/edges/gateway/app.ts'
-import { createJudge } from '../../src/edges/http/judge.ts'
+import { createDecideRequest } from '../../src/edges/http/decide-request.ts'
 import { matchEach } from '../../src/edges/http/match-each.ts'
 import { classFor } from '../../src/edges/http/traffic-class.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
@@ -144,7 +144,7 @@ describe('a decision that has been made', () => {
       createLocal: createLocalLimiter,
       probe: async () => {},
     })
-    const judge = createJudge(config, {
+    const decideRequest = createDecideRequest(config, {
       ...{ policy: gatewayPolicy(config), engine, classFor, matchEach },
       identifier: {
         addressOf: () => undefined,
@@ -156,14 +156,14 @@ describe('a decision that has been made', () => {
         recall: () => undefined,
       },
     })
-    const judged = await judge(
+    const decided = await decideRequest(
       new Request('http://gateway.test/'),
       () => undefined,
       () => {},
     )
-    expect(judged.ruling).toMatchObject({ kind: 'allowed', verdicts: [{ remaining: 0 }] })
+    expect(decided.ruling).toMatchObject({ kind: 'allowed', verdicts: [{ remaining: 0 }] })
     expect(errors).toHaveLength(1)
-    judged.finish('complete')
+    decided.finish('complete')
     expect(finished).toEqual([['allowed', 'complete']])
   })
 })

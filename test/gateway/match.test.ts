@@ -97,14 +97,14 @@ const ANYBODY: Caller = { address: '192.0.2.1', addressIdentity: '192.0.2.1' }
 const WITH_KEY: Caller = {
   ...ANYBODY,
   credential: {
-    ...{ method: 'api-key', consumer: 'acme', digest: 'd1', header: 'x-api-key', isVouched: false },
+    ...{ method: 'api-key', consumer: 'acme', digest: 'd1', header: 'x-api-key', isVerified: false },
     subject: { kind: 'key', consumerKey: 'c', credentialKey: 'k' },
   },
 }
 const withToken = (claims: Record<string, unknown>): Caller => ({
   ...ANYBODY,
   credential: {
-    ...{ method: 'auth0', consumer: 'auth0~7', digest: 'd2', header: 'authorization', isVouched: true },
+    ...{ method: 'auth0', consumer: 'auth0~7', digest: 'd2', header: 'authorization', isVerified: true },
     ...{ subject: { kind: 'token', consumerKey: 'c' }, claims },
   },
 })

@@ -2,7 +2,7 @@
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Parts } from '../../src/edges/http/parts.ts'
-import type { Answered } from '../../src/shedding/adaptive-limit.ts'
+import type { EndedRequest } from '../../src/shedding/adaptive-limit.ts'
 import type { SignalReporter } from '../../src/shedding/signal-board.ts'
 import { type App, useGateway } from '../support/gateway.ts'
 import { PATIENT_MS } from '../support/patience.ts'
@@ -18,14 +18,14 @@ const NEVER_DUE: SignalReporter = {
   isDue: () => false,
   isOverdue: () => false,
   isUnanswered: () => false,
-  ask: () => {
+  startReport: () => {
     throw new Error('It is not due.')
   },
 }
 
 /** Parts that write down what they are told; the adaptive limit is always 20. */
 function recorder() {
-  const answered: Answered[] = []
+  const answered: EndedRequest[] = []
   const inFlight: number[] = []
   const signals: boolean[] = []
   let refusals = 0
@@ -40,7 +40,7 @@ function recorder() {
     }),
     createWorkerUtilization: () => ({
       shedder: {
-        judge: () => undefined,
+        evaluate: () => undefined,
         observeReply: (_, counts) => void signals.push(counts),
         observeInFlight: share => void inFlight.push(share),
       },

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { TrafficClass } from '../../src/config/compile-shedding.ts'
 import type { Credential } from '../../src/credentials/credential.ts'
-import { classOf, planKnownOf } from '../../src/edges/http/traffic-class.ts'
+import { classOf, knownPlanOf } from '../../src/edges/http/traffic-class.ts'
 
 const CLASSES: TrafficClass[] = [
   { name: 'critical', rank: 0, match: { plans: ['enterprise'] } },
@@ -33,9 +33,9 @@ describe('the class of a request', () => {
 
   it('is known from a token, else from the last answer of the store', () => {
     const token = { credential: { subject: { kind: 'token', consumerKey: '', plan: 'batch' } } as Credential }
-    expect(planKnownOf(token, () => ({ plan: 'free' }))).toBe('batch')
-    expect(planKnownOf(KNOWN, () => ({ plan: 'free' }))).toBe('free')
-    expect(planKnownOf(KNOWN, () => undefined)).toBeUndefined()
-    expect(planKnownOf(ANONYMOUS, () => ({ plan: 'free' }))).toBeUndefined()
+    expect(knownPlanOf(token, () => ({ plan: 'free' }))).toBe('batch')
+    expect(knownPlanOf(KNOWN, () => ({ plan: 'free' }))).toBe('free')
+    expect(knownPlanOf(KNOWN, () => undefined)).toBeUndefined()
+    expect(knownPlanOf(ANONYMOUS, () => ({ plan: 'free' }))).toBeUndefined()
   })
 })

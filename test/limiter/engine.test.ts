@@ -5,7 +5,7 @@
 
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile-rule.ts'
-import type { Seen } from '../../src/credentials/seen.ts'
+import type { RememberedCaller } from '../../src/credentials/caller-memory.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { toRefund, toReset } from '../../src/limiter/ask.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
@@ -357,7 +357,7 @@ describe('an exception in limiting code', () => {
 })
 
 describe('a demand that could not be made', () => {
-  const broken = (rules: Rule[], subject?: typeof SUBJECT, seen?: Seen) =>
+  const broken = (rules: Rule[], subject?: typeof SUBJECT, seen?: RememberedCaller) =>
     engine.decideBroken(
       { candidates: rules, policy: policyWith(), error: new TypeError('a bug'), ...(subject && { subject }) },
       { ...options, recall: () => seen },

@@ -108,9 +108,9 @@ describe('counters', () => {
     const counters = createCounters()
     const allowed = observe(decisionOf({ status: 'admitted', plan: '', at: 1, verdicts: [verdict()] }), WHERE)
     for (let i = 0; i < 3; i++) counters.record(allowed)
-    counters.lose(counters.take(9))
+    counters.countAsLost(counters.take(9))
     counters.record(allowed)
-    counters.lose(counters.take(9))
+    counters.countAsLost(counters.take(9))
     expect(counters.take(9)).toEqual([['lost', 4]])
   })
 

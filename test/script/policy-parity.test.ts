@@ -192,7 +192,7 @@ function credentialFor({ subject, consumer, claimed }: RequestStep): Credential 
     consumerKey: consumerKey(name),
     credentialKey: credentialKey(name, digest),
   })
-  const common = { method: 'api-key' as const, digest, header: 'authorization', isVouched: false, consumer }
+  const common = { method: 'api-key' as const, digest, header: 'authorization', isVerified: false, consumer }
   switch (subject) {
     case 'none':
       return undefined

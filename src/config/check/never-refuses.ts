@@ -98,15 +98,17 @@ function mostAdmitted({ input, rule }: CheckedRule): Bound | undefined {
   return atOnce === undefined ? undefined : { atOnce: atOnce / rule.cost, rate: rateOf(rule) }
 }
 
-/** The units that `rate × t` does not include: the burst, or the limit of windows that begin anew (docs/algorithms.md). */
-const AT_ONCE: { [Name in AlgorithmName]: ((rule: GatewayRule) => number) | undefined } = {
+/**
+ * The units that `rate × t` does not include: the burst, or the limit of windows that begin anew (docs/algorithms.md). For an
+ * algorithm that is not listed, no bound is known.
+ */
+const AT_ONCE: { readonly [Name in AlgorithmName]?: (rule: GatewayRule) => number } = {
   gcra: ({ quota }) => quota.burst,
   'token-bucket': ({ quota }) => quota.burst,
   'leaky-bucket': ({ quota }) => quota.burst,
   'fixed-window': ({ limit }) => 2 * limit,
   'sliding-window': ({ limit }) => limit,
   'sliding-log': ({ limit }) => limit,
-  concurrency: undefined,
 }
 
 /**
@@ -128,9 +130,8 @@ function admissionTest({ input, rule }: CheckedRule): ((most: Bound) => boolean)
       return most => most.atOnce + inPeriod(most) <= capacity
     case 'sliding-window':
       return most => 2 * most.atOnce + inPeriod(most) <= capacity
-    // These delay requests, or count for as long as they take.
-    case 'leaky-bucket':
-    case 'concurrency':
+    // leaky-bucket delays requests, and concurrency counts for as long as they take. For other algorithms, no bound is known.
+    default:
       return undefined
   }
 }

@@ -189,7 +189,7 @@ function greet({ url, rest }: Stack, { key, plan, isLasting }: Demo): void {
 
 One request:
     curl -i ${url}/hello -H 'Authorization: Bearer ${key}'
-Fifteen at once:
+Fifteen in a row:
     for i in $(seq 15); do curl -s -o /dev/null -w '%{http_code} ' ${url}/ -H 'X-API-Key: ${key}'; done; echo
 A key of your own:
     ${store}npx sluicegate keys create --consumer acme --plan ${plan}${environment}

@@ -13,7 +13,13 @@ import {
   type Switchable,
   switchRule,
 } from '../../ops/switches.ts'
-import { isOver, type RuleSwitch, SWITCH_MODES, type Switch, type Switches } from '../../switches/switches.ts'
+import {
+  hasExpired,
+  type RuleSwitch,
+  SWITCH_MODES,
+  type Switch,
+  type Switches,
+} from '../../switches/switches.ts'
 import {
   destructive,
   mustConfirm,
@@ -197,7 +203,7 @@ function documentOf(switches: Switches, config: LoadedConfig) {
 type Standing = 'applies' | 'over' | 'rule-gone'
 
 function standingOf(each: Switch, written?: Switchable, isRule = false): Standing {
-  if (isOver(each, Date.now())) return 'over'
+  if (hasExpired(each, Date.now())) return 'over'
   return isRule && !written ? 'rule-gone' : 'applies'
 }
 
@@ -209,7 +215,7 @@ const STANDINGS: Record<Standing, string> = {
 
 function describedKill({ kill }: Switches): string {
   if (!kill) return 'The kill switch is off: limits count.'
-  if (isOver(kill, Date.now()))
+  if (hasExpired(kill, Date.now()))
     return `The kill switch is off: limits count. It was on ${signatureText(kill)}.`
   return `The kill switch is ON: everything passes, no limit counts. ${capitalized(signatureText(kill))}.`
 }

@@ -1,5 +1,5 @@
 /**
- * Contenders for callers without a credential: rules of Sluice in one decision, and as many calls of
+ * Contenders for callers without a credential: rules of Sluice in one decision, and the same number of calls of
  * @upstash/ratelimit.
  */
 
@@ -13,11 +13,11 @@ import { addressStateKey, consumerStateKey } from '../src/store/keys.ts'
 import { bound } from '../test/support/bound.ts'
 import { policyOf } from '../test/support/policy.ts'
 import { type Contender, inTurn, outcomeOf } from './contenders.ts'
-import { evaluated } from './evaluated.ts'
+import { evaluateInStore } from './evaluate.ts'
 import type { Identity } from './test-bed.ts'
 import type { Transport } from './transport.ts'
 
-/** By which of a caller's two names something is counted. */
+/** The part of a caller's identity that a rule counts by. */
 export type By = keyof Identity
 
 export interface CountedBy {
@@ -33,7 +33,7 @@ export function inOneDecision({ store }: Transport, counted: readonly CountedBy[
     const keys = { consumer: consumerStateKey(consumer), address: addressStateKey(address) }
     const asked = rules.map(({ by, rule }) => bound(rule, keys[by]))
     policy ??= policyOf(asked)
-    const decision = toDecision(await evaluated(store, { policy, rules: asked }))
+    const decision = toDecision(await evaluateInStore(store, { policy, rules: asked }))
     if (decision.kind === 'denied') return 'refused'
     if (decision.kind !== 'allowed' || decision.verdicts.length !== rules.length) {
       throw new Error(`Sluice did not evaluate all rules: ${JSON.stringify(decision)}`)
@@ -47,7 +47,7 @@ export interface Call {
   limiter: ConstructorParameters<typeof Ratelimit>[0]['limiter']
 }
 
-/** One call of @upstash/ratelimit after the other; its memory of refusals would keep them away from Redis. */
+/** Calls of @upstash/ratelimit, one after the other. Its cache of refusals is off, because cached calls would not reach Redis. */
 export function inCalls({ redis }: Transport, calls: readonly Call[]): Contender<Identity> {
   const limits = calls.map(({ by, limiter }, i) => ({
     by,

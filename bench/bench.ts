@@ -1,7 +1,7 @@
 /**
- * `npm run bench`: Sluice's classic decision (an API key and six limits) side by side with six calls of
- * @upstash/ratelimit and with a bare PING, on one Redis through one bridge; and each algorithm, and mixtures of them,
- * beside its like. Writes bench/results.md. `npm run bench -- --only mixtures` runs a part and writes no file.
+ * `npm run bench`: compares the classic decision of Sluice (an API key and six limits) with six calls of @upstash/ratelimit and with a
+ * single PING, on one Redis through one bridge. Also compares each algorithm, and mixtures of them, with their counterparts. Writes
+ * bench/results.md. `npm run bench -- --only mixtures` runs one part and writes no file.
  */
 import { writeFileSync } from 'node:fs'
 import { Command, Option } from 'commander'

@@ -1,4 +1,4 @@
-/** Asks the rate limiting binding of Workers as often as the query says, in turn, and answers how many calls it has allowed. */
+/** A Worker that calls the rate limiting binding `calls` times, one after the other, and replies with the number of allowed calls. */
 interface Environment {
   LIMIT: { limit(options: { key: string }): Promise<{ success: boolean }> }
 }

@@ -1,6 +1,6 @@
 /**
- * Processes of the benchmark's own. What is measured runs beside the client and not in it: two parties in one
- * event loop would wait for each other. Each is in the guardian's care and ends with its connection to the parent.
+ * Child processes of the benchmark. Each measured part runs in its own process, because parts in one event loop would wait for each
+ * other. A child ends when its connection to the parent closes; the guardian ends it otherwise.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -9,11 +9,11 @@ import type { Guardian } from '../src/node/start/guardian.ts'
 
 export interface Child<Ready> {
   pid: number
-  /** What it said once it served. */
+  /** The message with which the child reported that it was ready. */
   ready: Ready
   /**
-   * For a child that calls `answerQuestions`.
-   * @throws when the child cannot answer, or ends before it does
+   * Sends a question to a child that has called `answerQuestions`.
+   * @throws Error if the child cannot answer, or ends before it answers
    */
   ask<Answer>(question: object): Promise<Answer>
   close(): Promise<void>
@@ -30,7 +30,7 @@ interface Answer {
   error?: string
 }
 
-/** @throws when it ends before it is ready */
+/** @throws Error if the child ends before it is ready */
 export async function startChild<Ready>(
   file: string,
   settings: object,
@@ -52,7 +52,7 @@ export async function startChild<Ready>(
     child.once('exit', code => reject(new Error(`${file} ended with code ${code}.`)))
   })
   const waiting = new Map<number, PromiseWithResolvers<unknown>>()
-  let asked = 0
+  let lastId = 0
   child.on('message', message => {
     const { id, answer, error } = message as Answer
     const question = waiting.get(id)
@@ -68,9 +68,9 @@ export async function startChild<Ready>(
     ready,
     ask<T>(question: object) {
       const resolvers = Promise.withResolvers<unknown>()
-      asked += 1
-      waiting.set(asked, resolvers)
-      child.send({ id: asked, question } satisfies Question)
+      lastId += 1
+      waiting.set(lastId, resolvers)
+      child.send({ id: lastId, question } satisfies Question)
       return resolvers.promise as Promise<T>
     },
     async close() {
@@ -80,16 +80,16 @@ export async function startChild<Ready>(
   }
 }
 
-/** What worker-process.ts is started with. */
+/** The settings of worker-process.ts. */
 export interface BenchWorker {
-  /** A file beside this one. */
+  /** A file in this folder. */
   entry: string
   bindings: Record<string, string>
   /** Rate limiting bindings, by name. */
   ratelimits?: Record<string, { namespace_id: string; simple: { limit: number; period: 10 | 60 } }>
 }
 
-/** A Worker in workerd, bundled and set up as it would be deployed. */
+/** Starts a Worker in workerd, bundled and configured as for a deployment. */
 export function startBenchWorker(
   worker: BenchWorker,
   bed: { guardian: Guardian; directory: string },
@@ -97,24 +97,24 @@ export function startBenchWorker(
   return startChild('worker-process.ts', worker, bed)
 }
 
-/** The other end: what a child was started with. */
+/** In the child: the settings that the parent passed to `startChild`. */
 export function childSettings<Settings>(): Settings {
   return JSON.parse(process.argv[2] ?? '{}')
 }
 
-/** Tells the parent that this child serves; from then on it ends with the parent. */
+/** In the child: reports to the parent that it is ready. From then on, the child ends when the parent does. */
 export function sayReady(ready: object, stop: () => Promise<void> = async () => {}): void {
   process.on('disconnect', () => void stop().finally(() => process.exit(0)))
   process.send?.(ready)
 }
 
-/** The other end of `ask`. To be called before `sayReady`. */
-export function answerQuestions<Asked>(answer: (question: Asked) => unknown): void {
+/** In the child: answers the questions of `ask`. Call it before `sayReady`. */
+export function answerQuestions<Q>(answer: (question: Q) => unknown): void {
   process.on('message', async message => {
     const { id, question } = message as Question
     const reply: Answer = { id }
     try {
-      reply.answer = await answer(question as Asked)
+      reply.answer = await answer(question as Q)
     } catch (error) {
       reply.error = error instanceof Error ? error.message : String(error)
     }

@@ -1,8 +1,8 @@
 /**
- * Runs something with the clock of this process standing still, so many milliseconds ago. @upstash/ratelimit takes
- * its windows from there.
+ * Runs a function while the clock of this process stands still, set back by some milliseconds. @upstash/ratelimit computes
+ * its windows from this clock.
  */
-export async function atClockBack(milliseconds: number, run: () => Promise<void>): Promise<void> {
+export async function withClockSetBack(milliseconds: number, run: () => Promise<void>): Promise<void> {
   const realNow = Date.now
   const now = realNow() - milliseconds
   Date.now = () => now

@@ -1,4 +1,4 @@
-/** The three that are compared, each as a function of the caller: Sluice, six calls of a peer, and a bare PING. */
+/** The three contenders, each as a function of the caller: Sluice, six calls of @upstash/ratelimit, and a single PING. */
 
 import { Ratelimit } from '@upstash/ratelimit'
 import { checkedConfig } from '../src/config/check/check.ts'
@@ -6,17 +6,15 @@ import { ALL_PARTS } from '../src/edges/http/all-parts.ts'
 import { createIdentifier } from '../src/edges/http/identify.ts'
 import { match } from '../src/edges/http/match.ts'
 import { toDecision } from '../src/limiter/decision.ts'
-import { evaluated, evaluationOf } from './evaluated.ts'
+import { evaluateInStore, evaluationOf } from './evaluate.ts'
 import { classicRules, type Scale, scaled, WINDOWS } from './rules.ts'
 import type { Caller, Identity } from './test-bed.ts'
 import type { Transport } from './transport.ts'
 
-/** @returns whether the caller may pass; `mixed` when some limits were spent and others refused */
-export type Contender<Who extends Identity = Caller> = (
-  caller: Who,
-) => Promise<'allowed' | 'refused' | 'mixed'>
+/** @returns whether the request is admitted; `mixed` if some limits were spent and others refused */
+export type Contender<C extends Identity = Caller> = (caller: C) => Promise<'allowed' | 'refused' | 'mixed'>
 
-/** The steps of src/edges/gateway/app.ts up to the decision, key digest included, by its own script. */
+/** The steps of the gateway (src/edges/gateway/app.ts) up to the decision, including the digest of the key. */
 export function sluice({ store }: Transport, scale: Scale): Contender {
   const config = checkedConfig({
     origin: 'https://api.example.com',
@@ -30,7 +28,7 @@ export function sluice({ store }: Transport, scale: Scale): Contender {
     const caller = await identify(request, matched)
     const decision =
       caller.refusal ??
-      toDecision(await evaluated(store, await evaluationOf(request, caller, matched, config)))
+      toDecision(await evaluateInStore(store, await evaluationOf(request, caller, matched, config)))
     if (decision.kind === 'denied') return 'refused'
     if (decision.kind !== 'allowed' || decision.verdicts.length !== 6) {
       throw new Error(`Sluice did not evaluate six limits: ${JSON.stringify(decision)}`)
@@ -40,13 +38,13 @@ export function sluice({ store }: Transport, scale: Scale): Contender {
 }
 
 interface SixCallsOptions {
-  /** One after another as in its documentation, or all at once. */
+  /** One after another as in the documentation of the package, or all at once. */
   order: 'in turn' | 'at once'
-  /** Its memory of refused identifiers, on by default. */
+  /** The cache of refused identifiers, on by default. */
   cache?: boolean
 }
 
-/** Six sliding windows of @upstash/ratelimit, with its own and its client's defaults. It checks no API key. */
+/** Six sliding windows of @upstash/ratelimit, with its defaults and those of its client. No API key is checked. */
 export function sixCalls(
   { redis }: Transport,
   scale: Scale,
@@ -68,14 +66,14 @@ export function sixCalls(
   }
 }
 
-/** What several answers of @upstash/ratelimit come to. */
+/** Combines several answers of @upstash/ratelimit. */
 export function outcomeOf(answers: readonly Awaited<ReturnType<Ratelimit['limit']>>[]) {
   if (answers.some(({ reason }) => reason === 'timeout')) throw new Error('@upstash/ratelimit timed out')
   const passed = answers.filter(({ success }) => success).length
   return passed === answers.length ? 'allowed' : passed === 0 ? 'refused' : 'mixed'
 }
 
-/** A PING by the client that Sluice uses, with its settings. */
+/** A PING by the client that Sluice uses, with the same settings. */
 export function ping({ store }: Transport): Contender {
   return async () => {
     await store.ping()
@@ -85,10 +83,10 @@ export function ping({ store }: Transport): Contender {
 
 class UnexpectedAnswer extends Error {}
 
-/** One decision about each of them. @throws UnexpectedAnswer when one is not what it should be */
-export async function eachOnce<Who extends Identity>(
-  contender: Contender<Who>,
-  callers: readonly Who[],
+/** Makes one decision about each caller. @throws UnexpectedAnswer if an answer is not the expected one */
+export async function eachOnce<C extends Identity>(
+  contender: Contender<C>,
+  callers: readonly C[],
   expected: 'allowed' | 'refused',
 ): Promise<void> {
   for (const caller of callers) {
@@ -98,8 +96,8 @@ export async function eachOnce<Who extends Identity>(
 }
 
 /**
- * Once more, with callers of its own, where the second ended under way, which opens windows: as may happen while others
- * use the machine.
+ * Repeats a measurement with new callers if its second ended too early, so that a new window began. That can happen while other
+ * processes use the machine.
  */
 export async function withinSecond<T>(measure: () => Promise<T>, left = 5): Promise<T> {
   try {

@@ -1,16 +1,16 @@
-/** The CPU time of another process, from /proc: Linux only. */
+/** Reads the CPU time of another process from /proc. Linux only. */
 import { readdirSync, readFileSync } from 'node:fs'
 
 /** `sysconf(_SC_CLK_TCK)`: the unit of times in /proc, the same on every architecture that Node runs on. */
 const TICKS_PER_SECOND = 100
 
-/** Seconds, of the user and the system together. */
+/** CPU time of a process in seconds, user and system together. */
 export function cpuSeconds(pid: number): number {
   const { userTicks, systemTicks } = statOf(pid)
   return (userTicks + systemTicks) / TICKS_PER_SECOND
 }
 
-/** @throws when the process has not exactly one child of this name */
+/** The process id of a child process. @throws Error unless the parent has exactly one child of this name */
 export function childNamed(name: string, parent: number): number {
   const children = readdirSync('/proc')
     .filter(entry => /^\d+$/.test(entry))
@@ -19,7 +19,7 @@ export function childNamed(name: string, parent: number): number {
         const stat = statOf(Number(entry))
         return stat.parent === parent && stat.name === name ? [Number(entry)] : []
       } catch {
-        // It has ended meanwhile.
+        // The process has ended since.
         return []
       }
     })
@@ -32,7 +32,7 @@ export function childNamed(name: string, parent: number): number {
 
 function statOf(pid: number) {
   const text = readFileSync(`/proc/${pid}/stat`, 'utf8')
-  // A name can hold spaces and parentheses; the last one ends it.
+  // A name can contain spaces and parentheses. The last parenthesis ends it.
   const end = text.lastIndexOf(')')
   const fields = text.slice(end + 2).split(' ')
   return {

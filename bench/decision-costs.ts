@@ -1,8 +1,8 @@
 /**
- * What one decision about a caller costs Redis, for two contenders side by side: time while Redis is busy, billed
- * commands, bytes that stay.
+ * Measures what one decision about a caller costs Redis, for two contenders: server time while Redis is busy, billed commands, and
+ * stored bytes.
  */
-import { atClockBack } from './clock.ts'
+import { withClockSetBack } from './clock.ts'
 import { type Contender, eachOnce } from './contenders.ts'
 import { inHotLoop } from './hot-loop.ts'
 import { inRounds } from './measure.ts'
@@ -14,22 +14,22 @@ import { straightTo, type Transport } from './transport.ts'
 export const OUTCOMES = ['allowed', 'refused'] as const
 export type Outcome = (typeof OUTCOMES)[number]
 
-/** One side. `full`: so set up that it refuses who has been allowed `before` times. */
+/** Makes a contender. `full`: its limits refuse a caller after `before` allowed requests. */
 export type Make = (transport: Transport, full: boolean) => Contender<Identity>
 
 export interface Match {
   own: Make
   theirs: Make
-  /** How often a caller is allowed before what is measured, by outcome (else once). */
+  /** How many allowed requests of a caller precede the measured ones, by outcome. Default: one. */
   before?: Record<Outcome, number>
   callers?: number
   repeats?: number
 }
 
 export interface Costs {
-  /** µs of one decision, by round. */
+  /** Server time of one decision in each round (µs). */
   time: number[]
-  /** Billed commands of one decision; not the first in a window. */
+  /** Billed commands of one decision that is not the first in its window. */
   commands: number
 }
 
@@ -48,7 +48,7 @@ export async function costsOf(bed: TestBed, match: Match): Promise<Record<Outcom
   }
 }
 
-/** The values behind the medians. */
+/** The values of each round, from which the medians are taken. */
 export function rawOf(what: string, against: string, costs: Awaited<ReturnType<typeof costsOf>>): RawTable[] {
   return OUTCOMES.map(outcome => ({
     title: `Redis server time, ${what}, ${outcome}, µs per decision`,
@@ -57,7 +57,7 @@ export function rawOf(what: string, against: string, costs: Awaited<ReturnType<t
   }))
 }
 
-/** Contenders take turns. */
+/** Measures both contenders in turns. */
 async function costsWhere(
   bed: TestBed,
   { own, theirs, before = ONCE, callers = 64, repeats }: Match,
@@ -71,11 +71,11 @@ async function costsWhere(
       before: before[outcome],
       ...(repeats && { repeats }),
     })
-    // Each finds a database of the same size, not one that still grows with those before.
+    // Every measurement starts with an empty database, so that the size of earlier ones has no influence.
     await bed.redis.send(['FLUSHDB', 'SYNC'])
     return time
   }
-  // The first round finds a client whose code is not compiled yet, and which keeps Redis waiting.
+  // A round to warm up: while the client's code is not compiled yet, Redis would wait for it.
   await inRounds(1, { own: loop(own), theirs: loop(theirs) })
   const time = await inRounds(ROUNDS, { own: loop(own), theirs: loop(theirs) })
   const commands = async (make: Make) => {
@@ -92,8 +92,8 @@ async function costsWhere(
 }
 
 /**
- * What Redis holds for one caller after so many decisions.
- * @param lastWindow milliseconds; where a limit has keys by window, those of the window before are there too
+ * The bytes that Redis stores for one caller after a number of decisions.
+ * @param lastWindow for limits with a key for each window: the length of a window (ms), so that the key of the window before exists too
  */
 export async function bytesAfter(
   { redis }: TestBed,
@@ -101,12 +101,12 @@ export async function bytesAfter(
   decisions: number,
   lastWindow = 0,
 ): Promise<number> {
-  // Then every key is this caller's.
+  // Afterwards, every key belongs to this caller.
   await redis.send(['FLUSHDB', 'SYNC'])
   const [caller] = newIdentities(1)
   const contender = make(straightTo(redis, []), false)
   for (const back of lastWindow > 0 ? [lastWindow, 0] : [0]) {
-    await atClockBack(back, async () => {
+    await withClockSetBack(back, async () => {
       for (let i = 0; i < decisions; i++) await eachOnce(contender, [caller!], 'allowed')
     })
   }

@@ -1,12 +1,12 @@
 /**
- * Stands between client and bridge as a long way would: each piece of a TCP stream arrives so much later, in either
- * direction and in order. Connections themselves are opened at once, so only what is sent over one is delayed.
+ * A TCP proxy that simulates distance between client and bridge: it delays each chunk of a stream, in both directions and in order.
+ * Connections are opened without delay.
  */
 
 import type { AddressInfo } from 'node:net'
 import { connect, createServer, type Socket } from 'node:net'
 
-/** @returns the port of the proxy; it serves until this process ends */
+/** Starts a proxy that runs until this process ends. @returns its port */
 export async function startDelayProxy(targetPort: number, eachWayMs: number): Promise<number> {
   const server = createServer(client => {
     const target = connect(targetPort, '127.0.0.1')
@@ -20,7 +20,7 @@ export async function startDelayProxy(targetPort: number, eachWayMs: number): Pr
   return (server.address() as AddressInfo).port
 }
 
-/** Timers of one length run in the order in which they were set, so nothing overtakes. */
+/** Forwards a stream with a delay. Timers with the same delay fire in the order in which they were set, so the order is kept. */
 function carry(from: Socket, to: Socket, delayMs: number): void {
   const later = (act: () => void) => setTimeout(() => !to.destroyed && act(), delayMs)
   from.setNoDelay(true)

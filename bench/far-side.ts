@@ -1,4 +1,4 @@
-/** A process with all that is far from the client: the REST bridge, near and 20 ms away, and the demo origin. */
+/** A process with the remote parts: the REST bridge, both near and 20 ms away, and the demo origin. */
 import { startBridge } from '../src/node/rest-bridge/bridge.ts'
 import { startDemoOrigin } from '../src/node/start/demo-origin.ts'
 import { childSettings, sayReady } from './child.ts'
@@ -11,7 +11,7 @@ export interface FarSideSettings {
 
 export interface FarSide {
   near: string
-  /** The same bridge with 10 ms each way. */
+  /** The same bridge, with a delay of 10 ms in each direction. */
   far: string
   origin: string
 }

@@ -1,6 +1,7 @@
 /**
- * `npm run bench:floods`: what floods do to the limits, to an innocent caller beside them, and to the store. A table for each shape;
- * `-- --write` writes bench/floods.md. `-- --before <checkout>` measures the Worker of another checkout in turns with this one.
+ * `npm run bench:floods`: measures the effect of floods on the limits, on an innocent caller at the same time, and on the store. Prints a
+ * table for each shape; `-- --write` writes bench/floods.md. `-- --before <checkout>` measures the Worker of another checkout in turns
+ * with this one.
  */
 import { writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
@@ -76,7 +77,7 @@ const options = new Command('npm run bench:floods --')
     write?: true
     note?: string[]
   }>()
-/** What the machine was doing before. */
+/** The load of the machine before the benchmark. */
 const [load] = loadavg()
 const plan = options.quick ? QUICK : WHOLE
 const isChosen = (shape: Burst | Stream) => options.only?.some(text => titleOf(shape).includes(text)) ?? true
@@ -145,7 +146,7 @@ function sizesOf(shape: Burst | Stream): [Size, title: string][] {
   return [[{ requests: perSecond * seconds, connections, perSecond }, `${seconds} s`]]
 }
 
-/** Code that has not run yet is slow, whichever checkout it is of. */
+/** Runs every shape once on every checkout, because code that runs for the first time is slow. */
 async function warmUp(bed: FloodBed): Promise<void> {
   console.error('Warming up …')
   for (const shape of shapes) {

@@ -1,45 +1,44 @@
 /**
- * Redis kept busy: the commands of some decisions are written down as they are made, and then sent again and again,
- * without waiting for one reply before the next command. A client that decides meanwhile would take its processor
- * from Redis.
+ * Measures a Redis that is always busy: records the commands of some decisions, and then sends them repeatedly without waiting for
+ * replies. A client that computes decisions at the same time would take CPU from Redis.
  */
 import { type Contender, eachOnce } from './contenders.ts'
 import { commandsOf } from './redis-statistics.ts'
 import type { Identity, TestBed } from './test-bed.ts'
 import { straightTo, type Transport } from './transport.ts'
 
-export interface HotLoop<Who extends Identity> {
-  make: (transport: Transport) => Contender<Who>
-  /** Whom it is about; nobody has seen them yet. */
-  callers: readonly Who[]
+export interface HotLoop<C extends Identity> {
+  make: (transport: Transport) => Contender<C>
+  /** New callers, without any state. */
+  callers: readonly C[]
   expected: 'allowed' | 'refused'
-  /** How often each is allowed before, at least once: then all state exists. */
+  /** How many allowed requests of each caller precede the measured ones. At least one, so that all state exists. */
   before?: number
   repeats?: number
 }
 
 /** @returns microseconds inside Redis of one decision */
-export async function inHotLoop<Who extends Identity>(
+export async function inHotLoop<C extends Identity>(
   { redis }: TestBed,
-  { make, callers, expected, before = 1, repeats = 20 }: HotLoop<Who>,
+  { make, callers, expected, before = 1, repeats = 20 }: HotLoop<C>,
 ): Promise<number> {
   const sent: (readonly (string | Buffer)[])[] = []
   const contender = make(straightTo(redis, sent))
-  const written = async (answer: 'allowed' | 'refused') => {
+  const record = async (answer: 'allowed' | 'refused') => {
     sent.length = 0
     await eachOnce(contender, callers, answer)
     return sent.splice(0)
   }
-  const again = async (commands: Awaited<ReturnType<typeof written>>, times: number) => {
-    for (let i = 0; i < times; i++) await Promise.all(commands.map(command => redis.send(command)))
+  const replay = async (commands: Awaited<ReturnType<typeof record>>, count: number) => {
+    for (let i = 0; i < count; i++) await Promise.all(commands.map(command => redis.send(command)))
   }
 
-  // The first time the script itself may have to be sent.
-  await written('allowed')
-  if (before > 1) await again(await written('allowed'), before - 2)
-  const commands = await written(expected)
-  const { scriptMicroseconds } = await commandsOf(redis, () => again(commands, repeats))
-  // Still the same answer, so it was so all along.
+  // The first decision may have to send the script itself.
+  await record('allowed')
+  if (before > 1) await replay(await record('allowed'), before - 2)
+  const commands = await record(expected)
+  const { scriptMicroseconds } = await commandsOf(redis, () => replay(commands, repeats))
+  // If the answer is still the same, it was the same for all repeats.
   await eachOnce(contender, callers, expected)
   return scriptMicroseconds / (repeats * callers.length)
 }

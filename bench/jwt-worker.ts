@@ -1,16 +1,17 @@
-/** A Worker that does nothing but verify a token, as often as a request asks for. */
+/** A Worker that verifies a token, as many times as the query says. */
 import type { JwtIssuer, JwtVerifier } from '../src/config/jwt-method.ts'
 import { createJwtVerifier } from '../src/credentials/jwt-verifier.ts'
 
 interface Environment {
-  /** Algorithms with what verifies their tokens, as JSON. */
+  /** JSON: a subject for each algorithm. */
   SUBJECTS: string
 }
 
+/** A token, and everything needed to verify it. */
 export interface Subject {
   issuer: JwtIssuer
   secret?: string
-  /** What the issuer publishes: handed over, as it is not the network that is measured. */
+  /** The key set of the issuer. It is passed in, because the network is not measured. */
   jwks?: { keys: object[] }
   token: string
 }

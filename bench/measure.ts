@@ -1,9 +1,9 @@
-/** Rounds, order and quantiles: the arithmetic that every measurement shares. */
+/** Rounds, order and quantiles: functions that all measurements share. */
 
 /**
- * Runs every task once a round, each round in the opposite order of the one before, so that neither warm-up nor a
- * machine that slows down favours one of them.
- * @returns for each task what its rounds gave
+ * Runs every task once in each round, and every other round in the opposite order, so that neither warm-up nor a machine that
+ * slows down favours one of them.
+ * @returns the results of each task, one for each round
  */
 export async function inRounds<T, Name extends string>(
   rounds: number,
@@ -18,18 +18,18 @@ export async function inRounds<T, Name extends string>(
   return results
 }
 
-/** How long each of `count` runs took, one at a time, in milliseconds. */
-export async function times(count: number, run: (i: number) => Promise<unknown>): Promise<number[]> {
-  const taken: number[] = []
+/** Runs a function `count` times, one after the other. @returns the duration of each run in milliseconds */
+export async function measureTimes(count: number, run: (i: number) => Promise<unknown>): Promise<number[]> {
+  const durations: number[] = []
   for (let i = 0; i < count; i++) {
     const start = performance.now()
     await run(i)
-    taken.push(performance.now() - start)
+    durations.push(performance.now() - start)
   }
-  return taken
+  return durations
 }
 
-/** The smallest value that at least this share of all values does not exceed. */
+/** The smallest value such that at least this share of all values is not above it. */
 export function quantile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b)
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)]!
@@ -37,8 +37,8 @@ export function quantile(values: readonly number[], share: number): number {
 
 export const median = (values: readonly number[]) => quantile(values, 0.5)
 
-/** Runs `count` times with so many runs in flight at any moment. */
-export async function inFlight(
+/** Runs a function `count` times, with up to `most` runs in flight. */
+export async function runConcurrently(
   most: number,
   count: number,
   run: (i: number) => Promise<unknown>,
@@ -50,8 +50,8 @@ export async function inFlight(
   await Promise.all(Array.from({ length: most }, worker))
 }
 
-/** Waits, where need be, so that what takes this long stays within one second of the wall clock. */
+/** Waits for the next second of the wall clock, unless work of this duration still fits into the current one. */
 export async function roomInSecond(milliseconds: number): Promise<void> {
-  const gone = Date.now() % 1000
-  if (gone + milliseconds > 1000) await new Promise(resolve => setTimeout(resolve, 1010 - gone))
+  const elapsed = Date.now() % 1000
+  if (elapsed + milliseconds > 1000) await new Promise(resolve => setTimeout(resolve, 1010 - elapsed))
 }

@@ -1,6 +1,6 @@
 /**
- * The least that a gateway can do which asks its store about each request: one PING, by the very client that Sluice
- * uses, and then the same hand-over to the same origin. What Sluice takes on top of it is the price of its decision.
+ * The minimum of a gateway that asks its store about each request: it sends one PING with the client that Sluice uses, and then
+ * proxies the request with the same code to the same origin. The difference to Sluice is the cost of a decision.
  */
 import { proxy } from '../src/edges/gateway/proxy.ts'
 import type { Store } from '../src/store/store.ts'

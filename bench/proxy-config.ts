@@ -1,4 +1,4 @@
-/** What a Worker of the benchmark proxies by. Made once for an isolate, as Sluice makes its own. */
+/** The config that Workers of the benchmark proxy with. Compiled once for each isolate, as Sluice does. */
 
 import { ALL_ALGORITHMS } from '../src/algorithms/all.ts'
 import { type Config, compileConfig } from '../src/config/compile.ts'

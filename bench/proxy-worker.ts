@@ -1,4 +1,4 @@
-/** The least that any proxy in a Worker does: hands each request to the origin, by the very code that Sluice uses. */
+/** The minimum of a proxy in a Worker: it passes each request to the origin, with the code that Sluice uses. */
 import { proxy } from '../src/edges/gateway/proxy.ts'
 import { proxyConfig } from './proxy-config.ts'
 

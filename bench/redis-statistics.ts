@@ -1,14 +1,14 @@
-/** What Redis itself says about the commands it ran and the keys it holds. */
+/** Reads the statistics of Redis about its commands and keys. */
 import type { RedisConnection } from '../src/node/rest-bridge/redis-connection.ts'
 
 export interface CommandStatistics {
-  /** All commands, those inside scripts too: Upstash bills each of them. */
+  /** All commands, including those inside scripts: Upstash bills each of them. */
   commands: number
-  /** Time inside EVALSHA and EVAL, the commands they call included, in microseconds. */
+  /** Time inside EVALSHA and EVAL, including the commands that they call, in microseconds. */
   scriptMicroseconds: number
 }
 
-/** Runs something and tells what it cost Redis. */
+/** Runs a function, and returns what it cost Redis. */
 export async function commandsOf(
   redis: RedisConnection,
   run: () => Promise<unknown>,
@@ -18,7 +18,7 @@ export async function commandsOf(
   let commands = 0
   let scriptMicroseconds = 0
   for (const { name, calls, microseconds } of await statisticsOf(redis)) {
-    // The questions asked here.
+    // The commands that read the statistics do not count.
     if (name === 'info' || name.startsWith('config')) continue
     commands += calls
     if (isScript(name)) scriptMicroseconds += microseconds
@@ -26,9 +26,9 @@ export async function commandsOf(
   return { commands, scriptMicroseconds }
 }
 
-/** What Redis has done since it started. */
+/** Statistics since Redis was started. */
 export interface RedisTotals {
-  /** EVALSHA and EVAL. */
+  /** Calls of EVALSHA and EVAL. */
   scriptCalls: number
   scriptMicroseconds: number
   /** CPU time of the whole process, user and system together. */
@@ -61,9 +61,9 @@ export async function keysOf(redis: RedisConnection, pattern: string): Promise<s
   return ((await redis.send(['KEYS', pattern])) as Buffer[]).map(String)
 }
 
-/** What it holds for all of these keys together. */
+/** The bytes that Redis needs for all of these keys together. */
 export async function bytesOf(redis: RedisConnection, keys: readonly string[]): Promise<number> {
-  // Of a collection every element counts, not a sample of five.
+  // SAMPLES 0 measures every element of a collection instead of a sample of five.
   const sizes = await Promise.all(keys.map(key => redis.send(['MEMORY', 'USAGE', key, 'SAMPLES', '0'])))
   return sizes.reduce((sum: number, size) => sum + Number(size), 0)
 }

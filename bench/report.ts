@@ -1,26 +1,26 @@
-/** What was found, as Markdown for bench/results.md and for the terminal. */
+/** Formats the findings as Markdown, for bench/results.md and for the terminal. */
 import { readFileSync } from 'node:fs'
 import { cpus, totalmem } from 'node:os'
 import { markdownOf, type Table } from '../docs/markdown-tables.ts'
 
-/** One line of the table. */
+/** One row of the main table. */
 export interface Row {
   what: string
   sluice: string
   comparison: string
-  /** Sluice to comparison; below 1 is less of it. */
+  /** Value of Sluice ÷ value of the comparison. Below 1, Sluice needs less. */
   ratio?: number
   target?: { text: string; isReached: boolean }
 }
 
-/** Values of each round, by contender. */
+/** The values of all rounds, by contender. */
 export interface RawTable {
   title: string
   columns: Record<string, readonly number[]>
   digits: number
 }
 
-/** A table of its own, for what has no place in the lines of the main one. */
+/** An additional table, for findings with other columns than the main one. */
 export interface SideTable extends Table {
   title: string
 }
@@ -29,7 +29,7 @@ export interface Findings {
   rows: readonly Row[]
   tables?: readonly SideTable[]
   raw?: readonly RawTable[]
-  /** Sentences that only the measurement can say. */
+  /** Sentences about the method of this measurement. */
   notes?: readonly string[]
 }
 
@@ -59,7 +59,7 @@ function mainTable(rows: readonly Row[]): string {
 
 export const times = (ratio: number) => `${ratio.toFixed(2)}×`
 
-/** Sluice's number, the other's, and their ratio, in one cell. */
+/** One cell with the value of Sluice, the other value, and their ratio. */
 export function sideBySide(own: number, theirs: number, digits = 0): string {
   return `${own.toFixed(digits)} : ${theirs.toFixed(digits)} = ${times(own / theirs)}`
 }

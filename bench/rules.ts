@@ -10,7 +10,7 @@ export const WINDOWS = [
   { name: 'hour', period: '1h', milliseconds: 3600e3, limit: 240 },
 ] as const
 
-/** How large the numbers are; the shape of the rules is the same in all three. */
+/** The size of the limits. The rules are the same otherwise. */
 export type Scale = 'as configured' | 'admits all' | 'refuses all'
 
 export function scaled(limit: number, scale: Scale): number {
@@ -19,7 +19,7 @@ export function scaled(limit: number, scale: Scale): number {
       return limit
     case 'admits all':
       return limit * 1000
-    // One request passes; what follows within the same second is refused by every limit, on either side.
+    // One request passes. Further requests in the same second are refused by every limit of either contender.
     case 'refuses all':
       return 1
   }

@@ -1,6 +1,6 @@
 /**
- * `npm run size`: what the Worker weighs, gzip, with the shipped config and with one that uses every part, and the CPU time of its
- * start. Fails above the bounds; CI runs it.
+ * `npm run size`: measures the size of the Worker (gzip) with the shipped config and with configs that use every part, and the CPU time
+ * of its start. Fails above the bounds. CI runs it.
  */
 import { execFile } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -20,9 +20,9 @@ const EVERYTHING = fileURLToPath(new URL('../test/support/everything.config.ts',
 const WITH_SHEDDING = fileURLToPath(new URL('../test/support/shedding.config.ts', import.meta.url))
 
 /**
- * Kilobytes of 1,000 bytes. Half of the smaller Worker is @upstash/redis (17.6), which cannot be taken apart, the scripts (5) and
- * Hono (5.7). SHA-256 without crypto.subtle weighs 2.9 and saves CPU at each request, where weight costs a few milliseconds once
- * for an isolate.
+ * Kilobytes of 1,000 bytes. Half of the smaller Worker is @upstash/redis (17.6 kB), which cannot be reduced, the scripts (5 kB) and
+ * Hono (5.7 kB). SHA-256 without crypto.subtle adds 2.9 kB. It saves CPU at each request, while its size costs a few milliseconds once
+ * for each isolate.
  */
 const SIZES = [
   { what: 'Worker with the shipped config', file: CONFIG_FILE, most: 63 },
@@ -30,7 +30,7 @@ const SIZES = [
   { what: 'Worker with every part', file: WITH_SHEDDING, most: 102 },
 ]
 
-/** Each edge as a Worker of its own, with every part: nothing is built for them. */
+/** Each edge as a Worker with every part, because `sluicegate build` does not build these edges. */
 const EDGES = [
   {
     what: 'Guard',
@@ -69,7 +69,7 @@ const EDGES = [
   },
 ]
 
-/** ms of CPU; Cloudflare allows a second. It takes 5 to 18: the bound leaves room for a busy machine. */
+/** ms of CPU. Cloudflare allows one second. It takes 5 to 18 ms, so the bound leaves room for a busy machine. */
 const MOST_STARTUP_MS = 60
 const STARTUP_ROUNDS = 3
 
@@ -109,7 +109,7 @@ report('CPU time of its start, median', median(rounds), 'ms', MOST_STARTUP_MS)
 
 if (isTooMuch) process.exitCode = 1
 
-/** Milliseconds in which `wrangler check startup` saw the Worker's code run. */
+/** CPU time of the Worker's start (ms), from the profile of `wrangler check startup`. */
 async function startup(outfile: string): Promise<number> {
   const wrangler = join(ROOT, 'node_modules/wrangler/bin/wrangler.js')
   const args = [wrangler, 'check', 'startup', '--env=', '--outfile', outfile]

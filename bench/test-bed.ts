@@ -1,4 +1,4 @@
-/** What all measurements share: a real Redis of their own, the far side, and a way to ask Redis directly. */
+/** The parts that all measurements share: a private redis-server, the remote parts, and a direct connection to Redis. */
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -18,7 +18,7 @@ export interface Rest {
 export interface TestBed {
   /** `7.0.15` */
   redisVersion: string
-  /** Past the bridge, so that it is in no count of the bridge's. */
+  /** A direct connection, so that its commands are not counted by the bridge. */
   redis: RedisConnection
   near: Rest
   far: Rest
@@ -34,7 +34,7 @@ export class NoRedis extends Error {
   }
 }
 
-/** @throws NoRedis: the embedded one has no command statistics and another speed */
+/** @throws NoRedis without a redis-server: the embedded Redis has no command statistics and another speed */
 export async function startTestBed(): Promise<TestBed> {
   const program = await findServer(['redis-server'])
   if (!program) throw new NoRedis()
@@ -82,7 +82,7 @@ export interface Caller extends Identity {
 
 let identitiesMade = 0
 
-/** Identities that nobody has seen yet; no key of theirs is anywhere. */
+/** New identities, without any state in the store. */
 export function newIdentities(count: number): Identity[] {
   return Array.from({ length: count }, () => {
     identitiesMade += 1
@@ -93,7 +93,7 @@ export function newIdentities(count: number): Identity[] {
   })
 }
 
-/** Callers that nobody has seen yet, with API keys that are good. */
+/** New callers with valid API keys. */
 export async function newCallers(count: number, { near }: TestBed): Promise<Caller[]> {
   return await Promise.all(
     newIdentities(count).map(async ({ consumer, address }) => {

@@ -1,4 +1,4 @@
-/** The ways to Redis that the contenders are measured over; each transport comes with clients of its own. */
+/** The transports to Redis that contenders are measured over. Each transport has its own clients. */
 import { Redis } from '@upstash/redis'
 import type { Command, RedisConnection, Reply } from '../src/node/rest-bridge/redis-connection.ts'
 import { ScriptAliases } from '../src/node/rest-bridge/scripts.ts'
@@ -7,20 +7,20 @@ import { upstashStore } from '../src/store/upstash.ts'
 import type { Rest } from './test-bed.ts'
 
 export interface Transport {
-  /** Sluice's. */
+  /** For Sluice. */
   store: Store
-  /** What @upstash/ratelimit is given. */
+  /** For @upstash/ratelimit. */
   redis: Redis
 }
 
-/** As in production: each by the real @upstash/redis client, Sluice's as Sluice sets it up and the other with defaults. */
+/** As in production: both use the real @upstash/redis client, Sluice with its own settings and @upstash/ratelimit with the defaults. */
 export function throughBridge(rest: Rest): Transport {
   return { store: upstashStore({ ...rest, deadlineMs: 250, keyLocking: true }), redis: new Redis(rest) }
 }
 
 /**
- * The same scripts, keys and arguments without HTTP, to keep Redis busier than a client and a bridge can.
- * @param sent gets every command, as Redis is given it
+ * The same scripts, keys and arguments without HTTP. Keeps Redis busier than a client and a bridge can.
+ * @param sent every command that is sent to Redis is appended to this list
  */
 export function straightTo(connection: RedisConnection, sent: Command[]): Transport {
   const aliases = new ScriptAliases()
@@ -49,7 +49,7 @@ export function straightTo(connection: RedisConnection, sent: Command[]): Transp
     },
     ping: async () => void (await send('PING')),
   }
-  // All that a limiter without analytics and deny list asks of its client.
+  // A limiter without analytics and deny list uses only these methods of its client.
   return { store, redis: { evalsha, eval: evaluate } as unknown as Redis }
 }
 

@@ -1,6 +1,6 @@
 /**
- * `npm run bench:workers`: the traffic shapes of docs/hot-callers.md through two real Workers in workerd, with and without leases: what
- * the store and the origin have counted, and how late changes count. `-- --write` writes bench/two-workers.md.
+ * `npm run bench:workers`: sends the traffic of docs/hot-callers.md through two real Workers in workerd, with and without leases. Reports
+ * what the store and the origin have counted, and how late changes take effect. `-- --write` writes bench/two-workers.md.
  */
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -24,7 +24,7 @@ import { requestText } from './floods/requests.ts'
 import type { StoreSideSettings } from './floods/store-side.ts'
 import { wallClock } from './floods/wall-clock.ts'
 import { type FloodedWorker, startWorkerOf } from './floods/worker.ts'
-import { inFlight, quantile } from './measure.ts'
+import { quantile, runConcurrently } from './measure.ts'
 import { machine, versions } from './report.ts'
 import { NoRedis, newIdentities } from './test-bed.ts'
 import { pause, run, type Sent } from './two-workers/load.ts'
@@ -35,10 +35,11 @@ import { SHAPES, type Shape } from './two-workers/shapes.ts'
 const RESULTS = new URL('two-workers.md', import.meta.url)
 const HERE = fileURLToPath(new URL('..', import.meta.url))
 
-const WAYS = { none: 'asking', '250ms': 'leasing' } as const
+/** The config file of each lease. */
+const WAYS = { none: 'without-lease', '250ms': 'with-lease' } as const
 type Lease = keyof typeof WAYS
 
-/** Until leases have ended and what is left of them is given back. */
+/** After this time, all leases have ended and their remaining units are given back. */
 const GIVEN_BACK_MS = 1500
 
 const METHOD = [
@@ -128,7 +129,7 @@ interface Caller {
 
 async function newCallers(admin: AdminStore, count: number): Promise<Caller[]> {
   const callers = newIdentities(count).map(each => ({ ...each, key: '' }))
-  await inFlight(16, count, async i => {
+  await runConcurrently(16, count, async i => {
     callers[i]!.key = (await createKey(admin, { consumer: callers[i]!.consumer })).key
   })
   return callers
@@ -145,7 +146,7 @@ async function send(
   return await run({
     workers: workers.map(({ url }, i) => ({ url, arrived: shape.arrived[i]! })),
     durationMs: shape.seconds * 1000,
-    // Of many callers each comes in both Workers.
+    // If there are many callers, each of them sends requests to both Workers.
     textOf: (worker, request) => texts[(2 * request + worker) % texts.length]!,
   })
 }
@@ -154,11 +155,11 @@ interface Figures {
   requests: number
   statuses: Record<string, number>
   trips: number
-  /** By the store, of all callers, after everything was given back. */
+  /** Units of all callers in the store, after leases were given back. */
   spent: number
   admitted: number
   mostInOneSecond: number
-  /** Of the clock, in which the origin has received any. */
+  /** Seconds of the clock in which the origin has received requests. */
   seconds: number
   waits: number[]
 }
@@ -176,7 +177,7 @@ async function measured(bed: Bed, lease: Lease, shape: Shape): Promise<Figures> 
   const statuses: Record<string, number> = {}
   for (const { reply } of sent) statuses[reply] = (statuses[reply] ?? 0) + 1
   let spent = 0
-  await inFlight(16, callers.length, async i => {
+  await runConcurrently(16, callers.length, async i => {
     const { standings } = await peekCaller(bed.admin, config, callers[i]!)
     spent += LIMITS[shape.path] - standings.find(({ rule }) => rule.name === shape.path)!.remaining
   })
@@ -213,7 +214,7 @@ async function trafficTable(bed: Bed): Promise<string> {
           .map(([status, count]) => `${count} × ${status}`)
           .join(', ') || '-',
         (trips / requests).toFixed(3),
-        // What a window of a second had is gone by then: over all of them.
+        // Windows of a second are over by then, so the sum of all windows is compared.
         String(Math.max(0, isSecond ? admitted - seconds * limit : spent - limit)),
         isSecond ? '-' : String(spent - admitted),
         isSecond ? String(Math.max(0, mostInOneSecond - limit)) : '0',
@@ -229,12 +230,12 @@ async function trafficTable(bed: Bed): Promise<string> {
   return `## Traffic\n\n${markdownOf({ head, rows }, { isAligned: true })}`
 }
 
-/** A caller in both Workers, while an operator changes something. */
+/** A change that an operator makes while a caller sends requests to both Workers. */
 interface Change {
   what: string
   path: 'plenty' | 'edge'
   make(bed: Bed, caller: Caller): Promise<unknown>
-  /** How long after the change a reply of this kind was still sent for (its request), in ms. */
+  /** The reply from before the change. Measured is the last request that still gets it. */
   until: '200' | '429'
 }
 
@@ -285,7 +286,7 @@ async function latenessOf(bed: Bed, lease: Lease, { path, make, until }: Change)
   return Math.max(0, ...late.map(({ sentAt }) => sentAt - changedAt))
 }
 
-/** So that every further request is refused. */
+/** Spends the whole limit, so that every further request is refused. */
 async function useUp(bed: Bed, lease: Lease, caller: Caller): Promise<void> {
   const arrived = steadyAt(500)
   await send(

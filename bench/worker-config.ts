@@ -1,4 +1,4 @@
-/** Takes the place of sluice.config.ts while the Worker is measured: the same rules, with room for every request. */
+/** Replaces sluice.config.ts while the Worker is measured: the same rules, with limits that admit every request. */
 import { defineConfig } from '../src/config/define.ts'
 import { classicRules } from './rules.ts'
 

@@ -1,4 +1,4 @@
-/** Runs a Worker of the benchmark in workerd, built and set up as src/node/start/worker-process.ts does it with Sluice for a benchmark. */
+/** Runs a Worker of the benchmark in workerd, built and configured as src/node/start/worker-process.ts does with Sluice. */
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'

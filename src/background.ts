@@ -1,5 +1,5 @@
-/** Work that goes on after a reply. The task is kept alive as long as the platform allows, and its failure is ignored. */
+/** Runs a task on after the reply. The platform keeps the task alive as long as it can. Its failure is ignored. */
 export type Background = (task: Promise<unknown>) => void
 
-/** Where the platform has nothing to keep a task alive with: Node, whose process lives on. */
+/** For platforms that cannot keep a task alive, and for Node, whose process keeps running anyway. */
 export const detached: Background = task => void task.catch(() => {})

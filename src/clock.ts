@@ -1,20 +1,22 @@
-/** The one clock of limiting code. It is passed in, so that tests decide what time it is. */
+/** The clock of limiting code. It is a parameter everywhere, so that tests can set the time. */
 export interface Clock {
-  /** ms since the epoch, by this machine. Never decides a limit: the clock of the store does. */
+  /** Time of this machine, in ms since the epoch. Limits are decided by the clock of the store, not by this one. */
   now(): number
-  /** ms from any instant, which a change of the machine's time leaves alone. Absent: `now`. */
+  /** Monotonic time in ms: a change of the machine's time does not affect it. Default: `now`. */
   elapsed?(): number
 }
 
-/** ms from any instant; only grows, as far as the clock can tell. */
+/** Monotonic time in ms, from an arbitrary start. Without `clock.elapsed`, it can fall when the machine's time is set back. */
 export const elapsed = (clock: Clock) => (clock.elapsed ?? clock.now)()
 
-/** A clock that falls back by more than this was set back (ms). */
+/** A fall of more than this means that the machine's clock was set back (ms). */
 const SET_BACK_MS = 1000
 
 /**
- * The latest time that any request of the isolate has seen. On Workers the clock of a request stands still at the time for which its
- * next timer was set, while other requests see the real time. It falls only where the machine's clock was set back.
+ * A clock for an isolate: the latest time that any of its requests has read. On Workers, the clock of one request can stand still
+ * (at the time for which its next timer is set) while other requests read the real time. The result falls only if the machine's
+ * clock was set back.
+ * @param read reads the time in ms
  */
 export function latestOf(read: () => number): () => number {
   let latest = Number.NEGATIVE_INFINITY
@@ -25,15 +27,15 @@ export function latestOf(read: () => number): () => number {
   }
 }
 
-/** Resolves after so many ms. */
+/** Resolves after `ms` milliseconds. */
 export type Sleep = (ms: number) => Promise<void>
 
 export const SYSTEM_CLOCK: Clock = { now: () => Date.now(), elapsed: () => performance.now() }
 
 /**
- * Runs something after so many ms.
- * @param isOptional a process that has nothing else to do ends without it
- * @returns cancels it
+ * Calls `run` after `ms` milliseconds.
+ * @param isOptional true: on Node, the timer does not keep the process running
+ * @returns cancels the timer
  */
 export type Timer = (ms: number, run: () => void, isOptional?: boolean) => () => void
 

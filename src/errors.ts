@@ -1,6 +1,6 @@
 /**
- * The one error type of Sluice. A refused request is a value (limiter/decision.ts), never an error. Errors are for a config that
- * cannot be read, for a store that fails, and for a hook of the config that fails.
+ * The error type of Sluice, for an invalid config, a store that fails, and a hook that fails. A refused request is not an error but a
+ * value (limiter/decision.ts).
  */
 export type ErrorCode =
   | 'ERR_CONFIG_INVALID'
@@ -15,7 +15,7 @@ export type ErrorCode =
 
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'
-  /** Stable, for programs: tests and logs use it, messages may change. */
+  /** Stable, so programs can rely on it. The message may change. */
   readonly code: ErrorCode
 
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
@@ -24,11 +24,14 @@ export class GatewayError extends Error {
   }
 }
 
-/** Where it happened. Of foreign errors not their message: it may quote what was being handled. */
+/**
+ * The name and the stack of an error, for logs. The message is included only for a `GatewayError`: messages of other errors may
+ * quote data of the request.
+ */
 export function traceOf(error: unknown): string {
   if (!(error instanceof Error)) return typeof error
   const { name, message, stack = '' } = error
-  // A message can look like a frame, so only lines behind the message are used.
+  // A message can contain lines that look like frames, so the message is cut off first.
   const head = message ? `${name}: ${message}` : name
   const frames = stack.startsWith(head) ? stack.slice(head.length).split('\n') : []
   const what = error instanceof GatewayError ? head : name

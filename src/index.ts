@@ -1,2 +1,2 @@
-/** The Worker's entry: the gateway that `npx sluicegate build` makes of sluice.config.ts. */
+/** The entry of the Worker: the gateway that `npx sluicegate build` generates from sluice.config.ts. */
 export { default } from './built/worker.generated.ts'

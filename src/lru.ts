@@ -1,4 +1,4 @@
-/** Memory of an isolate that is bounded in number and time: what was not used lately is forgotten first. */
+/** A least-recently-used cache, bounded in size and, optionally, in age. */
 
 interface Entry<V> {
   value: V
@@ -7,17 +7,17 @@ interface Entry<V> {
 }
 
 interface Settings {
-  /** So many that were used last are surely there; up to twice as many are kept. */
+  /** The `size` most recently used entries are always kept. The cache holds up to twice as many. */
   size: number
-  /** After its last `set` a value is kept no longer. */
+  /** How long a value is kept after its last `set`. */
   maxAgeMs?: number
-  /** Called with each key that is pushed out, not with keys that are deleted. */
+  /** Called with each evicted key. Not called for deleted keys. */
   onEviction?: (key: string) => void
 }
 
 /**
- * Two generations: when the younger is full, the older is forgotten. A Map that is kept in exact order would have to find its
- * first key at each eviction, and V8 walks over all keys that were deleted before it.
+ * Two generations of entries: when the recent one is full, the older one is dropped. A single Map in order of use would be slow: each
+ * eviction looks for the first key, and V8 walks over all keys that were deleted before it.
  */
 export class Lru<V extends NonNullable<unknown>> {
   readonly #settings: Settings
@@ -28,14 +28,14 @@ export class Lru<V extends NonNullable<unknown>> {
     this.#settings = settings
   }
 
-  /** @returns undefined for what is not there or too old; what is there counts as used */
+  /** Reads a value and marks it as used. @returns undefined if the key is absent or its value too old */
   get(key: string): V | undefined {
     const entry = this.#find(key)
     if (entry && !this.#recent.has(key)) this.#put(key, entry)
     return entry?.value
   }
 
-  /** As `get`, without use. */
+  /** Reads a value without marking it as used. */
   peek(key: string): V | undefined {
     return this.#find(key)?.value
   }
@@ -63,7 +63,7 @@ export class Lru<V extends NonNullable<unknown>> {
     this.#recent.set(key, entry)
     const { size, onEviction } = this.#settings
     if (this.#recent.size < size) return
-    if (onEviction) for (const forgotten of this.#older.keys()) onEviction(forgotten)
+    if (onEviction) for (const evicted of this.#older.keys()) onEviction(evicted)
     this.#older = this.#recent
     this.#recent = new Map()
   }

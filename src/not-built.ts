@@ -1,7 +1,7 @@
-/** What stands in src/built/ for a part that the config did not use when it was built. */
+/** Replaces the parts that a built Worker leaves out because its config does not use them. */
 
 /** @param what there is not, as in `the part 'cors'` */
-export function builtForAnotherConfig(what: string): Error {
+export function notBuiltError(what: string): Error {
   return new Error(`src/built/ was built for another config: it lacks ${what}. Run npx sluicegate build.`)
 }
 
@@ -9,12 +9,12 @@ const notBuilt = new Proxy(
   {},
   {
     get: (_, part) => () => {
-      throw builtForAnotherConfig(`the part '${String(part)}'`)
+      throw notBuiltError(`the part '${String(part)}'`)
     },
   },
 )
 
-/** Only these parts: each other one is a function that throws. */
+/** An object with the given parts. Every other property is a function that throws. */
 export function only<T extends object>(parts: Partial<NoInfer<T>>): T {
   return Object.setPrototypeOf(parts, notBuilt)
 }

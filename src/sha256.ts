@@ -1,13 +1,13 @@
 /**
- * The only form in which a key is stored. Computed here and not by crypto.subtle, whose asynchronous hop costs more than the digest
- * of anything as short as a credential.
+ * SHA-256. An API key is stored only as its digest. crypto.subtle is not used: for a text as short as a credential, its
+ * asynchronous call takes longer than the digest itself.
  */
 import { sha256 as digest } from '@noble/hashes/sha2.js'
 import { bytesToHex } from '@noble/hashes/utils.js'
 
 const encoder = new TextEncoder()
 
-/** @returns in hexadecimal */
+/** @returns the digest in hexadecimal */
 export function sha256(data: string | Uint8Array): string {
   return bytesToHex(digest(typeof data === 'string' ? encoder.encode(data) : data))
 }

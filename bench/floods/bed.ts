@@ -1,4 +1,4 @@
-/** Everything a flood runs against and with: each part is a process of its own, and the parent only asks them. */
+/** Starts all parts of a flood. Each part is its own process, and the parent only sends questions to them. */
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ export interface FloodBed {
   redisVersion: string
   redis: RedisConnection
   rest: Rest
-  /** Answers with the HTTP requests that it has had. */
+  /** Answers with the number of HTTP requests that it has received. */
   storeSide: Child<{ url: string }>
   origin: Child<{ url: string }>
   flooding: Child<object>

@@ -1,6 +1,6 @@
 /**
- * The config of the Worker that is flooded, of whichever checkout: all settings are the defaults. Fixed windows of a minute, so that
- * what may reach the origin is known to the unit.
+ * The config of the flooded Worker, for all checkouts. All settings have their defaults. The limits are fixed windows of a minute, so
+ * that the exact number of requests that may reach the origin is known.
  */
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 

@@ -1,20 +1,20 @@
-/** The process of the callers that flood. */
+/** The process of the flooding callers. */
 import { answerQuestions, sayReady } from '../child.ts'
-import { inFlight } from '../measure.ts'
+import { runConcurrently } from '../measure.ts'
 import { NO_REPLY, openConnection, type RawConnection, type Reply } from './raw-connection.ts'
 import { type FloodRequests, requestTexts } from './requests.ts'
 import { wallClock } from './wall-clock.ts'
 
 export type FloodQuestion =
-  /** Sends these one after the other on each of a few connections, before a flood. */
+  /** Before a flood: sends requests on a few connections, one after the other on each of them. */
   | { do: 'send'; url: string; requests: FloodRequests; count: number }
-  /** Makes the requests of the next flood. */
+  /** Prepares the requests of the next flood. */
   | { do: 'prepare'; requests: FloodRequests; count: number }
-  /** Opens its connections. workerd closes those that send nothing for some 15 s. */
+  /** Opens the connections. workerd closes connections on which nothing is sent for about 15 s. */
   | { do: 'connect'; url: string; connections: number }
-  /** Sends all at once, each on a connection of its own as far as there are so many. */
+  /** Sends all requests at once, each on its own connection if there are enough. */
   | { do: 'burst' }
-  /** Sends so many a second, without waiting for replies, as long as the requests last. */
+  /** Sends all requests at a fixed rate, without waiting for replies. */
   | { do: 'stream'; perSecond: number }
 
 export interface FloodAnswer {
@@ -22,17 +22,17 @@ export interface FloodAnswer {
   startedAt: number
   /** When the last reply arrived. */
   endedAt: number
-  /** Requests that were due while every connection had as many unanswered ones as it may have. */
+  /** Requests that were not sent, because every connection already had the most unanswered requests. */
   notSent: number
 }
 
-/** As long as there is no reply at all, the flood is given up. */
-const PATIENCE_MS = 20_000
+/** If no reply arrives for this long, the flood ends. */
+const MAX_SILENCE_MS = 20_000
 const FEW_CONNECTIONS = 16
 
-/** Bounds of a stream: it waits for nothing, but its own backlog must end soon after it. */
+/** The most unanswered requests of a connection. A stream does not wait for replies, but its backlog must end soon after it. */
 const MOST_WAITING = 16
-/** In one piece, which saves CPU. */
+/** Requests that are written together, which saves CPU. */
 const IN_ONE_PIECE = 4
 const TICK_MS = 2
 
@@ -62,8 +62,8 @@ type Prepared = NonNullable<typeof prepared>
 
 async function openAll(url: string, count: number): Promise<RawConnection[]> {
   const connections: RawConnection[] = []
-  // Not all in one moment: the queue of a listening socket is shorter.
-  await inFlight(64, count, async () => {
+  // Not all at the same moment, because the queue of a listening socket is limited.
+  await runConcurrently(64, count, async () => {
     connections.push(await openConnection(url))
   })
   return connections
@@ -110,7 +110,7 @@ async function flood(run: (requests: Prepared, tally: Tally) => Promise<void> | 
     },
   }
   await run(requests, tally)
-  while (tally.answered < tally.sent && wallClock() - tally.lastAt < PATIENCE_MS) await pause(TICK_MS)
+  while (tally.answered < tally.sent && wallClock() - tally.lastAt < MAX_SILENCE_MS) await pause(TICK_MS)
   const { replies, lastAt, sent, answered, notSent } = tally
   const counted = { ...replies }
   if (sent > answered) counted[NO_REPLY] = (counted[NO_REPLY] ?? 0) + sent - answered
@@ -123,7 +123,7 @@ function burst({ texts, connections }: Prepared, tally: Tally): void {
   for (const [i, text] of texts.entries()) connections[i % connections.length]!.send([text], tally.onReply)
 }
 
-/** The time that has passed says how many are due, so a process that was late sends the more. */
+/** Computes the requests that are due from the elapsed time, so a process that was late catches up. */
 async function stream({ texts, connections }: Prepared, tally: Tally, perSecond: number): Promise<void> {
   const startedAt = performance.now()
   let next = 0
@@ -145,7 +145,7 @@ async function stream({ texts, connections }: Prepared, tally: Tally, perSecond:
   }
 }
 
-/** The next connection with room, from a place on. */
+/** The index of the next connection with room, starting at `from`. */
 function freeFrom(connections: readonly RawConnection[], from: number): number | undefined {
   for (let i = 0; i < connections.length; i++) {
     const at = (from + i) % connections.length

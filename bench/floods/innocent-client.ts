@@ -1,4 +1,4 @@
-/** The process of the innocent caller: so many requests a second, whether the replies come or not. */
+/** The process of the innocent caller: sends requests at a fixed rate, without waiting for replies. */
 import { answerQuestions, sayReady } from '../child.ts'
 import { NO_REPLY, openConnection, type RawConnection, type Reply } from './raw-connection.ts'
 import { type Caller, requestText } from './requests.ts'
@@ -6,9 +6,9 @@ import { wallClock } from './wall-clock.ts'
 
 export type InnocentQuestion =
   | { do: 'start'; url: string; caller: Caller; path: string; perSecond: number }
-  /** The last so many replies. */
+  /** Returns the last `count` replies. */
   | { do: 'look'; count: number }
-  /** Ends, and tells all. */
+  /** Stops, and returns all replies. */
   | { do: 'stop' }
 
 export interface Sample {
@@ -18,12 +18,12 @@ export interface Sample {
   reply: Reply
 }
 
-const PATIENCE_MS = 10_000
+const TIMEOUT_MS = 10_000
 
 let samples: Sample[] = []
 let timer: NodeJS.Timeout | undefined
 let waiting = 0
-/** One request at a time on each, so that none waits for another. */
+/** Free connections. Each has one request at a time, so that no request waits for another. */
 let idle: RawConnection[] = []
 
 answerQuestions(async (question: InnocentQuestion) => {
@@ -64,9 +64,9 @@ async function freeConnection(url: string): Promise<RawConnection> {
 
 function replyOn(connection: RawConnection, text: string): Promise<Reply> {
   return new Promise(resolve => {
-    const patience = setTimeout(() => connection.close(), PATIENCE_MS)
+    const timeout = setTimeout(() => connection.close(), TIMEOUT_MS)
     connection.send([text], reply => {
-      clearTimeout(patience)
+      clearTimeout(timeout)
       if (reply !== NO_REPLY) idle.push(connection)
       resolve(reply)
     })

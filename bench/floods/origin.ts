@@ -1,4 +1,4 @@
-/** A process with the origin: it counts requests by the `X-Caller` header, which each client of the benchmark sends. */
+/** The process of the origin. It counts requests by the `X-Caller` header that clients of the benchmark send. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { answerQuestions, sayReady } from '../child.ts'
@@ -12,7 +12,7 @@ const server = createServer((request, response) => {
   if (typeof caller === 'string') counts[caller] = (counts[caller] ?? 0) + 1
   response.writeHead(200, { 'content-type': 'text/plain', 'content-length': 3 }).end('ok\n')
 })
-// Longer than any run lasts: a connection must not be closed under a request that comes just then.
+// Longer than any run, so that no connection is closed at the moment at which a request arrives.
 server.keepAliveTimeout = 600_000
 await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
 

@@ -1,10 +1,10 @@
 /**
- * A keep-alive connection that costs little CPU, as clients, Worker and Redis share the machine: requests are ready-made texts, and of a
- * reply only the status and the mark of degraded decisions are read.
+ * A keep-alive connection that needs little CPU, because clients, Worker and Redis share the machine. Requests are prepared texts. From a
+ * reply, it reads only the status and the header `Sluice-Degraded`.
  */
 import { connect, type Socket } from 'node:net'
 
-/** The status and, where it is set, `Sluice-Degraded`, as in `429 overload`; or `no reply`. */
+/** The status, followed by the value of `Sluice-Degraded` if there is one, as in `429 overload`; or `no reply`. */
 export type Reply = string
 
 export const NO_REPLY: Reply = 'no reply'
@@ -13,7 +13,7 @@ export interface RawConnection {
   /** Requests without a reply. */
   waiting(): number
   isClosed(): boolean
-  /** Sends several requests in one piece; `onReply` is called once for each. */
+  /** Writes several requests at once. `onReply` is called for each of them. */
   send(requests: readonly string[], onReply: (reply: Reply) => void): void
   close(): void
 }
@@ -61,7 +61,7 @@ function connectionOf(socket: Socket): RawConnection {
   }
 }
 
-/** The first reply in a text of one character a byte; undefined while a part of it is missing. */
+/** The first reply in a text with one character for each byte. @returns undefined if the reply is not complete */
 export function readReply(text: string): { reply: Reply; length: number } | undefined {
   const headEnd = text.indexOf('\r\n\r\n')
   if (headEnd < 0) return undefined
@@ -80,7 +80,7 @@ function replyLength(text: string, head: string): number | undefined {
   const contentLength = /\r\ncontent-length: (\d+)/i.exec(head)?.[1]
   if (contentLength !== undefined) return bodyAt + Number(contentLength)
   if (!/\r\ntransfer-encoding: chunked/i.test(head)) return bodyAt
-  // From the end of the head on, as a body can be empty. No body here has the same bytes in it.
+  // Searched from the end of the head, because a body can be empty. No body of the benchmark contains these bytes.
   const end = text.indexOf(LAST_CHUNK, bodyAt - 2)
   return end < 0 ? undefined : end + LAST_CHUNK.length
 }

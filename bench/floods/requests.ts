@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 
 export interface Caller {
-  /** As the origin counts it. Absent: the request is in no count. */
+  /** The name by which the origin counts. Absent: the origin does not count the request. */
   name?: string
   address: string
   apiKey?: string
@@ -11,11 +11,11 @@ export interface Caller {
 
 export interface FloodRequests {
   path: string
-  /** They take turns. */
+  /** The requests come from these callers in turn. */
   callers: readonly Caller[]
-  /** In the place of the callers' own keys: each request with another key, of the right form, that the store does not know. */
+  /** Each request has a different valid-looking key that the store does not know, instead of the caller's key. */
   guesses?: 'api-key' | 'opaque-key'
-  /** Each request from another address: in turn, in the place of the callers' own. */
+  /** The requests come from these addresses in turn, instead of the callers' addresses. */
   addresses?: readonly string[]
 }
 

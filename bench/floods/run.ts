@@ -1,8 +1,8 @@
-/** One flood, with an innocent caller beside it from before it until after it. */
+/** Runs one flood. An innocent caller sends requests before, during and after it. */
 import { adminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { cpuSeconds } from '../cpu-time.ts'
-import { inFlight } from '../measure.ts'
+import { runConcurrently } from '../measure.ts'
 import { totalsOf } from '../redis-statistics.ts'
 import { newIdentities } from '../test-bed.ts'
 import type { Contender, FloodBed } from './bed.ts'
@@ -19,7 +19,7 @@ export interface Size {
   /** Requests of the flood. */
   requests: number
   connections: number
-  /** Of a stream. */
+  /** Rate of a stream. */
   perSecond?: number
 }
 
@@ -31,20 +31,20 @@ export interface Run {
   /** From the first request to the last reply. */
   tookMs: number
   reachedOrigin: number
-  /** Of all callers together: what reached the origin above their limits. */
+  /** Requests of all callers that reached the origin above their limits. */
   aboveLimit: number
-  /** Of all callers together: what was refused although there was room in their limits. */
+  /** Requests of all callers that were refused although their limits were not reached. */
   belowLimit: number
-  /** Unknown keys that were looked up, and how many may be. */
+  /** Unknown keys that were looked up, and the limit of such look-ups. */
   guesses?: { tried: number; limit: number }
   innocent: { before: Sample[]; during: Sample[] }
-  /** From the last reply of the flood to the last request of the innocent caller that the store has not decided. */
+  /** From the last reply of the flood to the last request of the innocent caller that was decided without the store. */
   degradedAfterMs: number
-  /** The innocent caller's included: its decisions share HTTP requests with those of the flood. */
+  /** Includes those of the innocent caller, whose decisions share HTTP requests with those of the flood. */
   httpRequests: number
-  /** Without those for the innocent caller. */
+  /** Excludes those of the innocent caller. */
   scriptCalls: number
-  /** Of a stream: a second, when every caller has been refused once, and without the innocent caller. */
+  /** For a stream: calls per second after every caller has been refused once, without the innocent caller. */
   laterScriptCallsPerSecond?: number
   redisCpuMs: number
   scriptMs: number
@@ -53,15 +53,15 @@ export interface Run {
 
 const INNOCENT_PER_SECOND = 50
 const BEFORE_MS = 1200
-/** For workerd to accept all connections. */
+/** Time for workerd to accept all connections. */
 const CONNECTED_MS = 500
 const AFTER_MS = 500
-/** A stream that goes on, and when in it every caller has been refused again. */
+/** The continuation of a stream, and the time after which every caller has been refused again. */
 const LATER = { seconds: 5, afterMs: 1000 }
-/** So many replies in a row must be good before a flood begins: nothing of the one before it is left then. */
+/** This many consecutive good replies show that nothing of the previous flood is left, so that the next one can begin. */
 const GOOD_REPLIES = 25
 const MOST_SETTLING_MS = 15_000
-/** All of a flood must be in one window of the limits: room for one that is answered slowly. */
+/** A flood must fit into one window of the limits, even if it is answered slowly. */
 const ROOM_MS = { atLeast: 5000, perRequest: 2 }
 const MINUTE_MS = 60_000
 
@@ -83,7 +83,7 @@ export async function runFlood(
 
 const MOST_TRIES = 5
 
-/** The figures would say nothing; as may happen while others use the machine. */
+/** A run without meaningful figures, as can happen while other processes use the machine. */
 class Disturbed extends Error {}
 
 async function tryFlood(
@@ -96,7 +96,7 @@ async function tryFlood(
   const ask = <T>(question: FloodQuestion) => flooding.ask<T>(question)
   const askInnocent = <T>(question: InnocentQuestion) => innocent.ask<T>(question)
 
-  // What a try that was disturbed has left.
+  // Cleans up after a disturbed try.
   await askInnocent({ do: 'stop' })
   const requests = await requestsOf(bed, shape, size)
   const [{ name: _, ...innocentCaller }] = (await newCallers(bed, 1)) as [Caller]
@@ -130,7 +130,7 @@ async function tryFlood(
   const { startedAt, endedAt, replies, notSent } = answer
   if (endedAt === startedAt) throw new Disturbed('no request of the flood was answered')
   const during = samples.filter(({ sentAt, tookMs }) => sentAt <= endedAt && sentAt + tookMs >= startedAt)
-  const trips = during.filter(({ reply }) => madeTrip(reply)).length
+  const trips = during.filter(({ reply }) => storeAnswered(reply)).length
   const used = (key: keyof typeof after) => after[key] - before[key]
   return {
     ...{ size, callers: shape.callers, replies, notSent, tookMs: endedAt - startedAt },
@@ -155,7 +155,7 @@ async function tryFlood(
   }
 }
 
-/** Goes on with the same callers, all of which have been refused. @returns EVALSHA calls a second */
+/** Continues the stream with the same callers, all of which have been refused. @returns EVALSHA calls per second */
 async function laterCalls(
   bed: FloodBed,
   url: string,
@@ -177,8 +177,8 @@ async function laterCalls(
 
 const isGuessing = ({ sends }: Shape) => sends === 'api-key' || sends === 'opaque-key'
 
-/** Whether the store has answered. Of other requests it is not known whether they reached it. */
-const madeTrip = (reply: Reply) => /^\d+$/.test(reply)
+/** Whether the store has answered. For other requests, it is unknown whether they reached the store. */
+const storeAnswered = (reply: Reply) => /^\d+$/.test(reply)
 
 async function requestsOf(bed: FloodBed, shape: Shape, { requests }: Size): Promise<FloodRequests> {
   const { path, sends, hasManyAddresses } = shape
@@ -197,18 +197,18 @@ const strangers = (count: number): Caller[] =>
 async function newCallers({ rest }: FloodBed, count: number): Promise<Caller[]> {
   const store = adminStore(rest)
   const callers: Caller[] = newIdentities(count).map(({ consumer, address }) => ({ name: consumer, address }))
-  await inFlight(16, count, async i => {
+  await runConcurrently(16, count, async i => {
     callers[i]!.apiKey = (await createKey(store, { consumer: callers[i]!.name! })).key
   })
   return callers
 }
 
-/** What the isolate learns before the flood; nothing is spent of the limits in it. */
+/** Lets the isolate verify the keys before the flood, without spending its limits. */
 async function prepareCallers(bed: FloodBed, url: string, shape: Shape, requests: FloodRequests) {
   if (shape.before !== undefined) await sendOnce(bed, url, { ...requests, path: '/innocent' })
 }
 
-/** One request of each caller, all of which must be admitted by the store. */
+/** Sends one request of each caller. @throws Disturbed unless the store admits all of them */
 async function sendOnce({ flooding }: FloodBed, url: string, { path, callers }: FloodRequests) {
   const question: FloodQuestion = { do: 'send', url, requests: { path, callers }, count: callers.length }
   const replies = await flooding.ask<Record<Reply, number>>(question)
@@ -217,7 +217,7 @@ async function sendOnce({ flooding }: FloodBed, url: string, { path, callers }: 
   }
 }
 
-/** Waits until the store serves the innocent caller. @returns its last replies when they are bad for too long */
+/** Waits until the store serves the innocent caller. @returns undefined; or its last replies, if they stay bad for too long */
 async function settle({ innocent }: FloodBed): Promise<Sample[] | undefined> {
   const until = performance.now() + MOST_SETTLING_MS
   for (;;) {
@@ -264,7 +264,7 @@ function againstLimits(
   counts: OriginCounts,
 ): Pick<Run, 'reachedOrigin' | 'aboveLimit' | 'belowLimit'> {
   let [reachedOrigin, aboveLimit, belowLimit] = [0, 0, 0]
-  // A few callers of those may have sent one request more than the others.
+  // Some callers may have sent one request more than the others.
   const sent = Math.floor(requests / callers.length)
   for (const { name } of callers) {
     const count = counts[name!] ?? 0

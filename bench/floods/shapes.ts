@@ -1,16 +1,17 @@
 /** The floods that are measured. */
 import { LIMITS } from './config.ts'
 
-/** Who floods. */
+/** The callers of a flood. */
 export interface Shape {
   what: string
   path: '/flooded' | '/anonymous'
-  /** How many callers, each with a key of its own unless it guesses or is anonymous. */
+  /** Number of callers. Each has its own key, unless it guesses keys or is anonymous. */
   callers: number
+  /** `api-key`, `opaque-key`: guessed keys of this kind. */
   sends: 'own keys' | 'no key' | 'api-key' | 'opaque-key'
-  /** Each request comes from another address, not only each caller. */
+  /** Every request comes from a different address. */
   hasManyAddresses?: true
-  /** What the isolate and the store know before the flood. */
+  /** Before the flood, the isolate has verified the keys (`seen`), or the limits are spent as well (`spent`). */
   before?: 'seen' | 'spent'
   /** Requests of each caller that may reach the origin. */
   limit: number
@@ -20,7 +21,7 @@ const ONE_KEY = { path: '/flooded', callers: 1, sends: 'own keys' } as const
 
 export interface Burst extends Shape {
   kind: 'burst'
-  /** Absent: each request has one of its own. More requests than these are pipelined. */
+  /** Absent: each request has its own connection. Further requests are pipelined. */
   mostConnections?: number
 }
 
@@ -29,9 +30,9 @@ export interface Stream extends Shape {
 }
 
 /**
- * Where every request is admitted: workerd takes two file descriptors for each connection, from the client, to the origin and to the
- * store, and ends when it has none left. 20,000 did not suffice for 5,000 requests on 2,500 connections: for most of the flood, a
- * connection to the origin is not used again.
+ * The most connections of floods in which every request is admitted. workerd needs two file descriptors for each connection from the
+ * client, to the origin and to the store, and ends when it has none left. 20,000 did not suffice for 5,000 requests on 2,500
+ * connections, because most connections to the origin are not reused during the flood.
  */
 const MOST_ADMITTED = 1000
 

@@ -1,4 +1,4 @@
-/** A process with the REST bridge, which counts its own requests: a proxy that counts would cost CPU that the machine lacks. */
+/** The process of the REST bridge. The bridge counts its requests itself, because a counting proxy would need more CPU. */
 import { timingSafeEqual } from 'node:crypto'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { answerQuestions, childSettings, sayReady } from '../child.ts'
@@ -21,6 +21,6 @@ const bridge = await startBridge({
   },
 })
 
-/** The requests since it started. */
+/** Answers with the number of requests since the start. */
 answerQuestions(() => requests)
 sayReady({ url: bridge.url })

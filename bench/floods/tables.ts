@@ -1,4 +1,4 @@
-/** What the floods come to: a table for each shape, a column for each size and checkout, and their ratios. */
+/** The results of floods: a table for each shape, with a column for each size and checkout, and their ratios. */
 import type { Table } from '../../docs/markdown-tables.ts'
 import { median, quantile } from '../measure.ts'
 import { times } from '../report.ts'
@@ -15,7 +15,7 @@ export interface SizedRuns {
 
 interface Metric {
   what: string
-  /** @returns undefined: there is no such value */
+  /** @returns undefined if the runs have no such value */
   of: (runs: readonly Run[]) => number | undefined
   digits?: number
 }
@@ -52,7 +52,7 @@ const meanOf = (get: (run: Run) => number) => (runs: readonly Run[]) => mean(run
 const medianOf = (get: (run: Run) => number) => (runs: readonly Run[]) => median(runs.map(get))
 const mostOf = (get: (run: Run) => number) => (runs: readonly Run[]) => Math.max(...runs.map(get))
 
-/** A row for each kind of reply that any of them got. */
+/** A row for each kind of reply in any of the runs. */
 function repliesOf(all: readonly Run[]): Metric[] {
   const kinds = new Set(all.flatMap(({ replies }) => Object.keys(replies)))
   return [...kinds].sort().map(kind => {

@@ -1,4 +1,4 @@
-/** The Worker of any checkout of the repository, as src/node/start/worker.ts starts that of this one. */
+/** Starts the Worker of any checkout of the repository, in the same way as src/node/start/worker.ts. */
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync } from 'node:fs'
@@ -36,7 +36,7 @@ export async function startWorkerOf(
     configFile,
   }
   const child = spawn(process.execPath, ['--no-warnings', join(tree, 'src/node/start/worker-process.ts')], {
-    // It builds the project that it is started in.
+    // The process builds the project of its working directory.
     cwd: tree,
     detached: true,
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
@@ -48,7 +48,7 @@ export async function startWorkerOf(
     child.on('message', (message: WorkerMessage) => {
       if (message.type === 'ready') resolve(message.url)
       else if (message.type === 'failed') reject(new Error(`${tree}: ${message.message}`))
-      else if (message.type === 'log' && OUT_OF_FILES.test(message.message)) sayOutOfFiles()
+      else if (message.type === 'log' && OUT_OF_FILES.test(message.message)) warnOutOfFiles()
     })
     child.once('exit', code => reject(new Error(`The Worker of ${tree} ended with code ${code}.`)))
   })
@@ -63,12 +63,12 @@ export async function startWorkerOf(
   }
 }
 
-let isSaid = false
+let hasWarned = false
 
-/** What follows is an ended workerd, and an error that does not say why. */
-function sayOutOfFiles(): void {
-  if (!isSaid) console.error('workerd has run out of file descriptors. Raise their number with ulimit -n.')
-  isSaid = true
+/** Prints the reason, because workerd then ends with an error that does not mention it. */
+function warnOutOfFiles(): void {
+  if (!hasWarned) console.error('workerd has run out of file descriptors. Raise their number with ulimit -n.')
+  hasWarned = true
 }
 
 /** The commit that is checked out, for the report. */

@@ -1,6 +1,6 @@
 /**
- * What it costs Redis to check a credential: the classic decision of six limits for callers of each kind, Redis never idle.
- * The first kind has no credential: six limits and nothing else.
+ * Measures what it costs Redis to check a credential: the classic decision of six limits for each kind of caller, while Redis is busy.
+ * The first kind has no credential, so only its six limits are decided.
  */
 
 import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
@@ -21,7 +21,7 @@ import {
 import { type ConsumerRecord, formatConsumer, formatCredential } from '../../src/store/records.ts'
 import { bound } from '../../test/support/bound.ts'
 import type { Contender } from '../contenders.ts'
-import { evaluated } from '../evaluated.ts'
+import { evaluateInStore } from '../evaluate.ts'
 import { inHotLoop } from '../hot-loop.ts'
 import { inRounds, median } from '../measure.ts'
 import { type Findings, times } from '../report.ts'
@@ -35,10 +35,10 @@ const CALLERS = 64
 interface Kind {
   what: string
   subject?: (consumer: string) => Subject
-  /** What the store knows of each consumer. */
+  /** The record of each consumer in the store. */
   record?: ConsumerRecord
   rules?: readonly RuleInput[]
-  /** Rules that are told of, where they are not six. */
+  /** The number of verdicts, if it is not six. */
   verdicts?: number
 }
 
@@ -127,7 +127,7 @@ function decision({ store }: Transport, { subject, rules = RULES, verdicts = 6 }
       rules: counted,
       ...(credential && { subject: credential }),
     }
-    const decided = toDecision(await evaluated(store, evaluation))
+    const decided = toDecision(await evaluateInStore(store, evaluation))
     if (decided.kind === 'denied') return 'refused'
     if (decided.kind !== 'allowed' || decided.verdicts.length !== verdicts) {
       throw new Error(`Not all rules were evaluated: ${JSON.stringify(decided)}`)
@@ -136,7 +136,7 @@ function decision({ store }: Transport, { subject, rules = RULES, verdicts = 6 }
   }
 }
 
-/** One that keeps a time and one that counts, as `npx sluicegate consumers override` would set them. */
+/** Two overrides, of a rule whose state is a time and of one whose state is a count, as `npx sluicegate consumers override` sets them. */
 function overrides(): ConsumerRecord['overrides'] {
   return RULES.slice(0, 2).map(input => {
     const [rule] = compileGatewayRule(input, ['free'], ALL_ALGORITHMS)

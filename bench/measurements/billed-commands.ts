@@ -1,6 +1,6 @@
 /**
- * Redis commands per decision as Upstash bills them: the EVALSHA, and each command that the script calls. From
- * Redis' own counters, over a few callers at the beginning of a second, so that no window ends in between.
+ * Counts the Redis commands of a decision as Upstash bills them: the EVALSHA, and each command that the script calls. Reads the
+ * counters of Redis, for a few callers at the beginning of a second, so that no window ends in between.
  */
 import { type Contender, eachOnce, sixCalls, sluice, withinSecond } from '../contenders.ts'
 import { roomInSecond } from '../measure.ts'
@@ -39,7 +39,7 @@ export async function billedCommands(bed: TestBed): Promise<Findings> {
   }
 }
 
-/** Commands per decision on the first visit of each caller, on the second, and so on. */
+/** Commands per decision for the first request of each caller, the second, and so on. */
 async function visits(
   bed: TestBed,
   contender: Contender,

@@ -1,4 +1,4 @@
-/** The size of what `wrangler deploy` would upload, from its dry run; gzip, as Cloudflare's limits count it. */
+/** Measures the size of the upload of `wrangler deploy` by its dry run, compressed with gzip, as Cloudflare's limits count it. */
 import { execFile } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -25,11 +25,11 @@ export async function bundleSize(bed: TestBed): Promise<Findings> {
   }
 }
 
-/** Works on a copy of wrangler.toml in a directory of its own, as wrangler writes beside what it is started in. */
+/** Uses a copy of wrangler.toml in a temporary directory, because wrangler writes files into its working directory. */
 async function dryRun({ directory }: TestBed): Promise<number> {
   const cwd = join(directory, 'b')
   mkdirSync(cwd)
-  // Without the check of the config, which is to be run beside it.
+  // Without the build command, which checks the config and must run in the folder of the project.
   const toml = readFileSync(join(ROOT, 'wrangler.toml'), 'utf8').replace(/^\[build\]\ncommand = .*$/m, '')
   writeFileSync(join(cwd, 'wrangler.toml'), toml)
   const wrangler = join(ROOT, 'node_modules/wrangler/bin/wrangler.js')
@@ -45,7 +45,7 @@ async function dryRun({ directory }: TestBed): Promise<number> {
       HOME: cwd,
       XDG_CONFIG_HOME: cwd,
       TMPDIR: cwd,
-      // Nothing is asked of or told to anybody outside this machine.
+      // No connections to other machines.
       WRANGLER_HIDE_BANNER: 'true',
       WRANGLER_SEND_METRICS: 'false',
       WRANGLER_WRITE_LOGS: 'false',

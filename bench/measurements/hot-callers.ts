@@ -1,7 +1,7 @@
 /**
- * Traffic of hot callers against a real Redis, by the ways to decide it: Sluice without memory, as it is by default (it remembers
- * refusals), and with leases; and @upstash/ratelimit with its memory of refusals (`ephemeralCache`). Requests come at their time, whether
- * the ones before are decided or not. docs/hot-callers.md has the same in a simulation, with more isolates and longer leases.
+ * Sends traffic of hot callers to a real Redis and compares ways to decide it: Sluice without remembered refusals, with its defaults, and
+ * with leases; and @upstash/ratelimit with its cache of refusals (`ephemeralCache`). Requests come on schedule, without waiting for
+ * earlier ones. docs/hot-callers.md has the same traffic in a simulation, with more isolates and longer leases.
  */
 import { Ratelimit } from '@upstash/ratelimit'
 import { checkedConfig } from '../../src/config/check/check.ts'
@@ -9,7 +9,7 @@ import type { ConfigInput, Duration } from '../../src/config/check/schema.ts'
 import { limiterOnStore } from '../../src/edges/limits/limiter.ts'
 import { startBenchWorker } from '../child.ts'
 import { childNamed, cpuSeconds } from '../cpu-time.ts'
-import { median, quantile, roomInSecond, times } from '../measure.ts'
+import { measureTimes, median, quantile, roomInSecond } from '../measure.ts'
 import { commandsOf } from '../redis-statistics.ts'
 import type { Findings } from '../report.ts'
 import type { TestBed } from '../test-bed.ts'
@@ -18,11 +18,12 @@ import { type Transport, throughBridge } from '../transport.ts'
 /** USD for a command (Upstash, pay as you go: $0.20 per 100,000). */
 const DOLLARS = 0.2 / 1e5
 
-/** How long requests come (ms), and then until leases have ended and are given back. */
+/** How long requests are sent (ms). */
 const LOAD_MS = 2000
+/** After this time, all leases have ended and are given back. */
 const REST_MS = 600
 
-/** A request that the store has not decided would look cheap. */
+/** The share of requests that may be decided without the store. More of them would make the contender look cheap. */
 const MOST_DEGRADED = 0.02
 
 interface Shape {
@@ -31,7 +32,7 @@ interface Shape {
   period: Duration & ('1s' | '60s')
   isolates?: number
   callers?: number
-  /** Requests of all isolates together that have come by then. */
+  /** The number of requests to all isolates after `ms` milliseconds. */
   arrived(ms: number): number
 }
 
@@ -57,7 +58,7 @@ const SHAPES: readonly Shape[] = [
   { what: '500 a second of 1,000 callers', limit: 1e6, period: '60s', callers: 1000, arrived: steady(500) },
 ]
 
-/** One isolate. @returns whether the store has decided, or an answer of it was remembered */
+/** Decides one request in an isolate. @returns whether the store or a remembered answer of the store has decided */
 type Decide = (caller: string) => Promise<boolean>
 type Make = (transport: Transport, shape: Shape) => Decide
 
@@ -128,27 +129,27 @@ async function run(bed: TestBed, shape: Shape, make: Make) {
   await bed.redis.send(['FLUSHDB', 'SYNC'])
   const { isolates = 1, callers = 1, arrived } = shape
   const isolate = Array.from({ length: isolates }, () => make(throughBridge(bed.near), shape))
-  // Scripts are loaded, and connections open.
+  // Loads the scripts and opens the connections.
   await Promise.all(isolate.map(decide => decide('warm')))
   await roomInSecond(50)
 
   const waits: number[] = []
   let degraded = 0
-  const one = async (i: number) => {
+  const decideOne = async (i: number) => {
     const startedAt = performance.now()
     const isDecided = await isolate[i % isolates]!(`caller${i % callers}`)
     waits.push(performance.now() - startedAt)
     if (!isDecided) degraded += 1
   }
   let cpu = 0
-  const counted = await counting(() =>
+  const counted = await countTrips(() =>
     commandsOf(bed.redis, async () => {
       const before = process.cpuUsage()
       const startedAt = performance.now()
       const all: Promise<void>[] = []
       for (let ms = 0; ms < LOAD_MS; ms = performance.now() - startedAt) {
         const due = Math.ceil(arrived(Math.min(ms + 1, LOAD_MS)))
-        while (all.length < due) all.push(one(all.length))
+        while (all.length < due) all.push(decideOne(all.length))
         await pause(1)
       }
       await Promise.all(all)
@@ -164,8 +165,8 @@ async function run(bed: TestBed, shape: Shape, make: Make) {
   return { requests, trips: counted.trips, commands, redis: scriptMicroseconds, cpu, waits }
 }
 
-/** HTTP requests, counted where they leave. */
-async function counting<T>(work: () => Promise<T>): Promise<{ trips: number; result: T }> {
+/** Counts the HTTP requests of some work, in a wrapper of fetch. */
+async function countTrips<T>(work: () => Promise<T>): Promise<{ trips: number; result: T }> {
   const realFetch = globalThis.fetch
   let trips = 0
   globalThis.fetch = (...args) => {
@@ -184,7 +185,7 @@ const pause = (ms: number) => new Promise<void>(resolve => setTimeout(resolve, m
 const CALLS = 100
 const ROUNDS = 20
 
-/** Cloudflare's own binding: only a simulation of it runs here. */
+/** A note about Cloudflare's rate limiting binding, of which only a simulation can be measured. */
 async function bindingNote(bed: TestBed): Promise<string> {
   const worker = await startBenchWorker(
     {
@@ -199,13 +200,13 @@ async function bindingNote(bed: TestBed): Promise<string> {
       const response = await fetch(`${worker.ready.url}/?calls=${CALLS}`)
       if ((await response.text()) !== String(CALLS)) throw new Error('The binding has refused.')
     }
-    await times(5, ask)
+    await measureTimes(5, ask)
     const workerd = childNamed('workerd', worker.pid)
     const before = cpuSeconds(workerd)
-    const taken = await times(ROUNDS, ask)
+    const durations = await measureTimes(ROUNDS, ask)
     const cpu = ((cpuSeconds(workerd) - before) * 1e6) / (ROUNDS * CALLS)
     return (
-      `Hot callers: the rate limiting binding of Workers runs here only as miniflare simulates it, in a Durable Object: ${(median(taken) / CALLS).toFixed(2)} ms a call, ` +
+      `Hot callers: the rate limiting binding of Workers runs here only as miniflare simulates it, in a Durable Object: ${(median(durations) / CALLS).toFixed(2)} ms a call, ` +
       `and ${cpu.toFixed(0)} µs of CPU in workerd. That says nothing about production, where it takes no trip to a store and has no price of its own, counts in each ` +
       'location of Cloudflare for itself, has periods of 10 and 60 seconds only, and says neither what is left nor when to come back. So it is not in the table.'
     )

@@ -1,4 +1,4 @@
-/** HTTP requests to the store for one decision, and their bytes, counted where they leave: at fetch. */
+/** Counts the HTTP requests to the store for one decision, and their bytes, in a wrapper of fetch. */
 import { type Contender, eachOnce, sixCalls, sluice, withinSecond } from '../contenders.ts'
 import { roomInSecond } from '../measure.ts'
 import type { Findings, Row } from '../report.ts'
@@ -19,12 +19,13 @@ const SITUATIONS: readonly Situation[] = [
   { what: 'allowed, Redis has not the script', scale: 'admits all', withoutScript: true },
 ]
 
-/** Half of what it was while the rules travelled with each request. */
+/** Half of the bytes from when the rules travelled with each request. */
 const MOST_BYTES = 336
 
-/** What left for one decision; bytes of the bodies. */
+/** The HTTP requests for one decision. */
 interface Sent {
   requests: number
+  /** Bytes of the bodies. */
   bytes: number
 }
 
@@ -55,7 +56,7 @@ export async function httpRequests(bed: TestBed): Promise<Findings> {
   return { rows }
 }
 
-/** Of a client's first decision, about a caller whom another client has let through just before. */
+/** The requests for the first decision of a client, about a caller that another client has admitted just before. */
 async function requestsOf(
   bed: TestBed,
   { scale, withoutScript }: Situation,

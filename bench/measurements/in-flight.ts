@@ -1,6 +1,6 @@
 /**
- * One rule that counts what is in flight, by the number of isolates that hold something of it: what a decision costs Redis, beside
- * a sorted set with a member for each request in flight, as it is usually published.
+ * Measures what a decision costs Redis under one rule `concurrency`, by the number of isolates that hold units of it. Compares it with a
+ * sorted set that has a member for each request in flight, as it is usually published.
  */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -15,7 +15,7 @@ import { runFleet } from '../../test/support/fleet.ts'
 import { policyOf } from '../../test/support/policy.ts'
 import type { Contender } from '../contenders.ts'
 import { bytesAfter, costsOf, type Make, rawOf } from '../decision-costs.ts'
-import { evaluated } from '../evaluated.ts'
+import { evaluateInStore } from '../evaluate.ts'
 import { median } from '../measure.ts'
 import { type Findings, type RawTable, sideBySide } from '../report.ts'
 import type { Identity, TestBed } from '../test-bed.ts'
@@ -23,11 +23,11 @@ import type { Transport } from '../transport.ts'
 
 const TTL = '1h'
 const TTL_MS = 3600e3
-/** Of each other isolate. */
+/** Units that each other isolate holds. */
 const UNITS = 10
 const ISOLATES = [1, 10, 100, 1000]
 
-/** Of a simulated fleet: requests that would be in flight without a limit, as a share of it. */
+/** Loads of a simulated fleet: requests that would be in flight without a limit, as a share of the limit. */
 const LOADS = [0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.2]
 const FLEET = { isolates: 200, limit: 2000, seconds: 12 }
 
@@ -80,7 +80,7 @@ export async function inFlight(bed: TestBed): Promise<Findings> {
   }
 }
 
-/** What it saves to hold units in advance, and what it costs. */
+/** Simulates how many calls units in advance save, and how many units they leave idle. */
 async function inAdvance() {
   const rows: string[][] = []
   const percent = (share: number) => `${(100 * share).toFixed(1)} %`
@@ -113,7 +113,7 @@ async function inAdvance() {
   }
 }
 
-/** All isolates but the one that asks hold ten units each. */
+/** Sluice, while each isolate except the calling one holds ten units. */
 function ofIsolates(isolates: number): Make {
   return ({ store }, full): Contender<Identity> => {
     const others = (isolates - 1) * UNITS
@@ -122,15 +122,17 @@ function ofIsolates(isolates: number): Make {
     const rule = compileLimitRule(input, ALL_ALGORITHMS)
     const filled = new Set<string>()
     return async ({ consumer }) => {
-      const asked = {
+      const boundRule = {
         ...bound(rule, consumerStateKey(consumer)),
         holding: { holder: 'isolate0', epoch: 1, started: 0, ended: 0 },
       }
       if (!filled.has(consumer)) {
         filled.add(consumer)
-        await fill({ store }, asked.ownKey!, isolates - 1)
+        await fill({ store }, boundRule.ownKey!, isolates - 1)
       }
-      const decision = toDecision(await evaluated(store, { policy: policyOf([asked]), rules: [asked] }))
+      const decision = toDecision(
+        await evaluateInStore(store, { policy: policyOf([boundRule]), rules: [boundRule] }),
+      )
       return decision.kind === 'allowed' ? 'allowed' : 'refused'
     }
   }

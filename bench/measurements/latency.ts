@@ -1,9 +1,9 @@
 /**
- * How long a decision takes as its client sees it, side by side with a PING by the same client: on this machine,
- * and with a bridge that is 20 ms away and back.
+ * Measures the latency of a decision in its client, compared with a PING by the same client: with the bridge on this machine, and with
+ * a bridge at a round trip of 20 ms.
  */
 import { ping, sixCalls, sluice } from '../contenders.ts'
-import { inRounds, median, quantile, times } from '../measure.ts'
+import { inRounds, measureTimes, median, quantile } from '../measure.ts'
 import type { Findings, Row } from '../report.ts'
 import { newCallers, type Rest, type TestBed } from '../test-bed.ts'
 import { throughBridge } from '../transport.ts'
@@ -12,9 +12,9 @@ interface Distance {
   what: string
   rest: (bed: TestBed) => Rest
   rounds: number
-  /** Per round. */
+  /** Decisions in a round. */
   decisions: number
-  /** Six calls in turn wait six times as long. */
+  /** Fewer, because six calls in turn take six times as long. */
   inTurnDecisions: number
 }
 
@@ -37,9 +37,9 @@ export async function latency(bed: TestBed): Promise<Findings> {
     }
     const task = (name: keyof typeof contenders) => async () => {
       const { decide, count } = contenders[name]
-      // Connections are open and code is compiled before the clock starts.
+      // Opens connections and compiles code before the measurement.
       for (let i = 0; i < 5; i++) await decide(caller(i))
-      return await times(count, i => decide(caller(i)))
+      return await measureTimes(count, i => decide(caller(i)))
     }
     const samples = await inRounds(rounds, {
       PING: task('PING'),

@@ -1,7 +1,7 @@
-/** Bytes that Redis holds for one caller with a window of a second, a minute and an hour. */
+/** Measures the bytes that Redis stores for one caller with a window of a second, a minute and an hour. */
 import { Ratelimit } from '@upstash/ratelimit'
 import { consumerStateKey } from '../../src/store/keys.ts'
-import { atClockBack } from '../clock.ts'
+import { withClockSetBack } from '../clock.ts'
 import { sluice } from '../contenders.ts'
 import { bytesOf, keysOf } from '../redis-statistics.ts'
 import type { Findings } from '../report.ts'
@@ -55,7 +55,7 @@ async function slidingWindowKeys({ near, redis }: TestBed, consumer: string): Pr
       prefix: `rl:${period}`,
     })
     for (const back of [milliseconds, 0]) {
-      await atClockBack(back, async () => {
+      await withClockSetBack(back, async () => {
         for (let i = 0; i < REQUESTS; i++) await limiter.limit(consumer)
       })
     }

@@ -1,6 +1,6 @@
 /**
- * Many rules of many algorithms in one decision, for a caller without a credential, beside as many sliding windows of
- * @upstash/ratelimit with the same numbers, one call each.
+ * Compares many rules of many algorithms in one decision, for a caller without a credential, with the same number of sliding windows
+ * of @upstash/ratelimit with the same numbers, one call each.
  */
 import { Ratelimit } from '@upstash/ratelimit'
 import type { LimitRuleInput } from '../../src/config/check/schema.ts'
@@ -13,7 +13,7 @@ import type { TestBed } from '../test-bed.ts'
 const MANY = 1e6
 
 const ALGORITHMS = ['gcra', 'fixed-window', 'sliding-window', 'token-bucket', 'leaky-bucket'] as const
-/** So long that hardly any window ends while it is measured. */
+/** Long periods, so that hardly any window ends during the measurement. */
 const PERIODS = [
   { period: '1h', milliseconds: 3600e3 },
   { period: '6h', milliseconds: 6 * 3600e3 },
@@ -88,7 +88,7 @@ function cellsOf({ own, theirs }: Pair<Costs>, rules: number): string[] {
   ]
 }
 
-/** The lines of the main table: what there is a number to reach for. */
+/** The rows of the main table: the values that have a target. */
 function rowsWithTargets(
   { rules, identities }: Mixture,
   what: string,
@@ -130,12 +130,12 @@ function rowsWithTargets(
   })
 }
 
-/** Limits that admit all, or one. */
+/** The limits admit all requests or, if `full`, one. */
 function matchOf(mixture: Mixture): Match {
   return {
     own: (transport, full) => inOneDecision(transport, rulesOf(mixture, full ? 1 : MANY)),
     theirs: (transport, full) => inCalls(transport, callsOf(mixture, full ? 1 : MANY)),
-    // Sixteen calls a caller keep Redis busy for long enough.
+    // Fewer repeats suffice, because sixteen calls for each caller keep Redis busy long enough.
     ...(mixture.rules > 6 && { repeats: 8 }),
   }
 }
@@ -163,7 +163,7 @@ function byOf({ rules, identities }: Mixture, i: number): CountedBy['by'] {
   return identities === 1 || i < rules / 2 ? 'consumer' : 'address'
 }
 
-/** Window by window, as each has another length to go back by; all of one length take the same bytes. */
+/** Measures each window separately, because the clock is set back by its length. */
 async function theirBytes(bed: TestBed, mixture: Mixture): Promise<number> {
   let bytes = 0
   for (let i = 0; i < mixture.rules; i++) {

@@ -1,6 +1,6 @@
 /**
- * One rule, by each algorithm, for one caller without a credential: what a decision costs Redis, beside the same
- * algorithm of @upstash/ratelimit, or where it has none beside the script that is usually published (bench/published).
+ * Measures what a decision with one rule costs Redis, for each algorithm and a caller without a credential. Compares it with the same
+ * algorithm of @upstash/ratelimit or, if there is none, with the script that is usually published (bench/published).
  */
 import { Ratelimit } from '@upstash/ratelimit'
 import type { LimitRuleInput } from '../../src/config/check/schema.ts'
@@ -11,7 +11,7 @@ import { published } from '../published/published.ts'
 import { type Findings, type RawTable, sideBySide } from '../report.ts'
 import type { TestBed } from '../test-bed.ts'
 
-/** So long that no window ends while it is measured. */
+/** A long period, so that no window ends during the measurement. */
 const PERIOD = '1d'
 const MILLISECONDS = 86400e3
 const MANY = 1e6
@@ -19,15 +19,15 @@ const MANY = 1e6
 interface Case extends Match {
   what: string
   against: string
-  /** Decisions after which bytes are counted. */
+  /** Number of decisions before the bytes are counted. */
   decisions: number
-  /** Of theirs, where it keeps one. */
+  /** Length of a window (ms), if the counterpart also keeps the window before. */
   lastWindow?: number
 }
 
 type Upstash = 'fixedWindow' | 'slidingWindow' | 'tokenBucket'
 
-/** Limits that admit all, or one. */
+/** The limits admit all requests or, if `full`, one. */
 const CASES: readonly Case[] = [
   {
     what: 'gcra',
@@ -60,7 +60,7 @@ const CASES: readonly Case[] = [
     theirs: ofUpstash('slidingWindow'),
     lastWindow: MILLISECONDS,
   },
-  // Each decision that is allowed leaves an entry, so there are as many repeats as there is room.
+  // Each allowed decision adds an entry to the log, so the limit bounds the repeats.
   { what: 'sliding-log, up to 10 of 10', ...log(10, 1), callers: 128, repeats: 7 },
   { what: 'sliding-log, 970 to 992 of 1000', ...log(1000, 970), callers: 16 },
 ]
@@ -120,7 +120,7 @@ export async function perAlgorithm(bed: TestBed): Promise<Findings> {
   }
 }
 
-/** Both numbers that a rule has in every algorithm. */
+/** The numbers that rules of every algorithm have. */
 function ruleOf(limit: number) {
   return { name: 'measured', limit, period: PERIOD } as const
 }
@@ -149,7 +149,7 @@ function ofUpstash(algorithm: Upstash): Make {
   }
 }
 
-/** A log that is filled to the limit before it refuses. */
+/** A log. It is filled to its limit before refusals are measured. */
 function log(limit: number, filled: number): Omit<Case, 'what'> {
   return {
     against: 'published sorted set',

@@ -1,9 +1,9 @@
 /**
- * Time inside Redis per decision, which is single-threaded: what one decision takes, no other caller gets. From
- * Redis' own clock around EVALSHA, the commands inside included; network, parsing and the bridge are not in it.
+ * Measures the time inside Redis for each decision. Redis is single-threaded, so this time is not available to other callers. The value
+ * is from Redis and includes EVALSHA and its commands, but not network, parsing and the bridge.
  *
- * Measured twice, because the same script takes much longer where each call finds Redis asleep and its caches cold:
- * one decision at a time through the bridge, and with Redis never idle, which is where its time is scarce.
+ * Measured twice, because a script takes much longer if Redis was idle and its caches are cold: with one decision at a time
+ * through the bridge, and with a Redis that is always busy, where its time is scarce.
  */
 import { type Contender, eachOnce, sixCalls, sluice, withinSecond } from '../contenders.ts'
 import { inHotLoop } from '../hot-loop.ts'
@@ -14,7 +14,7 @@ import { type Caller, newCallers, type TestBed } from '../test-bed.ts'
 import { type Transport, throughBridge } from '../transport.ts'
 
 const ROUNDS = 12
-/** At most this share of six calls: while Redis is idle in between, as much as six calls that are sent at once. */
+/** The target as a share of six calls: half, or the same as six calls that are sent at once. */
 const mostOf = (name: string) => (name === 'six at once' ? 1 : 0.5)
 
 const OUTCOMES = [
@@ -30,16 +30,17 @@ interface Task {
   expected: Outcome['outcome']
 }
 
-/** How Redis is kept while it is measured; gives the microseconds of one decision. */
+/** The load of Redis during a measurement. */
 interface Load {
   what: string
+  /** @returns microseconds inside Redis of one decision */
   perDecision(bed: TestBed, task: Task): Promise<number>
   against: readonly Exclude<Name, 'Sluice'>[]
 }
 
 const LOADS: readonly Load[] = [
   { what: 'Redis idle in between', perDecision: oneAtATime, against: ['six in turn', 'six at once'] },
-  // Without waiting for replies the two are the same.
+  // Without waiting for replies, calls in turn and at once are the same.
   { what: 'Redis busy', perDecision: backToBack, against: ['six in turn'] },
 ]
 
@@ -50,7 +51,7 @@ export async function serverTime(bed: TestBed): Promise<Findings> {
     for (const { outcome, scale } of OUTCOMES) {
       const what = `${outcome}, ${load}`
       const six = (order: 'in turn' | 'at once') => (transport: Transport) =>
-        // Its memory of refusals would keep the calls away from Redis.
+        // With its cache of refusals, the calls would not reach Redis.
         sixCalls(transport, scale, { order, cache: outcome === 'allowed' })
       const makers: [Name, Task['make']][] = [
         ['Sluice', transport => sluice(transport, scale)],
@@ -82,11 +83,11 @@ export async function serverTime(bed: TestBed): Promise<Findings> {
   return { rows, raw }
 }
 
-/** Through the bridge, each decision after the one before. */
+/** Decisions through the bridge, one after the other. */
 async function oneAtATime(bed: TestBed, { make, expected }: Task): Promise<number> {
   const contender = make(throughBridge(bed.near))
   const callers = await primed(20, bed, contender, expected)
-  // Refusals must fit into the second, on a slow machine too.
+  // Few, so that all refusals fit into the second even on a slow machine.
   const visits = expected === 'refused' ? 3 : 6
   const { scriptMicroseconds } = await commandsOf(bed.redis, async () => {
     for (let i = 0; i < visits; i++) await eachOnce(contender, callers, expected)
@@ -100,7 +101,7 @@ async function backToBack(bed: TestBed, { make, expected }: Task): Promise<numbe
   return await inHotLoop(bed, { make, callers, expected })
 }
 
-/** Callers whose state exists, and who have spent their one permit where they are to be refused. */
+/** Callers with state in Redis. If refusals are measured, their limits of one request are spent. */
 async function primed(
   count: number,
   bed: TestBed,
@@ -108,7 +109,7 @@ async function primed(
   expected: Outcome['outcome'],
 ): Promise<Caller[]> {
   const callers = await newCallers(count, bed)
-  // Refusals hold until the second ends.
+  // The limits refuse only until the second ends.
   if (expected === 'refused') await roomInSecond(600)
   await eachOnce(contender, callers, 'allowed')
   return callers

@@ -1,6 +1,6 @@
 /**
- * What load shedding costs Redis: the classic decision of six limits without it, with concurrent requests of the consumer, and with the
- * fleet's usage on top of that. And what an isolate sends once a second, whatever it decides: its report of a signal.
+ * Measures what load shedding costs Redis: the classic decision of six limits alone, with a concurrency limit of the consumer, and with
+ * the usage of the fleet. Also measures the report of a signal, which each isolate sends once a second.
  */
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
@@ -13,7 +13,7 @@ import { syncScript } from '../../src/script/sync-text.ts'
 import { addressStateKey, consumerStateKey, identityStateKey, ownKey } from '../../src/store/keys.ts'
 import { bound } from '../../test/support/bound.ts'
 import { eachOnce } from '../contenders.ts'
-import { evaluated } from '../evaluated.ts'
+import { evaluateInStore } from '../evaluate.ts'
 import { type HotLoop, inHotLoop } from '../hot-loop.ts'
 import { inRounds, median } from '../measure.ts'
 import { commandsOf } from '../redis-statistics.ts'
@@ -43,7 +43,7 @@ interface Kind {
   what: string
   rules?: readonly RuleInput[]
   shedding?: ConfigInput['shedding']
-  /** Other isolates that hold something of the fleet. */
+  /** Other isolates that hold units of the fleet. */
   isolates?: number
 }
 
@@ -120,8 +120,8 @@ function decision({ rules = RULES, shedding, isolates = 0 }: Kind): Make {
     return async identity => {
       if (!isFilled) {
         isFilled = true
-        for (const { tag, ofSystem } of config.rules) {
-          for (let i = 0; ofSystem && i < isolates; i++) {
+        for (const { tag, isSystemLimit } of config.rules) {
+          for (let i = 0; isSystemLimit && i < isolates; i++) {
             const holding = { holder: `other${String(i).padStart(3, '0')}`, epoch: 1, started: 10, ended: 0 }
             await store.run([
               encodeSync(syncScript(), [{ key: ownKey(globalKey, 'held', tag), ttl: TTL_US, holding }]),
@@ -135,7 +135,9 @@ function decision({ rules = RULES, shedding, isolates = 0 }: Kind): Make {
           holding: { holder: 'isolate0', epoch: 1, started: 0, ended: 0 },
         }),
       }))
-      const decided = toDecision(await evaluated(store, { policy: gatewayPolicy(config), rules: counted }))
+      const decided = toDecision(
+        await evaluateInStore(store, { policy: gatewayPolicy(config), rules: counted }),
+      )
       if (decided.kind === 'denied') return 'refused'
       if (decided.kind !== 'allowed' || decided.verdicts.length !== counted.length) {
         throw new Error(`Not all rules were evaluated: ${JSON.stringify(decided)}`)

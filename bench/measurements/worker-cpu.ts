@@ -1,6 +1,6 @@
 /**
- * What a request costs in CPU, which Cloudflare bills and bounds: all of the workerd process, its HTTP included. Against
- * Sluice the Worker that sends one PING in its place (ping-worker.ts), and one that only hands requests on (proxy-worker.ts).
+ * Measures the CPU time of a request, which Cloudflare bills and limits: that of the whole workerd process, including its HTTP. Compares
+ * Sluice with a Worker that sends one PING instead (ping-worker.ts), and with one that only proxies requests (proxy-worker.ts).
  */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -25,7 +25,7 @@ const TARGET = 1.25
 
 interface Contender {
   url: string
-  /** Of the process that workerd is a child of. */
+  /** The parent process of workerd. */
   pid: number
   close(): Promise<void>
 }

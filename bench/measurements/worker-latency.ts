@@ -1,7 +1,7 @@
 /**
- * A whole request through workerd: client → Worker → bridge → Redis, and then → origin and back. Against it the
- * least that could be in its place (ping-worker.ts): the same path, the same client, the same hand-over, with a PING
- * for the decision. So the ratio is what authentication, six limits, routing and headers add, and nothing else.
+ * Measures a whole request through workerd: client → Worker → bridge → Redis, and then → origin and back. Compares it with the
+ * minimum (ping-worker.ts): the same path, client and proxy code, with a PING instead of the decision. So the ratio shows only what
+ * authentication, six limits, routing and headers add.
  */
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -9,7 +9,7 @@ import { startWorker } from '../../src/node/start/worker.ts'
 import { adminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { startBenchWorker } from '../child.ts'
-import { inFlight, inRounds, median, quantile, times } from '../measure.ts'
+import { inRounds, measureTimes, median, quantile, runConcurrently } from '../measure.ts'
 import type { Findings, RawTable, Row } from '../report.ts'
 import type { Rest, TestBed } from '../test-bed.ts'
 
@@ -77,11 +77,11 @@ async function throughWorkerd(
       }
     }
     const visits = { PING: visit(ping.ready.url), Sluice: visit(sluice.url) }
-    await inFlight(10, WARM_UP, visits.PING)
-    await inFlight(10, WARM_UP, visits.Sluice)
+    await runConcurrently(10, WARM_UP, visits.PING)
+    await runConcurrently(10, WARM_UP, visits.Sluice)
     return await inRounds(rounds, {
-      PING: () => times(requests, visits.PING),
-      Sluice: () => times(requests, visits.Sluice),
+      PING: () => measureTimes(requests, visits.PING),
+      Sluice: () => measureTimes(requests, visits.Sluice),
     })
   } finally {
     await ping.close()

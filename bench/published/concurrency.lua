@@ -1,5 +1,5 @@
--- Requests in flight as they are usually limited: a sorted set with a member for each, by the time at which it was
--- admitted, so that a request that is never removed is dropped after a while. The caller gives the time.
+-- Limits requests in flight as it is usually published: a sorted set with a member for each request, by the time of its
+-- admission. A request that is never removed expires. The caller gives the time.
 --
 --   KEYS[1]  the requests in flight
 --   ARGV     limit, ttl (ms), name of the request, now (ms)

@@ -1,5 +1,5 @@
--- The leaky bucket as a meter, as it is usually published: a hash with the level and when it was that. Nobody waits:
--- what does not fit is refused. The caller gives the time.
+-- The leaky bucket as a meter, as it is usually published: a hash with the level and its time. Requests are not delayed:
+-- a request that does not fit is refused. The caller gives the time.
 --
 --   KEYS[1]  the bucket
 --   ARGV     capacity, leak rate (units per ms), cost, now (ms)

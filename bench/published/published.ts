@@ -1,6 +1,6 @@
 /**
- * What people write who look the algorithm up: the short scripts beside this file, one limit of one identity each.
- * For the algorithms that @upstash/ratelimit has not.
+ * The short scripts in this folder, as algorithms are usually published: one limit of one identity. They are the counterparts for
+ * algorithms that @upstash/ratelimit does not have.
  */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -14,7 +14,7 @@ export interface Numbers {
   period: number
 }
 
-/** What a script takes in ARGV before the time. */
+/** The arguments (ARGV) of each script, before the time. */
 const ARGUMENTS = {
   gcra: ({ limit, period }: Numbers) => [period / limit, limit, 1],
   'leaky-bucket': ({ limit, period }: Numbers) => [limit, limit / period, 1],
@@ -28,11 +28,11 @@ export function published(
 ): Contender<Identity> {
   const source = readFileSync(new URL(`${algorithm}.lua`, import.meta.url), 'utf8')
   const sha1 = createHash('sha1').update(source).digest('hex')
-  const given = ARGUMENTS[algorithm](numbers)
+  const constants = ARGUMENTS[algorithm](numbers)
 
   return async ({ consumer }) => {
     const keys = [`limit:${algorithm}:${consumer}`]
-    const args = [...given, Date.now()]
+    const args = [...constants, Date.now()]
     const reply = await redis.evalsha(sha1, keys, args).catch(error => {
       if (!String(error).includes('NOSCRIPT')) throw error
       return redis.eval(source, keys, args)

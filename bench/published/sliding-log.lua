@@ -1,5 +1,5 @@
 -- The sliding log as it is usually published: a sorted set with a member for each admitted request, by time. The
--- caller gives the time. Members are told apart by the length of the log, as two requests may share a millisecond.
+-- caller gives the time. Members include the length of the log, because two requests may share a millisecond.
 --
 --   KEYS[1]  the log
 --   ARGV     limit, period (ms), now (ms)

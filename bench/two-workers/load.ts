@@ -1,4 +1,4 @@
-/** Requests at their time to several Workers, whether the ones before are answered or not. */
+/** Sends requests to several Workers on schedule, without waiting for replies to earlier ones. */
 import { NO_REPLY, openConnection, type RawConnection, type Reply } from '../floods/raw-connection.ts'
 import { wallClock } from '../floods/wall-clock.ts'
 
@@ -11,14 +11,14 @@ export interface Sent {
 }
 
 export interface Load {
-  /** One for each Worker: its address, and how many requests have come to it after so many ms. */
+  /** For each Worker, its URL, and the number of requests that it has got after `ms` milliseconds. */
   workers: readonly { url: string; arrived(ms: number): number }[]
   durationMs: number
-  /** The text of a Worker's request. */
+  /** The text of a request to a Worker. */
   textOf(worker: number, request: number): string
 }
 
-/** Connections to a Worker, each with one request at a time. A request that finds none free waits. */
+/** Connections to a Worker, each with one request at a time. A request waits if no connection is free. */
 const MOST_CONNECTIONS = 100
 const TICK_MS = 2
 const PATIENCE_MS = 20_000

@@ -1,13 +1,13 @@
-/** A process with the origin: it counts requests by caller, and in each second of the clock that Redis has too. */
+/** The process of the origin. It counts requests by caller and second. Redis uses the same clock. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { answerQuestions, sayReady } from '../child.ts'
 
-/** Of one caller since the last question. */
+/** The requests of one caller since the last question. */
 export interface Seen {
   total: number
   mostInOneSecond: number
-  /** In which it has received any. */
+  /** Seconds in which it has received requests of the caller. */
   seconds: number
 }
 
@@ -19,7 +19,7 @@ const server = createServer((request, response) => {
   counts.set(caller, seconds.set(second, (seconds.get(second) ?? 0) + 1))
   response.writeHead(200, { 'content-type': 'text/plain', 'content-length': 3 }).end('ok\n')
 })
-// Longer than any run lasts: a connection must not be closed under a request that comes just then.
+// Longer than any run, so that no connection is closed at the moment at which a request arrives.
 server.keepAliveTimeout = 600_000
 await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
 

@@ -1,7 +1,7 @@
-/** The limits of the two Workers. Each path has one rule, so that a request is counted once. */
+/** The limits of the two Workers. Each path has one rule, so that every request is counted once. */
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 
-/** Requests in a window. `edge` is used up under way; `second` is a window that is short beside a lease. */
+/** Requests in a window. The limit of `edge` is reached during the run. The window of `second` is short compared to a lease. */
 export const LIMITS = { plenty: 1_000_000, edge: 4000, second: 500 }
 
 export type Path = keyof typeof LIMITS
@@ -10,7 +10,7 @@ const PERIODS = { plenty: '300d', edge: '300d', second: '1s' } as const
 
 export const CONFIG = {
   origin: 'https://origin.invalid',
-  // Above the default: on a busy machine a slow trip would be counted as a failure of the store.
+  // Above the default, because on a busy machine a slow trip would count as a failure of the store.
   store: { deadline: '5s' },
   stats: { keep: false },
   rules: (Object.keys(LIMITS) as Path[]).map(name => ({

@@ -6,9 +6,9 @@ export interface Shape {
   path: Path
   callers: number
   seconds: number
-  /** Requests of each Worker that have come after so many ms. */
+  /** For each Worker, the number of requests that it has got after `ms` milliseconds. */
   arrived: readonly [(ms: number) => number, (ms: number) => number]
-  /** What the limit permits of the requests in all. Absent: all of them. */
+  /** How many requests the limit admits in all. Absent: all of them. */
   permitted?: (limit: number, seconds: number) => number
 }
 
@@ -16,7 +16,7 @@ const none = () => 0
 const steady = (perSecond: number) => (ms: number) => (perSecond * ms) / 1000
 const both = (arrived: (ms: number) => number) => [arrived, arrived] as const
 
-/** So many at once at the beginning of every second, and one in each tenth of it. */
+/** `atOnce` requests at the beginning of every second, and one in each tenth of a second. */
 const bursts = (atOnce: number) => (ms: number) => atOnce * Math.ceil(ms / 1000) + ms / 100
 
 export const SHAPES: readonly Shape[] = [

@@ -1,35 +1,37 @@
 /**
- * What an algorithm is. Each is written twice: as a Lua file that runs inside Redis, and as a TypeScript model beside it.
- * The model is the specification that the Lua is tested against, the limiter that an isolate falls back on, and the simulator.
- * Both twins consist of the same sections with the same names in the same order; test/algorithms holds them together.
+ * The interface of an algorithm. Each algorithm is written twice: as a Lua file that runs inside Redis, and as a TypeScript model.
+ * The Lua is tested against the model. The model also counts in an isolate while the store is down, and in simulations.
+ * Both consist of the same sections, with the same names in the same order. The tests in test/algorithms compare the two.
  *
- *     read      from the stored state to what counts now
- *     check     may this cost pass, and if not, after how long?
- *     spend     takes the cost
+ *     read      the stored state → the variables that the other sections use
+ *     check     whether a cost is admitted; if not, how long to wait
+ *     spend     subtracts the cost
  *     refund    gives units back
- *     standing  what is left, and when all of it is back
- *     write     from what counts to the state to store
+ *     standing  the units that are left, and the time until all are back
+ *     write     the variables → the state to store
  *
- * An algorithm is pure: no I/O, no clock (`now` is passed in). Times are integers in microseconds, amounts are integers, and
- * every value that is computed stays below 2^53.
+ * An algorithm is pure: no I/O and no clock (`now` is a parameter). Times are integers in microseconds, amounts are integers, and
+ * every computed value stays below 2^53.
  */
 
-/** The numbers of one rule, ready to be evaluated. */
+/** The numbers of one rule, in the form that the algorithms compute with. */
 export interface Quota {
-  /** Units per period. Where only the ratio to the period counts, both are in lowest terms. */
+  /** Units per period. Algorithms that use only the ratio of rate and period get both in lowest terms. */
   rate: number
   /** Microseconds. */
   period: number
-  /** The most units at once, or in the queue with the one that departs (`leaky-bucket`). Of windows and logs: the limit. */
+  /**
+   * The most units at once. For `leaky-bucket`: the units that wait, plus the one that departs. For windows, the log and `concurrency`:
+   * the limit.
+   */
   burst: number
-  /** `sliding-window`: the weight of the previous window falls in steps of this many microseconds. */
+  /** `sliding-window` only: the weight of the previous window falls in steps of this many microseconds. */
   step?: number
 }
 
 /**
- * The record of one rule. `idleAt` is the instant (µs) from which the record means an idle caller, so that a record whose
- * instant has passed may be dropped; each algorithm defines what `n` means. Both start at 0. `sliding-log` keeps a log beside, and
- * `concurrency` the holders.
+ * The stored record of one rule. From the instant `idleAt` (µs) on, the record says the same as no record, so it may be dropped.
+ * Each algorithm defines the meaning of `n`. Both start at 0. `sliding-log` also keeps a log, and `concurrency` the holders.
  */
 export type State = readonly [
   idleAt: number,
@@ -38,124 +40,130 @@ export type State = readonly [
   holders?: readonly Holder[],
 ]
 
-/** When a request was admitted (µs), and all units ever admitted by then, modulo 2^32. */
+/** The time at which a request was admitted (µs), and the units admitted in all up to that request, modulo 2^32. */
 export type LogEntry = readonly [time: number, total: number]
 
 /**
- * The units that an isolate holds of one identity: in flight are `started - ended`. Within an epoch both grow, so
- * of two messages the larger numbers are the newer ones, in whatever order they arrive (docs/concurrency.md).
+ * The units that an isolate holds for one identity: `started - ended` are in flight. Both numbers only grow within an epoch.
+ * So the larger numbers are the newer ones, even if messages arrive out of order (docs/concurrency.md).
  */
 export interface Holding {
-  /** Names the isolate: eight letters and digits, at random. */
+  /** Identifies the isolate: eight random letters and digits. */
   holder: string
-  /** An isolate that is in doubt counts anew, in a later epoch. */
+  /** An isolate that does not know what Redis has counted starts to count anew, in a later epoch. */
   epoch: number
-  /** Units of the requests that were admitted in this epoch, and of those that were in flight when it began. */
+  /** Units of the requests that were admitted in this epoch or were in flight when it began. */
   started: number
-  /** Units of those that are over. */
+  /** Units of those requests that have ended. */
   ended: number
-  /** In the place of the limit of the rule: one that adapts. */
+  /** Replaces the limit of the rule: the current value of an adaptive limit. */
   limit?: number
 }
 
-/** What is stored of a holder. */
+/** The stored record of a holder. */
 export interface Holder extends Holding {
-  /** When its units are free again, unless another message comes before (µs). */
+  /** The time at which its units become free (µs), unless another message arrives before. */
   expiresAt: number
 }
 
+/** The state without a record: nothing is spent. */
 export const IDLE: State = [0, 0]
 
-/** What every verb needs: the numbers of the rule, its state and the instant. */
-export interface Reading {
+/** The input of all functions of a model: the numbers of the rule, its state and the time. */
+export interface ModelInput {
   quota: Quota
-  /** Calendar windows: the ends (µs) of four windows in a row, the second of them the next to come. */
+  /** For calendar windows: the ends (µs) of four consecutive windows. The second one is the end of the current window. */
   ends?: readonly number[] | undefined
-  /** `concurrency`: what the isolate that asks holds of the identity. */
+  /** For `concurrency`: the units that the calling isolate holds for the identity. */
   holding?: Holding | undefined
   state: State
   /** µs since the epoch. */
   now: number
 }
 
-/** How a rule stands for an identity. */
+/** The budget that an identity has left under a rule. */
 export interface Standing {
   /** Units that can be spent now. */
   remaining: number
-  /** µs until the whole budget is back; 0 when it is whole. */
+  /** µs until the whole budget is back. 0: nothing is spent. */
   resetAfter: number
 }
 
-/** The answer to a cost. */
-export interface Check extends Standing {
-  /** 0: admitted now. Above 0: admitted after so many µs, if nothing is spent meanwhile. -1: never admitted. */
+/** The answer to a request with a cost, and the standing before it. */
+export interface Outcome extends Standing {
+  /** 0: admitted now. Above 0: admitted after this many µs, if nothing else is spent until then. -1: never admitted. */
   retryAfter: number
-  /** How things stand once the cost is spent; absent when it is refused. */
-  after?: After
+  /** The change that admits the request. Absent: the request is refused. */
+  after?: Update
 }
 
-/** How things stand after a change. */
-export interface After extends Standing {
+/** A new state to store, and the standing in that state. */
+export interface Update extends Standing {
   state: State
-  /** µs until the request may depart (`leaky-bucket`); 0 elsewhere. */
+  /** µs until the request may depart. Always 0, except for `leaky-bucket`. */
   delay: number
 }
 
-/** Units to give back, and what is known of the request that spent them. */
+/** Units to give back, and the request that spent them. */
 export interface Refund {
   /** At least 1. */
   units: number
-  /** Units of that request that are still spent; `units` are a part of them. */
+  /** Units of the request that are still spent, including `units`. */
   spent: number
   /** When the request was admitted, by the clock of the store (µs). */
   spentAt: number
 }
 
+/** An algorithm as pure functions. None of them stores anything: the caller stores the returned state. */
 export interface Model {
-  /** How things stand. Never refuses. */
-  peek(reading: Reading): Standing
+  /** The budget left now, without spending. */
+  peek(input: ModelInput): Standing
   /**
-   * May this cost pass? Changes nothing by itself: the caller stores `after.state`.
+   * Decides whether a cost is admitted. The caller stores `after.state`.
    * @param cost at least 1
-   * @param times how often the cost is spent when it may pass (default 1); the caller knows that there is room for all of them
+   * @param times how often the cost is spent (default 1). The caller must know that the budget suffices for all of them.
    */
-  decide(reading: Reading & { cost: number; times?: number }): Check
+  decide(input: ModelInput & { cost: number; times?: number }): Outcome
   /**
-   * Gives back no more than is surely still missing, so that what is admitted stays within the guarantee of the algorithm,
-   * and never lifts an identity above the whole budget.
+   * Gives units back, but no more than are certainly still missing. So the guarantee of the algorithm still holds, and the budget
+   * never exceeds the whole.
    */
-  refund(reading: Reading & Refund): After
+  refund(input: ModelInput & Refund): Update
 }
 
-/** The sections of an algorithm. `Kept` is what `read` makes of the state; `check`, `spend` and `refund` change it. */
+/**
+ * The sections of an algorithm. `Kept` are the variables that they share (`--@ keeps` in the Lua file): `read` makes them from the
+ * state; `check`, `spend` and `refund` may change them.
+ */
 export interface Sections<Kept> {
-  read(reading: Reading): Kept
-  /** @returns `retryAfter` */
+  read(input: ModelInput): Kept
+  /** @returns `retryAfter` of the outcome */
   check(kept: Kept, cost: number): number
-  /** @returns µs until the request may depart, of a queue */
+  /** @returns for a queue, µs until the request may depart */
   spend(kept: Kept, cost: number): number | undefined
   refund(kept: Kept, refund: Refund): void
   standing(kept: Kept): Standing
   write(kept: Kept, standing: Standing): State
 }
 
+/** The model that consists of these sections. */
 export function modelOf<Kept>({ read, check, spend, refund, standing, write }: Sections<Kept>): Model {
-  const afterOf = (kept: Kept, delay: number): After => {
-    const stands = standing(kept)
-    return { ...stands, delay, state: write(kept, stands) }
+  const toUpdate = (kept: Kept, delay: number): Update => {
+    const newStanding = standing(kept)
+    return { ...newStanding, delay, state: write(kept, newStanding) }
   }
   return {
-    peek: reading => standing(read(reading)),
-    decide({ cost, times = 1, ...reading }) {
-      const kept = read(reading)
+    peek: input => standing(read(input)),
+    decide({ cost, times = 1, ...input }) {
+      const kept = read(input)
       const retryAfter = check(kept, cost)
       const before = { retryAfter, ...standing(kept) }
-      return retryAfter === 0 ? { ...before, after: afterOf(kept, spend(kept, times * cost) ?? 0) } : before
+      return retryAfter === 0 ? { ...before, after: toUpdate(kept, spend(kept, times * cost) ?? 0) } : before
     },
-    refund({ units, spent, spentAt, ...reading }) {
-      const kept = read(reading)
+    refund({ units, spent, spentAt, ...input }) {
+      const kept = read(input)
       refund(kept, { units, spent, spentAt })
-      return afterOf(kept, 0)
+      return toUpdate(kept, 0)
     },
   }
 }
@@ -166,7 +174,7 @@ export function ceilDiv(a: number, b: number): number {
   return -Math.floor(-a / b) + 0
 }
 
-/** Rounds up to whole milliseconds: a record keeps its idleAt in milliseconds. */
+/** Rounds up to whole milliseconds, because a record stores its idleAt in milliseconds. @returns µs */
 export function ceilToMs(microseconds: number): number {
   return ceilDiv(microseconds, 1000) * 1000
 }

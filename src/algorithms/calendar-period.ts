@@ -1,9 +1,9 @@
-/** Periods of the calendar, as a config names them. */
+/** The calendar periods that a config can name. */
 
 export const CALENDAR_PERIODS = ['day', 'week', 'month'] as const
 export type CalendarPeriod = (typeof CALENDAR_PERIODS)[number]
 
-/** What a window lasts, give or take: for a clock that is too far off to be inside the ends it was given (µs). */
+/** The approximate length of each period (µs), for a clock so far off that the four ends that travel with a request do not include it. */
 export const NOMINAL_PERIOD: Record<CalendarPeriod, number> = {
   day: 86400e6,
   week: 7 * 86400e6,

@@ -1,28 +1,27 @@
 /**
- * Windows of the calendar, for quotas by day, week (from Monday, ISO 8601) and month in a time zone. Redis knows no
- * time zones: the ends of the windows around now travel with the request, and the clock of the store picks among them.
+ * Calendar windows, for quotas by day, week (from Monday, ISO 8601) and month in a time zone. Redis has no time zones, so
+ * the ends of the windows around now travel with the request. The clock of the store selects the current one.
  */
 import { TZDateMini as TZDate } from '@date-fns/tz/date/mini'
 import type { CalendarPeriod } from './calendar-period.ts'
 
 /**
- * Four ends of windows in a row (µs since the epoch), the first of them the last that has passed.
+ * The ends of four consecutive windows (µs since the epoch). The first end is the latest one in the past.
  *
- * A day begins with the first instant of its date, also where the clock is put forward over midnight; it is as long as
- * it is, 23 hours or 25 included.
+ * A day begins with the first instant of its date, even if the clock is put forward over midnight, and can last 23 or 25 hours.
  *
- * @param timeZone an IANA name, which the config check has accepted
+ * @param timeZone an IANA name that the config check has accepted
  * @param nowMs milliseconds since the epoch
  */
 export function windowEnds(period: CalendarPeriod, timeZone: string, nowMs: number): readonly number[] {
   const name = `${period} ${timeZone}`
-  const [start = 0, end = 0] = known.get(name) ?? []
-  if (nowMs * 1e3 < start || nowMs * 1e3 >= end) known.set(name, computeEnds(period, timeZone, nowMs))
-  return known.get(name)!
+  const [start = 0, end = 0] = cache.get(name) ?? []
+  if (nowMs * 1e3 < start || nowMs * 1e3 >= end) cache.set(name, computeEnds(period, timeZone, nowMs))
+  return cache.get(name)!
 }
 
-/** Each takes about 50 µs to work out, and holds for a day at least. As many as there are in the config. */
-const known = new Map<string, readonly number[]>()
+/** Computing the ends takes about 50 µs, and they are valid for a day or longer. One entry for each period and time zone of the config. */
+const cache = new Map<string, readonly number[]>()
 
 function computeEnds(period: CalendarPeriod, timeZone: string, nowMs: number): readonly number[] {
   const today = new TZDate(nowMs, timeZone)

@@ -1,22 +1,25 @@
-/** concurrency as the rest of the project knows it (descriptor.ts): docs/algorithms.md#concurrency */
+/** The descriptor of concurrency (see descriptor.ts). Documentation: docs/algorithms.md#concurrency */
 import { modelOf } from './algorithm.ts'
 import { concurrency } from './concurrency.ts'
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { shareOfWindow, windowOf } from './window.ts'
 
 const parameters = {
-  /** At most `limit` requests in flight: a request is over when its response has ended, however it ends. */
+  /** At most `limit` requests in flight. A request is over when its response has ended, for whatever reason. */
   algorithm: { kind: 'name', is: 'concurrency' },
-  /** How many units at once. */
+  /** How many units can be in flight at once. */
   limit: { kind: 'units', low: 1, high: 1e6, forPlans: 'units at once' },
-  /** When what a dead isolate held is free again, from `'1s'` to `'1h'` (default `'15s'`). Those that live renew it. */
+  /**
+   * How long the units of an isolate that has died stay held, from `'1s'` to `'1h'` (default `'15s'`). A running isolate renews its
+   * units.
+   */
   ttl: { kind: 'ttl', isOptional: true },
 } as const satisfies Parameters
 
 type Input = InputOf<typeof parameters>
 
-/** Of what this isolate holds itself, whatever its other numbers are. */
-const inThisIsolate = /* @__PURE__ */ modelOf<{ limit: number; period: number; inFlight: number }>({
+/** Counts only the units that this isolate holds itself. It needs no stored state. */
+const localConcurrency = /* @__PURE__ */ modelOf<{ limit: number; period: number; inFlight: number }>({
   read: ({ quota: { burst, period }, holding }) => ({
     ...{ limit: holding?.limit ?? burst, period },
     inFlight: holding ? holding.started - holding.ended : 0,
@@ -31,14 +34,14 @@ const inThisIsolate = /* @__PURE__ */ modelOf<{ limit: number; period: number; i
     remaining: Math.max(0, limit - inFlight),
     resetAfter: inFlight > 0 ? period : 0,
   }),
-  // The isolate knows what it holds without it.
+  // The holding is passed in, so there is no state to keep.
   write: () => [0, 0],
 })
 
 export const counting: Counting<Input> = {
   state: 'held',
-  numbers: windowOf,
-  local: { model: inThisIsolate, shareOf: shareOfWindow },
+  toQuota: windowOf,
+  local: { model: localConcurrency, shareOf: shareOfWindow },
 }
 
 export const description = {

@@ -1,37 +1,40 @@
 -- Concurrency: at most `limit` units in flight. Model: concurrency.ts, with the same
 -- sections. docs/concurrency.md has the proof.
 --
--- With each request an isolate sends what it holds of the identity: two numbers that
--- grow, started and ended. The key of the rule holds one record for each isolate,
--- with the largest numbers of its latest epoch that have arrived, and `started` grows
--- by what is admitted. In flight is the sum of started - ended. So a message may be
--- lost, repeated, or arrive late: the next one has it all again.
+-- With each request, an isolate sends the units that it holds for the identity as two
+-- numbers that only grow: started and ended. The key of the rule has one record for
+-- each isolate, with the largest numbers of its latest epoch that have arrived. Units
+-- that are admitted are added to `started`. The units in flight are the sum of
+-- started - ended. A message may be lost, repeated or late, because the next one
+-- repeats both numbers.
 --
--- A record expires `period` after the last message. Without a holding, units belong
--- to NO_HOLDER and expire together, `period` after the last of them was admitted.
+-- A record expires `period` after the last message. Units of requests without a
+-- holding belong to NO_HOLDER and expire together, `period` after the last of them was
+-- admitted.
 --
--- HOLDER_BYTES a record, in this order: holder, epoch, started, ended, and when it
--- expires, in ms. The state of the identity has no record of this rule.
+-- A record has HOLDER_BYTES bytes: holder, epoch, started, ended, and the time at which
+-- it expires, in ms. The state of the identity has no record of this rule.
 --
--- More than FEW_BYTES of them follow a summary of as many bytes: what is in flight,
--- and two instants, in ms: before the first no record expires that holds something,
--- and after the last none is left. Until the first of them the sum is taken from the
--- summary, and only the record of this holder is read. Records that hold nothing stay
--- until then, even if they have expired. More than MANY_BYTES are written in place.
+-- If the records take more than FEW_BYTES, a summary of HOLDER_BYTES precedes them: the
+-- units in flight, and two instants, in ms. Before the first instant, no record with
+-- units in flight expires. After the second, no record is left. Until the first instant,
+-- the sum is taken from the summary, and only the record of this holder is read; until
+-- then, expired records without units stay. If the key has more than MANY_BYTES, records
+-- are written in place.
 --
--- holding: '<holder> <epoch> <started> <ended>', or ''. A fifth number is the limit now,
--- where that adapts.
+-- holding: '<holder> <epoch> <started> <ended>', or ''. A fifth number is the current
+-- value of an adaptive limit.
 --@ numbers limit, period, holding, own_key
 --@ keeps records, own_at, has_expired, others, holder, epoch, started, ended, capacity, expires_at, is_counted, in_flight, first_at, last_at, first_expiry, is_summed, last_expiry, last_use
 
 --@ declare
--- Holder, epoch, started, ended and expiry (µs) of the record that begins at a byte.
+-- Holder, epoch, started, ended and expiry (µs) of the record that begins at byte `at`.
 local function read_holder(records, at)
   local holder, epoch, started, ended, high, low = unpack_integers('>c8I4I3I3I2I4', records, at)
   return holder, epoch, started, ended, (high * 4294967296 + low) * 1000
 end
 
--- The place of a holder behind the summary, or 0.
+-- The first byte of a holder's record behind the summary, or 0.
 local function find_holder(records, holder)
   local at = string.find(records, holder, 25, true)
   while at and at % 24 ~= 1 do
@@ -40,7 +43,7 @@ local function find_holder(records, holder)
   return at or 0
 end
 
--- What is in flight, and the two instants (µs); nothing where the records have no summary.
+-- The units in flight and the two instants (µs) of the summary; nil if there is none.
 local function read_summary(records)
   local a, b, c, d, e, f, mark = unpack_integers('>I2I4I2I4I2I4c6', records)
   if mark == 'SUMMED' then
@@ -54,7 +57,7 @@ local function summary_of(in_flight, first, last)
   return pack_integers('>I2I4I2I4I2I4c6', a / 4294967296, b, c / 4294967296, d, e / 4294967296, f, 'SUMMED')
 end
 
--- The records of others that have not expired.
+-- The records of other holders that have not expired.
 local function alive(records, first_at, holder, now, period)
   local kept = {}
   for at = first_at, #records, 24 do
@@ -86,7 +89,7 @@ first_at, last_at, first_expiry, is_summed = 1, #records, expires_at, false
 if #records > FEW_BYTES then
   local sum, first, last = read_summary(records)
   first_at = sum and HOLDER_BYTES + 1 or 1
-  -- All that hold something are alive, so their sum counts.
+  -- No record with units in flight has expired, so the sum is valid.
   if sum and first > now and last <= now + 2 * period then
     is_summed, in_flight, first_expiry, last_expiry, last_use = true, sum, first, last, last
     last_at = find_holder(records, holder)
@@ -99,7 +102,8 @@ for at = is_summed and last_at > 0 and last_at or first_at, last_at, HOLDER_BYTE
     own_at = at
     in_flight = is_summed and in_flight - its_started + its_ended or in_flight
   end
-  -- One that expires much later than a record can is of a clock that was far ahead.
+  -- A record that expires later than a record can was written by a clock that was far
+  -- ahead.
   if its_expiry <= now or its_expiry > now + 2 * period then
     has_expired = not is_summed
   elseif other == holder then
@@ -128,11 +132,11 @@ local added = is_counted and 0 or cost
 if cost > capacity then
   retry_after = -1
 elseif in_flight + added > capacity and #records > FEW_BYTES then
-  -- An upper bound: when the last record has expired.
+  -- An upper bound: the time until the last record has expired.
   retry_after = (expires_at > last_use and expires_at or last_use) - now
 elseif in_flight + added > capacity then
-  -- An upper bound: when so many records have expired that there is room, if no
-  -- request ends before and none is renewed.
+  -- An upper bound: the time until enough records have expired, if no request ends
+  -- before and no record is renewed.
   local expiries = { { expires_at, started - ended } }
   for at = 1, #records, HOLDER_BYTES do
     local other, _, its_started, its_ended, its_expiry = read_holder(records, at)
@@ -158,7 +162,7 @@ end
 expires_at = floor_div(now + period, 1000) * 1000
 
 --@ refund
--- What an isolate holds is given back by its next message.
+-- The units of an isolate are given back by its next message.
 if holding == '' then
   local back = units < started - ended and units or started - ended
   started, in_flight = started - back, in_flight - back
@@ -176,7 +180,7 @@ local high = (expires_at / 1000 - low) / 4294967296
 local own = pack_integers('>c8I4I3I3I2I4', holder, epoch, started, ended, high, low)
 own_bytes = nil
 if is_summed and own_at and #records > MANY_BYTES then
-  -- Two records are written in place, which is faster than all of them.
+  -- Writes the summary and one record in place, which is faster than writing all.
   redis.call('SETRANGE', KEYS[own_key], 0, summary_of(in_flight, first_expiry, idle_at))
   redis.call('SETRANGE', KEYS[own_key], own_at - 1, own)
   if floor_div(idle_at, 1000000) ~= floor_div(last_use, 1000000) then

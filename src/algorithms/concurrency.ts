@@ -1,59 +1,71 @@
 /**
  * Concurrency: at most `limit` units in flight. Lua twin: concurrency.lua, section by section. docs/concurrency.md has the proof.
  *
- * With each request an isolate sends what it holds of the identity: two numbers that grow, started and ended. The store keeps one
- * record for each isolate, with the largest numbers of its latest epoch that have arrived, and adds to `started` what it admits.
- * In flight is the sum of started - ended. So a message may be lost, repeated, or arrive late: the next one has it all again.
+ * With each request, an isolate sends the units that it holds for the identity as two numbers that only grow: started and ended. The
+ * store keeps one record for each isolate, with the largest numbers of the latest epoch that have arrived, and adds the units that it
+ * admits to `started`. The units in flight are the sum of started - ended. A message may be lost, repeated or late, because the next
+ * one repeats both numbers.
  *
- * A record expires `period` after the last message. An isolate that lives renews it before, so what a dead one held is free then.
+ * A record expires `period` after the last message. A running isolate renews its record before that, so only the units of a dead
+ * isolate expire.
  *
- * A request without a holding has no holder: such units expire together, `period` after the last of
- * them was admitted, unless they are given back.
+ * Requests without a holding share one record, NO_HOLDER. Its units expire together, `period` after the last of them was
+ * admitted, unless they are given back.
  *
- * Of many records their sum is kept. It counts until the first of those that hold something expires; only then are all of them
- * read again, and those that have expired are dropped. So a decision takes hardly longer with a thousand isolates than with ten.
+ * With more than FEW_HOLDERS records, the store also keeps their sum. The sum is valid until the first record with units in flight
+ * expires. Only then are all records read again, and expired ones dropped. So a decision with a thousand isolates takes hardly longer
+ * than one with ten.
  *
- * State: idleAt is when the last record expires, n is an instant before which none expires that holds something (µs).
+ * State: idleAt is when the last record expires. n is an instant (µs) before which no record with units in flight expires.
  */
-import { type Holder, type Holding, modelOf, type Reading, type Sections, type State } from './algorithm.ts'
+import {
+  type Holder,
+  type Holding,
+  type ModelInput,
+  modelOf,
+  type Sections,
+  type State,
+} from './algorithm.ts'
 
-/** No record lives longer without a message (µs): a `ttl` is at most an hour. */
+/** The longest `ttl`, and so the longest life of a record without a message: an hour (µs). */
 export const MAX_TTL = 3600e6
 
-/** The holder of units of requests that come without one. */
+/** The holder of the units of requests without a holding. */
 export const NO_HOLDER = 'noholder'
 
-/** So many records are read one by one, each time. */
-export const FEW = 8
+/** Up to this many records are read one by one for each decision. */
+export const FEW_HOLDERS = 8
 
 interface Kept {
   limit: number
   period: number
   now: number
-  /** Records of others: those that have not expired, or, where the sum counts, all that are stored. */
+  /** Records of other holders: those that have not expired, or all stored ones while the sum is valid. */
   others: readonly Holder[]
   own: Holder
-  /** The isolate has begun a later epoch meanwhile, and has counted this request in it. */
+  /** The isolate has begun a later epoch since it sent the message, and has counted this request in that epoch. */
   isCounted: boolean
   inFlight: number
-  given: Holding | undefined
-  areMany: boolean
+  holding: Holding | undefined
+  hasManyHolders: boolean
+  /** Before this instant, no record with units in flight expires. */
   firstExpiry: number
-  /** Of the others: of those that hold something, and of all. Where the sum counts both are when the last record expires. */
+  /** When the last of the others with units in flight expires. While the sum is valid: as `lastUse`. */
   lastExpiry: number
+  /** When the last of the others expires. While the sum is valid: when the last of all records expires. */
   lastUse: number
 }
 
-/** In whole milliseconds, and never later than the period allows. */
+/** Rounded down to whole milliseconds, so that no record lives longer than `period`. */
 const expiryAt = (now: number, period: number) => Math.floor((now + period) / 1000) * 1000
 
 const unitsOf = ({ started, ended }: Holding) => started - ended
 
 const sections: Sections<Kept> = {
   read({ quota: { burst, period }, state: [idleAt, n, , holders = []], now, holding }) {
-    const areMany = holders.length > FEW
-    const isSummed = areMany && n > now && idleAt <= now + 2 * period
-    // One that expires much later than a record can is of a clock that was far ahead.
+    const hasManyHolders = holders.length > FEW_HOLDERS
+    const isSummed = hasManyHolders && n > now && idleAt <= now + 2 * period
+    // A record that expires later than a record can was written by a clock that was far ahead.
     const alive = holders.filter(({ expiresAt }) => expiresAt > now && expiresAt <= now + 2 * period)
     const name = holding?.holder ?? NO_HOLDER
     const { limit = burst, ...message } = holding ?? { holder: name, epoch: 0, started: 0, ended: 0 }
@@ -63,23 +75,23 @@ const sections: Sections<Kept> = {
     if (!holding && stored)
       Object.assign(own, { started: unitsOf(stored), ended: 0, expiresAt: stored.expiresAt })
     const others = (isSummed ? holders : alive).filter(({ holder }) => holder !== name)
-    const using = others.filter(other => unitsOf(other) > 0).map(({ expiresAt }) => expiresAt)
+    const expiries = others.filter(other => unitsOf(other) > 0).map(({ expiresAt }) => expiresAt)
     return {
-      ...{ limit, period, now, others, own, isCounted, given: holding, areMany },
+      ...{ limit, period, now, others, own, isCounted, holding, hasManyHolders },
       inFlight: others.reduce((sum, other) => sum + unitsOf(other), unitsOf(own)),
-      firstExpiry: Math.min(own.expiresAt, ...(isSummed ? [n] : using)),
-      lastExpiry: isSummed ? idleAt : Math.max(0, ...using),
+      firstExpiry: Math.min(own.expiresAt, ...(isSummed ? [n] : expiries)),
+      lastExpiry: isSummed ? idleAt : Math.max(0, ...expiries),
       lastUse: isSummed ? idleAt : Math.max(0, ...others.map(({ expiresAt }) => expiresAt)),
     }
   },
 
-  check({ limit, now, others, own, isCounted, inFlight, areMany, lastUse }, cost) {
+  check({ limit, now, others, own, isCounted, inFlight, hasManyHolders, lastUse }, cost) {
     const added = isCounted ? 0 : cost
     if (cost > limit) return -1
     if (inFlight + added <= limit) return 0
-    // An upper bound: when the last record has expired.
-    if (areMany) return Math.max(own.expiresAt, lastUse) - now
-    // An upper bound: when so many records have expired that there is room, if no request ends before and none is renewed.
+    // An upper bound: the time until the last record has expired.
+    if (hasManyHolders) return Math.max(own.expiresAt, lastUse) - now
+    // An upper bound: the time until enough records have expired, if no request ends before and no record is renewed.
     let left = inFlight
     const inOrder = [...others, own].sort((a, b) => a.expiresAt - b.expiresAt)
     const last = inOrder.find(holder => {
@@ -101,8 +113,8 @@ const sections: Sections<Kept> = {
   },
 
   refund(kept, { units }) {
-    // What an isolate holds is given back by its next message.
-    const back = kept.given ? 0 : Math.min(units, unitsOf(kept.own))
+    // The units of an isolate are given back by its next message.
+    const back = kept.holding ? 0 : Math.min(units, unitsOf(kept.own))
     kept.own = { ...kept.own, started: kept.own.started - back }
     kept.inFlight -= back
   },
@@ -117,36 +129,39 @@ const sections: Sections<Kept> = {
   },
 }
 
-// Annotated as pure, so that a bundler can leave it out of the Worker, which counts what it holds itself.
+// Annotated as pure, so that a bundler can leave it out of the Worker, which uses localConcurrency (concurrency.descriptor.ts).
 export const concurrency = /* @__PURE__ */ modelOf<Kept>(sections)
 
-/** Units that an isolate asks for in advance. */
-export interface Want {
+/** Units that an isolate asks for in advance, before it has requests for them. */
+export interface AdvanceRequest {
   units: number
   limit: number
-  /** With fewer holders none is granted. */
+  /** With fewer holders, no units are granted. */
   leastHolders: number
 }
 
 /** The answer to a message without a request. */
-export interface Received {
-  /** In advance. */
+export interface MessageAnswer {
+  /** Units granted in advance. */
   granted: number
-  /** Isolates with a record. */
+  /** How many isolates have a record. */
   holders: number
   inFlight: number
 }
 
-/** After a message without a request: units that are free again, are still held, or are wanted in advance. */
-export function afterMessage(reading: Reading, want?: Want): Received & { state: State } {
-  const kept = sections.read(reading)
+/**
+ * Applies a message without a request: it reports the units that are still held, and may ask for units in advance.
+ * @returns the answer, and the state to store
+ */
+export function applyMessage(input: ModelInput, wanted?: AdvanceRequest): MessageAnswer & { state: State } {
+  const kept = sections.read(input)
   const holders = kept.others.length + 1
   let granted = 0
-  // A message of an earlier epoch may have been repeated, and its units are no longer known to the isolate.
-  if (want && !kept.isCounted && holders >= want.leastHolders) {
-    // Half of what is free, over all isolates: the rest is for requests that ask one by one.
-    const most = Math.floor((want.limit - kept.inFlight) / (2 * holders))
-    granted = Math.max(0, Math.min(want.units, most))
+  // A message of an earlier epoch may be a repetition, and the isolate would not count units that are granted to it.
+  if (wanted && !kept.isCounted && holders >= wanted.leastHolders) {
+    // All isolates together get at most half of the free units. The rest is for requests without units in advance.
+    const most = Math.floor((wanted.limit - kept.inFlight) / (2 * holders))
+    granted = Math.max(0, Math.min(wanted.units, most))
     kept.own = { ...kept.own, started: kept.own.started + granted }
     kept.inFlight += granted
   }
@@ -154,7 +169,7 @@ export function afterMessage(reading: Reading, want?: Want): Received & { state:
   return { state, granted, holders, inFlight: kept.inFlight }
 }
 
-/** The later epoch counts, and within one epoch the larger numbers. */
+/** Merges a message with the stored record: the later epoch wins, and within one epoch the larger numbers. */
 function ownOf(message: Holding, stored: Holding | undefined): Holding {
   if (!stored || stored.epoch < message.epoch) return message
   if (stored.epoch > message.epoch) return stored

@@ -1,30 +1,30 @@
 /**
- * What the rest of the project knows of an algorithm. Each has a file <name>.descriptor.ts with two exports: `counting`,
- * which the Worker needs, and `description`, which it must not carry: words, checks, and the model in full. Both are
- * plain data and pure functions without calls at the top level, so that a bundler can leave the second out.
+ * The properties of an algorithm that the rest of the project uses. Each algorithm has a file <name>.descriptor.ts with two exports:
+ * `counting` for the Worker, and `description`, which is kept out of the Worker: texts, checks and the full model. Neither calls a
+ * function at the top level, so a bundler can leave `description` out.
  *
- * To add an algorithm: its twins <name>.ts and <name>.lua, its descriptor, its line in list.ts, its page in the docs.
+ * To add an algorithm, see docs/architecture.md#an-algorithm.
  */
 import type { Model, Quota } from './algorithm.ts'
 import type { CalendarPeriod } from './calendar-period.ts'
 
-/** What the Worker needs to count by the rules of one algorithm. */
+/** The part of an algorithm that a Worker needs. */
 export interface Counting<Input = RuleInput> {
   state: StateKind
   /** Admitted requests may have to wait for their turn: the verdict has a delay. */
   isQueue?: true
   /**
-   * From what the user wrote to the numbers that the twins work with.
-   * @param period of the rule (µs); of a calendar period what it lasts, give or take
+   * Converts the parameters of a rule to the numbers that the algorithm computes with.
+   * @param period length of the rule's period (µs); approximate for a calendar period
    */
-  numbers(input: Input, period: number): Quota
-  /** How one isolate counts by itself, in its memory, while the store does not answer. */
+  toQuota(input: Input, period: number): Quota
+  /** How an isolate counts in its own memory while the store does not answer. */
   local: {
-    /** Its state must be two numbers, whatever the algorithm keeps in the store. */
+    /** Its state must be two numbers, even if the algorithm keeps more in the store. */
     model: Model
     /**
-     * The numbers for a share of the limit.
-     * @param burst the units at once that are left of the rule's
+     * The quota for a share of the limit.
+     * @param burst the units at once in this share
      * @param share above 0 and up to 1
      */
     shareOf(quota: Quota, burst: number, share: number): Quota
@@ -34,44 +34,46 @@ export interface Counting<Input = RuleInput> {
 /** The algorithms that rules can be compiled with. */
 export interface Algorithms {
   readonly countings: Readonly<Record<string, Counting>>
-  /** The ends (µs) of four windows of a calendar (calendar.ts). */
+  /** The ends (µs) of four consecutive calendar windows (calendar.ts). */
   windowEnds(period: CalendarPeriod, timeZone: string, nowMs: number): readonly number[]
 }
 
 /**
- * - `time`: an instant that only the numbers it was made with can read. So it belongs to the rule's limit and burst
- *   too, and a rule that changes them starts afresh.
- * - `counts`: counts of a window, which go on under another limit.
- * - `log`: each request that still counts, under a key of its own.
- * - `held`: what is in flight, by isolate, under a key of its own and nowhere else. It goes on under another limit.
+ * How an algorithm stores its state. It decides whether a rule keeps its state when its limit changes.
+ *
+ * - `time`: an instant, which has a meaning only together with the limit and the burst. A rule that changes them starts with a new
+ *   state.
+ * - `counts`: the counts of windows. They stay valid under another limit.
+ * - `log`: each request that still counts, in a key of its own.
+ * - `held`: the units in flight for each isolate, only in a key of their own. They stay valid under another limit.
  */
 export type StateKind = 'time' | 'counts' | 'log' | 'held'
 
-/** What people write and read about one algorithm. */
+/** The parameters of an algorithm, and its texts for users. */
 export interface Description<Input = RuleInput> {
-  /** What it is, in a few words. */
+  /** A few words that describe the algorithm, for the command line. */
   label: string
-  /** Lua twin: <name>.lua. */
+  /** The model of <name>.lua. */
   model: Model
-  /** What a rule has beside its name, its modes and what it is for. The doc comments are what an editor shows. */
+  /** The settings that a rule of this algorithm has in addition to those of every rule. Editors show their doc comments. */
   parameters: Parameters
-  /** What bounds the cost of one request, in messages that go on with `of 10`. */
+  /** What limits the cost of one request. Messages continue it with the number, as in `limit of 10`. */
   costBound: string
-  /** Why no isolate can take units of it for several requests at once, as a clause; absent: it can. */
+  /** Why an isolate cannot lease units of such a rule, as a clause for messages. Absent: it can. */
   whyNoLease?: string
-  /** Where the user chooses how many units can come at once. */
+  /** The parameter that sets how many units can come at once. Absent: the limit does. */
   atOnce?: {
     parameter: string
-    /** Units of the burst that the parameter does not count: the one that departs. */
-    beside: 0 | 1
+    /** Units of the burst that the parameter does not include, such as the one that departs. */
+    notIncluded: 0 | 1
   }
-  /** What is wrong with numbers that are right one by one. */
-  flaws?(input: Input, period: number): Flaw[]
-  /** How long an admitted request may have to wait (µs). */
+  /** Finds parameters that are valid one by one, but not together. @param period µs */
+  findFlaws?(input: Input, period: number): Flaw[]
+  /** The longest time that an admitted request can be delayed (µs). */
   longestDelay?(quota: Quota): number
 }
 
-/** The parameter to change, and a message that begins with its value. */
+/** The parameter to change, and a message, which begins with the parameter's value. */
 export type Flaw = [parameter: string, message: string]
 
 export type Parameters = Readonly<Record<string, Parameter>>
@@ -81,10 +83,10 @@ export type Parameter =
   | Units
   /** A duration. */
   | { readonly kind: 'period' }
-  /** A duration, or a period of the calendar. */
+  /** A duration or a calendar period. */
   | { readonly kind: 'calendar-period' }
   | { readonly kind: 'time-zone'; readonly isOptional: true }
-  /** How long units stay held without another message of the isolate. */
+  /** How long units stay held after the last message of the isolate. */
   | { readonly kind: 'ttl'; readonly isOptional: true }
 
 /** A whole number from `low` to `high` (default: a billion). */
@@ -92,14 +94,14 @@ export interface Units {
   readonly kind: 'units'
   readonly low: number
   readonly high?: number
-  /** Why there is a lower bound than elsewhere, as a clause. */
+  /** Why `high` is lower than a billion, as a clause for messages. */
   readonly why?: string
   readonly isOptional?: true
-  /** A plan, and an override of a consumer, can have other units (plan-units.ts). In a few words what they are. */
+  /** Present: plans and overrides can set this parameter (plan-units.ts). A few words that describe the units. */
   readonly forPlans?: string
 }
 
-/** What a user writes for these parameters, as far as the numbers of a rule hang on it. */
+/** The type of the values that a user writes for these parameters. */
 export type InputOf<P extends Parameters> = {
   readonly [K in RequiredKeys<P>]: ValueOf<P[K]>
 } & {
@@ -116,11 +118,11 @@ type ValueOf<P extends Parameter> = P extends { kind: 'name'; is: infer Name }
     ? number
     : string
 
-/** What every rule has. */
+/** The parameters that `Counting` reads, of any algorithm. */
 export interface RuleInput {
   readonly algorithm: string
   readonly limit: number
-  /** A duration, or a period of the calendar; absent where the algorithm has none. */
+  /** A duration or a calendar period. Absent: the algorithm has no period. */
   readonly period?: string
   readonly ttl?: string | undefined
 }

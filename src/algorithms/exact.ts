@@ -1,4 +1,5 @@
-/** The bound of exact arithmetic, in Lua as in TypeScript. */
-
-/** The largest count × scale that stays exact in double arithmetic with room for the sums made with it. */
+/**
+ * The largest product of a count and a scale. Below it, the sums that the algorithms form stay exact in doubles, in Lua as in
+ * TypeScript.
+ */
 export const MAX_TICKS = 2 ** 51

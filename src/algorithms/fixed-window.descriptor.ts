@@ -1,17 +1,17 @@
-/** fixed-window as the rest of the project knows it (descriptor.ts): docs/algorithms.md#fixed-window */
+/** The descriptor of fixed-window (see descriptor.ts). Documentation: docs/algorithms.md#fixed-window */
 import { isCalendarPeriod } from './calendar-period.ts'
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { fixedWindow } from './fixed-window.ts'
 import { shareOfWindow, windowOf } from './window.ts'
 
 const parameters = {
-  /** At most `limit` in each window, aligned to the epoch (`'1h'`: on the hour, UTC) or to a calendar. */
+  /** At most `limit` in each window. Windows are aligned to the epoch (`'1h'`: on the hour, UTC) or to a calendar. */
   algorithm: { kind: 'name', is: 'fixed-window' },
   /** How many units per period. */
   limit: { kind: 'units', low: 1, forPlans: 'units per period' },
-  /** A duration, or `'day'`, `'week'` (from Monday), `'month'` of the calendar. */
+  /** A duration, or a calendar period: `'day'`, `'week'` (from Monday) or `'month'`. */
   period: { kind: 'calendar-period' },
-  /** Of a calendar period (default `'UTC'`): an IANA name, as in `'Europe/Berlin'`. */
+  /** The time zone of a calendar period, an IANA name such as `'Europe/Berlin'` (default `'UTC'`). */
   timeZone: { kind: 'time-zone', isOptional: true },
 } as const satisfies Parameters
 
@@ -19,7 +19,7 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'counts',
-  numbers: windowOf,
+  toQuota: windowOf,
   local: { model: fixedWindow, shareOf: shareOfWindow },
 }
 
@@ -28,7 +28,7 @@ export const description = {
   model: fixedWindow,
   parameters,
   costBound: 'limit',
-  flaws({ period, timeZone }) {
+  findFlaws({ period, timeZone }) {
     if (timeZone === undefined || isCalendarPeriod(period)) return []
     const fix = "'day', 'week' or 'month'. Use one, or leave it out."
     return [['timeZone', `'${timeZone}' needs a calendar period: ${fix}`]]

@@ -1,12 +1,13 @@
 -- Fixed window, aligned to the epoch or to a calendar. Model: fixed-window.ts,
 -- section by section.
 --
--- At most `limit` in each window of `period`; across a boundary up to twice the
--- limit can pass within one period, which is the nature of the algorithm. The
--- ends of calendar windows are given: four in a row around the gateway's clock,
--- from which the clock of this server picks ('' without a calendar).
+-- Admits at most `limit` in each window of `period`. Within one period that spans
+-- a boundary, up to twice the limit can pass: this is a property of the algorithm.
+-- The ends of calendar windows come with the request: four consecutive ends around
+-- the gateway's time, from which the time of this server selects the window ('' for
+-- a rule without a calendar).
 --
--- State: idle_at is the end of the window, n what has been spent in it.
+-- State: idle_at is the end of the window, n the units spent in it.
 --@ numbers limit, period
 --@ text ends
 --@ keeps window_start, window_end, count
@@ -16,12 +17,12 @@ window_start = now - now % period
 window_end, count = window_start + period, 0
 local next_end = window_end + period
 --@ if ends
--- A gateway whose clock is days behind has not sent the ends of today: windows of
--- `period` stand in.
+-- If the gateway's clock is days behind, all four ends are in the past. Then
+-- windows of `period` are used instead.
 local first, second, third, fourth = match(ends, '^(%d+) (%d+) (%d+) (%d+)$')
 if first and now < fourth + 0 then
-  -- Of a window that has ended by the gateway's clock only the end is known:
-  -- nothing before now is surely in it.
+  -- The window before the first end has no known start. `now` is used, so that no
+  -- earlier request counts as part of it.
   window_start, window_end, next_end = now, first + 0, second + 0
   if now >= window_end then
     window_start, window_end, next_end = window_end, next_end, third + 0
@@ -37,9 +38,9 @@ end
 if idle_at == window_end then
   count = n
 elseif idle_at == next_end then
-  -- A window that starts in the future is kept when it is the next one: the clock
-  -- was set back (a failover) over a boundary, and opening the old window again
-  -- would admit its limit twice.
+  -- The record is of the next window: the clock was set back over a boundary, as in
+  -- a failover. That window stays current, because opening the old one again would
+  -- admit its limit twice.
   window_start, window_end, count = window_end, next_end, n
 end
 
@@ -54,7 +55,7 @@ end
 count = count + cost
 
 --@ refund
--- What was spent in another window is not given back to this one.
+-- Units that were spent in another window are not given back to this one.
 if spent_at >= window_start and spent_at < window_end then
   count = count > units and count - units or 0
 end

@@ -1,11 +1,11 @@
 /**
  * Fixed window, aligned to the epoch or to a calendar. Lua twin: fixed-window.lua, section by section.
  *
- * At most `limit` in each window of `period`; across a boundary up to twice the limit can pass within one period, which is
- * the nature of the algorithm. The ends of calendar windows are given (calendar.ts): four in a row around the caller's
- * clock, from which the clock of the store picks.
+ * Admits at most `limit` in each window of `period`. Within one period that spans a boundary, up to twice the limit can pass: this is
+ * a property of the algorithm. The ends of calendar windows come with the request (calendar.ts): four consecutive ends around
+ * the gateway's time, from which the time of the store selects the window.
  *
- * State: idleAt is the end of the window, n what has been spent in it.
+ * State: idleAt is the end of the window, n the units spent in it.
  */
 import { modelOf } from './algorithm.ts'
 
@@ -22,10 +22,10 @@ export const fixedWindow = modelOf<Kept>({
     let windowStart = now - (now % period)
     let [windowEnd, count] = [windowStart + period, 0]
     let nextEnd = windowEnd + period
-    // A gateway whose clock is days behind has not sent the ends of today: windows of `period` stand in.
+    // If the gateway's clock is days behind, all four ends are in the past. Then windows of `period` are used instead.
     if (ends && now < ends[3]!) {
       const [first, second, third, fourth] = ends as [number, number, number, number]
-      // Of a window that has ended by the gateway's clock only the end is known: nothing before now is surely in it.
+      // The window before the first end has no known start. `now` is used, so that no earlier request counts as part of it.
       ;[windowStart, windowEnd, nextEnd] = [now, first, second]
       if (now >= windowEnd) [windowStart, windowEnd, nextEnd] = [windowEnd, nextEnd, third]
       if (now >= windowEnd) [windowStart, windowEnd, nextEnd] = [windowEnd, nextEnd, fourth]
@@ -34,8 +34,8 @@ export const fixedWindow = modelOf<Kept>({
     if (idleAt === windowEnd) {
       count = n
     } else if (idleAt === nextEnd) {
-      // A window that starts in the future is kept when it is the next one: the clock was set back (a failover) over a
-      // boundary, and opening the old window again would admit its limit twice.
+      // The record is of the next window: the clock was set back over a boundary, as in a failover. That window stays
+      // current, because opening the old one again would admit its limit twice.
       ;[windowStart, windowEnd, count] = [windowEnd, nextEnd, n]
     }
     return { limit, now, windowStart, windowEnd, count }
@@ -53,7 +53,7 @@ export const fixedWindow = modelOf<Kept>({
 
   refund(kept, { units, spentAt }) {
     const { windowStart, windowEnd, count } = kept
-    // What was spent in another window is not given back to this one.
+    // Units that were spent in another window are not given back to this one.
     if (spentAt >= windowStart && spentAt < windowEnd) kept.count = Math.max(0, count - units)
   },
 

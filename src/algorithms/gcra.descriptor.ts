@@ -1,14 +1,14 @@
-/** gcra as the rest of the project knows it (descriptor.ts): docs/algorithms.md#gcra */
+/** The descriptor of gcra (see descriptor.ts). Documentation: docs/algorithms.md#gcra */
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { gcra } from './gcra.ts'
-import { flawsOfRate, rateOf, shareOfRate } from './rate.ts'
+import { findRateFlaws, rateOf, shareOfRate } from './rate.ts'
 
 const parameters = {
-  /** Evenly spaced with a burst; never more than burst + rate × time. It admits the same as `token-bucket`. */
+  /** Evenly spaced requests with a burst: never more than burst + rate × time. Admits the same requests as `token-bucket`. */
   algorithm: { kind: 'name', is: 'gcra' },
   /** How many units per period. */
   limit: { kind: 'units', low: 1, forPlans: 'units per period' },
-  /** Per how long: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
+  /** The length of the period: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
   period: { kind: 'period' },
   /** Units at once after a pause (default `limit`). 1 means strictly evenly spaced. */
   burst: { kind: 'units', low: 1, isOptional: true, forPlans: 'units at once' },
@@ -18,7 +18,7 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'time',
-  numbers: rateOf,
+  toQuota: rateOf,
   local: { model: gcra, shareOf: shareOfRate },
 }
 
@@ -27,9 +27,9 @@ export const description = {
   model: gcra,
   parameters,
   costBound: 'burst',
-  atOnce: { parameter: 'burst', beside: 0 },
-  flaws(input, period) {
+  atOnce: { parameter: 'burst', notIncluded: 0 },
+  findFlaws(input, period) {
     const { limit, burst = limit } = input
-    return flawsOfRate(input, period, burst, ['burst', burst])
+    return findRateFlaws(input, period, burst, ['burst', burst])
   },
 } as const satisfies Description<Input>

@@ -1,19 +1,19 @@
 -- GCRA, the generic cell rate algorithm. Model: gcra.ts, section by section.
 --
--- `rate` per `period` evenly spaced, `burst` of them at once. To space cells
--- exactly where period / rate is not a whole number of microseconds, time is
--- counted in ticks of 1 / rate microseconds: a unit of cost takes `period`
--- ticks, and a microsecond gives back `rate` of them.
+-- Admits `rate` units per `period`, evenly spaced, and up to `burst` units at once.
+-- Time is counted in ticks of 1 / rate microseconds, so that the spacing is exact
+-- even if period / rate is not a whole number of microseconds: a unit adds `period`
+-- ticks to the backlog, and each microsecond removes `rate` ticks.
 --
--- State: the theoretical arrival time (TAT), the instant at which the backlog
--- will have drained, is n ticks before idle_at.
+-- State: the theoretical arrival time (TAT), at which the backlog will have drained,
+-- is n ticks before idle_at.
 --@ numbers rate, period, burst
 --@ keeps backlog
 
 --@ read
 backlog = (idle_at - now) * rate - n
--- A backlog slightly above the burst comes from a clock that was set back (a
--- failover), and drains. Twice the burst is not a state of this rule.
+-- If the clock was set back, as in a failover, the backlog can be above the burst,
+-- and drains. More than twice the burst cannot be a state of this rule, and is ignored.
 if backlog < 0 or backlog > 2 * (burst * period) then
   backlog = 0
 end
@@ -30,9 +30,9 @@ end
 backlog = backlog + cost * period
 
 --@ refund
--- What has drained since the request is not given back, except for the part of it
--- that stays spent, which drained first. After a clock set back it is unknown how
--- much has drained, and nothing is given back.
+-- Units that have drained since the request are not given back. The units that stay
+-- spent are taken to have drained first. If the clock was set back since, it is
+-- unknown how much has drained, and nothing is given back.
 local drained = (now - spent_at) * rate - (spent - units) * period
 local back = units * period - (drained > 0 and drained or 0)
 backlog = backlog - (spent_at <= now and back > 0 and back or 0)

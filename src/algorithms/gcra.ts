@@ -2,11 +2,11 @@
  * GCRA, the generic cell rate algorithm (ITU-T I.371; ATM Forum TM 4.0, "virtual scheduling").
  * Lua twin: gcra.lua, section by section.
  *
- * `rate` units per `period` evenly spaced, `burst` of them at once. To space cells exactly where period / rate is not a whole number
- * of microseconds, time is counted in ticks of 1 / rate microseconds: a unit of cost takes `period` ticks, and a
- * microsecond gives back `rate` of them.
+ * Admits `rate` units per `period`, evenly spaced, and up to `burst` units at once. Time is counted in ticks of 1 / rate
+ * microseconds, so that the spacing is exact even if period / rate is not a whole number of microseconds: a unit adds `period` ticks to
+ * the backlog, and each microsecond removes `rate` ticks.
  *
- * State: the theoretical arrival time (TAT), the instant at which the backlog will have drained, is n ticks before idleAt.
+ * State: the theoretical arrival time (TAT), at which the backlog will have drained, is n ticks before idleAt.
  */
 import { ceilDiv, ceilToMs, modelOf } from './algorithm.ts'
 
@@ -21,8 +21,8 @@ interface Kept {
 export const gcra = modelOf<Kept>({
   read({ quota: { rate, period, burst }, state: [idleAt, n], now }) {
     let backlog = (idleAt - now) * rate - n
-    // A backlog slightly above the burst comes from a clock that was set back (a failover), and drains. Twice the burst is
-    // not a state of this rule.
+    // If the clock was set back, as in a failover, the backlog can be above the burst, and drains. More than twice the burst cannot be
+    // a state of this rule, and is ignored.
     if (backlog < 0 || backlog > 2 * (burst * period)) backlog = 0
     return { rate, period, burst, now, backlog }
   },
@@ -40,8 +40,8 @@ export const gcra = modelOf<Kept>({
 
   refund(kept, { units, spent, spentAt }) {
     const { rate, period, now, backlog } = kept
-    // What has drained since the request is not given back, except for the part of it that stays spent, which drained first.
-    // After a clock set back it is unknown how much has drained, and nothing is given back.
+    // Units that have drained since the request are not given back. The units that stay spent are taken to have drained first.
+    // If the clock was set back since, it is unknown how much has drained, and nothing is given back.
     const drained = Math.max(0, (now - spentAt) * rate - (spent - units) * period)
     const back = spentAt > now ? 0 : Math.max(0, units * period - drained)
     kept.backlog = Math.max(0, backlog - back)

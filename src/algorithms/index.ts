@@ -1,4 +1,7 @@
-/** What people write and read about the algorithms, and their models. Not for the Worker: src/algorithms/all.ts has what counts. */
+/**
+ * The descriptions and models of all algorithms, for the config check and the command line. The Worker needs only the countings
+ * (all.ts).
+ */
 import type { Model } from './algorithm.ts'
 import type { AlgorithmName } from './all.ts'
 import type { Description } from './descriptor.ts'
@@ -6,7 +9,7 @@ import * as list from './list.ts'
 
 export type { AlgorithmName }
 
-/** In the order of the alphabet, whatever bundler has made the list. */
+/** In alphabetical order: bundlers may order the exports of list.ts differently. */
 export const ALGORITHM_NAMES = Object.keys(list).sort() as AlgorithmName[]
 
 type Descriptions = { [Name in AlgorithmName]: (typeof list)[Name]['description'] }
@@ -17,12 +20,12 @@ export const descriptions = Object.fromEntries(
     .map(([name, { description }]) => [name, description]),
 ) as unknown as Descriptions
 
-/** A rule's description, whichever its algorithm. */
+/** The description of a rule's algorithm. */
 export function descriptionOf({ algorithm }: { readonly algorithm: AlgorithmName }): Description {
   return descriptions[algorithm]
 }
 
-/** The models. */
+/** The models by name. */
 export const algorithms = Object.fromEntries(
   ALGORITHM_NAMES.map(name => [name, descriptions[name].model]),
 ) as Record<AlgorithmName, Model>

@@ -1,9 +1,9 @@
 -- Leaky bucket as a queue. Model: leaky-bucket.ts, section by section.
 --
--- Requests depart evenly, `rate` per `period`; up to `burst` units are in the
--- bucket at a time, the one that departs included. The delay of an admitted
--- request is the time until what came before it has leaked out. Counted in ticks
--- as in gcra.lua, so that departures never drift.
+-- Requests depart evenly, `rate` units per `period`. The bucket holds at most
+-- `burst` units, including the one that departs. An admitted request is delayed
+-- until the units before it have leaked out. Time is counted in ticks as in
+-- gcra.lua, so that departures never drift.
 --
 -- State: the bucket is empty n ticks before idle_at.
 --@ numbers rate, period, burst
@@ -11,8 +11,9 @@
 
 --@ read
 content = (idle_at - now) * rate - n
--- A content slightly above full comes from a clock that was set back (a failover),
--- and leaks out. Twice as much is not a state of this rule.
+-- If the clock was set back, as in a failover, the content can be above full, and
+-- leaks out. More than twice a full bucket cannot be a state of this rule, and is
+-- ignored.
 if content < 0 or content > 2 * (burst * period) then
   content = 0
 end
@@ -31,7 +32,7 @@ content = content + cost * period
 
 --@ refund
 -- A place in the queue is not given back: the departures of the requests behind it
--- are fixed, and a newcomer would depart together with the last of them.
+-- are fixed, so a new request would depart together with the last of them.
 
 --@ standing
 local room = burst * period - content

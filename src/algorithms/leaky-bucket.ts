@@ -1,10 +1,10 @@
 /**
- * Leaky bucket as a queue (Tanenbaum, Computer Networks: "the leaky bucket algorithm"; a traffic shaper, where the
- * leaky bucket as a meter is gcra). Lua twin: leaky-bucket.lua, section by section.
+ * Leaky bucket as a queue (Tanenbaum, Computer Networks: "the leaky bucket algorithm"). It shapes traffic; the leaky bucket
+ * as a meter is gcra. Lua twin: leaky-bucket.lua, section by section.
  *
- * Requests depart evenly, `rate` units per `period`; up to `burst` units are in the bucket at a time, the one that departs
- * included. The delay of an admitted request is the time until what came before it has leaked out. Counted in ticks as in
- * gcra.ts, so that departures never drift.
+ * Requests depart evenly, `rate` units per `period`. The bucket holds at most `burst` units, including the one that departs.
+ * An admitted request is delayed until the units before it have leaked out. Time is counted in ticks as in gcra.ts, so that
+ * departures never drift.
  *
  * State: the bucket is empty n ticks before idleAt.
  */
@@ -21,8 +21,8 @@ interface Kept {
 export const leakyBucket = modelOf<Kept>({
   read({ quota: { rate, period, burst }, state: [idleAt, n], now }) {
     let content = (idleAt - now) * rate - n
-    // A content slightly above full comes from a clock that was set back (a failover), and leaks out. Twice as much is not a
-    // state of this rule.
+    // If the clock was set back, as in a failover, the content can be above full, and leaks out. More than twice a full bucket cannot be
+    // a state of this rule, and is ignored.
     if (content < 0 || content > 2 * (burst * period)) content = 0
     return { rate, period, burst, now, content }
   },
@@ -39,7 +39,7 @@ export const leakyBucket = modelOf<Kept>({
     return delay
   },
 
-  // A place in the queue is not given back: the departures of the requests behind it are fixed, and a newcomer would depart
+  // A place in the queue is not given back: the departures of the requests behind it are fixed, so a new request would depart
   // together with the last of them.
   refund() {},
 

@@ -1,4 +1,4 @@
-/** The algorithms, by the names that the config and the scripts use: a line for each. */
+/** The descriptors of all algorithms, by the names that the config and the scripts use. */
 export * as concurrency from './concurrency.descriptor.ts'
 export * as 'fixed-window' from './fixed-window.descriptor.ts'
 export * as gcra from './gcra.descriptor.ts'

@@ -1,32 +1,34 @@
-/** The Lua body of an algorithm, cut into sections: src/node/bundle-lua.ts makes it from <name>.lua. */
+/** The Lua code of an algorithm, cut into sections. src/node/bundle-lua.ts makes it from <name>.lua. */
 
 export interface AlgorithmLua {
-  /** The numbers of a rule that the body works with. */
+  /** The numbers of a rule that the sections read. */
   readonly numbers: readonly WireNumber[]
-  /** Locals that live from one section to the next. */
+  /** Local variables that the sections share. */
   readonly keeps: readonly string[]
   /** Functions that the sections call. */
   readonly declare: string
-  /** From `idle_at` and `n` of the stored record to what it keeps. */
+  /** Sets the shared variables from `idle_at` and `n` of the stored record. */
   readonly read: string
-  /** Sets `retry_after` where `cost` is refused. */
+  /** Sets `retry_after` if `cost` is refused. */
   readonly check: string
-  /** Takes `cost`. A queue sets `delay`; a rule with a key of its own sets `own_bytes` and, to change a part, `own_offset`. */
+  /**
+   * Subtracts `cost`. A queue sets `delay`. A rule with its own key sets `own_bytes`, and `own_offset` to replace only a part.
+   */
   readonly spend: string
-  /** Gives back `units`, of `spent` that were admitted at `spent_at`. */
+  /** Gives back `units` of a request that was admitted at `spent_at` and of which `spent` units are still spent. */
   readonly refund: string
   /** Sets `remaining` and `reset_after`. */
   readonly standing: string
-  /** Sets `idle_at` and `n`, after `standing`. */
+  /** Sets `idle_at` and `n`. Runs after `standing`. */
   readonly write: string
 }
 
 /**
- * A number of a rule: `rate`, `period`, `burst` and `step` as in Quota; `limit` is the burst of windows and logs; `ends` are
- * those of calendar windows, which travel with the request; `holding` is what the isolate
- * holds; `own_key` is the place of the log, or of the holders, among the keys.
+ * An input of a rule. `rate`, `period`, `burst` and `step` are those of Quota. `limit` is the burst of windows, of the log and of
+ * `concurrency`. `ends` are the ends of calendar windows, which travel with the request. `holding` are the units that the isolate holds.
+ * `own_key` is the index of the rule's own key (of its log or its holders) in KEYS.
  */
 export type WireNumber = 'rate' | 'limit' | 'period' | 'burst' | 'step' | 'ends' | 'holding' | 'own_key'
 
-/** The sections that a Lua file must have; `declare` may be missing. */
+/** The sections that every Lua file must have. `declare` is optional. */
 export const SECTIONS = ['read', 'check', 'spend', 'refund', 'standing', 'write'] as const

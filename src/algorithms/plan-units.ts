@@ -1,25 +1,25 @@
 /**
- * The amounts of a rule that a plan can have of its own, and a consumer by an override: the limit, and units at once
- * under the name that the algorithm has for them. Not for the Worker.
+ * The numbers of a rule that a plan or an override can set: the limit, and the units at once, whose parameter name depends on the
+ * algorithm (`burst`, `queue`). The Worker does not import this file.
  */
 import type { Description, Parameter, Units } from './descriptor.ts'
 import { ALGORITHM_NAMES, type AlgorithmName, descriptionOf, type descriptions } from './index.ts'
 
 type Keys<P> = { [K in keyof P]: P[K] extends { forPlans: string } ? K : never }[keyof P]
 
-/** `limit`, and what the algorithms have beside it. */
+/** Names of these parameters over all algorithms: `limit`, `burst`, … */
 export type PlanUnits = {
   [Name in AlgorithmName]: Keys<(typeof descriptions)[Name]['parameters']>
 }[AlgorithmName]
 
 export interface PlanUnitsInfo {
   low: number
-  /** In a few words what they are. */
-  words: string
+  /** A few words that describe the units. */
+  label: string
   algorithms: readonly AlgorithmName[]
 }
 
-/** Those that there are, by name. */
+/** Every parameter that a plan or an override can set, by name. */
 export const planUnits: ReadonlyMap<PlanUnits, PlanUnitsInfo> = collect()
 
 function collect(): Map<PlanUnits, PlanUnitsInfo> {
@@ -27,12 +27,12 @@ function collect(): Map<PlanUnits, PlanUnitsInfo> {
   for (const algorithm of ALGORITHM_NAMES) {
     const { parameters } = descriptionOf({ algorithm })
     for (const [name, parameter] of Object.entries(parameters).filter(isForPlans)) {
-      const { low, words, algorithms } = found.get(name) ?? {
+      const { low, label, algorithms } = found.get(name) ?? {
         low: parameter.low,
-        words: parameter.forPlans,
+        label: parameter.forPlans,
         algorithms: [],
       }
-      found.set(name, { low: Math.min(low, parameter.low), words, algorithms: [...algorithms, algorithm] })
+      found.set(name, { low: Math.min(low, parameter.low), label, algorithms: [...algorithms, algorithm] })
     }
   }
   return found
@@ -42,14 +42,19 @@ function isForPlans(entry: [string, Parameter]): entry is [PlanUnits, Units & { 
   return 'forPlans' in entry[1]
 }
 
-export function takesUnits({ algorithm }: { algorithm: AlgorithmName }, name: PlanUnits): boolean {
+/** Whether plans and overrides can set this parameter for rules of the algorithm. */
+export function hasPlanUnits({ algorithm }: { algorithm: AlgorithmName }, name: PlanUnits): boolean {
   return planUnits.get(name)!.algorithms.includes(algorithm)
 }
 
-/** The units at once of a rule as its user writes them; undefined where the algorithm leaves no choice. */
+/**
+ * The value of the parameter that sets how many units can come at once.
+ * @param burst of the quota
+ * @returns undefined if the algorithm has no such parameter
+ */
 export function unitsAtOnce(
   { atOnce }: Pick<Description, 'atOnce'>,
   burst: number,
 ): { parameter: string; units: number } | undefined {
-  return atOnce && { parameter: atOnce.parameter, units: burst - atOnce.beside }
+  return atOnce && { parameter: atOnce.parameter, units: burst - atOnce.notIncluded }
 }

@@ -1,15 +1,15 @@
 /**
- * What gcra, token-bucket and leaky-bucket have in common: units that come back evenly, `limit` in each `period`, and a
- * state that is the instant at which all of them are back.
+ * Shared by gcra, token-bucket and leaky-bucket: units come back evenly, `limit` in each `period`, and the state is the
+ * instant at which all of them are back.
  */
 import type { Quota } from './algorithm.ts'
 import type { Flaw } from './descriptor.ts'
 import { MAX_TICKS } from './exact.ts'
 
-/** The longest time (µs) that a whole budget may take to come back: the HORIZON of src/script/prelude.lua is twice that. */
+/** The longest time (µs) that a whole budget may take to come back. HORIZON (src/script/constants.ts) is derived from it. */
 export const MAX_REFILL = 2 * 366 * 86400e6
 
-/** Only the ratio counts, and in lowest terms it needs the fewest ticks. */
+/** The quota in lowest terms: only the ratio of limit and period matters, and this form needs the fewest ticks. @param period µs */
 export function rateOf({ limit, burst = limit }: RateInput, period: number): Quota {
   const divisor = greatestCommonDivisor(limit, period)
   return { rate: limit / divisor, period: period / divisor, burst }
@@ -24,16 +24,18 @@ function greatestCommonDivisor(a: number, b: number): number {
   return b === 0 ? a : greatestCommonDivisor(b, a % b)
 }
 
-/** A share of the burst, and the units come back more slowly. */
+/** The quota for a share of the limit: a smaller burst, and units that come back more slowly. */
 export function shareOfRate(quota: Quota, burst: number, share: number): Quota {
   return { ...quota, burst, period: Math.round(quota.period / share) }
 }
 
 /**
+ * Finds rates that take too long to refill, or that cannot be computed exactly.
  * @param period µs
- * @param parameter that the burst was written as, and the units that stand there
+ * @param parameter the parameter that sets the burst
+ * @param units the value of that parameter
  */
-export function flawsOfRate(
+export function findRateFlaws(
   input: { readonly limit: number; readonly period: string },
   period: number,
   burst: number,

@@ -1,4 +1,4 @@
-/** sliding-log as the rest of the project knows it (descriptor.ts): docs/algorithms.md#sliding-log */
+/** The descriptor of sliding-log (see descriptor.ts). Documentation: docs/algorithms.md#sliding-log */
 import type { Quota } from './algorithm.ts'
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
 import { MAX_LOG_LIMIT, slidingLog } from './sliding-log.ts'
@@ -6,7 +6,7 @@ import { slidingWindow } from './sliding-window.ts'
 import { shareOfWindow, windowOf } from './window.ts'
 
 const parameters = {
-  /** Exactly `limit` in any period, at about 13 bytes for each request that still counts. */
+  /** Exactly `limit` in any period. Stores about 13 bytes for each request that still counts. */
   algorithm: { kind: 'name', is: 'sliding-log' },
   /** How many units per period. */
   limit: {
@@ -16,7 +16,7 @@ const parameters = {
     why: 'sliding-log keeps each request that counts',
     forPlans: 'units per period',
   },
-  /** Per how long: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
+  /** The length of the period: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
   period: { kind: 'period' },
 } as const satisfies Parameters
 
@@ -24,11 +24,11 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'log',
-  numbers: windowOf,
+  toQuota: windowOf,
   local: { model: slidingWindow, shareOf: shareOfLog },
 }
 
-/** As a sliding window, in steps of a thousandth: finer than a fallback needs, and within exact arithmetic. */
+/** An isolate counts by a sliding window, in steps of 1/1000 of the period: fine enough for a fallback, and exact. */
 function shareOfLog(quota: Quota, limit: number): Quota {
   const step = quota.period % 1000 === 0 ? quota.period / 1000 : quota.period
   return { ...shareOfWindow(quota, limit), step }

@@ -1,22 +1,22 @@
--- Sliding log: exactly `limit` in any `period`. Model: sliding-log.ts, with the same
--- sections. There the log is a list. Here it is bytes in a key of its own, and each
--- section reads and writes as few of them as possible, so its steps are others.
+-- Sliding log: admits exactly `limit` in any `period`. Model: sliding-log.ts, with the
+-- same sections. In the model, the log is a list. In Redis, it is a string in its own
+-- key, and each section reads and writes as few bytes as possible, so the steps differ.
 --
--- Every admitted request leaves an entry in the log: when, and all units ever
--- admitted by then, modulo 2^32. Both grow, so two binary searches find what still
--- counts and when enough of it will not, whatever the costs. An entry at t counts
--- until just before t + period.
+-- Each admitted request adds an entry: its time, and the units admitted in all up to
+-- this request, modulo 2^32. Both numbers grow, so a binary search finds the first
+-- entry that still counts, and another one the entry whose expiry makes room for a
+-- cost. An entry at time t counts until just before t + period.
 --
--- LOG_ENTRY bytes an entry; the first is not a request but holds the total before
--- the others. Room for some entries is kept behind the last, so that one more costs
--- a few bytes; when the room is used up, the whole log is rewritten without what
--- has passed.
+-- An entry takes LOG_ENTRY bytes. The first entry is not a request: it holds the total
+-- before the others. Free room is kept behind the last entry, so that adding one writes
+-- only a few bytes. When the room is used up, the whole log is rewritten without the
+-- entries that have expired.
 --
--- A short log has been read with the states. Of a long one, which would take
--- longer to load into Lua than everything else, only both ends are read: where the
--- first entries stand that still counted the last time, and the newest.
+-- A short log has been read together with the states. Loading a long log into Lua would
+-- take longer than everything else, so only two parts of it are read: the entries from
+-- the first one that counted the last time, and the newest.
 --
--- State: idle_at is when the newest entry has passed; n is the place of the first
+-- State: idle_at is when the newest entry no longer counts. n is the index of the first
 -- entry that counted the last time, times 2^20, plus the number of entries.
 --@ numbers limit, period, own_key
 --@ keeps log, head, entries, newest, total, has_room, first, used
@@ -24,12 +24,12 @@
 --@ declare
 local LOG_ENTRY, LOG_LAYOUT, LOG_NEAR = 11, '>I3I4I4', 32
 
--- Entries from .. to as bytes; fewer, where there are not so many.
+-- The bytes of the entries from .. to. Fewer, if the log is shorter.
 local function log_bytes_between(log, from, to)
   if log.whole then
     return sub(log.whole, (from - 1) * LOG_ENTRY + 1, to * LOG_ENTRY)
   end
-  -- A key of another type has no bytes to read.
+  -- A key of another type answers with an error.
   local bytes = redis.pcall('GETRANGE', log.key, (from - 1) * LOG_ENTRY, to * LOG_ENTRY - 1)
   return type(bytes) == 'string' and bytes or ''
 end
@@ -75,16 +75,18 @@ if entries > 1 and head > 1 and head <= entries and (log.whole or values[own_key
     end
   end
 end
--- A log that does not fit its record (evicted, foreign, or of a clock set back by
--- more than a period) reads as idle.
+-- A log that does not match its record counts as empty: it was evicted, written by
+-- another program, or the clock was set back by more than a period.
 if newest <= now - period or newest > now + period or ceil_to_ms(newest + period) ~= idle_at then
   entries, head, newest, total = 0, 2, 0, 0
 end
 
--- The first entry that still counts. What had passed when the newest came stays
--- passed, also for a clock set back: it may no longer be in the log.
+-- Find the first entry that still counts. Entries that had expired when the newest one
+-- was added stay expired, even if the clock was set back, because they may no longer be
+-- in the log.
 local passed = (now > newest and now or newest) - period
--- Few have passed since the last time, so the search begins there, in strides.
+-- Few entries have expired since the last time, so the search starts at `head`, with a
+-- stride that doubles.
 first = head
 local beyond, stride = head, 1
 while beyond <= entries and read_entry(log, beyond) <= passed do
@@ -111,9 +113,9 @@ end
 if cost > limit then
   retry_after = -1
 elseif used + cost > limit then
-  -- The first entry after which no more than limit - cost has been admitted: when it
-  -- has passed, there is room.
-  -- Most requests cost little, so it is among the first: the search goes in strides.
+  -- Time until the cost fits: until the first entry expires after which at most
+  -- limit - cost units have been admitted. Most requests cost little, so this entry is
+  -- near the first one, and the search uses a stride that doubles.
   local low, high, stride = first, first, 1
   while high < entries do
     local _, by_then = read_entry(log, high)
@@ -136,7 +138,8 @@ elseif used + cost > limit then
   end
   retry_after = read_entry(log, low) + period - now
   if retry_after <= 0 or retry_after > 2 * period then
-    -- Entries that are not in order are foreign, and read as idle.
+    -- Entries that are not in order were not written by this script. The log counts as
+    -- empty.
     retry_after, entries, newest, total, used = 0, 0, 0, 0, 0
   end
 end
@@ -157,8 +160,8 @@ end
 newest, used, head = time, used + cost, first
 
 --@ refund
--- Only what was spent in that very microsecond is given back; the totals after it
--- are lowered.
+-- Gives back only units that were spent in exactly this microsecond, and lowers the
+-- totals of all later entries.
 local at, last = first, entries
 while at < last do
   local middle = floor_div(at + last, 2)
@@ -192,7 +195,7 @@ if back > 0 then
   end
 end
 used = used - back
--- Nothing is left, or what is left is foreign.
+-- The log is empty now, or its entries were not written by this script.
 if used == 0 or newest <= now - period or newest > now + period then
   entries, newest, used, own_bytes = 0, now - period, 0, nil
 end

@@ -1,16 +1,17 @@
 /**
- * Sliding log: exactly `limit` in any `period`. Lua twin: sliding-log.lua, with the same sections. Here the log is a list. There
- * it is bytes in a key of its own, so the Lua also has to find entries (`read_entry`, `LOG_NEAR`) and to keep room behind them.
+ * Sliding log: admits exactly `limit` in any `period`. Lua twin: sliding-log.lua, with the same sections. In this model, the log is a
+ * list. In Redis, it is a string in its own key, so the Lua also finds entries by offset (`read_entry`, `LOG_NEAR`) and keeps free
+ * room at the end.
  *
- * Every admitted request leaves an entry in a log: when, and all units ever admitted by then, modulo 2^32. Both grow,
- * so two binary searches find what still counts and when enough of it will not, whatever the costs. An entry at t
- * counts until just before t + period. The first entry is not a request: it holds the total before the others.
+ * Each admitted request adds an entry: its time, and the units admitted in all up to this request, modulo 2^32. Both numbers grow, so
+ * a binary search finds the first entry that still counts, and another one the entry whose expiry makes room for a cost. An entry at
+ * time t counts until just before t + period. The first entry is not a request: it holds the total before the others.
  *
- * State: idleAt is when the newest entry has passed, n the number of entries.
+ * State: idleAt is when the newest entry no longer counts, n the number of entries.
  */
 import { ceilToMs, type LogEntry, modelOf } from './algorithm.ts'
 
-/** Units that a log may hold: a megabyte, which is rewritten each time an eighth of it has been added. */
+/** The highest limit: a log of about a megabyte. It is rewritten each time that it has grown by an eighth. */
 export const MAX_LOG_LIMIT = 100_000
 
 const BASE: LogEntry = [0, 0]
@@ -29,7 +30,7 @@ interface Kept {
   used: number
 }
 
-/** The first entry after which no more than limit - cost has been admitted: when it has passed, there is room. */
+/** Time until the cost fits: until the first entry expires after which at most limit - cost units have been admitted. */
 function retryAfterOf({ limit, period, now, log, n, total, first }: Kept, cost: number): number {
   let [low, high] = [first, n - 1]
   while (low < high) {
@@ -40,18 +41,19 @@ function retryAfterOf({ limit, period, now, log, n, total, first }: Kept, cost: 
   return log[low]![0] + period - now
 }
 
-// Annotated as pure, so that a bundler can leave it out of the Worker, which counts a log as a sliding window.
+// Annotated as pure, so that a bundler can leave it out of the Worker, which counts by a sliding window (sliding-log.descriptor.ts).
 export const slidingLog = /* @__PURE__ */ modelOf<Kept>({
   read({ quota: { burst: limit, period }, state: [idleAt, count, log = []], now }) {
     let n = count
     let [newest, total] = log[n - 1] ?? BASE
-    // A log that does not fit its record (evicted, foreign, or of a clock set back by more than a period) reads as idle.
+    // A log that does not match its record counts as empty: it was evicted, written by another program, or the clock was set back by
+    // more than a period.
     if (newest <= now - period || newest > now + period || ceilToMs(newest + period) !== idleAt) {
       ;[n, newest, total] = [0, 0, 0]
     }
 
-    // The first entry that still counts. What had passed when the newest came stays passed, also for a clock set back: it
-    // may no longer be in the log.
+    // Find the first entry that still counts. Entries that had expired when the newest one was added stay expired, even if the clock was
+    // set back, because they may no longer be in the log.
     const passed = Math.max(now, newest) - period
     let [first, beyond] = [1, n]
     while (first < beyond) {
@@ -69,7 +71,7 @@ export const slidingLog = /* @__PURE__ */ modelOf<Kept>({
     if (used + cost <= limit) return 0
     const retryAfter = retryAfterOf(kept, cost)
     if (retryAfter > 0 && retryAfter <= 2 * period) return retryAfter
-    // Entries that are not in order are foreign, and read as idle.
+    // Entries that are not in order were not written by this algorithm. The log counts as empty.
     Object.assign(kept, { n: 0, newest: 0, total: 0, used: 0 })
     return 0
   },
@@ -87,7 +89,7 @@ export const slidingLog = /* @__PURE__ */ modelOf<Kept>({
   refund(kept, { units, spentAt }) {
     const { period, now, n, first, used } = kept
     const entries = kept.log.slice(0, n)
-    // Only what was spent in that very microsecond is given back; the totals after it are lowered.
+    // Gives back only units that were spent in exactly this microsecond, and lowers the totals of all later entries.
     const at = entries.findIndex(([time], i) => i >= first && time >= spentAt)
     const [time = 0, byThen = 0] = entries[at] ?? []
     const spentThen = modulo(byThen - (entries[at - 1]?.[1] ?? 0))
@@ -100,7 +102,7 @@ export const slidingLog = /* @__PURE__ */ modelOf<Kept>({
     }
     kept.used = used - back
     kept.newest = kept.log.at(-1)?.[0] ?? 0
-    // Nothing is left, or what is left is foreign.
+    // The log is empty now, or its entries were not written by this algorithm.
     if (kept.used === 0 || kept.newest <= now - period || kept.newest > now + period) {
       Object.assign(kept, { log: [], newest: now - period, used: 0 })
     }
@@ -113,5 +115,5 @@ export const slidingLog = /* @__PURE__ */ modelOf<Kept>({
   write: ({ period, newest, log }) => [ceilToMs(newest + period), log.length, log],
 })
 
-/** As an unsigned 32-bit integer. */
+/** Modulo 2^32. */
 const modulo = (total: number) => total >>> 0

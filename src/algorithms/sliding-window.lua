@@ -1,20 +1,21 @@
 -- Sliding window over two counters. Model: sliding-window.ts, section by section.
 --
--- What was spent in this window, plus what was spent in the one before, weighted
--- by the share of it that the last `period` still covers. An approximation: it
--- takes the previous window as evenly filled. The weight falls in `step`s of
--- microseconds, rounded up, so that all products stay exact: all of a window is
--- period / step of them.
+-- Counts the units of the current window, plus those of the previous window weighted
+-- by the share of it that the last `period` still covers. This approximates a sliding
+-- log: it assumes that the previous window was evenly filled. The weight falls in
+-- steps of `step` microseconds, rounded up, so that all products stay exact. A window
+-- has period / step steps.
 --
--- State: idle_at is the end of the window after the current one; n is the
--- previous window's count times 2^23 plus the current one's.
+-- State: idle_at is the end of the window after the current one. n is the previous
+-- window's count times 2^23, plus the current one's.
 --@ numbers limit, period, step
 --@ keeps window_end, previous, current, left
 
 --@ read
 window_end, previous, current = now - now % period + period, 0, 0
 if idle_at == window_end + period or idle_at == window_end + 2 * period then
-  -- The next window was left by a clock that has since been set back (a failover).
+  -- The record is of this window or the next one. The next one occurs if the clock
+  -- was set back, as in a failover.
   window_end, previous = idle_at - period, floor_div(n, 8388608)
   current = n - previous * 8388608
 elseif idle_at == window_end then
@@ -26,15 +27,16 @@ if left > period / step then
 end
 
 --@ check
--- A count above the limit is from before the limit was lowered, and weighs no more
--- than the limit. The count itself stays: a config with the higher limit may be
--- live beside this one.
+-- A count above the limit was made before the limit was lowered, and counts as the
+-- limit. The stored count stays, because a config with the higher limit may still be
+-- live.
 local weight = previous < limit and previous or limit
 if cost > limit then
   retry_after = -1
 elseif weight * left + (current + cost) * (period / step) > limit * (period / step) then
-  -- The instant at which enough of a window has slid out: the previous one, or
-  -- where that is not enough the current one, once it has become the previous.
+  -- Time until enough of the previous window has slid out. If that does not suffice:
+  -- until enough of the current window has slid out, after it has become the previous
+  -- one.
   local slid_end, room = window_end, limit - current - cost
   if room < 0 then
     slid_end, room, weight = window_end + period, limit - cost, current < limit and current or limit

@@ -2,17 +2,17 @@
  * Sliding window over two counters (Cloudflare, "How we built rate limiting capable of scaling to millions of
  * domains", 2017). Lua twin: sliding-window.lua, section by section.
  *
- * What was spent in this window, plus what was spent in the one before, weighted by the share of it that the last
- * `period` still covers. An approximation: it takes the previous window as evenly filled. In any stretch of d <= period
- * at most limit × (1 + d / period). The weight falls in `step`s of microseconds, rounded up, so that all products
- * stay exact.
+ * Counts the units of the current window, plus those of the previous window weighted by the share of it that the last `period` still
+ * covers. This approximates a sliding log: it assumes that the previous window was evenly filled. In any interval of length
+ * d <= period, at most limit × (1 + d / period) units are admitted. The weight falls in steps of `step` microseconds, rounded up, so
+ * that all products stay exact.
  *
- * State: idleAt is the end of the window after the current one; n is the previous window's count times 2^23 plus the
+ * State: idleAt is the end of the window after the current one. n is the previous window's count times 2^23, plus the
  * current one's.
  */
 import { ceilDiv, modelOf } from './algorithm.ts'
 
-/** Counts of both windows share one number of the record. */
+/** The counts of both windows share one number of the record. */
 export const MAX_WINDOW_COUNT = 2 ** 23 - 1
 
 interface Kept {
@@ -23,7 +23,7 @@ interface Kept {
   windowEnd: number
   previous: number
   current: number
-  /** How many steps of this window the previous one still weighs. */
+  /** Steps until the current window ends: the weight of the previous window, in units of step / period. */
   left: number
 }
 
@@ -31,7 +31,7 @@ export const slidingWindow = modelOf<Kept>({
   read({ quota: { burst: limit, period, step = 1 }, state: [idleAt, n], now }) {
     let [windowEnd, previous, current] = [now - (now % period) + period, 0, 0]
     if (idleAt === windowEnd + period || idleAt === windowEnd + 2 * period) {
-      // The next window was left by a clock that has since been set back (a failover).
+      // The record is of this window or the next one. The next one occurs if the clock was set back, as in a failover.
       ;[windowEnd, previous] = [idleAt - period, Math.floor(n / 8388608)]
       current = n - previous * 8388608
     } else if (idleAt === windowEnd) {
@@ -43,13 +43,13 @@ export const slidingWindow = modelOf<Kept>({
 
   check({ limit, period, step, now, windowEnd, previous, current, left }, cost) {
     const steps = period / step
-    // A count above the limit is from before the limit was lowered, and weighs no more than the limit. The count itself
-    // stays: a config with the higher limit may be live beside this one.
+    // A count above the limit was made before the limit was lowered, and counts as the limit. The stored count stays, because
+    // a config with the higher limit may still be live.
     const weight = Math.min(previous, limit)
     if (cost > limit) return -1
     if (weight * left + (current + cost) * steps <= limit * steps) return 0
-    // The instant at which enough of a window has slid out: the previous one, or where that is not enough the current
-    // one, once it has become the previous.
+    // Time until enough of the previous window has slid out. If that does not suffice: until enough of the current window has slid out,
+    // after it has become the previous one.
     const room = limit - current - cost
     if (room >= 0) return windowEnd - Math.floor((room * steps) / weight) * step - now
     const nextWeight = Math.min(current, limit)

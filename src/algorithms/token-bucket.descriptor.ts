@@ -1,14 +1,14 @@
-/** token-bucket as the rest of the project knows it (descriptor.ts): docs/algorithms.md#token-bucket */
+/** The descriptor of token-bucket (see descriptor.ts). Documentation: docs/algorithms.md#token-bucket */
 import type { Counting, Description, InputOf, Parameters } from './descriptor.ts'
-import { flawsOfRate, rateOf, shareOfRate } from './rate.ts'
+import { findRateFlaws, rateOf, shareOfRate } from './rate.ts'
 import { tokenBucket } from './token-bucket.ts'
 
 const parameters = {
-  /** A bucket of `burst` tokens with continuous refill. It admits the same as `gcra`. */
+  /** A bucket of `burst` tokens with continuous refill. Admits the same requests as `gcra`. */
   algorithm: { kind: 'name', is: 'token-bucket' },
   /** How many units per period. */
   limit: { kind: 'units', low: 1, forPlans: 'units per period' },
-  /** Per how long: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
+  /** The length of the period: `'1s'`, `'90s'`, `'15m'`, `'1h'`, `'1d'`, … from 1 ms to 366 days. */
   period: { kind: 'period' },
   /** Units at once after a pause (default `limit`). 1 means strictly evenly spaced. */
   burst: { kind: 'units', low: 1, isOptional: true, forPlans: 'units at once' },
@@ -18,7 +18,7 @@ type Input = InputOf<typeof parameters>
 
 export const counting: Counting<Input> = {
   state: 'time',
-  numbers: rateOf,
+  toQuota: rateOf,
   local: { model: tokenBucket, shareOf: shareOfRate },
 }
 
@@ -27,9 +27,9 @@ export const description = {
   model: tokenBucket,
   parameters,
   costBound: 'burst',
-  atOnce: { parameter: 'burst', beside: 0 },
-  flaws(input, period) {
+  atOnce: { parameter: 'burst', notIncluded: 0 },
+  findFlaws(input, period) {
     const { limit, burst = limit } = input
-    return flawsOfRate(input, period, burst, ['burst', burst])
+    return findRateFlaws(input, period, burst, ['burst', burst])
   },
 } as const satisfies Description<Input>

@@ -1,9 +1,9 @@
 -- Token bucket. Model: token-bucket.ts, section by section.
 --
--- A bucket of `burst` tokens, refilled continuously at `rate` tokens per
--- `period`; a request takes as many as it costs. The level is counted in ticks:
--- a token is `period` of them, and a microsecond brings `rate`, so that nothing
--- is lost to rounding at any rate.
+-- A bucket of `burst` tokens, refilled continuously at `rate` tokens per `period`.
+-- A request takes as many tokens as it costs. The level is counted in ticks: a token
+-- is `period` ticks, and each microsecond adds `rate` ticks, so no rate loses anything
+-- to rounding.
 --
 -- State: the bucket is full n ticks before idle_at.
 --@ numbers rate, period, burst
@@ -11,8 +11,9 @@
 
 --@ read
 level = burst * period - ((idle_at - now) * rate - n)
--- A level slightly below empty comes from a clock that was set back (a failover),
--- and refills. A whole bucket below empty is not a state of this rule.
+-- If the clock was set back, as in a failover, the level can be below empty, and
+-- refills. More than a whole bucket below empty cannot be a state of this rule, and
+-- is ignored.
 if level > burst * period or level < -(burst * period) then
   level = burst * period
 end
@@ -29,9 +30,9 @@ end
 level = level - cost * period
 
 --@ refund
--- What has been refilled since the request is not given back, except for the part
--- of it that stays spent, which came back first. After a clock set back it is
--- unknown how much was refilled, and nothing is given back.
+-- Units that have been refilled since the request are not given back. The units that
+-- stay spent are taken to have been refilled first. If the clock was set back since,
+-- it is unknown how much was refilled, and nothing is given back.
 local refilled = (now - spent_at) * rate - (spent - units) * period
 local back = units * period - (refilled > 0 and refilled or 0)
 level = level + (spent_at <= now and back > 0 and back or 0)

@@ -1,10 +1,10 @@
 /**
- * Token bucket (Turner 1986; as in the Linux and Stripe descriptions of it, with continuous refill).
+ * Token bucket with continuous refill (J. Turner, "New directions in communications", 1986).
  * Lua twin: token-bucket.lua, section by section.
  *
- * A bucket of `burst` tokens, refilled continuously at `rate` tokens per `period`; a request takes as many as it
- * costs. The level is counted in ticks: a token is `period` of them, and a microsecond brings `rate`, so that nothing
- * is lost to rounding at any rate. It admits exactly what gcra with the same numbers admits.
+ * A bucket of `burst` tokens, refilled continuously at `rate` tokens per `period`. A request takes as many tokens as it
+ * costs. The level is counted in ticks: a token is `period` ticks, and each microsecond adds `rate` ticks, so no rate loses anything to
+ * rounding. It admits exactly the requests that gcra with the same numbers admits.
  *
  * State: the bucket is full n ticks before idleAt.
  */
@@ -21,8 +21,8 @@ interface Kept {
 export const tokenBucket = modelOf<Kept>({
   read({ quota: { rate, period, burst }, state: [idleAt, n], now }) {
     let level = burst * period - ((idleAt - now) * rate - n)
-    // A level slightly below empty comes from a clock that was set back (a failover), and refills. A whole bucket below
-    // empty is not a state of this rule.
+    // If the clock was set back, as in a failover, the level can be below empty, and refills. More than a whole bucket below empty
+    // cannot be a state of this rule, and is ignored.
     if (level > burst * period || level < -(burst * period)) level = burst * period
     return { rate, period, burst, now, level }
   },
@@ -40,8 +40,8 @@ export const tokenBucket = modelOf<Kept>({
 
   refund(kept, { units, spent, spentAt }) {
     const { rate, period, burst, now, level } = kept
-    // What has been refilled since the request is not given back, except for the part of it that stays spent, which came
-    // back first. After a clock set back it is unknown how much was refilled, and nothing is given back.
+    // Units that have been refilled since the request are not given back. The units that stay spent are taken to have been refilled first.
+    // If the clock was set back since, it is unknown how much was refilled, and nothing is given back.
     const refilled = Math.max(0, (now - spentAt) * rate - (spent - units) * period)
     const back = spentAt > now ? 0 : Math.max(0, units * period - refilled)
     kept.level = Math.min(burst * period, level + back)

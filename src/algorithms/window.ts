@@ -1,11 +1,12 @@
-/** What the windows and the log have in common: they count units, up to the limit. */
+/** Shared by the windows, the log and `concurrency`: they count units, up to the limit. */
 import type { Quota } from './algorithm.ts'
 
+/** @param period µs */
 export function windowOf({ limit }: { readonly limit: number }, period: number): Quota {
   return { rate: limit, period, burst: limit }
 }
 
-/** A share of the limit in each period. */
+/** The quota for a share of the limit. @param limit the units of this share */
 export function shareOfWindow(quota: Quota, limit: number): Quota {
   return { ...quota, rate: limit, burst: limit }
 }

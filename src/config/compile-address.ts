@@ -1,12 +1,12 @@
-/** Where the client's address is read, as a request meets it. Pure. */
+/** Compiles `address`: where the client's address is read. Pure. */
 import { compileRanges, type Ranges } from './address-ranges.ts'
 import type { AddressInput } from './check/address-schema.ts'
 
 export interface AddressSettings {
   from: NonNullable<AddressInput['from']>
-  /** Empty unless `from` is a header that proxies append to. */
+  /** Empty unless `from` is a header to which proxies append. */
   trustedProxies: Ranges
-  /** Absent: of no Worker a word is taken. */
+  /** Workers whose `Sluice-Client-IP` is trusted. Absent: none. */
   trustedWorkers?: readonly string[] | undefined
   ipv6Prefix: number
 }

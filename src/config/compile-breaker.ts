@@ -1,22 +1,22 @@
-/** When an isolate stops waiting for a store that fails (src/store/breaker.ts), from what the user wrote. Pure. */
+/** Compiles `store.breaker`: when an isolate stops waiting for a store that fails (src/store/breaker.ts). Pure. */
 import type { BreakerInput } from './check/store-schema.ts'
 import { milliseconds } from './duration.ts'
 
-/** In total, with the time in which the isolate itself was late, a call to the store takes so many deadlines at most. */
-export const MOST_DEADLINES = 40
+/** A call to the store takes at most this many deadlines, including the time in which the isolate itself was late. */
+export const MAX_DEADLINES_PER_CALL = 40
 
 export interface BreakerSettings {
-  /** Failures in a row that open it. */
+  /** Consecutive failures that open the breaker. */
   failures: number
-  /** Slow calls in a row that open it. */
+  /** Consecutive slow calls that open the breaker. */
   slowCalls: number
-  /** A call that takes as long is slow; so is one that reaches the deadline, whatever this says. */
+  /** A call that takes this long is slow. A call that reaches the deadline is always slow. */
   slowAfterMs: number
-  /** Between probes while it is open. */
+  /** Time between probes while the breaker is open. */
   retryAfterMs: number
 }
 
-/** @returns undefined where every decision waits for the store */
+/** @returns undefined if there is no breaker: every decision waits for the store */
 export function compileBreaker(
   input: BreakerInput | undefined = {},
   deadlineMs: number,

@@ -1,24 +1,25 @@
-/** Credentials, from what the user wrote to what a request is asked for. Pure. */
+/** Compiles `credentials`: which credentials are accepted, and where they are read. Pure. */
 import type { ConfigInput, CredentialsInput } from './check/schema.ts'
 import { type CredentialMethod, IDENTIFY } from './compile-route.ts'
 import { milliseconds } from './duration.ts'
 import type { JwtIssuer, JwtMethod } from './jwt-method.ts'
 
 export interface Credentials {
-  /** In the order in which they are looked for, where the route says nothing else. */
+  /** Methods of routes without a list of their own, in the order in which they are tried. */
   accept: readonly CredentialMethod[]
-  /** What API keys begin with, without the underscore and the environment. */
+  /** Prefix of API keys, without the underscore and the environment. */
   keyPrefix: string
-  /** Header in lower case; absent: X-API-Key and bearer tokens. */
+  /** `header` is in lower case. Absent: `X-API-Key` and bearer tokens. */
   opaqueKeys?: { header?: string; rememberForMs: number }
-  /** By name, with the code that verifies its tokens. */
+  /** Issuers by method name, with the code that verifies their tokens. */
   jwt: ReadonlyMap<CredentialMethod, Issuer>
-  /** Keys are taken from subprotocols of WebSockets too. */
+  /** Whether keys are also read from WebSocket subprotocols. */
   webSocketKeys: boolean
-  /** Handed on to the origin. */
+  /** Whether the credential is passed on to the origin. */
   forward: boolean
   /** Which keys are accepted while the store cannot verify them. */
   onStoreFailure: NonNullable<CredentialsInput['onStoreFailure']>
+  /** How long a verified key stays trusted while the store cannot verify it. */
   seenForMs: number
 }
 
@@ -27,7 +28,7 @@ export interface Issuer extends JwtIssuer {
   issuerOf: JwtMethod['issuerOf']
 }
 
-/** The credentials there can be, in the order in which they are looked for when nothing else is said. */
+/** The credential methods that the config has, in the default order of `accept`. */
 export function methodsOf({
   credentials = {},
   hooks = {},

@@ -1,4 +1,4 @@
-/** One entry of `credentials.jwt`, from what the user wrote to what its tokens are verified with. Pure. */
+/** Compiles one entry of `credentials.jwt`: how tokens of an issuer are verified. Pure. */
 import type { AccessInput, JwksInput, JwtInput, SecretInput } from './check/jwt-schema.ts'
 import { milliseconds } from './duration.ts'
 import type { JwtIssuer } from './jwt-method.ts'
@@ -25,7 +25,7 @@ function keysOf(input: JwksInput | SecretInput) {
   return { keys, issuer, algorithms, header, consumerClaims: 'sub' }
 }
 
-/** https://developers.cloudflare.com/cloudflare-one/access-controls/applications/http-apps/authorization-cookie/ */
+/** The keys, issuer and header of Cloudflare Access: https://developers.cloudflare.com/cloudflare-one/access-controls/applications/http-apps/authorization-cookie/ */
 function accessOf({ access, header = 'Cf-Access-Jwt-Assertion' }: AccessInput) {
   const issuer = new URL(access).origin
   return {
@@ -33,7 +33,7 @@ function accessOf({ access, header = 'Cf-Access-Jwt-Assertion' }: AccessInput) {
     issuer,
     algorithms: ['RS256'],
     header,
-    // The sub of a service token is empty.
+    // Service tokens have an empty sub.
     consumerClaims: ['sub', 'common_name'],
   }
 }

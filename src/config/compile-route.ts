@@ -1,42 +1,43 @@
-/** Routes, from what the user wrote to what a request is compared with: the most specific first. Pure. */
+/** Compiles `routes`, the most specific first. Pure. */
 import type { RouteInput, RouteMatchInput } from './check/route-schema.ts'
 
-/** Taken from callers without a credential. */
+/** The method of callers without a credential. */
 export const ANONYMOUS = 'anonymous'
 
-/** Named by the hook `identify` (hooks.ts). */
+/** The method of callers that the hook `identify` names (hooks.ts). */
 export const IDENTIFY = 'identify'
 
-/** One way to say who one is, as a route lists it: `api-key`, `opaque-key`, the name of a JWT method, `identify`, `anonymous`. */
+/** A way to authenticate, as a route lists it: `api-key`, `opaque-key`, the name of a JWT method, `identify` or `anonymous`. */
 export type CredentialMethod = string
 
-/** What a route sets for its requests. Every field is required, so that no place that makes one can leave it out. */
+/** The settings of a route. Every field is required, so that the compiler reports each place that leaves one out. */
 export interface RouteSettings {
-  /** Credentials, in the order in which they are looked for. */
+  /** Accepted credentials, in the order in which they are tried. */
   accept: readonly CredentialMethod[]
-  /** Multiplies the cost of every rule. */
+  /** Factor for the cost of every rule. */
   cost: number
-  /** False: no request is counted. */
+  /** False: rules do not count requests of the route. */
   isLimited: boolean
 }
 
 export interface Route extends RouteSettings {
   name: string
-  match: Place
+  match: RequestPattern
 }
 
-/** Method, host and path that a request is compared with. */
-export interface Place {
-  /** Undefined: any. */
+/** The methods, host and path of the requests that a route, a rule or a traffic class is for. */
+export interface RequestPattern {
+  /** Absent: all methods. */
   methods?: ReadonlySet<string>
+  /** Absent: all hosts and paths. */
   url?: URLPattern
 }
 
-export function compilePlace({ methods, host, path }: RouteMatchInput): Place {
+export function compileRequestPattern({ methods, host, path }: RouteMatchInput): RequestPattern {
   return {
     ...(methods && { methods: new Set(methods) }),
     ...((host || path) && {
-      // Many origins take /Login for /login: a limit must not hang on the case.
+      // Many origins treat /Login as /login, so upper case must not bypass a limit.
       url: new URLPattern(
         { ...(host && { hostname: host }), ...(path && { pathname: path }) },
         { ignoreCase: true },
@@ -45,18 +46,22 @@ export function compilePlace({ methods, host, path }: RouteMatchInput): Place {
   }
 }
 
-/** In the order in which they are tried. Of two that are equally specific the one that is written first. */
+/** Routes in the order in which they are tried: the most specific first. Equally specific routes keep the order of the config. */
 export function compileRoutes(inputs: readonly RouteInput[], accept: readonly CredentialMethod[]): Route[] {
   return [...inputs]
     .sort((a, b) => compareSpecificity(specificity(a.match), specificity(b.match)))
     .map(input => ({
       name: input.name,
-      match: compilePlace(input.match),
+      match: compileRequestPattern(input.match),
       ...compileRouteSettings(input, accept),
     }))
 }
 
-/** @param accept for what the route does not say; without any input: the settings of a request without a route */
+/**
+ * The settings of a route, with defaults.
+ * @param input `{}` gives the settings of requests without a route
+ * @param accept the default of `accept`
+ */
 export function compileRouteSettings(
   input: Omit<RouteInput, 'name' | 'match'>,
   accept: readonly CredentialMethod[],
@@ -68,8 +73,8 @@ export function compileRouteSettings(
   }
 }
 
-/** Of each setting the stricter one, for a path that can be read in two ways that lead to two routes. */
-export function stricter(a: RouteSettings, b: RouteSettings): RouteSettings {
+/** Merges the settings of two routes by taking the stricter value of each, for a path that can be read in two ways. */
+export function mergeStricter(a: RouteSettings, b: RouteSettings): RouteSettings {
   return {
     accept: a.accept.filter(method => b.accept.includes(method)),
     cost: Math.max(a.cost, b.cost),
@@ -78,8 +83,8 @@ export function stricter(a: RouteSettings, b: RouteSettings): RouteSettings {
 }
 
 /**
- * Host, then each segment of the path from the left, then the methods; the larger number is the more specific. A literal
- * is more specific than a name or a pattern, that more than a wildcard, and anything more than nothing.
+ * The ranks that are compared to order two routes: host first, then each segment of the path from the left, then the methods. A larger
+ * number is more specific: a literal (3), a parameter or pattern (2), a wildcard (1), absent (0).
  */
 function specificity({ host, path, methods }: RouteMatchInput): number[] {
   const segments = path?.split('/').slice(1) ?? []

@@ -1,4 +1,4 @@
-/** One rule, from what the user wrote to the numbers that its algorithm works with. Pure. */
+/** Compiles a rule to the numbers that its algorithm computes with. Pure. */
 
 import type { Quota } from '../algorithms/algorithm.ts'
 import type { AlgorithmName } from '../algorithms/all.ts'
@@ -6,7 +6,7 @@ import { type CalendarPeriod, isCalendarPeriod, NOMINAL_PERIOD } from '../algori
 import type { Algorithms, Counting } from '../algorithms/descriptor.ts'
 import { BASE62 } from '../base62.ts'
 import { fnv1a } from '../hash.ts'
-import { builtForAnotherConfig } from '../not-built.ts'
+import { notBuiltError } from '../not-built.ts'
 import type {
   LimitRuleInput,
   MatchInput,
@@ -15,104 +15,110 @@ import type {
   PlanNumbersInput,
   RuleInput,
 } from './check/rule-schema.ts'
-import { compilePlace, type Place } from './compile-route.ts'
+import { compileRequestPattern, type RequestPattern } from './compile-route.ts'
 import { milliseconds, parseDuration } from './duration.ts'
 import { type By, identityOf, isOfConsumer } from './identity-parts.ts'
 
-/** Windows of a calendar. */
+/** The calendar of a rule whose windows are days, weeks or months. */
 export interface Calendar {
   period: CalendarPeriod
   timeZone: string
-  /** Finds the ends of its windows. */
+  /** Computes the ends of its windows. */
   windowEnds: Algorithms['windowEnds']
 }
 
 export interface Lease {
+  /** How long an isolate may admit requests without asking the store. */
   forMs: number
 }
 
 export interface Rule {
   name: string
   algorithm: AlgorithmName
-  /** As written: units per period, for headers and messages. */
+  /** Units per period as the user wrote them, for headers and messages. */
   limit: number
   /**
-   * As written, in microseconds; of a calendar period what it lasts, give or take. Of `concurrency`, which has no period, its
+   * The period in microseconds. For a calendar period, its approximate length. For `concurrency`, which has no period, its
    * `ttl`.
    */
   period: number
   /** How its algorithm counts. */
   counting: Counting
-  /** Set where windows are those of a calendar. */
+  /** Absent: the windows are not those of a calendar. */
   calendar?: Calendar
-  /** The numbers the algorithm works with. */
+  /** The numbers that the algorithm computes with. */
   quota: Quota
-  /** Units that one request takes; a rule that costs 0 only reports how things stand. */
+  /** Units that one request spends. A rule with cost 0 only reports what is left. */
   cost: number
-  /** Names the rule's record in the state of an identity: three base62 letters. */
+  /** Identifies the rule's record in the state of an identity: three base62 letters. */
   tag: string
-  /** Names what an override is for: the rule whatever its limit and burst. Three base62 letters. */
+  /** Identifies the rule for overrides. Unlike the tag, it does not change with limit and burst. Three base62 letters. */
   family: string
-  /** Whether a consumer's overrides apply: it is counted for a consumer. */
+  /** Whether overrides of a consumer apply, because the rule counts by consumer. */
   takesOverrides: boolean
   /** What is counted. */
   on: 'request' | 'auth-failure'
-  /** One that is off is not asked about, unless it is switched on (src/switches/). */
+  /** A rule that is off is not evaluated, unless a live switch turns it on (src/switches/). */
   mode: 'enforce' | 'shadow' | 'off'
-  /** The share of callers for whom it is enforced, 0 to 1; for the others it is a shadow. */
+  /** The share of callers for which the rule is enforced, 0 to 1. For the others it is a shadow. */
   enforcedShare: number
-  /** The rule it would replace. */
+  /** The rule that this candidate would replace. */
   candidateFor?: string
-  /** It protects the origin, and is no budget of a caller: it refuses with a 503, and callers do not see its numbers. */
-  ofSystem?: true
-  /** The name that it is switched by, where that is not its own: all rules of a shedder are switched together. */
+  /** The rule protects the origin and is not a budget of a caller: it refuses with a 503, and callers do not see its numbers. */
+  isSystemLimit?: true
+  /** The name of its live switch, if that is not the rule's own: all rules of a shedder share one switch. */
   switchedAs?: string
-  /** Its limit is this share of the adaptive limit; `limit` is the most that it can be. */
+  /** Its limit is this share of the adaptive limit. `limit` is then the upper bound. */
   adaptiveShare?: number
-  /** What becomes of a request while the store does not answer. */
+  /** What happens to a request while the store does not answer. */
   onStoreFailure: OnStoreFailure
-  /** One decision may spend for several requests, which the isolate then serves for so long without a trip. */
+  /** One decision may spend units for several requests, which the isolate serves without a trip to the store for this long. */
   lease?: Lease
-  /** With very many isolates, each holds some units in advance (limiter/stock.ts): a rule that counts all that is in flight. */
+  /**
+   * With very many isolates, each of them holds some units in advance (limiter/stock.ts). Only for rules that count all requests in
+   * flight.
+   */
   inAdvance?: true
   match: Match
 }
 
-/** The name under which a rule of the gateway is switched. */
+/** The name of the live switch of a rule. */
 export const switchNameOf = ({ name, switchedAs }: Pick<Rule, 'name' | 'switchedAs'>): string =>
   switchedAs ?? name
 
-/** A rule for requests that pass through the gateway, with the numbers of some plans or of all. */
+/** A rule for requests that pass through the gateway, with the numbers for one plan or for several. */
 export interface GatewayRule extends Rule {
   by: readonly By[]
-  /** Names what it counts by: rules with the same text share their state (identity-parts.ts). */
+  /** Identifies what the rule counts by. Rules with the same text share the state of an identity (identity-parts.ts). */
   identity: string
-  /** Its plans are all but those with numbers of their own: it is also for callers without a plan. */
+  /** The variant for all plans without numbers of their own, which is also for callers without a plan. */
   isForOthers: boolean
 }
 
-/** A rule of a limit that is asked by name. */
+/** A rule of a limit by name. */
 export interface LimitRule extends Rule {
-  /** Parts of the identity that are counted apart; empty: all callers together. */
+  /** Parts of the identity that are counted separately. Empty: all callers are counted together. */
   by: readonly string[]
 }
 
-export interface Match extends Place {
+/** Which requests a rule or a traffic class is for. An absent field matches every request. */
+export interface Match extends RequestPattern {
   plans?: readonly string[]
   routes?: ReadonlySet<string>
   authenticated?: boolean
-  /** Only requests of a traffic class with this rank, and of less important ones (compile-shedding.ts). */
+  /** Only requests of the traffic class with this rank, and of less important classes (compile-shedding.ts). */
   fromRank?: number
 }
 
-/** The gateway delays no request longer than clients and platforms wait (µs). */
+/** The longest delay of a request (µs): clients and platforms do not wait longer. */
 export const MAX_DELAY = 60e6
 
 /**
- * The rule as it is for most, and once more for each plan with numbers of its own: all of them travel to the store, which
- * knows the plan.
- * @param plans of the config
- * @param algorithms that rules can have
+ * Compiles a rule to one variant for each plan with numbers of its own, and one for all other plans. All variants travel to
+ * the store, because the store knows the plan of the caller.
+ * @param plans all plans of the config
+ * @param algorithms the algorithms that rules can have
+ * @returns the variant for all other plans first
  */
 export function compileGatewayRule(
   input: RuleInput,
@@ -134,7 +140,7 @@ export function compileGatewayRule(
     ...common,
     match: own.length > 0 ? { ...match, plans: others } : match,
     isForOthers: own.length > 0 && match.plans === undefined,
-    ...('adaptive' in input && input.adaptive && ({ ofSystem: true, adaptiveShare: 1 } as const)),
+    ...('adaptive' in input && input.adaptive && ({ isSystemLimit: true, adaptiveShare: 1 } as const)),
   }
   const variants = own.flatMap(([plan, numbers]): GatewayRule[] => {
     if (!numbers) return []
@@ -144,14 +150,14 @@ export function compileGatewayRule(
   return [base, ...variants]
 }
 
-/** A rule as it is for a plan, or for a consumer with an override. */
+/** The rule with the numbers of a plan or of an override. */
 export function withNumbers<T extends NumbersInput>(input: T, numbers: PlanNumbersInput): T {
   const given = Object.entries(numbers).filter(([, value]) => value !== undefined)
   return { ...input, ...Object.fromEntries(given) }
 }
 
-/** The same rule, without its list of plans: for callers whose plan was chosen before, and for those that have none. */
-export function forAnyPlan(rule: GatewayRule): GatewayRule {
+/** The rule without its list of plans, for a caller whose plan has been compared before or that has none. */
+export function withoutPlans(rule: GatewayRule): GatewayRule {
   const { plans: _, ...match } = rule.match
   return { ...rule, match }
 }
@@ -165,9 +171,9 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
   const calendar = calendarOf(input, algorithms)
   const period = periodOf(input)
   const counting = algorithms.countings[algorithm]
-  if (!counting) throw builtForAnotherConfig(`the algorithm '${algorithm}'`)
-  const { state, numbers } = counting
-  const quota = numbers(input, period)
+  if (!counting) throw notBuiltError(`the algorithm '${algorithm}'`)
+  const { state, toQuota } = counting
+  const quota = toQuota(input, period)
   const lease = canBeLeased(input, counting) && input.lease
   const family = [name, algorithm, ...(calendar ? [calendar.period, calendar.timeZone] : [period])]
   return {
@@ -192,13 +198,16 @@ function compileRule(input: RuleInput | LimitRuleInput, cost: number, algorithms
   }
 }
 
-/** A log has an entry for each request, what is in flight ends with each, and guesses are counted when they are made. */
+/**
+ * Whether a rule can have a lease. A log needs an entry for each request, units in flight end with each request, and failed
+ * credentials are counted one by one.
+ */
 export function canBeLeased(input: RuleInput | LimitRuleInput, { state }: Pick<Counting, 'state'>): boolean {
   const isGuess = 'on' in input && input.on === 'auth-failure'
   return (state === 'time' || state === 'counts') && !isGuess
 }
 
-/** Only algorithms that take a calendar's period get as far as this with one. */
+/** The check has accepted calendar periods only for algorithms that support them. */
 function calendarOf(input: NumbersInput, { windowEnds }: Algorithms): Calendar | undefined {
   const period = 'period' in input ? input.period : undefined
   if (period === undefined || !isCalendarPeriod(period)) return undefined
@@ -206,7 +215,7 @@ function calendarOf(input: NumbersInput, { windowEnds }: Algorithms): Calendar |
   return { period, timeZone, windowEnds }
 }
 
-/** In microseconds; of a calendar period what it lasts, give or take, and of `concurrency` its `ttl`. */
+/** The period in microseconds: for a calendar period its approximate length, for `concurrency` its `ttl`. */
 export function periodOf(input: NumbersInput): number {
   if (!('period' in input)) return parseDuration(input.ttl ?? DEFAULT_TTL)!
   const { period } = input
@@ -217,7 +226,7 @@ const DEFAULT_TTL = '15s'
 
 export function compileMatch({ plans, routes, authenticated, ...place }: MatchInput): Match {
   return {
-    ...compilePlace(place),
+    ...compileRequestPattern(place),
     ...(plans && { plans }),
     ...(routes && { routes: new Set(routes) }),
     ...(authenticated !== undefined && { authenticated }),
@@ -225,12 +234,12 @@ export function compileMatch({ plans, routes, authenticated, ...place }: MatchIn
 }
 
 /**
- * State belongs to a rule's name, algorithm and period, and where it is a time and no count also to the limit and
- * burst: with other numbers it would mean something else, so the rule starts afresh. Two configs that are live at once
- * (a gradual deployment) so do not read each other's, but for two of 238,328 that hash alike. The limit of windows and
- * logs may change under their counts.
- * (FNV-1a, cut to three letters: a name for a record, not a secret; two rules of one config with the same tag are
- * refused.)
+ * A state belongs to a rule's name, algorithm and period. A state that is a time depends on the limit and the burst as well:
+ * under other numbers it has another meaning, so a rule that changes them starts with a new state. Counts of windows and logs stay
+ * valid if the limit changes. So two configs that are live at once, as in a gradual deployment, do not misread each other's states.
+ *
+ * The tag is an FNV-1a hash cut to three letters, so two different rules collide with a probability of 1 in 238,328. The check refuses a
+ * config in which two rules have the same tag.
  */
 function tagOf(parts: readonly (string | number)[]): string {
   const hash = fnv1a(parts.join(' '))

@@ -1,4 +1,4 @@
-/** Load shedding, from what the user wrote to what a request meets: classes, rules of the fleet, and the numbers of the shedder. Pure. */
+/** Compiles `shedding`: the traffic classes, the rules of the fleet, and the settings of the shedder by utilization. Pure. */
 import type { Algorithms } from '../algorithms/descriptor.ts'
 import type { AdaptiveMethodName } from './check/adaptive-schema.ts'
 import type { ConfigInput } from './check/schema.ts'
@@ -6,11 +6,12 @@ import type { SheddingInput } from './check/shedding-schema.ts'
 import { compileGatewayRule, compileMatch, type GatewayRule, type Match, type Rule } from './compile-rule.ts'
 import { milliseconds } from './duration.ts'
 
-/** A class of traffic; `rank` is its place in the config, 0 is the most important. */
+/** A class of traffic. */
 export interface TrafficClass {
   name: string
+  /** Its index in the config. 0 is the most important class. */
   rank: number
-  /** Undefined: every request that matches no other class. */
+  /** Absent: the class of every request that matches no other class. */
   match?: Match
 }
 
@@ -20,40 +21,42 @@ export interface Shedding {
   workerUtilization?: WorkerUtilization
 }
 
-/** By which requests of one class are shed. It counts nothing. */
+/** The rule under which requests of one class are shed. It counts nothing. */
 export interface ShedRule extends Pick<Rule, 'name' | 'mode' | 'enforcedShare'> {
   rank: number
 }
 
 /** The shedder by worker utilization. */
 export interface WorkerUtilization {
-  /** For each class but the first the rule under which its requests are shed, the least important first. */
+  /** The rule of each class except the most important one, the least important first. */
   rules: readonly ShedRule[]
-  /** Response header of the origin that has the signal, in lower case. */
+  /** The response header of the origin that carries the signal, in lower case. Absent: the signal is not used. */
   header?: string
-  /** How long what a machine has pushed counts (ms). */
+  /** How long a pushed value counts (ms). Absent: the signal is not used. */
   pushes?: { staleAfterMs: number }
-  /** Requests in flight ÷ capacity is a signal. */
+  /** Whether requests in flight ÷ capacity is a signal. */
   isInFlight: boolean
+  /** Utilization, 0 to 1: from `high` on more is shed, up to `low` less. */
   high: number
   low: number
-  /** How long the signal is high until the first request is shed, and until all is shed (ms). */
+  /** How long the signal is high until the first request is shed (ms). */
   afterMs: number
+  /** How long the signal is high until all classes but the first are shed (ms). */
   withinMs: number
 }
 
-/** What a Worker carries only if its config sheds traffic, or has a limit that adapts. */
+/** Functions that a Worker carries only if its config sheds traffic or has an adaptive limit. */
 export interface SheddingCompiler {
   compileFleetRules: typeof compileFleetRules
   compileShedding: typeof compileShedding
   compileAdaptive: typeof compileAdaptive
 }
 
-/** The names of the shedders: they are switched by these. */
+/** The names of the shedders, which are also the names of their live switches. */
 export const FLEET_USAGE = 'fleet-usage'
 export const WORKER_UTILIZATION = 'worker-utilization'
 
-/** A limit that follows how fast the origin answers, and whether it fails. */
+/** A concurrency limit that follows the latency and the failures of the origin. Numbers are requests in flight. */
 export interface Adaptive {
   method: AdaptiveMethodName
   min: number
@@ -63,7 +66,7 @@ export interface Adaptive {
 
 export const DEFAULT_ADAPTIVE = { method: 'gradient', min: 4, initial: 20 } as const
 
-/** Of the rule, or of the fleet, that has it. At most one has: there is one origin. */
+/** The adaptive limit of the config: at most one rule, or the fleet, has one, because there is one origin. */
 export function compileAdaptive({
   rules,
   shedding,
@@ -80,7 +83,7 @@ export function compileAdaptive({
 }
 
 export const DEFAULT_SHEDDING = {
-  /** Of the capacity, for the first class. */
+  /** Share of the capacity that is reserved for the first class. */
   reserved: 0.2,
   header: 'x-utilization',
   high: 0.9,
@@ -90,36 +93,37 @@ export const DEFAULT_SHEDDING = {
   staleAfter: '30s',
 } as const
 
-/** What a class and all less important ones can have in flight together. */
+/** How many requests of a class and of all less important classes can be in flight together. */
 export interface FleetLevel {
   /** The most important class of the level. */
   name: string
   rank: number
-  /** Of the capacity. */
+  /** Share of the capacity, 0 to 1. */
   share: number
+  /** Requests in flight. */
   limit: number
 }
 
-/** A share that is not exact in binary must not cost a whole unit. */
+/** Rounds a share down to whole units. The small addend keeps binary rounding errors of the share from costing a unit. */
 export const wholeShareOf = (capacity: number, share: number) => Math.floor(capacity * share + 1e-6)
 
-/** The most important class first. A class for which nothing is reserved shares the level of the next one. */
+/** The levels of the fleet, the most important first. If nothing is reserved for the class before, a class has no level of its own. */
 export function fleetLevels({ classes, fleetUsage }: SheddingInput): FleetLevel[] {
   if (!fleetUsage) return []
   const { capacity, reserved = { [classes[0]!.name]: DEFAULT_SHEDDING.reserved } } = fleetUsage
-  let taken = 0
+  let reservedSoFar = 0
   return classes.flatMap(({ name }, rank): FleetLevel[] => {
-    const of = classes[rank - 1]?.name ?? ''
-    const before = rank === 0 ? undefined : Object.hasOwn(reserved, of) ? reserved[of]! : 0
-    taken += before ?? 0
-    const share = 1 - taken
-    return before === 0 ? [] : [{ name, rank, share, limit: wholeShareOf(capacity, share) }]
+    const above = classes[rank - 1]?.name ?? ''
+    const reservedAbove = rank === 0 ? undefined : Object.hasOwn(reserved, above) ? reserved[above]! : 0
+    reservedSoFar += reservedAbove ?? 0
+    const share = 1 - reservedSoFar
+    return reservedAbove === 0 ? [] : [{ name, rank, share, limit: wholeShareOf(capacity, share) }]
   })
 }
 
 /**
- * The rules of the fleet: one for each level, that counts its class and all less important ones. So a request takes part in one rule
- * or more, and the more important classes have room that the others cannot use.
+ * The rules of the fleet: one for each level, which counts its class and all less important ones. So the least important requests count
+ * under every rule, and the more important classes have room that the others cannot use.
  */
 export function compileFleetRules(
   shedding: SheddingInput,
@@ -142,8 +146,8 @@ export function compileFleetRules(
     ).map(
       (rule): GatewayRule => ({
         ...rule,
-        ...{ ofSystem: true, switchedAs: FLEET_USAGE, match: { fromRank: rank } },
-        // How many units there are to hold in advance is not known where the limit moves.
+        ...{ isSystemLimit: true, switchedAs: FLEET_USAGE, match: { fromRank: rank } },
+        // Under an adaptive limit, the number of units to hold in advance is not known.
         ...(fleetUsage.adaptive ? { adaptiveShare: share } : { inAdvance: true as const }),
       }),
     ),

@@ -1,7 +1,7 @@
 /**
- * From what the user wrote to what a request meets: defaults filled in, numbers in microseconds, and everything that can
- * be worked out once worked out. Pure; the result is never changed. Nothing is checked here: check/ has done that before
- * the Worker was built, and stays out of it.
+ * Compiles a config to the form that requests are handled with: with defaults, numbers in microseconds, and everything computed
+ * that does not depend on a request. Pure, and the result is never changed. Nothing is checked here: check/ does that before the
+ * Worker is built, and stays out of the Worker.
  */
 import type { Algorithms } from '../algorithms/descriptor.ts'
 import { compileRanges, type Ranges } from './address-ranges.ts'
@@ -14,7 +14,7 @@ import type {
   RuleInput,
 } from './check/schema.ts'
 import { type AddressSettings, compileAddress } from './compile-address.ts'
-import { type BreakerSettings, compileBreaker, MOST_DEADLINES } from './compile-breaker.ts'
+import { type BreakerSettings, compileBreaker, MAX_DEADLINES_PER_CALL } from './compile-breaker.ts'
 import { type Credentials, compileCredentials } from './compile-credentials.ts'
 import { compileRouteSettings, compileRoutes, type Route, type RouteSettings } from './compile-route.ts'
 import {
@@ -30,57 +30,57 @@ import { type Duration, milliseconds } from './duration.ts'
 export type { Credentials, GatewayRule, LimitRule, Route, Rule }
 
 export interface Config {
-  /** Absent where nothing is proxied: only the edges that need no origin can be used. */
+  /** The URL of the origin. Absent: the gateway cannot be used, only edges that need no origin. */
   origin?: string
   originDeadlineMs: number
-  /** Undefined: there is one deployment. */
+  /** Absent: there is only one deployment. */
   environment?: string
-  /** The first is the default. */
+  /** The first plan is the default. */
   plans: readonly string[]
   /** The most specific first. */
   routes: readonly Route[]
   /** The settings of requests without a route. */
-  elsewhere: RouteSettings
-  /** With those that are off, as they can be switched on; with one row more for each plan that has numbers of its own. */
+  routeDefaults: RouteSettings
+  /** Includes rules that are off, because they can be switched on, and one variant for each plan with numbers of its own. */
   rules: readonly GatewayRule[]
   /** Absent: no traffic is shed. */
   shedding?: Shedding
   /** Absent: every limit is fixed. */
   adaptive?: Adaptive
-  /** Rule sets that are asked by name, with those of their rules that are off. */
+  /** Limits by name. Includes rules that are off. */
   limits: ReadonlyMap<string, readonly LimitRule[]>
   credentials: Credentials
   address: AddressSettings
-  /** Never limited. */
+  /** Callers that are never limited. */
   allow: { addresses: Ranges; consumers: ReadonlySet<string> }
-  /** Never let in. */
+  /** Callers that are always refused. */
   block: { addresses: Ranges; countries: ReadonlySet<string> }
-  /** Absent: no refusal is remembered. */
+  /** Absent: refusals are not remembered. */
   refusals?: { rememberForMs: number }
   storeDeadlineMs: number
   /** Absent: every decision waits for the store. */
   breaker?: BreakerSettings
-  /** HTTP requests to the store at once, and how long a decision waits for its turn (src/store/in-flight.ts). */
+  /** How many HTTP requests to the store can be under way, and how long a decision waits for its turn (src/store/in-flight.ts). */
   inFlight: { most: number; expiresAfterMs: number; patienceMs: number; longestMs: number }
-  /** Of each limit, what one isolate admits by itself while the store fails. */
+  /** The share of each limit that an isolate admits by itself while the store fails, 0 to 1. */
   localShare: number
   keyLocking: boolean
-  /** Keys of several slots cannot go into one call. */
+  /** The store is a Redis Cluster: one call cannot have keys of several slots. */
   cluster: boolean
   log: { perSecond: number }
-  /** Absent: nothing is kept. */
+  /** Absent: no statistics are stored. */
   stats?: { everyMs: number }
-  /** The unit of X-RateLimit-Reset; absent: no such headers are sent. */
+  /** The unit of `X-RateLimit-Reset`. Absent: no `X-RateLimit-*` headers are sent. */
   xRateLimit?: HeadersInput['xRateLimit']
-  /** Absent: no function of the config decides about requests. */
+  /** Absent: the config has no hooks. */
   hooks?: Omit<HooksInput, 'deadline'> & { deadline: Duration }
   cors?: { origins: '*' | readonly string[]; headers?: readonly string[]; maxAgeSeconds: number }
 }
 
 /**
- * @param config as check/check.ts let it through
- * @param algorithms that its rules have
- * @param shedding compiles what is shed, and what follows the origin
+ * @param config a config that check/check.ts has accepted
+ * @param algorithms at least those of its rules
+ * @param sheddingCompiler compiles load shedding and adaptive limits
  */
 export function compileConfig(
   config: ConfigInput,
@@ -105,7 +105,7 @@ export function compileConfig(
     ...(config.environment !== undefined && { environment: config.environment }),
     plans,
     routes: compileRoutes(config.routes ?? [], credentials.accept),
-    elsewhere: compileRouteSettings({}, credentials.accept),
+    routeDefaults: compileRouteSettings({}, credentials.accept),
     rules: [
       ...(config.rules ?? []).flatMap(rule => compileGatewayRule(withDefault(rule), plans, algorithms)),
       ...(config.shedding
@@ -134,7 +134,7 @@ export function compileConfig(
       most: config.store?.maxInFlight ?? 32,
       expiresAfterMs: 2 * storeDeadlineMs,
       patienceMs: 4 * storeDeadlineMs,
-      longestMs: MOST_DEADLINES * storeDeadlineMs,
+      longestMs: MAX_DEADLINES_PER_CALL * storeDeadlineMs,
     },
     localShare: config.store?.localShare ?? 1,
     keyLocking: config.store?.keyLocking ?? true,

@@ -1,8 +1,8 @@
-/** What a user reads when the config is wrong: every mistake at once, each with its place, value and fix. */
+/** The error for an invalid config. It lists all mistakes, each with its path, value and fix. */
 import { GatewayError } from '../errors.ts'
 
 export interface Mistake {
-  /** As one would write it: `rules[2].period` */
+  /** The path of the setting: `rules[2].period` */
   path: string
   /** `'1 sec' is not a duration. Write …` */
   message: string

@@ -1,12 +1,12 @@
-/** What a config is written with. */
+/** `defineConfig`, the typed function that sluice.config.ts is written with. */
 import type { ConfigInput, RouteInput, RuleInput } from './check/schema.ts'
 
 /**
- * Types the config of sluice.config.ts, and nothing else: it is checked by `npx sluicegate check`, by `npm start`, and when
- * the Worker is built for a deployment.
+ * Returns its argument, with the types of a config. It checks nothing: `npx sluicegate check`, `npm start` and the build of a
+ * deployment do.
  *
- * Names are typed too: rules take the plans and routes that the config declares, and `candidateFor` the name of a rule. A config
- * whose names only the program knows is a `ConfigInput`.
+ * Names are typed too: rules can only use plans and routes that the config declares, and `candidateFor` only the name of a rule. For a
+ * config whose names are computed at run time, use the type `ConfigInput`.
  */
 export function defineConfig<
   const Plan extends string = string,
@@ -16,7 +16,7 @@ export function defineConfig<
   return input as ConfigInput
 }
 
-/** A config whose names are known to the compiler. Names that it does not declare (no `plans`, no `routes`) are left to the check. */
+/** A config whose names the compiler knows. If it declares no `plans` or `routes`, the check compares these names instead. */
 type NamedConfig<Plan extends string, Route extends string, Rule extends string> = Omit<
   ConfigInput,
   'plans' | 'routes' | 'rules'
@@ -26,12 +26,12 @@ type NamedConfig<Plan extends string, Route extends string, Rule extends string>
   rules?: NamedRule<RuleInput, Known<NoInfer<Plan>, Rule>, Known<NoInfer<Route>, Rule>, Rule>[] | undefined
 }
 
-/** Rules that were made elsewhere have any name (`Rule` is `string`), and names of any plan and route. */
+/** For rules whose names the compiler does not know (`Rule` is `string`), any plan and route is accepted. */
 type Known<Name extends string, Rule extends string> = string extends Rule ? string : Name
 
 type NamedRoute<Route extends string> = Omit<RouteInput, 'name'> & { name: Route }
 
-/** For each algorithm, so that an editor offers the settings of the one that is written. */
+/** Distributes over the algorithms, so that an editor offers the settings of the chosen one. */
 type NamedRule<
   Input,
   Plan extends string,

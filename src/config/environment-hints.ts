@@ -1,11 +1,11 @@
 /**
- * The variables of the store, for those who run an edge in a process of their own: what to type in a shell. The gateway's Worker has
- * its own hint in environment.ts, and does not carry this.
+ * Hints how to set the store's variables in a shell, for edges that run in a process of their own. The gateway's Worker does not carry
+ * this file: its hints are in environment.ts.
  */
 import { ConfigError } from './config-error.ts'
 import type { StoreAddress } from './environment.ts'
 
-/** What environment.ts says to those who deploy a Worker. */
+/** The hint for Workers in a message of environment.ts. */
 const FOR_WORKERS = / On Workers: .*$/
 
 const BRIDGE = 'npx sluicegate bridge --redis redis://… --token …'
@@ -21,9 +21,9 @@ const HINTS: Record<keyof StoreAddress, string> = {
 const OF_REDIS = `is the URL of a Redis server, not of its REST API. \`${BRIDGE}\` serves that API in front of it: export UPSTASH_REDIS_REST_URL=${BRIDGE_URL}`
 
 /**
- * The same error with hints for a shell in the place of those for Workers.
- * @param error what `withEnvironment` has thrown; anything else comes back as it is
- * @param variables those that it was given
+ * Replaces the hints for Workers in an error by hints for a shell.
+ * @param error an error of `withEnvironment`. Any other value is returned unchanged.
+ * @param variables the variables that `withEnvironment` was called with
  */
 export function withHintsForNode<E>(error: E, variables: StoreAddress = {}): E | ConfigError {
   if (!(error instanceof ConfigError)) return error

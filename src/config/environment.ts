@@ -1,9 +1,9 @@
-/** What differs from deployment to deployment and does not belong in a file: secrets, and the origin's address. */
+/** The settings that differ between deployments and come from variables: secrets, and the origin's address. */
 import type { Config } from './compile.ts'
 import { ConfigError, type Mistake } from './config-error.ts'
 import { ENVIRONMENT, isOriginUrl, isStoreUrl } from './forms.ts'
 
-/** The binding of a data set, as far as it is used. */
+/** The part of a Workers Analytics Engine binding that Sluice uses. */
 export interface AnalyticsDataset {
   writeDataPoint(point: { indexes: string[]; blobs: string[]; doubles: number[] }): void
 }
@@ -26,29 +26,32 @@ export interface Environment extends StoreAddress {
   SLUICE_ANALYTICS?: AnalyticsDataset
 }
 
-/** The config, with what the environment adds. */
-export type Deployed = Config & { origin: string; url: string; token: string }
+/** The config with the values of the environment. */
+export type DeployedConfig = Config & { origin: string; url: string; token: string }
 
-/** @throws ConfigError naming what is missing or wrong; never the token's value */
-export function withEnvironment(config: Config, env: Environment): Deployed {
+/**
+ * Adds the values of the environment to a config.
+ * @throws ConfigError that lists the missing and invalid variables, without their values
+ */
+export function withEnvironment(config: Config, env: Environment): DeployedConfig {
   const mistakes: Mistake[] = []
   const { ORIGIN_URL, SLUICE_ENVIRONMENT: environment } = env
-  const wrong = (path: string, message: string) => mistakes.push({ path, message })
+  const report = (path: string, message: string) => mistakes.push({ path, message })
   const secretOf = (name: keyof StoreAddress, isValid: (text: string) => unknown) => {
     const text = env[name]?.trim() ?? ''
-    // Never the value: what is pasted here by mistake is a redis:// URL with its password.
+    // Leaves the value out, because a redis:// URL that was pasted by mistake contains the password.
     const what = text ? 'is not an http or https URL without credentials' : 'is missing'
-    if (!isValid(text)) wrong(name, `${what}. On Workers: npx wrangler secret put ${name}`)
+    if (!isValid(text)) report(name, `${what}. On Workers: npx wrangler secret put ${name}`)
     return text
   }
   const url = secretOf('UPSTASH_REDIS_REST_URL', isStoreUrl)
   const token = secretOf('UPSTASH_REDIS_REST_TOKEN', text => text)
   const origin = ORIGIN_URL || config.origin
-  if (!origin) wrong('origin', 'is missing. Set it in the config, or set the variable ORIGIN_URL.')
+  if (!origin) report('origin', 'is missing. Set it in the config, or set the variable ORIGIN_URL.')
   if (ORIGIN_URL && !isOriginUrl(ORIGIN_URL))
-    wrong('ORIGIN_URL', 'is not valid. Use an http or https URL without query or credentials.')
+    report('ORIGIN_URL', 'is not valid. Use an http or https URL without query or credentials.')
   if (environment && !ENVIRONMENT.test(environment))
-    wrong('SLUICE_ENVIRONMENT', 'is not a valid name. Use 1 to 16 lowercase letters and digits.')
+    report('SLUICE_ENVIRONMENT', 'is not a valid name. Use 1 to 16 lowercase letters and digits.')
   if (mistakes.length > 0) throw new ConfigError(mistakes)
   return { ...config, ...(environment && { environment }), origin: origin!, url, token }
 }

@@ -1,27 +1,27 @@
 /**
- * Hooks: functions of a config that decide about a request where settings do not suffice (docs/hooks.md). What they get and what
- * they return; src/edges/http/hooks.ts calls them.
+ * The types of hooks: functions of a config that decide about a request if settings do not suffice (docs/hooks.md).
+ * src/edges/http/hooks.ts calls them.
  */
 
-/** What is known of a request, beside the request itself. */
+/** What a hook gets in addition to the request. */
 export interface HookContext {
-  /** Variables and bindings of the platform: the `env` of a Worker, on Node those of the process. */
+  /** Variables and bindings of the platform: the `env` of a Worker, or the environment of the process on Node. */
   env: Readonly<Record<string, unknown>>
-  /** The request as the framework around Sluice has it (in Hono `c`); undefined at the gateway. */
+  /** The request object of the framework around Sluice, such as Hono's `c`. Undefined at the gateway. */
   host: unknown
-  /** Name of the route; absent where none matches. */
+  /** Name of the matching route. Absent: no route matches. */
   route?: string
-  /** Of the client; absent where it is not known. */
+  /** Address of the client. Absent: unknown. */
   address?: string
   /**
-   * The consumer, as it stands in keys of the store. Absent: an anonymous caller, or one that only the store knows. Of an API key it
-   * is claimed: whether the key is valid is found out later.
+   * The consumer, as in keys of the store. Absent: the caller is anonymous, or only the store knows the consumer. The consumer of an
+   * API key is a claim: the store verifies the key later.
    */
   consumer?: string
 }
 
 export interface CostContext extends HookContext {
-  /** What the route says; `1` without a route. */
+  /** The cost of the route, `1` without a route. */
   cost: number
 }
 
@@ -30,9 +30,11 @@ export interface RefusalInfo extends HookContext {
   requestId: string
   /**
    * - `limited`: a limit of the caller is reached.
-   * - `shed`: the system is too busy, whoever calls.
-   * - `unauthenticated`, `forbidden`: the credential is missing or bad; the caller is blocked.
-   * - `failed_closed`, `unverifiable`: the store does not answer, or the issuer of a token.
+   * - `shed`: the system is too busy, regardless of the caller.
+   * - `unauthenticated`: the credential is missing or invalid.
+   * - `forbidden`: the caller is blocked.
+   * - `failed_closed`: the store does not answer.
+   * - `unverifiable`: the issuer of the token does not answer.
    */
   outcome: 'limited' | 'shed' | 'unauthenticated' | 'forbidden' | 'failed_closed' | 'unverifiable'
   /** Names of the rules that refuse. */
@@ -41,8 +43,8 @@ export interface RefusalInfo extends HookContext {
 }
 
 /**
- * A hook may be asynchronous. It gets a request without its body, which belongs to whatever answers the request. Whatever it
- * throws, and what it returns against its type, counts as a failure of Sluice itself.
+ * The result of a hook, which may be asynchronous. A hook gets the request without its body, which is left to the code that answers the
+ * request. If a hook throws or returns a value of another type, that counts as a failure of Sluice itself.
  */
 type Async<T> = T | Promise<T>
 
@@ -57,7 +59,7 @@ export type CostHook = (request: Request, context: CostContext) => Async<number>
 
 export type PlanHook = (request: Request, context: HookContext) => Async<string | null | undefined>
 
-/** What a body can be, on any platform. */
+/** The types of a response body, on any platform. */
 export type Body = NonNullable<ConstructorParameters<typeof Response>[0]>
 
 export type RefusalHook = (info: RefusalInfo, response: Response) => Async<Response | Body | null | undefined>
@@ -72,8 +74,8 @@ export interface Hooks {
 
 export type HookName = keyof Hooks
 
-/** The hooks there can be, in the order in which a request meets them. */
+/** All hooks, in the order in which they are called for a request. */
 export const HOOK_NAMES = ['identify', 'skip', 'plan', 'cost', 'refusal'] as const satisfies HookName[]
 
-/** Those that a config has. */
+/** The names of the hooks that a config has. */
 export const hooksOf = (hooks: Hooks | undefined): HookName[] => HOOK_NAMES.filter(name => hooks?.[name])

@@ -1,37 +1,40 @@
 /**
- * The parts that a rule of the gateway can count by. docs/config.md is made from their doc comments (`npm run reference`): the
- * text after `Without:` says what happens where a request has no value. src/edges/http/identity-keys.ts reads the values.
+ * The parts that a rule of the gateway can count by. docs/config.md is generated from their doc comments (`npm run reference`): the
+ * text after `Without:` describes a request without a value. src/edges/http/identity-keys.ts reads the values.
  */
 
 export interface IdentityPart {
-  /** Rules by this part apply only to callers who show a valid credential, or a valid token. */
+  /** Rules by this part apply only to callers with a valid credential, or a valid token. */
   readonly needs?: 'credential' | 'token'
-  /** It belongs to a consumer: overrides of the consumer apply, and the counters lie in the consumer's slot. */
+  /** The part belongs to a consumer: overrides of the consumer apply, and the counters are in the consumer's hash slot. */
   readonly isOfConsumer?: true
-  /** Cloudflare reports it with the connection (`cf`). The example is what `npx sluicegate explain --<part>` shows. */
+  /** Cloudflare reports the value with the connection (`cf`). `npx sluicegate explain --<part>` shows the example. */
   readonly cf?: { readonly example: string | number }
-  /** The part is written with a name: `header:<name>`. The form of the name is in `nameForms`. */
+  /** The part is written with a name: `header:<name>`. `nameForms` has the valid names. */
   readonly isNamed?: true
-  /** No other part can stand beside it. */
+  /** The part cannot be combined with others. */
   readonly isAlone?: true
 }
 
 export const identityParts = {
   /** The consumer that the credential belongs to. */
   consumer: { needs: 'credential', isOfConsumer: true },
-  /** The one key or token. A new key or token starts with fresh counts. */
+  /** A single key or token. A new key or token starts with fresh counts. */
   credential: { needs: 'credential', isOfConsumer: true },
-  /** The client's address; of IPv6 the network ([address](#address)). Without: counted with all others whose address is not known. */
+  /** The client's address; for IPv6, its network ([address](#address)). Without: counted with all others whose address is not known. */
   address: {},
   /** The name of the request's route. Without: counted with all others without a route. */
   route: {},
-  /** The method as sent: GET, HEAD, POST, … HEAD is not GET here. */
+  /** The method as sent: GET, HEAD, POST, … HEAD and GET are counted separately. */
   method: {},
   /** The host name of the request. */
   host: {},
   /** The value of a header. Its name is written in lower case. Without: counted with all others without the header. */
   header: { isNamed: true },
-  /** A claim of a token (text, number or boolean), separate for each issuer. Without: a token without the claim is counted with all others of its issuer that lack it. */
+  /**
+   * A claim of a token (text, number or boolean), separate for each issuer. Without: a token without the claim is counted with all
+   * others of its issuer that lack it.
+   */
   claim: { needs: 'token', isNamed: true },
   /** The country of the client, as Cloudflare reports it. Without: counted with all others without one. */
   country: { cf: { example: 'DE' } },
@@ -43,10 +46,10 @@ export const identityParts = {
 
 export type Parts = typeof identityParts
 
-/** What a part is called, without the name that may follow. */
+/** The part without the name that may follow: `header` for `header:x-tenant`. */
 export type PartName = keyof Parts
 
-/** Parts with a property, as in `isNamed`. */
+/** Parts that have a property, such as `isNamed`. */
 type PartsWith<Property extends keyof IdentityPart> = {
   [Name in PartName]: Parts[Name] extends Record<Property, unknown> ? Name : never
 }[PartName]
@@ -61,7 +64,7 @@ export const CF_PARTS = /* @__PURE__ */ (() =>
 
 export type NamedPart = PartsWith<'isNamed'>
 
-/** The names that such a part can have, and what a message says of others. Not in the Worker: the config has been checked. */
+/** The valid names of such parts, and a message for invalid ones. Only the check uses this, so the Worker does not carry it. */
 export const nameForms: Record<NamedPart, { form: RegExp; fix: string }> = {
   header: {
     // RFC 9110, section 5.6.2.
@@ -72,13 +75,13 @@ export const nameForms: Record<NamedPart, { form: RegExp; fix: string }> = {
 }
 
 /**
- * What of a request is counted apart. A request without such a header, claim, route, country or network is counted with all
- * others without one. Rules by a part that needs a credential do not apply to a request without one. `global` stands alone:
- * it counts all requests together, on Upstash in one queue.
+ * A part that a rule counts by, as written in a config. Requests without such a header, claim, route, country or network are counted
+ * together. A rule by a part that needs a credential does not apply to requests without one. `global` cannot be combined with other
+ * parts: it counts all requests together, under one key.
  */
 export type By = Exclude<PartName, NamedPart> | `${NamedPart}:${string}`
 
-/** `header:x-tenant` is the part `header` with the name `x-tenant`; of other parts the name is empty. */
+/** Splits `header:x-tenant` into the part `header` and the name `x-tenant`. The name of other parts is empty. */
 export function readPart(by: By): { part: PartName; name: string } {
   const [part, ...rest] = by.split(':')
   return { part: part as PartName, name: rest.join(':') }
@@ -88,7 +91,7 @@ export function partOf(by: By): IdentityPart {
   return identityParts[readPart(by).part]
 }
 
-/** Whether callers without a valid credential are not counted by this. */
+/** Whether rules by this part apply only to callers with a valid credential. */
 export function needsCredential(by: By): boolean {
   return partOf(by).needs !== undefined
 }
@@ -97,17 +100,17 @@ export function needsToken(by: By): boolean {
   return partOf(by).needs === 'token'
 }
 
-/** Whether what is counted belongs to a consumer. */
+/** Whether the counters belong to a consumer. */
 export function isOfConsumer(by: readonly By[]): boolean {
   return by.some(part => partOf(part).isOfConsumer)
 }
 
 /**
- * Names what is counted. Rules of one name share a state, and rules of different names never do: the consumer or the address
- * that the state belongs to comes first in its key, wherever it stands in `by`.
+ * Identifies what is counted. Rules with the same text share the state of an identity; rules with different texts never do. The
+ * consumer or address that owns the state comes first, wherever it stands in `by`.
  */
 export function identityOf(by: readonly By[]): string {
   const owner = isOfConsumer(by) ? 'consumer' : by.includes('address') ? 'address' : ''
-  // A name of a header or a claim can hold any letter.
+  // JSON, because the name of a claim can contain any character.
   return JSON.stringify([owner, ...by.filter(part => part !== owner && part !== 'global')])
 }

@@ -1,38 +1,38 @@
 /**
- * A credential method for the tokens of one issuer: what a config holds of it, and what verifies its tokens. Only types:
- * the code is in src/credentials/jwt.ts, and comes along where a config uses it.
+ * The types of a credential method for the tokens of one issuer. The code is in src/credentials/jwt.ts, which a Worker contains only if
+ * its config uses it.
  */
 import type { JwtInput } from './check/jwt-schema.ts'
 
-/** What `jwt({ … })` makes. */
+/** The result of `jwt({ … })`. */
 export interface JwtMethod {
   input: JwtInput
-  /** @param name of the method in the config */
+  /** @param name the name of the method in the config */
   compile(name: string): JwtIssuer
   createVerifier(issuer: JwtIssuer, options: { secret?: string | undefined }): JwtVerifier
-  /** Who issued a token by its own word, which is not verified; undefined where it is no JWT or names no issuer. */
+  /** The issuer that a token claims, without verification. Undefined: the text is not a JWT, or has no issuer. */
   issuerOf(token: string): string | undefined
 }
 
-/** One way to come with a token, as compiled from the config (compile-jwt.ts). */
+/** An issuer of tokens, as compiled from the config (compile-jwt.ts). */
 export interface JwtIssuer {
-  /** Of the method in the config. */
+  /** Name of the method in the config. */
   name: string
   issuer: string
   audience: readonly string[]
-  /** All of one family: a public key is never taken for a secret. */
+  /** Either all with public keys or all with a secret, so that a public key is never used as a secret. */
   algorithms: readonly string[]
   clockToleranceSeconds: number
-  /** In lower case. Carries the bare token; absent: `Authorization: Bearer`. */
+  /** Header that carries the bare token, in lower case. Absent: `Authorization: Bearer`. */
   header?: string
   /** The URL of a key set, or the name of the variable that holds the secret. */
   keys: { jwks: string } | { secret: string }
-  /** The first that holds something says who the consumer is. */
+  /** The first of these claims that is not empty names the consumer. */
   consumerClaims: readonly string[]
   planClaim?: string
-  /** From values of the plan claim to plans of the config. */
+  /** Maps values of the plan claim to plans of the config. */
   plans: Readonly<Record<string, string>>
-  /** Consumers are those of API keys, and not the issuer's own. */
+  /** Whether the consumers are those of API keys. False: the issuer has its own. */
   sharesConsumers: boolean
 }
 
@@ -44,7 +44,7 @@ export interface JwtVerifier {
 export interface VerifiedToken {
   kind: 'verified'
   consumer: string
-  /** As the issuer says, or as `plans` has it: any text, to be looked up among the plans of the config. */
+  /** The value of the plan claim, mapped by `plans`. It may not be a plan of the config. */
   plan?: string
   claims: Readonly<Record<string, unknown>>
 }
@@ -52,10 +52,11 @@ export interface VerifiedToken {
 export interface RefusedToken {
   kind: 'refused'
   /**
-   * `expired`: all else about it was good. `unavailable`: the issuer's keys could not be fetched, and none are
-   * remembered; nothing is known of the token.
+   * - `invalid`: the token failed verification.
+   * - `expired`: the token is valid, but has expired.
+   * - `unavailable`: the token could not be verified, because the issuer's keys could not be fetched and none are cached.
    */
   reason: 'invalid' | 'expired' | 'unavailable'
-  /** For the log: codes and names of claims, nothing that the token says. */
+  /** For the log: codes and names of claims, no values of the token. */
   detail: string
 }

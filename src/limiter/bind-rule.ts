@@ -1,7 +1,7 @@
 /** Binds a rule to an identity, for one request. Pure. */
 
 import type { Rule } from '../config/compile-rule.ts'
-import { finalized, fnv1a } from '../hash.ts'
+import { finalizeHash, fnv1a } from '../hash.ts'
 import type { BoundRule } from '../script/evaluation.ts'
 import { ownKey, UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 
@@ -50,5 +50,5 @@ export function chooseMode(
 function isInShare(share: number, name: string, key: string): boolean {
   // If only the store knows the consumer, its position is unknown here, and it may be outside the share.
   if (key.includes(UNKNOWN_CONSUMER_TAG)) return share >= 1
-  return share >= 1 || (share > 0 && finalized(fnv1a(`${name} ${key}`)) / 2 ** 32 < share)
+  return share >= 1 || (share > 0 && finalizeHash(fnv1a(`${name} ${key}`)) / 2 ** 32 < share)
 }

@@ -115,7 +115,7 @@ export function allow(enforced: readonly Verdict[], all = enforced): Allowed {
 export function deny(enforced: readonly Verdict[], all = enforced): Denied {
   const violated = enforced.filter(({ allowed }) => !allowed)
   // A limit of the caller has a known retry time. How long the whole system stays full is unknown.
-  const own = violated.filter(({ rule }) => !rule.ofSystem)
+  const own = violated.filter(({ rule }) => !rule.isSystemLimit)
   const waits = (own.length > 0 ? own : violated).map(({ retryAfter }) => retryAfter)
   const retryAfter = waits.includes(-1) ? -1 : Math.max(...waits)
   return { kind: 'denied', verdicts: all, violated, retryAfter }

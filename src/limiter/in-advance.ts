@@ -1,5 +1,5 @@
 /** The interface of the stock of units in advance (stock.ts). A Worker carries the stock only if a rule of its config uses it. */
-import type { Received } from '../algorithms/concurrency.ts'
+import type { MessageAnswer } from '../algorithms/concurrency.ts'
 import type { BoundRule, Verdict } from '../script/evaluation.ts'
 import type { Message } from '../script/sync.ts'
 import type { Claim, Holdings } from './holdings.ts'
@@ -17,7 +17,7 @@ export interface UnitStock {
   /** Creates the questions that are due: they ask the store for units, and travel with another HTTP request. */
   askDue(): Message[]
   /** Processes the answer to a question. @param received undefined: there was no answer */
-  receiveAnswer(message: Message, received: Received | undefined): void
+  receiveAnswer(message: Message, received: MessageAnswer | undefined): void
   /** Learns how much of the limit is in use, from the store's decision on a request that found no unit in the stock. */
   learnUse(rule: BoundRule, verdict: Verdict): void
   /** Gives back units that were not used lately. @returns whether units may have to be given back later */

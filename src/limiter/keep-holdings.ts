@@ -3,7 +3,7 @@
  * reported with the next HTTP request of any kind, alone after 250 ms, or at once if most of the limit is in use. Units that are held
  * for long are renewed three times within the `ttl`. docs/concurrency.md describes the messages.
  */
-import type { Received } from '../algorithms/concurrency.ts'
+import type { MessageAnswer } from '../algorithms/concurrency.ts'
 import type { Background } from '../background.ts'
 import type { Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
@@ -75,7 +75,7 @@ export function createHoldings({
       call: encodeSync(script(), part, writeAt?.()),
     }))
 
-  function readAnswers(part: readonly Message[], reply: unknown): Received[] {
+  function readAnswers(part: readonly Message[], reply: unknown): MessageAnswer[] {
     if (reply instanceof GatewayError) return []
     const answers = decodeSync(reply, part)
     holdings.confirm(part)

@@ -169,7 +169,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
         return
       }
       // The fleet can have free capacity again at any moment.
-      if (refusing.some(({ rule }) => rule.ofSystem)) return
+      if (refusing.some(({ rule }) => rule.isSystemLimit)) return
       const isGuessRefusal = refusing.some(isGuess)
       const remembered = isGuessRefusal ? rules.filter(isGuess) : rules
       const isInFlight = refusing.some(({ rule }) => rule.counting.state === 'held')

@@ -6,7 +6,7 @@
  * it, and it is given up if it is not renewed. A request takes the claim, and puts it back when it is over. So the proof in
  * docs/concurrency.md also holds with a stock. Plain bookkeeping, without I/O and timers.
  */
-import type { Received } from '../algorithms/concurrency.ts'
+import type { MessageAnswer } from '../algorithms/concurrency.ts'
 import type { BoundRule, Verdict } from '../script/evaluation.ts'
 import type { Message } from '../script/sync.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
@@ -52,7 +52,7 @@ interface Shelf {
   /** Whether there were at least MIN_REQUESTS before the last question. */
   isBusy: boolean
   lastUsedAt: number
-  lastAnswer: Received | undefined
+  lastAnswer: MessageAnswer | undefined
   /** How many unused units may stay, by the last answer. */
   maxSpare: number
   nextQuestionAt: number
@@ -121,7 +121,7 @@ export class Stock implements UnitStock {
       .map(shelf => this.#createQuestion(shelf))
   }
 
-  receiveAnswer({ key, holding }: Message, received: Received | undefined): void {
+  receiveAnswer({ key, holding }: Message, received: MessageAnswer | undefined): void {
     const shelf = this.#shelves.get(key)
     const claim = shelf?.openQuestion?.claim
     if (!shelf || claim?.holding !== holding) return

@@ -1,13 +1,14 @@
-/** What keeps an operation from being done, told to people. No message holds a key, a token, or text of a command. */
+/** Why an administrative operation failed. */
 export type AdminFailure =
-  /** It was asked in a way that cannot be done: nothing was sent. */
+  /** The arguments are invalid. Nothing was sent. */
   | 'usage'
   | 'not-found'
-  /** What is there does not allow it. */
+  /** The stored data does not allow the operation. */
   | 'refused'
-  /** The store did not answer, or not with what was asked. */
+  /** The store did not answer, or its answer was invalid. */
   | 'store'
 
+/** An error of an administrative operation, with a message for users. No message contains a key, a token, or the text of a command. */
 export class AdminError extends Error {
   override readonly name = 'AdminError'
   readonly kind: AdminFailure

@@ -1,6 +1,6 @@
 /**
- * The store, as those who administer use it: the same REST protocol and client as the gateway, and the keys of one
- * environment. Each step is one HTTP request, and what must not come apart lies in one slot of a cluster.
+ * The store for administration: the same REST protocol and client as the gateway's, and the keys of one environment. Each step is
+ * one HTTP request. Keys that change together are in one hash slot.
  */
 import { errors, Redis } from '@upstash/redis'
 import type { Config } from '../config/compile.ts'
@@ -13,14 +13,14 @@ import { AdminError } from './admin-error.ts'
 
 const DEADLINE_MS = 5000
 
-/** So many commands go into one request: far below its 10 MB. */
+/** The most commands in one request, which stays far below the 10 MB of Upstash. */
 const MOST_AT_ONCE = 1000
 
 export interface AdminStoreOptions {
   url: string
   token: string
   environment?: string | undefined
-  /** What API keys begin with (`credentials.apiKeys.prefix`); default `slk`. */
+  /** Prefix of API keys (`credentials.apiKeys.prefix`). Default: `slk`. */
   keyPrefix?: string
   keyLocking?: boolean
   cluster?: boolean
@@ -31,30 +31,34 @@ type Pipeline = ReturnType<Redis['pipeline']>
 export interface AdminStore {
   environment: string | undefined
   keyPrefix: string
-  /** What every API key of this environment begins with. */
+  /** The first characters of every API key of this environment. */
   keyStart: string
-  /** For decisions: what is left of a limit, and resetting it. */
+  /** The store that decides, for peeking at limits and resetting them. */
   decisions: Store
-  /** A key of src/store/keys.ts as it is in this environment. */
+  /** Adds the environment to a key of src/store/keys.ts. */
   at(key: string): string
-  /** @throws AdminError `store` */
+  /** Runs commands. @throws AdminError `store` */
   ask<T>(ask: (redis: Redis) => Promise<T>): Promise<T>
-  /** One command for each, in as few requests as it takes; it is no transaction. */
+  /** Runs one command for each item, in as few HTTP requests as possible. Not a transaction. @throws AdminError `store` */
   askEach<T, R>(items: readonly T[], add: (pipeline: Pipeline, item: T) => void): Promise<R[]>
   /**
-   * Changes a text by what it was, so that two who change it at once do not lose each other's.
-   * @param change gives the text and how long it lives, or undefined to remove it; called again when another writer was faster
+   * Changes the text of a key by compare-and-set, so that concurrent changes are not lost.
+   * @param change returns the new text, or undefined to delete the key. It is called again if another writer was faster.
+   * @throws AdminError `refused` if other writers are always faster; `store`
    */
-  change(key: string, change: (text: string | undefined) => Changed | undefined): Promise<void>
+  change(key: string, change: (text: string | undefined) => NewText | undefined): Promise<void>
 }
 
-export interface Changed {
+export interface NewText {
   text: string
-  /** Absent: as before. */
+  /** Absent: the expiry stays as it is. */
   expiry?: 'never' | Date
 }
 
-/** One key, so it runs wherever that lies. ARGV: what it was, and the arguments of SET after the key, or nothing. */
+/**
+ * Has a single key, so that it works on a cluster. ARGV: the old text, then the arguments of SET after the key, or nothing to
+ * delete it.
+ */
 const COMPARE_AND_SET = `
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
 if #ARGV == 1 then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], unpack(ARGV, 2)) end
@@ -70,7 +74,7 @@ export function adminStore(options: AdminStoreOptions): AdminStore {
     retry: { retries: 0 },
     signal: () => AbortSignal.timeout(DEADLINE_MS),
     enableAutoPipelining: false,
-    // Digests can be all digits, and are text.
+    // A digest can consist of digits only, and must stay text.
     automaticDeserialization: false,
     enableTelemetry: false,
   })
@@ -86,7 +90,7 @@ export function adminStore(options: AdminStoreOptions): AdminStore {
       try {
         return await ask(redis)
       } catch (error) {
-        throw new AdminError('store', `The store at ${new URL(url).host} ${saidBy(error)}`)
+        throw new AdminError('store', `The store at ${new URL(url).host} ${describeFailure(error)}`)
       }
     },
 
@@ -117,12 +121,12 @@ export function adminStore(options: AdminStoreOptions): AdminStore {
   return store
 }
 
-function expiryOf({ expiry }: Changed): string[] {
+function expiryOf({ expiry }: NewText): string[] {
   if (expiry === undefined) return ['KEEPTTL']
   return expiry === 'never' ? [] : ['PXAT', String(expiry.getTime())]
 }
 
-/** Loads the scripts of a config, so that not even the first decision, or the first refund on a cluster, has to send one. */
+/** Loads the scripts of a config, so that not even the first decision, or the first refund on a cluster, has to send its script. */
 export async function loadScripts(
   store: AdminStore,
   config: Pick<Config, 'rules' | 'plans' | 'limits' | 'keyLocking'>,
@@ -135,8 +139,11 @@ export async function loadScripts(
   }
 }
 
-/** The client's messages quote the whole command, and whatever came that is no JSON. */
-function saidBy(error: unknown): string {
+/**
+ * Describes a failed call, as the second half of a sentence. The client's own messages quote the command and any reply that is not
+ * JSON.
+ */
+function describeFailure(error: unknown): string {
   const isOther = 'does not answer as an Upstash REST API does. Check its URL.'
   if (error instanceof errors.UpstashJSONParseError) return isOther
   if (error instanceof errors.UpstashError) {
@@ -152,17 +159,17 @@ function saidBy(error: unknown): string {
   return isUnreachable(error.cause) ? 'cannot be reached. Check its URL.' : LOST
 }
 
-/** How the client fails on JSON of another form: by its own check, or by reading what is not there. */
+/** Messages of the client for JSON that is not an Upstash reply: from its own check, or from reading a missing property. */
 const FOREIGN_REPLY =
   /^Request did not return a result|^Cannot (read|destructure)|is not (a function|iterable)/
 
 const LOST =
   'broke the connection before it answered. A change may have been made: look before you repeat it.'
 
-/** No connection was made, so nothing was sent. Only Node says so; elsewhere the message is that of a lost connection. */
+/** Whether no connection was made, so that nothing was sent. Only Node reports it; on other platforms the connection counts as lost. */
 function isUnreachable(cause: unknown): boolean {
   const { code, message } = (cause ?? {}) as { code?: unknown; message?: unknown }
-  // A port that fetch refuses to connect to.
+  // Fetch refuses to connect to some ports.
   if (message === 'bad port') return true
   return /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT)$/.test(
     String(code),

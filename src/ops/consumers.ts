@@ -1,6 +1,6 @@
 /**
- * Consumers: their plan, whether they are blocked, and everything else of theirs. Each change counts from the next request that the
- * store decides, and is made by what the record was, so that two people cannot lose each other's.
+ * Operations on consumers: list, show, set the plan, block, remove. A change applies from the next request that the store decides.
+ * Changes are made by compare-and-set, so that concurrent changes are not lost.
  */
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Rule } from '../config/compile-rule.ts'
@@ -16,7 +16,7 @@ import { type ConsumerRecord, formatConsumer, isBlocked, parseConsumer } from '.
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { dropPointers } from './key-changes.ts'
-import { consumersOf, enlist, type KeyInfo, listKeys } from './keys.ts'
+import { addToIndex, type KeyInfo, listConsumerNames, listKeys } from './keys.ts'
 
 export interface ConsumerInfo extends ConsumerRecord {
   consumer: string
@@ -24,7 +24,7 @@ export interface ConsumerInfo extends ConsumerRecord {
 }
 
 export async function listConsumers(store: AdminStore): Promise<ConsumerInfo[]> {
-  const consumers = await consumersOf(store)
+  const consumers = await listConsumerNames(store)
   const texts = await textsOf(store, consumers)
   const keys = Map.groupBy(await listKeys(store), ({ consumer }) => consumer)
   return consumers.map((consumer, i) => ({
@@ -34,11 +34,11 @@ export async function listConsumers(store: AdminStore): Promise<ConsumerInfo[]> 
   }))
 }
 
-/** Those who are blocked now, or have overrides that have not ended. */
-export async function exceptionalConsumers(
+/** Consumers that are blocked now, or have overrides that have not ended. */
+export async function listExceptionalConsumers(
   store: AdminStore,
 ): Promise<(Pick<ConsumerInfo, 'consumer'> & ConsumerRecord)[]> {
-  const consumers = await consumersOf(store)
+  const consumers = await listConsumerNames(store)
   const texts = await textsOf(store, consumers)
   return consumers
     .map((consumer, i) => ({ consumer, ...parseConsumer(texts[i] ?? '') }))
@@ -54,19 +54,19 @@ function textsOf(store: AdminStore, consumers: readonly string[]): Promise<(stri
   )
 }
 
-/** @throws AdminError when nothing is known of the consumer, not even that it had something once */
+/** @throws AdminError `not-found` if the store has never had a key or a setting of the consumer */
 export async function showConsumer(store: AdminStore, consumer: string): Promise<ConsumerInfo> {
   const text = await store.ask(redis => redis.get<string>(store.at(consumerKey(consumer))))
   const keys = await listKeys(store, consumer)
   if (text === null && keys.length === 0) {
-    const all = await consumersOf(store)
-    if (!all.includes(consumer)) throw unknown(consumer, all)
+    const all = await listConsumerNames(store)
+    if (!all.includes(consumer)) throw unknownConsumerError(consumer, all)
   }
   return { consumer, ...parseConsumer(text ?? ''), keys }
 }
 
-/** Tokens name consumers that nothing is known of here until something is set for them, so that is no error elsewhere. */
-function unknown(consumer: string, all: readonly string[]): AdminError {
+/** Only `show` reports this: the store does not know consumers of tokens before something is set for them. */
+function unknownConsumerError(consumer: string, all: readonly string[]): AdminError {
   const others = all.slice(0, 10)
   const list = others.length > 0 ? ` Consumers: ${others.join(', ')}${all.length > 10 ? ', …' : ''}.` : ''
   const meant = didYouMean(consumer, all)
@@ -74,30 +74,35 @@ function unknown(consumer: string, all: readonly string[]): AdminError {
 }
 
 export interface ChangeResult {
-  /** What it was until now. */
+  /** The record before the change. */
   before: ConsumerRecord
   record: ConsumerRecord
-  /** Otherwise it was like this already, and nothing was written. */
+  /** False: the record was like this before, and nothing was written. */
   isChanged: boolean
-  /** The store knew no consumer of this name before: perhaps it is misspelled. */
+  /** The store did not know the consumer before, so its name may be misspelled. */
   isNew: boolean
   /** If it is new: the names of the other consumers in the store. */
   others?: readonly string[]
 }
 
+/**
+ * Changes the record of a consumer.
+ * @param change returns the new record. It is called again if another writer was faster.
+ * @throws AdminError `refused`, `store`, and errors of `change`
+ */
 export async function changeConsumer(
   store: AdminStore,
   consumer: string,
   change: (record: ConsumerRecord) => ConsumerRecord,
 ): Promise<ChangeResult> {
   const key = consumerKey(consumer)
-  const now = (await store.ask(redis => redis.get<string>(store.at(key)))) ?? undefined
-  let before = parseConsumer(now ?? '')
+  const stored = (await store.ask(redis => redis.get<string>(store.at(key)))) ?? undefined
+  let before = parseConsumer(stored ?? '')
   let record = change(before)
-  // A change that is refused, or is none, must leave no name in the list with nothing behind it.
-  if (textOf(record) === now) return { before, record, isChanged: false, isNew: false }
-  const isNew = await enlist(store, consumer)
-  const others = isNew ? (await consumersOf(store)).filter(name => name !== consumer) : undefined
+  // Returns before the consumer is listed: a change without effect must not list a consumer that has nothing stored.
+  if (textOf(record) === stored) return { before, record, isChanged: false, isNew: false }
+  const isNew = await addToIndex(store, consumer)
+  const others = isNew ? (await listConsumerNames(store)).filter(name => name !== consumer) : undefined
   await store.change(key, text => {
     before = parseConsumer(text ?? '')
     record = change(before)
@@ -107,13 +112,13 @@ export async function changeConsumer(
   return { before, record, isChanged: true, isNew, ...(others && { others }) }
 }
 
-/** @returns undefined where nothing is left to tell */
+/** The text of a record. @returns undefined for an empty record, which is not stored */
 function textOf(record: ConsumerRecord): string | undefined {
   const { plan, blockedAt, overrides } = record
   return plan || blockedAt || overrides.length > 0 ? formatConsumer(record) : undefined
 }
 
-/** @param plan undefined: the default plan, where a key names none */
+/** @param plan undefined: the default plan. A plan of a key takes precedence. */
 export function setPlan(
   store: AdminStore,
   consumer: string,
@@ -124,12 +129,12 @@ export function setPlan(
 
 export interface Block {
   by?: string
-  /** null: until it is unblocked. */
+  /** null: until the consumer is unblocked. */
   until?: Date | null
   reason?: string
 }
 
-/** One that is blocked stays so since then, as long and for the reason it was unless another is given. */
+/** Blocks a consumer. If it is blocked already, the start stays, and the end and the reason unless others are given. */
 export function blockConsumer(
   store: AdminStore,
   consumer: string,
@@ -137,19 +142,19 @@ export function blockConsumer(
 ): Promise<ChangeResult> {
   return changeConsumer(store, consumer, record => {
     const now = new Date()
-    const isStill = isBlocked(record, now.getTime() * 1000)
-    if (isStill && until === undefined && !reason) return record
+    const isBlockedNow = isBlocked(record, now.getTime() * 1000)
+    if (isBlockedNow && until === undefined && !reason) return record
     const others = withoutBlock(record)
-    const before = isStill ? record : others
+    const before = isBlockedNow ? record : others
     const { blockedAt = now } = before
     const endsAt = until === undefined ? before.blockedUntil : until && until.getTime() * 1000
-    const [who, why] = [by ?? before.blockedBy, reason ?? before.reason]
+    const [blockedBy, newReason] = [by ?? before.blockedBy, reason ?? before.reason]
     return {
       ...others,
       blockedAt,
       ...(endsAt && { blockedUntil: endsAt }),
-      ...(who && { blockedBy: who }),
-      ...(why && { reason: why }),
+      ...(blockedBy && { blockedBy }),
+      ...(newReason && { reason: newReason }),
     }
   })
 }
@@ -159,7 +164,7 @@ function withoutBlock(record: ConsumerRecord): ConsumerRecord {
   return others
 }
 
-/** @throws AdminError when nothing is known of the consumer: then another is meant, and is blocked still */
+/** @throws AdminError `not-found` for an unknown consumer: the name is misspelled, and the intended consumer is still blocked */
 export async function unblockConsumer(store: AdminStore, consumer: string): Promise<ChangeResult> {
   const result = await changeConsumer(store, consumer, withoutBlock)
   if (!result.isChanged) await showConsumer(store, consumer)
@@ -167,10 +172,10 @@ export async function unblockConsumer(store: AdminStore, consumer: string): Prom
 }
 
 /**
- * All keys, the record, and what has been counted for the consumer as a whole. What is counted for parts of what it does
- * (`consumer` and `route`, say) has keys that cannot be listed; it expires by itself.
- * @param rules of the config, for the keys of their own that they have
- * @returns the number of keys that were good until now
+ * Removes all keys of a consumer, its record, and the counters of rules `by: 'consumer'`. Counters of combinations such as
+ * `['consumer', 'route']` have keys that cannot be listed. They expire by themselves.
+ * @param rules the rules of the config, some of which have keys of their own
+ * @returns the number of keys that were valid until now
  */
 export async function removeConsumer(
   store: AdminStore,
@@ -178,7 +183,7 @@ export async function removeConsumer(
   rules: readonly Rule[],
 ): Promise<{ keys: number }> {
   const index = credentialIndexKey(consumer)
-  const { length: good } = await listKeys(store, consumer)
+  const { length: validKeys } = await listKeys(store, consumer)
   const digests = await store.ask(redis => redis.smembers(store.at(index)))
   const state = consumerStateKey(consumer)
   const ownKeys = rules.flatMap(({ counting: { state: kind }, tag }) =>
@@ -188,11 +193,11 @@ export async function removeConsumer(
   const all = [...keys, consumerKey(consumer), state, ...new Set(ownKeys)]
   await store.ask(redis => {
     const transaction = redis.multi().del(...all.map(store.at))
-    // Not the index itself: a key that is being made just now stays in it.
+    // The index itself stays, because a key that is being created at this moment is added to it.
     if (digests.length > 0) transaction.srem(store.at(index), ...digests)
     return transaction.exec()
   })
   await store.ask(redis => redis.srem(store.at(CONSUMER_INDEX_KEY), consumer))
   await dropPointers(store, consumer, digests)
-  return { keys: good }
+  return { keys: validKeys }
 }

@@ -1,6 +1,6 @@
 /**
- * What one decision costs in the store: HTTP requests, and commands as Upstash bills them, those inside the script too.
- * src/script/decide.ts lists them; test/ops holds the numbers against a Redis that counts.
+ * Computes what one decision costs in the store: HTTP requests, and commands as Upstash bills them, including those inside the
+ * script. src/script/decide.ts lists the commands. test/ops compares the numbers with those that a Redis counts.
  */
 import type { Rule } from '../config/compile-rule.ts'
 import { splitBySlot } from '../limiter/slots.ts'
@@ -11,16 +11,16 @@ import { readsLogInParts } from '../script/policy.ts'
 const PRICE = 0.2 / 100_000
 
 export interface DecisionCost {
-  /** When admitted. On a cluster a refused request takes one more where a slot gives back what it has spent. */
+  /** For an admitted request. On a cluster, a refused request takes one more if a slot gives back units. */
   httpRequests: number
   /** Script calls, one for each slot of a cluster. */
   calls: number
   admitted: CommandCounts
-  /** Without what is given back on a cluster. */
+  /** Without the commands that give units back on a cluster. */
   refused: CommandCounts
   /**
-   * Of what is free again when an admitted request is over: at most, where the end travels with no other. Absent where no rule counts
-   * what is in flight.
+   * The commands that report the end of an admitted request, if no other message takes it along. Absent: no rule counts requests
+   * in flight.
    */
   ended?: CommandCounts
 }
@@ -29,7 +29,7 @@ export interface CommandCounts {
   commands: readonly CommandCount[]
   least: number
   most: number
-  /** Of a million such requests: at the least number of commands, and at the most. */
+  /** Price of a million such requests in USD, with the least and the most commands. */
   dollarsPerMillion: readonly [least: number, most: number]
 }
 
@@ -39,7 +39,7 @@ export interface CommandCount {
   most: number
 }
 
-/** @param plan of the caller, as the store would find it; none for an anonymous one */
+/** @param plan the caller's plan, as the store would find it. Undefined: the caller is anonymous. */
 export function decisionCost(
   evaluation: Evaluation,
   plan: string | undefined,
@@ -49,7 +49,7 @@ export function decisionCost(
   if (rules.length === 0 && !subject) {
     return { httpRequests: 0, calls: 0, admitted: countsOf([]), refused: countsOf([]) }
   }
-  // Whose key it is, is asked before all else where that may lie in another slot.
+  // On a cluster, the owner of an opaque key is looked up first, because its record may be in another slot.
   const isLookedUp = isCluster && subject?.kind === 'pointer'
   const calls = isCluster ? splitBySlot(evaluation).length : 1
   const applying = rules.filter(({ rule }) => !rule.match.plans || rule.match.plans.includes(plan ?? ''))
@@ -64,7 +64,7 @@ export function decisionCost(
     exactly('TIME', calls),
     exactly('MGET', calls),
     exactly('GET', subject?.kind === 'pointer' ? 1 : 0),
-    // Of both ends, and where the log is written anew; more only where much of it has passed since the last time.
+    // Both ends of the log, and all of it if it is rewritten. More reads only if many entries have expired since the last request.
     { command: 'GETRANGE', least: 0, most: 3 * longLogs },
   ]
   const written = [

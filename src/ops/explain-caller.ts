@@ -1,4 +1,4 @@
-/** The request and the caller that are to be explained, made of what the command was given. No store is asked. */
+/** Builds the request and the caller for `explain` from the arguments of the command. Does not use the store. */
 import { decodeJwt, type JWTPayload } from 'jose'
 import type { Config } from '../config/compile.ts'
 import { IDENTIFY } from '../config/compile-route.ts'
@@ -16,26 +16,26 @@ import { consumerKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import { consumerName } from './names.ts'
 
-/** With what Cloudflare would report: `country`, `asn`. */
-export interface Asked extends Partial<Record<CfPart, string>> {
+/** A request to explain, with the values that Cloudflare would report (`country`, `asn`). */
+export interface RequestInput extends Partial<Record<CfPart, string>> {
   method: string
-  /** With a query if need be. */
+  /** May have a query. */
   path: string
   host?: string
   headers?: readonly (readonly [name: string, value: string])[]
   address?: string
-  /** How it comes; at most one of these. */
+  /** The credential: at most one of `key`, `token` and `consumer`. */
   key?: string
   token?: string
   consumer?: string
 }
 
-/** Stands in the place of a digest that is not known: of the key that a consumer would have. */
+/** The placeholder for the digest of a key, if only the consumer is given. */
 export const ANY_KEY = '<sha256 of the key>'
 
-/** @throws AdminError for what can be no request */
-export function requestOf(config: Config, asked: Asked): { request: Request; peer?: string } {
-  const { method, path, host = 'gateway.example', address, key } = asked
+/** @throws AdminError `usage` if the input is not a valid request */
+export function requestOf(config: Config, input: RequestInput): { request: Request; peer?: string } {
+  const { method, path, host = 'gateway.example', address, key } = input
   const headers = new Headers()
   const url = `https://${host}${path.startsWith('/') ? path : `/${path}`}`
   if (!URL.canParse(url))
@@ -44,19 +44,19 @@ export function requestOf(config: Config, asked: Asked): { request: Request; pee
       'The path or the host is not valid. Use a path such as /reports/7 and a host such as api.example.com.',
     )
   try {
-    for (const [name, value] of asked.headers ?? []) headers.append(name, value)
-    if (key !== undefined) present(headers, config, key)
-    if (asked.token !== undefined) presentToken(headers, config, asked.token)
-    if (address !== undefined) nameAddress(headers, config, address)
+    for (const [name, value] of input.headers ?? []) headers.append(name, value)
+    if (key !== undefined) addKey(headers, config, key)
+    if (input.token !== undefined) addToken(headers, config, input.token)
+    if (address !== undefined) addAddress(headers, config, address)
     const request = new Request(url, { method, headers })
     return {
-      // On Cloudflare a request has a `cf` of its own, which cannot be assigned.
-      request: Object.defineProperty(request, 'cf', { value: cfOf(asked) }),
+      // Defined, because the `cf` of a request on Cloudflare cannot be assigned.
+      request: Object.defineProperty(request, 'cf', { value: cfOf(input) }),
       ...(config.address.from === 'peer' && { peer: address ?? '' }),
     }
   } catch (error) {
     if (error instanceof AdminError) throw error
-    // The text of the error may quote the header, which may be the key.
+    // The original message is dropped: it may quote the header that contains the key.
     throw new AdminError(
       'usage',
       "The method or a header is not valid. Use a method such as GET and a header such as 'x-tenant: a'.",
@@ -64,10 +64,10 @@ export function requestOf(config: Config, asked: Asked): { request: Request; pee
   }
 }
 
-/** As Cloudflare reports it: some of it as numbers. */
-function cfOf(asked: Asked): Partial<Record<CfPart, string | number>> {
+/** The `cf` of the request. Cloudflare reports some values as numbers. */
+function cfOf(input: RequestInput): Partial<Record<CfPart, string | number>> {
   const given = CF_PARTS.flatMap(({ part, example }) => {
-    const text = asked[part]
+    const text = input[part]
     if (text === undefined) return []
     return [[part, typeof example === 'number' ? numberFrom(text, part, example) : text] as const]
   })
@@ -80,14 +80,14 @@ function numberFrom(text: string, part: CfPart, example: number): number {
   return Number(text)
 }
 
-function present(headers: Headers, { credentials }: Config, key: string): void {
-  const isOurs = key.startsWith(`${credentials.keyPrefix}_`)
-  const own = isOurs ? undefined : credentials.opaqueKeys?.header
-  if (own) headers.set(own, key)
+function addKey(headers: Headers, { credentials }: Config, key: string): void {
+  const isApiKey = key.startsWith(`${credentials.keyPrefix}_`)
+  const header = isApiKey ? undefined : credentials.opaqueKeys?.header
+  if (header) headers.set(header, key)
   else headers.set('authorization', `Bearer ${key}`)
 }
 
-function presentToken(headers: Headers, { credentials }: Config, token: string): void {
+function addToken(headers: Headers, { credentials }: Config, token: string): void {
   const { iss } = claimsOf(token)
   const header = [...credentials.jwt.values()].find(({ issuer }) => issuer === iss)?.header
   if (header) headers.set(header, token)
@@ -105,30 +105,31 @@ function claimsOf(token: string): JWTPayload {
   }
 }
 
-function nameAddress(headers: Headers, { address: { from } }: Config, address: string): void {
+function addAddress(headers: Headers, { address: { from } }: Config, address: string): void {
   if (from === 'cloudflare') headers.set('cf-connecting-ip', address)
   if (from === 'x-forwarded-for') headers.set(from, address)
   if (from === 'forwarded') headers.set(from, `for="${address.includes(':') ? `[${address}]` : address}"`)
 }
 
-/** As the gateway finds it. Signatures of tokens are not verified here: their claims are taken as true. */
+/** The caller as the gateway identifies it, except that signatures of tokens are not verified. */
 export async function callerOf(
   config: Config,
-  asked: Asked,
+  input: RequestInput,
   matched: Matched,
   { request, peer }: { request: Request; peer?: string },
 ): Promise<Caller> {
-  const caller = await createIdentifier(believing(config), ALL_PARTS).identify(request, matched, peer)
-  if (asked.consumer === undefined || caller.refusal?.kind === 'forbidden') return caller
+  const identifier = createIdentifier(withoutSignatureChecks(config), ALL_PARTS)
+  const caller = await identifier.identify(request, matched, peer)
+  if (input.consumer === undefined || caller.refusal?.kind === 'forbidden') return caller
   const { refusal: _, ...anonymous } = caller
-  const credential = await credentialOf(await consumerName(asked.consumer), config, matched)
+  const credential = await credentialOf(await consumerName(input.consumer), config, matched)
   return credential
     ? { ...anonymous, credential }
     : { ...anonymous, refusal: { kind: 'unauthenticated', reason: 'not-accepted', accepted: [] } }
 }
 
-/** All but the signature, which takes the issuer's keys. */
-async function believed(claims: JWTPayload, issuer: JwtIssuer): Promise<VerifiedToken | RefusedToken> {
+/** Checks everything except the signature, for which the issuer's keys would be needed. */
+async function verifyClaims(claims: JWTPayload, issuer: JwtIssuer): Promise<VerifiedToken | RefusedToken> {
   const { exp, nbf } = claims
   const [now, tolerance] = [Date.now() / 1e3, issuer.clockToleranceSeconds]
   if (typeof exp !== 'number') return { kind: 'refused', reason: 'invalid', detail: 'no exp' }
@@ -139,27 +140,27 @@ async function believed(claims: JWTPayload, issuer: JwtIssuer): Promise<Verified
   return await readClaims(claims, issuer)
 }
 
-/** With issuers that look at no signature. */
-function believing({ credentials, ...config }: Config): Config {
+/** The config with issuers that do not check signatures. */
+function withoutSignatureChecks({ credentials, ...config }: Config): Config {
   const issuers = [...credentials.jwt].map(([name, issuer]) => {
-    const verifier = { verify: (token: string) => believed(claimsOf(token), issuer) }
+    const verifier = { verify: (token: string) => verifyClaims(claimsOf(token), issuer) }
     return [name, { ...issuer, createVerifier: () => verifier }] as const
   })
   return { ...config, credentials: { ...credentials, jwt: new Map(issuers) } }
 }
 
-/** One that the consumer could have, by the first way to come that is taken here. */
+/** A credential that the consumer could have: of the first method that the route accepts and that fits the name. */
 async function credentialOf(
   consumer: string,
   { credentials }: Config,
   { settings: { accept } }: Matched,
 ): Promise<Credential | undefined> {
-  const ofTokens = !isConsumerName(consumer)
+  const isOfTokens = !isConsumerName(consumer)
   const method = accept.find(name => {
     const issuer = credentials.jwt.get(name)
-    if (issuer) return ofTokens ? consumer.startsWith(`${name}~`) : issuer.sharesConsumers
+    if (issuer) return isOfTokens ? consumer.startsWith(`${name}~`) : issuer.sharesConsumers
     if (name === IDENTIFY) return consumer.startsWith(`${name}~`)
-    return name === 'api-key' ? !ofTokens : name === 'opaque-key'
+    return name === 'api-key' ? !isOfTokens : name === 'opaque-key'
   })
   if (method === undefined) return undefined
   const subject =

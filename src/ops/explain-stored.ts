@@ -1,4 +1,4 @@
-/** What the store knows of a caller, for `explain`: the plan, the overrides, and whether it is let in at all. Reads, and changes nothing. */
+/** Reads the records of a caller for `explain`: its plan, its overrides, and whether it is blocked. */
 import type { Config, GatewayRule } from '../config/compile.ts'
 import type { Credential } from '../credentials/credential.ts'
 import {
@@ -14,19 +14,19 @@ import { listKeys } from './keys.ts'
 import { planName } from './names.ts'
 
 export interface Stored extends ConsumerRecord {
-  /** Of the key that was given; absent where none was, or none names a plan. */
+  /** The plan of the given key. Absent: no key is given, or it has no plan of its own. */
   planOfKey?: string
-  /** That keys of the consumer have, where none was given. */
+  /** If no key is given: the plans of the consumer's keys. */
   plansOfKeys: readonly string[]
-  /** The key that was given has no record. */
+  /** The given key has no record. */
   isUnknownKey: boolean
 }
 
-/** @throws AdminError `store` */
+/** Reads the records of a caller. @throws AdminError `store` */
 export type LookUp = (credential: Credential) => Promise<Stored | undefined>
 
-/** @returns undefined for an opaque key: whose it is, is not known before the store is asked for a decision */
-export function lookUpIn(store: AdminStore): LookUp {
+/** @returns a function whose result is undefined for an opaque key, because only a decision looks up its consumer */
+export function createLookUp(store: AdminStore): LookUp {
   return async ({ subject, digest, consumer: name }) => {
     if (subject.kind === 'pointer' || subject.kind === 'failed') return undefined
     const { consumerKey } = subject
@@ -46,11 +46,11 @@ export function lookUpIn(store: AdminStore): LookUp {
   }
 }
 
-/** Where the plan of a caller comes from; `assumed`: the store was not asked, and may have another. */
+/** Where the plan of a caller comes from. `assumed`: the store was not read, and may have another plan. */
 export type PlanSource = 'option' | 'token' | 'key' | 'consumer' | 'default' | 'assumed'
 
-/** As the store would find it: that of the credential, else of the consumer, else the first. */
-export function planOf(
+/** The plan that the store would use: that of the credential, or else of the consumer, or else the default. */
+export function resolvePlan(
   { plans }: Pick<Config, 'plans'>,
   {
     option,
@@ -59,7 +59,8 @@ export function planOf(
   }: { option?: string | undefined; token?: string | undefined; stored?: Stored | undefined },
 ): [plan: string, from: PlanSource] {
   if (option !== undefined) return [planName(option, plans), 'option']
-  // A plan of a key that is no longer in the config counts as the first; a claim that names none is as if it were missing.
+  // If the config does not have the plan of a token, the token counts as one without a plan. If it does not have the plan of a key, the
+  // key counts as one with the default plan.
   if (token !== undefined && plans.includes(token)) return [token, 'token']
   const { planOfKey, plan } = stored ?? {}
   if (planOfKey !== undefined) return plans.includes(planOfKey) ? [planOfKey, 'key'] : [plans[0]!, 'default']
@@ -67,7 +68,7 @@ export function planOf(
   return [plans[0]!, stored ? 'default' : 'assumed']
 }
 
-/** Refused by the store, although the gateway lets such a request go on. */
+/** The refusal of a request that the gateway passes on to the store and that the store refuses. */
 export function refusalByStore(
   consumer: string,
   stored: Stored,
@@ -80,8 +81,8 @@ export function refusalByStore(
   }
 }
 
-/** The override of a consumer that counts for a rule now. */
-export function overrideOf(rule: GatewayRule, stored: Stored | undefined): Override | undefined {
+/** The consumer's override that applies to a rule now. */
+export function findOverride(rule: GatewayRule, stored: Stored | undefined): Override | undefined {
   if (!rule.takesOverrides) return undefined
   const isNow = (until: number | undefined) => until === undefined || until > Date.now() * 1000
   return stored?.overrides.find(({ family, until }) => family === rule.family && isNow(until))

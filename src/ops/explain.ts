@@ -1,6 +1,6 @@
 /**
- * What the gateway makes of a request, by the very steps that a request takes: match, identify, bind. No decision is made, so
- * what is left of a limit is not known here. Of the store only the caller's records are read, where it is given.
+ * Explains how the gateway would handle a request. It runs the steps of the gateway: match, identify, bind. It makes no decision, so it
+ * does not show what is left of a limit. From the store, if one is given, it reads only the caller's records.
  */
 
 import { formatFullAllowance } from '../config/allowance.ts'
@@ -24,13 +24,13 @@ import type { Evaluation } from '../script/evaluation.ts'
 import { inEnvironment } from '../store/keys.ts'
 import { NO_SWITCHES } from '../switches/switches.ts'
 import { type DecisionCost, decisionCost } from './decision-cost.ts'
-import { ANY_KEY, type Asked, callerOf, requestOf } from './explain-caller.ts'
+import { ANY_KEY, callerOf, type RequestInput, requestOf } from './explain-caller.ts'
 import {
+  findOverride,
   type LookUp,
-  overrideOf,
   type PlanSource,
-  planOf,
   refusalByStore,
+  resolvePlan,
   type Stored,
 } from './explain-stored.ts'
 import { type Situation, whyNot } from './why-not.ts'
@@ -39,87 +39,88 @@ export interface Explanation {
   method: string
   url: string
   route?: RouteExplanation
-  /** Credentials that are taken, in the order in which they are looked for. */
+  /** Accepted credentials, in the order in which they are tried. */
   accept: readonly string[]
   caller: { method: string; consumer?: string; address: string; plan?: string; planFrom?: PlanSource }
-  /** Such a request is refused, by the gateway before the store is asked, or by what the store knows of the caller. */
+  /** The request is refused: by the gateway before it asks the store, or because of the caller's records. */
   refusal?: { status: 401 | 403 | 404; reason: string }
-  /** What to add for an explanation that says more. */
+  /** Arguments that would make the explanation more exact. */
   hints: readonly string[]
-  /** Hooks of the config, which are not run here: what they return depends on more than this request. */
+  /** Hooks of the config. `explain` does not run them, because their results depend on more than this request. */
   hooks?: readonly HookName[]
-  /** Neither asked for a credential nor counted. */
+  /** Preflights need no credential and are not counted. */
   isPreflight: boolean
-  /** Where the config sheds traffic. */
+  /** Absent: the config does not shed traffic. */
   trafficClass?: ClassExplanation
-  /** Each rule of the config, in its order. */
+  /** Every rule of the config, in its order. */
   rules: RuleExplanation[]
   cost: DecisionCost
 }
 
-/** With its settings; `limits` is false where no request is counted. */
+/** The route with its settings. `limits` is false if its requests are not counted. */
 export type RouteExplanation = { name: string; limits: boolean } & Omit<RouteSettings, 'accept' | 'isLimited'>
 
 export interface ClassExplanation {
   name: string
-  /** The rule that sheds it while the origin is too busy; null: it is never shed for that reason. */
+  /** The rule that sheds the class while the origin is too busy. null: it is never shed for that reason. */
   shedBy: string | null
 }
 
-export type RuleExplanation = Applying | NotApplying
+export type RuleExplanation = ApplyingRule | OtherRule
 
-export interface Applying {
+export interface ApplyingRule {
   name: string
   by: readonly string[]
   applies: true
   algorithm: string
   limit: number
-  /** In words: `10 per second`. */
+  /** For users: `10 per second`. */
   allows: string
-  /** µs; of `concurrency` its ttl. */
+  /** µs. For `concurrency`: its ttl. */
   period: number
+  /** The rule counts requests in flight (`concurrency`). */
   isHeld: boolean
   calendar?: { period: string; timeZone: string }
   burst: number
   mode: 'enforce' | 'shadow'
-  /** The consumer has numbers or a mode of its own, which stand above; `until` is null for an override without an end. */
+  /** The numbers or the mode above are those of an override. `until` is null for an override without an end. */
   override?: { until: Date | null }
   cost: number
-  /** `auth-failure`: spent only when the credential turns out to be bad. */
+  /** `auth-failure`: units are spent only if the credential is not valid. */
   on: 'request' | 'auth-failure'
-  /** Of the state, or of what isolates hold under a rule `concurrency`; in the environment. */
+  /** Key of the state, or of the holders of a `concurrency` rule, including the environment. */
   key: string
 }
 
-export interface NotApplying {
+export interface OtherRule {
   name: string
   by: readonly string[]
   applies: false
   because: string
 }
 
-export interface AskedWithPlan extends Asked {
-  /** In the place of the plan that the token names or the store has. */
+export interface ExplainInput extends RequestInput {
+  /** Replaces the plan of the token or of the store. */
   plan?: string
 }
 
 /**
- * @param lookUp reads what the store knows of the caller; absent: the plan is assumed, and there are no overrides
- * @throws AdminError for what can be no such request
+ * @param lookUp reads the caller's records. Absent: the plan is assumed, and overrides are not known.
+ * @throws AdminError `usage` if the input is not a valid request; `store`
  */
-export async function explain(config: Config, asked: AskedWithPlan, lookUp?: LookUp): Promise<Explanation> {
-  const made = requestOf(config, asked)
-  const { request } = made
+export async function explain(config: Config, input: ExplainInput, lookUp?: LookUp): Promise<Explanation> {
+  const requestAndPeer = requestOf(config, input)
+  const { request } = requestAndPeer
   const { pathname } = new URL(request.url)
   const matched = match(config, request, matchEach)
   const { route } = matched
   const { accept } = matched.settings
-  const caller = await callerOf(config, asked, matched, made)
+  const caller = await callerOf(config, input, matched, requestAndPeer)
   const { credential } = caller
   const { subject } = credential ?? {}
   const stored = credential && (await lookUp?.(credential))
   const token = subject?.kind === 'token' ? subject.plan : undefined
-  const [plan, planFrom] = subject ? planOf(config, { option: asked.plan, token, stored }) : []
+  const [plan, planFrom] = subject ? resolvePlan(config, { option: input.plan, token, stored }) : []
   const preflight = isPreflight(request)
   const refusal = isReserved(pathname)
     ? ({ status: 404, reason: 'paths under /_sluice/ never reach the origin' } as const)
@@ -133,9 +134,9 @@ export async function explain(config: Config, asked: AskedWithPlan, lookUp?: Loo
     matched.classes.length > 0
       ? leastImportantOf(matched.classes.map(classes => classOf(classes, caller, plan)))
       : undefined
-  const demanded = isAsked ? bindRules(request, caller, matched, config.allow, trafficClass) : []
+  const rules = isAsked ? bindRules(request, caller, matched, config.allow, trafficClass) : []
   const evaluation: Evaluation = {
-    rules: bind(demanded, NO_SWITCHES, switchNameOf, Date.now()),
+    rules: bind(rules, NO_SWITCHES, switchNameOf, Date.now()),
     policy: gatewayPolicy(config),
     ...(isAsked && subject && { subject }),
   }
@@ -152,7 +153,7 @@ export async function explain(config: Config, asked: AskedWithPlan, lookUp?: Loo
     },
     ...(outcome && { refusal: outcome }),
     hints: hintsFor(
-      asked,
+      input,
       accept,
       planFrom,
       stored?.plansOfKeys.filter(other => other !== plan),
@@ -177,7 +178,7 @@ function describeRoute({ name, match: _, accept: __, isLimited, ...settings }: R
   return { name, limits: isLimited, ...settings }
 }
 
-/** A rule has a row for each plan with numbers of its own. */
+/** One variant of each rule: a rule has a variant for each plan with numbers of its own. */
 function uniqueByName(rules: readonly GatewayRule[]): GatewayRule[] {
   return rules.filter(({ name }, i) => rules.findIndex(rule => rule.name === name) === i)
 }
@@ -197,18 +198,19 @@ function explainRule(
   stored: Stored | undefined,
 ): RuleExplanation {
   const { config, plan, evaluation } = situation
-  const rows = config.rules.filter(rule => rule.name === name)
-  const row = rows.find(({ match, isForOthers }) =>
+  const variants = config.rules.filter(rule => rule.name === name)
+  const variant = variants.find(({ match, isForOthers }) =>
     plan === undefined ? !match.plans || isForOthers : (match.plans?.includes(plan) ?? true),
   )
-  const counted = row && evaluation.rules.find(({ rule }) => isSame(rule as GatewayRule, row, plan))
-  if (!counted) return { name, by, applies: false, because: whyNot(rows, row, situation) }
-  const { rule, cost, ownKey } = counted
-  const override = overrideOf(row, stored)
-  const mode = override?.mode ?? counted.mode
+  const bound =
+    variant && evaluation.rules.find(({ rule }) => isBoundFrom(rule as GatewayRule, variant, plan))
+  if (!bound) return { name, by, applies: false, because: whyNot(variants, variant, situation) }
+  const { rule, cost, ownKey } = bound
+  const override = findOverride(variant, stored)
+  const mode = override?.mode ?? bound.mode
   if (mode === 'off') return { name, by, applies: false, because: 'an override of the consumer turns it off' }
   const { limit = rule.limit, burst = rule.quota.burst } = override?.numbers ?? {}
-  const key = rule.counting.state === 'held' ? ownKey! : counted.key
+  const key = rule.counting.state === 'held' ? ownKey! : bound.key
   return {
     name,
     by,
@@ -228,14 +230,17 @@ function explainRule(
   }
 }
 
-/** What is asked about is a copy where a route has a cost, and for who has no plan. */
-function isSame(rule: GatewayRule, row: GatewayRule, plan: string | undefined): boolean {
-  return rule.match === row.match || (plan === undefined && rule.name === row.name && rule.tag === row.tag)
+/** Whether a bound rule comes from this variant. Binding copies a rule for a route with a cost, and for callers without a plan. */
+function isBoundFrom(rule: GatewayRule, variant: GatewayRule, plan: string | undefined): boolean {
+  return (
+    rule.match === variant.match ||
+    (plan === undefined && rule.name === variant.name && rule.tag === variant.tag)
+  )
 }
 
-/** @param ofKeys other plans, that keys of the consumer have */
+/** @param ofKeys other plans of the consumer's keys */
 function hintsFor(
-  { consumer, key, token }: AskedWithPlan,
+  { consumer, key, token }: ExplainInput,
   accept: readonly string[],
   planFrom: PlanSource | undefined,
   ofKeys: readonly string[] = [],

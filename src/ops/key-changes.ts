@@ -1,4 +1,4 @@
-/** What becomes of a key: each change counts from the next request that the store decides. */
+/** Changes of a key: label, plan, expiry, revocation, rotation. A change applies from the next request that the store decides. */
 import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
@@ -6,19 +6,24 @@ import type { AdminStore } from './admin-store.ts'
 import type { FoundKey } from './key-reference.ts'
 import { type CreatedKey, createKey } from './keys.ts'
 
-/** @param label undefined takes it away */
-export async function labelKey(store: AdminStore, key: FoundKey, label: string | undefined): Promise<void> {
+/** @param label undefined removes the label */
+export async function setKeyLabel(
+  store: AdminStore,
+  key: FoundKey,
+  label: string | undefined,
+): Promise<void> {
   await changeKey(store, key, ({ label: _, ...rest }) => ({ ...rest, ...(label && { label }) }))
 }
 
-/** @param plan undefined: that of the consumer */
-export async function planKey(store: AdminStore, key: FoundKey, plan: string | undefined): Promise<void> {
+/** @param plan undefined: the plan of the consumer applies */
+export async function setKeyPlan(store: AdminStore, key: FoundKey, plan: string | undefined): Promise<void> {
   await changeKey(store, key, ({ plan: _, ...rest }) => ({ ...rest, ...(plan && { plan }) }))
 }
 
 /**
- * @param at undefined: never, and a key that was being replaced is one of its own again. A time that is past revokes it.
- * @param replacedBy id of the key that was made in its place
+ * Sets when a key expires.
+ * @param at undefined: never, and a rotation of the key is undone. A time in the past revokes the key.
+ * @param replacedBy id of the key that replaces it
  */
 export async function expireKey(
   store: AdminStore,
@@ -27,7 +32,7 @@ export async function expireKey(
   replacedBy?: string,
 ): Promise<void> {
   if (at && at <= new Date()) return await revokeKey(store, key)
-  // Whom an opaque key belongs to must be known for as long as it is good.
+  // The pointer of an opaque key must live at least as long as the key, because it names the consumer.
   const { expiresAt } = key.record
   const isLonger = !at || (expiresAt !== undefined && at > expiresAt)
   if (isLonger) await expirePointer(store, key, at)
@@ -59,15 +64,16 @@ export async function revokeKey(
 
 export interface Rotated {
   created: CreatedKey
-  /** When the old one ends; absent where that could not be done. */
+  /** When the old key expires. Absent: its expiry could not be set, because of `failure`. */
   oldEndsAt?: Date
   failure?: AdminError
 }
 
 /**
- * A new key in the place of an old one: same plan, label and time to live. The new one is told whatever becomes of the old:
- * it is good, and cannot be had again.
- * @throws AdminError for an opaque key, and for one that is being replaced: what it has left is no time to live
+ * Replaces a key by a new one with the same plan, label and lifetime. If the expiry of the old key cannot be set, the new key is
+ * returned all the same, because it is valid and cannot be shown again.
+ * @param overlapMs how long the old key stays valid
+ * @throws AdminError for an opaque key, and for a key that is being replaced already: its remaining time is not its lifetime
  */
 export async function rotateKey(store: AdminStore, key: FoundKey, overlapMs: number): Promise<Rotated> {
   const { consumer, digest, record } = key
@@ -124,7 +130,7 @@ async function expirePointer(store: AdminStore, key: FoundKey, at: Date | undefi
   const { consumer, digest } = key
   if (!(await isOpaque(store, consumer, digest))) return
   await store.change(pointerKey(digest), owner => {
-    // It has come to belong to another consumer meanwhile.
+    // The key has been imported for another consumer since.
     if (owner !== consumer)
       throw new AdminError(
         'refused',
@@ -134,15 +140,15 @@ async function expirePointer(store: AdminStore, key: FoundKey, at: Date | undefi
   })
 }
 
-const DROP_IF_MINE = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
+const DELETE_IF_OWNED = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 
-/** Those of opaque keys; API keys have none. */
+/** Deletes the pointers of a consumer's opaque keys. API keys have none. */
 export async function dropPointers(
   store: AdminStore,
   consumer: string,
   digests: readonly string[],
 ): Promise<void> {
   await store.askEach(digests, (pipeline, digest) =>
-    pipeline.eval(DROP_IF_MINE, [store.at(pointerKey(digest))], [consumer]),
+    pipeline.eval(DELETE_IF_OWNED, [store.at(pointerKey(digest))], [consumer]),
   )
 }

@@ -1,4 +1,4 @@
-/** Which key is meant: its id as `keys list` shows it, or the key itself. */
+/** Finds a key by its id, as `keys list` shows it, or by the key itself. */
 import { consumerOfApiKey } from '../credentials/api-key.ts'
 import { isOpaqueKey } from '../credentials/opaque-key.ts'
 import { sha256 } from '../sha256.ts'
@@ -19,8 +19,8 @@ export interface FoundKey {
 const ID = /^([^/]{1,255})\/([0-9a-f]{4,64})$/s
 
 /**
- * @param text may be a secret, so no message repeats it
- * @throws AdminError where no key or more than one is meant; it lists those there are
+ * @param text an id or a key. It may be a secret, so no message repeats it.
+ * @throws AdminError if no key or more than one matches; its message lists the consumer's keys
  */
 export async function findKey(store: AdminStore, text: string): Promise<FoundKey> {
   const { consumer, digest, id } = (await byId(store, text)) ?? (await byKey(store, text))
@@ -38,24 +38,24 @@ function whereOf({ environment }: AdminStore): string {
   return environment === undefined ? 'outside of environments' : `in environment '${environment}'`
 }
 
-/** @returns undefined for what is not an id; an opaque key can look like the id of a consumer that does not exist */
+/** @returns undefined if the text is not an id. An opaque key can look like the id of a consumer that does not exist. */
 async function byId(store: AdminStore, text: string): Promise<Found | undefined> {
-  const [, owner, start] = ID.exec(text) ?? []
+  const [, owner, prefix] = ID.exec(text) ?? []
   const consumer = owner && (await consumerName(owner).catch(() => undefined))
-  if (!consumer || !start) return undefined
+  if (!consumer || !prefix) return undefined
   const digests = await store.ask(redis => redis.smembers(store.at(credentialIndexKey(consumer))))
-  const meant = digests.filter(digest => digest.startsWith(start))
+  const matching = digests.filter(digest => digest.startsWith(prefix))
   const digits = digitsOf(digests)
-  if (meant.length === 1) {
-    const digest = meant[0]!
+  if (matching.length === 1) {
+    const digest = matching[0]!
     return { consumer, digest, id: keyId(consumer, digest, digits) }
   }
-  if (meant.length > 1) {
-    const all = listed(consumer, meant, digits)
+  if (matching.length > 1) {
+    const all = formatIds(consumer, matching, digits)
     throw new AdminError('refused', `More than one key begins like this: ${all}. Add more digits of the ID.`)
   }
   if (digests.length > 0) {
-    const all = listed(consumer, digests, digits)
+    const all = formatIds(consumer, digests, digits)
     throw new AdminError('not-found', `Consumer '${consumer}' has no such key. Its keys: ${all}.`)
   }
   if (isOpaqueKey(text)) return undefined
@@ -65,7 +65,7 @@ async function byId(store: AdminStore, text: string): Promise<Found | undefined>
 async function byKey(store: AdminStore, text: string): Promise<Found> {
   if (text.startsWith(`${store.keyPrefix}_`)) {
     const consumer = consumerOfApiKey(text, store.keyStart)
-    if (consumer !== undefined) return found(consumer, sha256(text))
+    if (consumer !== undefined) return foundKey(consumer, sha256(text))
     const where = store.environment === undefined ? '' : ` of environment '${store.environment}'`
     throw new AdminError(
       'not-found',
@@ -80,7 +80,7 @@ async function byKey(store: AdminStore, text: string): Promise<Found> {
   }
   const digest = sha256(text)
   const consumer = await store.ask(redis => redis.get<string>(store.at(pointerKey(digest))))
-  if (consumer !== null) return found(consumer, digest)
+  if (consumer !== null) return foundKey(consumer, digest)
   throw new AdminError(
     'not-found',
     'There is no key with this ID, and no such key was imported. To list all keys: npx sluicegate keys list',
@@ -89,11 +89,13 @@ async function byKey(store: AdminStore, text: string): Promise<Found> {
 
 type Found = Omit<FoundKey, 'record'>
 
-const found = (consumer: string, digest: string): Found => ({ consumer, digest, id: keyId(consumer, digest) })
+function foundKey(consumer: string, digest: string): Found {
+  return { consumer, digest, id: keyId(consumer, digest) }
+}
 
-function listed(consumer: string, digests: readonly string[], digits: number): string {
+function formatIds(consumer: string, digests: readonly string[], digits: number): string {
   const most = 10
-  // A set of the store has no order of its own.
+  // Sorted, because a set of Redis has no order.
   const shown = [...digests]
     .sort()
     .slice(0, most)

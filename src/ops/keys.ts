@@ -1,6 +1,6 @@
 /**
- * API keys and opaque keys: making them, bringing them in, and what there is. Never the secret: of a key the store knows
- * the SHA-256 and a few letters.
+ * Creates API keys, imports opaque keys, and lists both. The store never has the secret, only the SHA-256 of a key and a few of
+ * its letters.
  */
 import { isConsumerName } from '../config/forms.ts'
 import { mintApiKey } from '../credentials/api-key.ts'
@@ -18,12 +18,12 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
 export interface NewKey {
-  /** As it stands in keys (names.ts). */
+  /** The consumer as in keys of the store (names.ts). */
   consumer: string
-  /** Absent: that of the consumer. */
+  /** Absent: the plan of the consumer applies. */
   plan?: string
   label?: string
-  /** Absent: until it is revoked. */
+  /** Absent: the key is valid until it is revoked. */
   expiresAt?: Date
 }
 
@@ -33,19 +33,19 @@ export interface KeyInfo extends CredentialRecord {
   kind: 'api-key' | 'opaque-key'
 }
 
-/** The key beside what is known of it: it cannot be had again. */
+/** A new key with its secret, which cannot be shown again. */
 export interface CreatedKey extends KeyInfo {
   key: string
 }
 
 const ID_DIGITS = 12
 
-/** @param digits more only where two keys begin alike */
+/** @param digits more than the default only if the digests of two keys begin with the same digits */
 export function keyId(consumer: string, digest: string, digits = ID_DIGITS): string {
   return `${consumer}/${digest.slice(0, digits)}`
 }
 
-/** How many digits tell the keys of a consumer apart. */
+/** How many digits of the digests distinguish the keys of a consumer. */
 export function digitsOf(digests: readonly string[]): number {
   const all = new Set(digests).size
   let digits = ID_DIGITS
@@ -63,26 +63,26 @@ export async function createKey(store: AdminStore, { consumer, ...rest }: NewKey
   const key = mintApiKey(consumer, store.keyStart)
   const digest = sha256(key)
   const record = { ...rest, createdAt: new Date(), hint: hintOf(key) }
-  await enlist(store, consumer)
-  await write(store, consumer, digest, record)
+  await addToIndex(store, consumer)
+  await writeKey(store, consumer, digest, record)
   return { key, id: keyId(consumer, digest), consumer, kind: 'api-key', ...record }
 }
 
-/** An opaque key, as it is imported: its text, or its SHA-256 where the text is not at hand. */
+/** An opaque key to import: its text, or its SHA-256 if the text is not available. */
 export type OpaqueKey = { key: string } | { digest: string }
 
-/** @throws AdminError for a key of ours, for what cannot be a key, and for one that belongs to a consumer already */
+/** @throws AdminError for an API key, for a text that cannot be a key, and for a key that already belongs to a consumer */
 export async function importKey(
   store: AdminStore,
   opaque: OpaqueKey,
   { consumer, ...rest }: NewKey,
 ): Promise<KeyInfo> {
   const digest = await digestOf(store, opaque)
-  const record = { ...rest, createdAt: new Date(), ...('key' in opaque && hinted(opaque.key)) }
-  const owner = await freeOwner(store, digest)
-  await enlist(store, consumer)
+  const record = { ...rest, createdAt: new Date(), ...('key' in opaque && opaqueKeyHint(opaque.key)) }
+  const owner = await staleOwnerOf(store, digest)
+  await addToIndex(store, consumer)
   await claim(store, digest, consumer, owner, rest.expiresAt)
-  await write(store, consumer, digest, record)
+  await writeKey(store, consumer, digest, record)
   return { id: keyId(consumer, digest), consumer, kind: 'opaque-key', ...record }
 }
 
@@ -106,11 +106,12 @@ async function digestOf({ keyPrefix }: AdminStore, opaque: OpaqueKey): Promise<s
 }
 
 /**
- * The pointer says whose a key is, so only one consumer can have it. One that leads to no record is free.
- * @returns what the free pointer says
- * @throws AdminError for a key that belongs to a consumer
+ * The pointer of a key names its consumer, so only one consumer can have the key. A pointer without a record is stale, and may be
+ * replaced.
+ * @returns the consumer of a stale pointer, or null if there is no pointer
+ * @throws AdminError if the key belongs to a consumer
  */
-async function freeOwner(store: AdminStore, digest: string): Promise<string | null> {
+async function staleOwnerOf(store: AdminStore, digest: string): Promise<string | null> {
   const owner = await store.ask(redis => redis.get<string>(store.at(pointerKey(digest))))
   if (owner !== null) {
     const record = await store.ask(redis => redis.exists(store.at(credentialKey(owner, digest))))
@@ -137,9 +138,9 @@ async function claim(
   })
 }
 
-/** Of all consumers, or of one. Drops those from the index that have expired. */
-export async function listKeys(store: AdminStore, only?: string): Promise<KeyInfo[]> {
-  const consumers = only === undefined ? await consumersOf(store) : [only]
+/** Lists the keys of all consumers, or of one. Removes expired keys from the index. */
+export async function listKeys(store: AdminStore, consumer?: string): Promise<KeyInfo[]> {
+  const consumers = consumer === undefined ? await listConsumerNames(store) : [consumer]
   const indexes = await store.askEach<string, string[]>(consumers, (pipeline, consumer) =>
     pipeline.smembers(store.at(credentialIndexKey(consumer))),
   )
@@ -171,7 +172,7 @@ interface Key {
   digest: string
 }
 
-/** In the same step as the look at the record: one that was brought in again meanwhile stays. */
+/** Checks and removes in one step, so that a key that has been imported again since stays in the index. */
 const DROP_IF_GONE = `
 if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
 return redis.call('SREM', KEYS[1], ARGV[1])`
@@ -183,25 +184,28 @@ async function prune(store: AdminStore, gone: readonly Key[]): Promise<void> {
   })
 }
 
-/** Every consumer that has or had keys or settings here. */
-export async function consumersOf(store: AdminStore): Promise<string[]> {
+/** Every consumer that has or had keys or settings in the store, sorted. */
+export async function listConsumerNames(store: AdminStore): Promise<string[]> {
   const consumers = await store.ask(redis => redis.smembers(store.at(CONSUMER_INDEX_KEY)))
   return consumers.sort(compare)
 }
 
-/** Before anything of a consumer is written, so that nothing good is without a place in a list. */
-export async function enlist(store: AdminStore, consumer: string): Promise<boolean> {
+/**
+ * Adds a consumer to the index. Must be called before anything of the consumer is written, so that every valid key can be listed.
+ * @returns whether the consumer is new
+ */
+export async function addToIndex(store: AdminStore, consumer: string): Promise<boolean> {
   return Number(await store.ask(redis => redis.sadd(store.at(CONSUMER_INDEX_KEY), consumer))) === 1
 }
 
-/** Takes a consumer off the list of which nothing is left. */
-export async function unlistIfEmpty(store: AdminStore, consumer: string): Promise<void> {
+/** Removes a consumer without keys and settings from the index. */
+export async function removeFromIndexIfEmpty(store: AdminStore, consumer: string): Promise<void> {
   const keys = [consumerKey(consumer), credentialIndexKey(consumer)].map(store.at)
   const left = await store.ask(redis => redis.exists(...keys))
   if (Number(left) === 0) await store.ask(redis => redis.srem(store.at(CONSUMER_INDEX_KEY), consumer))
 }
 
-async function write(
+async function writeKey(
   store: AdminStore,
   consumer: string,
   digest: string,
@@ -218,8 +222,8 @@ async function write(
   )
 }
 
-/** The last letters of an API key are of its checksum; of other keys they are shown where enough is left. */
+/** The last letters of an API key belong to its checksum. For opaque keys, they are a hint only if the rest of the key is long enough. */
 const hintOf = (key: string) => key.slice(-4)
-const hinted = (key: string) => (key.length >= 24 ? { hint: hintOf(key) } : {})
+const opaqueKeyHint = (key: string) => (key.length >= 24 ? { hint: hintOf(key) } : {})
 
 const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0)

@@ -1,11 +1,11 @@
 /**
- * What is left of limits, and making it whole again: of a limit by name, and of the gateway's rules that count exactly one
- * consumer or one address. The verb `peek` spends nothing, and yet says when a request would be admitted.
+ * Shows what is left of limits, and resets them: limits by name, and the gateway's rules `by: 'consumer'` or `by: 'address'`. `peek`
+ * spends nothing, and reports when a request would be admitted.
  */
 import { parseAddress } from '../config/address-ranges.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config, GatewayRule, LimitRule, Rule } from '../config/compile.ts'
-import { forAnyPlan } from '../config/compile-rule.ts'
+import { withoutPlans } from '../config/compile-rule.ts'
 import { isOfConsumer } from '../config/identity-parts.ts'
 import { addressIdentity } from '../edges/http/address.ts'
 import { checkIdentity } from '../edges/limits/arguments.ts'
@@ -21,9 +21,9 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { listKeys } from './keys.ts'
 
-/** How one rule stands, for one request of its usual cost. */
+/** What a rule has left for an identity, and its verdict about a request with the rule's cost. */
 export type Standing = Pick<Verdict, 'mode' | 'allowed' | 'remaining' | 'resetAfter' | 'retryAfter'> & {
-  /** With the numbers that the consumer has. */
+  /** With the numbers of the consumer's plan and overrides. */
   rule: Rule
   cost: number
 }
@@ -35,7 +35,7 @@ export async function peekLimit(
   identity: LimitIdentity,
 ): Promise<Standing[]> {
   const rules = limitOf(config, name)
-  asked(() => checkIdentity(name, identity, rules))
+  withUsageErrors(() => checkIdentity(name, identity, rules))
   const bound = rules.filter(isOn).map(rule => {
     const parts = rule.by.map(part => [part, String(identity[part])] as const)
     return boundTo(rule, limitStateKey(name, parts))
@@ -51,7 +51,7 @@ export async function resetLimit(
   rule?: string,
 ): Promise<void> {
   const rules = limitOf(config, name)
-  asked(() => checkIdentity(name, identity, rules))
+  withUsageErrors(() => checkIdentity(name, identity, rules))
   const limiter = limiterOnStore(config, store.decisions)
   try {
     const { degraded } = await limiter.reset(name, identity, rule === undefined ? {} : { rule })
@@ -61,50 +61,50 @@ export async function resetLimit(
   }
 }
 
-/** Whose counters are meant: a consumer as it stands in keys, or an address as a client has it. */
-export type Counted = { consumer: string } | { address: string }
+/** The owner of counters: a consumer as in keys of the store, or the address of a client. */
+export type CounterOwner = { consumer: string } | { address: string }
 
 export interface CallerStandings {
-  /** Whose rules these are; absent: an address without a credential. */
+  /** The plan of the caller. Absent: an address without a credential. */
   plan?: string
   blockedAt?: Date
   /** One for each rule that applies. */
   standings: Standing[]
   /** Rules that an override turns off. */
   off: Rule[]
-  /** Others that keys of the consumer have, whose requests are decided by other numbers. Empty where the plan was asked for. */
+  /** Other plans of the consumer's keys, which have other numbers. Empty if a plan was given. */
   plansOfKeys: string[]
 }
 
-/** @param plan absent: the consumer's plan; without a consumer, no plan */
+/** @param plan absent: the plan of the consumer, or no plan for an address */
 export async function peekCaller(
   store: AdminStore,
   config: Config,
-  counted: Counted,
+  owner: CounterOwner,
   plan?: string,
 ): Promise<CallerStandings> {
-  const { by, key } = countedBy(config, counted)
+  const { by, key } = countersOf(config, owner)
   const policy = gatewayPolicy(config)
-  if ('address' in counted) {
-    const rules = ofPlan(rulesBy(config, by), plan).map(rule => boundTo(forAnyPlan(rule), key))
+  if ('address' in owner) {
+    const rules = rulesForPlan(rulesBy(config, by), plan).map(rule => boundTo(withoutPlans(rule), key))
     const standings = await peek(store, { policy, rules, ...(plan && { plan }) })
     return { ...(plan && { plan }), standings, off: [], plansOfKeys: [] }
   }
-  const record = await recordOf(store, counted.consumer)
+  const record = await readRecord(store, owner.consumer)
   const { plan: own = '', blockedAt } = record
   const chosen = plan ?? (config.plans.includes(own) ? own : config.plans[0]!)
   if (blockedAt && isBlocked(record, Date.now() * 1000))
     return { plan: chosen, blockedAt, standings: [], off: [], plansOfKeys: [] }
-  const rules = ofPlan(rulesBy(config, by), chosen).map(rule => boundTo(forAnyPlan(rule), key))
-  const subject = { kind: 'token', consumerKey: consumerKey(counted.consumer), plan: chosen } as const
+  const rules = rulesForPlan(rulesBy(config, by), chosen).map(rule => boundTo(withoutPlans(rule), key))
+  const subject = { kind: 'token', consumerKey: consumerKey(owner.consumer), plan: chosen } as const
   const standings = await peek(store, { policy, rules, subject })
-  const seen = new Set(standings.map(({ rule }) => rule.name))
-  const off = rules.map(({ rule }) => rule).filter(({ name }) => !seen.has(name))
-  const ofKeys = plan === undefined ? await plansOfKeys(store, config, counted.consumer) : []
+  const evaluated = new Set(standings.map(({ rule }) => rule.name))
+  const off = rules.map(({ rule }) => rule).filter(({ name }) => !evaluated.has(name))
+  const ofKeys = plan === undefined ? await plansOfKeys(store, config, owner.consumer) : []
   return { plan: chosen, standings, off, plansOfKeys: ofKeys.filter(other => other !== chosen) }
 }
 
-/** That keys of a consumer name themselves. One that the config no longer has counts as the first. */
+/** The plans of a consumer's keys. A plan that the config no longer has counts as the default plan. */
 async function plansOfKeys(
   store: AdminStore,
   { plans }: Pick<Config, 'plans'>,
@@ -115,11 +115,11 @@ async function plansOfKeys(
   return [...new Set(named.map(plan => (plans.includes(plan) ? plan : plans[0]!)))]
 }
 
-/** For every plan, and with the numbers of the config as with those of overrides. */
-export async function resetCaller(store: AdminStore, config: Config, counted: Counted): Promise<void> {
-  const { by, key } = countedBy(config, counted)
+/** Resets the rules for every plan, with the numbers of the config and with those of overrides. */
+export async function resetCaller(store: AdminStore, config: Config, owner: CounterOwner): Promise<void> {
+  const { by, key } = countersOf(config, owner)
   const rules = rulesBy(config, by).map(rule => boundTo(rule, key))
-  const { overrides } = 'consumer' in counted ? await recordOf(store, counted.consumer) : { overrides: [] }
+  const { overrides } = 'consumer' in owner ? await readRecord(store, owner.consumer) : { overrides: [] }
   const overridden = overrides.flatMap(({ family, numbers }) => {
     const bound = rules.find(({ rule }) => rule.family === family)
     return bound && numbers ? [{ ...bound, rule: { ...bound.rule, tag: numbers.tag } }] : []
@@ -128,44 +128,44 @@ export async function resetCaller(store: AdminStore, config: Config, counted: Co
   if (all.length > 0) await answerOf(store, prepareReset({ rules: all }))
 }
 
-/** Names of the rules that are shown and reset. */
+/** Names of the rules that `peekCaller` shows and `resetCaller` resets. */
 export function rulesShown(config: Pick<Config, 'rules'>, by: 'consumer' | 'address'): string[] {
   return [...new Set(rulesBy(config, by).map(({ name }) => name))]
 }
 
-/** Rules that count a part of what a caller does, or one of its keys: the key of their state is not known here. */
+/** Names of rules that count combinations, such as consumer and route, or single keys. Their states have keys that cannot be listed. */
 export function rulesNotShown({ rules }: Pick<Config, 'rules'>, by: 'consumer' | 'address'): string[] {
-  const isIts = (rule: GatewayRule) => (by === 'consumer' ? isOfConsumer(rule.by) : rule.by.includes(by))
-  const others = rules.filter(rule => isOn(rule) && isIts(rule) && rule.by.join() !== by)
+  const isOfOwner = (rule: GatewayRule) => (by === 'consumer' ? isOfConsumer(rule.by) : rule.by.includes(by))
+  const others = rules.filter(rule => isOn(rule) && isOfOwner(rule) && rule.by.join() !== by)
   return [...new Set(others.map(({ name }) => name))]
 }
 
-function countedBy(config: Config, counted: Counted): { by: 'consumer' | 'address'; key: string } {
-  if ('consumer' in counted) return { by: 'consumer', key: consumerStateKey(counted.consumer) }
-  if (!parseAddress(counted.address)) {
+function countersOf(config: Config, owner: CounterOwner): { by: 'consumer' | 'address'; key: string } {
+  if ('consumer' in owner) return { by: 'consumer', key: consumerStateKey(owner.consumer) }
+  if (!parseAddress(owner.address)) {
     throw new AdminError(
       'usage',
-      `'${counted.address.slice(0, 60)}' is not an address. Use an address such as 192.0.2.7 or 2001:db8::1.`,
+      `'${owner.address.slice(0, 60)}' is not an address. Use an address such as 192.0.2.7 or 2001:db8::1.`,
     )
   }
-  return { by: 'address', key: addressStateKey(addressIdentity(counted.address, config.address.ipv6Prefix)) }
+  return { by: 'address', key: addressStateKey(addressIdentity(owner.address, config.address.ipv6Prefix)) }
 }
 
 function rulesBy({ rules }: Pick<Config, 'rules'>, by: 'consumer' | 'address'): GatewayRule[] {
   return rules.filter(rule => isOn(rule) && rule.by.length === 1 && rule.by[0] === by)
 }
 
-/** By the config: what is switched is not looked at here. */
+/** Whether the config has the rule turned on. Live switches are not read. */
 const isOn = ({ mode }: Rule) => mode !== 'off'
 
-/** The row of each rule that is for this plan, or for those without one. */
-function ofPlan(rules: readonly GatewayRule[], plan: string | undefined): GatewayRule[] {
+/** The variant of each rule for this plan, or for callers without a plan. */
+function rulesForPlan(rules: readonly GatewayRule[], plan: string | undefined): GatewayRule[] {
   return rules.filter(({ match: { plans }, isForOthers }) =>
     plan === undefined ? !plans || isForOthers : (plans?.includes(plan) ?? true),
   )
 }
 
-async function recordOf(store: AdminStore, consumer: string): Promise<ConsumerRecord> {
+async function readRecord(store: AdminStore, consumer: string): Promise<ConsumerRecord> {
   const text = await store.ask(redis => redis.get<string>(store.at(consumerKey(consumer))))
   return parseConsumer(text ?? '')
 }
@@ -198,8 +198,8 @@ function limitOf({ limits }: Pick<Config, 'limits'>, name: string): readonly Lim
   )
 }
 
-/** Passes on the limiter's own message for a wrong argument. */
-function asked(check: () => void): void {
+/** Turns a TypeError of the limiter into an AdminError `usage` with the same message. */
+function withUsageErrors(check: () => void): void {
   try {
     check()
   } catch (error) {

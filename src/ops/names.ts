@@ -1,4 +1,4 @@
-/** What people write, as it stands in the store: consumers, texts and times. Each error says what to write instead. */
+/** Converts arguments of commands to the form in the store: consumers, texts and times. Each error says what to write instead. */
 
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { parseDuration } from '../config/duration.ts'
@@ -6,14 +6,14 @@ import { isConsumerName } from '../config/forms.ts'
 import { escaped } from '../store/escape.ts'
 import { AdminError } from './admin-error.ts'
 
-/** What `escaped` leaves: of such text it is not known whether it has been escaped, and it is taken as it is. */
+/** The results of `escaped`. A text of this form may have been escaped already, so it is used as it is. */
 const ESCAPED = /^(?:[\w.!'()-]|%[0-9A-F]{2})+$|^#[0-9a-f]{64}$/
 const MAX_ESCAPED = 100
 
 /**
- * A consumer as it stands in keys. Those that tokens name have two parts, `auth0~user|1`: the second is escaped, and may
- * be given either way.
- * @throws AdminError
+ * The name of a consumer as in keys of the store. Consumers of tokens have two parts, as in `auth0~user|1`. The second part is
+ * escaped, and users may write it escaped or not.
+ * @throws AdminError `usage`
  */
 export async function consumerName(text: string): Promise<string> {
   const [, method, claim] = /^([a-z0-9][a-z0-9_-]{0,62})~(.+)$/s.exec(text) ?? []
@@ -29,7 +29,7 @@ export async function consumerName(text: string): Promise<string> {
   )
 }
 
-/** @throws AdminError */
+/** @throws AdminError `usage` if the config does not have this plan */
 export function planName(text: string, plans: readonly string[]): string {
   if (plans.includes(text)) return text
   throw new AdminError(
@@ -40,7 +40,7 @@ export function planName(text: string, plans: readonly string[]): string {
 
 const MAX_TEXT = 100
 
-/** A label or a reason. Every request reads it along with the record, so it is short. */
+/** A label or a reason. It must be short, because every request reads it together with the record. @throws AdminError `usage` */
 export function shortText(text: string, what: string): string {
   const trimmed = text.trim()
   if (trimmed && trimmed.length <= MAX_TEXT && trimmed.isWellFormed() && !/\p{Cc}/u.test(trimmed))
@@ -48,8 +48,12 @@ export function shortText(text: string, what: string): string {
   throw new AdminError('usage', `The ${what} is not valid. Use 1 to ${MAX_TEXT} characters on one line.`)
 }
 
-/** @returns undefined for `never` */
-export function whenOf(text: string, now = new Date()): Date | undefined {
+/**
+ * Parses a time: `now`, `never`, a duration from now, or an ISO 8601 time.
+ * @returns undefined for `never`
+ * @throws AdminError `usage`
+ */
+export function parseTime(text: string, now = new Date()): Date | undefined {
   if (text === 'never') return undefined
   if (text === 'now') return now
   const microseconds = parseDuration(text)
@@ -65,9 +69,9 @@ export function whenOf(text: string, now = new Date()): Date | undefined {
   )
 }
 
-/** The same, where only what is still to come makes sense. */
-export function futureOf(text: string, now = new Date()): Date | undefined {
-  const time = whenOf(text, now)
+/** Like `parseTime`, for times that must be in the future. @throws AdminError `usage` */
+export function parseFutureTime(text: string, now = new Date()): Date | undefined {
+  const time = parseTime(text, now)
   if (time === undefined || time > now) return time
   throw new AdminError('usage', `'${shown(text)}' is in the past. Use a later time.`)
 }
@@ -83,5 +87,5 @@ function inRange(time: Date, now: Date): Date {
   )
 }
 
-/** As it may stand in a message. */
+/** Shortens a text for a message, and replaces control characters. */
 const shown = (text: string) => (text.length > 60 ? `${text.slice(0, 57)}…` : text).replace(/\p{Cc}/gu, '?')

@@ -1,12 +1,12 @@
 /**
- * Other numbers, or another mode, for one rule and one consumer. They are compiled here with the rule of the config, so that
- * the script only takes them: src/store/records.ts says as what.
+ * Overrides: other numbers, or another mode, for one rule and one consumer. They are compiled together with the rule of the config,
+ * so that the script can use the stored numbers directly (src/store/records.ts).
  */
 
 import * as v from 'valibot'
 import { ALL_ALGORITHMS } from '../algorithms/all.ts'
 import { LUA } from '../algorithms/lua.generated.ts'
-import { type PlanUnits, planUnits, takesUnits } from '../algorithms/plan-units.ts'
+import { hasPlanUnits, type PlanUnits, planUnits } from '../algorithms/plan-units.ts'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import { mistakeOf } from '../config/check/mistake.ts'
 import { mistakesOfGatewayNumbers, mistakesOfNumbers } from '../config/check/mistakes-of-rules.ts'
@@ -19,9 +19,9 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { type ChangeResult, changeConsumer } from './consumers.ts'
 
-/** Units that are absent are as in the rule. */
+/** An override as a user writes it. Numbers that are absent are those of the rule. */
 export interface OverrideInput extends Partial<Record<PlanUnits, number>> {
-  /** Name of a rule that is counted for a consumer. */
+  /** Name of a rule that counts by consumer. */
   rule: string
   mode?: 'enforce' | 'shadow' | 'off'
   until?: Date
@@ -29,7 +29,7 @@ export interface OverrideInput extends Partial<Record<PlanUnits, number>> {
 
 type RulesInput = Pick<ConfigInput, 'rules' | 'plans'>
 
-/** In the place of any other for the same rule. */
+/** Sets an override. It replaces another override of the same rule. */
 export function setOverride(store: AdminStore, consumer: string, override: Override): Promise<ChangeResult> {
   return changeConsumer(store, consumer, record => ({
     ...record,
@@ -37,7 +37,7 @@ export function setOverride(store: AdminStore, consumer: string, override: Overr
   }))
 }
 
-/** @throws AdminError when there is none for this rule */
+/** @throws AdminError `not-found` if the consumer has no override of this rule */
 export function removeOverride(store: AdminStore, consumer: string, rule: string): Promise<ChangeResult> {
   return changeConsumer(store, consumer, record => {
     const overrides = record.overrides.filter(other => other.rule !== rule)
@@ -50,13 +50,13 @@ export function removeOverride(store: AdminStore, consumer: string, rule: string
   })
 }
 
-/** @throws AdminError naming every number that the rule cannot have */
+/** @throws AdminError that lists every number that the rule cannot have */
 export function compileOverride(config: RulesInput, input: OverrideInput): Override {
   const { rule: name, mode, until, ...units } = input
   const { rule, compiled } = ruleOf(config, name)
   const given = [...planUnits].filter(([option]) => units[option] !== undefined)
   for (const [option, { algorithms }] of given) {
-    if (takesUnits(rule, option)) continue
+    if (hasPlanUnits(rule, option)) continue
     const problem = `--${option} has no effect on rule '${name}', whose algorithm is ${rule.algorithm}.`
     throw new AdminError('usage', `${problem} It is for ${algorithms.join(' and ')}.`)
   }
@@ -80,31 +80,31 @@ export function compileOverride(config: RulesInput, input: OverrideInput): Overr
     if (list)
       throw new AdminError('usage', `Rule '${name}' has other limits for plans (${list}). Use --limit too.`)
   }
-  // An override is for whatever plan.
+  // An override applies with every plan.
   const { plans: _, ...plain } = withNumbers(rule, units)
   return { ...base, numbers: numbersOf(plain, config.plans ?? []) }
 }
 
 function numbersOf(rule: RuleInput, plans: readonly string[]): OverrideNumbers {
   const parsed = v.safeParse(ruleSchema, rule)
-  if (!parsed.success) throw wrong(rule, parsed.issues.map(mistakeOf))
+  if (!parsed.success) throw numbersError(rule, parsed.issues.map(mistakeOf))
   const mistakes = mistakesOfNumbers(rule).map(([path, message]) => ({ path, message }))
-  if (mistakes.length > 0) throw wrong(rule, mistakes)
+  if (mistakes.length > 0) throw numbersError(rule, mistakes)
   const compiled = compileGatewayRule(rule, plans, ALL_ALGORITHMS)[0]!
   const atGateway = mistakesOfGatewayNumbers(rule, compiled, '')
-  if (atGateway.length > 0) throw wrong(rule, atGateway)
+  if (atGateway.length > 0) throw numbersError(rule, atGateway)
   const { rate, period, burst } = compiled.quota
   const own = ownNumberOf(compiled)
   return { tag: compiled.tag, rate, period, ...(own !== undefined && { own }), limit: compiled.limit, burst }
 }
 
-/** The third number that the script takes, where it depends on the numbers of the rule. */
+/** The third number of the algorithm's script (`burst` or `step`). Undefined: it does not depend on the numbers of the rule. */
 function ownNumberOf({ algorithm, quota }: GatewayRule): number | undefined {
   const [, , name] = LUA[algorithm]!.numbers
   return name === 'burst' || name === 'step' ? quota[name] : undefined
 }
 
-function wrong({ name }: RuleInput, mistakes: readonly Mistake[]): AdminError {
+function numbersError({ name }: RuleInput, mistakes: readonly Mistake[]): AdminError {
   const lines = mistakes.map(({ path, message }) => `  ${path.replace(/^\./, '')}: ${message}`)
   return new AdminError('usage', [`Rule '${name}' cannot have these numbers:`, ...lines].join('\n'))
 }
@@ -113,10 +113,10 @@ function ruleOf(
   { rules = [], plans = ['free'] }: RulesInput,
   name: string,
 ): { rule: RuleInput; compiled: GatewayRule } {
-  const taking = rules.map(rule => ({ rule, compiled: compileGatewayRule(rule, plans, ALL_ALGORITHMS)[0]! }))
-  const found = taking.find(({ rule }) => rule.name === name)
+  const all = rules.map(rule => ({ rule, compiled: compileGatewayRule(rule, plans, ALL_ALGORITHMS)[0]! }))
+  const found = all.find(({ rule }) => rule.name === name)
   if (found?.compiled.takesOverrides) return found
-  const names = taking.filter(({ compiled }) => compiled.takesOverrides).map(({ rule }) => rule.name)
+  const names = all.filter(({ compiled }) => compiled.takesOverrides).map(({ rule }) => rule.name)
   const problem = found
     ? `Rule '${name}' cannot be overridden, because it does not count by consumer.`
     : `The config has no rule '${name}' that counts by consumer.${didYouMean(name, names)}`
@@ -126,7 +126,7 @@ function ruleOf(
   )
 }
 
-/** Whether an override changes something: by the time, and by what the config's rule is now. */
+/** Whether an override has an effect: it must not have ended, and the config must still have its rule. */
 export type OverrideStanding = 'applies' | 'over' | 'rule-changed' | 'rule-gone' | 'rule-off'
 
 export function standingOf(

@@ -1,17 +1,17 @@
-/** Counters in the text format of Prometheus (version 0.0.4), with the names that dashboards are made of. */
+/** Writes the counters in the text format of Prometheus (version 0.0.4). Dashboards depend on the names. */
 import type { Stats } from './stats.ts'
 
 type Labels = Readonly<Record<string, string>>
 type Sample = readonly [labels: Labels, value: number]
 
-/** The counts of one day, which begin anew at midnight (UTC): a counter may fall to nothing, and must not shrink. */
+/** Midnight (UTC), at which the counters restart from 0. Prometheus accepts a counter that restarts, but not one that shrinks. */
 export function startOfDay(now: Date): Date {
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate()))
 }
 
 export function prometheusText({ rules, requests, withoutTrip, lost }: Stats): string {
   const verdicts = rules.flatMap(({ rule, route, plan, ...counts }) => {
-    const labels = { policy: rule, route: told(route), plan: told(plan) }
+    const labels = { policy: rule, route: labelValue(route), plan: labelValue(plan) }
     return [
       [{ ...labels, outcome: 'allowed' }, counts.allowed],
       [{ ...labels, outcome: 'limited' }, counts.limited],
@@ -20,7 +20,7 @@ export function prometheusText({ rules, requests, withoutTrip, lost }: Stats): s
     ] satisfies Sample[]
   })
   const agreements = rules.flatMap(({ rule, route, plan, agreed, disagreed }) => {
-    const labels = { policy: rule, route: told(route), plan: told(plan) }
+    const labels = { policy: rule, route: labelValue(route), plan: labelValue(plan) }
     return [
       [{ ...labels, agreement: 'agreed' }, agreed],
       [{ ...labels, agreement: 'disagreed' }, disagreed],
@@ -28,7 +28,7 @@ export function prometheusText({ rules, requests, withoutTrip, lost }: Stats): s
   })
   const outcomes = requests.map(
     ({ outcome, cause, route, count }): Sample => [
-      { outcome, cause: told(cause), route: told(route) },
+      { outcome, cause: labelValue(cause), route: labelValue(route) },
       count,
     ],
   )
@@ -61,8 +61,8 @@ export function prometheusText({ rules, requests, withoutTrip, lost }: Stats): s
 
 const isCounted = ([, value]: Sample) => value > 0
 
-/** An empty label is none. */
-const told = (label: string) => (label === '-' ? '' : label)
+/** The value of a label. Prometheus treats an empty label like a missing one. */
+const labelValue = (label: string) => (label === '-' ? '' : label)
 
 function counter(name: string, help: string, samples: readonly Sample[]): string {
   if (samples.length === 0) return ''

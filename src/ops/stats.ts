@@ -4,7 +4,7 @@ import { statsKey } from '../store/keys.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
-/** Labels as they stand in counters (src/metrics/counters.ts): `-` for none, `~` where there was no room for them. */
+/** Verdicts of a rule. Labels are those of src/metrics/counters.ts: `-` means none, `~` that the table of counters was full. */
 export interface RuleCounts {
   rule: string
   route: string
@@ -13,7 +13,7 @@ export interface RuleCounts {
   limited: number
   shadowAllowed: number
   shadowLimited: number
-  /** Of a candidate: with the rule it would replace. */
+  /** Verdicts of a candidate that agreed with the rule that it would replace. */
   agreed: number
   disagreed: number
 }
@@ -30,7 +30,7 @@ export interface Stats {
   since: Date
   rules: readonly RuleCounts[]
   requests: readonly RequestCount[]
-  /** Of the requests, those that no trip to the store was made for, since the isolate had the answer: by what it had. */
+  /** Requests that the isolate decided without a trip to the store, by the source of the decision. */
   withoutTrip: Readonly<Partial<Record<string, number>>>
   /** Requests whose counters may not have arrived. */
   lost: number
@@ -38,23 +38,23 @@ export interface Stats {
 
 const HOUR_MS = 3600e3
 
-/** From the start of the hour in which it was. */
+/** @param since the statistics begin with the hour of this time */
 export async function readStats(store: AdminStore, since: Date, now = new Date()): Promise<Stats> {
   const first = Math.floor(since.getTime() / HOUR_MS)
   const last = Math.floor(now.getTime() / HOUR_MS)
   const hours = Array.from({ length: last - first + 1 }, (_, i) => new Date((first + i) * HOUR_MS))
-  // As Redis has it, since nothing is deserialized: field, value, field, value.
+  // Nothing is deserialized, so a hash is a list: field, value, field, value.
   const hashes = await store.askEach<Date, readonly string[]>(hours, (pipeline, hour) =>
     pipeline.hgetall(store.at(statsKey(hour))),
   )
-  return { since: hours[0]!, ...summed(hashes.flatMap(pairs)) }
+  return { since: hours[0]!, ...sumFields(hashes.flatMap(pairs)) }
 }
 
 function pairs(hash: readonly string[]): [field: string, count: number][] {
   return Array.from({ length: hash.length / 2 }, (_, i) => [hash[2 * i]!, Number(hash[2 * i + 1])])
 }
 
-function summed(fields: readonly (readonly [string, number])[]): Omit<Stats, 'since'> {
+function sumFields(fields: readonly (readonly [string, number])[]): Omit<Stats, 'since'> {
   const rules = new Map<string, RuleCounts>()
   const requests = new Map<string, RequestCount>()
   const withoutTrip: Record<string, number> = {}
@@ -69,11 +69,11 @@ function summed(fields: readonly (readonly [string, number])[]): Omit<Stats, 'si
       const sum = requests.get(`${outcome} ${name}`)?.count ?? 0
       requests.set(`${outcome} ${name}`, { outcome, cause, route, count: sum + count })
     }
-    const counted = COUNTS.get(`${kind} ${outcome}`)
-    if (!counted) continue
+    const countName = COUNTS.get(`${kind} ${outcome}`)
+    if (!countName) continue
     const [rule = '', route = '', plan = ''] = labels
     const sums = rules.get(name) ?? { rule, route, plan, ...NOTHING }
-    rules.set(name, { ...sums, [counted]: sums[counted] + count })
+    rules.set(name, { ...sums, [countName]: sums[countName] + count })
   }
   return { rules: [...rules.values()], requests: [...requests.values()], withoutTrip, lost }
 }
@@ -90,10 +90,11 @@ const COUNTS = new Map<string, keyof typeof NOTHING>([
 ])
 
 /**
- * @param names of the rules that there are
- * @throws AdminError for a rule that neither the config nor the counters know
+ * The statistics with the counts of one rule only.
+ * @param names the rules of the config
+ * @throws AdminError `not-found` for a rule that is neither in the config nor in the statistics
  */
-export function ofRule(stats: Stats, rule: string, names: readonly string[]): Stats {
+export function filterByRule(stats: Stats, rule: string, names: readonly string[]): Stats {
   const rules = stats.rules.filter(counts => counts.rule === rule)
   if (rules.length > 0 || names.includes(rule)) return { ...stats, rules }
   throw new AdminError(
@@ -102,8 +103,8 @@ export function ofRule(stats: Stats, rule: string, names: readonly string[]): St
   )
 }
 
-/** One row for each rule, or for each rule and route or plan. In the order of the config; rules that it lost come last. */
-export function byRule(
+/** Sums the counts of each rule, or of each rule and route or plan. In the order of the config; rules that it no longer has come last. */
+export function sumByRule(
   rules: readonly RuleCounts[],
   names: readonly string[],
   by?: 'route' | 'plan',
@@ -123,8 +124,8 @@ export function byRule(
 
 const COUNT_NAMES = Object.keys(NOTHING) as (keyof typeof NOTHING)[]
 
-/** One row for each outcome and cause, the most frequent first. */
-export function byOutcome(requests: readonly RequestCount[]): Omit<RequestCount, 'route'>[] {
+/** Sums the requests with each outcome and cause, the most frequent first. */
+export function sumByOutcome(requests: readonly RequestCount[]): Omit<RequestCount, 'route'>[] {
   const rows = new Map<string, Omit<RequestCount, 'route'>>()
   for (const { outcome, cause, count } of requests) {
     const sum = rows.get(`${outcome} ${cause}`)?.count ?? 0

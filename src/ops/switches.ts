@@ -1,6 +1,6 @@
 /**
- * Live switches, as those who administer see and set them. Each change is made by what was there, so that two people cannot
- * lose each other's, and says who has made it and until when it counts.
+ * Reads and sets live switches. Changes are made by compare-and-set, so that concurrent changes are not lost. Each switch has its author
+ * and its end.
  */
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config } from '../config/compile.ts'
@@ -22,12 +22,12 @@ export async function readSwitches(store: AdminStore): Promise<Switches> {
   return parseSwitches(await store.ask(redis => redis.get<string>(store.at(SWITCHES_KEY))))
 }
 
-/** Everything passes, until it is switched back. */
+/** Turns the kill switch on: all requests pass until it ends or is turned off. */
 export function killLimits(store: AdminStore, kill: Switch): Promise<Switches> {
   return changeSwitches(store, switches => ({ ...switches, kill }))
 }
 
-/** @throws AdminError when it is not on */
+/** Turns the kill switch off. @throws AdminError `not-found` if it is not on */
 export function restoreLimits(store: AdminStore): Promise<Switches> {
   return changeSwitches(store, ({ kill, ...rest }) => {
     if (kill) return rest
@@ -35,7 +35,7 @@ export function restoreLimits(store: AdminStore): Promise<Switches> {
   })
 }
 
-/** In the place of how the rule was switched before; a share alone leaves the mode that it was switched to. */
+/** Switches a rule. Replaces its earlier switch; a share without a mode keeps the mode of that switch. */
 export function switchRule(store: AdminStore, name: string, change: RuleSwitch): Promise<Switches> {
   return changeSwitches(store, ({ rules, ...rest }) => {
     const before = rules.get(name)
@@ -44,7 +44,7 @@ export function switchRule(store: AdminStore, name: string, change: RuleSwitch):
   })
 }
 
-/** @throws AdminError when the rule is not switched */
+/** Removes the switch of a rule. @throws AdminError `not-found` if the rule has none */
 export function resetRule(store: AdminStore, name: string): Promise<Switches> {
   return changeSwitches(store, ({ rules, ...rest }) => {
     const others = new Map(rules)
@@ -70,14 +70,15 @@ async function changeSwitches(
   return changed
 }
 
-/** What can be switched: a rule as the config has it. */
+/** The mode and the share of a rule in the config, which a switch can replace. */
 export interface Switchable {
   mode: 'enforce' | 'shadow' | 'off'
+  /** The share of callers for which the rule is enforced, 0 to 1. */
   share: number
 }
 
-/** By the name to switch it by: that of a gateway's rule or of a shedder, or `<limit>/<rule>`. */
-export function switchable({
+/** Everything that can be switched, by name: a rule of the gateway, a shedder, or `<limit>/<rule>`. */
+export function listSwitchable({
   rules,
   limits,
   shedding,
@@ -92,12 +93,12 @@ export function switchable({
   return new Map(all.map(([name, { mode, enforcedShare: share }]) => [name, { mode, share }]))
 }
 
-/** @throws AdminError naming what there is */
-export function mustBeSwitchable(
+/** @throws AdminError `not-found` that lists everything that can be switched */
+export function findSwitchable(
   config: Pick<Config, 'rules' | 'limits' | 'shedding'>,
   name: string,
 ): Switchable {
-  const all = switchable(config)
+  const all = listSwitchable(config)
   const found = all.get(name)
   if (found) return found
   const shedder = shedderOf(config, name)
@@ -113,7 +114,7 @@ export function mustBeSwitchable(
   )
 }
 
-/** The shedder that a rule is a part of; undefined: of none. */
+/** The shedder to which a rule belongs, if any. */
 function shedderOf(
   { rules, shedding }: Pick<Config, 'rules' | 'shedding'>,
   name: string,

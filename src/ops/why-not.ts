@@ -1,4 +1,4 @@
-/** Why a rule of the config does not count a request, in words. The first reason that holds, in the order of the steps. */
+/** Explains why a rule of the config does not count a request: the first reason, in the order of the gateway's steps. */
 import { isInRanges } from '../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../config/compile.ts'
 import type { TrafficClass } from '../config/compile-shedding.ts'
@@ -7,7 +7,7 @@ import type { Caller } from '../edges/http/caller.ts'
 import type { Matched } from '../edges/http/match.ts'
 import type { Evaluation } from '../script/evaluation.ts'
 
-/** All that a rule can hang on. */
+/** Everything that decides whether a rule applies to a request. */
 export interface Situation {
   config: Config
   request: Request
@@ -15,26 +15,26 @@ export interface Situation {
   matched: Matched
   plan: string | undefined
   evaluation: Evaluation
-  /** Where the config sheds traffic. */
+  /** Absent: the config does not shed traffic. */
   trafficClass?: TrafficClass | undefined
-  /** The store is asked at all. */
+  /** Whether the store is asked about the request. */
   isAsked: boolean
 }
 
 /**
- * @param rows of the rule
- * @param row the one for the caller's plan, if there is one
+ * @param variants all variants of the rule
+ * @param variant the variant for the caller's plan, if there is one
  */
 export function whyNot(
-  rows: readonly GatewayRule[],
-  row: GatewayRule | undefined,
+  variants: readonly GatewayRule[],
+  variant: GatewayRule | undefined,
   situation: Situation,
 ): string {
   const { matched, caller, config, plan, isAsked } = situation
-  const first = rows[0]!
+  const first = variants[0]!
   if (first.mode === 'off') return "mode: 'off'"
-  const elsewhere = notHere(first, situation)
-  if (elsewhere) return elsewhere
+  const mismatch = requestMismatch(first, situation)
+  if (mismatch) return mismatch
   if (!isAsked) return 'the request is answered before rules are evaluated'
   const { trafficClass } = situation
   if (trafficClass && trafficClass.rank < (first.match.fromRank ?? 0)) {
@@ -52,17 +52,17 @@ export function whyNot(
       ? 'only for keys: a token is verified by its signature'
       : 'only for requests with a credential'
   }
-  if (!row) {
-    const plans = [...new Set(rows.flatMap(({ match }) => match.plans ?? []))].join(', ')
+  if (!variant) {
+    const plans = [...new Set(variants.flatMap(({ match }) => match.plans ?? []))].join(', ')
     if (plan === undefined) return `only for plan ${plans}, and a caller without a credential has no plan`
     return plans ? `not for plan ${plan}, only for ${plans}` : `not for plan ${plan}`
   }
   if (matched.rules.length === 0) return 'no rule counts this request'
-  return `the caller has no ${row.by.filter(needsCredential).join(' and ')}`
+  return `the caller has no ${variant.by.filter(needsCredential).join(' and ')}`
 }
 
-/** What of the request itself, or of its route, does not match. */
-function notHere(rule: GatewayRule, { matched, request }: Situation): string | undefined {
+/** Why the request itself or its route does not match the rule, if so. */
+function requestMismatch(rule: GatewayRule, { matched, request }: Situation): string | undefined {
   const { route } = matched
   if (matched.rules.some(({ name }) => name === rule.name)) return undefined
   if (route && !route.isLimited) return `the route ${route.name} has limits: false`

@@ -1,7 +1,7 @@
 /** Scripts that were compiled when the Worker was built: it carries their text, and no compiler. */
 
 import { fnv1a } from '../hash.ts'
-import { builtForAnotherConfig } from '../not-built.ts'
+import { notBuiltError } from '../not-built.ts'
 import type { Script } from '../store/store.ts'
 import { FIRST_LINES } from './create-script.ts'
 import type { PolicyScripts, PolicyShape } from './policy-shape.ts'
@@ -33,7 +33,7 @@ export function finderOf(
     const scripts = built[fingerprintOf(shape)]
     const find = (name: keyof PolicyScripts) => {
       const script = scripts?.[name]
-      if (!script) throw builtForAnotherConfig('the scripts of these rules')
+      if (!script) throw notBuiltError('the scripts of these rules')
       return inBuilds(script)
     }
     // At once, and not with the first request, where a missing script would be a failure of the limits among others.

@@ -1,5 +1,5 @@
 /** Numbers that the Lua text and the Lua files have in common. */
-import { FEW, NO_HOLDER } from '../algorithms/concurrency.ts'
+import { FEW_HOLDERS, NO_HOLDER } from '../algorithms/concurrency.ts'
 import { literal } from './lua-text.ts'
 
 /**
@@ -23,7 +23,7 @@ export const STAYS_SHADOW = 83
 
 /** Of a holder of units in flight: the bytes of its record, from how many on there is a summary, and they are written in place. */
 const HOLDER_BYTES = 24
-const FEW_BYTES = FEW * HOLDER_BYTES
+const FEW_BYTES = FEW_HOLDERS * HOLDER_BYTES
 const MANY_BYTES = 64 * HOLDER_BYTES
 
 /** Constants of the Lua files. */

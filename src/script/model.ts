@@ -4,7 +4,7 @@
  */
 
 import { IDLE, type State } from '../algorithms/algorithm.ts'
-import { afterMessage, type Received } from '../algorithms/concurrency.ts'
+import { applyMessage, type MessageAnswer } from '../algorithms/concurrency.ts'
 import { algorithms } from '../algorithms/index.ts'
 import { LUA } from '../algorithms/lua.generated.ts'
 import type { Rule } from '../config/compile-rule.ts'
@@ -112,13 +112,13 @@ export class ScriptModel {
   }
 
   /** What sync.ts does. */
-  sync(messages: readonly Message[], now: number): Received[] {
+  sync(messages: readonly Message[], now: number): MessageAnswer[] {
     return messages.map(({ key: place, holding, ttl: period, want }) => {
       const [, key = '', tag = ''] = /^(.*):held:(\w+)$/.exec(place) ?? []
       const states = this.#states.get(key) ?? new Map<string, State>()
       const quota = { rate: 1, period, burst: 1 }
       const reading = { quota, holding, state: states.get(tag) ?? IDLE, now }
-      const { state, ...received } = afterMessage(reading, want)
+      const { state, ...received } = applyMessage(reading, want)
       states.set(tag, state)
       this.#states.set(key, states)
       return received

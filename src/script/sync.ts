@@ -13,7 +13,7 @@
  * Commands: TIME (unless now is given), MGET, and a SETEX for each key; of many holders two SETRANGE, and at times EXPIRE.
  */
 import type { Holding } from '../algorithms/algorithm.ts'
-import type { Received, Want } from '../algorithms/concurrency.ts'
+import type { AdvanceRequest, MessageAnswer } from '../algorithms/concurrency.ts'
 import type { Script, ScriptCall } from '../store/store.ts'
 import { checkFields, formatHolding, formatTime, invalidReply } from './wire.ts'
 
@@ -25,7 +25,7 @@ export interface Message {
   /** How long it is held without another message (µs). */
   ttl: number
   /** Units that it wants in advance. */
-  want?: Want
+  want?: AdvanceRequest
 }
 
 /** @param now µs since the epoch; absent: the clock of the store */
@@ -48,7 +48,7 @@ export function encodeSync(script: Script, messages: readonly Message[], now?: n
  * @returns what the store has answered to each message
  * @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent
  */
-export function decodeSync(reply: unknown, messages: readonly Message[]): Received[] {
+export function decodeSync(reply: unknown, messages: readonly Message[]): MessageAnswer[] {
   if (!Array.isArray(reply) || reply.length !== 1 + 3 * messages.length)
     throw invalidReply('no time and answers')
   const fields = checkFields(reply)

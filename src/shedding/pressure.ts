@@ -14,7 +14,7 @@
  * The order of classes and the pace are those of Stripe's worker utilization load shedder
  * (https://stripe.com/blog/rate-limiters).
  */
-import { finalized, fnv1a } from '../hash.ts'
+import { finalizeHash, fnv1a } from '../hash.ts'
 import { type Controller, elapsedMs, numbersOf, type SignalWindow, sumAt } from './controller.ts'
 
 export interface PressureSettings {
@@ -136,7 +136,8 @@ export function isShed(callerKey: string, episode: number, share: number): boole
 }
 
 /** The place of a caller, from 0 to below 1: it is refused while the share of its class is larger. */
-const placeOf = (callerKey: string, episode: number) => finalized(fnv1a(`${episode} ${callerKey}`)) / 2 ** 32
+const placeOf = (callerKey: string, episode: number) =>
+  finalizeHash(fnv1a(`${episode} ${callerKey}`)) / 2 ** 32
 
 /**
  * How long a refused caller has to wait (ms), if the signal is low from now on.

@@ -7,7 +7,7 @@
  * of thousands of requests can keep an isolate busy for seconds, while the replies of the store are already waiting to be read.
  */
 import { SYSTEM_CLOCK } from '../clock.ts'
-import { MOST_DEADLINES } from '../config/compile-breaker.ts'
+import { MAX_DEADLINES_PER_CALL } from '../config/compile-breaker.ts'
 import { GatewayError } from '../errors.ts'
 import { isolateLag, type LagMeter } from './lag.ts'
 
@@ -49,7 +49,7 @@ export function startDeadline(
   let step: { ms: number; startedAt: number; lateBefore: number; timer: unknown }
 
   function nextStep(): void {
-    const left = Math.min(deadlineMs - responsiveMs, MOST_DEADLINES * deadlineMs - elapsedMs)
+    const left = Math.min(deadlineMs - responsiveMs, MAX_DEADLINES_PER_CALL * deadlineMs - elapsedMs)
     const ms = Math.ceil(Math.min(left, deadlineMs / STEPS))
     step = { ms, startedAt: lag.now(), lateBefore: lag.total(), timer: setTimer(endStep, ms) }
   }
@@ -62,7 +62,7 @@ export function startDeadline(
     elapsedMs += passedMs
     responsiveMs += passedMs - Math.min(passedMs, Math.max(lateMs, lag.total() - lateBefore))
     if (responsiveMs >= deadlineMs) fail(timeoutError())
-    else if (elapsedMs >= MOST_DEADLINES * deadlineMs) fail(overloadError())
+    else if (elapsedMs >= MAX_DEADLINES_PER_CALL * deadlineMs) fail(overloadError())
     else nextStep()
   }
 

@@ -1,6 +1,6 @@
 /** Who asks in a scenario, and what each of them saw. No caller is in two scenarios. */
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import type { Counted } from '../../src/ops/limits.ts'
+import type { CounterOwner } from '../../src/ops/limits.ts'
 import type { Seen } from './exchange.ts'
 import type { Lane } from './lane.ts'
 import type { Mode } from './policy.ts'
@@ -9,7 +9,7 @@ export interface Caller {
   key?: string
   address: string
   /** Whose counter it is; a stranger, whose key looks good and nobody has made, has none. */
-  counted?: Counted
+  counted?: CounterOwner
   /** A decision of the store has let its key pass: this isolate knows it. */
   isKnown: boolean
   replies: Reply[]

@@ -1,6 +1,6 @@
 /** Holds what callers saw, and what the store has counted meanwhile, to the policy. */
 import { checkedConfig } from '../../src/config/check/check.ts'
-import { type Counted, peekCaller } from '../../src/ops/limits.ts'
+import { type CounterOwner, peekCaller } from '../../src/ops/limits.ts'
 import config from './anomaly.config.ts'
 import { type Caller, isDecided, passed, type Reply } from './callers.ts'
 import type { Lane } from './lane.ts'
@@ -114,7 +114,7 @@ function wasRefusedInVain(replies: readonly Reply[], spent: number): boolean {
 }
 
 /** As the store has it. */
-export async function spentBy(lane: Lane, counted: Counted, mode: Mode): Promise<number> {
+export async function spentBy(lane: Lane, counted: CounterOwner, mode: Mode): Promise<number> {
   const { standings } = await peekCaller(lane.admin, checked, counted)
   const name = `${mode}-${'consumer' in counted ? 'consumer' : 'address'}`
   return LIMIT - standings.find(({ rule }) => rule.name === name)!.remaining
@@ -129,7 +129,7 @@ export async function slotsTaken(lane: Lane, callers: readonly Caller[], mode: M
   let counted = callers.flatMap(({ counted }) => counted ?? [])
   for (;;) {
     // One after the other: of all places in a scenario there are hundreds.
-    const taken: Counted[] = []
+    const taken: CounterOwner[] = []
     for (const each of counted) if ((await slotsOf(lane, each, mode)) > 0) taken.push(each)
     counted = taken
     if (counted.length === 0) return []
@@ -138,7 +138,7 @@ export async function slotsTaken(lane: Lane, callers: readonly Caller[], mode: M
   }
 }
 
-async function slotsOf(lane: Lane, counted: Counted, mode: Mode): Promise<number> {
+async function slotsOf(lane: Lane, counted: CounterOwner, mode: Mode): Promise<number> {
   const { standings } = await peekCaller(lane.admin, checked, counted)
   const name = `in-flight-${mode}-${'consumer' in counted ? 'consumer' : 'address'}`
   return AT_ONCE - standings.find(({ rule }) => rule.name === name)!.remaining

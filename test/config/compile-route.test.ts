@@ -1,6 +1,6 @@
 /** The settings of routes: defaults, and which setting holds where a path leads to several routes. */
 import { expect, it } from 'vitest'
-import { compileRouteSettings, type RouteSettings, stricter } from '../../src/config/compile-route.ts'
+import { compileRouteSettings, mergeStricter, type RouteSettings } from '../../src/config/compile-route.ts'
 import { wordsOfRoute } from '../../src/node/cli/route-words.ts'
 
 const ELSEWHERE = compileRouteSettings({}, ['api-key'])
@@ -17,8 +17,8 @@ it.each<[RouteSettings, RouteSettings, Partial<RouteSettings>]>([
   [UNLIMITED, ELSEWHERE, { accept: [], cost: 1, isLimited: true }],
   [UNLIMITED, UNLIMITED, UNLIMITED],
 ])('of two routes the stricter of each setting holds, whichever comes first', (a, b, expected) => {
-  expect(stricter(a, b)).toMatchObject(expected)
-  expect(stricter(b, a)).toMatchObject(expected)
+  expect(mergeStricter(a, b)).toMatchObject(expected)
+  expect(mergeStricter(b, a)).toMatchObject(expected)
 })
 
 it('check and explain print the settings that are not those of other requests, also ones without words of their own', () => {

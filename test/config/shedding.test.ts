@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { checkConfig, checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { ConfigError } from '../../src/config/config-error.ts'
-import { mustBeSwitchable, switchable } from '../../src/ops/switches.ts'
+import { findSwitchable, listSwitchable } from '../../src/ops/switches.ts'
 
 type Shedding = NonNullable<ConfigInput['shedding']>
 
@@ -181,7 +181,7 @@ describe('shedding', () => {
     const rule = { name: 'origin', by: 'global', algorithm: 'concurrency', limit: 400, adaptive } as const
     const ofRule = checkedConfig({ ...BASE, rules: [rule] })
     expect(ofRule.adaptive).toEqual(expected)
-    expect(ofRule.rules).toMatchObject([{ ofSystem: true, adaptiveShare: 1 }])
+    expect(ofRule.rules).toMatchObject([{ isSystemLimit: true, adaptiveShare: 1 }])
     const shedding = { classes: CLASSES, fleetUsage: { capacity: 400, adaptive } }
     const ofFleet = checkedConfig({ ...BASE, shedding })
     expect(ofFleet.adaptive).toEqual(expected)
@@ -211,12 +211,12 @@ it('is switched as a whole, and says so for a part of it', () => {
     ...BASE,
     shedding: { classes: CLASSES, fleetUsage: { capacity: 10 }, workerUtilization: { signals: ['header'] } },
   })
-  expect([...switchable(config).keys()]).toEqual(['second', 'fleet-usage', 'worker-utilization'])
+  expect([...listSwitchable(config).keys()]).toEqual(['second', 'fleet-usage', 'worker-utilization'])
   for (const [part, shedder] of [
     ['fleet-usage-reads', 'fleet-usage'],
     ['worker-utilization-test', 'worker-utilization'],
   ] as const) {
-    expect(() => mustBeSwitchable(config, part)).toThrow(
+    expect(() => findSwitchable(config, part)).toThrow(
       `Rule '${part}' is a part of '${shedder}', which is switched as a whole. Switch '${shedder}'.`,
     )
   }

@@ -17,7 +17,7 @@ describe('the configs', () => {
   )(defineConfig)
 
   it('are valid, and have the levels that the page says', () => {
-    const levels = checkedConfig(config).rules.filter(({ ofSystem }) => ofSystem)
+    const levels = checkedConfig(config).rules.filter(({ isSystemLimit }) => isSystemLimit)
     expect(levels.map(({ name, limit, mode }) => [name, limit, mode])).toEqual([
       ['fleet-usage', 400, 'shadow'],
       ['fleet-usage-writes', 320, 'shadow'],

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { AnalyticsDataset } from '../../src/config/environment.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { byOutcome, byRule, readStats, type Stats } from '../../src/ops/stats.ts'
+import { readStats, type Stats, sumByOutcome, sumByRule } from '../../src/ops/stats.ts'
 import { useGateway } from '../support/gateway.ts'
 import { REDIS_KINDS } from '../support/redis.ts'
 
@@ -76,7 +76,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       const stats = await readWhen(stats => sent(stats) === 8)
       expect(gateway.store.count()).toBe(1)
       const short = (by?: 'route' | 'plan') =>
-        byRule(stats.rules, ['live', 'tight', 'log', 'guesses'], by).map(row => [
+        sumByRule(stats.rules, ['live', 'tight', 'log', 'guesses'], by).map(row => [
           ...[row.rule, ...(by ? [row[by]] : []), row.allowed, row.limited],
           ...[row.shadowAllowed, row.shadowLimited, row.agreed, row.disagreed],
         ])
@@ -131,7 +131,9 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       flush()
       const stats = await readWhen(stats => sent(stats) === 15)
       expect(stats.lost).toBe(0)
-      expect(byOutcome(stats.requests).map(({ outcome, cause, count }) => [outcome, cause, count])).toEqual([
+      expect(
+        sumByOutcome(stats.requests).map(({ outcome, cause, count }) => [outcome, cause, count]),
+      ).toEqual([
         ['allowed', '-', 4],
         ['limited', '-', 3],
         ['unauthenticated', '-', 3],
@@ -162,7 +164,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
         expect(sent(await read())).toBe(7)
       }, PATIENT)
       const stats = await read()
-      expect(byOutcome(stats.requests).map(({ outcome, count }) => [outcome, count])).toEqual([
+      expect(sumByOutcome(stats.requests).map(({ outcome, count }) => [outcome, count])).toEqual([
         ['failed_open', 5],
         ['allowed', 2],
       ])
@@ -186,7 +188,9 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
         expect(sent(await read())).toBe(7)
       }, PATIENT)
       const stats = await read()
-      expect(byOutcome(stats.requests).map(({ outcome, cause, count }) => [outcome, cause, count])).toEqual(
+      expect(
+        sumByOutcome(stats.requests).map(({ outcome, cause, count }) => [outcome, cause, count]),
+      ).toEqual(
         expect.arrayContaining([
           ['allowed', '-', 1],
           ['allowed', 'store-unreachable', passed],
@@ -195,7 +199,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       )
       expect(passed).toBeGreaterThan(0)
       expect(passed).toBeLessThan(6)
-      expect(new Set(byRule(stats.rules, ['live'], 'plan').map(({ plan }) => plan))).toEqual(
+      expect(new Set(sumByRule(stats.rules, ['live'], 'plan').map(({ plan }) => plan))).toEqual(
         new Set(['free']),
       )
     })

@@ -2,7 +2,7 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { blockConsumer, removeConsumer, setPlan, unblockConsumer } from '../../src/ops/consumers.ts'
-import { expireKey, planKey, revokeKey, rotateKey } from '../../src/ops/key-changes.ts'
+import { expireKey, revokeKey, rotateKey, setKeyPlan } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
 import { createKey, importKey } from '../../src/ops/keys.ts'
 import { resetCaller } from '../../src/ops/limits.ts'
@@ -68,9 +68,9 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, o
   it('of a plan: of the key, then of the consumer', async () => {
     await setPlan(gateway.admin, 'acme', 'pro')
     expect((await ask()).plan).toBe('pro')
-    await planKey(gateway.admin, await found(), 'free')
+    await setKeyPlan(gateway.admin, await found(), 'free')
     expect((await ask()).plan).toBe('free')
-    await planKey(gateway.admin, await found(), undefined)
+    await setKeyPlan(gateway.admin, await found(), undefined)
     expect((await ask()).plan).toBe('pro')
     await setPlan(gateway.admin, 'acme', undefined)
     expect((await ask()).plan).toBe('free')

@@ -5,7 +5,7 @@
  */
 import { describe, expect, it } from 'vitest'
 import { IDLE, type State } from '../../src/algorithms/algorithm.ts'
-import { afterMessage, concurrency } from '../../src/algorithms/concurrency.ts'
+import { applyMessage, concurrency } from '../../src/algorithms/concurrency.ts'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import { type Claim, Holdings } from '../../src/limiter/holdings.ts'
@@ -379,14 +379,14 @@ class World {
   #grant({ claim: { holding } }: Question): number {
     const { quota } = this.#rule
     const want = { units: WANTED, limit: quota.burst, leastHolders: 1 }
-    const received = afterMessage({ quota, holding, state: this.#state, now: this.#now }, want)
+    const received = applyMessage({ quota, holding, state: this.#state, now: this.#now }, want)
     this.#state = received.state
     return received.granted
   }
 
   #receive(holding: Message['holding'], ttl: number): void {
     const quota = { rate: 1, period: ttl, burst: 1 }
-    this.#state = afterMessage({ quota, holding, state: this.#state, now: this.#now }).state
+    this.#state = applyMessage({ quota, holding, state: this.#state, now: this.#now }).state
   }
 }
 

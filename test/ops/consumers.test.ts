@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import {
   blockConsumer,
-  exceptionalConsumers,
   listConsumers,
+  listExceptionalConsumers,
   removeConsumer,
   setPlan,
   showConsumer,
@@ -89,11 +89,11 @@ describeOnRedis('consumers', start => {
     const old = { blockedAt: new Date(0), blockedUntil: 1000, blockedBy: 'ops', reason: 'abuse' }
     await send('SET', 'sluice:{c:acme}:consumer', formatConsumer({ ...old, overrides: [] }))
     await send('SADD', 'sluice:{consumers}', 'acme')
-    expect(await exceptionalConsumers(admin.store)).toEqual([])
+    expect(await listExceptionalConsumers(admin.store)).toEqual([])
     const { record } = await blockConsumer(admin.store, 'acme', { by: 'night' })
     expect(record).toEqual({ blockedAt: expect.any(Date), blockedBy: 'night', overrides: [] })
     expect(record.blockedAt!.getTime()).toBeGreaterThan(1000)
-    expect(await exceptionalConsumers(admin.store)).toEqual([{ consumer: 'acme', ...record }])
+    expect(await listExceptionalConsumers(admin.store)).toEqual([{ consumer: 'acme', ...record }])
   })
 
   it('are not listed by what was refused, or changed nothing', async () => {

@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
-import { type AskedWithPlan, explain } from '../../src/ops/explain.ts'
+import { type ExplainInput, explain } from '../../src/ops/explain.ts'
 import { configOf } from '../support/engines.ts'
 
 const numbers = { algorithm: 'fixed-window', limit: 10, period: '1m' } as const
@@ -37,7 +37,7 @@ const INPUT: Partial<ConfigInput> & Pick<ConfigInput, 'rules'> = {
   block: { addresses: ['192.0.2.66'], countries: ['XX'] },
 }
 const config = (input = INPUT) => ({ ...configOf(input), input: { rules: input.rules } })
-const ask = (path: string, asked: Partial<AskedWithPlan> = {}) =>
+const ask = (path: string, asked: Partial<ExplainInput> = {}) =>
   explain(config(), { method: 'GET', path, ...asked })
 
 /** Why not, by rule; nothing where it applies. */
@@ -82,7 +82,7 @@ describe('the class of a request', () => {
     classes: [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'rest' }],
     workerUtilization: { signals: ['header' as const], header: 'x-utilization' },
   }
-  it.each<[string, string, Partial<AskedWithPlan>, { name: string; shedBy: string | null }]>([
+  it.each<[string, string, Partial<ExplainInput>, { name: string; shedBy: string | null }]>([
     ['has a rule that sheds it', '/', {}, { name: 'rest', shedBy: 'worker-utilization-rest' }],
     ['has none if it is the first', '/', { method: 'POST' }, { name: 'critical', shedBy: null }],
     ['has none on a route without limits', '/free/x', {}, { name: 'rest', shedBy: null }],

@@ -4,9 +4,15 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, 
 import { consumerOfApiKey, mintApiKey } from '../../src/credentials/api-key.ts'
 import { keyTable } from '../../src/node/cli/key-output.ts'
 import { adminStore } from '../../src/ops/admin-store.ts'
-import { expireKey, labelKey, planKey, revokeKey, rotateKey } from '../../src/ops/key-changes.ts'
+import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../src/ops/key-changes.ts'
 import { findKey } from '../../src/ops/key-reference.ts'
-import { consumersOf, createKey, importKey, listKeys, unlistIfEmpty } from '../../src/ops/keys.ts'
+import {
+  createKey,
+  importKey,
+  listConsumerNames,
+  listKeys,
+  removeFromIndexIfEmpty,
+} from '../../src/ops/keys.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
@@ -130,12 +136,12 @@ describeOnRedis('keys', start => {
   it('get another label and another plan, and live as long as before', async () => {
     const { id } = await createKey(admin.store, { consumer: 'acme', plan: 'free', expiresAt: inAnHour() })
     const key = await findKey(admin.store, id)
-    await labelKey(admin.store, key, 'new')
-    await planKey(admin.store, key, 'pro')
+    await setKeyLabel(admin.store, key, 'new')
+    await setKeyPlan(admin.store, key, 'pro')
     expect((await findKey(admin.store, id)).record).toMatchObject({ label: 'new', plan: 'pro' })
     expect(await ttlOf(`sluice:{c:acme}:key:${key.digest}`)).toBeGreaterThan(HOUR - 20e3)
-    await labelKey(admin.store, key, undefined)
-    await planKey(admin.store, key, undefined)
+    await setKeyLabel(admin.store, key, undefined)
+    await setKeyPlan(admin.store, key, undefined)
     const { record } = await findKey(admin.store, id)
     expect(record).not.toHaveProperty('label')
     expect(record).not.toHaveProperty('plan')
@@ -157,18 +163,18 @@ describeOnRedis('keys', start => {
     expect(await text('KEYS', '*')).toBe('sluice:{consumers}')
     await expect(expireKey(admin.store, key, at)).rejects.toMatchObject({ kind: 'not-found' })
     // A change that comes too late does not bring it back.
-    await expect(labelKey(admin.store, key, 'x')).rejects.toMatchObject({ kind: 'not-found' })
+    await expect(setKeyLabel(admin.store, key, 'x')).rejects.toMatchObject({ kind: 'not-found' })
     expect(await text('KEYS', '*')).toBe('sluice:{consumers}')
   })
 
   it('are revoked with all that is known of them', async () => {
     const { id } = await createKey(admin.store, { consumer: 'acme' })
     await revokeKey(admin.store, await findKey(admin.store, id))
-    await unlistIfEmpty(admin.store, 'acme')
+    await removeFromIndexIfEmpty(admin.store, 'acme')
     expect(Number(await send('DBSIZE'))).toBe(0)
     await createKey(admin.store, { consumer: 'acme' })
-    await unlistIfEmpty(admin.store, 'acme')
-    expect(await consumersOf(admin.store)).toEqual(['acme'])
+    await removeFromIndexIfEmpty(admin.store, 'acme')
+    expect(await listConsumerNames(admin.store)).toEqual(['acme'])
   })
 
   it('are rotated: the new one is as the old one was, which ends after the overlap', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { consumerName, futureOf, planName, shortText, whenOf } from '../../src/ops/names.ts'
+import { consumerName, parseFutureTime, parseTime, planName, shortText } from '../../src/ops/names.ts'
 import { escaped } from '../../src/store/escape.ts'
 
 const NOW = new Date('2026-01-01T00:00:00Z')
@@ -63,24 +63,24 @@ describe('a time', () => {
     ['2030-12-31T18:00Z', '2030-12-31T18:00:00.000Z'],
     ['2030-12-31T18:00:00+02:00', '2030-12-31T16:00:00.000Z'],
   ])('%s is %s', (text, time) => {
-    expect(whenOf(text, NOW)?.toISOString()).toBe(time)
+    expect(parseTime(text, NOW)?.toISOString()).toBe(time)
   })
 
   it('can be never', () => {
-    expect(whenOf('never', NOW)).toBeUndefined()
+    expect(parseTime('never', NOW)).toBeUndefined()
   })
 
   // Without a zone it would hang on the machine.
   it.each(['', 'tomorrow', '5', '-1h', '2030-12-31T18:00', '2030-02-31x', '2030-13-01', '1000000000d'])(
     'is not written %j',
     text => {
-      expect(() => whenOf(text, NOW)).toThrow()
+      expect(() => parseTime(text, NOW)).toThrow()
     },
   )
 
   it('has to come where it is meant for later', () => {
-    expect(() => futureOf('2020-01-01', NOW)).toThrow(/is in the past/)
-    expect(() => futureOf('now', NOW)).toThrow(/is in the past/)
-    expect(futureOf('1s', NOW)?.getTime()).toBe(NOW.getTime() + 1000)
+    expect(() => parseFutureTime('2020-01-01', NOW)).toThrow(/is in the past/)
+    expect(() => parseFutureTime('now', NOW)).toThrow(/is in the past/)
+    expect(parseFutureTime('1s', NOW)?.getTime()).toBe(NOW.getTime() + 1000)
   })
 })

@@ -5,7 +5,7 @@ import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { statsCommand } from '../../src/node/cli/stats.ts'
 import { type Shown, statsText } from '../../src/node/cli/stats-output.ts'
 import { prometheusText, startOfDay } from '../../src/ops/prometheus.ts'
-import { ofRule, readStats } from '../../src/ops/stats.ts'
+import { filterByRule, readStats } from '../../src/ops/stats.ts'
 import { statsKey } from '../../src/store/keys.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
@@ -50,7 +50,7 @@ async function count(counts: Record<string, number>, at = new Date()): Promise<v
 /** As the command has it. */
 async function show(shown: Shown = {}, input: Partial<ConfigInput> = {}): Promise<string> {
   const all = await readStats(admin.store, lately())
-  const stats = shown.rule === undefined ? all : ofRule(all, shown.rule, NAMES)
+  const stats = shown.rule === undefined ? all : filterByRule(all, shown.rule, NAMES)
   return statsText(stats, shown, NAMES, checkedConfig({ ...INPUT, ...input }))
 }
 

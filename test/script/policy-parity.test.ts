@@ -343,7 +343,7 @@ class Run {
     }
     const { config } = this.#checked
     const matched = {
-      settings: { ...config.elsewhere, cost: factor },
+      settings: { ...config.routeDefaults, cost: factor },
       rules: config.rules.filter(isAsked),
       classes: [],
     }

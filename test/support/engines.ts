@@ -1,6 +1,6 @@
 /** The two ways to make a decision: the TypeScript model, and the script inside a Redis. Tests run on both. */
 import { afterAll, beforeAll, describe } from 'vitest'
-import type { Received } from '../../src/algorithms/concurrency.ts'
+import type { MessageAnswer } from '../../src/algorithms/concurrency.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Config, Rule } from '../../src/config/compile.ts'
@@ -37,7 +37,7 @@ export interface Engine {
   refund(refund: TimedRefund): Promise<ChangeResult>
   reset(reset: At<Reset>): Promise<ChangeResult>
   /** What isolates hold, said without a request. */
-  sync(messages: readonly Message[], now: number): Promise<Received[]>
+  sync(messages: readonly Message[], now: number): Promise<MessageAnswer[]>
   /** The record of a credential or a consumer, or a pointer. */
   setRecord(key: string, text: string): Promise<void>
   /** The content of the store, byte for byte, under keys that match the pattern; always empty for the model. */
@@ -76,7 +76,7 @@ export class RedisEngine implements Engine {
   refund = (refund: TimedRefund) => this.#ask(prepareRefund(compiledRefund(refund)))
   reset = (reset: At<Reset>) => this.#ask(prepareReset(reset))
 
-  async sync(messages: readonly Message[], now: number): Promise<Received[]> {
+  async sync(messages: readonly Message[], now: number): Promise<MessageAnswer[]> {
     return decodeSync(await this.run(encodeSync(syncScript(), messages, now)), messages)
   }
 

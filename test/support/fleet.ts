@@ -3,7 +3,7 @@
  * that counts what is in flight. Requests come at random, take random times, and can lose their replies.
  */
 import { IDLE, type State } from '../../src/algorithms/algorithm.ts'
-import { afterMessage, concurrency } from '../../src/algorithms/concurrency.ts'
+import { applyMessage, concurrency } from '../../src/algorithms/concurrency.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { createHoldings, type HoldingsKeeper } from '../../src/limiter/keep-holdings.ts'
@@ -100,7 +100,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
       const holding = { holder, epoch: Number(epoch), started: Number(started), ended: Number(ended) }
       const [units, most, least] = args[i + 2]!.split(' ').map(Number)
       const want = args[i + 2] ? { units: units!, limit: most!, leastHolders: least! } : undefined
-      const received = afterMessage(
+      const received = applyMessage(
         { quota: { ...rule.quota, period: Number(args[i + 1]) }, holding, state, now },
         want,
       )

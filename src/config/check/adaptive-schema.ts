@@ -1,4 +1,4 @@
-/** A limit that follows the origin: of a rule `concurrency`, or of the fleet. */
+/** The schema of `adaptive`: a limit that follows the origin, for a rule `concurrency` or for the fleet. */
 import * as v from 'valibot'
 import { settings, units } from './values.ts'
 
@@ -8,13 +8,13 @@ export type AdaptiveMethodName = (typeof METHODS)[number]
 export const adaptive = settings(
   {
     /**
-     * How it follows (default `'gradient'`): `'gradient'` by the ratio of the usual latency to the latency now; `'aimd'` grows by a
-     * little, and is cut by a part when responses are slow or fail.
+     * How the limit follows the origin (default `'gradient'`): `'gradient'` by the ratio of the usual latency to the current one;
+     * `'aimd'` grows in small steps, and is cut by a share when responses are slow or fail.
      */
     method: v.optional(v.picklist(METHODS, "is not a method. Use 'gradient' or 'aimd'.")),
-    /** The least that the limit can be (default `4`). The most is the limit itself. */
+    /** The lowest value of the limit (default `4`). The highest is the configured limit. */
     min: v.optional(units(1, 1e6)),
-    /** Where it begins while nothing is known (default `20`). */
+    /** The value at the start, before anything is measured (default `20`). */
     initial: v.optional(units(1, 1e6)),
   },
   'is not an object. Write it like { min: 10 }.',

@@ -1,4 +1,4 @@
-/** Where the client's address is read, and what of it is one caller. Messages as in rule-schema.ts. */
+/** The schema of `address`: where the client's address is read, and which addresses are one caller. Messages as in rule-schema.ts. */
 import * as v from 'valibot'
 import { compileRanges } from '../address-ranges.ts'
 import { show } from './mistake.ts'
@@ -15,8 +15,8 @@ export const address = settings(
   {
     /**
      * Where the client's address is read:
-     * - `cloudflare` (default): CF-Connecting-IP, which Cloudflare's edge sets, whatever a client sends. Only for
-     *   Cloudflare: elsewhere a client writes it.
+     * - `cloudflare` (default): CF-Connecting-IP, which Cloudflare's edge sets even if the client sends one. Use it only on
+     *   Cloudflare: on other platforms, clients can set this header.
      * - `peer`: the other end of the connection, for a server that clients reach without a proxy.
      * - `x-forwarded-for`, `forwarded` (RFC 7239): read from the right, where the nearest proxy writes, past the
      *   proxies of `trustedProxies`, up to the first address that is not in that list. The header is read only if the
@@ -31,12 +31,12 @@ export const address = settings(
     ),
     /**
      * The proxies in front of the gateway, as in `['10.0.0.0/8', '192.0.2.7', '2001:db8::/32']`. Needed for
-     * `x-forwarded-for` and `forwarded`. No more than those: whoever calls from here can pass for any other address. Default: none.
+     * `x-forwarded-for` and `forwarded`. List nothing else: a caller in this list can claim any address. Default: none.
      */
     trustedProxies: v.optional(addressRanges),
     /**
-     * Workers of your account that call the gateway through a service binding on behalf of clients, by the name that the binding says:
-     * `props = { caller = "storefront" }`. Of these, the header `Sluice-Client-IP` is the client's address, where there is no
+     * Workers of your account that call the gateway through a service binding on behalf of clients, by the name in the binding:
+     * `props = { caller = "storefront" }`. Their header `Sluice-Client-IP` is the client's address if the request has no
      * CF-Connecting-IP. Only with `cloudflare`. Default: none; callers without an address are counted together.
      */
     trustedWorkers: v.optional(
@@ -45,7 +45,7 @@ export const address = settings(
         v.minLength(1, 'is empty. Name a Worker, or leave it out.'),
       ),
     ),
-    /** How many leading bits of an IPv6 address make one caller, 32 to 128 (default `64`: what a subscriber is given). */
+    /** How many leading bits of an IPv6 address identify a caller, 32 to 128 (default `64`: the usual network of a subscriber). */
     ipv6Prefix: v.optional(
       v.pipe(v.number(PREFIX), v.integer(PREFIX), v.minValue(32, PREFIX), v.maxValue(128, PREFIX)),
     ),
@@ -53,7 +53,7 @@ export const address = settings(
   "is not an object. Write it like { from: 'x-forwarded-for', trustedProxies: ['10.0.0.0/8'] }.",
 )
 
-/** What the schema cannot see: the key it is said of, and the message. */
+/** Finds mistakes that the schema cannot find. @returns the key and the message of each */
 export function mistakesOfAddress(input: AddressInput | undefined): [key: string, message: string][] {
   const { from = 'cloudflare', trustedProxies, trustedWorkers } = input ?? {}
   const ofWorkers: [string, string][] =

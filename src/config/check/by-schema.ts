@@ -1,16 +1,16 @@
-/** What a rule counts by: the schema over the table of identity parts. Messages as in rule-schema.ts. */
+/** The schema of `by`, made from the table of identity parts. Messages as in rule-schema.ts. */
 import * as v from 'valibot'
 import { type By, type IdentityPart, identityParts, nameForms, partOf } from '../identity-parts.ts'
 import { didYouMean } from './did-you-mean.ts'
 import { listed } from './values.ts'
 
-/** As a user writes them: `'consumer'`, `'header:<name>'`. */
-const WRITTEN = Object.entries<IdentityPart>(identityParts).map(([part, { isNamed }]) =>
+/** The parts as a user writes them: `'consumer'`, `'header:<name>'`. */
+const PARTS = Object.entries<IdentityPart>(identityParts).map(([part, { isNamed }]) =>
   isNamed ? `'${part}:<name>'` : `'${part}'`,
 )
 
-/** What parts are called elsewhere. */
-const ELSEWHERE: Readonly<Record<string, string>> = {
+/** Names of parts in other products, for hints. */
+const SYNONYMS: Readonly<Record<string, string>> = {
   ip: 'address',
   'ip-address': 'address',
   'api-key': 'credential',
@@ -18,7 +18,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   token: 'credential',
 }
 
-const USE = `Use ${listed(WRITTEN, 'or')}.`
+const USE = `Use ${listed(PARTS, 'or')}.`
 const BY = `is not an identity part. ${USE}`
 
 const onePart = v.custom<By>(
@@ -30,13 +30,13 @@ function flawOf(input: unknown): string | undefined {
   if (typeof input !== 'string') return BY
   const [named] = Object.entries(nameForms).filter(([part]) => input.startsWith(`${part}:`))
   if (!named)
-    return WRITTEN.includes(`'${input}'`) ? undefined : `is not an identity part.${meant(input)} ${USE}`
+    return PARTS.includes(`'${input}'`) ? undefined : `is not an identity part.${suggest(input)} ${USE}`
   const [part, { form, fix }] = named
   return form.test(input.slice(part.length + 1)) ? undefined : fix
 }
 
-function meant(word: string): string {
-  const other = Object.hasOwn(ELSEWHERE, word.toLowerCase()) ? ELSEWHERE[word.toLowerCase()] : undefined
+function suggest(word: string): string {
+  const other = Object.hasOwn(SYNONYMS, word.toLowerCase()) ? SYNONYMS[word.toLowerCase()] : undefined
   return other === undefined ? didYouMean(word, Object.keys(identityParts)) : ` Did you mean '${other}'?`
 }
 
@@ -64,7 +64,7 @@ function isAlone(part: By): boolean {
   return partOf(part).isAlone ?? false
 }
 
-/** What is wrong with the first part that is wrong. */
+/** The message for the first invalid part. */
 function byMessage(input: unknown): string {
   if (!Array.isArray(input)) return flawOf(input) ?? BY
   const wrong = input.find(part => flawOf(part) !== undefined)

@@ -1,6 +1,6 @@
 /**
- * Is a config right? On Node only: `npx sluicegate check`, `npm start`, and the build of a deployment, which a mistake stops. The
- * Worker takes what was found right.
+ * Checks a config. Runs only on Node: in `npx sluicegate check`, in `npm start`, and in the build of a deployment, which fails if
+ * there is a mistake. The Worker gets a config that has been checked.
  */
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { type Config, compileConfig } from '../compile.ts'
@@ -23,27 +23,30 @@ import {
 } from './mistakes-of-rules.ts'
 import { mistakesOfAdaptive, mistakesOfShedding } from './mistakes-of-shedding.ts'
 import type { ConfigInput } from './schema.ts'
-import { soundParts } from './sound-parts.ts'
+import { findSoundParts } from './sound-parts.ts'
 
 const NO_RULES: Mistake = {
   path: 'rules',
   message: 'is missing. Write at least one rule, or a limit by name (limits).',
 }
 
-/** @throws ConfigError naming every mistake: path, value, fix. */
+/**
+ * Checks a config, and returns it unchanged.
+ * @throws ConfigError that lists every mistake with its path, value and fix
+ */
 export function checkConfig(input: unknown): ConfigInput {
   if (Array.isArray(input))
     throw new ConfigError([{ path: 'config', message: `${show(input)} is a list. Write an object, { … }.` }])
-  const { mistakes, config, holds } = soundParts(input)
-  const others = config ? mistakesBetween(config).filter(holds) : []
+  const { mistakes, config, holds } = findSoundParts(input)
+  const others = config ? mistakesBetweenParts(config).filter(holds) : []
   const all = withoutRepeats([...mistakes, ...others])
   if (all.length > 0 || !config) throw new ConfigError(all)
   return config
 }
 
-/** What the schema cannot see: how the parts of a config fit each other. */
-function mistakesBetween(config: ConfigInput): Mistake[] {
-  // All else takes longer the more of them there are.
+/** Finds mistakes that the schema cannot find: parts of the config that contradict each other. */
+function mistakesBetweenParts(config: ConfigInput): Mistake[] {
+  // First, because the other checks take longer the more plans and rules there are.
   const tooMany = mistakesOfPlans(config)
   if (tooMany.length > 0) return tooMany
 
@@ -75,12 +78,12 @@ function mistakesBetween(config: ConfigInput): Mistake[] {
   ]
 }
 
-/** @throws ConfigError as checkConfig */
+/** Checks and compiles a config. @throws ConfigError as checkConfig */
 export function checkedConfig(input: unknown): Config {
   return compileConfig(checkConfig(input), ALL_ALGORITHMS, SHEDDING_COMPILER)
 }
 
-/** An amount can be wrong in two ways, which are told in one sentence. */
+/** Two checks of a number can have the same message, which is shown once. */
 function withoutRepeats(mistakes: readonly Mistake[]): Mistake[] {
   const texts = mistakes.map(({ path, message }) => `${path} ${message}`)
   return mistakes.filter((_, i) => texts.indexOf(texts[i]!) === i)

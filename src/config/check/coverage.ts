@@ -1,4 +1,4 @@
-/** Requests that no enforced rule is sure to cover: what `check` warns of, since they pass without a limit. */
+/** Finds requests that no enforced rule is certain to cover. `check` warns about them, because they pass without a limit. */
 import { methodsOf } from '../compile-credentials.ts'
 import { ANONYMOUS } from '../compile-route.ts'
 import type { Mistake } from '../config-error.ts'
@@ -8,17 +8,18 @@ import { adaptiveOf, type RuleInput } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
 import { listed } from './values.ts'
 
-/** A route, or what has none. */
+/** A route, or, without a name, the requests that have no route. */
 type Place = Pick<RouteInput, 'match'> & { name?: string; accept: readonly string[] }
 
-/** Who calls: without a plan where there is no credential. */
+/** A kind of caller. */
 interface Caller {
   kind: 'key' | 'token' | 'anonymous'
+  /** Absent: the caller has no credential. */
   plan?: string
 }
 
-export function uncovered(config: ConfigInput): Mistake[] {
-  // Limits by name have no requests that they could leave out.
+export function findUncovered(config: ConfigInput): Mistake[] {
+  // A config of limits by name alone sees no requests that a rule could cover.
   if (!config.rules) return []
   const rules = config.rules.filter(isEnforced)
   if (rules.length === 0) {
@@ -30,20 +31,20 @@ export function uncovered(config: ConfigInput): Mistake[] {
         place,
         rules.filter(rule => isFor(rule, place, caller)),
       )
-      return methods === 'all' ? [] : [{ where: wordsOf(place, methods, config), caller }]
+      return methods === 'all' ? [] : [{ place: describePlace(place, methods, config), caller }]
     }),
   )
-  // The same callers for all that they can reach.
-  const byPlace = Map.groupBy(gaps, ({ where }) => where)
-  const places = Map.groupBy([...byPlace.keys()], where =>
-    whoIn(
-      byPlace.get(where)!.map(({ caller }) => caller),
+  // One message for all places that are open to the same callers.
+  const byPlace = Map.groupBy(gaps, ({ place }) => place)
+  const byCallers = Map.groupBy([...byPlace.keys()], place =>
+    describeCallers(
+      byPlace.get(place)!.map(({ caller }) => caller),
       config,
     ),
   )
-  return [...places].map(([who, wheres]) => ({
+  return [...byCallers].map(([callers, places]) => ({
     path: 'rules',
-    message: `no enforced rule is certain to match ${listedOne(wheres)} from ${who}. A request that matches no rule passes without a limit: add a rule for all of them, or set limits: false on a route that needs no limit.`,
+    message: `no enforced rule is certain to match ${joinAnd(places)} from ${callers}. A request that matches no rule passes without a limit: add a rule for all of them, or set limits: false on a route that needs no limit.`,
   }))
 }
 
@@ -60,7 +61,7 @@ function isEnforced(rule: RuleInput): boolean {
   )
 }
 
-/** Where requests are counted. */
+/** Every place in which requests are counted. */
 function placesOf(config: ConfigInput): Place[] {
   const { routes = [] } = config
   const accept = config.credentials?.accept ?? methodsOf(config)
@@ -83,7 +84,7 @@ function callersAt({ accept }: Place, config: ConfigInput): Caller[] {
   )
 }
 
-/** Whether a rule counts what such a caller sends there, where its methods are right. */
+/** Whether a rule counts the requests of such a caller at this place, if their method matches. */
 function isFor(rule: RuleInput, place: Place, { kind, plan }: Caller): boolean {
   const { match = {} } = rule
   const by = [rule.by].flat()
@@ -92,14 +93,14 @@ function isFor(rule: RuleInput, place: Place, { kind, plan }: Caller): boolean {
   if (match.authenticated !== undefined && match.authenticated !== (kind !== 'anonymous')) return false
   if (match.plans && !(plan !== undefined && match.plans.includes(plan))) return false
   if (match.routes && !(place.name !== undefined && match.routes.includes(place.name))) return false
-  // A rule that is switched off for a plan leaves that plan out on purpose.
+  // `rule.plans` is ignored: a rule that is `false` for a plan leaves that plan out on purpose.
   return (
     isMatching('hostname', match.host, place.match.host) &&
     isMatching('pathname', match.path, place.match.path)
   )
 }
 
-/** Whether the pattern of a rule matches all that the pattern of a route does, as far as that can be seen. */
+/** Whether the pattern of a rule certainly matches everything that the pattern of a route matches. */
 function isMatching(
   part: 'hostname' | 'pathname',
   pattern: string | undefined,
@@ -120,24 +121,24 @@ function methodsCovered({ match }: Place, rules: readonly RuleInput[]): 'all' | 
   return wanted?.every(method => covered.has(method)) ? 'all' : covered
 }
 
-function wordsOf({ name }: Place, methods: ReadonlySet<string>, { routes = [] }: ConfigInput): string {
+function describePlace({ name }: Place, methods: ReadonlySet<string>, { routes = [] }: ConfigInput): string {
   const others = routes.length > 0 ? 'requests without a route' : 'every request'
-  const where = name === undefined ? others : `requests on the route ${name}`
-  return methods.size === 0 ? where : `${where} with a method other than ${listedOne([...methods])}`
+  const requests = name === undefined ? others : `requests on the route ${name}`
+  return methods.size === 0 ? requests : `${requests} with a method other than ${joinAnd([...methods])}`
 }
 
 /** `callers with a credential`, `callers with a key on plan free and callers without a credential` */
-function whoIn(callers: readonly Caller[], config: ConfigInput): string {
+function describeCallers(callers: readonly Caller[], config: ConfigInput): string {
   const plans = config.plans ?? ['free']
   const withCredential = callers.filter(({ kind }) => kind !== 'anonymous')
   const kinds = [...new Set(withCredential.map(({ kind }) => kind))]
   const own = [...new Set(withCredential.flatMap(({ plan }) => plan ?? []))]
   const what = kinds.length > 1 ? 'credential' : kinds[0]
-  const onPlans = own.length === plans.length ? '' : ` on plan ${listedOne(own)}`
-  return listedOne([
+  const onPlans = own.length === plans.length ? '' : ` on plan ${joinAnd(own)}`
+  return joinAnd([
     ...(kinds.length > 0 ? [`callers with a ${what}${onPlans}`] : []),
     ...(callers.some(({ kind }) => kind === 'anonymous') ? ['callers without a credential'] : []),
   ])
 }
 
-const listedOne = (items: readonly string[]) => (items.length > 1 ? listed(items, 'and') : items.join())
+const joinAnd = (items: readonly string[]) => (items.length > 1 ? listed(items, 'and') : items.join())

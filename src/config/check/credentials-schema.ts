@@ -1,4 +1,4 @@
-/** How callers say who they are: the shape of `credentials`, as rule-schema.ts has that of a rule. */
+/** The schema of `credentials`: how callers authenticate. Messages as in rule-schema.ts. */
 import * as v from 'valibot'
 import type { JwtMethod } from '../jwt-method.ts'
 import { acceptList } from './route-schema.ts'
@@ -25,7 +25,7 @@ function isMethod(input: unknown): input is JwtMethod {
   return typeof input === 'object' && input !== null && 'createVerifier' in input
 }
 
-/** The message leaves the value out: a secret may stand there by mistake. */
+/** The message leaves the value out, because it may be a secret that was written here by mistake. */
 const method = v.lazy(input =>
   isMethod(input)
     ? v.custom<JwtMethod>(isMethod)
@@ -46,53 +46,53 @@ const methods = v.lazy(input => {
 export const credentials = settings(
   {
     /**
-     * Credentials that are taken, in this order, unless a route has its own list: `'api-key'`, `'opaque-key'`,
-     * names of `jwt`, `'identify'` for callers that the hook of this name knows, and `'anonymous'` for callers without any.
-     * Default: all there are, without `'anonymous'`.
+     * Accepted credentials, tried in this order, unless a route has its own list: `'api-key'`, `'opaque-key'`,
+     * names of `jwt`, `'identify'` for callers that the hook of this name identifies, and `'anonymous'` for callers without a credential.
+     * Default: all of them, except `'anonymous'`.
      */
     accept: v.optional(acceptList),
     /** The keys that `npx sluicegate keys create` makes. */
     apiKeys: v.optional(
       settings(
         {
-          /** What they begin with (default `'slk'`). Keys that begin otherwise are no longer known. */
+          /** Prefix of the keys (default `'slk'`). Keys with another prefix are no longer accepted. */
           prefix: v.optional(keyPrefix),
         },
         "is not an object. Write it like { prefix: 'slk' }.",
       ),
     ),
     /**
-     * Keys that were made elsewhere and imported with `npx sluicegate keys import`. `{}` takes them from `X-API-Key` and
-     * `Authorization: Bearer`. Default: none are taken.
+     * Keys that another system created and that were imported with `npx sluicegate keys import`. `{}` reads them from `X-API-Key` and
+     * `Authorization: Bearer`. Default: such keys are not accepted.
      */
     opaqueKeys: v.optional(
       settings(
         {
-          /** The one header that carries them. Default: `X-API-Key` and `Authorization: Bearer`. */
+          /** The only header that carries them. Default: `X-API-Key` and `Authorization: Bearer`. */
           header: v.optional(headerOfKeys),
-          /** How long an isolate remembers whose key it is (default `'10m'`). Every request still checks that it is valid. */
+          /** How long an isolate caches the consumer of a key (default `'10m'`). Every request still checks that the key is valid. */
           rememberFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
         },
         "is not an object. Write {}, or { header: 'x-partner-key' }.",
       ),
     ),
     /**
-     * Tokens that others issue, by a name of your choice: `{ auth0: jwt({ jwks, algorithms, issuer, audience }) }`, with `jwt` from
+     * Tokens of other issuers, by a name of your choice: `{ auth0: jwt({ jwks, algorithms, issuer, audience }) }`, with `jwt` from
      * `sluicegate`. Default: none.
      */
     jwt: v.optional(methods),
     /**
-     * Take keys from WebSockets of browsers, which can set no header, as a subprotocol:
-     * `new WebSocket(url, ['sluice-key.slk_…', 'chat'])`, with `'sluice'` where the origin has no protocol of its own (default
-     * `false`). The origin does not get it. A log of all headers in front of the gateway would: docs/security.md.
+     * Accept keys in a WebSocket subprotocol, because browsers cannot set headers on WebSockets:
+     * `new WebSocket(url, ['sluice-key.slk_…', 'chat'])`, with `'sluice'` if the origin has no protocol of its own (default
+     * `false`). The origin does not get the key. A proxy in front of the gateway that logs all headers does: docs/security.md.
      */
     webSocketKeys: v.optional(flag),
     /** Pass the caller's credential on to the origin (default `false`). */
     forward: v.optional(flag),
     /**
      * Which keys are accepted while the store cannot verify them: those that this isolate has verified recently
-     * (`'recent'`), none (`'refuse'`), or all that look like a key (`'unchecked'`: only where the origin checks them too).
-     * Other callers get a 503. Tokens are verified by their signature, store or not (default `'recent'`).
+     * (`'recent'`), none (`'refuse'`), or all that look like a key (`'unchecked'`: use it only if the origin checks them too).
+     * Other callers get a 503. Tokens are verified by their signature, which does not need the store (default `'recent'`).
      */
     onStoreFailure: v.optional(
       v.picklist(

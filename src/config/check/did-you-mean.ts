@@ -1,29 +1,29 @@
-/** The name that a misspelt one is likely to stand for. */
+/** Finds the name that a misspelled one probably stands for. */
 
-/** ` Did you mean 'plans'?`, to be put behind a sentence; nothing where no name is near. */
+/** ` Did you mean 'plans'?`, to append to a sentence. Empty if no name is similar. */
 export function didYouMean(word: string, known: readonly string[]): string {
   const near = nearest(word, known)
   return near === undefined ? '' : ` Did you mean '${near}'?`
 }
 
-/** The known name that takes the fewest changes; undefined where that is more than a third of the word. */
+/** The known name with the fewest changes. @returns undefined if more than a third of the word would change */
 export function nearest(word: string, known: readonly string[]): string | undefined {
   const most = Math.max(1, Math.floor(word.length / 3))
   let best: { name: string; distance: number } | undefined
   for (const name of known) {
     if (Math.abs(name.length - word.length) > most) continue
     const distance = distanceBetween(plain(word), plain(name))
-    // Of a name of one or two letters nothing would be left.
+    // A change of every letter is not a similarity: this is about names of one or two letters.
     if (distance > most || distance >= name.length) continue
     if (!best || distance < best.distance) best = { name, distance }
   }
   return best?.name
 }
 
-/** What people mix up without seeing it: case, and the sign between words. */
+/** The name without the differences that are easily overlooked: case, and the separator between words. */
 const plain = (name: string) => name.toLowerCase().replaceAll(/[-_ ]/g, '')
 
-/** Letters to add, remove or replace, and neighbours to swap (optimal string alignment). */
+/** The number of letters to add, remove or replace, and of neighbours to swap (optimal string alignment distance). */
 function distanceBetween(a: string, b: string): number {
   let beforeLast: number[] = []
   let last = Array.from({ length: b.length + 1 }, (_, j) => j)

@@ -1,4 +1,4 @@
-/** Functions of the config that decide about a request: the shape of `hooks`. Messages as in rule-schema.ts. */
+/** The schema of `hooks`: functions of the config that decide about a request. Messages as in rule-schema.ts. */
 import * as v from 'valibot'
 import { IDENTIFY } from '../compile-route.ts'
 import type { Mistake } from '../config-error.ts'
@@ -7,27 +7,27 @@ import { duration, settings } from './values.ts'
 
 export interface HooksInput extends v.InferInput<typeof hooks> {}
 
-/** @param example of one */
+/** @param example a hook, for the message */
 const hook = <T>(example: string) =>
   v.custom<T>(input => typeof input === 'function', `is not a function. Write it like ${example}.`)
 
 export const hooks = settings(
   {
     /**
-     * Names the consumer by code, for a request that shows no other credential: text, or nothing where the caller is not known.
-     * It is one of the credentials of `accept`, called `'identify'`. The consumer is `identify~<name>`. Default: none.
+     * Returns the name of the consumer, for a request without another credential; `undefined` if the caller is unknown.
+     * `accept` lists it as the credential `'identify'`. The consumer is `identify~<name>`. Default: none.
      */
     identify: v.optional(hook<IdentifyHook>("request => request.headers.get('x-user') ?? undefined")),
-    /** Whether a request is not limited, as on a route with `limits: false`. Default: none. */
+    /** Returns `true` for requests that are not limited, as on a route with `limits: false`. Default: none. */
     skip: v.optional(hook<SkipHook>("request => request.url.endsWith('/ping')")),
-    /** The plan of a caller that `identify` has named, or of an anonymous one: one of `plans`, or nothing. Default: none. */
+    /** Returns the plan of an anonymous caller or of one that `identify` has named: one of `plans`, or `undefined`. Default: none. */
     plan: v.optional(hook<PlanHook>("(request, { consumer }) => (consumer ? 'pro' : undefined)")),
     /**
-     * What the request costs, in the place of the route's `cost`: it multiplies the cost of each rule. A whole number from 0 (not
+     * Returns the factor for the cost of each rule, and replaces the route's `cost`. A whole number from 0 (not
      * counted) to 1,000,000,000. Default: none.
      */
     cost: v.optional(hook<CostHook>("request => (request.method === 'POST' ? 5 : 1)")),
-    /** The reply to a refused request: a body, a `Response`, or nothing to keep ours. Default: none. */
+    /** Returns the reply to a refused request: a body, a `Response`, or `undefined` for the default reply. Default: none. */
     refusal: v.optional(
       hook<RefusalHook>("({ outcome }) => (outcome === 'limited' ? 'Slow down.' : undefined)"),
     ),
@@ -37,7 +37,7 @@ export const hooks = settings(
   'is not an object. Write it like { cost: request => 1 }.',
 )
 
-/** What the schema cannot see: whether the hooks are ever called. */
+/** Finds hooks that would never be called. */
 export function mistakesOfHooks({
   hooks = {},
   credentials = {},
@@ -48,7 +48,7 @@ export function mistakesOfHooks({
   routes?: readonly { accept?: readonly string[] | undefined }[] | undefined
 }): Mistake[] {
   const lists = [credentials.accept, ...routes.map(({ accept }) => accept)]
-  // Without a list of its own, the config takes all credentials that there are.
+  // Without a list, the config accepts all credentials that it has.
   const isCalled = credentials.accept === undefined || lists.some(accept => accept?.includes(IDENTIFY))
   if (!hooks.identify || isCalled) return []
   const message = `is never called: no accept list has '${IDENTIFY}'. Add it to credentials.accept, or to accept of a route.`

@@ -1,6 +1,6 @@
 /**
- * The shape of one entry of `credentials.jwt`, as rule-schema.ts has that of a rule. Messages are the second half of a
- * sentence that mistake.ts begins with the path and the value.
+ * The schema of one entry of `credentials.jwt`. Each message is the second half of a sentence that mistake.ts begins with the
+ * path and the value.
  */
 import * as v from 'valibot'
 import { didYouMean } from './did-you-mean.ts'
@@ -13,8 +13,8 @@ const PUBLIC_KEY_ALGORITHMS = [
 const SECRET_ALGORITHMS = ['HS256', 'HS384', 'HS512'] as const
 
 /**
- * Tokens that others issue and sign: the caller's consumer and plan are what they say. Keys come from one of three
- * places: `jwks`, `secret` or `access`.
+ * Tokens that an issuer signs: their claims name the caller's consumer and plan. The keys come from one of three
+ * sources: `jwks`, `secret` or `access`.
  */
 export type JwtInput = JwksInput | SecretInput | AccessInput
 
@@ -28,7 +28,7 @@ export interface AccessInput extends v.InferInput<typeof METHODS.access> {}
 const METHOD =
   "is not an issuer. Write { jwks: 'https://…', algorithms: ['RS256'], issuer: 'https://…', audience: '…' }."
 
-/** https, so that the keys cannot be replaced on the way. */
+/** The schema of a URL. It must be https, so that the keys cannot be replaced in transit; http is accepted for localhost. */
 function address(fix: string, isGood: (url: URL) => boolean) {
   const isLocal = ({ hostname }: URL) => hostname === 'localhost' || hostname === '127.0.0.1'
   return v.pipe(
@@ -55,7 +55,7 @@ const access = address(
 const SECRET =
   "is not the name of a variable. Write the name in capitals, as in 'JWT_SECRET', and never the secret itself: npx wrangler secret put JWT_SECRET"
 
-/** What is wrong here may be the secret itself: `never` is what config-error.ts tells without the value. */
+/** An invalid value may be the secret itself. With `never`, mistake.ts leaves the value out of the message. */
 const secret = v.lazy(input =>
   typeof input === 'string' && /^[A-Z][A-Z0-9_]{0,63}$/.test(input) ? v.string() : v.never(SECRET),
 )
@@ -83,7 +83,7 @@ function algorithms<const Names extends readonly string[]>(
 const HEADER = "is not a header name. Write it like 'X-Token'."
 
 const issuer = {
-  /** The `iss` of its tokens, to the letter: with Auth0 the slash at the end belongs to it. */
+  /** The exact `iss` of its tokens. With Auth0, it ends with a slash. */
   issuer: text("is not an issuer. Write the iss of its tokens, as in 'https://issuer.example.com/'."),
 }
 
@@ -112,23 +112,23 @@ const common = {
     settings(
       {
         /**
-         * Which claim names the consumer; of several, the first that is not empty. Default: `'sub'`; Access:
-         * `['sub', 'common_name']`, as service tokens have an empty `sub`.
+         * The claim that names the consumer. Of several, the first that is not empty. Default: `'sub'`; Access:
+         * `['sub', 'common_name']`, because service tokens have an empty `sub`.
          */
         consumer: v.optional(oneOrMore("is not a claim name. Write it like 'sub' or ['sub', 'email'].")),
-        /** Which claim names the plan. Default: none. */
+        /** The claim that names the plan. Default: none. */
         plan: v.optional(text("is not a claim name. Write it like 'plan'.")),
       },
       "is not an object. Write it like { consumer: 'sub', plan: 'plan' }.",
     ),
   ),
-  /** Plans of this config by what the issuer calls them, as in `{ gold: 'pro' }`; others keep their name. Default: all do. */
+  /** Maps the issuer's plans to plans of this config, as in `{ gold: 'pro' }`. Other plans keep their name. Default: all do. */
   plans: v.optional(
     record(v.string(), name('plan name'), "is not an object. Write it like { gold: 'pro' }."),
   ),
   /**
-   * The claim names a consumer as API keys do, and both are counted together (default `false`: each issuer has consumers
-   * of its own, and cannot name another's). True is for an issuer that you trust with every consumer.
+   * Whether the claim names the same consumers as API keys, so that both are counted together (default `false`: each issuer has
+   * its own consumers, and cannot name those of another). Use `true` only for an issuer that you trust with every consumer.
    */
   sharesConsumers: v.optional(flag),
 }
@@ -138,7 +138,7 @@ const METHODS = {
     {
       /** Where the issuer publishes its public keys: `'https://issuer.example.com/.well-known/jwks.json'` */
       jwks,
-      /** What the issuer signs with, as in `['RS256']`. A token with another algorithm is refused. */
+      /** The algorithms that the issuer signs with, as in `['RS256']`. A token with another algorithm is refused. */
       algorithms: algorithms(
         PUBLIC_KEY_ALGORITHMS,
         SECRET_ALGORITHMS,
@@ -153,10 +153,10 @@ const METHODS = {
     {
       /**
        * The name of the variable (the Worker's secret) that holds the secret shared with the issuer, as in `'JWT_SECRET'`:
-       * never the secret itself. As text, at least as many bytes as the hash has (HS256: 32).
+       * never the secret itself. The secret is text, and at least as long as the hash (HS256: 32 bytes).
        */
       secret,
-      /** What the issuer signs with, as in `['HS256']`. A token with another algorithm is refused. */
+      /** The algorithms that the issuer signs with, as in `['HS256']`. A token with another algorithm is refused. */
       algorithms: algorithms(
         SECRET_ALGORITHMS,
         PUBLIC_KEY_ALGORITHMS,
@@ -177,7 +177,7 @@ const METHODS = {
   ),
 }
 
-/** The place of the keys says what else can be said. Without the value, in which the secret may stand by mistake. */
+/** The source of the keys decides which other settings there are. Messages leave the value out, which may contain the secret by mistake. */
 export const jwtSchema: v.GenericSchema<JwtInput> = v.lazy(input => {
   if (typeof input !== 'object' || input === null) return v.never(METHOD)
   const [place, ...others] = (['jwks', 'secret', 'access'] as const).filter(place => place in input)
@@ -193,8 +193,9 @@ export const jwtSchema: v.GenericSchema<JwtInput> = v.lazy(input => {
 })
 
 /**
- * What the schema cannot see: the key it is said of, and the message.
- * @param planNames of the config
+ * Finds mistakes that the schema cannot find.
+ * @param planNames the plans of the config
+ * @returns the key and the message of each mistake
  */
 export function mistakesOfJwt(
   name: string,

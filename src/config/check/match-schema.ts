@@ -1,10 +1,10 @@
-/** Which requests a rule or a route is for. Messages as in rule-schema.ts. */
+/** The schema of `match`: which requests a rule or a route is for. Messages as in rule-schema.ts. */
 import * as v from 'valibot'
 import { flag, hostPattern, name, pathPattern, settings } from './values.ts'
 
-/** Method, host and path: also of routes. */
+/** The settings that rules and routes share: method, host and path. */
 export const place = {
-  /** As in `['POST', 'PUT']`; `'GET'` is for HEAD too. Default: all. */
+  /** As in `['POST', 'PUT']`. `'GET'` includes HEAD. Default: all. */
   methods: v.optional(
     v.pipe(
       v.array(

@@ -1,8 +1,8 @@
-/** From what the schema finds to what a user reads: the place, the value and the fix. */
+/** Converts findings of the schema to messages for users: the path, the value and the fix. */
 import type { BaseIssue } from 'valibot'
 import type { Mistake } from '../config-error.ts'
 
-/** A finding of the schema as a sentence about a path. */
+/** Converts a finding of the schema. Findings that expect `never` have messages that leave the value out. */
 export function mistakeOf(issue: BaseIssue<unknown>): Mistake {
   const keys = (issue.path ?? []).map(item => item.key as string | number)
   const list = (issue.path ?? []).findIndex(item => item.type === 'object' && Array.isArray(item.input))
@@ -24,7 +24,7 @@ export function pathOf(keys: readonly (string | number)[]): string {
   return keys.map((key, i) => (typeof key === 'number' ? `[${key}]` : i === 0 ? key : `.${key}`)).join('')
 }
 
-/** A value as it stands in the file, cut short, and a URL without the password in it. */
+/** Formats a value as in the config file: at most 60 characters, URLs without credentials. */
 export function show(value: unknown): string {
   const written =
     typeof value === 'string'
@@ -38,7 +38,7 @@ export function show(value: unknown): string {
   return text.length > 60 ? `${text.slice(0, 57)}…` : text
 }
 
-/** Also of what JSON has no form for, inside of other values too: a config can hold anything. */
+/** JSON, also for values that JSON cannot represent, such as bigints and cycles: a config can contain anything. */
 function json(value: unknown): string | undefined {
   try {
     return JSON.stringify(value, (_, each) => (typeof each === 'bigint' ? `${each}n` : each))

@@ -1,4 +1,4 @@
-/** What the schema of the config cannot see in credentials: what stands in `jwt({ … })`, and how they fit each other. */
+/** Finds mistakes in credentials that the schema cannot find: the arguments of `jwt({ … })`, and issuers that conflict. */
 import * as v from 'valibot'
 import { compileJwt } from '../compile-jwt.ts'
 import { ANONYMOUS, IDENTIFY } from '../compile-route.ts'
@@ -8,12 +8,12 @@ import { type JwtInput, jwtSchema, mistakesOfJwt } from './jwt-schema.ts'
 import { mistakeOf } from './mistake.ts'
 import type { CredentialsInput } from './schema.ts'
 
-const OWN = ['api-key', 'opaque-key', IDENTIFY, ANONYMOUS]
+const RESERVED_NAMES = ['api-key', 'opaque-key', IDENTIFY, ANONYMOUS]
 
 export function mistakesOfCredentials({ jwt = {} }: CredentialsInput, plans: readonly string[]): Mistake[] {
   const entries = Object.entries(jwt)
   const own = entries.map(([name, method]) => mistakesOfMethod(name, method, plans))
-  // They cannot be compared before each is right.
+  // Only valid issuers can be compared with each other.
   if (own.some(mistakes => mistakes.length > 0)) return own.flat()
   const issuers = entries.map(([name, { input }]) => compileJwt(name, input))
   return issuers.flatMap(({ name, issuer, header }, i) => {
@@ -26,7 +26,7 @@ export function mistakesOfCredentials({ jwt = {} }: CredentialsInput, plans: rea
 
 function mistakesOfMethod(name: string, method: JwtMethod, plans: readonly string[]): Mistake[] {
   const path = `credentials.jwt.${name}`
-  if (OWN.includes(name)) {
+  if (RESERVED_NAMES.includes(name)) {
     return [{ path, message: `'${name}' is a reserved name. Choose another one, such as 'auth0'.` }]
   }
   const wrong = mistakesOfShape(path, method.input)
@@ -37,7 +37,7 @@ function mistakesOfMethod(name: string, method: JwtMethod, plans: readonly strin
   }))
 }
 
-/** The schema names one unknown key at a time: the others are found without it. */
+/** The schema reports only one unknown key at a time, so the check is repeated without that key. */
 function mistakesOfShape(path: string, input: JwtInput): Mistake[] {
   const parsed = v.safeParse(v.object({ [path]: jwtSchema }), { [path]: input })
   if (parsed.success) return []

@@ -1,10 +1,10 @@
-/** What the schema cannot see in routes: how they fit each other, and the credentials there are. */
+/** Finds mistakes in routes that the schema cannot find. */
 import { ANONYMOUS, type CredentialMethod, IDENTIFY } from '../compile-route.ts'
 import type { Mistake } from '../config-error.ts'
 import { didYouMean } from './did-you-mean.ts'
 import type { RouteInput, RouteMatchInput } from './route-schema.ts'
 
-/** What the schema cannot see: how routes fit each other, and the credentials there are. */
+/** Finds routes that conflict with each other, and credentials that the config does not have. @param methods the config's credentials */
 export function mistakesOfRoutes(
   routes: readonly RouteInput[],
   methods: readonly CredentialMethod[],
@@ -72,12 +72,12 @@ export function mistakesOfAccept(
   })
 }
 
-/** What is the same for two routes that match the same requests. */
+/** A text that is equal for two routes that match the same requests. */
 function placeOf({ host = '', path = '', methods = [] }: RouteMatchInput): string {
   return [host, path, ...[...methods].sort()].join(' ').toLowerCase()
 }
 
-/** For credentials that a config can have, and does not. */
+/** Fixes for credentials that a config can have, but does not have. */
 const FIXES: Record<string, string> = {
   'opaque-key': 'Add credentials.opaqueKeys',
   [IDENTIFY]: 'Add hooks.identify',

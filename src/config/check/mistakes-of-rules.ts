@@ -1,7 +1,7 @@
-/** What the schema cannot see in rules: their numbers, what they are for, and how they fit each other. */
+/** Finds mistakes in rules that the schema cannot find: in their numbers, in what they match, and between rules. */
 import type { Flaw, Parameter, Units } from '../../algorithms/descriptor.ts'
 import { descriptionOf } from '../../algorithms/index.ts'
-import { planUnits, takesUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
+import { hasPlanUnits, planUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { compileRanges } from '../address-ranges.ts'
 import { ANONYMOUS } from '../compile-route.ts'
 import { type GatewayRule, MAX_DELAY, periodOf, type Rule, withNumbers } from '../compile-rule.ts'
@@ -11,27 +11,27 @@ import { didYouMean } from './did-you-mean.ts'
 import type { LimitRuleInput, MatchInput, NumbersInput, RuleInput } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
 
-/** What is wrong with the numbers of a rule: the key to change, and the message. */
+/** Finds numbers of a rule that cannot go together. @returns the key to change and the message */
 export function mistakesOfNumbers(input: NumbersInput): Flaw[] {
-  const { parameters, flaws } = descriptionOf(input)
-  // The schema knows the bounds of a rule's own units; not those of a plan.
+  const { parameters, findFlaws } = descriptionOf(input)
+  // The schema checks the bounds of a rule's own numbers. For the numbers of a plan, it does not know the algorithm.
   const tooHigh = Object.entries(parameters).flatMap(([key, parameter]): Flaw[] => {
     const value = Number(input[key as keyof NumbersInput])
     if (!hasBound(parameter) || !(value > parameter.high)) return []
     const message = `${value} is above ${parameter.high}, which is the most that ${input.algorithm} takes. Lower it.`
     return [[key, message]]
   })
-  return tooHigh.length > 0 ? tooHigh : (flaws?.(input, periodOf(input)) ?? [])
+  return tooHigh.length > 0 ? tooHigh : (findFlaws?.(input, periodOf(input)) ?? [])
 }
 
 function hasBound(parameter: Parameter): parameter is Units & { high: number } {
   return parameter.kind === 'units' && parameter.high !== undefined
 }
 
-/** With 200 rules, the numbers of 60 plans: a script of 3 MB, while Upstash takes requests of 10 MB. */
+/** This is 200 rules with the numbers of 60 plans: a script of 3 MB. Upstash accepts requests of up to 10 MB. */
 const MOST_PLAN_NUMBERS = 12_000
 
-/** What the schema cannot see in the plans: whether one script can hold the numbers of all of them. */
+/** Finds configs with more numbers for plans than one script can hold. */
 export function mistakesOfPlans({ rules = [], plans = ['free'] }: ConfigInput): Mistake[] {
   const ofPlans = rules.filter(({ plans, match }) => plans !== undefined || match?.plans !== undefined).length
   const numbers = Math.max(1, ofPlans) * plans.length
@@ -40,7 +40,7 @@ export function mistakesOfPlans({ rules = [], plans = ['free'] }: ConfigInput): 
   return [{ path: 'plans', message }]
 }
 
-/** What the schema cannot see in rules that are decided together: how they fit each other. */
+/** Finds mistakes between rules that are decided together. @param path of the list of rules */
 export function mistakesOfSet(
   set: readonly (RuleInput | LimitRuleInput)[],
   compiled: readonly (readonly Rule[])[],
@@ -85,7 +85,7 @@ export function mistakesOfSet(
   })
 }
 
-/** Undefined: it can have a lease. */
+/** Why a rule cannot have a lease. @returns undefined if it can */
 function reasonAgainstLease(rule: RuleInput | LimitRuleInput): string | undefined {
   const { whyNoLease } = descriptionOf(rule)
   if (whyNoLease) {
@@ -95,16 +95,16 @@ function reasonAgainstLease(rule: RuleInput | LimitRuleInput): string | undefine
   return "cannot be combined with on: 'auth-failure': each failure is counted when it happens. Leave it out."
 }
 
-/** A candidate can stand beside it. */
+/** Whether a candidate can be compared with this rule. */
 const isReplaceable = ({ candidateFor, mode }: RuleInput | LimitRuleInput) =>
   candidateFor === undefined && mode !== 'off'
 
-/** Whether a rule would be taken for one of these: its record, or the overrides that are set for it. */
+/** Whether a rule shares its record or its overrides with one of the others. */
 function isSameRecord(rule: Rule, others: readonly Rule[]): boolean {
   return others.some(({ tag, family }) => tag === rule.tag || family === rule.family)
 }
 
-/** What the schema cannot see in one rule of the gateway. */
+/** Finds mistakes in one rule of the gateway. @param compiled its variants */
 export function mistakesAtGateway(
   rule: RuleInput,
   compiled: readonly GatewayRule[],
@@ -135,13 +135,13 @@ export function mistakesAtGateway(
     const own = withNumbers(rule, numbers)
     const variant = compiled.find(({ match }) => match.plans?.length === 1 && match.plans[0] === plan)
     for (const key of planUnits.keys()) {
-      if (numbers[key] === undefined || takesUnits(rule, key)) continue
+      if (numbers[key] === undefined || hasPlanUnits(rule, key)) continue
       report(`plans.${plan}.${key}`, `${numbers[key]} has no effect with ${rule.algorithm}. Leave it out.`)
     }
     for (const [key, message] of mistakesOfNumbers(own)) report(`plans.${plan}.${key}`, message)
     if (!variant) continue
     for (const mistake of mistakesOfGatewayNumbers(own, variant, `${path}.plans.${plan}`)) {
-      // A plan has no cost of its own: what is wrong is what it leaves for one request.
+      // A plan has no cost of its own: its limit is too low for the cost of the rule.
       const isCost = mistake.path.endsWith('.cost')
       const message = `leaves a ${descriptionOf(rule).costBound} of ${variant.quota.burst}, so a cost of ${rule.cost} can never be admitted. Raise it, or lower the cost.`
       mistakes.push(isCost ? { path: `${path}.plans.${plan}`, message } : mistake)
@@ -197,7 +197,7 @@ export function mistakesAtGateway(
   return [...mistakes, ...mistakesOfMatch(rule.match, path, config)]
 }
 
-/** Names of routes and plans that the config does not have. */
+/** Finds routes and plans in a match that the config does not have. */
 export function mistakesOfMatch(match: MatchInput | undefined, path: string, config: ConfigInput): Mistake[] {
   const plans = config.plans ?? ['free']
   const routes = (config.routes ?? []).map(({ name }) => name)
@@ -211,7 +211,7 @@ export function mistakesOfMatch(match: MatchInput | undefined, path: string, con
   return [...missing('routes', routes), ...missing('plans', plans)]
 }
 
-/** A route whose cost no request can ever pay: the rules that surely are for it say what is the most. */
+/** Finds routes whose cost is above the burst of a rule that certainly applies, so that no request would ever be admitted. */
 export function mistakesOfRouteCosts(
   { routes = [], rules = [] }: ConfigInput,
   compiled: readonly (readonly GatewayRule[])[],
@@ -234,7 +234,7 @@ export function mistakesOfRouteCosts(
   })
 }
 
-/** A range of all addresses is a mistake, not a choice. */
+/** Finds ranges of all addresses in `allow` and `block`, which are always a mistake. */
 export function mistakesOfLists({ allow, block }: ConfigInput): Mistake[] {
   const coversAll = (name: string, list: readonly string[] = [], fix: string) =>
     compileRanges(list).flatMap(({ prefix }, i): Mistake[] =>
@@ -252,7 +252,7 @@ export function mistakesOfLists({ allow, block }: ConfigInput): Mistake[] {
   ]
 }
 
-/** What the gateway cannot do with numbers that an algorithm can. */
+/** Finds numbers that the algorithm supports and the gateway does not: costs above the burst, and delays that are too long. */
 export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule, path: string): Mistake[] {
   const mistakes: Mistake[] = []
   const report = (key: string, message: string) => mistakes.push({ path: `${path}.${key}`, message })
@@ -277,7 +277,7 @@ export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule,
   return mistakes
 }
 
-/** What the schema cannot see in one rule of a limit by name. */
+/** Finds mistakes in one rule of a limit by name. */
 export function mistakesByName({ by, enforce }: LimitRuleInput, path: string): Mistake[] {
   if (by !== undefined || enforce === undefined || enforce === 0 || enforce === 1) return []
   const message = `${enforce} is a share of callers, and this rule counts all callers together. Leave it out, or add by.`

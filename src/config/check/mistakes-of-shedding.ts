@@ -1,4 +1,4 @@
-/** What the schema cannot see in `shedding`: how its classes and numbers fit each other, and the rest of the config. */
+/** Finds mistakes in `shedding` that the schema cannot find: between its settings, and with the rest of the config. */
 
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import type { GatewayRule } from '../compile-rule.ts'
@@ -18,7 +18,7 @@ import { mistakesOfMatch } from './mistakes-of-rules.ts'
 import { adaptiveOf } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
 
-/** What the schema cannot see in limits that follow the origin: there is one origin, so there is one such limit. */
+/** Finds mistakes in adaptive limits. There is one origin, so a config can have only one such limit. */
 export function mistakesOfAdaptive({ rules = [], shedding }: ConfigInput): Mistake[] {
   const fleet = shedding?.fleetUsage
   const all = [
@@ -87,7 +87,7 @@ export function mistakesOfAdaptive({ rules = [], shedding }: ConfigInput): Mista
   })
 }
 
-/** @param compiled the rules of the config, each with its rows */
+/** @param compiled the variants of each rule of the config */
 export function mistakesOfShedding(
   config: ConfigInput,
   compiled: readonly (readonly GatewayRule[])[],
@@ -202,6 +202,6 @@ export function mistakesOfShedding(
   return mistakes
 }
 
-/** Response headers that clients need. */
+/** Standard response headers. Clients need them, and the header with the utilization is removed from replies. */
 const STANDARD =
   /^(?:content-.*|set-cookie|location|cache-control|etag|vary|date|age|expires|last-modified|retry-after|ratelimit.*|access-control-.*|www-authenticate|strict-transport-security)$/i

@@ -1,4 +1,4 @@
-/** Leases that no request is ever served from, although nothing is wrong with them: what `check` warns of. */
+/** Finds valid lease settings that have no effect, because no request is ever served from the lease. `check` warns about them. */
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { canBeLeased } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
@@ -7,8 +7,8 @@ import type { LimitRuleInput, RuleInput } from './rule-schema.ts'
 import type { ConfigInput } from './schema.ts'
 import { listed } from './values.ts'
 
-/** @returns for each setting that has no effect: where it is, or the rule that is the reason, and why */
-export function neverLeased({ lease, rules = [], limits = {}, shedding }: ConfigInput): Mistake[] {
+/** @returns the path of each setting without effect, or of the rule that is the reason, and a message with the reason */
+export function findUnusedLeases({ lease, rules = [], limits = {}, shedding }: ConfigInput): Mistake[] {
   const hasLease = (rule: RuleInput) => rule.mode !== 'off' && canLease(rule) && Boolean(rule.lease ?? lease)
   const leases = rules.filter(hasLease)
   return [
@@ -25,7 +25,7 @@ export function neverLeased({ lease, rules = [], limits = {}, shedding }: Config
 const canLease = (rule: RuleInput | LimitRuleInput) =>
   canBeLeased(rule, ALL_ALGORITHMS.countings[rule.algorithm]!)
 
-/** The lease of the config, where each rule has a setting of its own or can have no lease. */
+/** Warns about `lease` of the config if every rule has its own setting or cannot have a lease. */
 function reachingNoRule(rules: readonly (RuleInput | LimitRuleInput)[]): Mistake[] {
   if (rules.some(rule => rule.lease === undefined && canLease(rule))) return []
   const message =
@@ -33,7 +33,7 @@ function reachingNoRule(rules: readonly (RuleInput | LimitRuleInput)[]): Mistake
   return [{ path: 'lease', message }]
 }
 
-/** The fleet counts what is in flight, and so each request. */
+/** Warns about fleetUsage, which counts every request in flight, so that each of them goes to the store. */
 function besideFleet(leased: readonly RuleInput[]): Mistake {
   const message = `counts each request when it begins and when it ends, so each one goes to the store and none is served from the leases of ${namesOf(leased)}. Remove the leases, or fleetUsage.`
   return { path: 'shedding.fleetUsage', message }
@@ -46,12 +46,12 @@ function withoutLease(path: string, rule: RuleInput, leased: readonly RuleInput[
   return { path, message }
 }
 
-/** Whether no request that it is for leaves it out. A rule that only reports may be left out. */
+/** Whether every matching request is counted by the rule, so that it always needs the store. Rules that only report do not. */
 function isAlwaysCounted({ on = 'request', mode, cost, plans = {} }: RuleInput): boolean {
   return on === 'request' && mode !== 'off' && cost !== 0 && !Object.values(plans).includes(false)
 }
 
-/** Whether `rule` is for all requests, and for all callers that `other` is for. */
+/** Whether `rule` counts all requests that `other` counts: it has no `match`, and needs no credential that `other` does not need. */
 function countsAllOf({ by, match }: RuleInput, other: RuleInput): boolean {
   const isForAll = Object.values(match ?? {}).every(value => value === undefined)
   const needs = [needsCredential, needsToken].filter(need => [by].flat().some(need))

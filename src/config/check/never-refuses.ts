@@ -1,4 +1,4 @@
-/** Rules of the gateway that can never refuse a request, although nothing is wrong with them: what `check` warns of. */
+/** Finds valid rules of the gateway that can never refuse a request. `check` warns about them. */
 import type { AlgorithmName } from '../../algorithms/index.ts'
 import { formatFullAllowance } from '../allowance.ts'
 import { ANONYMOUS } from '../compile-route.ts'
@@ -7,34 +7,39 @@ import type { Mistake } from '../config-error.ts'
 import type { By } from '../identity-parts.ts'
 import type { RuleInput } from './rule-schema.ts'
 
-/** A rule as it is written, and as it is for callers of no plan in particular. */
-export interface Written {
+/** A rule as the user wrote it, and its compiled variant for all plans without numbers of their own. */
+export interface CheckedRule {
   input: RuleInput
   rule: GatewayRule
 }
 
-/** How a request can come to the gateway: what is accepted somewhere, and routes on which nothing is counted. */
+/** How requests can reach the gateway. */
 export interface Reach {
+  /** Credentials that the config or a route accepts. */
   accepted: ReadonlySet<string>
   /** Names of `credentials.jwt`. */
   issuers: ReadonlySet<string>
+  /** Names of routes on which no rule counts. */
   uncounted: ReadonlySet<string>
 }
 
-/** No caller, and not all of them together, send so many requests a second through one rule. */
+/** More requests per second than all callers together send under one rule. */
 const MOST_PER_SECOND = 1e6
 
-/** @returns for each rule that never refuses: the setting that is the reason, and why */
-export function neverRefusing(rules: readonly Written[], reach: Reach): Mistake[] {
-  return rules.flatMap((written, i): Mistake[] => {
-    const reason = ownReason(written, reach) ?? reasonOfAnother(rules, i)
+/** @returns for each rule that never refuses, the path of the setting that is the reason, and a message */
+export function findRulesThatNeverRefuse(rules: readonly CheckedRule[], reach: Reach): Mistake[] {
+  return rules.flatMap((checked, i): Mistake[] => {
+    const reason = ownReason(checked, reach) ?? reasonOfAnother(rules, i)
     return reason ? [{ path: `rules[${i}]${reason[0]}`, message: reason[1] }] : []
   })
 }
 
 type Reason = [key: string, message: string]
 
-function ownReason({ input, rule }: Written, { accepted, issuers, uncounted }: Reach): Reason | undefined {
+function ownReason(
+  { input, rule }: CheckedRule,
+  { accepted, issuers, uncounted }: Reach,
+): Reason | undefined {
   if (rule.mode === 'off')
     return ['.mode', "'off': the rule counts and refuses nothing until it is switched on."]
   if (input.enforce === 0)
@@ -60,11 +65,11 @@ function ownReason({ input, rule }: Written, { accepted, issuers, uncounted }: R
   return undefined
 }
 
-/** Another rule refuses every request that this one would refuse. Of two equal rules, the first one counts. */
-function reasonOfAnother(rules: readonly Written[], i: number): Reason | undefined {
-  const here = rules[i]!
+/** Finds another rule that refuses every request that this one would refuse. Of two equal rules, only the second one is reported. */
+function reasonOfAnother(rules: readonly CheckedRule[], i: number): Reason | undefined {
+  const target = rules[i]!
   const first = rules.find(
-    (other, j) => j !== i && isReachedFirst(here, other) && !(i < j && isReachedFirst(other, here)),
+    (other, j) => j !== i && isReachedFirst(target, other) && !(i < j && isReachedFirst(other, target)),
   )
   if (!first) return undefined
   const { name } = first.rule
@@ -74,28 +79,28 @@ function reasonOfAnother(rules: readonly Written[], i: number): Reason | undefin
   ]
 }
 
-/** Whether what `other` admits never reaches the limit of `here`. Where that is not sure, it does. */
-function isReachedFirst(here: Written, other: Written): boolean {
+/** Whether `other` always refuses before the limit of `target` is reached. False if that is not certain. */
+function isReachedFirst(target: CheckedRule, other: CheckedRule): boolean {
   const most = mostAdmitted(other)
-  const room = roomOf(here)
-  return most !== undefined && room !== undefined && countsAllOf(other, here) && room(most)
+  const admitsAll = admissionTest(target)
+  return most !== undefined && admitsAll !== undefined && countsAllOf(other, target) && admitsAll(most)
 }
 
-/** Requests that are admitted in any stretch of t µs: at most `atOnce + rate × t`. */
+/** A bound on admitted requests: in any interval of t µs, at most `atOnce + rate × t`. */
 interface Bound {
   atOnce: number
   rate: number
 }
 
-/** Of rules that enforce the same numbers for everybody; undefined where nothing is sure. */
-function mostAdmitted({ input, rule }: Written): Bound | undefined {
+/** The bound of a rule that enforces the same numbers for all callers. Undefined: no bound is certain. */
+function mostAdmitted({ input, rule }: CheckedRule): Bound | undefined {
   if (!isEnforcedForAll({ input, rule }) || rule.calendar) return undefined
   const atOnce = AT_ONCE[rule.algorithm]?.(rule)
   return atOnce === undefined ? undefined : { atOnce: atOnce / rule.cost, rate: rateOf(rule) }
 }
 
 /**
- * Units beside `rate × t`: in a stretch of no length, and where windows begin anew. docs/algorithms.md has the arithmetic. Of an
+ * The units that `rate × t` does not include: the burst, or the limit of windows that begin anew (docs/algorithms.md). For an
  * algorithm that is not listed, no bound is known.
  */
 const AT_ONCE: { readonly [Name in AlgorithmName]?: (rule: GatewayRule) => number } = {
@@ -107,11 +112,14 @@ const AT_ONCE: { readonly [Name in AlgorithmName]?: (rule: GatewayRule) => numbe
   'sliding-log': ({ limit }) => limit,
 }
 
-/** Whether all that a bound lets through is admitted. Undefined where a rule does more than refuse, or nothing is sure. */
-function roomOf({ input, rule }: Written): ((most: Bound) => boolean) | undefined {
+/**
+ * A function that tells whether the rule admits everything within a bound. Undefined: the rule does more than refuse, or nothing is
+ * certain.
+ */
+function admissionTest({ input, rule }: CheckedRule): ((most: Bound) => boolean) | undefined {
   if (rule.mode !== 'enforce' || input.plans !== undefined) return undefined
   const capacity = rule.limit / rule.cost
-  // A month can be longer than its nominal period, and a day by an hour.
+  // A calendar period can be longer than its nominal length: a month by a day, a day by an hour.
   const period = rule.period * (rule.calendar ? 1.1 : 1)
   const inPeriod = ({ rate }: Bound) => rate * period
   switch (rule.algorithm) {
@@ -123,7 +131,7 @@ function roomOf({ input, rule }: Written): ((most: Bound) => boolean) | undefine
       return most => most.atOnce + inPeriod(most) <= capacity
     case 'sliding-window':
       return most => 2 * most.atOnce + inPeriod(most) <= capacity
-    // leaky-bucket holds requests back, concurrency counts how long they take; of others nothing is known.
+    // leaky-bucket delays requests, and concurrency counts for as long as they take. For other algorithms, no bound is known.
     default:
       return undefined
   }
@@ -132,18 +140,18 @@ function roomOf({ input, rule }: Written): ((most: Bound) => boolean) | undefine
 const rateOf = ({ limit, period, cost }: GatewayRule) => limit / period / cost
 const perSecond = (rule: GatewayRule) => rateOf(rule) * 1e6
 
-function isEnforcedForAll({ input, rule }: Written): boolean {
+function isEnforcedForAll({ input, rule }: CheckedRule): boolean {
   return rule.mode === 'enforce' && (input.enforce ?? 1) === 1 && input.plans === undefined && rule.cost > 0
 }
 
-/** Whether `other` counts each request that `here` counts, for the same caller or for more of them together. */
-function countsAllOf({ input, rule }: Written, here: Written): boolean {
-  const { by } = here.rule
+/** Whether the first rule counts every request that `target` counts, under the same identity or one that includes it. */
+function countsAllOf({ input, rule }: CheckedRule, target: CheckedRule): boolean {
+  const { by } = target.rule
   const isOfAll = rule.by.length === 1 && rule.by[0] === ('global' satisfies By)
-  if (rule.on !== here.rule.on || !(isOfAll || rule.by.every(part => by.includes(part)))) return false
+  if (rule.on !== target.rule.on || !(isOfAll || rule.by.every(part => by.includes(part)))) return false
   return Object.entries(input.match ?? {}).every(
     ([key, value]) =>
       value === undefined ||
-      JSON.stringify(value) === JSON.stringify(here.input.match?.[key as keyof typeof here.input.match]),
+      JSON.stringify(value) === JSON.stringify(target.input.match?.[key as keyof typeof target.input.match]),
   )
 }

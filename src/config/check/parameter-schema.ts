@@ -1,4 +1,4 @@
-/** What a rule has of its algorithm: from the descriptors' parameters to the schemas that check them. */
+/** Makes the schemas of an algorithm's parameters from its descriptor. */
 import * as v from 'valibot'
 import { CALENDAR_PERIODS } from '../../algorithms/calendar-period.ts'
 import { MAX_TTL } from '../../algorithms/concurrency.ts'
@@ -13,7 +13,7 @@ const period = duration(1e3, MAX_PERIOD, "from '1ms' to '366d'")
 const ttl = duration(1e6, MAX_TTL, "from '1s' to '1h'")
 
 const calendarPeriod = v.union([v.picklist(CALENDAR_PERIODS), period], ({ input }) => {
-  // A duration that is wrong is explained as one; for anything else the message names both ways to write it.
+  // For a duration out of range, the message names the range. For anything else, it names both ways to write a period.
   const message = v.safeParse(period, input).issues?.[0].message
   return message?.startsWith('is out of range')
     ? message
@@ -49,14 +49,14 @@ type SchemaOf<P extends Parameter> = P extends { isOptional: true }
   ? v.OptionalSchema<RequiredSchemaOf<P>, undefined>
   : RequiredSchemaOf<P>
 
-/** The doc comments of the parameters stay with them. */
+/** A mapped type, so that editors show the doc comments of the parameters. */
 type EntriesOf<P extends Parameters> = { [K in keyof P]: SchemaOf<P[K]> }
 
 export type AlgorithmEntries<Name extends AlgorithmName> = EntriesOf<
   (typeof descriptions)[Name]['parameters']
 >
 
-/** The settings that an algorithm's rules have. */
+/** The schemas of the settings that only rules of this algorithm have. */
 export function algorithmEntries<Name extends AlgorithmName>(name: Name): AlgorithmEntries<Name> {
   const entries = Object.entries<Parameter>(descriptions[name].parameters)
   return Object.fromEntries(

@@ -1,4 +1,4 @@
-/** The schema of a list of addresses and ranges of them. */
+/** The schema of a list of IP addresses and ranges. */
 import * as v from 'valibot'
 import { addressText, networkOf, parseRange } from '../address-ranges.ts'
 
@@ -15,7 +15,7 @@ const range = v.pipe(
 /** `['10.0.0.0/8', '192.0.2.7', '2001:db8::/32']` */
 export const addressRanges = v.array(range, "is not a list. Write it like ['10.0.0.0/8', '2001:db8::/32'].")
 
-/** What is wrong with it, as the second half of a sentence. */
+/** The message for an invalid range, as the second half of a sentence. @returns undefined for a valid one */
 function flawOf(text: string): string | undefined {
   const parsed = parseRange(text)
   if (!parsed) return `is not a range of addresses. ${RANGE}`

@@ -1,6 +1,6 @@
 /**
- * The shape of a route, as rule-schema.ts has that of a rule. A request has one route, the most specific that matches,
- * and any number of rules.
+ * The schema of a route. A request has at most one route, the most specific one that matches, and any number of rules. Messages as in
+ * rule-schema.ts.
  */
 import * as v from 'valibot'
 import { place } from './match-schema.ts'
@@ -22,19 +22,19 @@ const routeMatch = settings(place, "is not an object. Write it like { path: '/re
 
 export const route = settings(
   {
-    /** For rules `by: 'route'` and `match.routes`. Unique. */
+    /** The name for rules with `by: 'route'` and for `match.routes`. Unique. */
     name: name('route name'),
-    /** Which requests it is for. Everything that is given must hold. */
+    /** Which requests the route is for. A request must meet all conditions. */
     match: routeMatch,
     /**
-     * Credentials that are taken here, in this order: `'api-key'`, `'opaque-key'`, names of `credentials.jwt`, and
-     * `'anonymous'` for callers without any. Default: `credentials.accept`.
+     * Accepted credentials, tried in this order: `'api-key'`, `'opaque-key'`, names of `credentials.jwt`, and
+     * `'anonymous'` for callers without a credential. Default: `credentials.accept`.
      */
     accept: v.optional(acceptList),
-    /** What a request costs here, as a multiple of the cost of each rule (default `1`). */
+    /** The cost of a request on this route, as a multiple of the cost of each rule (default `1`). */
     cost: v.optional(units(1, 1e6)),
     /**
-     * `false`: no request is counted here (default `true`). Callers are still asked for a credential, unless `accept` has
+     * `false`: requests on this route are not counted (default `true`). Callers still need a credential, unless `accept` has
      * `'anonymous'`, and failed credentials are counted (`on: 'auth-failure'`).
      */
     limits: v.optional(flag),

@@ -1,7 +1,6 @@
 /**
- * The shape of a rule: the schema that checks what a user writes, and the types that follow from it. The doc comments
- * are what an editor shows, and what docs/config.md says. Messages are the second half of a sentence that mistake.ts
- * begins with the path and the value.
+ * The schema of a rule, and its types. Editors and docs/config.md show the doc comments (`npm run reference`). Each message
+ * is the second half of a sentence that mistake.ts begins with the path and the value.
  */
 import * as v from 'valibot'
 import { ALGORITHM_NAMES, type AlgorithmName } from '../../algorithms/index.ts'
@@ -17,7 +16,7 @@ import { listed, name, record, settings, share, units } from './values.ts'
 
 export type { By, MatchInput }
 
-/** The numbers of a rule: docs/algorithms.md says how to choose. */
+/** The algorithm of a rule and its parameters (docs/algorithms.md). */
 export type NumbersInput = {
   [Name in AlgorithmName]: v.InferInput<v.StrictObjectSchema<AlgorithmEntries<Name>, undefined>>
 }[AlgorithmName]
@@ -28,10 +27,10 @@ export type RuleInput = v.InferInput<typeof rule>
 /** A rule of a limit by name (`limits`). */
 export type LimitRuleInput = v.InferInput<typeof limitRule>
 
-/** Undefined: its limit is fixed. */
+/** The `adaptive` setting of a rule. Undefined: its limit is fixed. */
 export const adaptiveOf = (rule: RuleInput) => ('adaptive' in rule ? rule.adaptive : undefined)
 
-/** The numbers of a rule for one plan; what is left out is as in the rule. */
+/** The numbers of a rule for one plan. A number that is left out is that of the rule. */
 export interface PlanNumbersInput extends v.InferInput<typeof numbersOfPlan> {}
 
 export type OnStoreFailure = v.InferInput<ReturnType<typeof onStoreFailure>>
@@ -41,27 +40,27 @@ export function onStoreFailure() {
 }
 
 const named = {
-  /** Names the rule in headers, logs and state. Unique. */
+  /** The name of the rule in headers, logs and state. Unique. */
   name: name('rule name'),
 }
 
 export const modes = {
   /**
-   * `enforce` (default), `shadow` (evaluated with a state of its own, never changes the outcome; its verdict says
-   * what it would have done; a candidate is one), or `off` (not evaluated).
+   * `enforce` (default), `shadow` (evaluated with its own state, but never refuses: its verdict shows what it would have done;
+   * a candidate is a shadow), or `off` (not evaluated).
    */
   mode: v.optional(
     v.picklist(['enforce', 'shadow', 'off'], "is not a mode. Use 'enforce', 'shadow' or 'off'."),
   ),
   /**
-   * The share of callers for whom the rule is enforced, 0 to 1 (default `1`); for the others it is a shadow. The identity
-   * and the rule's name decide which callers are in it, and they stay in it when the share grows.
+   * The share of callers for which the rule is enforced, 0 to 1 (default `1`). For the others it is a shadow. A hash of the identity
+   * and the rule's name selects the callers, so they stay selected when the share grows.
    */
   enforce: v.optional(share(0)),
   /** A shadow rule that is compared with the rule of this name, which it would replace. Default: none. */
   candidateFor: v.optional(name('rule name')),
   /**
-   * What happens to a request while the store does not answer: the isolate counts it by itself (`'local'`, within
+   * What happens to a request while the store does not answer: the isolate counts it in its own memory (`'local'`, within
    * `store.localShare`), it is refused with a 503 (`'closed'`), or it passes uncounted (`'open'`). Risk of `'open'`: anyone who can make
    * the store fail has no limit. Until an outage is confirmed, `'open'` is decided as `'local'`. Default: that of the config.
    */
@@ -70,10 +69,10 @@ export const modes = {
 
 const leasing = {
   /**
-   * Takes units for several requests in one decision, at most one sixteenth of what is left, and serves them from the isolate without
-   * a trip to the store. Nothing is spent above the limit, but the origin can see a request in a later window than the one that has
-   * counted it (docs/hot-callers.md). A request that is also counted by a rule without a lease always goes to the store. Not for `sliding-log`, `concurrency` and
-   * `on: 'auth-failure'`. `false`: no lease, whatever the config says. Default: that of the config.
+   * An isolate takes units for several requests in one decision, at most one sixteenth of the remaining units, and then serves requests
+   * without a trip to the store. Nothing is spent above the limit, but the origin can get a request in a later window than the one
+   * that has counted it (docs/hot-callers.md). A request that is also counted by a rule without a lease always goes to the store. Not for
+   * `sliding-log`, `concurrency` and `on: 'auth-failure'`. `false`: no lease, even if the config has one. Default: that of the config.
    */
   lease: v.optional(ruleLease),
 }
@@ -83,9 +82,9 @@ const unitsOfPlan = (name: PlanUnits) => v.optional(units(planUnits.get(name)!.l
 const unitsForPlan = {
   /** How many units per period. Default: that of the rule. */
   limit: unitsOfPlan('limit'),
-  /** Where the algorithm has a burst. Default: that of the rule, or the limit if it has none. */
+  /** The burst, for algorithms that have one. Default: that of the rule, or the limit if it has none. */
   burst: unitsOfPlan('burst'),
-  /** Where the algorithm has a queue. Default: that of the rule, or the limit if it has none. */
+  /** The queue, for algorithms that have one. Default: that of the rule, or the limit if it has none. */
   queue: unitsOfPlan('queue'),
 } satisfies Record<PlanUnits, v.GenericSchema<number | undefined>>
 
@@ -106,19 +105,19 @@ const PLAN_NUMBERS = listed(
 )
 
 const gatewayOnly = {
-  /** Whose requests are counted together: `'consumer'`, `'address'`, or a combination: `['consumer', 'route']`. */
+  /** Which requests are counted together: `'consumer'`, `'address'`, or a combination: `['consumer', 'route']`. */
   by,
   /**
-   * What is counted: each `request` (default), or each `auth-failure`: a credential that the store does not know. When
-   * such a rule has nothing left, every credential from the same identity is refused, valid ones too: otherwise guessing
+   * What is counted: each `request` (default), or each `auth-failure`: a credential that the store does not know. When the limit
+   * of such a rule is reached, all credentials from the same identity are refused, even valid ones: otherwise guessing
    * could go on.
    */
   on: v.optional(
     v.picklist(['request', 'auth-failure'], "is not an event to count. Use 'request' or 'auth-failure'."),
   ),
-  /** Units one request takes (default `1`). 0 reports what is left and takes nothing. */
+  /** Units that one request spends (default `1`). 0 reports what is left and spends nothing. */
   cost: v.optional(units(0)),
-  /** Which requests the rule is for. Everything that is given must hold. Default: every request. */
+  /** Which requests the rule is for. A request must meet all conditions. Default: every request. */
   match: v.optional(match),
   /** Other numbers for plans, as in `{ pro: { limit: 1200 } }`; `false`: the rule does not apply to that plan. Default: none. */
   plans: v.optional(
@@ -126,7 +125,7 @@ const gatewayOnly = {
   ),
 }
 
-/** Only of rules `concurrency` of the gateway. */
+/** The settings that only `concurrency` rules of the gateway have. */
 const concurrencyOnly = {
   /**
    * With `by: 'global'`: the limit follows how fast the origin answers and whether it fails, up to `limit`. Requests
@@ -136,7 +135,7 @@ const concurrencyOnly = {
 }
 
 const limitOnly = {
-  /** Parts of the identity that are counted apart, as in `['account']`. Default: all callers together. */
+  /** Parts of the identity that are counted separately, as in `['account']`. Default: all callers together. */
   by: v.optional(
     v.pipe(
       v.array(name('part of an identity'), "is not a list. Write it like ['account']."),
@@ -157,7 +156,7 @@ type RuleEntries<Own, OfConcurrency, Name extends AlgorithmName> = typeof named 
   typeof modes &
   typeof leasing
 
-/** One variant for each algorithm. */
+/** The schema of a rule: one variant for each algorithm. */
 type RuleVariant<Own, OfConcurrency> = {
   [Name in AlgorithmName]: v.StrictObjectSchema<
     RuleEntries<Own, OfConcurrency, Name>,

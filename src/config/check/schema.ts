@@ -1,7 +1,6 @@
 /**
- * The shape of sluice.config.ts: the schema that checks what a user wrote, and the types that follow from it. The doc
- * comments are what an editor shows, and what docs/config.md says. Messages are the second half of a sentence that
- * mistake.ts begins with the path and the value.
+ * The schema of sluice.config.ts, and its types. Editors and docs/config.md show the doc comments (`npm run reference`). Each
+ * message is the second half of a sentence that mistake.ts begins with the path and the value.
  */
 import * as v from 'valibot'
 import type { Duration } from '../duration.ts'
@@ -44,8 +43,8 @@ export interface HeadersInput extends v.InferInput<typeof headers> {}
 export interface CorsInput extends v.InferInput<typeof cors> {}
 
 /**
- * All rules are one script, and Lua bounds how far a script can jump: 131,071 instructions. With 200 sliding logs the longest jump
- * is over 78,220 of them.
+ * All rules are one script, and Lua limits a jump in a script to 131,071 instructions. With 200 sliding logs, the longest jump
+ * has 78,220.
  */
 const MOST_RULES = 200
 const TOO_MANY_RULES = `has more than ${MOST_RULES} rules, which one script cannot hold. Use fewer: plans with other numbers need no rules of their own.`
@@ -54,7 +53,7 @@ const COUNTRY = "is not a country. Write its two capital letters (ISO 3166-1), a
 
 const WEB_ORIGIN = "is not an origin of a web page. Write it like 'https://app.example.com', without a path."
 
-/** As browsers send it: scheme, host and port, nothing behind. */
+/** An origin as browsers send it: scheme, host and port, without a path. */
 const webOrigin = v.pipe(
   v.string(WEB_ORIGIN),
   v.check(input => URL.canParse(input) && new URL(input).origin === input, WEB_ORIGIN),
@@ -68,7 +67,7 @@ const origin = v.pipe(
   ),
 )
 
-/** It stands in API keys between underscores. */
+/** API keys contain this name between underscores. */
 const environmentName = v.pipe(
   text("is not an environment name. Write it like 'live' or 'test'."),
   v.regex(
@@ -101,11 +100,11 @@ const cors = settings(
       ],
       "is not a list of origins. Write '*' or ['https://app.example.com'].",
     ),
-    /** Request headers that scripts may send (default: what it asks for). */
+    /** Request headers that scripts may send (default: those that the preflight asks for). */
     headers: v.optional(
       v.array(headerName, "is not a list of header names. Write it like ['content-type']."),
     ),
-    /** How long a browser may remember the answer (default `'10m'`). */
+    /** How long a browser may cache the answer to a preflight (default `'10m'`). */
     maxAge: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
   },
   "is not an object. Write it like { origins: '*' }.",
@@ -114,11 +113,11 @@ const cors = settings(
 const headers = settings(
   {
     /**
-     * Send `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` as well, for clients that know no other headers. They
-     * describe one limit of the reply: of those that refuse the one that refuses for longest, else the one with the least left. Limit is
-     * what Remaining counts down from: the burst, where that is not the limit. The unit of Reset differs between APIs:
-     * - `'delta-seconds'`: seconds to wait from now, as `Retry-After` has it.
-     * - `'unix-seconds'`: a time, in seconds since 1970, as GitHub has it.
+     * Also send `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, for clients that support no other headers. They
+     * describe one limit of the reply: the limit that refuses for the longest time, or, if none refuses, the one with the least left.
+     * Limit is the value that Remaining starts from: the burst, if it differs from the limit. The unit of Reset differs between APIs:
+     * - `'delta-seconds'`: seconds to wait from now, as in `Retry-After`.
+     * - `'unix-seconds'`: a time, in seconds since 1970, as at GitHub.
      *
      * Default: not sent.
      */
@@ -135,9 +134,9 @@ const headers = settings(
 const refusals = settings(
   {
     /**
-     * How long an isolate refuses by itself what the store has just refused (default `'1s'`; `0`: it asks each time): until the retry
-     * time that the store has named, and no longer than this. A caller that goes on after a refusal costs the store one
-     * trip in this time. A limit that is raised or reset, and a consumer that is unblocked, count after this time at the latest.
+     * How long an isolate repeats a refusal of the store without asking it again (default `'1s'`; `0`: it asks each time). It does so
+     * until the retry time of the refusal, but no longer than this. A caller that continues after a refusal costs the store at most one
+     * trip in this time. A limit that is raised or reset, and a consumer that is unblocked, take effect within this time.
      */
     rememberFor: v.optional(
       v.lazy(input => (input === 0 ? v.literal(0) : duration(10e3, 60e6, "from '10ms' to '60s', or 0"))),
@@ -149,32 +148,32 @@ const refusals = settings(
 export const configSchema = settings(
   {
     /**
-     * Where admitted requests go: a URL (a path in it is put before the request's own), or `'route'` on a Workers
-     * route, where the origin is what the zone's DNS says. The variable ORIGIN_URL overrides it. Only the gateway needs
+     * Where admitted requests go: a URL (its path precedes the request's own), or `'route'` on a Workers
+     * route, where the zone's DNS names the origin. The variable ORIGIN_URL overrides it. Only the gateway needs
      * it: a guard, a middleware and limits by name forward nothing. Default: none.
      */
     origin: v.optional(origin),
-    /** How long the origin may take until its response headers (default `'30s'`); then the caller gets a 504. */
+    /** How long the origin may take to send its response headers (default `'30s'`). Then the caller gets a 504. */
     originDeadline: v.optional(duration(1e3, 600e6, "from '1ms' to '10m'")),
     /**
-     * Which of several deployments this is, as in `'live'` and `'test'`: it stands in API keys (`slk_test_…`) and in every
-     * key of the store, so that none takes the keys of another or counts in its place. The variable SLUICE_ENVIRONMENT
+     * The name of this deployment, if there are several, as in `'live'` and `'test'`. API keys (`slk_test_…`) and all
+     * keys of the store contain it, so that deployments do not share API keys or counters. The variable SLUICE_ENVIRONMENT
      * overrides it. Default: none.
      */
     environment: v.optional(environmentName),
-    /** Names that API keys may carry as their plan; callers without one count as of the first (default `['free']`). */
+    /** The plans that consumers and keys can have. Consumers without a plan have the first one (default `['free']`). */
     plans: v.optional(
       v.pipe(
         v.array(name('plan name'), "is not a list. Write it like ['free', 'pro']."),
         v.minLength(1, 'is empty. Name at least one plan, or leave it out.'),
       ),
     ),
-    /** Parts of the API that ask for other credentials or cost more. The most specific that matches is the request's. Default: none. */
+    /** Parts of the API with other credentials or costs. A request has the most specific route that matches. Default: none. */
     routes: v.optional(
       v.array(route, "is not a list of routes. Write [{ name: 'reports', match: { path: '/reports/*' } }]."),
     ),
     /**
-     * Every rule that matches a request is evaluated, all in one trip, all or nothing. A config of limits by name alone needs none.
+     * All rules that match a request are decided in one trip, all or nothing. A config that has only limits by name needs no rules.
      * Default: none.
      */
     rules: v.optional(
@@ -201,31 +200,40 @@ export const configSchema = settings(
     ),
     /** Refuses the least important traffic with a 503 while the system is full (docs/load-shedding.md). Default: none. */
     shedding: v.optional(shedding),
-    /** How callers identify themselves, and which credentials are taken. Default: API keys. */
+    /** How callers authenticate, and which credentials are accepted. Default: API keys. */
     credentials: v.optional(credentials),
-    /** Functions that decide about a request, where settings do not suffice (docs/hooks.md). Default: none. */
+    /** Functions that decide about a request if settings do not suffice (docs/hooks.md). Default: none. */
     hooks: v.optional(hooks),
-    /** Where the client's address is read, and which addresses are one caller. Default: as Cloudflare reports it, IPv6 by /64. */
+    /**
+     * Where the client's address is read, and which addresses are one caller. Default: the address that Cloudflare reports, IPv6 by
+     * /64.
+     */
     address: v.optional(address),
     /** Callers that are never limited. They still need a credential. Default: none. */
     allow: v.optional(
       settings(
         {
-          /** As in `['192.0.2.7', '10.0.0.0/8', '2001:db8::/32']` (default `[]`). Bad credentials are not counted for these either. */
+          /**
+           * As in `['192.0.2.7', '10.0.0.0/8', '2001:db8::/32']` (default `[]`). Failed credentials of these addresses are not
+           * counted either.
+           */
           addresses: v.optional(addressRanges),
-          /** By their names, as in `['acme']` (default `[]`); of tokens `'auth0~<name>'`, escaped. */
+          /** By name, as in `['acme']` (default `[]`). Consumers of tokens are `'auth0~<name>'`, percent-encoded. */
           consumers: v.optional(v.array(consumer, "is not a list. Write it like ['acme'].")),
         },
         "is not an object. Write it like { addresses: ['10.0.0.0/8'] }.",
       ),
     ),
-    /** Callers that get a 403 before anything else is checked. Consumers are blocked live: `npx sluicegate consumers block`. Default: none. */
+    /**
+     * Callers that get a 403 before anything else is checked. Consumers are blocked live: `npx sluicegate consumers block`.
+     * Default: none.
+     */
     block: v.optional(
       settings(
         {
           /** As in `['192.0.2.7', '10.0.0.0/8', '2001:db8::/32']` (default `[]`). */
           addresses: v.optional(addressRanges),
-          /** As Cloudflare reports them, by ISO 3166-1, as in `['AQ']` (default `[]`). `'T1'` is Tor, `'XX'` any caller of unknown country. */
+          /** ISO 3166-1 codes as Cloudflare reports them, as in `['AQ']` (default `[]`). `'T1'` is Tor, `'XX'` an unknown country. */
           countries: v.optional(
             v.array(
               v.pipe(text(COUNTRY), v.regex(/^[A-Z][A-Z0-9]$/, COUNTRY)),
@@ -237,16 +245,17 @@ export const configSchema = settings(
       ),
     ),
     /**
-     * What happens to a request while the store does not answer, for rules without a setting of their own (default `'local'`: each
-     * isolate counts by itself). With `'open'` there is no limit during an outage.
+     * What happens to a request while the store does not answer, for rules without their own setting (default `'local'`: each
+     * isolate counts in its own memory). With `'open'` there is no limit during an outage.
      */
     onStoreFailure: v.optional(onStoreFailure()),
     /**
-     * Rules take units for several requests in one decision, and the isolate serves those without a trip to the store. For all rules
-     * without a setting of their own, except those that cannot have one: `sliding-log`, `concurrency` and `on: 'auth-failure'`. Default: none.
+     * An isolate takes units for several requests in one decision, and serves those requests without a trip to the store. Applies to all
+     * rules without their own setting, except those that cannot have a lease: `sliding-log`, `concurrency` and `on: 'auth-failure'`.
+     * Default: none.
      */
     lease: v.optional(lease),
-    /** Refusals that an isolate remembers, so that it need not ask the store again. */
+    /** Refusals that an isolate remembers, so that it does not ask the store again. */
     refusals: v.optional(refusals),
     /** How the store is called. Its address is a variable of the environment. */
     store: v.optional(store),
@@ -254,29 +263,35 @@ export const configSchema = settings(
     log: v.optional(
       settings(
         {
-          /** How many lines of each event an isolate writes per second, 0 for none (default `5`). Each line says how many were left out. */
+          /**
+           * How many lines of each event an isolate writes per second, 0 for none (default `5`). Each line has the number of
+           * omitted lines.
+           */
           perSecond: v.optional(units(0, 1000)),
         },
         'is not an object. Write it like { perSecond: 5 }.',
       ),
     ),
-    /** Counters of what was decided, for `npx sluicegate stats`. */
+    /** Counters of decisions, for `npx sluicegate stats`. */
     stats: v.optional(
       settings(
         {
           /** Keep them in the store (default `true`). */
           keep: v.optional(flag),
-          /** How often an isolate that has requests sends its counters to the store (default `'10s'`): one HTTP request, a command for each counter. */
+          /**
+           * How often an isolate that has requests sends its counters to the store (default `'10s'`): one HTTP request, a command
+           * for each counter.
+           */
           every: v.optional(duration(1e6, 20e6, "from '1s' to '20s'")),
         },
         "is not an object. Write it like { every: '10s' }.",
       ),
     ),
-    /** Headers of replies beside `RateLimit` and `RateLimit-Policy`. */
+    /** Headers of replies in addition to `RateLimit` and `RateLimit-Policy`. */
     headers: v.optional(headers),
     /**
-     * Answer browsers' preflights here. Without it they go to the origin, and its own CORS headers stand. Either
-     * way they are neither authenticated nor counted. Default: they go to the origin.
+     * Answer the preflights of browsers in the gateway. Without this setting, they go to the origin, whose CORS headers are passed on. In
+     * both cases, they are neither authenticated nor counted. Default: they go to the origin.
      */
     cors: v.optional(cors),
   },

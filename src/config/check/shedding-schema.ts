@@ -1,4 +1,4 @@
-/** How traffic is shed when the fleet is full. Messages as in rule-schema.ts. */
+/** The schema of `shedding`. Messages as in rule-schema.ts. */
 import * as v from 'valibot'
 import { adaptive } from './adaptive-schema.ts'
 import { match } from './match-schema.ts'
@@ -9,11 +9,11 @@ const CLASS = "is not a class. Write { name: 'critical', match: { methods: ['POS
 
 const trafficClass = settings(
   {
-    /** Names the class in logs, statistics and `reserved`. Unique. */
+    /** The name of the class in logs, statistics and `reserved`. Unique. */
     name: name('class name'),
     /**
-     * Which requests it has. Exactly one class has no `match`: it has every request that matches no other class.
-     * While the plan of a caller is not known to an isolate, its requests are of the most important class that they can be of.
+     * Which requests belong to the class. Exactly one class has no `match`: it gets every request that matches no other class.
+     * While an isolate does not know the plan of a caller, its requests belong to the most important class that is possible.
      */
     match: v.optional(match),
   },
@@ -27,19 +27,19 @@ const fleetUsage = settings(
     /** How many requests the whole fleet can have in flight. */
     capacity: units(2, 1e6),
     /**
-     * What a class has for itself and the more important ones, as shares of the capacity, as in `{ critical: 0.2 }`. Less important
-     * classes can use the rest, the more important ones everything. Default: a fifth for the first class.
+     * Shares of the capacity that are reserved for a class and the more important ones, as in `{ critical: 0.2 }`. Less important
+     * classes can use only the rest. The most important class can use all of it. Default: a fifth for the first class.
      */
     reserved: v.optional(
       record(name('class name'), share(0), 'is not an object. Write it like { critical: 0.2 }.'),
     ),
-    /** The capacity follows how fast the origin answers and whether it fails, up to `capacity`. Default: it is fixed. */
+    /** The capacity follows the latency and the failures of the origin, up to `capacity`. Default: it is fixed. */
     adaptive: v.optional(adaptive),
-    /** When what a dead isolate had in flight is free again, from `'1s'` to `'1h'` (default `'15s'`). */
+    /** How long the requests in flight of an isolate that has died still count, from `'1s'` to `'1h'` (default `'15s'`). */
     ttl: v.optional(duration(1e6, 3600e6, "from '1s' to '1h'")),
-    /** `enforce` (default), `shadow` (counts and refuses none), or `off`. */
+    /** `enforce` (default), `shadow` (counts and refuses nothing), or `off`. */
     mode,
-    /** The share of callers for whom it is enforced, 0 to 1 (default `1`); for the others it is a shadow. */
+    /** The share of callers for which it is enforced, 0 to 1 (default `1`). For the others it is a shadow. */
     enforce,
     /** As for rules: `'local'`, `'closed'` or `'open'`. Default: that of the config. */
     onStoreFailure,
@@ -52,8 +52,8 @@ export const SIGNAL_SOURCES = ['header', 'push', 'in-flight'] as const
 const workerUtilization = settings(
   {
     /**
-     * Where the utilization is read, from 0 to 1: a response `header` of the origin; `push`, what the origin's machines send to
-     * `POST /_sluice/utilization`; `in-flight`, requests in flight ÷ `fleetUsage.capacity`. Of several, the highest counts.
+     * Where the utilization, a number from 0 to 1, is read: `header`, a response header of the origin; `push`, values that the origin's
+     * machines send to `POST /_sluice/utilization`; `in-flight`, requests in flight ÷ `fleetUsage.capacity`. The highest value counts.
      */
     signals: v.pipe(
       v.array(
@@ -64,19 +64,22 @@ const workerUtilization = settings(
     ),
     /** The response header of the origin, as in `x-utilization: 0.83` (default `'x-utilization'`). Callers do not get it. */
     header: v.optional(headerName),
-    /** From this utilization on, more is shed (default `0.9`). */
+    /** At this utilization and above, shedding increases (default `0.9`). */
     high: v.optional(share(0)),
-    /** Up to this utilization, less is shed (default `0.7`). Between the two nothing changes. */
+    /** At this utilization and below, shedding decreases (default `0.7`). Between the two, it stays the same. */
     low: v.optional(share(0)),
     /** How long the utilization is high before the first request is shed (default `'28s'`). */
     after: v.optional(duration(1e6, 3600e6, "from '1s' to '1h'")),
-    /** How long it is high until all classes but the first are shed (default `'2m'`). It takes as long to give everything back. */
+    /**
+     * How long the utilization is high until all classes but the first are shed (default `'2m'`). It takes as long until nothing is
+     * shed again.
+     */
     within: v.optional(duration(2e6, 3600e6, "from '2s' to '1h'")),
-    /** When a machine that sends no more is left out of `push` (default `'30s'`). */
+    /** How long the last value of a machine counts in `push` (default `'30s'`). */
     staleAfter: v.optional(duration(1e6, 3600e6, "from '1s' to '1h'")),
-    /** `enforce` (default), `shadow` (says what it would have shed), or `off`. */
+    /** `enforce` (default), `shadow` (reports what it would have shed), or `off`. */
     mode,
-    /** The share of callers for whom it is enforced, 0 to 1 (default `1`); for the others it is a shadow. */
+    /** The share of callers for which it is enforced, 0 to 1 (default `1`). For the others it is a shadow. */
     enforce,
   },
   "is not an object. Write it like { signals: ['header'] }.",
@@ -95,9 +98,12 @@ export const shedding = settings(
       v.minLength(2, 'has fewer than two classes: there is nothing to choose from. Add one.'),
       v.maxLength(16, 'has more than 16 classes. Use fewer.'),
     ),
-    /** Fleet usage: when the part of a class is full, its requests get a 503, so that the more important ones have room. Default: none. */
+    /**
+     * Fleet usage: when the share of a class is full, its requests get a 503, so that the more important classes have room.
+     * Default: none.
+     */
     fleetUsage: v.optional(fleetUsage),
-    /** Worker utilization: while the origin is too busy, the least important requests get a 503, slowly more. Default: none. */
+    /** Worker utilization: while the origin is too busy, a growing share of the least important requests gets a 503. Default: none. */
     workerUtilization: v.optional(workerUtilization),
   },
   "is not an object. Write it like { classes: [{ name: 'critical', match: { … } }, { name: 'other' }], fleetUsage: { capacity: 400 } }.",

@@ -1,7 +1,7 @@
 /**
- * All that the schema finds in a config, and what is sound of a config with mistakes: a copy that the schema takes, so that the
- * other checks run on it too and a user reads every mistake at once. What is wrong is left out of the copy; a place that must not
- * be empty gets a neutral value, under its own index.
+ * Finds all mistakes that the schema finds, and makes a copy of the config without them. The other checks run on this copy, so that a
+ * user sees all mistakes at once. Invalid values are left out of the copy. If a value must not be missing, it gets a neutral one, so
+ * that the indexes of lists do not change.
  */
 import * as v from 'valibot'
 import { ALGORITHM_NAMES, descriptions } from '../../algorithms/index.ts'
@@ -12,19 +12,19 @@ import { type ConfigInput, configSchema } from './schema.ts'
 
 export interface SoundParts {
   mistakes: readonly Mistake[]
-  /** Absent where too little is left. */
+  /** The repaired copy. Absent: the config cannot be repaired. */
   config?: ConfigInput
-  /** Whether a mistake that was found in `config` is one of what the user wrote, and not of what was left out or put in. */
+  /** Whether a mistake in the copy is one of the user's config, and not a result of the repair. */
   holds(mistake: Mistake): boolean
 }
 
 type Key = string | number
 type Issue = v.BaseIssue<unknown>
 
-/** Each round finds what the one before has hidden: the schema names one unknown key of an object at a time. */
+/** Each round finds mistakes that the one before has hidden, because the schema reports only one unknown key of an object at a time. */
 const MOST_ROUNDS = 40
 
-export function soundParts(input: unknown): SoundParts {
+export function findSoundParts(input: unknown): SoundParts {
   const mistakes: Mistake[] = []
   const changed: Changed = { paths: new Set(), algorithms: new Set() }
   let copy = input
@@ -34,7 +34,7 @@ export function soundParts(input: unknown): SoundParts {
       return { mistakes, config: parsed.output, holds: mistake => holds(mistake, changed) }
     }
     const found = parsed.issues.filter(issue => isNew(issue, changed))
-    // With the value that the user wrote, where something below it was put in.
+    // Reports the value that the user wrote, which a repair may have changed in the copy.
     mistakes.push(...found.map(issue => mistakeOf({ ...issue, input: valueAt(input, keysOf(issue)) })))
     const repaired = parsed.issues.reduce<unknown>((whole, issue) => repair(whole, issue, changed), copy)
     if (repaired === undefined) break
@@ -43,16 +43,17 @@ export function soundParts(input: unknown): SoundParts {
   return { mistakes, holds: () => false }
 }
 
+/** The paths that the repair has changed. */
 interface Changed {
-  /** Whose value was wrong or missing; without unknown keys, whose removal changes nothing. */
+  /** Values that were invalid or missing. Unknown keys are not included, because their removal changes nothing. */
   paths: Set<string>
-  /** Rules whose algorithm is not known, and with it which numbers they can have. */
+  /** Rules with an unknown algorithm, so that it is also unknown which numbers they can have. */
   algorithms: Set<string>
 }
 
 const keysOf = (issue: Issue): Key[] => (issue.path ?? []).map(item => item.key as Key)
 
-/** Not where something was left out or put in before. */
+/** Whether an issue is not about a value that the repair has changed before. */
 function isNew(issue: Issue, { paths, algorithms }: Changed): boolean {
   const keys = keysOf(issue)
   for (let length = 1; length <= keys.length; length++) {
@@ -62,7 +63,7 @@ function isNew(issue: Issue, { paths, algorithms }: Changed): boolean {
   return !(isOfAlgorithm && ALGORITHM_KEYS.has(String(keys.at(-1))))
 }
 
-/** What only some algorithms have. */
+/** Settings that only some algorithms have. */
 const ALGORITHM_KEYS = new Set([
   'adaptive',
   ...Object.values(descriptions).flatMap(({ parameters }) =>
@@ -70,17 +71,17 @@ const ALGORITHM_KEYS = new Set([
   ),
 ])
 
-/** @returns undefined where the whole config is wrong */
+/** A copy without the value that an issue is about, or with a neutral one. @returns undefined if the config cannot be repaired */
 function repair(whole: unknown, issue: Issue, { paths, algorithms }: Changed): unknown {
   let keys = keysOf(issue)
   const isUnknownKey = issue.type === 'strict_object' && issue.expected === 'never'
   if (isUnknownKey) return replaced(whole, keys, undefined)
   if (isAlgorithm(issue)) algorithms.add(pathOf(keys.slice(0, -1)))
 
-  // An entry of a plain list stands for the list: without it the others would move up.
+  // Removing an entry of a plain list would change the indexes of the others, so the whole list is removed.
   const list = keys.findIndex((key, i) => typeof key === 'number' && !isEntry(keys.slice(0, i + 1)))
   if (list >= 0) keys = keys.slice(0, list)
-  // What must be there, and has no neutral value, takes what it belongs to with it.
+  // If a required value has no neutral one, the object that contains it is repaired instead.
   while (keys.length > 0) {
     const neutral = neutralFor(keys, issue)
     const isGone = valueAt(whole, keys) === undefined || paths.has(pathOf(keys))
@@ -93,11 +94,11 @@ function repair(whole: unknown, issue: Issue, { paths, algorithms }: Changed): u
 
 const isAlgorithm = ({ type, path }: Issue) => type === 'variant' && path?.at(-1)?.key === 'algorithm'
 
-/** `rules[2]`, `limits.zendesk[0]`, `routes[1]`, `shedding.classes[0]`: entries that are checked one by one. */
+/** Whether a path is an entry that is checked by itself: `rules[2]`, `limits.zendesk[0]`, `routes[1]`, `shedding.classes[0]`. */
 const isEntry = (keys: readonly Key[]) =>
   /^(rules|routes|limits\.[^.]+|shedding\.classes)\[\d+\]$/.test(pathOf(keys))
 
-/** A value that no other check finds anything in. */
+/** A value in which no other check finds a mistake. */
 function neutralFor(keys: readonly Key[], { input }: Issue): unknown {
   const key = keys.at(-1)!
   const entry = keys.slice(0, -1)
@@ -117,7 +118,7 @@ function valueAt(whole: unknown, keys: readonly Key[]): unknown {
   return keys.reduce<unknown>((value, key) => (value as Record<Key, unknown> | undefined)?.[key], whole)
 }
 
-/** A copy with another value, or without any, at a place. */
+/** A copy with another value at a path, or without it if the value is undefined. */
 function replaced(whole: unknown, [key, ...rest]: readonly Key[], value: unknown): unknown {
   if (key === undefined || whole === undefined) return value
   const of = (inner: unknown) => (rest.length > 0 ? replaced(inner, rest, value) : value)
@@ -127,7 +128,7 @@ function replaced(whole: unknown, [key, ...rest]: readonly Key[], value: unknown
   return made === undefined ? others : { ...others, [key]: made }
 }
 
-/** What mistakes are about beside the values of their own section or entry: the paths that must be sound as well. */
+/** Mistakes that also depend on values outside of their own section or entry, and the paths of these values. */
 const DEPENDS_ON: readonly [mistake: RegExp, on: RegExp][] = [
   [/\bplans\b/, /^plans/],
   [/\.match\.routes/, /^routes(\[\d+\](\.name)?)?$/],
@@ -136,7 +137,7 @@ const DEPENDS_ON: readonly [mistake: RegExp, on: RegExp][] = [
   [/^routes\[\d+\]\.cost$|^plans$|^shedding/, /^(rules|routes|plans|shedding)/],
 ]
 
-/** Settings of one entry that are checked against each other: a wrong one says nothing of those of another group. */
+/** Settings of one entry that are checked against each other. An invalid one does not affect the mistakes of another group. */
 const GROUPS = [
   ['algorithm', 'limit', 'period', 'timeZone', 'burst', 'queue', 'ttl', 'cost', 'plans', 'adaptive'],
   ['mode', 'enforce', 'candidateFor'],
@@ -146,10 +147,10 @@ const GROUPS = [
   ['cost', 'limits'],
 ]
 
-/** Mistakes that are about one name alone. */
+/** Mistakes that depend on one name only. */
 const OF_NAMES = /\.(candidateFor|match\.(routes|plans)|plans\.[\w-]+|accept\[\d+\])$/
 
-/** The part of a config that a mistake is about: an entry of a list, an issuer, a list of addresses, or a section. */
+/** The part of a config that a mistake belongs to: an entry of a list, an issuer, a list of addresses, or a section. */
 const PART = /^(\w+(\.[\w-]+)?\[\d+\]|credentials\.jwt\.[\w-]+|(allow|block)\.\w+|\w+)/
 
 function holds({ path }: Mistake, { paths }: Changed): boolean {

@@ -1,4 +1,4 @@
-/** The values a config is made of: durations, amounts, names. Each says what is wrong and what to write instead. */
+/** Schemas of the values in a config: durations, amounts, names. Their messages say what is wrong and what to write instead. */
 import * as v from 'valibot'
 import { type Duration, parseDuration } from '../duration.ts'
 import { didYouMean } from './did-you-mean.ts'
@@ -16,12 +16,12 @@ export function settings<const T extends v.ObjectEntries>(entries: T, fix: strin
       return `is not a setting here.${meant} Settings: ${known.join(', ')}.`
     }
     const missing = entries[String(issue.path?.at(-1)?.key)]
-    // A key that is missing is explained as if undefined stood there.
+    // A missing key gets the message that its schema has for undefined.
     return (missing && v.safeParse(missing as v.GenericSchema, undefined).issues?.[0].message) ?? fix
   })
 }
 
-/** Entries by a name of the user's. A list is none, though its places could pass for names. */
+/** An object whose keys are names that the user chooses. A list is rejected, although its indexes would be valid names. */
 export function record<
   const K extends v.GenericSchema<string>,
   const V extends v.BaseSchema<unknown, unknown, v.BaseIssue<unknown>>,
@@ -50,13 +50,13 @@ export function duration(low: number, high: number, range: string) {
   )
 }
 
-/** @param why there is a lower bound than elsewhere, as a clause */
+/** @param why `high` is lower than usual, as a clause for the message */
 export const units = (low: number, high = MAX_UNITS, why?: string) => {
   const fix = `is not an amount. Write a whole number from ${low} to ${high}${why ? `: ${why}` : ''}.`
   return v.pipe(v.number(fix), v.integer(fix), v.minValue(low, fix), v.maxValue(high, fix))
 }
 
-/** A share of all, up to 1. */
+/** A share from `low` to 1. */
 export function share(low: number) {
   const fix = `is not a share. Write a number from ${low} to 1.`
   return v.pipe(v.number(fix), v.minValue(low, fix), v.maxValue(1, fix))
@@ -69,7 +69,7 @@ export const headerName = v.pipe(
   v.regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/, "is not a header name. Write it like 'x-partner-key'."),
 )
 
-/** @param several how one pattern is for several */
+/** @param several an example of one pattern that matches several values */
 function pattern(part: 'pathname' | 'hostname', example: string, several: string) {
   return v.pipe(
     v.string(({ input }) =>
@@ -91,7 +91,7 @@ export const hostPattern = pattern('hostname', 'api.example.com', '(api|www).exa
 function flawOfPattern(part: 'pathname' | 'hostname', input: string): string | undefined {
   const isPath = part === 'pathname'
   if (isPath && !input.startsWith('/')) return "does not start with '/'. Write it like '/reports/*'."
-  // URLPattern reads a host up to these, and leaves the rest out.
+  // URLPattern reads a host only up to one of these characters, and ignores the rest.
   if (isPath || !/[/#]/.test(input)) {
     try {
       return void new URLPattern({ [part]: input })

@@ -1,20 +1,20 @@
 /**
- * Settings that are valid and often not intended. `npx sluicegate check` shows them; they do not make a config invalid.
+ * Finds settings that are valid, but often not intended. `npx sluicegate check` shows them. They do not make a config invalid.
  */
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { methodsOf } from '../compile-credentials.ts'
 import { compileGatewayRule } from '../compile-rule.ts'
 import type { Mistake } from '../config-error.ts'
 import { type By, readPart } from '../identity-parts.ts'
-import { uncovered } from './coverage.ts'
-import { neverLeased } from './never-leased.ts'
-import { neverRefusing } from './never-refuses.ts'
+import { findUncovered } from './coverage.ts'
+import { findUnusedLeases } from './never-leased.ts'
+import { findRulesThatNeverRefuse } from './never-refuses.ts'
 import type { ConfigInput } from './schema.ts'
 
-/** As a mistake has it: a place, and a sentence about it. */
+/** A path and a message, as in a mistake. */
 export type Warning = Mistake
 
-/** @param config without mistakes */
+/** @param config a config without mistakes */
 export function warningsOf(config: ConfigInput): Warning[] {
   const { rules = [], routes = [], plans = ['free'] } = config
   const written = rules.map(input => ({ input, rule: compileGatewayRule(input, plans, ALL_ALGORITHMS)[0]! }))
@@ -25,21 +25,21 @@ export function warningsOf(config: ConfigInput): Warning[] {
     uncounted: new Set(routes.flatMap(({ name, limits }) => (limits === false ? [name] : []))),
   }
   return [
-    ...neverRefusing(written, reach),
-    ...uncovered(config),
-    ...neverLeased(config),
+    ...findRulesThatNeverRefuse(written, reach),
+    ...findUncovered(config),
+    ...findUnusedLeases(config),
     ...rules.flatMap(({ by }, i) => warningsOfIdentity([by].flat(), `rules[${i}].by`, config)),
     ...warningsOfAddress(config),
   ]
 }
 
-/** Parts that a client has to show, or cannot choose. */
+/** Parts that a client must prove or cannot choose. */
 const VERIFIED: readonly string[] = ['consumer', 'credential', 'claim', 'address', 'global']
 
-/** A header is what the client writes: with another one it is another caller. */
+/** Warns about rules by a header alone: a client that changes the header becomes another caller. */
 function warningsOfIdentity(by: readonly By[], path: string, { address }: ConfigInput): Warning[] {
   const parts = by.map(readPart)
-  // Cloudflare sets those of its own, whatever a client sends.
+  // Cloudflare overwrites its own headers, even if a client sends them.
   const isChosen = (name: string) => address?.from !== undefined || !name.startsWith('cf-')
   const header = parts.find(({ part, name }) => part === 'header' && isChosen(name))
   if (!header || parts.some(({ part }) => VERIFIED.includes(part))) return []
@@ -47,7 +47,7 @@ function warningsOfIdentity(by: readonly By[], path: string, { address }: Config
   return [{ path, message }]
 }
 
-/** Where the platform does not say what the other end of the connection is, as on Workers, a trusted proxy is assumed there. */
+/** Warns that a trusted proxy is assumed if the platform does not report the other end of the connection, as on Workers. */
 function warningsOfAddress({ address: { from } = {} }: ConfigInput): Warning[] {
   if (from !== 'x-forwarded-for' && from !== 'forwarded') return []
   const message = `where the platform does not say what the other end of a connection is, as on Cloudflare Workers, a client that comes directly can write '${from}' itself. Make sure that requests can only come through trustedProxies.`

@@ -38,7 +38,7 @@ export function callerInfo({ caller, decision, requestId }: ForwardContext): Cal
     ...(decision?.plan !== undefined && { plan: decision.plan }),
     ...(caller?.address !== undefined && { address: caller.address }),
     limits: onlyEnforced(decision?.verdicts ?? [])
-      .filter(({ rule }) => !rule.ofSystem && rule.on === 'request')
+      .filter(({ rule }) => !rule.isSystemLimit && rule.on === 'request')
       .map(limitInfo)
       .sort((a, b) => a.remaining / a.limit - b.remaining / b.limit),
     ...(decision?.degraded && { degraded: decision.degraded.cause }),

@@ -28,7 +28,7 @@ export function annotate(
   // Hides shadow rules and the load of the system from callers. Shows the limit of bad credentials only once it is
   // reached.
   const verdicts = onlyEnforced(ruling.verdicts).filter(
-    ({ rule, allowed }) => !rule.ofSystem && (!allowed || rule.on === 'request'),
+    ({ rule, allowed }) => !rule.isSystemLimit && (!allowed || rule.on === 'request'),
   )
   if (verdicts.length === 0) return
   // After the fields of the origin: several lines of a list are one list (RFC 9651, section 4.2).

@@ -1,7 +1,7 @@
 /** Binds the rules that match a request to the identities that they count, with the cost of the request. */
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
-import { forAnyPlan } from '../../config/compile-rule.ts'
+import { withoutPlans } from '../../config/compile-rule.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { type Caller, callerKey } from './caller.ts'
@@ -29,7 +29,7 @@ export function bindRules(
     if (!key) continue
     const costed = multiplyCost(adapted, matched.settings.cost)
     // A rule of the system counts all callers together, but its share is still one of callers.
-    const shareKey = rule.ofSystem && callerKey(caller)
+    const shareKey = rule.isSystemLimit && callerKey(caller)
     demanded.push({ rule: costed, key, cost: costed.cost, ...(shareKey && { shareKey }) })
   }
   return demanded
@@ -63,11 +63,11 @@ function adaptRule(
   // A caller without a credential does not guess, and has no plan. If a hook names a plan, the hook has already
   // chosen the rules of that plan.
   if (on === 'auth-failure' || (match.plans && !isForOthers)) return undefined
-  return isForOthers ? forAnyPlan(rule) : rule
+  return isForOthers ? withoutPlans(rule) : rule
 }
 
 /** Multiplies the cost of a rule, except for guesses and for places in the fleet, which always cost the same. */
 function multiplyCost(rule: GatewayRule, factor: number): GatewayRule {
-  if (factor === 1 || rule.on === 'auth-failure' || rule.ofSystem) return rule
+  if (factor === 1 || rule.on === 'auth-failure' || rule.isSystemLimit) return rule
   return { ...rule, cost: rule.cost * factor }
 }

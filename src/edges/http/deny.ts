@@ -34,7 +34,7 @@ export function deny(ruling: Exclude<Ruling, Allowed>): Response {
 
 function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Response {
   // Callers do not see the load of the system.
-  const violated = all.filter(({ rule }) => !rule.ofSystem)
+  const violated = all.filter(({ rule }) => !rule.isSystemLimit)
   const names = violated.map(({ rule }) => rule.name)
   const [first] = violated
   const limits = violated.map(({ rule }) => `${rule.name} (${formatAllowance(rule)})`)

@@ -10,7 +10,7 @@
 
 import type { Config } from '../../config/compile.ts'
 import { ANONYMOUS, IDENTIFY } from '../../config/compile-route.ts'
-import { forAnyPlan } from '../../config/compile-rule.ts'
+import { withoutPlans } from '../../config/compile-rule.ts'
 import { milliseconds } from '../../config/duration.ts'
 import type { Body, HookContext, HookName, RefusalInfo } from '../../config/hooks.ts'
 import type { Credential } from '../../credentials/credential.ts'
@@ -253,7 +253,7 @@ function withPlan(caller: Caller, matched: Matched, plan: string | null | undefi
   // caller.
   const rules = matched.rules
     .filter(({ match: { plans } }) => plans === undefined || plans.includes(plan))
-    .map(forAnyPlan)
+    .map(withoutPlans)
   return { caller: { ...caller, plan }, matched: { ...matched, rules } }
 }
 

@@ -1,5 +1,5 @@
 /** Finds the route and the rules of a request, if the config depends on method, host or path. Pure. */
-import { type Place, type RouteSettings, stricter } from '../../config/compile-route.ts'
+import { mergeStricter, type RequestPattern, type RouteSettings } from '../../config/compile-route.ts'
 import { isOnRoute, type Matched, type Matching, ruleApplies } from './match.ts'
 import { hostOf, readingsOf } from './path.ts'
 
@@ -8,7 +8,7 @@ import { hostOf, readingsOf } from './path.ts'
  * rule applies if it matches any reading. If the readings have different routes, the strictest value of each setting
  * applies: only credentials that all of them accept, and the highest cost.
  */
-export function matchEach({ routes, elsewhere, rules, shedding }: Matching, request: Request): Matched {
+export function matchEach({ routes, routeDefaults, rules, shedding }: Matching, request: Request): Matched {
   const url = new URL(request.url)
   const hostname = hostOf(url)
   const paths = readingsOf(url.pathname)
@@ -28,7 +28,9 @@ export function matchEach({ routes, elsewhere, rules, shedding }: Matching, requ
     ...paths.flatMap(routesAt),
     ...withoutSlash.flatMap(routesAt).filter(route => route !== undefined),
   ])
-  const settings = [...routesOfReadings].map((route): RouteSettings => route ?? elsewhere).reduce(stricter)
+  const settings = [...routesOfReadings]
+    .map((route): RouteSettings => route ?? routeDefaults)
+    .reduce(mergeStricter)
   const names = [...routesOfReadings].flatMap(route => route?.name ?? [])
   // The spelling must not choose the route, or clients could choose their budget.
   const route = routes.find(route => routesOfReadings.has(route))
@@ -56,7 +58,7 @@ function methodsOf({ method, headers }: Request): string[][] {
 }
 
 function matches(
-  { methods, url }: Place,
+  { methods, url }: RequestPattern,
   methodsSent: readonly string[],
   hostname: string,
   paths: readonly string[],

@@ -3,7 +3,7 @@
  * only the store knows the plan of the caller. Pure.
  */
 import type { Config, GatewayRule } from '../../config/compile.ts'
-import type { Place, Route, RouteSettings } from '../../config/compile-route.ts'
+import type { RequestPattern, Route, RouteSettings } from '../../config/compile-route.ts'
 import type { Match } from '../../config/compile-rule.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
 
@@ -24,7 +24,7 @@ export interface Matched {
 /** Matches a request with a config that depends on it (match-each.ts). */
 export type MatchEach = (config: Matching, request: Request) => Matched
 
-export type Matching = Pick<Config, 'routes' | 'elsewhere' | 'rules' | 'shedding'>
+export type Matching = Pick<Config, 'routes' | 'routeDefaults' | 'rules' | 'shedding'>
 
 /**
  * Matches a request.
@@ -36,8 +36,8 @@ export function match(config: Matching, request: Request, matchEach: MatchEach):
 }
 
 /** Whether the match depends on the request, through routes, rules or traffic classes. If so, `matchEach` is needed. */
-export function dependsOnRequest({ routes, rules, shedding }: Omit<Matching, 'elsewhere'>): boolean {
-  const isSelective = ({ methods, url }: Place = {}) => methods !== undefined || url !== undefined
+export function dependsOnRequest({ routes, rules, shedding }: Omit<Matching, 'routeDefaults'>): boolean {
+  const isSelective = ({ methods, url }: RequestPattern = {}) => methods !== undefined || url !== undefined
   return routes.length > 0 || [...rules, ...(shedding?.classes ?? [])].some(({ match }) => isSelective(match))
 }
 
@@ -46,7 +46,7 @@ const matchesWithoutRequest = new WeakMap<Matching, Matched | undefined>()
 
 function matchWithoutRequest(config: Matching): Matched | undefined {
   if (!matchesWithoutRequest.has(config)) {
-    const { elsewhere: settings, rules, shedding } = config
+    const { routeDefaults: settings, rules, shedding } = config
     matchesWithoutRequest.set(
       config,
       dependsOnRequest(config)

@@ -30,5 +30,5 @@ export interface Forbidden {
 
 /** Whether a refusal protects the origin, and no limit of the caller itself refused. */
 export function isReducedCapacity({ violated }: Pick<Denied, 'violated'>): boolean {
-  return violated.every(({ rule }) => rule.ofSystem === true)
+  return violated.every(({ rule }) => rule.isSystemLimit === true)
 }

@@ -6,7 +6,12 @@ import { formatFullAllowance } from '../../config/allowance.ts'
 import type { OnStoreFailure } from '../../config/check/schema.ts'
 import { type Warning, warningsOf } from '../../config/check/warnings.ts'
 import type { Config, GatewayRule, LimitRule, Route } from '../../config/compile.ts'
-import { ANONYMOUS, type CredentialMethod, IDENTIFY, type Place } from '../../config/compile-route.ts'
+import {
+  ANONYMOUS,
+  type CredentialMethod,
+  IDENTIFY,
+  type RequestPattern,
+} from '../../config/compile-route.ts'
 import type { Shedding, TrafficClass } from '../../config/compile-shedding.ts'
 import { mistakeText } from '../../config/config-error.ts'
 import { formatDuration } from '../../config/duration.ts'
@@ -81,7 +86,7 @@ function sectionsOfCallers(config: Config): Section[] {
   const { routes, shedding } = config
   const sections: Section[] = []
   if (routes.length > 0) {
-    const elsewhere = { name: '(elsewhere)', match: {}, ...config.elsewhere }
+    const elsewhere = { name: '(elsewhere)', match: {}, ...config.routeDefaults }
     sections.push([
       'Routes, the most specific first:',
       [...routes, elsewhere].map(route => rowOfRoute(route, config)),
@@ -171,7 +176,7 @@ function plansOf(rule: AnyRule, { rules, plans }: Config): string {
   return without.length > 0 ? `not for plan ${without.join('|')}` : ''
 }
 
-function placeOf({ methods, url }: Place): string[] {
+function placeOf({ methods, url }: RequestPattern): string[] {
   return [
     ...(methods ? [[...methods].join('|')] : []),
     ...(url ? [`${url.hostname === '*' ? '' : url.hostname}${url.pathname}`] : []),
@@ -197,7 +202,7 @@ function rowOfClass({ name, rank, match }: TrafficClass, { workerUtilization }: 
 /** Name, place, what is accepted, and all else. */
 function rowOfRoute({ name, match, ...settings }: Route, config: Config): string[] {
   const { accept, isLimited } = settings
-  const parts = wordsOfRoute(settings, config.elsewhere)
+  const parts = wordsOfRoute(settings, config.routeDefaults)
   if (isLimited && accept.includes(ANONYMOUS) && !config.rules.some(countsAnonymous)) {
     parts.push('no rule limits anonymous callers')
   }
@@ -205,12 +210,12 @@ function rowOfRoute({ name, match, ...settings }: Route, config: Config): string
 }
 
 /** Whether a rule can be for callers without a credential. */
-function countsAnonymous({ by, on, mode, match, isForOthers, ofSystem }: GatewayRule): boolean {
+function countsAnonymous({ by, on, mode, match, isForOthers, isSystemLimit }: GatewayRule): boolean {
   const isForPlans = match.plans !== undefined && !isForOthers
   return (
     mode === 'enforce' &&
     on === 'request' &&
-    !ofSystem &&
+    !isSystemLimit &&
     !by.some(needsCredential) &&
     !isForPlans &&
     match.authenticated !== true

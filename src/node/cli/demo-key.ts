@@ -1,7 +1,7 @@
 /** The key that `npm start` shows: one that works with the Worker as it is now. */
 import { type AdminStore, adminStore } from '../../ops/admin-store.ts'
 import { revokeKey } from '../../ops/key-changes.ts'
-import { createKey, unlistIfEmpty } from '../../ops/keys.ts'
+import { createKey, removeFromIndexIfEmpty } from '../../ops/keys.ts'
 import { sha256 } from '../../sha256.ts'
 import type { KeySettings } from '../start/worker-messages.ts'
 
@@ -36,7 +36,7 @@ export function demoKey(rest: { url: string; token: string }): DemoKey {
     try {
       await revokeKey(store, { consumer: CONSUMER, digest: sha256(key) })
       // The consumer stays while others have started this too.
-      await unlistIfEmpty(store, CONSUMER)
+      await removeFromIndexIfEmpty(store, CONSUMER)
     } catch {
       // The store may be gone by now; the key expires by itself.
     }

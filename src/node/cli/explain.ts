@@ -6,7 +6,7 @@ import { AdminError } from '../../ops/admin-error.ts'
 import { adminStore } from '../../ops/admin-store.ts'
 import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
 import { type Explanation, explain, type RuleExplanation } from '../../ops/explain.ts'
-import { type LookUp, lookUpIn, type PlanSource } from '../../ops/explain-stored.ts'
+import { createLookUp, type LookUp, type PlanSource } from '../../ops/explain-stored.ts'
 import { configOf, ENVIRONMENT_HELP, JSON_HELP, secretOf } from './administration.ts'
 import { header, restStore } from './arguments.ts'
 import { explainDocument } from './explain-document.ts'
@@ -89,7 +89,7 @@ function lookUpFor({ environment, keyLocking, cluster, credentials }: Config): L
   const { UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN } = process.env
   if (!UPSTASH_REDIS_REST_URL || !UPSTASH_REDIS_REST_TOKEN) return undefined
   const options = { environment, keyLocking, cluster, keyPrefix: credentials.keyPrefix }
-  const lookUp = lookUpIn(adminStore({ ...restStore({}), ...options }))
+  const lookUp = createLookUp(adminStore({ ...restStore({}), ...options }))
   return async credential => {
     try {
       return await lookUp(credential)
@@ -101,11 +101,11 @@ function lookUpFor({ environment, keyLocking, cluster, credentials }: Config): L
   }
 }
 
-function described(explanation: Explanation, { routes, elsewhere, cluster }: Config): string {
+function described(explanation: Explanation, { routes, routeDefaults, cluster }: Config): string {
   const { method, url, route, accept, caller, trafficClass, rules, cost, hints, hooks } = explanation
   const { hostname, pathname, search } = new URL(url)
-  const settings = routes.find(({ name }) => name === route?.name) ?? elsewhere
-  const at = [route ? `route ${route.name}` : 'no route', ...wordsOfRoute(settings, elsewhere)].join(', ')
+  const settings = routes.find(({ name }) => name === route?.name) ?? routeDefaults
+  const at = [route ? `route ${route.name}` : 'no route', ...wordsOfRoute(settings, routeDefaults)].join(', ')
   const lines = [
     `${method} ${hostname}${pathname}${search}`,
     `  Route    ${at}; accepts ${accept.join(', ') || 'no credential, because the path can be read in several ways'}`,

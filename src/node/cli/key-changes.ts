@@ -2,9 +2,9 @@
 import { Command } from 'commander'
 import { parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { expireKey, labelKey, planKey, revokeKey, rotateKey } from '../../ops/key-changes.ts'
+import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../ops/key-changes.ts'
 import { findKey } from '../../ops/key-reference.ts'
-import { planName, shortText, whenOf } from '../../ops/names.ts'
+import { parseTime, planName, shortText } from '../../ops/names.ts'
 import { destructive, mustConfirm, onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { withExamples } from './help.ts'
 import { tellOfKey } from './key-output.ts'
@@ -74,7 +74,7 @@ async function label(
   const chosen = given === undefined ? undefined : shortText(given, 'label')
   const { store } = await openStore(flags, load)
   const found = await findKey(store, await secretOf(key))
-  await labelKey(store, found, chosen)
+  await setKeyLabel(store, found, chosen)
   const { id } = found
   print(flags, { id, label: chosen ?? null }, () =>
     chosen ? `The label of key '${id}' is '${chosen}'.` : `Key '${id}' has no label.`,
@@ -91,7 +91,7 @@ async function plan(
   const { store, config } = await openStore(flags, load)
   const chosen = given === undefined ? undefined : planName(given, config.plans)
   const found = await findKey(store, await secretOf(key))
-  await planKey(store, found, chosen)
+  await setKeyPlan(store, found, chosen)
   const { id } = found
   print(
     flags,
@@ -106,7 +106,7 @@ async function expire(
   when: string,
   flags: StoreFlags & { yes?: boolean },
 ): Promise<void> {
-  const at = whenOf(when)
+  const at = parseTime(when)
   const isNow = at !== undefined && at <= new Date()
   const { store } = await openStore(flags, load)
   const found = await findKey(store, await secretOf(key))

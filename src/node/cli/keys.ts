@@ -3,7 +3,7 @@ import { Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { createKey, importKey, listKeys, type NewKey } from '../../ops/keys.ts'
-import { consumerName, futureOf, planName, shortText } from '../../ops/names.ts'
+import { consumerName, parseFutureTime, planName, shortText } from '../../ops/names.ts'
 import { onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { withExamples } from './help.ts'
 import { keyChangeCommands } from './key-changes.ts'
@@ -98,7 +98,7 @@ async function bringIn(
 
 async function newKeyOf(flags: NewKeyFlags, plans: readonly string[]): Promise<NewKey> {
   const { plan, label, expires } = flags
-  const expiresAt = expires === undefined ? undefined : futureOf(expires)
+  const expiresAt = expires === undefined ? undefined : parseFutureTime(expires)
   return {
     consumer: await named('--consumer', () => consumerName(flags.consumer)),
     ...(plan !== undefined && { plan: await named('--plan', () => planName(plan, plans)) }),

@@ -7,7 +7,7 @@ import type { Rule } from '../../config/compile.ts'
 import { formatWait } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import {
-  type Counted,
+  type CounterOwner,
   peekCaller,
   peekLimit,
   resetCaller,
@@ -180,7 +180,7 @@ function askedOf(limit: string | undefined, { consumer, address, plan }: Flags):
 async function callerOf({
   consumer,
   address,
-}: Flags): Promise<{ by: 'consumer' | 'address'; counted: Counted }> {
+}: Flags): Promise<{ by: 'consumer' | 'address'; counted: CounterOwner }> {
   return consumer === undefined
     ? { by: 'address', counted: { address: address! } }
     : { by: 'consumer', counted: { consumer: await consumerName(consumer) } }

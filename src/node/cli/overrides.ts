@@ -3,7 +3,7 @@ import { Command, Option } from 'commander'
 import { ALGORITHM_NAMES, descriptionOf } from '../../algorithms/index.ts'
 import { type PlanUnits, planUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { consumerName, futureOf } from '../../ops/names.ts'
+import { consumerName, parseFutureTime } from '../../ops/names.ts'
 import { compileOverride, removeOverride, setOverride, standingOf } from '../../ops/overrides.ts'
 import type { ConsumerRecord, Override } from '../../store/records.ts'
 import {
@@ -41,7 +41,7 @@ export function overrideCommand(load: ConfigLoader, group: string): Command {
     )
     .argument('<consumer>', CONSUMER_HELP)
     .argument('<rule>', 'name of a rule that counts by consumer')
-  for (const [name, { words, algorithms }] of planUnits) {
+  for (const [name, { label: words, algorithms }] of planUnits) {
     const isForAll = algorithms.length === ALGORITHM_NAMES.length
     const meaning = isForAll
       ? "limit of the consumer (default: the rule's)"
@@ -73,7 +73,7 @@ async function override(load: ConfigLoader, argument: string, rule: string, flag
   const { mode } = flags
   const end = flags.for ?? flags.until
   if (flags.remove) return await remove(load, argument, rule, flags)
-  const until = end === undefined ? undefined : futureOf(end)
+  const until = end === undefined ? undefined : parseFutureTime(end)
   const { store, config } = await openStore(flags, load)
   const consumer = await consumerName(argument)
   const numbers = compileOverride(config.input, {

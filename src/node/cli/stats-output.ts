@@ -1,6 +1,6 @@
 /** What `npx sluicegate stats` prints for people. */
 import type { Config } from '../../config/compile.ts'
-import { byOutcome, byRule, type RuleCounts, type Stats } from '../../ops/stats.ts'
+import { type RuleCounts, type Stats, sumByOutcome, sumByRule } from '../../ops/stats.ts'
 import { alertCell, type Cell, table, time } from './output.ts'
 
 /** What of it is asked for. */
@@ -19,7 +19,7 @@ export function statsText(
   const sum = requests.reduce((sum, { count }) => sum + count, 0)
   if (sum + lost === 0) return `Nothing was counted since ${time(since)} UTC. ${adviceFor(config)}`
   const lines = [`Since ${time(since)} UTC:`, '']
-  const rows = byRule(rules, names, by)
+  const rows = sumByRule(rules, names, by)
   lines.push(
     rows.length > 0
       ? ruleTable(rows, by, config)
@@ -28,7 +28,7 @@ export function statsText(
         : `Rule '${rule}' was not evaluated.`,
   )
   if (rule === undefined) {
-    const outcomes = byOutcome(requests).map(({ outcome, cause, count }) => [
+    const outcomes = sumByOutcome(requests).map(({ outcome, cause, count }) => [
       outcome,
       cause === '-' ? '' : cause,
       String(count),

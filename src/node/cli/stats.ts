@@ -3,7 +3,7 @@ import { Command, InvalidArgumentError, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
 import { parseDuration } from '../../config/duration.ts'
 import { prometheusText, startOfDay } from '../../ops/prometheus.ts'
-import { ofRule, readStats } from '../../ops/stats.ts'
+import { filterByRule, readStats } from '../../ops/stats.ts'
 import { onStore, openStore, type StoreFlags } from './administration.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
@@ -70,7 +70,7 @@ async function stats(load: ConfigLoader, flags: Flags): Promise<void> {
   const all = await readStats(store, since, now)
   // Those that are off too, which may have been on.
   const names = namesOfRules(config)
-  const counted = flags.rule === undefined ? all : ofRule(all, flags.rule, names)
+  const counted = flags.rule === undefined ? all : filterByRule(all, flags.rule, names)
   if (flags.prometheus) return void process.stdout.write(prometheusText(counted))
   print(flags, counted, () => statsText(counted, flags, names, config))
 }

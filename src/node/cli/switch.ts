@@ -2,15 +2,15 @@
 import { Argument, Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
-import { exceptionalConsumers } from '../../ops/consumers.ts'
+import { listExceptionalConsumers } from '../../ops/consumers.ts'
 import {
+  findSwitchable,
   killLimits,
-  mustBeSwitchable,
+  listSwitchable,
   readSwitches,
   resetRule,
   restoreLimits,
   type Switchable,
-  switchable,
   switchRule,
 } from '../../ops/switches.ts'
 import {
@@ -104,7 +104,7 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
 
 async function show(load: ConfigLoader, flags: StoreFlags): Promise<void> {
   const { store, config } = await openStore(flags, load)
-  const [switches, consumers] = [await readSwitches(store), await exceptionalConsumers(store)]
+  const [switches, consumers] = [await readSwitches(store), await listExceptionalConsumers(store)]
   const blocked = consumers.filter(isBlockedNow)
   const document = {
     ...documentOf(switches, config),
@@ -167,7 +167,7 @@ async function rule(
     ...(share !== undefined && { share }),
   }
   const { store, config } = await openStore(flags, load)
-  const written = mustBeSwitchable(config, name)
+  const written = findSwitchable(config, name)
   const switches = await switchRule(store, name, set)
   const now = switches.rules.get(name)!
   if (share !== undefined && (now.mode ?? written.mode) !== 'enforce') {
@@ -203,7 +203,7 @@ function mustStandAlone({ for: duration, until, by, reason }: SignedFlags, state
 
 /** As JSON has it. */
 function documentOf(switches: Switches, config: LoadedConfig) {
-  const known = switchable(config)
+  const known = listSwitchable(config)
   return {
     kill: switches.kill ? { ...switches.kill, standing: standingOf(switches.kill) } : null,
     rules: [...switches.rules].map(([name, each]) => ({
@@ -236,7 +236,7 @@ function describedKill({ kill }: Switches): string {
 }
 
 function ruleTable({ rules }: Switches, config: LoadedConfig): string {
-  const known = switchable(config)
+  const known = listSwitchable(config)
   const rows = [...rules].map(([name, each]) => {
     const written = known.get(name)
     return [

@@ -1,4 +1,4 @@
-/** The same with leases. */
+/** With leases. */
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { CONFIG } from './rules.ts'
 

@@ -1,4 +1,7 @@
-/** Decisions as the store makes them. One that passes because nothing was counted would make any limiter look fast. */
+/**
+ * Evaluates rules in the store. Fails if the store makes no decision, because a request that passes uncounted would make any limiter
+ * look fast.
+ */
 import type { Config } from '../src/config/compile.ts'
 import { bindRules } from '../src/edges/http/bind-rules.ts'
 import type { Caller } from '../src/edges/http/caller.ts'
@@ -10,13 +13,14 @@ import type { Evaluation, Outcome } from '../src/script/evaluation.ts'
 import type { Store } from '../src/store/store.ts'
 import { NO_SWITCHES } from '../src/switches/switches.ts'
 
-export async function evaluated(store: Store, evaluation: Evaluation): Promise<Outcome> {
+/** @throws Error if the store made no decision */
+export async function evaluateInStore(store: Store, evaluation: Evaluation): Promise<Outcome> {
   const outcome = await evaluate(store, evaluation)
   if (outcome.status === 'degraded') throw new Error(`The store made no decision: ${outcome.cause}`)
   return outcome
 }
 
-/** What the gateway asks the store about a request. */
+/** The evaluation that the gateway sends to the store for a request. */
 export async function evaluationOf(
   request: Request,
   caller: Caller,
@@ -28,7 +32,6 @@ export async function evaluationOf(
   return {
     rules: bind(rules, NO_SWITCHES, ({ name }) => name, Date.now()),
     policy: gatewayPolicy({ rules: all, plans }),
-
     ...(credential && { subject: credential.subject }),
   }
 }

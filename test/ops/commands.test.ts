@@ -248,7 +248,7 @@ describe('sluice switch', () => {
   it('kills and restores, and asks before it kills', async () => {
     await expect(run('kill', 'on')).rejects.toMatchObject({
       message: expect.stringMatching(
-        /^Turn the kill switch on\? No rule limits any request then\. There is no terminal/,
+        /^Turn the kill switch on\? While it is on, no rule limits any request\. There is no terminal/,
       ),
     })
     const [killed] = await run('kill', 'on', '--yes', ...ops, '--for', '10m', '--reason', 'incident 42')

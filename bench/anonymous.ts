@@ -7,7 +7,7 @@ import { Ratelimit } from '@upstash/ratelimit'
 import { ALL_ALGORITHMS } from '../src/algorithms/all.ts'
 import type { LimitRuleInput } from '../src/config/check/schema.ts'
 import { compileLimitRule } from '../src/config/compile-rule.ts'
-import { decisionOf } from '../src/limiter/decision.ts'
+import { toDecision } from '../src/limiter/decision.ts'
 import type { Policy } from '../src/script/policy-shape.ts'
 import { addressStateKey, consumerStateKey } from '../src/store/keys.ts'
 import { bound } from '../test/support/bound.ts'
@@ -33,7 +33,7 @@ export function inOneDecision({ store }: Transport, counted: readonly CountedBy[
     const keys = { consumer: consumerStateKey(consumer), address: addressStateKey(address) }
     const asked = rules.map(({ by, rule }) => bound(rule, keys[by]))
     policy ??= policyOf(asked)
-    const decision = decisionOf(await evaluated(store, { policy, rules: asked }))
+    const decision = toDecision(await evaluated(store, { policy, rules: asked }))
     if (decision.kind === 'denied') return 'refused'
     if (decision.kind !== 'allowed' || decision.verdicts.length !== rules.length) {
       throw new Error(`Sluice did not evaluate all rules: ${JSON.stringify(decision)}`)

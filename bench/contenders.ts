@@ -5,7 +5,7 @@ import { checkedConfig } from '../src/config/check/check.ts'
 import { ALL_PARTS } from '../src/edges/http/all-parts.ts'
 import { createIdentifier } from '../src/edges/http/identify.ts'
 import { match } from '../src/edges/http/match.ts'
-import { decisionOf } from '../src/limiter/decision.ts'
+import { toDecision } from '../src/limiter/decision.ts'
 import { evaluated, evaluationOf } from './evaluated.ts'
 import { classicRules, type Scale, scaled, WINDOWS } from './rules.ts'
 import type { Caller, Identity } from './test-bed.ts'
@@ -30,7 +30,7 @@ export function sluice({ store }: Transport, scale: Scale): Contender {
     const caller = await identify(request, matched)
     const decision =
       caller.refusal ??
-      decisionOf(await evaluated(store, await evaluationOf(request, caller, matched, config)))
+      toDecision(await evaluated(store, await evaluationOf(request, caller, matched, config)))
     if (decision.kind === 'denied') return 'refused'
     if (decision.kind !== 'allowed' || decision.verdicts.length !== 6) {
       throw new Error(`Sluice did not evaluate six limits: ${JSON.stringify(decision)}`)

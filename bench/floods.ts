@@ -53,8 +53,8 @@ const METHOD = [
     'most; what is due while no connection has room is not sent. "Over the limit": one request before the stream spends the whole limit. ' +
     'Unknown keys have the right form and checksum.',
   'Degraded: the isolate has decided by itself, for the reason given in the header `Sluice-Degraded`.',
-  'HTTP requests are counted by the bridge, EVALSHA calls by INFO commandstats (background work included), both without one for ' +
-    'each reply that the innocent caller got from the store; its calls that failed are in them. CPU of Redis is user and system time of its process (INFO cpu), that of workerd is from /proc; both include the ' +
+  'HTTP requests are counted by the bridge, with those that only the innocent caller needed. EVALSHA calls are counted by INFO commandstats (background ' +
+    'work included), without one for each reply that the innocent caller got from the store; its calls that failed are in them. CPU of Redis is user and system time of its process (INFO cpu), that of workerd is from /proc; both include the ' +
     'innocent caller.',
   'The origin counts requests by caller.',
 ]

@@ -54,6 +54,13 @@ const EDGES = [
     most: 88,
   },
   {
+    what: 'Limits by name',
+    from: 'sluice',
+    code: 'createLimiter(config)',
+    name: 'createLimiter',
+    most: 87,
+  },
+  {
     what: 'Gateway without a build',
     from: 'gateway/whole-worker',
     code: 'gateway(config)',

@@ -13,6 +13,7 @@ import type { OriginCounts } from './origin.ts'
 import type { Reply } from './raw-connection.ts'
 import type { Caller, FloodRequests } from './requests.ts'
 import type { Burst, Shape, Stream } from './shapes.ts'
+import { wallClock } from './wall-clock.ts'
 
 export interface Size {
   /** Requests of the flood. */
@@ -39,9 +40,12 @@ export interface Run {
   innocent: { before: Sample[]; during: Sample[] }
   /** From the last reply of the flood to the last request of the innocent caller that the store has not decided. */
   degradedAfterMs: number
-  /** The rest is what the flood took, without what the innocent caller took of the store. */
+  /** The innocent caller's included: its decisions share HTTP requests with those of the flood. */
   httpRequests: number
+  /** Without those for the innocent caller. */
   scriptCalls: number
+  /** Of a stream: a second, when every caller has been refused once, and without the innocent caller. */
+  laterScriptCallsPerSecond?: number
   redisCpuMs: number
   scriptMs: number
   workerCpuMs: number
@@ -52,6 +56,8 @@ const BEFORE_MS = 1200
 /** For workerd to accept all connections. */
 const CONNECTED_MS = 500
 const AFTER_MS = 500
+/** A stream that goes on, and when in it every caller has been refused again. */
+const LATER = { seconds: 5, afterMs: 1000 }
 /** So many replies in a row must be good before a flood begins: nothing of the one before it is left then. */
 const GOOD_REPLIES = 25
 const MOST_SETTLING_MS = 15_000
@@ -138,12 +144,35 @@ async function tryFlood(
       0,
       ...samples.filter(({ reply }) => reply !== '200').map(({ sentAt }) => sentAt - endedAt),
     ),
-    httpRequests: used('httpRequests') - trips,
+    httpRequests: used('httpRequests'),
     scriptCalls: used('scriptCalls') - trips,
+    ...(shape.kind === 'stream' && {
+      laterScriptCallsPerSecond: await laterCalls(bed, url, workerd, requests, size),
+    }),
     redisCpuMs: used('cpuMicroseconds') / 1e3,
     scriptMs: used('scriptMicroseconds') / 1e3,
     workerCpuMs: used('workerSeconds') * 1e3,
   }
+}
+
+/** Goes on with the same callers, all of which have been refused. @returns EVALSHA calls a second */
+async function laterCalls(
+  bed: FloodBed,
+  url: string,
+  workerd: number,
+  requests: FloodRequests,
+  { perSecond, connections }: Size,
+): Promise<number> {
+  const ask = <T>(question: FloodQuestion) => bed.flooding.ask<T>(question)
+  await ask({ do: 'prepare', requests, count: LATER.seconds * perSecond! })
+  await ask({ do: 'connect', url, connections })
+  await pause(CONNECTED_MS)
+  const end = ask<FloodAnswer>({ do: 'stream', perSecond: perSecond! })
+  await pause(LATER.afterMs)
+  const [before, startedAt] = [await totals(bed, workerd), wallClock()]
+  await end
+  const [after, endedAt] = [await totals(bed, workerd), wallClock()]
+  return (1e3 * (after.scriptCalls - before.scriptCalls)) / (endedAt - startedAt)
 }
 
 const isGuessing = ({ sends }: Shape) => sends === 'api-key' || sends === 'opaque-key'
@@ -206,7 +235,8 @@ async function mustSettle(bed: FloodBed): Promise<void> {
 
 function roomFor({ requests, perSecond }: Size): number {
   const { atLeast, perRequest } = ROOM_MS
-  return atLeast + requests * (perSecond === undefined ? perRequest : 1e3 / perSecond)
+  if (perSecond === undefined) return atLeast + requests * perRequest
+  return atLeast + (requests * 1e3) / perSecond + LATER.seconds * 2e3
 }
 
 async function roomInMinute(milliseconds: number): Promise<void> {

@@ -26,13 +26,14 @@ export async function startWorkerOf(
     bindings,
     guardian,
     directory,
-  }: { bindings: Record<string, string>; guardian: Guardian; directory: string },
+    configFile = CONFIG_FILE,
+  }: { bindings: Record<string, string>; guardian: Guardian; directory: string; configFile?: string },
 ): Promise<FloodedWorker> {
   mkdirSync(directory, { recursive: true, mode: 0o700 })
   const settings: WorkerSettings = {
     ...{ host: '127.0.0.1', port: 0, watch: false, isBare: true, minify: true },
     bindings,
-    configFile: CONFIG_FILE,
+    configFile,
   }
   const child = spawn(process.execPath, ['--no-warnings', join(tree, 'src/node/start/worker-process.ts')], {
     // It builds the project that it is started in.

@@ -7,7 +7,7 @@ import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { compileGatewayRule } from '../../src/config/compile-rule.ts'
-import { decisionOf } from '../../src/limiter/decision.ts'
+import { toDecision } from '../../src/limiter/decision.ts'
 import { gatewayPolicy } from '../../src/script/compiled.ts'
 import type { Evaluation, Subject } from '../../src/script/evaluation.ts'
 import {
@@ -127,7 +127,7 @@ function decision({ store }: Transport, { subject, rules = RULES, verdicts = 6 }
       rules: counted,
       ...(credential && { subject: credential }),
     }
-    const decided = decisionOf(await evaluated(store, evaluation))
+    const decided = toDecision(await evaluated(store, evaluation))
     if (decided.kind === 'denied') return 'refused'
     if (decided.kind !== 'allowed' || decided.verdicts.length !== verdicts) {
       throw new Error(`Not all rules were evaluated: ${JSON.stringify(decided)}`)

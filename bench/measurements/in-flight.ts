@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import { compileLimitRule } from '../../src/config/compile-rule.ts'
-import { decisionOf } from '../../src/limiter/decision.ts'
+import { toDecision } from '../../src/limiter/decision.ts'
 import { encodeSync, type Message } from '../../src/script/sync.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
@@ -130,7 +130,7 @@ function ofIsolates(isolates: number): Make {
         filled.add(consumer)
         await fill({ store }, asked.ownKey!, isolates - 1)
       }
-      const decision = decisionOf(await evaluated(store, { policy: policyOf([asked]), rules: [asked] }))
+      const decision = toDecision(await evaluated(store, { policy: policyOf([asked]), rules: [asked] }))
       return decision.kind === 'allowed' ? 'allowed' : 'refused'
     }
   }

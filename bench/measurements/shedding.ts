@@ -4,7 +4,7 @@
  */
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
-import { decisionOf } from '../../src/limiter/decision.ts'
+import { toDecision } from '../../src/limiter/decision.ts'
 import { gatewayPolicy } from '../../src/script/compiled.ts'
 import { encodeReport } from '../../src/script/signal.ts'
 import { signalScript } from '../../src/script/signal-text.ts'
@@ -135,7 +135,7 @@ function decision({ rules = RULES, shedding, isolates = 0 }: Kind): Make {
           holding: { holder: 'isolate0', epoch: 1, started: 0, ended: 0 },
         }),
       }))
-      const decided = decisionOf(await evaluated(store, { policy: gatewayPolicy(config), rules: counted }))
+      const decided = toDecision(await evaluated(store, { policy: gatewayPolicy(config), rules: counted }))
       if (decided.kind === 'denied') return 'refused'
       if (decided.kind !== 'allowed' || decided.verdicts.length !== counted.length) {
         throw new Error(`Not all rules were evaluated: ${JSON.stringify(decided)}`)

@@ -1,33 +1,50 @@
 /**
- * API keys: `slk_<consumer>_<secret><crc>`, with an environment `slk_test_<consumer>_<secret><crc>`. The consumer stands in
- * the open, so that the key says where its record
- * is without a look-up; the secret is 30 random base62 characters (178 bits); the last six are a CRC-32 of all
- * before them, so that garbage and typos are refused without a trip. The checksum proves nothing else. Only the
- * SHA-256 of a key is ever stored, which is right for a random secret of this size: no salt, no slow hash.
+ * API keys: `slk_<consumer>_<secret><checksum>`, or `slk_test_<consumer>_<secret><checksum>` with an environment.
+ *
+ * - The consumer is readable, so the key of its record is known without a look-up.
+ * - The secret has 30 random base62 characters (178 bits).
+ * - The last six characters are a CRC-32 of everything before them. Typos and garbage are refused without a trip to
+ *   the store. The checksum proves nothing else. GitHub tokens have the same form
+ *   (https://github.blog/2021-04-05-behind-githubs-new-authentication-token-formats/).
+ *
+ * The store has only the SHA-256 of a key. A random secret of this length needs neither a salt nor a slow hash.
  */
 import { BASE62 } from '../base62.ts'
 import { isConsumerName } from '../config/forms.ts'
 
 const SECRET_LENGTH = 30
 const CHECKSUM_LENGTH = 6
-/** More than the longest prefix, environment, consumer and secret. */
+/** Longer than any prefix, environment, consumer and secret together. */
 const MAX_LENGTH = 160
 
-/** What every key of a deployment begins with; also what secret scanners look for (docs/security.md). */
+/**
+ * The text that all keys of a deployment start with. Secret scanners search for it (docs/security.md).
+ *
+ * @param prefix `credentials.keyPrefix` of the config
+ */
 export function apiKeyStart(prefix = 'slk', environment?: string): string {
   return environment === undefined ? `${prefix}_` : `${prefix}_${environment}_`
 }
 
 const SECRET = /^[0-9A-Za-z]{36}$/
 
-/** A new key for a consumer. It cannot be had again: store its digest, show it once. */
+/**
+ * Creates a key for a consumer. It cannot be recovered: show it once, and store only its SHA-256.
+ *
+ * @throws TypeError if the consumer is not a valid name
+ */
 export function mintApiKey(consumer: string, start = apiKeyStart()): string {
   if (!isConsumerName(consumer)) throw new TypeError(`'${consumer}' is not a consumer name`)
   const body = `${start}${consumer}_${randomBase62(SECRET_LENGTH)}`
   return body + checksum(body)
 }
 
-/** Whose key this claims to be, or undefined when it is not one of our keys (form or checksum). Not a proof of anything. */
+/**
+ * Reads the consumer from a key, without a trip to the store.
+ *
+ * @returns undefined if the form or the checksum is wrong. A result proves nothing: anyone can write a key for any
+ * consumer
+ */
 export function consumerOfApiKey(key: string, start = apiKeyStart()): string | undefined {
   if (!key.startsWith(start) || key.length > MAX_LENGTH) return undefined
   const end = key.lastIndexOf('_')
@@ -40,7 +57,7 @@ export function consumerOfApiKey(key: string, start = apiKeyStart()): string | u
 function randomBase62(length: number): string {
   let text = ''
   while (text.length < length) {
-    // 248 = 4 × 62: bytes above are thrown away, so that every character is equally likely.
+    // 248 is 4 × 62. Higher bytes are discarded, so that every character is equally likely.
     const bytes = crypto.getRandomValues(new Uint8Array(length)).filter(byte => byte < 248)
     text += Array.from(bytes, byte => BASE62[byte % 62]).join('')
   }
@@ -48,23 +65,23 @@ function randomBase62(length: number): string {
 }
 
 function checksum(text: string): string {
-  let rest = crc32(text)
+  let left = crc32(text)
   let digits = ''
   for (let i = 0; i < CHECKSUM_LENGTH; i++) {
-    digits = BASE62[rest % 62] + digits
-    rest = Math.floor(rest / 62)
+    digits = BASE62[left % 62] + digits
+    left = Math.floor(left / 62)
   }
   return digits
 }
 
-/** CRC-32 as in ISO 3309 and zlib, over ASCII text. */
+/** CRC-32 as in ISO 3309 and zlib, of ASCII text. */
 function crc32(text: string): number {
   let crc = 0xffffffff
   for (let i = 0; i < text.length; i++) crc = (crc >>> 8) ^ CRC_TABLE[(crc ^ text.charCodeAt(i)) & 0xff]!
   return ~crc >>> 0
 }
 
-/** What each byte adds: bit by bit, the checksum took a fifth of the time in which a caller is identified. */
+/** The remainder of each byte. Computed bit by bit, the checksum took a fifth of the time to identify a caller. */
 const CRC_TABLE = /* @__PURE__ */ Uint32Array.from({ length: 256 }, (_, byte) => {
   let crc = byte
   for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0)

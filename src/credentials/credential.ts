@@ -1,31 +1,31 @@
-/** What a request has shown to say who calls, recognized as one of the kinds that are taken. */
+/** The credential of a request, after it was recognized as one of the accepted kinds. */
 import type { CredentialMethod } from '../config/compile-route.ts'
 import type { Subject } from '../script/evaluation.ts'
 
 export interface Credential {
   method: CredentialMethod
   /**
-   * Whose it claims to be, as it stands in keys of the store; true once the store has admitted the request. Of an opaque
-   * key that this isolate has not seen: UNKNOWN_CONSUMER.
+   * The consumer, as it is written in keys of the store. It is verified once the store has admitted the request.
+   * UNKNOWN_CONSUMER for an opaque key that this isolate does not know yet.
    */
   consumer: string
-  /** SHA-256 of what was presented. */
+  /** SHA-256 of the credential, in hex. */
   digest: string
-  /** What the store is asked about it. */
+  /** The keys that the store checks for this credential. */
   subject: Subject
-  /** The header it came in, in lower case; absent: a hook of the config has named the consumer. */
+  /** The header that it was sent in, in lower case. Absent if a hook of the config has named the consumer. */
   header?: string
-  /** It is true already, whatever the store says: a signature vouches for it. */
-  isVouched: boolean
+  /** The consumer is verified without the store: by the signature of a token, or by a hook of the config. */
+  isVerified: boolean
   claims?: Readonly<Record<string, unknown>>
 }
 
-/** Refused by what the request shows, without the store. */
+/** A credential that is refused without asking the store. */
 export interface RefusedCredential {
   reason: 'malformed' | 'not-accepted' | 'expired' | 'unverifiable'
-  /** For the log, never for the caller. Holds nothing of the credential. */
+  /** For the log, never for the caller. Contains nothing of the credential. */
   detail?: string
 }
 
-/** What a method finds in a request; undefined: nothing of its kind is shown. */
-export type Found = Credential | RefusedCredential | undefined
+/** The result of looking for one kind of credential. Undefined: the request has none of this kind. */
+export type FindResult = Credential | RefusedCredential | undefined

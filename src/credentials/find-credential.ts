@@ -1,7 +1,6 @@
 /**
- * What a request shows to say who calls, of the kinds that are taken where it goes. A key costs no I/O here: whether it is
- * good is found out in the same trip that counts the request. A token is verified with the issuer's keys, which an isolate
- * remembers.
+ * Finds the credential of a request among the kinds that its route accepts. Keys cost no I/O here: the store checks
+ * them in the trip that counts the request. Tokens are verified with the issuer's keys, which the isolate caches.
  */
 import type { Config } from '../config/compile.ts'
 import type { Issuer } from '../config/compile-credentials.ts'
@@ -11,44 +10,48 @@ import type { Outcome } from '../script/evaluation.ts'
 import { sha256 } from '../sha256.ts'
 import { consumerKey, credentialKey } from '../store/keys.ts'
 import { apiKeyStart, consumerOfApiKey } from './api-key.ts'
-import type { Credential, Found, RefusedCredential } from './credential.ts'
+import { CallerMemory, type RememberedCaller } from './caller-memory.ts'
+import type { Credential, FindResult, RefusedCredential } from './credential.ts'
+import { type CredentialHeaders, readCredentialHeaders } from './credential-headers.ts'
 import type { createOpaqueKeys } from './opaque-key.ts'
-import { type Presented, presentedIn } from './presented.ts'
-import { type Seen, SeenCredentials } from './seen.ts'
 
 export interface CredentialFinder {
   /**
-   * The first of the kinds taken here that is shown: good as far as one can tell without the store, or a refusal. What is
-   * shown and bad is never passed over for the next kind, or for none.
-   * @param identify by code of the config, where `accept` has it
-   * @returns undefined when nothing is shown
+   * Finds the first accepted kind of credential that the request carries, and verifies it as far as that is possible
+   * without the store. An invalid credential is refused; no other kind is tried, and the caller is not treated as
+   * anonymous.
+   *
+   * @param accept the kinds that the route accepts, in order
+   * @param identify the hook of the config, called if `accept` contains it
+   * @returns undefined if the request has no credential
    */
   find(
     accept: readonly CredentialMethod[],
     headers: Headers,
     identify?: () => Promise<Credential | undefined>,
   ): Promise<Credential | RefusedCredential | undefined>
-  /** In words, for who shows nothing where something is asked for. */
+  /** Describes in words how to send an accepted credential, for callers that sent none. */
   describe(accept: readonly CredentialMethod[]): string[]
-  /** Remembers what the store has said of it, or forgets it. */
+  /** Remembers the store's answer about a credential, or forgets the credential if the store does not know it. */
   learn(credential: Credential | undefined, outcome: Outcome): void
-  /** What the store has said of it not long ago. */
-  recall(credential: Credential | undefined): Seen | undefined
+  /** The store's recent answer about a credential. */
+  recall(credential: Credential | undefined): RememberedCaller | undefined
 }
 
 type Settings = Pick<Config, 'credentials' | 'environment' | 'plans'>
 
-/** What only some configs need. */
+/** Code that only some configs need. */
 export interface FinderParts {
   createOpaqueKeys: typeof createOpaqueKeys
 }
 
 const MALFORMED: RefusedCredential = { reason: 'malformed' }
-const REASON = { invalid: 'malformed', expired: 'expired', unavailable: 'unverifiable' } as const
+const REFUSAL_REASONS = { invalid: 'malformed', expired: 'expired', unavailable: 'unverifiable' } as const
 
 /**
- * Makes one for an isolate: it remembers consumers and issuers' keys, as plain data.
- * @param variables of the environment, among them the secrets that issuers share
+ * Creates the finder of an isolate. It remembers consumers and issuers' keys, as plain data.
+ *
+ * @param variables of the environment, including the secrets of issuers
  * @throws ConfigError naming a secret that is missing or too short
  */
 export function createCredentialFinder(
@@ -57,71 +60,87 @@ export function createCredentialFinder(
   { createOpaqueKeys }: FinderParts,
 ): CredentialFinder {
   const { keyPrefix, opaqueKeys, jwt } = credentials
-  const verifiers = new Map([...jwt.values()].map(issuer => [issuer.name, verifierOf(issuer, variables)]))
+  const verifiers = new Map([...jwt.values()].map(issuer => [issuer.name, createVerifier(issuer, variables)]))
   const start = apiKeyStart(keyPrefix, environment)
   const opaque = opaqueKeys && createOpaqueKeys(opaqueKeys, keyPrefix)
-  const seen = new SeenCredentials(credentials)
-  /** Then an opaque key cannot be told from a token of the origin's: all bearer tokens are ours. */
-  const takesBearer = opaqueKeys !== undefined && opaqueKeys.header === undefined
-  const isOurs = (text: string) => text.startsWith(`${keyPrefix}_`)
+  const remembered = new CallerMemory(credentials)
+  /**
+   * Opaque keys look like tokens for the origin. If they are sent as bearer tokens, every bearer token is treated as
+   * one.
+   */
+  const areBearerTokensKeys = opaqueKeys !== undefined && opaqueKeys.header === undefined
+  const hasKeyPrefix = (text: string) => text.startsWith(`${keyPrefix}_`)
 
-  function apiKey({ apiKey, bearer }: Presented): Found {
+  function findApiKey({ apiKey, bearer }: CredentialHeaders): FindResult {
     const text = apiKey ?? bearer
-    // A bearer token may be the origin's own affair, and X-API-Key may hold an opaque key. One of ours that is broken is
-    // still ours.
-    const canBeOthers = apiKey === undefined || takesBearer
-    if (text === undefined || (canBeOthers && !isOurs(text))) return undefined
+    // A bearer token may be meant for the origin, and X-API-Key may hold an opaque key. A text with the prefix is
+    // always an API key, even if it is malformed.
+    const mayBeOther = apiKey === undefined || areBearerTokensKeys
+    if (text === undefined || (mayBeOther && !hasKeyPrefix(text))) return undefined
     const consumer = consumerOfApiKey(text, start)
     if (consumer === undefined) return MALFORMED
     const digest = sha256(text)
     const keys = { consumerKey: consumerKey(consumer), credentialKey: credentialKey(consumer, digest) }
     return {
-      ...{ method: 'api-key', consumer, digest, isVouched: false },
+      ...{ method: 'api-key', consumer, digest, isVerified: false },
       header: apiKey === undefined ? 'authorization' : 'x-api-key',
       subject: { kind: 'key', ...keys },
     }
   }
 
-  async function token(name: CredentialMethod, { bearer }: Presented, headers: Headers): Promise<Found> {
+  async function findToken(
+    name: CredentialMethod,
+    { bearer }: CredentialHeaders,
+    headers: Headers,
+  ): Promise<FindResult> {
     const issuer = jwt.get(name)!
     const text = issuer.header === undefined ? bearer : (headers.get(issuer.header)?.trim() ?? undefined)
-    // A token of another issuer is for another method.
+    // Tokens of other issuers are left to other methods.
     if (text === undefined || issuer.issuerOf(text) !== issuer.issuer) return undefined
     const verified = await verifiers.get(name)!.verify(text)
     if (verified.kind === 'refused') {
-      return { reason: REASON[verified.reason], detail: verified.detail }
+      return { reason: REFUSAL_REASONS[verified.reason], detail: verified.detail }
     }
     const { consumer, plan, claims } = verified
-    const own = plan !== undefined && plans.includes(plan) ? { plan } : {}
+    const knownPlan = plan !== undefined && plans.includes(plan) ? { plan } : {}
     return {
-      ...{ method: name, consumer, digest: sha256(text), isVouched: true, claims },
+      ...{ method: name, consumer, digest: sha256(text), isVerified: true, claims },
       header: issuer.header ?? 'authorization',
-      subject: { kind: 'token', consumerKey: consumerKey(consumer), ...own },
+      subject: { kind: 'token', consumerKey: consumerKey(consumer), ...knownPlan },
     }
   }
 
-  async function present(method: CredentialMethod, presented: Presented, headers: Headers): Promise<Found> {
+  async function findByMethod(
+    method: CredentialMethod,
+    sent: CredentialHeaders,
+    headers: Headers,
+  ): Promise<FindResult> {
     switch (method) {
       case 'api-key':
-        return apiKey(presented)
+        return findApiKey(sent)
       case 'opaque-key':
-        return opaque!.find(presented, headers)
+        return opaque!.find(sent, headers)
       case ANONYMOUS:
         return undefined
       default:
-        return await token(method, presented, headers)
+        return await findToken(method, sent, headers)
     }
   }
 
-  /** Shown, and of no kind that is taken here: it is never taken for none. */
-  function inVain(accept: readonly CredentialMethod[], presented: Presented, headers: Headers): Found {
-    const { apiKey, bearer } = presented
+  /** Refuses a credential that the route does not accept, so that its caller is not treated as anonymous. */
+  function refuseNotAccepted(
+    accept: readonly CredentialMethod[],
+    sent: CredentialHeaders,
+    headers: Headers,
+  ): FindResult {
+    const { apiKey, bearer } = sent
     const isKey =
       apiKey !== undefined ||
-      (bearer !== undefined && (isOurs(bearer) || takesBearer)) ||
+      (bearer !== undefined && (hasKeyPrefix(bearer) || areBearerTokensKeys)) ||
       (opaqueKeys?.header !== undefined && headers.has(opaqueKeys.header))
     if (isKey) return { reason: 'not-accepted' }
-    // Where tokens are taken, one of an unknown issuer is a bad one. Elsewhere a bearer token is the origin's own affair.
+    // If the route accepts tokens, one of an unknown issuer is malformed. Otherwise a bearer token is meant for the
+    // origin.
     const isToken = accept.some(method => {
       const issuer = jwt.get(method)
       return issuer && (issuer.header === undefined ? bearer !== undefined : headers.has(issuer.header))
@@ -131,18 +150,18 @@ export function createCredentialFinder(
 
   return {
     async find(accept, headers, identify) {
-      const presented = presentedIn(headers)
+      const sent = readCredentialHeaders(headers)
       for (const method of accept) {
-        const found = await (method === IDENTIFY ? identify?.() : present(method, presented, headers))
+        const found = await (method === IDENTIFY ? identify?.() : findByMethod(method, sent, headers))
         if (found) return found
       }
-      const { bearer } = presented
-      const vain = inVain(accept, presented, headers)
-      return vain ?? (bearer !== undefined && !accept.includes(ANONYMOUS) ? MALFORMED : undefined)
+      const { bearer } = sent
+      const refused = refuseNotAccepted(accept, sent, headers)
+      return refused ?? (bearer !== undefined && !accept.includes(ANONYMOUS) ? MALFORMED : undefined)
     },
 
     describe(accept) {
-      // What a hook knows a caller by, it says itself.
+      // The reply names the hook's credential itself (nameHookCredential in hooks.ts).
       const kinds = accept.filter(method => method !== ANONYMOUS && method !== IDENTIFY)
       const texts = kinds.map(method => {
         const issuer = jwt.get(method)
@@ -157,15 +176,15 @@ export function createCredentialFinder(
 
     learn(credential, outcome) {
       if (!credential) return
-      seen.learn(credential, outcome)
+      remembered.learn(credential, outcome)
       if (credential.method === 'opaque-key') opaque!.learn(credential, outcome)
     },
 
-    recall: credential => credential && seen.recall(credential),
+    recall: credential => credential && remembered.recall(credential),
   }
 }
 
-function verifierOf(issuer: Issuer, variables: Readonly<Record<string, unknown>>): JwtVerifier {
+function createVerifier(issuer: Issuer, variables: Readonly<Record<string, unknown>>): JwtVerifier {
   const secret = 'secret' in issuer.keys ? variables[issuer.keys.secret] : undefined
   return issuer.createVerifier(issuer, { secret: typeof secret === 'string' ? secret : undefined })
 }

@@ -1,40 +1,40 @@
 /**
- * Keys that were not made here: text that says nothing by itself. The store knows by their SHA-256 whose they are; an
- * isolate that has seen one remembers it for a while, so that the next decision names all keys of the store beforehand.
- * Whether a key is still good is asked every time.
+ * Opaque keys: keys that were made elsewhere and imported. Their text does not name a consumer; the store finds the
+ * consumer by their SHA-256. An isolate remembers the consumer of each key for a while, so that the next decision can
+ * name all keys of the store in advance. The store still checks the key itself every time.
  */
 import type { Credentials } from '../config/compile.ts'
 import { Lru } from '../lru.ts'
 import type { Outcome, Subject } from '../script/evaluation.ts'
 import { sha256 } from '../sha256.ts'
 import { consumerKey, credentialKey, pointerKey, UNKNOWN_CONSUMER } from '../store/keys.ts'
-import type { Credential, Found } from './credential.ts'
-import type { Presented } from './presented.ts'
+import type { Credential, FindResult } from './credential.ts'
+import type { CredentialHeaders } from './credential-headers.ts'
 
-/** Some 200 bytes each; up to twice as many are kept. */
-const MOST_REMEMBERED = 10_000
+/** About 200 bytes each; up to twice as many are kept. */
+const MAX_REMEMBERED = 10_000
 
-/** Shorter ones can be guessed, and longer ones are something else. */
+/** In characters. Shorter texts can be guessed, and longer ones are not keys. */
 const LENGTHS = { min: 16, max: 512 }
 
-/** Whether it can be a key at all: visible ASCII of a sensible length. */
+/** Whether a text has the form of an opaque key: 16 to 512 characters of visible ASCII. */
 export function isOpaqueKey(text: string): boolean {
   return text.length >= LENGTHS.min && text.length <= LENGTHS.max && /^[!-~]+$/.test(text)
 }
 
-/** Consumers by digest of their keys. Plain data, so it may outlive the request. */
+/** Consumers by the digest of their keys. Plain data, so it may outlive a request. */
 export class KeyMemory {
   readonly #consumers: Lru<string>
 
   constructor({ rememberForMs }: { rememberForMs: number }) {
-    this.#consumers = new Lru({ size: MOST_REMEMBERED, maxAgeMs: rememberForMs })
+    this.#consumers = new Lru({ size: MAX_REMEMBERED, maxAgeMs: rememberForMs })
   }
 
   consumerOf(digest: string): string | undefined {
     return this.#consumers.get(digest)
   }
 
-  /** When a key comes to belong to another consumer, the isolate learns of it by one request that is refused. */
+  /** If a key moves to another consumer, one request is refused before the isolate learns of it. */
   remember(digest: string, consumer: string): void {
     this.#consumers.set(digest, consumer)
   }
@@ -44,7 +44,11 @@ export class KeyMemory {
   }
 }
 
-/** @param consumer undefined: the store has to find out */
+/**
+ * The keys that the store checks for an opaque key.
+ *
+ * @param consumer undefined: the store has to look it up
+ */
 export function subjectOfOpaqueKey(digest: string, consumer: string | undefined): Subject {
   const name = consumer ?? UNKNOWN_CONSUMER
   const keys = { consumerKey: consumerKey(name), credentialKey: credentialKey(name, digest) }
@@ -54,12 +58,12 @@ export function subjectOfOpaqueKey(digest: string, consumer: string | undefined)
 }
 
 export interface OpaqueKeys {
-  find(presented: Presented, headers: Headers): Found
-  /** Remembers whose a key is, as the store has said, or forgets it. */
+  find(sent: CredentialHeaders, headers: Headers): FindResult
+  /** Remembers the consumer that the store has found for a key, or forgets the key if the store does not know it. */
   learn(credential: Credential, outcome: Outcome): void
 }
 
-/** One for an isolate. */
+/** Creates the opaque keys of an isolate, which share one memory. */
 export function createOpaqueKeys(
   settings: NonNullable<Credentials['opaqueKeys']>,
   keyPrefix: string,
@@ -71,13 +75,13 @@ export function createOpaqueKeys(
   return {
     find({ apiKey, bearer }, headers) {
       const text = header === undefined ? (apiKey ?? bearer) : (headers.get(header) ?? undefined)
-      // Where API keys come too, one of ours is for that method; in a header of its own it is not an opaque key.
+      // A text with the prefix of API keys is left to that method. In the header of opaque keys, it is malformed.
       if (text === undefined || (header === undefined && isApiKey(text))) return undefined
       if (isApiKey(text) || !isOpaqueKey(text)) return { reason: 'malformed' }
       const digest = sha256(text)
       const consumer = memory.consumerOf(digest)
       return {
-        ...{ method: 'opaque-key', consumer: consumer ?? UNKNOWN_CONSUMER, digest, isVouched: false },
+        ...{ method: 'opaque-key', consumer: consumer ?? UNKNOWN_CONSUMER, digest, isVerified: false },
         header: header ?? (apiKey === undefined ? 'authorization' : 'x-api-key'),
         subject: subjectOfOpaqueKey(digest, consumer),
       }

@@ -1,17 +1,20 @@
 /**
- * What an edge outside of the gateway takes from its platform: variables, work after the reply, and the client's address. Platforms
- * pass them beside the request, each in its own way; nothing here imports anything of a platform.
+ * Reads what a platform passes beside the request: variables, work after the reply, and the client's address. Each
+ * platform does it in its own way. This file imports nothing of a platform.
  */
 import { type Background, detached } from '../background.ts'
 import type { Environment } from '../config/environment.ts'
 
-/** What a platform passes beside the request: `env` and `ctx` on Workers, `info` on Deno, the server on Bun, a context on Netlify. */
+/**
+ * The arguments beside the request: `env` and `ctx` on Workers, `info` on Deno, the server on Bun, a context on
+ * Netlify.
+ */
 export type PlatformArguments = readonly unknown[]
 
 declare const process: { env?: Record<string, string | undefined> } | undefined
 declare const navigator: { userAgent?: string } | undefined
 
-/** Variables by name: of the platform's arguments (bindings of a Worker), else of the process. */
+/** Reads the variables: the bindings of a Worker if the arguments contain them, else the variables of the process. */
 export function environmentOf(args: PlatformArguments = []): Environment {
   const bindings = args.find(isObject)
   const ofProcess = typeof process === 'undefined' ? undefined : process?.env
@@ -21,11 +24,11 @@ export function environmentOf(args: PlatformArguments = []): Environment {
 }
 
 /**
- * Keeps work after the reply alive: `waitUntil` of an argument (Workers, Netlify), or that of Vercel's functions, which is where
- * `@vercel/functions` finds it. Elsewhere the process lives on.
+ * Keeps work after the reply alive with `waitUntil`: of an argument (Workers, Netlify), or of Vercel's request
+ * context, which `@vercel/functions` uses too. Elsewhere the process runs on.
  */
 export function backgroundFrom(args: PlatformArguments): Background {
-  const owner = (args.flatMap(within) as unknown[]).find(hasWaitUntil) ?? vercelContext()
+  const owner = (args.flatMap(unnest) as unknown[]).find(hasWaitUntil) ?? vercelContext()
   if (!owner) return detached
   return task => owner.waitUntil(task.catch(() => {}))
 }
@@ -46,26 +49,28 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 const hasWaitUntil = (value: unknown): value is WithWaitUntil =>
   isObject(value) && typeof value.waitUntil === 'function'
 
-/** Where `address.from` has its default meaning: CF-Connecting-IP, which Cloudflare's edge sets. */
+/**
+ * Whether the code runs on Cloudflare, where `address.from` defaults to CF-Connecting-IP, which Cloudflare's edge
+ * sets.
+ */
 export function isCloudflare(): boolean {
   return typeof navigator !== 'undefined' && navigator?.userAgent === 'Cloudflare-Workers'
 }
 
 /**
- * The address of the client, as the platform vouches for it: never a header that a client could have written.
+ * Reads the address of the client from the platform, never from a header that a client could have written.
  *
  * - Netlify: `context.ip`
  * - Deno: `info.remoteAddr.hostname`; Bun: `server.requestIP(request)`
  * - Node through @hono/node-server: `env.incoming.socket`
  * - Lambda through hono/aws-lambda: `env.requestContext` (function URL, API gateway)
+ * - Lambda@Edge through hono/lambda-edge: `env.request.clientIp`
  * - Vercel: X-Real-IP, which its edge overwrites (https://vercel.com/docs/headers/request-headers)
  *
- * - Lambda@Edge through hono/lambda-edge: `env.request.clientIp`
- *
- * @returns undefined where none of these is there; empty where one is, and the client has gone
+ * @returns undefined if the platform reports none of these; empty if it reports one, but the client has gone
  */
 export function addressFrom(request: Request, args: PlatformArguments): string | undefined {
-  for (const arg of args.flatMap(within)) {
+  for (const arg of args.flatMap(unnest)) {
     const address = addressIn(arg, request)
     if (address !== undefined) return address
   }
@@ -73,8 +78,11 @@ export function addressFrom(request: Request, args: PlatformArguments): string |
   return variables?.VERCEL ? (request.headers.get('x-real-ip') ?? undefined) : undefined
 }
 
-/** What frameworks wrap: Hono has the context of Netlify, the server of Bun and the request of Lambda@Edge in its `env`. */
-function within(arg: unknown): Record<string, unknown>[] {
+/**
+ * Frameworks nest the arguments: Hono has the context of Netlify, the server of Bun and the request of Lambda@Edge in
+ * its `env`.
+ */
+function unnest(arg: unknown): Record<string, unknown>[] {
   return isObject(arg) ? [arg, arg.context, arg.server, arg.request].filter(isObject) : []
 }
 

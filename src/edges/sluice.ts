@@ -1,4 +1,4 @@
-/** What `sluicegate` exports: what a config is written with, and limits by name. */
+/** The exports of `sluicegate`: writing a config, and limits by name. */
 export type {
   AddressInput,
   ConfigInput,

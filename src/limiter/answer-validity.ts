@@ -1,20 +1,21 @@
-/** What an isolate may answer by itself: which requests get one answer, whether it still holds, and how it ages. Pure. */
-import type { Seen } from '../credentials/seen.ts'
+/** When an answer of the store may be reused: for which requests, whether it is still valid, and with which times. Pure. */
+import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { BoundRule, Evaluation, Outcome } from '../script/evaluation.ts'
 
-type AskedBy = Pick<Evaluation, 'subject' | 'plan'>
+type Caller = Pick<Evaluation, 'subject' | 'plan'>
 
 /**
- * Requests with one name are decided alike, but for what they cost. No key holds a line break, and no name of a rule a space.
- * @param caller absent: whoever it is
+ * The key under which an answer is stored: requests with the same key are decided alike, except for their costs. It is unambiguous,
+ * because keys contain no line break, and names of rules no space.
+ * @param caller absent: the answer is valid for all callers
  */
-export function nameOf(rules: readonly BoundRule[], caller?: AskedBy): string {
-  let name = caller ? callerName(caller) : 'anyone'
-  for (const { rule, key, mode, role } of rules) name += `\n${rule.name} ${mode} ${role} ${key}`
-  return name
+export function answerKeyOf(rules: readonly BoundRule[], caller?: Caller): string {
+  let answerKey = caller ? callerKeyOf(caller) : 'anyone'
+  for (const { rule, key, mode, role } of rules) answerKey += `\n${rule.name} ${mode} ${role} ${key}`
+  return answerKey
 }
 
-function callerName({ subject, plan = '' }: AskedBy): string {
+function callerKeyOf({ subject, plan = '' }: Caller): string {
   switch (subject?.kind) {
     case 'key':
       return subject.credentialKey
@@ -28,8 +29,11 @@ function callerName({ subject, plan = '' }: AskedBy): string {
   }
 }
 
-/** Whether an outcome is in line with what the isolate has learnt of the credential by other requests since. */
-export function agrees({ status, plan }: Pick<Outcome, 'status' | 'plan'>, seen: Seen | undefined): boolean {
+/** Whether an outcome is consistent with the last answers of the store about the credential. */
+export function isConsistent(
+  { status, plan }: Pick<Outcome, 'status' | 'plan'>,
+  seen: RememberedCaller | undefined,
+): boolean {
   if (!seen) return true
   switch (status) {
     case 'blocked':
@@ -41,8 +45,8 @@ export function agrees({ status, plan }: Pick<Outcome, 'status' | 'plan'>, seen:
   }
 }
 
-/** The outcome as it stands some time later. @param elapsed µs */
-export function aged(outcome: Outcome, elapsed: number): Outcome {
+/** The outcome with its times counted down. @param elapsed µs since the store answered */
+export function countDown(outcome: Outcome, elapsed: number): Outcome {
   const verdicts = outcome.verdicts.map(verdict => ({
     ...verdict,
     resetAfter: Math.max(0, verdict.resetAfter - elapsed),

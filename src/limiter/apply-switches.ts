@@ -1,26 +1,26 @@
 /**
- * The live switches, applied to a rule before the store is asked, and to the outcome. The switches that came with the reply
- * may be newer than those that the store was asked under: a rule that was turned down meanwhile no longer refuses, and a
- * rule that was turned up counts from the next request. Pure.
+ * Applies the live switches: to each rule before the trip, and to the outcome after it. The reply of the store may bring newer
+ * switches than those that the rules were bound under. A rule that was switched to `shadow` or `off` meanwhile no longer refuses;
+ * a rule that was switched to `enforce` counts from the next request on. Pure.
  */
 import type { Rule } from '../config/compile-rule.ts'
 import {
   type BoundRule,
   type Evaluation,
-  enforced,
   type Outcome,
+  onlyEnforced,
   type Verdict,
 } from '../script/evaluation.ts'
 import type { Switches } from '../switches/switches.ts'
-import { modeFor } from './bind-rule.ts'
+import { chooseMode } from './bind-rule.ts'
 import type { Decision } from './decision.ts'
 
 /**
- * The mode of a rule for one identity: as it is switched, else as the config says.
- * @param key of the state of the identity, or who is asked where the rule counts all together (`BoundRule.place`)
+ * The mode of a rule for one identity: that of its switch, else that of the config.
+ * @param key of the state of the identity, or the `shareKey` of the caller
  * @param name under which the rule is switched
  */
-export function switchedMode(
+export function modeUnderSwitches(
   rule: Pick<Rule, 'name' | 'mode' | 'enforcedShare' | 'switchedAs'>,
   key: string,
   switches: Switches,
@@ -30,52 +30,57 @@ export function switchedMode(
   const { mode = rule.mode, share = rule.enforcedShare } = switches.rules.get(name) ?? {}
   return mode === 'off'
     ? mode
-    : modeFor({ name: rule.switchedAs ?? rule.name, mode, enforcedShare: share }, key)
+    : chooseMode({ name: rule.switchedAs ?? rule.name, mode, enforcedShare: share }, key)
 }
 
-/** Whether a rule is enforced for any identity. */
-export function isEnforced(rule: Rule, { kill, rules }: Switches, name: string): boolean {
+/** Whether a rule is enforced for at least some identities. */
+export function isEnforcedForAny(rule: Rule, { kill, rules }: Switches, name: string): boolean {
   return !kill && (rules.get(name)?.mode ?? rule.mode) === 'enforce'
 }
 
 /**
- * An outcome under newer switches. Where no rule is left that refuses, a refused request is admitted: nothing was spent.
+ * The outcome under newer switches. If no enforced rule refuses any more, a refused request is admitted without being counted.
  * @param switchName the name under which a rule is switched
  */
-export function relax(
+export function applyNewerSwitches(
   outcome: Outcome,
   { rules, subject }: Pick<Evaluation, 'rules' | 'subject'>,
   switches: Switches,
   switchName: (rule: Rule) => string,
 ): Outcome {
   if (outcome.status !== 'admitted' && outcome.status !== 'refused') return outcome
-  const refusing = enforced(outcome.verdicts).filter(({ allowed }) => !allowed)
-  // A refusal of guesses comes before anything is said about the credential or its consumer.
+  const refusing = onlyEnforced(outcome.verdicts).filter(({ allowed }) => !allowed)
+  // Too many guesses are refused before the credential and its consumer are evaluated, so this refusal stands.
   if (refusing.some(({ rule }) => rule.on === 'auth-failure')) return outcome
 
   const boundRules = new Map(rules.map(bound => [bound.rule.tag, bound]))
   const verdicts = outcome.verdicts.flatMap((verdict): Verdict[] => {
     const bound = boundRules.get(verdict.rule.tag)
-    return bound ? relaxed(verdict, bound, switches, switchName(bound.rule)) : [verdict]
+    return bound ? applySwitchesToVerdict(verdict, bound, switches, switchName(bound.rule)) : [verdict]
   })
-  const isRefused = enforced(verdicts).some(({ allowed }) => !allowed)
+  const isRefused = onlyEnforced(verdicts).some(({ allowed }) => !allowed)
   if (outcome.status === 'admitted' || isRefused) return { ...outcome, verdicts }
-  // Without a plan the credential has not been vouched for: the slot that knows it has not answered.
+  // Without a plan the credential is not verified: the slot that has its record has not answered.
   if (subject && !outcome.plan) return outcome
   return { ...outcome, status: 'admitted', verdicts }
 }
 
-function relaxed(verdict: Verdict, bound: BoundRule, switches: Switches, name: string): Verdict[] {
-  const mode = switchedMode(bound.rule, bound.place ?? bound.key, switches, name)
+function applySwitchesToVerdict(
+  verdict: Verdict,
+  bound: BoundRule,
+  switches: Switches,
+  name: string,
+): Verdict[] {
+  const mode = modeUnderSwitches(bound.rule, bound.shareKey ?? bound.key, switches, name)
   if (mode === 'off') return []
-  // A rule that was bound as a shadow and enforced all the same was enforced by an override of the consumer. A switch takes
-  // precedence over it.
+  // A rule that was bound as a shadow and comes back as enforced was enforced by an override of the consumer. A switch takes
+  // precedence over the override.
   const isTurnedDown = mode === 'shadow' && (bound.mode === 'enforce' || switches.rules.has(name))
   return [isTurnedDown ? { ...verdict, mode } : verdict]
 }
 
-/** Marks a request that passes under the kill switch, for its caller and for the origin. */
-export function marked(decision: Decision, { kill }: Switches): Decision {
+/** Marks a request that passes under the kill switch, so that its caller and the origin can see it. */
+export function markKillSwitch(decision: Decision, { kill }: Switches): Decision {
   if (!kill || decision.kind !== 'allowed' || decision.degraded) return decision
   const degraded = { cause: 'kill-switch', detail: '' } as const
   return { ...decision, degraded, isUncounted: true }

@@ -1,4 +1,4 @@
-/** From a rule and an identity to the rule as it takes part in one request. Pure. */
+/** Binds a rule to an identity, for one request. Pure. */
 
 import type { Rule } from '../config/compile-rule.ts'
 import { finalized, fnv1a } from '../hash.ts'
@@ -6,16 +6,18 @@ import type { BoundRule } from '../script/evaluation.ts'
 import { ownKey, UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 
 /**
+ * Binds a rule to an identity.
  * @param key of the state of the identity
- * @param cost in units; a rule that costs nothing only reports how things stand
- * @param nowMs by the clock of this machine: it only chooses the calendar windows that are sent; the store picks one of them
+ * @param cost in units; with cost 0 the rule only reports its state
+ * @param nowMs by the clock of this machine. It only selects the calendar windows to send; the store picks one of them by its own clock
+ * @param mode by default that of the config
  */
 export function bindRule(
   rule: Rule,
   key: string,
   cost: number,
   nowMs: number,
-  mode = modeFor(rule, key),
+  mode = chooseMode(rule, key),
 ): BoundRule {
   const { calendar } = rule
   return {
@@ -33,17 +35,20 @@ function withOwnKey({ counting: { state }, tag }: Rule, key: string): { ownKey?:
   return state === 'log' || state === 'held' ? { ownKey: ownKey(key, state, tag) } : {}
 }
 
-/** Whether the rule is enforced for this identity. */
-export function modeFor(rule: Pick<Rule, 'name' | 'mode' | 'enforcedShare'>, key: string): BoundRule['mode'] {
+/** The mode of a rule for this identity: `enforce` if the rule is enforced and the identity is in its share of callers. */
+export function chooseMode(
+  rule: Pick<Rule, 'name' | 'mode' | 'enforcedShare'>,
+  key: string,
+): BoundRule['mode'] {
   return rule.mode === 'enforce' && isInShare(rule.enforcedShare, rule.name, key) ? 'enforce' : 'shadow'
 }
 
 /**
- * Whether an identity is in the share of callers for whom a rule is enforced. Each identity has a fixed place from 0 to 1
- * under each rule, so that a growing share keeps the identities it had, and two rules do not hit the same callers first.
+ * Whether an identity is in the share of callers for whom a rule is enforced. A hash of rule and identity gives each identity a
+ * fixed position from 0 to 1. So a growing share keeps the identities that it had, and two rules start with different callers.
  */
 function isInShare(share: number, name: string, key: string): boolean {
-  // Where only the store knows the consumer, its place is unknown here, and may be outside the share.
+  // If only the store knows the consumer, its position is unknown here, and it may be outside the share.
   if (key.includes(UNKNOWN_CONSUMER_TAG)) return share >= 1
   return share >= 1 || (share > 0 && finalized(fnv1a(`${name} ${key}`)) / 2 ** 32 < share)
 }

@@ -1,21 +1,21 @@
-/** From demanded rules to rules as they take part in the decision, under the live switches. Pure. */
+/** Binds the demanded rules to their identities, under the live switches. Pure. */
 import type { Rule } from '../config/compile-rule.ts'
 import type { BoundRule, Subject } from '../script/evaluation.ts'
 import type { Policy } from '../script/policy-shape.ts'
 import type { Switches } from '../switches/switches.ts'
-import { switchedMode } from './apply-switches.ts'
+import { modeUnderSwitches } from './apply-switches.ts'
 import { bindRule } from './bind-rule.ts'
 
-/** The input of the engine: may this be done? */
+/** The input of the engine: the rules that apply to a request, and its caller. */
 export interface Demand {
   rules: readonly DemandedRule[]
-  /** What the credential of the caller is; absent: an anonymous caller, or a limit by name. */
+  /** The credential of the caller. Absent for an anonymous caller, and for limits by name. */
   subject?: Subject
-  /** Of an anonymous caller, where a hook of the config names one. */
+  /** The plan of an anonymous caller, if a hook of the config names one. */
   plan?: string | undefined
-  /** An error of limiting code before: the store is not asked, and each rule is decided as while the store fails. */
+  /** An earlier error in limiting code: the engine makes no trip, and decides as if the store had failed. */
   failure?: unknown
-  /** All rules that can be demanded together. */
+  /** The compiled rules of the config or of the limit; `rules` are some of them. */
   policy: Policy
 }
 
@@ -24,29 +24,32 @@ export interface DemandedRule {
   rule: Rule
   /** Key of the state of the identity. */
   key: string
-  /** Units; a rule that costs nothing only reports how things stand. */
+  /** Units. A rule with cost 0 only reports its state. */
   cost: number
-  /** Decides who is in the share of callers for whom the rule is enforced; default: the key. */
-  place?: string
+  /** Identifies the caller if the rule is enforced for a share of the callers. Default: `key`. */
+  shareKey?: string
 }
 
-/** The name under which a rule is switched. */
+/** Returns the name under which a rule is switched. */
 export type SwitchName = (rule: Rule) => string
 
-/** @param nowMs by the clock of this machine */
+/**
+ * Binds each rule that is not switched off.
+ * @param nowMs by the clock of this machine
+ */
 export function bind(
   rules: readonly DemandedRule[],
   switches: Switches,
   switchName: SwitchName,
   nowMs: number,
 ): BoundRule[] {
-  return rules.flatMap(({ rule, key, cost, place }) => {
+  return rules.flatMap(({ rule, key, cost, shareKey }) => {
     const name = switchName(rule)
-    const mode = switchedMode(rule, place ?? key, switches, name)
+    const mode = modeUnderSwitches(rule, shareKey ?? key, switches, name)
     if (mode === 'off') return []
     const bound = bindRule(rule, key, cost, nowMs, mode)
     const staysShadow = mode === 'shadow' && switches.rules.has(name)
-    if (!staysShadow && place === undefined) return [bound]
-    return [{ ...bound, ...(staysShadow && { staysShadow }), ...(place !== undefined && { place }) }]
+    if (!staysShadow && shareKey === undefined) return [bound]
+    return [{ ...bound, ...(staysShadow && { staysShadow }), ...(shareKey !== undefined && { shareKey }) }]
   })
 }

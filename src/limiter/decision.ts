@@ -1,9 +1,9 @@
-/** The decision on a demand of any edge. Pure. */
-import { enforced, type Outcome, type Verdict } from '../script/evaluation.ts'
+/** The decision on a demand, for all edges. Pure. */
+import { type Outcome, onlyEnforced, type Verdict } from '../script/evaluation.ts'
 
 export type Decision = Allowed | Denied | UnknownCredential | Blocked | Unavailable
 
-/** Why the store has not decided. */
+/** Why the store has not evaluated the limits. */
 export type DegradedCause =
   | 'store-timeout'
   | 'store-unreachable'
@@ -11,40 +11,42 @@ export type DegradedCause =
   | 'store-quota'
   | 'store-reply-invalid'
   | 'breaker-open'
-  /** The isolate has more requests than it can handle: this says nothing about the store. */
+  /** The isolate has more requests than it can handle. This says nothing about the store. */
   | 'overload'
   | 'internal'
   | 'kill-switch'
 
-/** Set on a decision that no trip to the store was made for. */
+/** Marks a decision that the isolate has made without a trip to the store. */
 export interface WithoutTrip {
-  /** `refusals`: the store has refused the same before (refusals.ts). `leases`: its units were spent before (leases.ts). */
+  /** `refusals`: repeats a remembered refusal (refusals.ts). `leases`: uses units that were spent before (leases.ts). */
   from?: 'refusals' | 'leases'
 }
 
-/** Goes into a header and a log line. */
+/** The cause of a degraded decision, for a header and a log line. */
 export interface DegradedMark {
   cause: DegradedCause
-  /** For the log, never for the caller. Holds no key, identity or credential. */
+  /** For the log, never for the caller. Contains no key, identity or credential. */
   detail: string
 }
 
+/** The request passes. */
 export interface Allowed extends WithoutTrip {
   kind: 'allowed'
-  /** The plan that the store vouches for; absent for anonymous callers, and for credentials that the store has not checked. */
+  /** The plan, as verified by the store. Absent for anonymous callers, and for credentials that the store has not checked. */
   plan?: string
-  /** The consumer that the credential belongs to, where only the store knew. */
+  /** The consumer that the credential belongs to, if only the store knew it. */
   consumer?: string
   /** One for each rule that applies, shadows included. */
   verdicts: readonly Verdict[]
-  /** µs to wait before the request goes on. */
+  /** How long to delay the request (µs). */
   delay: number
-  /** Set when the store has not evaluated the limits, or they are switched off. */
+  /** Set if the store has not evaluated the limits, or if they are switched off. */
   degraded?: DegradedMark
-  /** At least one rule that applies has not been counted. */
+  /** Set if at least one rule that applies has not been counted. */
   isUncounted?: boolean
 }
 
+/** At least one enforced rule refuses the request. */
 export interface Denied extends WithoutTrip {
   kind: 'denied'
   /** As for an allowed request. */
@@ -52,25 +54,25 @@ export interface Denied extends WithoutTrip {
   verdicts: readonly Verdict[]
   /** The enforced verdicts that refused; at least one. */
   violated: readonly Verdict[]
-  /** µs after which all of them would admit this cost, if nothing is spent meanwhile; -1 never. */
+  /** The time until all of them would admit this cost if nothing else is spent (µs); -1: never. */
   retryAfter: number
-  /** Set when the isolate has counted instead of the store. */
+  /** Set if the isolate has counted instead of the store. */
   degraded?: DegradedMark
 }
 
 /** The store does not know the credential. */
 export interface UnknownCredential extends WithoutTrip {
   kind: 'unknown-credential'
-  /** Of the rules that have counted the bad credential. */
+  /** Those of the rules that count bad credentials. */
   verdicts: readonly Verdict[]
 }
 
-/** The consumer is blocked; its limits do not matter. */
+/** The consumer is blocked, whatever its limits. */
 export interface Blocked extends WithoutTrip {
   kind: 'blocked'
 }
 
-/** The store has not answered, and without its answer this request must not pass. */
+/** The store has not answered, and the failure policies do not let the request pass without it. */
 export interface Unavailable {
   kind: 'unavailable'
   /** What could not be checked. */
@@ -78,7 +80,8 @@ export interface Unavailable {
   degraded: DegradedMark
 }
 
-export function decisionOf(outcome: Outcome): Decision {
+/** The decision for an outcome of the store. */
+export function toDecision(outcome: Outcome): Decision {
   switch (outcome.status) {
     case 'unknown-credential':
       return { kind: 'unknown-credential', verdicts: outcome.verdicts }
@@ -87,26 +90,31 @@ export function decisionOf(outcome: Outcome): Decision {
     case 'admitted': {
       const { plan, consumer, verdicts } = outcome
       return {
-        ...allowed(enforced(verdicts), verdicts),
+        ...allow(onlyEnforced(verdicts), verdicts),
         ...(plan && { plan }),
         ...(consumer && { consumer }),
       }
     }
     case 'refused': {
-      const { verdicts, plan } = withoutHints(outcome)
-      return { ...denied(enforced(verdicts), verdicts), ...(plan && { plan }) }
+      const { verdicts, plan } = hideGuessResult(outcome)
+      return { ...deny(onlyEnforced(verdicts), verdicts), ...(plan && { plan }) }
     }
   }
 }
 
-/** @param counting the verdicts that count, `all` those that are shown */
-export function allowed(counting: readonly Verdict[], all = counting): Allowed {
-  return { kind: 'allowed', verdicts: all, delay: Math.max(0, ...counting.map(({ delay }) => delay)) }
+/**
+ * An allowed request.
+ * @param enforced the verdicts of enforced rules
+ * @param all the verdicts that the caller sees
+ */
+export function allow(enforced: readonly Verdict[], all = enforced): Allowed {
+  return { kind: 'allowed', verdicts: all, delay: Math.max(0, ...enforced.map(({ delay }) => delay)) }
 }
 
-export function denied(counting: readonly Verdict[], all = counting): Denied {
-  const violated = counting.filter(({ allowed }) => !allowed)
-  // How long the system stays full is not known, and a limit of the caller's own is.
+/** A refused request. @param enforced as for `allow`; at least one of them refuses */
+export function deny(enforced: readonly Verdict[], all = enforced): Denied {
+  const violated = enforced.filter(({ allowed }) => !allowed)
+  // A limit of the caller has a known retry time. How long the whole system stays full is unknown.
   const own = violated.filter(({ rule }) => !rule.ofSystem)
   const waits = (own.length > 0 ? own : violated).map(({ retryAfter }) => retryAfter)
   const retryAfter = waits.includes(-1) ? -1 : Math.max(...waits)
@@ -114,11 +122,11 @@ export function denied(counting: readonly Verdict[], all = counting): Denied {
 }
 
 /**
- * A caller that has guessed too often learns that and nothing else: the other rules apply to good credentials only, so
- * their verdicts would show which guess was right.
+ * Keeps only the verdicts on guesses if there were too many guesses. The other rules apply to valid credentials only, so their
+ * verdicts would show which guess was right.
  */
-function withoutHints({ verdicts, plan }: Outcome): Pick<Outcome, 'verdicts' | 'plan'> {
+function hideGuessResult({ verdicts, plan }: Outcome): Pick<Outcome, 'verdicts' | 'plan'> {
   const ofGuesses = verdicts.filter(({ rule }) => rule.on === 'auth-failure')
-  const hasGuessedTooOften = enforced(ofGuesses).some(({ allowed }) => !allowed)
+  const hasGuessedTooOften = onlyEnforced(ofGuesses).some(({ allowed }) => !allowed)
   return hasGuessedTooOften ? { verdicts: ofGuesses, plan: '' } : { verdicts, plan }
 }

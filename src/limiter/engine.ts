@@ -1,55 +1,60 @@
 /**
- * The one engine. An edge passes a demand in and gets `{ decision, finish }` back; it calls `finish` once, when the request is
- * over. Inside: bind under the live switches → decide without a trip, or evaluate in the store → apply newer switches → decide, or fall
- * back → maintain (probe the store, hand over local counts, refresh the switches).
+ * The engine that all edges share. An edge passes in a demand and gets `{ decision, finish }`. It calls `finish` once, when the
+ * request is over. The steps of one decision:
  *
- * `decide` never throws: an error in limiting code is handled like a store that fails.
+ *     1. bind the rules under the live switches
+ *     2. decide from a lease or a remembered refusal, or evaluate the rules in the store
+ *     3. apply the switches that came with the reply; if the store did not answer, fall back to each rule's failure policy
+ *     4. maintain: probe the store, hand over local counts, refresh the switches
+ *
+ * `decide` never throws. An error in limiting code is handled like a failure of the store.
  */
 import { type Background, detached } from '../background.ts'
 import type { Clock, Sleep } from '../clock.ts'
 import type { Config } from '../config/compile.ts'
 import type { Rule } from '../config/compile-rule.ts'
-import type { Seen } from '../credentials/seen.ts'
+import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import type { Outcome } from '../script/evaluation.ts'
-import type { Changed } from '../script/refund.ts'
+import type { ChangeResult } from '../script/refund.ts'
 import { type StoreChange, withBreaker } from '../store/breaker.ts'
 import { withInFlightLimit } from '../store/in-flight.ts'
 import type { Store } from '../store/store.ts'
 import { type SwitchBoard, withSwitches } from '../switches/live.ts'
-import { isEnforced, marked, relax } from './apply-switches.ts'
-import { ask, type Question } from './ask.ts'
+import { applyNewerSwitches, isEnforcedForAny, markKillSwitch } from './apply-switches.ts'
 import { bind, type Demand, type SwitchName } from './bind.ts'
 import type { Claims } from './claims.ts'
-import { type Decision, decisionOf } from './decision.ts'
-import { type Degraded, degradedBy, evaluate, type OnCluster, orDegraded } from './evaluate.ts'
-import { admitsUncounted, fallBack, NO_LOCAL } from './fallback.ts'
-import type { KeptHoldings } from './keep-holdings.ts'
+import { type Decision, toDecision } from './decision.ts'
+import { catchFailure, type Degraded, type EvaluateOnCluster, evaluate, toDegraded } from './evaluate.ts'
+import { admitsUncounted, fallBack, NO_LOCAL_LIMITER } from './fallback.ts'
+import type { HoldingsKeeper } from './keep-holdings.ts'
 import type { createLocalLimiter } from './local.ts'
 import type { OwnAnswers } from './own-answers.ts'
+import { type PreparedCall, runCall } from './prepared-call.ts'
 
-/** How the work that was admitted has ended. */
+/** How the admitted work has ended. */
 export type Ending =
-  /** It ran to its end, or it was refused. */
+  /** The work is complete, or the request was refused. */
   | 'complete'
-  /** The caller went away, or stopped reading. */
+  /** The caller disconnected, or stopped reading. */
   | 'cancelled'
-  /** It broke off, or something threw. */
+  /** The work was aborted, or a step threw. */
   | 'failed'
 
+/** A decision, and what the edge has to do with it. */
 export interface Decided {
   decision: Decision
-  /** The evaluation behind the decision; absent while degraded. */
+  /** The evaluation behind the decision. Absent if it comes from a lease, a remembered refusal or the failure policies. */
   outcome?: Outcome
-  /** When it was decided, by the clock of the store (µs); 0 without a trip. */
+  /** When the request was decided, by the clock of the store (µs); 0 for a decision without a trip. */
   at: number
-  /** How long the decision took, with the trip to the store (ms). */
+  /** How long the decision took, including the trip to the store (ms). */
   storeMs: number
-  /** Something depends on how and when this request ends, so the edge has to observe it. */
+  /** Whether the edge has to observe the end of this request, because something depends on how and when it ends. */
   awaitsEnding: boolean
   /**
-   * The request is over. To be called exactly once for each decision, also when a later step throws; only the first call
-   * counts.
+   * Ends the request. The edge calls it once for each decision, also when a later step throws. Only the first call has an
+   * effect.
    */
   finish(ending: Ending): void
 }
@@ -57,87 +62,97 @@ export interface Decided {
 /** What an edge provides beside the demand. */
 export interface DecideOptions {
   background: Background
-  /** The last answers of the store about the credential; called only when the store does not answer. */
-  recall?: () => Seen | undefined
-  /** Wait for switches that are read because no trip has brought them; default: read them in the background. */
+  /** Returns the last answers of the store about the credential. */
+  recall?: () => RememberedCaller | undefined
+  /** Whether to wait for a separate read of overdue switches. By default it runs in the background. */
   awaitsSwitches?: boolean
 }
 
-/** For a demand that could not be made: an exception came before. */
+/** The input for a request whose demand could not be built, because an exception was thrown. */
 export interface BrokenDemand extends Pick<Demand, 'subject' | 'policy'> {
-  /** Rules that may apply. */
+  /** The rules that may apply to the request. */
   candidates: readonly Rule[]
   error: unknown
 }
 
 export interface Engine {
-  /** May this be done? Spends when it may. */
+  /** Decides all rules of the demand together, and spends if the request is admitted. Never throws. */
   decide(demand: Demand, options: DecideOptions): Promise<Decided>
-  /** Decides without a demand: nothing is counted, and rules that are `closed` refuse. */
+  /** Decides without a demand: nothing is counted, and enforced rules with the failure policy `closed` refuse. */
   decideBroken(demand: BrokenDemand, options: DecideOptions): Decided
-  /** How things stand. Spends nothing. */
+  /** Returns what `decide` would return, and spends nothing. */
   peek(demand: Demand, options: DecideOptions): Promise<Decided>
   /**
-   * Changes what has been spent: `toRefund` gives back what one request has spent, `toReset` makes the whole budget available
-   * again (ask.ts). Live switches do not apply. The verb comes from the caller, so that a Worker carries no script that it
-   * does not use.
+   * Changes what has been spent: `prepareRefund` gives back what one request has spent, `prepareReset` makes the whole budget
+   * available again (prepared-call.ts). Live switches do not apply. The caller prepares the call, so that a Worker does not carry
+   * scripts that it never uses.
+   * @returns the state after the change, or the cause if the store failed
    */
   change(
     verb: 'refund' | 'reset',
-    question: Question<Changed>,
+    preparedCall: PreparedCall<ChangeResult>,
     background: Background,
-  ): Promise<Changed | Degraded>
-  /** The isolate is to stop: gives back what it has leased. From then on the store decides each request. */
+  ): Promise<ChangeResult | Degraded>
+  /** Gives back all leased units, before the isolate stops. Afterwards the store decides each request. */
   stop(): Promise<void>
-  /** For a request that was refused without a decision: what trips keep fresh must not grow old where all are refused like that. */
+  /**
+   * For a request that was refused without a decision. Trips keep the switches and the measurements fresh; this refreshes them
+   * where no request makes a trip.
+   */
   keepFresh(options: DecideOptions): void
   /**
-   * Something may depend on how and when admitted requests end. Where nothing does, an edge calls `finish` as soon as it hands
-   * the reply on: observing costs a proxied request a fifth to a third more CPU.
+   * Whether anything can depend on how and when admitted requests end. If not, an edge calls `finish` as soon as it passes on
+   * the reply, because observing a proxied response takes a fifth to a third more CPU.
    */
   readonly awaitsEndings: boolean
 }
 
 export interface EngineOptions {
   clock: Clock
-  /** µs to decide by; absent: the clock of the store, as always in production. */
+  /** The time to decide by (µs). Absent, as always in production: the clock of the store. */
   decideAt?: (() => number) | undefined
   /** The live switches that the engine follows. */
   board: SwitchBoard
-  /** The name under which a rule is switched. */
+  /** Returns the name under which a rule is switched. */
   switchName: SwitchName
-  /** What a caller may do while its credential cannot be checked. */
+  /** The failure policy for credentials that cannot be checked. */
   credentials: Config['credentials']['onStoreFailure']
-  /** Finds out whether a store that has failed can decide again (probe.ts). */
+  /** Checks whether a store that has failed can decide again (probe.ts). */
   probe(store: Store): Promise<void>
-  /** For a store that is a cluster. */
-  onCluster?: OnCluster | undefined
+  /** Evaluates over several slots. Required if the store is a cluster. */
+  onCluster?: EvaluateOnCluster | undefined
   onStoreChange?: ((change: StoreChange) => void) | undefined
   /** Called once for each decision. */
   onFinish?: ((decision: Decision, ending: Ending) => void) | undefined
-  /** How the isolate counts by itself while the store does not answer; absent: it counts nothing, which only suits rules that are `closed`. */
+  /** Creates the limiter that counts in the isolate while the store does not answer. Not needed if all rules are `closed`. */
   createLocal?: typeof createLocalLimiter | undefined
-  /** What the isolate holds. Only where a rule counts what is in flight. */
-  kept?: KeptHoldings | undefined
-  /** What the isolate can decide without a trip. Absent: each request is decided by the store. */
+  /** The units in flight that the isolate holds. Needed if a rule counts units in flight. */
+  holdingsKeeper?: HoldingsKeeper | undefined
+  /** Decides without a trip where possible. Absent: the store decides each request. */
   ownAnswers?: OwnAnswers | undefined
-  /** Lets a request wait for its turn at the store; tests pass their own. */
+  /** Used by requests that wait for their turn at the store; tests pass their own. */
   sleep?: Sleep | undefined
-  /** What is measured of the origin. Only where something follows it. */
+  /** The measurements of the origin. Needed if load shedding or an adaptive limit follows them. */
   originLoad?: EngineLoad | undefined
 }
 
-/** What the engine needs of the load of the origin. */
+/** The part of the origin's load that the engine uses (src/edges/http/origin-load.ts). */
 export interface EngineLoad {
+  /** The current limit of a rule whose limit adapts; undefined for a fixed limit. */
   limitOf(rule: Rule): number | undefined
+  /** Wraps the store: measurements travel with the requests of decisions. */
   withReports(store: Store): Store
+  /** Sends a report in the background if no decision has carried one for too long. */
   keepFresh(store: Store, background: Background): void
 }
 
-/** One for an isolate: it keeps only plain data between requests. */
+/**
+ * Creates the engine of an isolate. It keeps only plain data between requests.
+ * @param bareStore the store, without the breaker and the other layers that the engine adds
+ */
 export function createEngine(
   config: Pick<Config, 'localShare'> & Partial<Pick<Config, 'breaker' | 'inFlight'>>,
-  bare: Store,
+  bareStore: Store,
   {
     clock,
     decideAt,
@@ -149,129 +164,143 @@ export function createEngine(
     onStoreChange,
     onFinish,
     createLocal,
-    kept,
+    holdingsKeeper,
     ownAnswers,
     sleep,
     originLoad,
   }: EngineOptions,
 ): Engine {
   const now = () => clock.now()
-  const switched = withSwitches(bare, board)
+  // Each layer adds its messages to the HTTP requests of decisions. The breaker and the in-flight limit see the whole requests.
+  const switched = withSwitches(bareStore, board)
   const reporting = originLoad?.withReports(switched) ?? switched
   const returning = ownAnswers?.withReturns(reporting) ?? reporting
-  const guarded = withBreaker(kept ? kept.withMessages(returning) : returning, config.breaker, probe, {
-    now,
-    ...(onStoreChange && { onChange: onStoreChange }),
-  })
+  const guarded = withBreaker(
+    holdingsKeeper ? holdingsKeeper.withMessages(returning) : returning,
+    config.breaker,
+    probe,
+    {
+      now,
+      ...(onStoreChange && { onChange: onStoreChange }),
+    },
+  )
   const store = withInFlightLimit(guarded, config.inFlight, sleep && { sleep })
-  const local = createLocal?.(config.localShare, now) ?? NO_LOCAL
+  const local = createLocal?.(config.localShare, now) ?? NO_LOCAL_LIMITER
   const fallback = { credentials, local, store }
 
   async function decideWith(verb: DecideVerb, demand: Demand, options: DecideOptions): Promise<Decided> {
     const startedAt = now()
     const wasOverdue = board.isOverdue()
-    const { decision, outcome, claims, at = outcome?.at ?? 0 } = await decided(verb, demand, options)
-    const begun = started(decision, claims, options.background)
+    const { decision, outcome, claims, at = outcome?.at ?? 0 } = await makeDecision(verb, demand, options)
+    const started = withFinish(decision, claims, options.background)
     maintain({ hasAnswered: outcome !== undefined && outcome.at > 0 }, options.background)
-    // A claim that was lost, or that only some slots of a cluster have counted.
-    kept?.sendSoon(guarded, options.background)
+    // Corrects claims that were lost, and claims that only some slots of a cluster have counted.
+    holdingsKeeper?.sendSoon(guarded, options.background)
     if (wasOverdue) await refreshOverdueSwitches(options)
     originLoad?.keepFresh(guarded, options.background)
-    return { ...begun, ...(outcome && { outcome }), at, storeMs: now() - startedAt }
+    return { ...started, ...(outcome && { outcome }), at, storeMs: now() - startedAt }
   }
 
-  async function decided(
+  async function makeDecision(
     verb: DecideVerb,
     { rules, subject, plan, policy, failure }: Demand,
     { recall }: DecideOptions,
   ): Promise<{ decision: Decision; at?: number; outcome?: Outcome; claims?: Claims | undefined }> {
     let claims: Claims | undefined
     try {
-      const before = board.current()
-      const bound = bind(rules, before, switchName, now())
-      const demanded = { policy, plan, rules: bound, ...(subject && { subject }) }
-      const own =
+      const switchesAtBinding = board.current()
+      const bound = bind(rules, switchesAtBinding, switchName, now())
+      const boundDemand = { policy, plan, rules: bound, ...(subject && { subject }) }
+      const ownAnswer =
         verb === 'decide' && !failure
-          ? ownAnswers?.of(demanded, before, () => board.current(), recall)
+          ? ownAnswers?.forRequest(boundDemand, switchesAtBinding, () => board.current(), recall)
           : undefined
-      const decidedHere = own?.decide()
-      if (decidedHere) return decidedHere
+      const ownDecision = ownAnswer?.decideBeforeTrip()
+      if (ownDecision) return ownDecision
 
-      if (verb === 'decide') claims = kept?.claim(bound, originLoad?.limitOf)
+      if (verb === 'decide') claims = holdingsKeeper?.claim(bound, originLoad?.limitOf)
       const evaluation = {
-        ...{ ...demanded, rules: claims?.rules ?? bound },
-        ...(own && { want: own.ask() }),
+        ...{ ...boundDemand, rules: claims?.rulesForStore ?? bound },
+        ...(ownAnswer && { wantedRequests: ownAnswer.beginTrip() }),
         ...(decideAt && { now: decideAt() }),
       }
       const answer = failure
-        ? degradedBy(failure)
+        ? toDegraded(failure)
         : await evaluate(store, evaluation, {
             verb,
             onCluster,
             undoStore: guarded,
-            ...(own && { isMoot: own.isKnown }),
+            ...(ownAnswer && { isMoot: ownAnswer.canDecide }),
           })
       if (answer.status === 'degraded') {
-        const held = claims ? { ...evaluation, rules: claims.lose(answer.cause) } : evaluation
-        own?.settle(undefined)
-        // Another request may have learnt meanwhile what this one waited for.
-        const decidedHere = own?.decideAfter()
-        if (decidedHere) {
-          claims?.putBack()
-          return decidedHere
+        const withHeld = claims ? { ...evaluation, rules: claims.markUndecided(answer.cause) } : evaluation
+        ownAnswer?.endTrip(undefined)
+        // While this request waited, another one may have received an answer that also decides this one.
+        const ownDecision = ownAnswer?.decideAfterFailure()
+        if (ownDecision) {
+          claims?.returnToStock()
+          return ownDecision
         }
-        const decision = fallBack(held, answer, recall?.(), fallback, verb)
-        claims?.hold(decision)
+        const decision = fallBack(withHeld, answer, recall?.(), fallback, verb)
+        claims?.holdLocally(decision)
         return { decision, claims }
       }
       claims?.settle(answer, store.isCluster ?? false)
-      const latest = board.current()
-      const completed = claims?.completed(answer) ?? answer
-      const outcome = own?.settle(completed, latest === before) ?? completed
-      // What was leased before the store had nothing left is spent already.
-      const leased = outcome.status === 'refused' ? own?.decideLeased() : undefined
-      if (leased) return leased
-      // Under the switches that it was asked under, the outcome stands.
-      const relaxed = latest === before ? outcome : relax(outcome, evaluation, latest, switchName)
-      // A request that was bound without any rule passes as such, even if its rules have been switched on again meanwhile.
-      const decision = marked(decisionOf(relaxed), before.kill ? before : latest)
+      const latestSwitches = board.current()
+      const completed = claims?.addStockVerdicts(answer) ?? answer
+      const outcome = ownAnswer?.endTrip(completed, latestSwitches === switchesAtBinding) ?? completed
+      // The store has nothing left, but units that were leased before are already paid for.
+      const leasedDecision = outcome.status === 'refused' ? ownAnswer?.decideAfterRefusal() : undefined
+      if (leasedDecision) return leasedDecision
+      // If the switches have not changed during the trip, the outcome is final.
+      const underLatestSwitches =
+        latestSwitches === switchesAtBinding
+          ? outcome
+          : applyNewerSwitches(outcome, evaluation, latestSwitches, switchName)
+      // Under the kill switch the request was bound without rules. It stays marked, even if the switch was turned off during the trip.
+      const decision = markKillSwitch(
+        toDecision(underLatestSwitches),
+        switchesAtBinding.kill ? switchesAtBinding : latestSwitches,
+      )
       return { decision, outcome, claims }
     } catch (error) {
-      claims?.lose('internal')
-      claims?.putBack()
+      claims?.markUndecided('internal')
+      claims?.returnToStock()
       const candidates = rules.map(({ rule }) => rule)
-      return { decision: withoutCounting({ candidates, policy, error, ...(subject && { subject }) }, recall) }
+      return {
+        decision: decideWithoutCounting({ candidates, policy, error, ...(subject && { subject }) }, recall),
+      }
     }
   }
 
-  /** Where it is unknown what to count, the isolate counts nothing either. */
-  function withoutCounting(
+  /** Without a demand it is unknown what to count, so the isolate does not count either. */
+  function decideWithoutCounting(
     { candidates, subject, policy, error }: BrokenDemand,
     recall: DecideOptions['recall'],
   ): Decision {
-    const degraded = degradedBy(error)
+    const degraded = toDegraded(error)
     const latest = board.current()
     const isRefused = candidates.some(
-      rule => !admitsUncounted(rule.onStoreFailure) && isEnforced(rule, latest, switchName(rule)),
+      rule => !admitsUncounted(rule.onStoreFailure) && isEnforcedForAny(rule, latest, switchName(rule)),
     )
-    if (isRefused) return { kind: 'unavailable', what: 'limits', degraded: markOf(degraded) }
+    if (isRefused) return { kind: 'unavailable', what: 'limits', degraded: toDegradedMark(degraded) }
     const decision = fallBack(
       { policy, rules: [], ...(subject && { subject }) },
       degraded,
-      orUndefined(recall),
+      callOrUndefined(recall),
       fallback,
     )
     return decision.kind === 'allowed' ? { ...decision, isUncounted: true } : decision
   }
 
-  /** @param claims of the request: what is in flight is held until it is over */
-  function started(
+  /** @param claims of the request; its units stay in flight until `finish` */
+  function withFinish(
     decision: Decision,
     claims?: Claims,
     background: Background = detached,
   ): Pick<Decided, 'decision' | 'awaitsEnding' | 'finish'> {
     let isFinished = false
-    const release = claims && kept?.keep(claims, guarded, background)
+    const release = claims && holdingsKeeper?.keep(claims, guarded, background)
     return {
       decision,
       awaitsEnding: release !== undefined || onFinish !== undefined,
@@ -291,28 +320,28 @@ export function createEngine(
 
   async function change(
     verb: 'refund' | 'reset',
-    question: Question<Changed>,
+    preparedCall: PreparedCall<ChangeResult>,
     background: Background,
-  ): Promise<Changed | Degraded> {
-    const changed = await orDegraded(() => ask(store, question))
-    // What was leased before a reset is not given back to the new budget; a refund leaves it as it is.
-    if ('keys' in question.call) ownAnswers?.forget(question.call.keys, verb)
+  ): Promise<ChangeResult | Degraded> {
+    const changed = await catchFailure(() => runCall(store, preparedCall))
+    // A reset discards leased units, so that they are not given back on top of the whole budget. A refund keeps them.
+    if ('keys' in preparedCall.call) ownAnswers?.forget(preparedCall.call.keys, verb)
     maintain({ hasAnswered: 'at' in changed }, background)
     return changed
   }
 
-  /** @param hasAnswered the store has answered this time */
+  /** @param hasAnswered whether the store has answered this request */
   function maintain({ hasAnswered }: { hasAnswered: boolean }, background: Background): void {
     if (store.isProbeDue()) background(store.probe())
     ownAnswers?.maintain(guarded, background)
-    // Past the breaker: how long a hand-over takes says nothing about decisions.
-    if (hasAnswered && local.hasSpent()) background(local.handOver(bare, decideAt?.()))
+    // Bypasses the breaker, because the duration of a hand-over says nothing about decisions.
+    if (hasAnswered && local.isHandOverDue()) background(local.handOver(bareStore, decideAt?.()))
   }
 
-  /** While nothing is counted no trip brings the switches, and it would go unnoticed that they are switched back. */
+  /** Reads the switches in a separate trip. Without it, an isolate that makes no trips would never see them change back. */
   async function refreshOverdueSwitches({ background, awaitsSwitches }: DecideOptions): Promise<void> {
     if (!board.isOverdue() || store.isOpen()) return
-    // A store that has just failed to answer would cost one caller a second its whole deadline.
+    // If the last read has failed, waiting would cost one request per second the whole deadline.
     const isAwaited = awaitsSwitches && !switched.hasFailed()
     const refresh = switched.refresh()
     if (isAwaited) await refresh.catch(() => {})
@@ -325,9 +354,9 @@ export function createEngine(
 
     decideBroken(demand, { recall, background }) {
       maintain({ hasAnswered: false }, background)
-      // Where every demand breaks, the kill switch must still reach this isolate.
+      // If no demand can be built, decisions make no trip, and the kill switch must still reach this isolate.
       void refreshOverdueSwitches({ background })
-      return { ...started(withoutCounting(demand, recall)), at: 0, storeMs: 0 }
+      return { ...withFinish(decideWithoutCounting(demand, recall)), at: 0, storeMs: 0 }
     },
 
     change,
@@ -340,12 +369,12 @@ export function createEngine(
       originLoad?.keepFresh(guarded, options.background)
     },
 
-    awaitsEndings: onFinish !== undefined || kept !== undefined,
+    awaitsEndings: onFinish !== undefined || holdingsKeeper !== undefined,
   }
 }
 
-/** What the lookup says; nothing where it throws, since its error may be what broke the demand. */
-function orUndefined<T>(lookup: (() => T | undefined) | undefined): T | undefined {
+/** The result of the lookup, or undefined if it throws: its error may be the one that broke the demand. */
+function callOrUndefined<T>(lookup: (() => T | undefined) | undefined): T | undefined {
   try {
     return lookup?.()
   } catch {
@@ -353,6 +382,6 @@ function orUndefined<T>(lookup: (() => T | undefined) | undefined): T | undefine
   }
 }
 
-function markOf({ cause, detail }: Degraded) {
+function toDegradedMark({ cause, detail }: Degraded) {
   return { cause, detail }
 }

@@ -1,20 +1,21 @@
 /**
- * The only place where a decision waits for the store: one decision, one trip. Also the only place where a failure of the
- * store becomes an outcome; nothing above it sees a store error.
+ * Evaluates one decision in the store, in one trip. This is the only place where a decision waits for the store, and where an error
+ * of the store becomes a value: the callers see a `Degraded`, and no exception.
  */
 import { GatewayError, traceOf } from '../errors.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
 import type { Store } from '../store/store.ts'
-import { ask, toDecide } from './ask.ts'
 import type { DegradedCause, DegradedMark } from './decision.ts'
+import { prepareDecide, runCall } from './prepared-call.ts'
 
+/** The store has not decided, with the cause. */
 export interface Degraded extends DegradedMark {
   status: 'degraded'
 }
 
-/** Decides over several slots (slots.ts). Only where the config has a cluster is it there. */
-export type OnCluster = (
+/** Evaluates over several slots of a cluster (slots.ts). A Worker carries it only if its config has a cluster. */
+export type EvaluateOnCluster = (
   store: Store,
   evaluation: Evaluation,
   verb: DecideVerb,
@@ -22,49 +23,55 @@ export type OnCluster = (
 ) => Promise<Outcome>
 
 export interface EvaluateOptions {
+  /** Default: `decide`. */
   verb?: DecideVerb
-  /** For a store that is a cluster. */
-  onCluster?: OnCluster | undefined
-  /** For giving back what some slots of a cluster have spent: it must not be bounded, or the units are lost. */
+  /** Required if the store is a cluster. */
+  onCluster?: EvaluateOnCluster | undefined
+  /** The store for refunds of what some slots of a cluster have spent. It must not limit the calls in flight, or the units are lost. */
   undoStore?: Store
-  /** Asked while the decision waits for its turn: whether it is known by now. Then it fails like a store that is overloaded. */
+  /**
+   * Called while the decision waits for its turn: returns whether its result is no longer needed. The decision then fails with the
+   * cause `overload`.
+   */
   isMoot?: () => boolean
 }
 
+/** Evaluates in the store. Never throws: errors become a `Degraded`. */
 export async function evaluate(
   store: Store,
   evaluation: Evaluation,
   { verb = 'decide', onCluster, undoStore = store, isMoot }: EvaluateOptions = {},
 ): Promise<Outcome | Degraded> {
-  // No rule to count and no credential to look up: decided without a trip.
+  // Without rules to count and a credential to look up, no trip is needed.
   if (evaluation.rules.length === 0 && !evaluation.subject) {
     return { status: 'admitted', plan: '', at: 0, verdicts: [] }
   }
-  return await orDegraded(() => {
-    if (!store.isCluster) return ask(store, toDecide(evaluation, verb), isMoot)
+  return await catchFailure(() => {
+    if (!store.isCluster) return runCall(store, prepareDecide(evaluation, verb), isMoot)
     if (!onCluster) throw new Error('The store is a cluster, and this edge cannot decide over several slots.')
     return onCluster(store, evaluation, verb, undoStore)
   })
 }
 
-/** A failure of the store, or of limiting code, as a value. */
-export async function orDegraded<T>(run: () => Promise<T>): Promise<T | Degraded> {
+/** The result of `run`. An exception of the store, or of limiting code, becomes a `Degraded`. */
+export async function catchFailure<T>(run: () => Promise<T>): Promise<T | Degraded> {
   try {
     return await run()
   } catch (error) {
-    return degradedBy(error)
+    return toDegraded(error)
   }
 }
 
 /** The cause and the log text for an error of the store or of limiting code. */
-export function degradedBy(error: unknown): Degraded {
-  // Messages of foreign errors may quote keys and tokens: only messages of Sluice are passed on.
+export function toDegraded(error: unknown): Degraded {
+  // Messages of errors from other code may contain keys and tokens, so only messages of Sluice are passed on.
   if (!(error instanceof GatewayError)) {
     return { status: 'degraded', cause: 'internal', detail: traceOf(error) }
   }
   return { status: 'degraded', cause: causeOf(error), detail: error.message }
 }
 
+/** The cause of degradation for an error of Sluice. */
 export function causeOf(error: GatewayError): DegradedCause {
   switch (error.code) {
     case 'ERR_STORE_TIMEOUT':

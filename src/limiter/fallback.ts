@@ -1,17 +1,18 @@
 /**
- * Decides a request that the store has not decided. Each rule has its own policy (`onStoreFailure`), and so have
- * credentials, which cannot be checked then: docs/security.md describes the risks. An error in limiting code is handled the
- * same way. A flood must not switch the limits off: rules that are `open` are counted in the isolate, as with `local`, until
- * the store has really failed.
+ * Decides a request that the store has not decided, by the failure policies (`onStoreFailure`) of the rules and of the credentials.
+ * docs/security.md describes the risks. An error in limiting code is handled the same way.
+ *
+ * A flood must not turn the limits off. So rules with the policy `open` are counted in the isolate, as with `local`, until a failure
+ * of the store is confirmed.
  */
 import type { OnStoreFailure } from '../config/check/rule-schema.ts'
 import type { Credentials } from '../config/compile-credentials.ts'
-import type { Seen } from '../credentials/seen.ts'
+import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { DecideVerb } from '../script/decide.ts'
 import type { BoundRule, Evaluation, Subject } from '../script/evaluation.ts'
 import type { GuardedStore } from '../store/breaker.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
-import { allowed, type Decision, type DegradedCause, denied } from './decision.ts'
+import { allow, type Decision, type DegradedCause, deny } from './decision.ts'
 import type { Degraded } from './evaluate.ts'
 import type { LocalLimiter } from './local.ts'
 
@@ -21,10 +22,10 @@ export interface FallbackSettings {
   store: Pick<GuardedStore, 'isOutageConfirmed'>
 }
 
-/** In the place of an isolate's own counts, where every rule refuses without the store. */
-export const NO_LOCAL: LocalLimiter = {
+/** The local limiter for configs in which all rules are `closed`: nothing is counted in the isolate. */
+export const NO_LOCAL_LIMITER: LocalLimiter = {
   decide: () => ({ admitted: true, verdicts: [] }),
-  hasSpent: () => false,
+  isHandOverDue: () => false,
   handOver: async () => {},
 }
 
@@ -35,7 +36,7 @@ const ACCEPTED: Record<Credentials['onStoreFailure'], { verifiedBefore: boolean;
   unchecked: { verifiedBefore: true, unknown: true },
 }
 
-/** Whether a rule admits a request when nothing can be counted, not even in the isolate. */
+/** Whether a rule admits a request that cannot be counted at all, not even in the isolate. */
 export function admitsUncounted(policy: OnStoreFailure): boolean {
   switch (policy) {
     case 'open':
@@ -46,7 +47,7 @@ export function admitsUncounted(policy: OnStoreFailure): boolean {
   }
 }
 
-/** Whether the isolate may have to count a rule by itself. With `open` it does until an outage is confirmed. */
+/** Whether the isolate may have to count the rule. With `open` it counts until an outage is confirmed. */
 export function isCountedLocally(policy: OnStoreFailure): boolean {
   switch (policy) {
     case 'open':
@@ -58,18 +59,20 @@ export function isCountedLocally(policy: OnStoreFailure): boolean {
 }
 
 /**
+ * Decides an evaluation without the store.
  * @param evaluation that the store has not answered
+ * @param degraded why it has not
  * @param seen the last answers of the store about this credential
  */
 export function fallBack(
   { policy, subject, rules }: Evaluation,
   { cause, detail }: Degraded,
-  seen: Seen | undefined,
+  seen: RememberedCaller | undefined,
   { credentials, local, store }: FallbackSettings,
   verb: DecideVerb = 'decide',
 ): Decision {
   const degraded = { cause, detail }
-  // A blocked consumer stays blocked.
+  // A consumer that was blocked before stays blocked.
   if (seen?.isBlocked) return { kind: 'blocked' }
   const accepted = ACCEPTED[credentials]
   const isKnown = seen?.plan !== undefined && accepted.verifiedBefore
@@ -78,10 +81,10 @@ export function fallBack(
   }
 
   const claimed = subject?.kind === 'token' ? subject.plan : undefined
-  const plan = subject && planOf([claimed, seen?.plan], policy.plans)
+  const plan = subject && choosePlan([claimed, seen?.plan], policy.plans)
   const applying = rules.filter(
     ({ rule: { on, match }, mode }) =>
-      // Bad credentials cannot be recognized now, and only the store evaluates shadows.
+      // Without the store, bad credentials cannot be recognized. Shadows are evaluated in the store only.
       on === 'request' &&
       mode === 'enforce' &&
       (match.plans === undefined || match.plans.includes(plan ?? '')),
@@ -93,22 +96,22 @@ export function fallBack(
       case 'closed':
         return { kind: 'unavailable', what: 'limits', degraded }
       case 'local':
-        counted.push(named(bound, subject, seen))
+        counted.push(withConsumer(bound, subject, seen))
         break
       case 'open':
-        if (!hasFailed) counted.push(named(bound, subject, seen))
+        if (!hasFailed) counted.push(withConsumer(bound, subject, seen))
         break
       default:
         return bound.rule.onStoreFailure satisfies never
     }
   }
 
-  // The plan that an earlier answer of the store, or a signature, vouches for.
+  // The plan is shown only if an earlier answer of the store has verified the credential.
   const own = isKnown && plan ? { plan } : {}
   const { admitted, verdicts } = local.decide(policy, counted, verb)
-  if (!admitted) return { ...denied(verdicts), degraded, ...own }
+  if (!admitted) return { ...deny(verdicts), degraded, ...own }
   return {
-    ...allowed(verdicts),
+    ...allow(verdicts),
     degraded,
     ...(counted.length < applying.length && { isUncounted: true }),
     ...own,
@@ -116,7 +119,7 @@ export function fallBack(
   }
 }
 
-/** Whether the store has really failed. An answer may also be late because the isolate is flooded. */
+/** Whether the store has failed for sure. A late answer can also mean that the isolate has too many requests. */
 function hasStoreFailed(cause: DegradedCause, store: FallbackSettings['store']): boolean {
   switch (cause) {
     case 'overload':
@@ -134,13 +137,17 @@ function hasStoreFailed(cause: DegradedCause, store: FallbackSettings['store']):
   }
 }
 
-/** A plan that the config does not know counts as the first. */
-function planOf(candidates: readonly (string | undefined)[], plans: readonly string[]): string {
+/** The first plan that the config knows, else the default plan. */
+function choosePlan(candidates: readonly (string | undefined)[], plans: readonly string[]): string {
   return candidates.find(plan => plan !== undefined && plans.includes(plan)) ?? plans[0]!
 }
 
-/** Where only the store knows the consumer: the one in its last answer, else each credential is counted by itself. */
-function named(bound: BoundRule, subject: Subject | undefined, seen: Seen | undefined): BoundRule {
+/** If only the store knows the consumer, counts for the consumer in its last answer, or else for each credential by itself. */
+function withConsumer(
+  bound: BoundRule,
+  subject: Subject | undefined,
+  seen: RememberedCaller | undefined,
+): BoundRule {
   if (subject?.kind !== 'pointer') return bound
   const digest = /\{k:[0-9a-f]+\}/.exec(subject.pointerKey)?.[0] ?? UNKNOWN_CONSUMER_TAG
   const tag = seen?.consumer === undefined ? digest : `{c:${seen.consumer}}`

@@ -1,49 +1,50 @@
-/** Units that are held in advance (stock.ts), as the rest of the limiter knows them. Only where a config has such rules is the stock there. */
+/** The interface of the stock of units in advance (stock.ts). A Worker carries the stock only if a rule of its config uses it. */
 import type { Received } from '../algorithms/concurrency.ts'
 import type { BoundRule, Verdict } from '../script/evaluation.ts'
 import type { Message } from '../script/sync.ts'
 import type { Claim, Holdings } from './holdings.ts'
 
-export interface InAdvance {
-  /** A unit for a request; undefined: it has to ask the store. */
+/** Units that the isolate holds in advance. docs/concurrency.md, "Units in advance", describes the messages. */
+export interface UnitStock {
+  /** Takes a unit for a request. @returns undefined if there is none: the store has to decide */
   take(rule: BoundRule): Claim | undefined
-  /** What the store would have said of a unit that was taken. */
+  /** The verdict for a unit from the stock, by the last answer of the store. */
   verdictOf(rule: BoundRule): Verdict
-  /** Takes back a unit whose request is over. @returns whether it stays here */
+  /** Puts back a unit whose request is over. @returns whether the stock keeps it; if not, it must be released */
   putBack(claim: Claim): boolean
-  /** Whether the end of a unit may wait for the next question. */
-  mayWait(claim: Claim): boolean
-  /** Questions whose time has come, to go with a request to the store. */
-  questions(): Message[]
-  /** @param received the answer of the store; undefined: it is lost */
-  answer(message: Message, received: Received | undefined): void
-  /** How the store has decided on a request that did not find a unit here. */
-  learn(rule: BoundRule, verdict: Verdict): void
-  /** Gives back what no request has used lately. @returns whether something may have to be given back later */
+  /** Whether the release of a unit may wait for the next question. */
+  canDeferRelease(claim: Claim): boolean
+  /** Creates the questions that are due: they ask the store for units, and travel with another HTTP request. */
+  askDue(): Message[]
+  /** Processes the answer to a question. @param received undefined: there was no answer */
+  receiveAnswer(message: Message, received: Received | undefined): void
+  /** Learns how much of the limit is in use, from the store's decision on a request that found no unit in the stock. */
+  learnUse(rule: BoundRule, verdict: Verdict): void
+  /** Gives back units that were not used lately. @returns whether units may have to be given back later */
   giveBackIdle(): boolean
   /** Whether units are held in advance, or may soon be. */
   readonly isInUse: boolean
-  /** Keys whose endings wait for the next question. */
-  readonly waiting: ReadonlySet<string>
+  /** The keys whose released units may be reported with the next question. */
+  readonly deferredKeys: ReadonlySet<string>
 }
 
-/** @param now ms */
-export type CreateStock = (holdings: Holdings, now: () => number) => InAdvance
+/** Creates the stock of an isolate. @param now ms */
+export type CreateStock = (holdings: Holdings, now: () => number) => UnitStock
 
-const NONE: ReadonlySet<string> = new Set()
+const NO_KEYS: ReadonlySet<string> = new Set()
 
-/** Every request asks. */
-export const NO_STOCK: InAdvance = {
+/** An empty stock: the store decides every request. */
+export const NO_STOCK: UnitStock = {
   take: () => undefined,
   verdictOf() {
     throw new Error('No unit was taken.')
   },
   putBack: () => false,
-  mayWait: () => false,
-  questions: () => [],
-  answer: () => {},
-  learn: () => {},
+  canDeferRelease: () => false,
+  askDue: () => [],
+  receiveAnswer: () => {},
+  learnUse: () => {},
   giveBackIdle: () => false,
   isInUse: false,
-  waiting: NONE,
+  deferredKeys: NO_KEYS,
 }

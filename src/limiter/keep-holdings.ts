@@ -1,7 +1,7 @@
 /**
- * When the store receives what this isolate holds: with each decision about the identity. Units that are free again go with the next
- * HTTP request about anything, after a quarter of a second without one, or at once where the limit is nearly used up. What is held
- * for long is sent again three times within the ttl.
+ * Sends the units that this isolate holds to the store. Each decision carries the message about its own identity. Released units are
+ * reported with the next HTTP request of any kind, alone after 250 ms, or at once if most of the limit is in use. Units that are held
+ * for long are renewed three times within the `ttl`. docs/concurrency.md describes the messages.
  */
 import type { Received } from '../algorithms/concurrency.ts'
 import type { Background } from '../background.ts'
@@ -14,30 +14,30 @@ import { Claims, type LimitOf } from './claims.ts'
 import { type Claim, Holdings, renewalMs } from './holdings.ts'
 import { type CreateStock, NO_STOCK } from './in-advance.ts'
 
-/** How long the store may take units for used that are free again (ms). */
-const UNCONFIRMED_MS = 250
+/** How long a released unit waits for another HTTP request that reports it (ms). */
+const SEND_DELAY_MS = 250
 
-/** No request waits longer to send what others have not (ms): the platform may end it without notice. */
-const LONGEST_WAIT_MS = 5000
+/** How long one request waits at most to send messages (ms): the platform may end it without notice. */
+const MAX_WAIT_MS = 5000
 
-/** How often it is checked whether units that are held in advance are still used (ms). */
+/** How often the isolate checks whether units in advance are still used (ms). */
 const WATCH_MS = 250
 
 /** Messages in one call. */
-const MOST_MESSAGES = 50
+const MAX_MESSAGES = 50
 
-export interface KeptHoldings {
+export interface HoldingsKeeper {
   readonly holdings: Holdings
-  /** Claims what a request costs, before it is decided. */
+  /** Claims the units of a request, before it is decided. */
   claim(rules: readonly BoundRule[], limitOf?: LimitOf): Claims
-  /** The store; each request to it also carries what it has not confirmed. */
+  /** Wraps the store: each request to it also carries the changes that the store has not confirmed. */
   withMessages(store: Store): Store
   /**
-   * Renews what a request has in flight.
-   * @returns to be called when the request is over; undefined where nothing of it is in flight
+   * Renews the claims of a request until it is over.
+   * @returns a function that releases them, to be called when the request is over; undefined if the request has no units in flight
    */
   keep(claims: Claims, store: Store, background: Background): (() => void) | undefined
-  /** Sends soon what the store has not confirmed, if no other request does. */
+  /** Sends the unconfirmed changes soon, unless another request carries them. */
   sendSoon(store: Store, background: Background): void
 }
 
@@ -45,14 +45,15 @@ export interface KeepOptions {
   now(): number
   timer: Timer
   script(): Script
-  /** µs to write by; absent: the clock of the store, as always in production. */
+  /** The time to write by (µs). Absent, as always in production: the clock of the store. */
   writeAt?: (() => number) | undefined
+  /** Creates the names of holders. Default: random names. */
   newName?: (() => string) | undefined
-  /** Absent: no units are held in advance. */
+  /** Absent: the isolate holds no units in advance. */
   createStock?: CreateStock | undefined
 }
 
-/** One for an isolate. */
+/** Creates the keeper of an isolate's holdings. */
 export function createHoldings({
   now,
   timer,
@@ -60,21 +61,21 @@ export function createHoldings({
   writeAt,
   newName,
   createStock,
-}: KeepOptions): KeptHoldings {
+}: KeepOptions): HoldingsKeeper {
   const holdings = new Holdings(now, newName)
   const stock = createStock?.(holdings, now) ?? NO_STOCK
-  /** Until when some request waits to send what is not confirmed (ms). The platform may end it before. */
-  let waitsUntil = Number.NEGATIVE_INFINITY
-  /** The same of a request that waits to give units back that were held in advance. */
-  let watchesUntil = Number.NEGATIVE_INFINITY
+  /** Until when a request waits to send unconfirmed changes (ms). It is extended repeatedly, because the platform may end that request. */
+  let sendAwaitedUntil = Number.NEGATIVE_INFINITY
+  /** The same for the request that watches the units in advance. */
+  let watchedUntil = Number.NEGATIVE_INFINITY
 
   const callsFor = ({ isCluster }: Store, messages: readonly Message[]) =>
-    (isCluster ? messages.map(message => [message]) : chunked(messages, MOST_MESSAGES)).map(part => ({
+    (isCluster ? messages.map(message => [message]) : chunked(messages, MAX_MESSAGES)).map(part => ({
       part,
       call: encodeSync(script(), part, writeAt?.()),
     }))
 
-  function received(part: readonly Message[], reply: unknown): Received[] {
+  function readAnswers(part: readonly Message[], reply: unknown): Received[] {
     if (reply instanceof GatewayError) return []
     const answers = decodeSync(reply, part)
     holdings.confirm(part)
@@ -85,57 +86,58 @@ export function createHoldings({
     if (messages.length === 0) return
     const calls = callsFor(store, messages)
     const replies = await store.run(calls.map(({ call }) => call))
-    for (const [i, { part }] of calls.entries()) received(part, replies[i])
+    for (const [i, { part }] of calls.entries()) readAnswers(part, replies[i])
   }
 
   function sendSoon(store: Store, background: Background): void {
-    watchSoon(store, background)
+    watchStockSoon(store, background)
     sendUnconfirmedSoon(store, background)
   }
 
   function sendUnconfirmedSoon(store: Store, background: Background): void {
-    if (holdings.unconfirmedSince(stock.waiting) === undefined) return
-    const wait = waitsUntil - now()
-    if (wait > 0 && wait <= UNCONFIRMED_MS) return
+    if (holdings.unconfirmedSince(stock.deferredKeys) === undefined) return
+    const wait = sendAwaitedUntil - now()
+    if (wait > 0 && wait <= SEND_DELAY_MS) return
     background(sendWhenDue(store))
   }
 
-  /** What ended meanwhile is left to the next decision, unless none comes for as long. */
+  /** Sends the unconfirmed changes when the oldest of them has waited for SEND_DELAY_MS. */
   async function sendWhenDue(store: Store): Promise<void> {
     const startedAt = now()
     const dueAt = () =>
       Math.min(
-        (holdings.unconfirmedSince(stock.waiting) ?? startedAt) + UNCONFIRMED_MS,
-        startedAt + LONGEST_WAIT_MS,
+        (holdings.unconfirmedSince(stock.deferredKeys) ?? startedAt) + SEND_DELAY_MS,
+        startedAt + MAX_WAIT_MS,
       )
-    for (let wait = UNCONFIRMED_MS; wait > 0; wait = dueAt() - now()) {
-      const ms = Math.min(wait, UNCONFIRMED_MS)
-      waitsUntil = now() + ms
+    for (let wait = SEND_DELAY_MS; wait > 0; wait = dueAt() - now()) {
+      const ms = Math.min(wait, SEND_DELAY_MS)
+      sendAwaitedUntil = now() + ms
       await new Promise<void>(resolve => timer(ms, resolve))
     }
-    waitsUntil = Number.NEGATIVE_INFINITY
-    await send(store, holdings.unconfirmed(stock.waiting))
+    sendAwaitedUntil = Number.NEGATIVE_INFINITY
+    await send(store, holdings.unconfirmed(stock.deferredKeys))
   }
 
-  function watchSoon(store: Store, background: Background): void {
-    const wait = watchesUntil - now()
+  function watchStockSoon(store: Store, background: Background): void {
+    const wait = watchedUntil - now()
     if ((wait > 0 && wait <= WATCH_MS) || !stock.isInUse) return
-    background(watch(store, background))
+    background(watchStock(store, background))
   }
 
-  /** Until requests have ceased, and everything that was held in advance is given back. */
-  async function watch(store: Store, background: Background): Promise<void> {
+  /** Gives back units in advance that are no longer used, until none are left. */
+  async function watchStock(store: Store, background: Background): Promise<void> {
     for (let isInUse = true; isInUse; isInUse = stock.giveBackIdle()) {
-      watchesUntil = now() + WATCH_MS
+      watchedUntil = now() + WATCH_MS
       await new Promise<void>(resolve => timer(WATCH_MS, resolve))
       sendUnconfirmedSoon(store, background)
     }
-    watchesUntil = Number.NEGATIVE_INFINITY
+    watchedUntil = Number.NEGATIVE_INFINITY
     await send(store, holdings.unconfirmed())
   }
 
-  /** @returns whether it is to be reported at once */
-  const end = (claim: Claim) => !stock.putBack(claim) && holdings.release(claim) && !stock.mayWait(claim)
+  /** Puts the unit of a request back into the stock, or releases it. @returns whether to report this at once */
+  const endClaim = (claim: Claim) =>
+    !stock.putBack(claim) && holdings.release(claim) && !stock.canDeferRelease(claim)
 
   return {
     holdings,
@@ -145,25 +147,26 @@ export function createHoldings({
       ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
       ping: () => store.ping(),
       async run(calls) {
-        const questions = stock.questions()
-        const except = [...calls.flatMap(keysOf), ...questions.map(({ key }) => key), ...stock.waiting]
+        const questions = stock.askDue()
+        const except = [...calls.flatMap(keysOf), ...questions.map(({ key }) => key), ...stock.deferredKeys]
         const messages = [...questions, ...holdings.unconfirmed(new Set(except))]
         if (messages.length === 0) return await store.run(calls)
         const beside = callsFor(store, messages)
         const isAnswered = new Set<Message>()
         try {
           const replies = await store.run([...calls, ...beside.map(({ call }) => call)])
-          // A reply that is wrong here must not spoil the others.
+          // An invalid reply to one message must not discard the other replies.
           for (const [i, { part }] of beside.entries())
             ignoringErrors(() => {
-              for (const [at, answer] of received(part, replies[calls.length + i]).entries()) {
+              for (const [at, answer] of readAnswers(part, replies[calls.length + i]).entries()) {
                 isAnswered.add(part[at]!)
-                stock.answer(part[at]!, answer)
+                stock.receiveAnswer(part[at]!, answer)
               }
             })
           return replies.slice(0, calls.length)
         } finally {
-          for (const question of questions) if (!isAnswered.has(question)) stock.answer(question, undefined)
+          for (const question of questions)
+            if (!isAnswered.has(question)) stock.receiveAnswer(question, undefined)
         }
       },
     }),
@@ -187,14 +190,14 @@ export function createHoldings({
           cancel()
           if (what === 'over') return
           for (const claim of claims) holdings.renew(claim)
-          // The next one may succeed.
-          await send(store, holdings.due()).catch(() => {})
+          // If this fails, the next renewal sends the messages again.
+          await send(store, holdings.renewalsDue()).catch(() => {})
         }
       }
       background(renew())
       return () => {
         stop()
-        const isUrgent = claims.map(end).some(Boolean)
+        const isUrgent = claims.map(endClaim).some(Boolean)
         if (isUrgent) background(send(store, holdings.unconfirmed()))
         else sendSoon(store, background)
       }
@@ -208,7 +211,7 @@ function ignoringErrors(work: () => void): void {
   try {
     work()
   } catch {
-    // What is not confirmed is sent again.
+    // Changes that are not confirmed are sent again.
   }
 }
 

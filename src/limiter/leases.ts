@@ -1,99 +1,101 @@
 /**
- * Budget that an isolate has leased: one decision has spent for several requests like it (script/lease.ts), and the isolate serves
- * the others from here, without a trip. So nothing is admitted that was not spent before: a limit is never exceeded, whatever is lost.
+ * Leases: one decision of the store spends for several similar requests (script/lease.ts), and the isolate serves the others without
+ * a trip. Every admitted request was spent before, so a limit is never exceeded, whatever is lost.
  *
- *     how much      about what the caller sends in the time of the lease; the store grants at most 1/16 of what is left
- *     how long      the shortest `lease: { for }` of the rules that apply, since the store has answered last
- *     renewal       one request asks again when a quarter is left, of the units or of the time; the others are served meanwhile. What
- *                   is left then stays, and the store is asked for less
- *     given back    what is left at the end, or after a quarter of a second without a request. It goes with the next decision; alone only
- *                   where the lease has saved a trip before, so that leases never cost more trips than requests
- *     lost          what an isolate holds when the platform ends it: it stays spent
+ *     size       about the number of requests that the caller sends within the lease. The store grants at most 1/16 of what is left
+ *     duration   the shortest `lease: { for }` of the rules that apply, counted from the last answer of the store
+ *     renewal    when a quarter of the units or of the time is left, one request asks the store for more. The isolate serves the
+ *                others meanwhile, keeps its unused units, and asks for fewer
+ *     return     unused units are given back when the lease ends, or after 250 ms without a request. They travel with the next
+ *                decision. A trip for them alone is made only if leases have saved one before, so leases never cost more trips
+ *                than requests without leases
+ *     loss       if the platform ends the isolate, its unused units stay spent
  *
- * Blocks, revoked keys, switches, plans and limits that change meanwhile count when the lease ends. Plain data, bounded in
- * number and time.
+ * A changed switch ends the lease. Blocks, revoked keys and other plans take effect when the lease ends. Plain data, bounded in
+ * number and time. docs/hot-callers.md describes leases for users.
  */
 import type { Background } from '../background.ts'
 import { latestOf, type Timer } from '../clock.ts'
-import type { Seen } from '../credentials/seen.ts'
+import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import { Lru } from '../lru.ts'
 import {
   type BoundRule,
   type Evaluation,
-  enforced,
   type Outcome,
+  onlyEnforced,
   type Verdict,
 } from '../script/evaluation.ts'
 import { encodeRefund, type Refund } from '../script/refund.ts'
 import type { Store, StoreCall } from '../store/store.ts'
 import type { Switches } from '../switches/switches.ts'
-import { aged, agrees, nameOf } from './answer-validity.ts'
+import { answerKeyOf, countDown, isConsistent } from './answer-validity.ts'
 import {
-  isLeft,
-  type Lot,
-  leftFor,
-  microseconds,
+  addUnitsLeft,
+  canGiveBack,
+  countServable,
+  type LeaseGrant,
   refundOf,
-  spentUnits,
-  take,
-  withDelays,
-  withUnits,
+  setDelays,
+  takeUnits,
+  toMicroseconds,
+  unitsSpentAhead,
 } from './lease-units.ts'
 
 /** The lease of one request. */
 export interface Lease {
   /**
-   * Serves the request from what is here.
-   * @param isNeeded also where it is time to ask for more: the store has not admitted the request
+   * Serves the request from the units that the isolate holds.
+   * @param isNeeded serve even if a renewal is due, because the store has not admitted the request
+   * @returns undefined if the request has to make a trip
    */
   serve(isNeeded?: boolean): Outcome | undefined
-  /** Whether `serve` would, if it is needed. */
+  /** Whether `serve(true)` would serve the request. */
   canServe(): boolean
-  /** The store is asked now. @returns for how many requests it shall spend; 1: an ordinary decision */
-  ask(): number
+  /** Notes that a trip begins. @returns for how many requests the store is to spend; 1: for this request only */
+  beginTrip(): number
   /**
-   * The store has answered.
-   * @param outcome undefined: it has not
-   * @returns the outcome, as its caller is told: with what is left here beside what is left there
+   * Notes that the trip has ended, and takes the granted units.
+   * @param outcome undefined: the store has not answered
+   * @returns the outcome to show to the caller: its `remaining` includes the unused leased units
    */
-  settle<T extends Outcome | undefined>(outcome: T): T
+  endTrip<T extends Outcome | undefined>(outcome: T): T
 }
 
 export interface Leases {
-  /** ms; from any instant. */
+  /** ms since an arbitrary instant. */
   now(): number
   /**
    * @param switches that are in force now
-   * @param recall the last answers of the store about the credential
-   * @returns undefined where a rule that applies has no lease
+   * @param recall returns the last answers of the store about the credential
+   * @returns undefined if a rule that applies cannot be leased
    */
-  of(
-    demanded: Omit<Evaluation, 'now'>,
+  forRequest(
+    demand: Omit<Evaluation, 'now'>,
     switches: Switches,
-    recall?: () => Seen | undefined,
+    recall?: () => RememberedCaller | undefined,
   ): Lease | undefined
-  /** The store; each request to it also gives back what leases have left. */
+  /** Wraps the store: each request to it also gives back the unused units of leases that have ended. */
   withReturns(store: Store): Store
-  /** Gives back in the background what is left at the end of leases. */
+  /** Gives back the unused units of leases that have ended, in the background. */
   giveBackSoon(store: Store, background: Background): void
-  /** Ends all leases, and gives back what they have left, that of replies which are still to come too. There are no new ones. */
+  /** Ends all leases and allows no new ones. Gives back all unused units, including those of replies that are still on their way. */
   giveBack(store: Store): Promise<void>
-  /** The state under these keys was reset: what was leased of it is not given back. */
-  drop(keys: readonly string[]): void
+  /** Discards the leased units of these keys, because their state was reset: they must not be given back. */
+  discard(keys: readonly string[]): void
 }
 
 export interface LeasesOptions {
-  /** ms; from any instant, should only ever grow */
+  /** ms since an arbitrary instant; should never decrease. */
   now(): number
   timer: Timer
-  /** µs to write by; absent: the clock of the store, as always in production. */
+  /** The time to write by (µs). Absent, as always in production: the clock of the store. */
   writeAt?: (() => number) | undefined
-  /** The call that gives units back; simulations pass their own. */
-  callFor?: (refund: Refund) => StoreCall
+  /** Builds the call that gives units back; simulations pass their own. */
+  buildRefundCall?: (refund: Refund) => StoreCall
 }
 
-/** The last answer of the store. */
-interface Answer {
+/** The last answer of the store that has admitted a request. */
+interface LastAnswer {
   readonly outcome: Outcome
   readonly switches: Switches
   /** ms */
@@ -101,246 +103,257 @@ interface Answer {
   readonly endsAt: number
 }
 
-/** The requests with one name. */
-interface Tenant {
+/** The requests with the same answer key (answer-validity.ts), and the units that are leased for them. */
+interface LeaseGroup {
   /** ms */
-  readonly forMs: number
-  /** The oldest first. All of them end with the last answer. */
-  lots: Lot[]
-  last: Answer | undefined
-  /** Requests in this stretch of `forMs`, and in the one before. */
-  stretch: number
-  count: number
-  countBefore: number
-  usedAt: number
-  /** A budget that comes back steadily is not nearly whole. */
+  readonly leaseMs: number
+  /** The oldest grant first. All of them are valid as long as the last answer. */
+  grants: LeaseGrant[]
+  lastAnswer: LastAnswer | undefined
+  /** The number of the current interval of `leaseMs`, and the requests in it and in the one before. */
+  interval: number
+  requests: number
+  previousRequests: number
+  lastUsedAt: number
+  /** Whether a budget that refills steadily (`gcra`, `token-bucket`) has less than 90 % of its burst left. */
   isScarce: boolean
-  /** Until when one request asks for more, and until when the store has no more (ms). */
-  asksUntil: number
+  /** Until when another request is renewing the lease (ms). */
+  renewingUntil: number
+  /** Until when no lease is asked for, because the store has refused (ms). */
   refusedUntil: number
 }
 
-/** With fewer requests in the time of a lease, each asks. */
-const LEAST_WANTED = 4
+/** With fewer requests than this in the time of a lease, no units are leased. */
+const MIN_REQUESTS = 4
 
 /**
- * The same where what is left would be lost to the caller: a place in a queue is not given back, and a budget that comes back steadily takes
- * back only what surely has not come back since. That does not matter while there is room.
+ * The minimum if unused units would be lost to the caller. Places in a queue cannot be given back. A budget that refills steadily can
+ * take back only the units that cannot have refilled since; this matters only while it is scarce.
  */
-const LEAST_WANTED_WHERE_LOST = 16
-const MOST_WANTED = 10_000
+const MIN_REQUESTS_WHERE_REST_IS_LOST = 16
+const MAX_REQUESTS = 10_000
 
-/** Of the units or the time of a lease, the last part in which one request asks for more. */
+/** A lease is renewed when this part of its units or of its time is left. */
 const RENEWAL_SHARE = 1 / 4
 
-/** After so long without a request what is left is given back (ms). */
+/** After this time without a request (ms), unused units are given back. */
 const IDLE_MS = 250
 
-/** What is left stays while it is no more than comes in the time of so many leases. */
-const MOST_KEPT = 2
+/** An isolate keeps at most as many units as its requests use in the time of this many leases. */
+const MAX_KEPT_LEASES = 2
 
-/** How often it is checked what is to be given back (ms). */
-const TICK_MS = 100
+/** How often the isolate checks whether units are to be given back (ms). */
+const RETURN_CHECK_MS = 100
 
-/** A question without an answer for so long is lost (ms). */
-const LOST_MS = 2000
+/** A trip without an answer after this time is considered lost (ms). */
+const TRIP_TIMEOUT_MS = 2000
 
-/** How often a process that is to stop looks for replies that are still to come (ms). */
-const LOOK_MS = 10
+/** How often a process that stops checks for replies that are still on their way (ms). */
+const STOP_CHECK_MS = 10
 
-/** Refunds in one HTTP request, and those that wait for one. */
-const MOST_RETURNS = 20
-const MOST_WAITING = 1000
+/** Refunds in one HTTP request, and refunds that wait for one. */
+const MAX_RETURNS_PER_TRIP = 20
+const MAX_RETURNS_DUE = 1000
 
-/** How long they wait where no trip was saved that they could take (ms). */
-const LONGEST_WAIT_MS = 10_000
+/** How long refunds wait for another request if no saved trip is left for them (ms). Then they are dropped. */
+const MAX_RETURN_WAIT_MS = 10_000
 
-/** Some 1 kB each; up to twice as many are kept. */
-const MOST_TENANTS = 4000
+/** About 1 kB each. The LRU keeps up to twice as many. */
+const MAX_GROUPS = 4000
 
-/** One for an isolate. */
-export function createLeases({ now: clock, timer, writeAt, callFor = encodeRefund }: LeasesOptions): Leases {
+/** Creates the leases of an isolate. */
+export function createLeases({
+  now: clock,
+  timer,
+  writeAt,
+  buildRefundCall = encodeRefund,
+}: LeasesOptions): Leases {
   const now = latestOf(clock)
-  /** Those with units. */
-  const active = new Map<string, Tenant>()
-  const tenants = new Lru<Tenant>({
-    size: MOST_TENANTS,
-    onEviction: name => {
-      const tenant = active.get(name)
-      if (tenant) end(name, tenant)
+  /** The groups that hold units. */
+  const activeGroups = new Map<string, LeaseGroup>()
+  const groups = new Lru<LeaseGroup>({
+    size: MAX_GROUPS,
+    onEviction: key => {
+      const group = activeGroups.get(key)
+      if (group) endLeases(key, group)
     },
   })
-  /** What is left of leases that have ended. */
-  let due: { lot: Lot; since: number }[] = []
-  /** Trips that were saved, and not taken to give units back. */
-  let saved = 0
-  /** Until when some request waits to give units back (ms). The platform may end it before. */
-  let watchesUntil = Number.NEGATIVE_INFINITY
-  /** Questions and refunds that the store has not answered. */
-  let underWay = 0
+  /** Grants of leases that have ended, with units to give back. */
+  let returnsDue: { grant: LeaseGrant; since: number }[] = []
+  /** Trips that leases have saved, minus those that were made to give units back. */
+  let savedTrips = 0
+  /** Until when a request watches for units to give back (ms). It is extended repeatedly, because the platform may end that request. */
+  let watchedUntil = Number.NEGATIVE_INFINITY
+  /** Trips that have not ended: decisions and refunds. */
+  let openTrips = 0
   let isStopped = false
 
-  function end(name: string, tenant: Tenant): void {
+  function endLeases(key: string, group: LeaseGroup): void {
     const since = now()
-    for (const lot of tenant.lots) if (lot.units.some(isLeft)) due.push({ lot, since })
-    due = due.slice(-MOST_WAITING)
-    tenant.lots = []
-    active.delete(name)
+    for (const grant of group.grants) if (grant.units.some(canGiveBack)) returnsDue.push({ grant, since })
+    returnsDue = returnsDue.slice(-MAX_RETURNS_DUE)
+    group.grants = []
+    activeGroups.delete(key)
   }
 
-  function endWhatIsOver(): void {
+  function endExpiredLeases(): void {
     const time = now()
-    for (const [name, tenant] of active) {
-      if (time >= tenant.usedAt + IDLE_MS || isOver(tenant.last, time)) end(name, tenant)
+    for (const [key, group] of activeGroups) {
+      if (time >= group.lastUsedAt + IDLE_MS || hasExpired(group.lastAnswer, time)) endLeases(key, group)
     }
-    due = due.filter(({ since }) => time - since < LONGEST_WAIT_MS)
+    returnsDue = returnsDue.filter(({ since }) => time - since < MAX_RETURN_WAIT_MS)
   }
 
   function takeReturns(): StoreCall[] {
-    return due.splice(0, MOST_RETURNS).map(({ lot }) => callFor(refundOf(lot, writeAt?.())))
+    return returnsDue
+      .splice(0, MAX_RETURNS_PER_TRIP)
+      .map(({ grant }) => buildRefundCall(refundOf(grant, writeAt?.())))
   }
 
-  /** @param calls go with them */
+  /** Runs the calls, with refunds that are due in the same HTTP request. */
   async function runWithReturns(store: Store, calls: readonly StoreCall[] = []): Promise<unknown[]> {
-    underWay += 1
+    openTrips += 1
     try {
       return await store.run([...calls, ...takeReturns()])
     } finally {
-      underWay -= 1
+      openTrips -= 1
     }
   }
 
-  async function watch(store: Store): Promise<void> {
+  async function watchReturns(store: Store): Promise<void> {
     do {
-      watchesUntil = now() + TICK_MS
-      await new Promise<void>(resolve => timer(TICK_MS, resolve, true))
-      endWhatIsOver()
-      if (due.length > 0 && saved > 0) {
-        saved -= 1
-        // What is lost stays spent.
+      watchedUntil = now() + RETURN_CHECK_MS
+      await new Promise<void>(resolve => timer(RETURN_CHECK_MS, resolve, true))
+      endExpiredLeases()
+      if (returnsDue.length > 0 && savedTrips > 0) {
+        savedTrips -= 1
+        // If the refunds are lost, the units stay spent.
         await runWithReturns(store).catch(() => {})
       }
-    } while (active.size > 0 || due.length > 0)
-    watchesUntil = Number.NEGATIVE_INFINITY
+    } while (activeGroups.size > 0 || returnsDue.length > 0)
+    watchedUntil = Number.NEGATIVE_INFINITY
   }
 
-  function tenantOf(name: string, forMs: number): Tenant {
-    const known = tenants.get(name)
+  function findOrCreateGroup(key: string, leaseMs: number): LeaseGroup {
+    const known = groups.get(key)
     if (known) return known
-    const tenant: Tenant = {
+    const group: LeaseGroup = {
       ...{
-        forMs,
-        lots: [],
-        last: undefined,
-        stretch: 0,
-        count: 0,
-        countBefore: 0,
-        usedAt: 0,
+        leaseMs,
+        grants: [],
+        lastAnswer: undefined,
+        interval: 0,
+        requests: 0,
+        previousRequests: 0,
+        lastUsedAt: 0,
         isScarce: false,
       },
-      ...{ asksUntil: Number.NEGATIVE_INFINITY, refusedUntil: Number.NEGATIVE_INFINITY },
+      ...{ renewingUntil: Number.NEGATIVE_INFINITY, refusedUntil: Number.NEGATIVE_INFINITY },
     }
-    tenants.set(name, tenant)
-    return tenant
+    groups.set(key, group)
+    return group
   }
 
-  /** How many requests come in the time of a lease, by those of late. */
-  function expected(tenant: Tenant, time: number): number {
-    const { forMs } = tenant
-    const stretch = Math.floor(time / forMs)
-    if (stretch !== tenant.stretch) {
-      tenant.countBefore = stretch === tenant.stretch + 1 ? tenant.count : 0
-      tenant.stretch = stretch
-      tenant.count = 0
+  /** Counts this request, and estimates how many requests come in the time of a lease. @param time ms */
+  function estimateRequests(group: LeaseGroup, time: number): number {
+    const { leaseMs } = group
+    const interval = Math.floor(time / leaseMs)
+    if (interval !== group.interval) {
+      group.previousRequests = interval === group.interval + 1 ? group.requests : 0
+      group.interval = interval
+      group.requests = 0
     }
-    tenant.count += 1
-    return Math.floor(tenant.count + tenant.countBefore * (1 - (time / forMs - stretch)))
+    group.requests += 1
+    return Math.floor(group.requests + group.previousRequests * (1 - (time / leaseMs - interval)))
   }
 
   return {
     now,
 
-    of(demanded, switches, recall) {
-      const { rules, policy } = demanded
-      const forMs = policy.leases && !isStopped ? shortest(rules) : undefined
-      if (forMs === undefined) return undefined
-      const name = nameOf(rules, demanded)
-      const tenant = tenantOf(name, forMs)
+    forRequest(demand, switches, recall) {
+      const { rules, policy } = demand
+      const leaseMs = policy.leases && !isStopped ? findShortestLease(rules) : undefined
+      if (leaseMs === undefined) return undefined
+      const key = answerKeyOf(rules, demand)
+      const group = findOrCreateGroup(key, leaseMs)
       const time = now()
-      tenant.usedAt = time
-      const rate = Math.min(expected(tenant, time), MOST_WANTED)
-      const losesRest = tenant.isScarce || rules.some(({ rule }) => rule.counting.isQueue)
-      const isFrequent = rate >= (losesRest ? LEAST_WANTED_WHERE_LOST : LEAST_WANTED)
-      const isFree = time >= tenant.asksUntil && time >= tenant.refusedUntil
-      /** When the store was asked. */
-      let askedAt: number | undefined
-      /** This request asks for others too. */
-      let isAsking = false
+      group.lastUsedAt = time
+      const rate = Math.min(estimateRequests(group, time), MAX_REQUESTS)
+      const losesUnusedUnits = group.isScarce || rules.some(({ rule }) => rule.counting.isQueue)
+      const isFrequent = rate >= (losesUnusedUnits ? MIN_REQUESTS_WHERE_REST_IS_LOST : MIN_REQUESTS)
+      const mayRenew = time >= group.renewingUntil && time >= group.refusedUntil
+      /** Set once this request makes a trip (ms). */
+      let tripStartedAt: number | undefined
+      /** Whether this request renews the lease: it asks the store to spend for other requests too. */
+      let isRenewing = false
 
-      function fitting(): Lot | undefined {
-        const { last } = tenant
+      function findGrant(): LeaseGrant | undefined {
+        const { lastAnswer } = group
         const at = now()
-        const isInvalid = isOver(last, at) || last?.switches !== switches || !agrees(last.outcome, recall?.())
-        if (isInvalid) end(name, tenant)
-        return tenant.lots.find(({ units }) => units.every(each => each.left >= rules[each.place]!.cost))
+        const isInvalid =
+          hasExpired(lastAnswer, at) ||
+          lastAnswer?.switches !== switches ||
+          !isConsistent(lastAnswer.outcome, recall?.())
+        if (isInvalid) endLeases(key, group)
+        return group.grants.find(({ units }) => units.every(each => each.left >= rules[each.ruleIndex]!.cost))
       }
 
-      /** Whether it is time to ask for more, or whether the caller may still go on. */
-      function isLow(): boolean {
-        if (!isFree) return false
-        if (tenant.last!.endsAt - now() <= forMs! * RENEWAL_SHARE) return true
-        return isFrequent && leftFor(tenant.lots, rules) <= rate * RENEWAL_SHARE
+      /** Whether this request has to make a trip to renew the lease. */
+      function isRenewalDue(): boolean {
+        if (!mayRenew) return false
+        if (group.lastAnswer!.endsAt - now() <= leaseMs! * RENEWAL_SHARE) return true
+        return isFrequent && countServable(group.grants, rules) <= rate * RENEWAL_SHARE
       }
 
       return {
         serve(isNeeded = false) {
-          const lot = fitting()
-          if (!lot || (!isNeeded && isLow())) return undefined
-          if (askedAt === undefined) saved += 1
-          const { outcome, answeredAt } = tenant.last!
-          const elapsed = microseconds(now() - answeredAt)
-          const delays = take(lot, rules, now())
-          const told = withDelays(withUnits(aged(outcome, elapsed), tenant.lots), delays)
-          // Its units may be older than the last answer: whoever gives them back must say when they were spent.
-          return { ...told, at: lot.outcome.at }
+          const grant = findGrant()
+          if (!grant || (!isNeeded && isRenewalDue())) return undefined
+          if (tripStartedAt === undefined) savedTrips += 1
+          const { outcome, answeredAt } = group.lastAnswer!
+          const elapsed = toMicroseconds(now() - answeredAt)
+          const delays = takeUnits(grant, rules, now())
+          const adjusted = setDelays(addUnitsLeft(countDown(outcome, elapsed), group.grants), delays)
+          // The units may be older than the last answer, and a refund of this request needs the time when they were spent.
+          return { ...adjusted, at: grant.outcome.at }
         },
 
-        canServe: () => fitting() !== undefined,
+        canServe: () => findGrant() !== undefined,
 
-        ask() {
-          askedAt = now()
-          underWay += 1
-          if (!isFree) return 1
-          // Until the answer is there, others ask for themselves alone, if they have to.
-          isAsking = true
-          tenant.asksUntil = askedAt + LOST_MS
-          return isFrequent ? Math.max(1, rate - leftFor(tenant.lots, rules)) : 1
+        beginTrip() {
+          tripStartedAt = now()
+          openTrips += 1
+          if (!mayRenew) return 1
+          // Until the answer arrives, other requests that make a trip ask for themselves only.
+          isRenewing = true
+          group.renewingUntil = tripStartedAt + TRIP_TIMEOUT_MS
+          return isFrequent ? Math.max(1, rate - countServable(group.grants, rules)) : 1
         },
 
-        settle<T extends Outcome | undefined>(outcome: T): T {
+        endTrip<T extends Outcome | undefined>(outcome: T): T {
           const at = now()
-          underWay -= 1
-          if (isAsking) tenant.asksUntil = Number.NEGATIVE_INFINITY
+          openTrips -= 1
+          if (isRenewing) group.renewingUntil = Number.NEGATIVE_INFINITY
           if (!outcome) return outcome
-          tenant.isScarce = outcome.verdicts.some(isScarce)
-          if (outcome.status === 'refused' && !isOfGuesses(outcome)) tenant.refusedUntil = at + forMs
-          // The credential is bad by now, or its consumer blocked. After too many guesses good and bad credentials get the same reply.
-          else if (outcome.status !== 'admitted') end(name, tenant)
+          group.isScarce = outcome.verdicts.some(isScarce)
+          if (outcome.status === 'refused' && !isGuessRefusal(outcome)) group.refusedUntil = at + leaseMs
+          // The credential is no longer valid, its consumer is blocked, or there were too many guesses: then valid and bad credentials get the same reply.
+          else if (outcome.status !== 'admitted') endLeases(key, group)
           if (outcome.status !== 'admitted') return outcome
-          // It has become slower.
-          if (leftFor(tenant.lots, rules) > MOST_KEPT * rate) end(name, tenant)
-          // What was spent by other rules, or other numbers, is not for these requests.
-          if (tenant.last && !isAlike(tenant.last.outcome, outcome)) end(name, tenant)
-          const units = outcome.granted ? spentUnits(rules, outcome, outcome.granted) : []
-          if (units.length > 0) tenant.lots.push({ demanded, outcome, units, answeredAt: at })
-          tenant.lots = tenant.lots.filter(({ units }) => units.some(({ left }) => left > 0))
-          if (tenant.lots.length === 0) return outcome
-          // The store has just said that this caller may go on.
-          tenant.last = { outcome, switches, answeredAt: at, endsAt: at + forMs }
-          active.set(name, tenant)
-          const told = withUnits(outcome, tenant.lots)
-          if (isStopped) end(name, tenant)
-          return told
+          // The caller has become slower.
+          if (countServable(group.grants, rules) > MAX_KEPT_LEASES * rate) endLeases(key, group)
+          // Units that were spent under other rules or other limits cannot serve these requests.
+          if (group.lastAnswer && !hasSameRules(group.lastAnswer.outcome, outcome)) endLeases(key, group)
+          const units = outcome.granted ? unitsSpentAhead(rules, outcome, outcome.granted) : []
+          if (units.length > 0) group.grants.push({ evaluation: demand, outcome, units, answeredAt: at })
+          group.grants = group.grants.filter(({ units }) => units.some(({ left }) => left > 0))
+          if (group.grants.length === 0) return outcome
+          // The store has just confirmed that this caller is admitted.
+          group.lastAnswer = { outcome, switches, answeredAt: at, endsAt: at + leaseMs }
+          activeGroups.set(key, group)
+          const adjusted = addUnitsLeft(outcome, group.grants)
+          if (isStopped) endLeases(key, group)
+          return adjusted
         },
       }
     },
@@ -349,66 +362,70 @@ export function createLeases({ now: clock, timer, writeAt, callFor = encodeRefun
       ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
       ping: () => store.ping(),
       async run(calls) {
-        if (due.length === 0) return await store.run(calls)
+        if (returnsDue.length === 0) return await store.run(calls)
         const replies = await runWithReturns(store, calls)
         return replies.slice(0, calls.length)
       },
     }),
 
     giveBackSoon(store, background) {
-      if (active.size === 0 && due.length === 0) return
-      const wait = watchesUntil - now()
-      if (wait > -TICK_MS && wait <= TICK_MS) return
-      background(watch(store))
+      if (activeGroups.size === 0 && returnsDue.length === 0) return
+      const wait = watchedUntil - now()
+      if (wait > -RETURN_CHECK_MS && wait <= RETURN_CHECK_MS) return
+      background(watchReturns(store))
     },
 
     async giveBack(store) {
       isStopped = true
-      for (const [name, tenant] of active) end(name, tenant)
-      for (let waited = 0; due.length > 0 || (underWay > 0 && waited < LOST_MS); waited += LOOK_MS) {
-        // What is lost stays spent.
-        while (due.length > 0) await runWithReturns(store).catch(() => {})
-        if (underWay > 0) await new Promise<void>(resolve => timer(LOOK_MS, resolve))
+      for (const [key, group] of activeGroups) endLeases(key, group)
+      for (
+        let waited = 0;
+        returnsDue.length > 0 || (openTrips > 0 && waited < TRIP_TIMEOUT_MS);
+        waited += STOP_CHECK_MS
+      ) {
+        // If refunds are lost, the units stay spent.
+        while (returnsDue.length > 0) await runWithReturns(store).catch(() => {})
+        if (openTrips > 0) await new Promise<void>(resolve => timer(STOP_CHECK_MS, resolve))
       }
     },
 
-    drop(keys) {
+    discard(keys) {
       const changed = new Set(keys)
-      const isChanged = ({ units }: Lot) => units.some(({ bound }) => changed.has(bound.key))
-      due = due.filter(({ lot }) => !isChanged(lot))
-      for (const [name, tenant] of active) {
-        tenant.lots = tenant.lots.filter(lot => !isChanged(lot))
-        if (tenant.lots.length === 0) active.delete(name)
+      const isChanged = ({ units }: LeaseGrant) => units.some(({ bound }) => changed.has(bound.key))
+      returnsDue = returnsDue.filter(({ grant }) => !isChanged(grant))
+      for (const [key, group] of activeGroups) {
+        group.grants = group.grants.filter(grant => !isChanged(grant))
+        if (group.grants.length === 0) activeGroups.delete(key)
       }
     },
   }
 }
 
-/** A clock that was set back must not make a lease longer. */
-const isOver = (last: Answer | undefined, time: number) =>
-  last === undefined || time >= last.endsAt || time < last.answeredAt
+/** Whether the last answer is too old. A clock that was set back must not extend a lease. */
+const hasExpired = (answer: LastAnswer | undefined, time: number) =>
+  answer === undefined || time >= answer.endsAt || time < answer.answeredAt
 
-/** Whether the same rules apply, with the same numbers. */
-function isAlike(one: Outcome, other: Outcome): boolean {
+/** Whether the same rules apply in both outcomes, with the same numbers. */
+function hasSameRules(one: Outcome, other: Outcome): boolean {
   const rulesOf = ({ verdicts }: Outcome) =>
     verdicts.map(({ rule: { name, limit, quota }, mode }) => `${name} ${mode} ${limit} ${quota.burst}`).join()
   return one.plan === other.plan && one.consumer === other.consumer && rulesOf(one) === rulesOf(other)
 }
 
-const isOfGuesses = ({ verdicts }: Outcome) =>
-  enforced(verdicts).some(({ rule, allowed }) => rule.on === 'auth-failure' && !allowed)
+const isGuessRefusal = ({ verdicts }: Outcome) =>
+  onlyEnforced(verdicts).some(({ rule, allowed }) => rule.on === 'auth-failure' && !allowed)
 
 const isScarce = ({ rule: { counting, quota }, remaining }: Verdict) =>
   counting.state === 'time' && remaining < 0.9 * quota.burst
 
-/** The shortest lease of the rules that spend; undefined where one of them has none. */
-function shortest(rules: readonly BoundRule[]): number | undefined {
-  let forMs = Number.POSITIVE_INFINITY
+/** The duration of the shortest lease of the rules that spend (ms); undefined if one of them has none, or if no rule spends. */
+function findShortestLease(rules: readonly BoundRule[]): number | undefined {
+  let leaseMs = Number.POSITIVE_INFINITY
   for (const { rule, role } of rules) {
-    // Whoever has credentials guesses nothing; a rule that costs nothing only reports.
+    // Leases are for valid credentials, which rules on guesses do not count. A rule with cost 0 only reports.
     if (rule.on === 'auth-failure' || role === 'report') continue
     if (!rule.lease) return undefined
-    forMs = Math.min(forMs, rule.lease.forMs)
+    leaseMs = Math.min(leaseMs, rule.lease.forMs)
   }
-  return Number.isFinite(forMs) ? forMs : undefined
+  return Number.isFinite(leaseMs) ? leaseMs : undefined
 }

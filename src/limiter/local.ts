@@ -1,8 +1,9 @@
 /**
- * Counts in the memory of the isolate while the store does not: with the TypeScript models, a share of each limit, and the
- * clock of this machine. Memory is bounded: identities without recent requests are forgotten first, and start with a whole
- * budget again. When the store answers again, the units spent meanwhile are handed over to it. They stay counted here as well
- * until they come back by themselves: in a flood the store answers in between, and each answer would bring a new share.
+ * Counts in the memory of the isolate while the store does not answer: with the TypeScript models, a share of each limit, and the
+ * clock of this machine. Memory is bounded: identities without recent requests are dropped first, and then start with a whole budget.
+ *
+ * When the store answers again, the units that were spent meanwhile are handed over to it. They stay counted here as well, until they
+ * refill. Otherwise, in a flood in which the store answers now and then, each answer would give every identity a new share.
  */
 import type { State } from '../algorithms/algorithm.ts'
 import type { Rule } from '../config/compile-rule.ts'
@@ -13,202 +14,204 @@ import type { BoundRule, Evaluation, Outcome, Verdict } from '../script/evaluati
 import { decideInMemory, type StateMemory } from '../script/memory.ts'
 import type { Policy } from '../script/policy-shape.ts'
 import type { Store } from '../store/store.ts'
-import { askAll, toDecide } from './ask.ts'
 import { bindRule } from './bind-rule.ts'
+import { prepareDecide, runCalls } from './prepared-call.ts'
 
-/** Some 500 bytes each; up to twice as many are kept. */
+/** About 500 bytes each. The LRU keeps up to twice as many. */
 const MAX_IDENTITIES = 10_000
 
 /** Identities in one hand-over request. */
 const IDENTITIES_PER_REQUEST = 20
 
-/** The platform may end a hand-over; after this long another one starts. */
-const HAND_OVER_MS = 10_000
+/** After this time another hand-over may start, because the platform may have ended the one before. */
+const HAND_OVER_TIMEOUT_MS = 10_000
 
-/** The model with a state of two numbers, also for algorithms that keep more in the store. */
+/** The model for counting in the isolate: its state has two numbers, also for algorithms that store more in Redis. */
 const modelOf = ({ counting }: Rule) => counting.local.model
 
 export interface LocalLimiter {
-  /** All or nothing, as the store would decide. `peek` spends nothing. */
+  /** Decides all rules together, all or nothing, as the store would. `peek` spends nothing. */
   decide(
     policy: Policy,
     rules: readonly BoundRule[],
     verb?: DecideVerb,
   ): { admitted: boolean; verdicts: Verdict[] }
-  /** Whether something is still to be handed over, and no hand-over is running. */
-  hasSpent(): boolean
+  /** Whether units are to be handed over, and no hand-over is running. */
+  isHandOverDue(): boolean
   /**
-   * Hands over to a store that has just answered, in one or two requests, the units that the next few identities have spent
-   * and that have not come back since; resolves when it is done. Units that may have arrived are never sent again; others,
-   * and those that the store refuses (a Redis that answers and cannot write), are sent again later.
-   * @param at µs to count it by; absent: the clock of the store
+   * Hands over the units that the next identities have spent and that have not refilled, in one or two HTTP requests to a store that
+   * has just answered. Units that may have arrived are never sent again. If the error shows that they were not counted (for example,
+   * Redis answers but cannot write), they are sent again later.
+   * @param at the time to count by (µs); absent: the clock of the store
    */
   handOver(store: Store, at?: number): Promise<void>
 }
 
-/** The units that an identity has spent here, by tag of the rule. There are as many tags as the config has rules. */
-interface Spender {
-  /** That the rules belong to. */
+/** What an identity has spent in this isolate, by tag of the rule. The config bounds the number of tags. */
+interface LocalUsage {
+  /** The policy of the rules. */
   policy?: Policy
   states: Map<string, State>
   rules: Map<string, Rule>
-  /** Of the units that have not come back, those that were handed over. */
+  /** How many of the units that have not refilled were already handed over. */
   handedOver: Map<string, number>
 }
 
-/** Units of one identity, under the rules for one plan, that the store has not counted. */
-interface Debt {
+/** Units of one identity, under the rules of one plan, that the store has not counted yet. */
+interface HandOver {
   key: string
   policy: Policy
   plan?: string
-  owed: readonly BoundRule[]
+  rules: readonly BoundRule[]
 }
 
 /**
- * @param share of each limit, above 0 and up to 1
+ * Creates the local limiter of an isolate.
+ * @param share the part of each limit that the isolate admits, above 0 and up to 1
  * @param now ms since the epoch
  */
 export function createLocalLimiter(share: number, now: () => number): LocalLimiter {
-  /** Keys of identities that have spent something that is still to be handed over. */
-  const owing = new Set<string>()
-  const spenders = new Lru<Spender>({
+  /** Keys of identities with units that are to be handed over. */
+  const keysToHandOver = new Set<string>()
+  const usages = new Lru<LocalUsage>({
     size: MAX_IDENTITIES,
-    onEviction: key => owing.delete(key),
+    onEviction: key => keysToHandOver.delete(key),
   })
-  let busySince = Number.NEGATIVE_INFINITY
+  let handOverStartedAt = Number.NEGATIVE_INFINITY
 
   const memory: StateMemory = {
-    get: key => spenders.get(key)?.states,
-    set: (key, states) => spenders.set(key, { states, rules: new Map(), handedOver: new Map() }),
+    get: key => usages.get(key)?.states,
+    set: (key, states) => usages.set(key, { states, rules: new Map(), handedOver: new Map() }),
   }
 
-  /** For reading without use: an entry that is used moves to the front, which can push out others. */
-  const untouched: StateMemory = { ...memory, get: key => spenders.peek(key)?.states }
+  /** For reading only: using an entry would move it to the front of the LRU, which can push out others. */
+  const readOnlyMemory: StateMemory = { ...memory, get: key => usages.peek(key)?.states }
 
-  function decideHere(rules: readonly BoundRule[], verb: DecideVerb) {
-    const counted = rules.map(bound => ({ bound: shared(bound, share), shown: bound.rule }))
+  function decideLocally(rules: readonly BoundRule[], verb: DecideVerb) {
+    const counted = rules.map(bound => ({ bound: withShareOfLimit(bound, share), shown: bound.rule }))
     const isPeek = verb === 'peek'
-    return decideInMemory(modelOf, isPeek ? untouched : memory, counted, now() * 1e3, isPeek)
+    return decideInMemory(modelOf, isPeek ? readOnlyMemory : memory, counted, now() * 1e3, isPeek)
   }
 
-  /** Units that have been spent here and have not come back. */
-  function unitsOf(key: string, rule: Rule): number {
+  /** Units that were spent in this isolate and have not refilled. */
+  function unitsInUse(key: string, rule: Rule): number {
     const report = bindRule(rule, key, 0, now())
-    const { remaining } = decideHere([report], 'peek').verdicts[0]!
-    return shared(report, share).rule.quota.burst - remaining
+    const { remaining } = decideLocally([report], 'peek').verdicts[0]!
+    return withShareOfLimit(report, share).rule.quota.burst - remaining
   }
 
-  /** Units that have come back here by themselves have come back in the store too. */
-  function forgetReturned({ key, rule }: BoundRule): void {
-    const handedOver = spenders.peek(key)?.handedOver
+  /** Reduces the handed-over units to those that have not refilled. What refills here has also refilled in the store. */
+  function reduceHandedOver({ key, rule }: BoundRule): void {
+    const handedOver = usages.peek(key)?.handedOver
     const before = handedOver?.get(rule.tag)
-    if (handedOver && before) handedOver.set(rule.tag, Math.min(before, unitsOf(key, rule)))
+    if (handedOver && before) handedOver.set(rule.tag, Math.min(before, unitsInUse(key, rule)))
   }
 
-  function debtsOf(key: string): Debt[] {
-    const spender = spenders.peek(key)
-    if (!spender?.policy) return []
-    const { policy, states, rules, handedOver } = spender
-    const owed = [...states.keys()].flatMap(tag => {
+  function handOversOf(key: string): HandOver[] {
+    const usage = usages.peek(key)
+    if (!usage?.policy) return []
+    const { policy, states, rules, handedOver } = usage
+    const rulesToSpend = [...states.keys()].flatMap(tag => {
       const rule = rules.get(tag)
-      const units = rule ? unitsOf(key, rule) - (handedOver.get(tag) ?? 0) : 0
+      const units = rule ? unitsInUse(key, rule) - (handedOver.get(tag) ?? 0) : 0
       return rule && units > 0 ? [toSpend(rule, key, units)] : []
     })
-    const byPlan = Map.groupBy(owed, ({ rule }) => rule.match.plans?.[0])
-    return [...byPlan].map(([plan, owed]) => ({ key, policy, owed, ...(plan !== undefined && { plan }) }))
+    const byPlan = Map.groupBy(rulesToSpend, ({ rule }) => rule.match.plans?.[0])
+    return [...byPlan].map(([plan, rules]) => ({ key, policy, rules, ...(plan !== undefined && { plan }) }))
   }
 
   const toSpend = (rule: Rule, key: string, units: number): BoundRule => ({
-    // Units that are spent cannot be refused.
+    // Units that are already spent cannot be refused, so the rule is a shadow.
     ...bindRule(rule, key, units, now()),
     mode: 'shadow',
   })
 
-  function note({ key, owed }: Debt, sign: 1 | -1): void {
-    const handedOver = spenders.peek(key)?.handedOver
-    for (const { rule, cost } of handedOver ? owed : []) {
+  function addHandedOver({ key, rules }: HandOver, sign: 1 | -1): void {
+    const handedOver = usages.peek(key)?.handedOver
+    for (const { rule, cost } of handedOver ? rules : []) {
       handedOver!.set(rule.tag, (handedOver!.get(rule.tag) ?? 0) + sign * cost)
     }
   }
 
-  /** A call that failed may have arrived, unless the error says that it has not: only then is it sent again. */
-  function failed(debt: Debt, { code }: GatewayError): void {
+  /** Hands over again later if the error shows that the store has not counted the units. After other errors they may have arrived. */
+  function retryIfNotCounted(handOver: HandOver, { code }: GatewayError): void {
     if (!/^ERR_STORE_(REFUSED|QUOTA|BREAKER_OPEN)$/.test(code)) return
-    note(debt, -1)
-    if (spenders.peek(debt.key)) owing.add(debt.key)
+    addHandedOver(handOver, -1)
+    if (usages.peek(handOver.key)) keysToHandOver.add(handOver.key)
   }
 
-  async function send(store: Store, debts: readonly Debt[], at?: number): Promise<void> {
-    const spending = ({ policy, plan }: Debt, rules: readonly BoundRule[]): Evaluation => ({
+  async function sendHandOvers(store: Store, handOvers: readonly HandOver[], at?: number): Promise<void> {
+    const evaluationOf = ({ policy, plan }: HandOver, rules: readonly BoundRule[]): Evaluation => ({
       ...{ policy, rules },
       ...(plan !== undefined && { plan }),
       ...(at !== undefined && { now: at }),
     })
-    for (const debt of debts) note(debt, 1)
-    const questions = debts.map(debt => toDecide(spending(debt, debt.owed)))
-    const answers = await askAll(store, questions).catch(error => {
-      for (const debt of debts) if (error instanceof GatewayError) failed(debt, error)
+    for (const handOver of handOvers) addHandedOver(handOver, 1)
+    const calls = handOvers.map(handOver => prepareDecide(evaluationOf(handOver, handOver.rules)))
+    const results = await runCalls(store, calls).catch(error => {
+      for (const handOver of handOvers) if (error instanceof GatewayError) retryIfNotCounted(handOver, error)
       throw error
     })
-    // Where other isolates have left less than was spent here, the rest is spent.
-    const rest = answers.flatMap((answer, i): Evaluation[] => {
-      const debt = debts[i]!
-      if (answer instanceof GatewayError) {
-        failed(debt, answer)
+    // If the store has fewer units left than were spent here, spend those that are left.
+    const remainders = results.flatMap((result, i): Evaluation[] => {
+      const handOver = handOvers[i]!
+      if (result instanceof GatewayError) {
+        retryIfNotCounted(handOver, result)
         return []
       }
-      const left = leftOf(answer, debt)
-      return left.length > 0 ? [spending(debt, left)] : []
+      const left = remainderToSpend(result, handOver)
+      return left.length > 0 ? [evaluationOf(handOver, left)] : []
     })
-    await askAll(
+    await runCalls(
       store,
-      rest.map(evaluation => toDecide(evaluation)),
+      remainders.map(evaluation => prepareDecide(evaluation)),
     )
   }
 
-  function leftOf({ verdicts }: Outcome, { key, owed }: Debt): BoundRule[] {
+  function remainderToSpend({ verdicts }: Outcome, { key, rules }: HandOver): BoundRule[] {
     return verdicts.flatMap(({ allowed, remaining }, i) =>
-      allowed || remaining <= 0 ? [] : [toSpend(owed[i]!.rule, key, remaining)],
+      allowed || remaining <= 0 ? [] : [toSpend(rules[i]!.rule, key, remaining)],
     )
   }
 
   return {
     decide(policy, rules, verb = 'decide') {
-      rules.forEach(forgetReturned)
-      const result = decideHere(rules, verb)
+      rules.forEach(reduceHandedOver)
+      const result = decideLocally(rules, verb)
       const isSpent = result.admitted && verb === 'decide'
       for (const { rule, key, role } of isSpent ? rules : []) {
-        // An identity that has spent nothing owes nothing, and nothing would remove it here.
+        // A rule that only reports has spent nothing, and may have no entry that would remove its key from the set.
         if (role === 'report') continue
-        const spender = spenders.get(key)
-        if (spender) spender.policy = policy
-        spender?.rules.set(rule.tag, rule)
-        owing.add(key)
+        const usage = usages.get(key)
+        if (usage) usage.policy = policy
+        usage?.rules.set(rule.tag, rule)
+        keysToHandOver.add(key)
       }
       return result
     },
 
-    // A clock that is set back must not keep it busy.
-    hasSpent: () => owing.size > 0 && Math.abs(now() - busySince) > HAND_OVER_MS,
+    // A clock that was set back must not block hand-overs.
+    isHandOverDue: () =>
+      keysToHandOver.size > 0 && Math.abs(now() - handOverStartedAt) > HAND_OVER_TIMEOUT_MS,
 
     async handOver(store, at) {
-      busySince = now()
+      handOverStartedAt = now()
       try {
-        const keys = [...owing.keys().take(IDENTITIES_PER_REQUEST)]
-        for (const key of keys) owing.delete(key)
-        await send(store, keys.flatMap(debtsOf), at)
+        const keys = [...keysToHandOver.keys().take(IDENTITIES_PER_REQUEST)]
+        for (const key of keys) keysToHandOver.delete(key)
+        await sendHandOvers(store, keys.flatMap(handOversOf), at)
       } finally {
-        busySince = Number.NEGATIVE_INFINITY
+        handOverStartedAt = Number.NEGATIVE_INFINITY
       }
     },
   }
 }
 
 /**
- * A rule with a share of its limit. A request that costs more than the share, and no more than the limit, takes all of the
- * share, so that the state means the same for every cost.
+ * The rule with a share of its limit. A request that costs more than the share, but at most the limit, takes the whole share. So the
+ * state has the same meaning for every cost.
  */
-function shared(bound: BoundRule, share: number): BoundRule {
+function withShareOfLimit(bound: BoundRule, share: number): BoundRule {
   const { rule, cost } = bound
   const { quota } = rule
   const burst = Math.max(1, Math.floor(quota.burst * share))

@@ -1,12 +1,12 @@
-/** What an isolate can decide without a trip to the store: from units that it has leased, and by refusals that it remembers. */
+/** Decides requests without a trip to the store: from leased units, or by repeating a remembered refusal. */
 import type { Background } from '../background.ts'
-import type { Seen } from '../credentials/seen.ts'
+import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
 import type { Store } from '../store/store.ts'
 import type { Switches } from '../switches/switches.ts'
-import { type Decision, decisionOf } from './decision.ts'
+import { type Decision, toDecision } from './decision.ts'
 import type { Leases } from './leases.ts'
-import type { RefusalMemory, When } from './refusals.ts'
+import type { LookupPhase, RefusalMemory } from './refusals.ts'
 
 export interface OwnDecision {
   decision: Decision
@@ -14,87 +14,92 @@ export interface OwnDecision {
   at: number
 }
 
-/** One request, as far as it may be decided without a trip. */
+/** The answers of the isolate to one request. Each decision is undefined if the store has to decide. */
 export interface OwnAnswer {
-  /** The decision, where no trip is needed. */
-  decide(): OwnDecision | undefined
-  /** Whether `decideAfter` would decide by now. */
-  isKnown(): boolean
-  /** The store is asked now. @returns for how many requests it shall spend */
-  ask(): number
+  /** The decision, if no trip is needed. */
+  decideBeforeTrip(): OwnDecision | undefined
+  /** Whether `decideAfterFailure` would decide now. */
+  canDecide(): boolean
+  /** Notes that a trip begins. @returns for how many requests the store is to spend */
+  beginTrip(): number
   /**
+   * Notes that the trip has ended.
    * @param outcome undefined: the store has not answered
-   * @param isCurrent under the switches that it was asked under
-   * @returns the outcome, as its caller is told: what is leased and left counts as left
+   * @param isCurrent whether the switches are still those that the request was bound under
+   * @returns the outcome to show to the caller: its `remaining` includes the unused leased units
    */
-  settle<T extends Outcome | undefined>(outcome: T, isCurrent?: boolean): T
+  endTrip<T extends Outcome | undefined>(outcome: T, isCurrent?: boolean): T
   /** The decision after a trip that has failed. */
-  decideAfter(): OwnDecision | undefined
-  /** The decision after a trip that has refused. */
-  decideLeased(): OwnDecision | undefined
+  decideAfterFailure(): OwnDecision | undefined
+  /** The decision after a trip in which the store has refused. */
+  decideAfterRefusal(): OwnDecision | undefined
 }
 
 export interface OwnAnswers {
   /**
-   * @param switches that the request was bound under, and those that are in force now
-   * @param recall the last answers of the store about the credential
+   * @param switches under which the request was bound
+   * @param current returns the switches that are in force now
+   * @param recall returns the last answers of the store about the credential
    */
-  of(
-    demanded: Omit<Evaluation, 'now'>,
+  forRequest(
+    demand: Omit<Evaluation, 'now'>,
     switches: Switches,
     current: () => Switches,
-    recall?: () => Seen | undefined,
+    recall?: () => RememberedCaller | undefined,
   ): OwnAnswer
-  /** The store; each request to it also gives back what leases have left. */
+  /** Wraps the store: each request to it also gives back the unused units of leases that have ended. */
   withReturns(store: Store): Store
-  /** Gives back in the background what leases have left. */
+  /** Gives back unused units in the background. */
   maintain(store: Store, background: Background): void
-  /** Ends all leases, and gives back what they have left. */
+  /** Ends all leases, and gives back their unused units. */
   giveBack(store: Store): Promise<void>
-  /** What is stored under these keys was reset, or it was refunded, or something in flight under them has ended. */
+  /** Forgets answers that are no longer valid: the keys were reset or refunded, or a request in flight under them has ended. */
   forget(keys: readonly string[], what: 'reset' | 'refund' | 'ended'): void
 }
 
-/** One for an isolate; undefined where each request is decided by the store. */
+/**
+ * Creates the own answers of an isolate.
+ * @returns undefined if the isolate has neither remembered refusals nor leases: the store decides each request
+ */
 export function createOwnAnswers(
   refusals: RefusalMemory | undefined,
   leases: Leases | undefined,
 ): OwnAnswers | undefined {
   if (!refusals && !leases) return undefined
   return {
-    of(demanded, switches, current, recall) {
-      const lease = leases?.of(demanded, switches, recall)
-      let askedAt = 0
+    forRequest(demand, switches, current, recall) {
+      const lease = leases?.forRequest(demand, switches, recall)
+      let tripStartedAt = 0
 
-      const refused = (when: When): OwnDecision | undefined => {
-        const refusal = refusals?.find(demanded, current(), recall, when)
-        return refusal && { decision: { ...decisionOf(refusal), from: 'refusals' } as Decision, at: 0 }
+      const repeatRefusal = (when: LookupPhase): OwnDecision | undefined => {
+        const refusal = refusals?.find(demand, current(), recall, when)
+        return refusal && { decision: { ...toDecision(refusal), from: 'refusals' } as Decision, at: 0 }
       }
-      const leased = (isNeeded: boolean): OwnDecision | undefined => {
+      const serveFromLease = (isNeeded: boolean): OwnDecision | undefined => {
         const outcome = lease?.serve(isNeeded)
-        return outcome && { decision: { ...decisionOf(outcome), from: 'leases' } as Decision, at: outcome.at }
+        return outcome && { decision: { ...toDecision(outcome), from: 'leases' } as Decision, at: outcome.at }
       }
-      const decideAfter = () => leased(true) ?? refused('last')
+      const decideAfterFailure = () => serveFromLease(true) ?? repeatRefusal('after-failure')
 
       return {
-        // While the store refuses, what is leased is used up.
-        decide() {
-          const served = leased(false)
+        // If the store has refused lately, the leased units are used up before a refusal is repeated.
+        decideBeforeTrip() {
+          const served = serveFromLease(false)
           if (served) return served
-          const refusal = refused('first')
-          return refusal && (leased(true) ?? refusal)
+          const refusal = repeatRefusal('before-trip')
+          return refusal && (serveFromLease(true) ?? refusal)
         },
-        isKnown: () => lease?.canServe() || refused('waiting') !== undefined,
-        ask() {
-          askedAt = refusals?.now() ?? 0
-          return lease?.ask() ?? 1
+        canDecide: () => lease?.canServe() || repeatRefusal('waiting') !== undefined,
+        beginTrip() {
+          tripStartedAt = refusals?.now() ?? 0
+          return lease?.beginTrip() ?? 1
         },
-        settle(outcome, isCurrent = true) {
-          if (outcome && isCurrent) refusals?.keep(demanded, outcome, switches, askedAt)
-          return lease ? lease.settle(outcome) : outcome
+        endTrip(outcome, isCurrent = true) {
+          if (outcome && isCurrent) refusals?.remember(demand, outcome, switches, tripStartedAt)
+          return lease ? lease.endTrip(outcome) : outcome
         },
-        decideAfter,
-        decideLeased: () => leased(true),
+        decideAfterFailure,
+        decideAfterRefusal: () => serveFromLease(true),
       }
     },
 
@@ -103,7 +108,7 @@ export function createOwnAnswers(
     giveBack: async store => await leases?.giveBack(store),
     forget(keys, what) {
       refusals?.forget(keys, what === 'ended' ? 'ended' : 'changed')
-      if (what === 'reset') leases?.drop(keys)
+      if (what === 'reset') leases?.discard(keys)
     },
   }
 }

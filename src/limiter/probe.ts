@@ -1,4 +1,4 @@
-/** Finds out whether the store can decide again, with a decision on a key for probes. A PING would not detect a read-only Redis. */
+/** Probes whether the store can decide, by a decision on a key for probes. A PING would succeed on a read-only Redis, too. */
 
 import type { Counting } from '../algorithms/descriptor.ts'
 import { counting } from '../algorithms/fixed-window.descriptor.ts'
@@ -8,32 +8,32 @@ import { createLimitPolicy } from '../script/policy.ts'
 import type { Policy, ScriptsOf } from '../script/policy-shape.ts'
 import { probeStateKey } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
-import { askAll, toDecide } from './ask.ts'
 import { bindRule } from './bind-rule.ts'
+import { prepareDecide, runCalls } from './prepared-call.ts'
 
-/** On a cluster the probe asks this many slots; the store is back when any of them answers. */
+/** How many slots of a cluster are probed. The store is back if one of them answers. */
 const SLOTS = 8
 
-/** It has no calendar. */
+/** The rule of the probe has no calendar. */
 const ALGORITHMS = { countings: { 'fixed-window': counting as Counting }, windowEnds: () => [] }
 
 const RULE = /* @__PURE__ */ (() =>
   compileLimitRule({ name: 'probe', algorithm: 'fixed-window', limit: 1e9, period: '1s' }, ALGORITHMS))()
 
-/** Part of every Worker, whatever its config. */
+/** The policy of the probe. Every Worker carries its script. */
 export function probePolicy(scriptsOf: ScriptsOf): Policy {
   return createLimitPolicy([RULE], scriptsOf)
 }
 
-/** @returns throws GatewayError as Store.run while the store cannot decide */
+/** Creates the probe. @returns a function that resolves if the store can decide, and else throws GatewayError as Store.run */
 export function createProbe(scriptsOf: ScriptsOf): (store: Store) => Promise<void> {
   const policy = probePolicy(scriptsOf)
   return async store => {
     const keys = Array.from({ length: store.isCluster ? SLOTS : 1 }, (_, i) => probeStateKey(i))
-    // Without a calendar no clock is needed.
-    const questions = keys.map(key => toDecide({ policy, rules: [bindRule(RULE, key, 1, 0)] }))
-    const answers = await askAll(store, questions)
-    const [failure] = answers
-    if (answers.every(answer => answer instanceof GatewayError)) throw failure
+    // Only calendar windows need the time, so it is 0 here.
+    const calls = keys.map(key => prepareDecide({ policy, rules: [bindRule(RULE, key, 1, 0)] }))
+    const results = await runCalls(store, calls)
+    const [failure] = results
+    if (results.every(result => result instanceof GatewayError)) throw failure
   }
 }

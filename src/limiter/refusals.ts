@@ -1,209 +1,211 @@
 /**
- * The refusals that an isolate remembers, so that a caller that was refused is refused again without a trip to the store.
+ * Remembers refusals, so that an isolate can refuse the same caller again without a trip to the store.
  *
- * A remembered refusal is true: until the retry time that the store has named, the same request, or one that costs more, would be
- * refused by the store as well, unless a limit is raised, reset or refunded meanwhile. Such changes reach the isolate when the memory
- * ends, after `rememberFor` at the latest. For a request that costs more the retry time is a lower bound.
+ * A remembered refusal is correct: until the retry time that the store has returned, the store would also refuse the same request,
+ * or one with a higher cost, unless a limit is raised, reset or refunded meanwhile. Such changes take effect when the isolate checks
+ * with the store again, after `rememberFor` at the latest. For a request with a higher cost, the retry time is a lower bound.
  *
- * Two refusals need more care:
+ * Two kinds of refusals need more care:
  *
- *     by a rule that counts guesses    is remembered by the address alone, whatever credential comes next: good and bad ones get
- *                                      the same reply, as they do from the store
- *     by what is in flight             can end at any time, so it is kept for a tenth of a second, and dropped as soon as a request of
- *                                      that identity ends in this isolate. A fleet that is full is not remembered at all
+ *     too many bad credentials    is remembered for the address alone. Valid and bad credentials get the same reply, as they do from
+ *                                 the store, so the reply does not show which guess was right
+ *     too many units in flight    can end at any time. It is remembered for 100 ms at most, and discarded as soon as a request of the
+ *                                 same identity ends in this isolate. A refusal because the whole fleet is full is not remembered
  *
- * When the memory ends, one request asks the store again, and the others are refused until it has the answer.
+ * When `rememberFor` is over, one request asks the store again. The others are still refused until it has the answer.
  *
- * While the store does not answer, a refusal counts until its retry time, also after `rememberFor`: otherwise the isolate would admit by
- * its own counts what the store has refused.
+ * While the store does not answer, a refusal stays valid until its retry time, even after `rememberFor`. Otherwise the isolate would
+ * admit by its own counts what the store has refused.
  *
- * Only what the store has said is remembered, never what the isolate has decided by itself. Plain data, bounded in number and time.
+ * Only refusals of the store are remembered, never decisions of the isolate. Plain data, bounded in number and time.
  */
 import { latestOf } from '../clock.ts'
-import type { Seen } from '../credentials/seen.ts'
+import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import { Lru } from '../lru.ts'
 import {
   type BoundRule,
   type Evaluation,
-  enforced,
   type Outcome,
+  onlyEnforced,
   type Verdict,
 } from '../script/evaluation.ts'
 import type { Switches } from '../switches/switches.ts'
-import { aged, agrees, nameOf } from './answer-validity.ts'
+import { answerKeyOf, countDown, isConsistent } from './answer-validity.ts'
 
-/**
- * When a request asks what is remembered: before anything else, while it waits for its turn at the store, or after the store has not
- * answered.
- */
-export type When = 'first' | 'waiting' | 'last'
+/** At which point a request looks for a refusal: before its trip, while it waits for its turn at the store, or after a failed trip. */
+export type LookupPhase = 'before-trip' | 'waiting' | 'after-failure'
 
 export interface RefusalMemory {
-  /** ms; only ever grows. */
+  /** ms; never decreases. */
   now(): number
   /**
+   * Finds a refusal that is valid for the request.
    * @param switches that are in force now
-   * @param recall the last answers of the store about the credential
-   * @param when as below; `first` by default
-   * @returns what the store has said, with its times counted down; undefined: the store has to be asked
+   * @param recall returns the last answers of the store about the credential
+   * @param phase default: `before-trip`
+   * @returns the refusal, with its times counted down; undefined: the store has to decide
    */
   find(
     evaluation: Evaluation,
     switches: Switches,
-    recall?: () => Seen | undefined,
-    when?: When,
+    recall?: () => RememberedCaller | undefined,
+    phase?: LookupPhase,
   ): Outcome | undefined
   /**
-   * Remembers an outcome if it refuses.
-   * @param switches that it was asked under
-   * @param askedAt when the request to the store began (ms, by `now`)
+   * Remembers an outcome if it is a refusal. After an admission, discards the refusals that it contradicts.
+   * @param switches under which the request was bound
+   * @param tripStartedAt ms, by `now`
    */
-  keep(evaluation: Evaluation, outcome: Outcome, switches: Switches, askedAt: number): void
-  /** What is stored under these keys was changed, or something in flight under them has ended. */
+  remember(evaluation: Evaluation, outcome: Outcome, switches: Switches, tripStartedAt: number): void
+  /** Invalidates the refusals under these keys: their state was changed, or a request in flight under them has ended. */
   forget(keys: readonly string[], what: 'changed' | 'ended'): void
 }
 
 interface Refusal {
   outcome: Outcome
-  /** Of each rule, in their order. */
+  /** The cost of each rule, in their order. A request that costs less may be admitted. */
   costs: readonly number[]
-  /** That the rules which refused count under. */
+  /** The state keys of the rules that have refused. */
   keys: readonly string[]
   switches: Switches
   /** ms */
-  askedAt: number
+  tripStartedAt: number
   answeredAt: number
-  endsAt: number
+  rememberedUntil: number
   /** Until when the store would refuse. */
-  trueUntil: number
-  /** After `endsAt`: until when one request asks again. */
-  asksUntil: number
+  validUntil: number
+  /** After `rememberedUntil`: until when a request that asks the store again may take. */
+  recheckUntil: number
 }
 
-/** Some 1 kB each; up to twice as many are kept. */
-const MOST_REFUSALS = 4000
+/** About 1 kB each. The LRU keeps up to twice as many. */
+const MAX_REFUSALS = 4000
 
-/** While the store does not answer, a refusal counts no longer (ms). */
-const LONGEST_MS = 60_000
+/** How long a refusal can stay valid while the store does not answer (ms). */
+const MAX_OUTAGE_MS = 60_000
 
-/** A question without an answer for so long is lost (ms). */
-const LOST_MS = 1000
+/** After this time without an answer (ms), another request asks the store again. */
+const RECHECK_TIMEOUT_MS = 1000
 
-/** How long a refusal by what is in flight is remembered (ms). */
-const IN_FLIGHT_MS = 100
+/** How long a refusal because of units in flight is remembered (ms). */
+const IN_FLIGHT_REFUSAL_MS = 100
 
 /**
- * One for an isolate.
+ * Creates the memory of an isolate.
  * @param rememberForMs above 0
- * @param clock ms; should only ever grow
+ * @param clock ms; should never decrease
  */
 export function createRefusalMemory(rememberForMs: number, clock: () => number): RefusalMemory {
   const now = latestOf(clock)
-  const refusals = new Lru<Refusal>({ size: MOST_REFUSALS })
-  const forgotten = new Lru<number>({ size: MOST_REFUSALS })
-  /** Until when something is remembered at all: most isolates have refused no request lately. */
-  let endsAt = Number.NEGATIVE_INFINITY
+  const refusals = new Lru<Refusal>({ size: MAX_REFUSALS })
+  const forgotten = new Lru<number>({ size: MAX_REFUSALS })
+  /** From this time on the memory is empty. A shortcut for most isolates, which have not refused a request lately. */
+  let emptyFrom = Number.NEGATIVE_INFINITY
 
-  function read(
-    name: string,
+  function findUnder(
+    answerKey: string,
     rules: readonly BoundRule[],
     switches: Switches,
-    seen: (() => Seen | undefined) | undefined,
-    when: When,
+    recall: (() => RememberedCaller | undefined) | undefined,
+    phase: LookupPhase,
   ): Outcome | undefined {
-    const refusal = refusals.get(name)
+    const refusal = refusals.get(answerKey)
     if (!refusal) return undefined
-    const { outcome, costs, keys, askedAt, answeredAt } = refusal
+    const { outcome, costs, keys, tripStartedAt, answeredAt } = refusal
     const time = now()
-    const isOver =
-      time >= refusal.trueUntil ||
+    const isInvalid =
+      time >= refusal.validUntil ||
       // The clock was set back.
       time < answeredAt ||
       refusal.switches !== switches ||
-      keys.some(key => (forgotten.peek(key) ?? -1) >= askedAt) ||
-      (seen && !agrees(outcome, seen()))
-    if (isOver) {
-      refusals.delete(name)
+      keys.some(key => (forgotten.peek(key) ?? -1) >= tripStartedAt) ||
+      (recall && !isConsistent(outcome, recall()))
+    if (isInvalid) {
+      refusals.delete(answerKey)
       return undefined
     }
     if (rules.some(({ cost }, i) => cost < costs[i]!)) return undefined
-    if (time >= refusal.endsAt && when !== 'last') {
-      // One request asks again, and the others wait for no answer: otherwise all that come meanwhile would ask.
-      if (when === 'waiting') return undefined
-      if (time >= refusal.asksUntil) {
-        refusal.asksUntil = time + LOST_MS
+    if (time >= refusal.rememberedUntil && phase !== 'after-failure') {
+      // One request asks the store again. The others are still refused, or all of them would make a trip.
+      if (phase === 'waiting') return undefined
+      if (time >= refusal.recheckUntil) {
+        refusal.recheckUntil = time + RECHECK_TIMEOUT_MS
         return undefined
       }
     }
-    return aged(outcome, Math.floor((time - answeredAt) * 1e3))
+    return countDown(outcome, Math.floor((time - answeredAt) * 1e3))
   }
 
-  /** The store has admitted the request. What costs more may still be refused. */
-  function drop(name: string, rules: readonly BoundRule[]): void {
-    const refusal = refusals.peek(name)
-    if (refusal && rules.every(({ cost }, i) => cost >= refusal.costs[i]!)) refusals.delete(name)
+  /** Discards a refusal, because the store has admitted such a request. A refusal of a higher cost may still be valid. */
+  function discard(answerKey: string, rules: readonly BoundRule[]): void {
+    const refusal = refusals.peek(answerKey)
+    if (refusal && rules.every(({ cost }, i) => cost >= refusal.costs[i]!)) refusals.delete(answerKey)
   }
 
   return {
     now,
 
-    find(evaluation, switches, recall, when = 'first') {
-      if (now() >= endsAt) return undefined
+    find(evaluation, switches, recall, phase = 'before-trip') {
+      if (now() >= emptyFrom) return undefined
       const { rules, subject } = evaluation
       const guesses = subject && rules.filter(isGuess)
       return (
-        (guesses?.length ? read(nameOf(guesses), guesses, switches, undefined, when) : undefined) ??
-        read(nameOf(rules, evaluation), rules, switches, recall, when)
+        (guesses?.length
+          ? findUnder(answerKeyOf(guesses), guesses, switches, undefined, phase)
+          : undefined) ?? findUnder(answerKeyOf(rules, evaluation), rules, switches, recall, phase)
       )
     },
 
-    keep(evaluation, outcome, switches, askedAt) {
+    remember(evaluation, outcome, switches, tripStartedAt) {
       const { rules } = evaluation
       const { status, verdicts } = outcome
-      const refusing = enforced(verdicts).filter(({ allowed }) => !allowed)
-      // A bad credential is a guess wherever something counts guesses.
+      const refusing = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
+      // If a rule counts bad credentials, another one must reach the store to be counted, so it is not refused from memory.
       if (status === 'admitted' || (status === 'unknown-credential' && verdicts.length > 0)) {
-        if (now() >= endsAt) return
-        drop(nameOf(rules, evaluation), rules)
+        if (now() >= emptyFrom) return
+        discard(answerKeyOf(rules, evaluation), rules)
         const guesses = rules.filter(isGuess)
-        if (guesses.length > 0) drop(nameOf(guesses), guesses)
+        if (guesses.length > 0) discard(answerKeyOf(guesses), guesses)
         return
       }
-      // The fleet can have room again at any moment.
+      // The fleet can have free capacity again at any moment.
       if (refusing.some(({ rule }) => rule.ofSystem)) return
-      const isOfGuesses = refusing.some(isGuess)
-      const remembered = isOfGuesses ? rules.filter(isGuess) : rules
+      const isGuessRefusal = refusing.some(isGuess)
+      const remembered = isGuessRefusal ? rules.filter(isGuess) : rules
       const isInFlight = refusing.some(({ rule }) => rule.counting.state === 'held')
-      const most = isInFlight ? Math.min(IN_FLIGHT_MS, rememberForMs) : rememberForMs
+      const maxMs = isInFlight ? Math.min(IN_FLIGHT_REFUSAL_MS, rememberForMs) : rememberForMs
       const wait = waitOf(refusing)
-      const until = askedAt + Math.min(most, wait)
-      // What no rule has refused has no retry time.
-      const longest = refusing.length > 0 ? askedAt + Math.min(wait, LONGEST_MS) : until + LOST_MS
-      const trueUntil = isInFlight ? until : longest
+      const rememberedUntil = tripStartedAt + Math.min(maxMs, wait)
+      // A refusal without a refusing rule (a block, a bad credential) has no retry time.
+      const retryAt =
+        refusing.length > 0
+          ? tripStartedAt + Math.min(wait, MAX_OUTAGE_MS)
+          : rememberedUntil + RECHECK_TIMEOUT_MS
+      const validUntil = isInFlight ? rememberedUntil : retryAt
       const answeredAt = now()
-      if (until <= answeredAt) return
+      if (rememberedUntil <= answeredAt) return
       const names = new Set(refusing.map(({ rule }) => rule.name))
-      refusals.set(nameOf(remembered, isOfGuesses ? undefined : evaluation), {
+      refusals.set(answerKeyOf(remembered, isGuessRefusal ? undefined : evaluation), {
         outcome,
         costs: remembered.map(({ cost }) => cost),
         keys: remembered.filter(({ rule }) => names.has(rule.name)).map(({ key }) => key),
         switches,
-        ...{ askedAt, answeredAt, endsAt: until, trueUntil, asksUntil: 0 },
+        ...{ tripStartedAt, answeredAt, rememberedUntil, validUntil, recheckUntil: 0 },
       })
-      endsAt = Math.max(endsAt, trueUntil)
+      emptyFrom = Math.max(emptyFrom, validUntil)
     },
 
     forget(keys, what) {
       const time = now()
-      // A change may also make a refusal untrue that is still to come.
-      if (time < endsAt || what === 'changed') for (const key of keys) forgotten.set(key, time)
+      // A change also invalidates refusals whose trip has started before it and has not ended yet.
+      if (time < emptyFrom || what === 'changed') for (const key of keys) forgotten.set(key, time)
     },
   }
 }
 
 const isGuess = ({ rule }: Pick<BoundRule | Verdict, 'rule'>) => rule.on === 'auth-failure'
 
-/** ms until all of them would admit the same cost again; a refusal by no rule, or for ever, has no end of its own. */
+/** The time until all rules would admit the same cost again (ms). Infinite if no rule has refused, or if one of them never admits it. */
 function waitOf(refusing: readonly Verdict[]): number {
   const isForEver = refusing.length === 0 || refusing.some(({ retryAfter }) => retryAfter < 0)
   return isForEver

@@ -1,8 +1,9 @@
 /**
- * One decision over several slots of a Redis Cluster, where no script can see them all. Each slot decides for its own
- * keys, all or nothing, in one HTTP request; when one of them refuses, a second request gives back what the others have
- * spent. A limit is never exceeded: between the two, requests of others may be refused that would have been admitted. Units that
- * have come back by themselves meanwhile (gcra, token-bucket) and places in a queue (leaky-bucket) are not given back.
+ * One decision over several slots of a Redis Cluster, where a script can only read the keys of one slot. Each slot decides its own
+ * keys, all or nothing, in one HTTP request. If one of them refuses, a second HTTP request gives back what the others have spent.
+ *
+ * A limit is never exceeded. Between the two requests, other requests may be refused that would have been admitted. Units that have
+ * refilled meanwhile (gcra, token-bucket) and places in a queue (leaky-bucket) are not given back.
  */
 import { GatewayError } from '../errors.ts'
 import type { DecideVerb } from '../script/decide.ts'
@@ -13,12 +14,23 @@ import {
   type Verdict,
   withAgreement,
 } from '../script/evaluation.ts'
-import type { Changed, Refund } from '../script/refund.ts'
+import type { ChangeResult, Refund } from '../script/refund.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import type { Store } from '../store/store.ts'
-import { ask, askAll, type Question, toDecide, toLookUp, toRefund } from './ask.ts'
+import {
+  type PreparedCall,
+  prepareDecide,
+  prepareLookUp,
+  prepareRefund,
+  runCall,
+  runCalls,
+} from './prepared-call.ts'
 
-/** @throws GatewayError of a slot that has not answered, where no other refuses */
+/**
+ * Evaluates over all slots.
+ * @param undoStore for the refunds; it must not limit the calls in flight
+ * @throws GatewayError of a slot that has not answered, if no other slot refuses
+ */
 export async function evaluateOnCluster(
   store: Store,
   evaluation: Evaluation,
@@ -27,23 +39,23 @@ export async function evaluateOnCluster(
 ): Promise<Outcome> {
   const found = await findConsumer(store, evaluation)
   const parts = splitBySlot(found.evaluation)
-  const answers = await askAll(
+  const answers = await runCalls(
     store,
-    parts.map(part => toDecide(part, verb)),
+    parts.map(part => prepareDecide(part, verb)),
   )
   const spent = verb === 'peek' ? [] : parts
   const outcome = await joinSlots(undoStore, found.evaluation, spent, answers)
   return found.consumer === undefined ? outcome : { ...outcome, consumer: found.consumer }
 }
 
-/** A pointer lies in another slot than the records that it leads to, so it is read first, in a separate request. */
+/** Replaces a pointer (opaque key) by its consumer. The pointer is in another slot than the consumer, so it is read first, in a separate trip. */
 async function findConsumer(
   store: Store,
   evaluation: Evaluation,
 ): Promise<{ evaluation: Evaluation; consumer?: string }> {
   const { subject, rules } = evaluation
   if (subject?.kind !== 'pointer') return { evaluation }
-  const consumer = await ask(store, toLookUp(subject.pointerKey))
+  const consumer = await runCall(store, prepareLookUp(subject.pointerKey))
   if (consumer === undefined) return { evaluation: { ...evaluation, subject: { kind: 'failed' } } }
   const named = (key: string) => key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
   const key: Subject = {
@@ -59,24 +71,24 @@ async function findConsumer(
   return { evaluation: { ...evaluation, subject: key, rules: bound }, consumer }
 }
 
-/** The hash tag, which decides the slot of a key: the text in the first braces. */
+/** The hash tag of a key: the text in the first braces. It determines the slot (Redis Cluster specification, "Hash tags"). */
 function hashTagOf(key: string): string {
   return /\{(.+?)\}/.exec(key)?.[1] ?? key
 }
 
 /**
- * One evaluation for each slot. Only the slot of the consumer gets the subject; the others know no plan. Of several slots each
- * would spend for another number of requests, so they spend for one.
+ * Splits an evaluation by slot. Only the slot of the consumer gets the subject and knows the plan. Several slots grant no lease,
+ * because each of them could grant another number of requests.
  */
 export function splitBySlot(evaluation: Evaluation): Evaluation[] {
   const parts = partsOf(evaluation)
-  return parts.length > 1 ? parts.map(({ want: _, ...part }) => part) : parts
+  return parts.length > 1 ? parts.map(({ wantedRequests: _, ...part }) => part) : parts
 }
 
 function partsOf(evaluation: Evaluation): Evaluation[] {
   const { rules, subject, ...rest } = evaluation
   if (subject?.kind === 'failed') {
-    // An unknown consumer has no slot.
+    // Without a consumer there is no home slot, and only rules on bad credentials count.
     const guesses = rules.filter(({ rule }) => rule.on === 'auth-failure')
     const bySlot = Map.groupBy(guesses, ({ key }) => hashTagOf(key))
     return [...bySlot.values()].map(rules => ({ ...rest, rules, subject }))
@@ -91,10 +103,10 @@ function partsOf(evaluation: Evaluation): Evaluation[] {
 }
 
 /**
- * The answers of the slots as one outcome. Gives back the spent units when not all slots admit, and spends the rules
- * `on: 'auth-failure'` when the slot of the consumer does not know the credential.
- * @param spent the parts that were decided, in the order of their answers; none where nothing was spent
- * @throws GatewayError of a slot that has not answered, where no other refuses
+ * Joins the answers of the slots to one outcome. If not all slots admit, gives back the spent units. If the slot of the consumer
+ * does not know the credential, spends under the rules `on: 'auth-failure'`.
+ * @param spent the parts that were decided, in the order of their answers; empty for a peek
+ * @throws GatewayError of a slot that has not answered, if no other slot refuses
  */
 async function joinSlots(
   undoStore: Store,
@@ -114,7 +126,7 @@ async function joinSlots(
     const isGuess =
       status === 'unknown-credential' && evaluation.subject?.kind !== 'failed' && spent.length > 0
     const guesses = isGuess ? splitBySlot({ ...evaluation, subject: { kind: 'failed' } }) : []
-    const { refunded, counted } = await undo(undoStore, spent, answers, guesses)
+    const { refunded, counted } = await refundAndCountGuesses(undoStore, spent, answers, guesses)
     if (isGuess) {
       const refused = counted.some(outcome => outcome.status === 'refused')
       return {
@@ -123,21 +135,21 @@ async function joinSlots(
       }
     }
     const corrected = new Map(refunded.flatMap(({ verdicts }) => verdicts).map(each => [each.rule.tag, each]))
-    verdicts = verdicts.map(verdict => withoutSpending(verdict, corrected.get(verdict.rule.tag)))
+    verdicts = verdicts.map(verdict => afterRefund(verdict, corrected.get(verdict.rule.tag)))
   }
   if (status === 'blocked') return { status, plan: '', at, verdicts: [] }
   if (status === 'unknown-credential') verdicts = verdicts.filter(({ rule }) => rule.on === 'auth-failure')
 
   const byTag = new Map(verdicts.map(verdict => [verdict.rule.tag, verdict]))
-  // The rows of several plans can have one tag: the state of a window is the same whatever its limit.
+  // Variants of a rule for several plans can have one tag, because the state of a window does not depend on its limit.
   const tags = new Set(evaluation.rules.map(({ rule }) => rule.tag))
   const inOrder = [...tags].flatMap(tag => byTag.get(tag) ?? [])
-  // Only a decision in one slot takes a lease.
+  // Only a decision in a single slot can have a lease.
   const granted = outcomes.find(outcome => outcome.granted)?.granted
   return { status, plan, at, verdicts: withAgreement(inOrder), ...(granted && { granted }) }
 }
 
-/** Too many guesses are refused before the answer says anything about the credential. */
+/** The status of the whole decision. Too many guesses come first, so that the reply says nothing about the credential. */
 function statusOf(outcomes: readonly Outcome[], subject: Subject | undefined): Outcome['status'] {
   const hasGuessedTooOften = outcomes.some(({ verdicts }) =>
     verdicts.some(({ rule, mode, allowed }) => rule.on === 'auth-failure' && mode === 'enforce' && !allowed),
@@ -150,29 +162,31 @@ function statusOf(outcomes: readonly Outcome[], subject: Subject | undefined): O
 }
 
 /**
- * Gives back what some slots have spent and counts the bad credential, in one request. A slot that cannot be reached keeps what it
- * has spent.
- * @returns how things stand afterwards
+ * Gives back what some slots have spent, and counts the bad credential, in one HTTP request. In a slot that cannot be reached, the
+ * units stay spent.
+ * @returns the states afterwards
  */
-async function undo(
+async function refundAndCountGuesses(
   store: Store,
   parts: readonly Evaluation[],
   answers: readonly (Outcome | GatewayError)[],
   guesses: readonly Evaluation[],
-): Promise<{ refunded: Changed[]; counted: Outcome[] }> {
+): Promise<{ refunded: ChangeResult[]; counted: Outcome[] }> {
   const refunds = parts.flatMap((part, i) => refundOf(part, answers[i]!))
-  const questions: Question<Changed | Outcome>[] = [
-    ...refunds.map(toRefund),
-    ...guesses.map(guess => toDecide(guess)),
+  const questions: PreparedCall<ChangeResult | Outcome>[] = [
+    ...refunds.map(prepareRefund),
+    ...guesses.map(guess => prepareDecide(guess)),
   ]
-  const all: readonly (Changed | Outcome | GatewayError)[] = await askAll(store, questions).catch(() => [])
+  const all: readonly (ChangeResult | Outcome | GatewayError)[] = await runCalls(store, questions).catch(
+    () => [],
+  )
   return {
     refunded: all.slice(0, refunds.length).filter(isAnswer),
     counted: all.slice(refunds.length).filter(isAnswer) as Outcome[],
   }
 }
 
-/** The refund of what a part has spent: none when it refused. */
+/** The refund of what a part has spent; empty if it has refused. */
 function refundOf({ policy, rules, subject, now }: Evaluation, answer: Outcome | GatewayError): Refund[] {
   if (!isAnswer(answer) || answer.status !== 'admitted') return []
   const { at, verdicts, plan } = answer
@@ -185,7 +199,7 @@ function refundOf({ policy, rules, subject, now }: Evaluation, answer: Outcome |
   return spent.length > 0 ? [{ policy, rules: spent, spentAt: at, consumerKey, plan, now }] : []
 }
 
-function withoutSpending(verdict: Verdict, refunded: Verdict | undefined): Verdict {
+function afterRefund(verdict: Verdict, refunded: Verdict | undefined): Verdict {
   return refunded
     ? { ...verdict, remaining: refunded.remaining, resetAfter: refunded.resetAfter, delay: 0 }
     : verdict

@@ -1,72 +1,72 @@
 /**
- * Units that an isolate holds in advance, for rules with `inAdvance` and very many isolates (docs/concurrency.md, "Very many
- * isolates"). A request that finds one here does not ask the store about its rule.
+ * Units that an isolate holds in advance, for rules with `inAdvance` and very many isolates (docs/concurrency.md, "Units in
+ * advance"). If a request finds a unit here, the store need not decide its rule.
  *
- * Each unit is a claim of the holdings, in flight like that of a request: the store has counted it, it is in every message, and it is
- * given up if it is not renewed. A request takes the claim and brings it back when it is over. So the stock changes nothing
- * of what docs/concurrency.md proves. Plain bookkeeping, without I/O and timers.
+ * Each unit is a claim of the holdings, and in flight like the claim of a request: the store has counted it, every message contains
+ * it, and it is given up if it is not renewed. A request takes the claim, and puts it back when it is over. So the proof in
+ * docs/concurrency.md also holds with a stock. Plain bookkeeping, without I/O and timers.
  */
 import type { Received } from '../algorithms/concurrency.ts'
 import type { BoundRule, Verdict } from '../script/evaluation.ts'
 import type { Message } from '../script/sync.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import type { Claim, Holdings } from './holdings.ts'
-import type { CreateStock, InAdvance } from './in-advance.ts'
+import type { CreateStock, UnitStock } from './in-advance.ts'
 
-/** With fewer isolates every request asks: it costs the store hardly more than without the rule. */
+/** With fewer isolates there is no stock, because a decision then costs the store hardly more than without the rule. */
 export const LEAST_HOLDERS = 100
 
-/** No isolate asks for units more often (ms). */
-const LEAST_INTERVAL_MS = 250
-/** How often it asks while there are too few isolates; no isolate waits longer. */
+/** The shortest interval between two questions of an isolate (ms). */
+const MIN_INTERVAL_MS = 250
+/** The longest interval. It also applies while there are too few isolates. */
 const IDLE_INTERVAL_MS = 5000
 
-/** Where the limit has no room for a stock, a unit stays for the next request this long (ms). */
+/** How long a unit above `maxSpare` waits for another request (ms). */
 const REUSE_MS = 1000
 const REUSE_MS_NEAR_LIMIT = 100
 
-/** An isolate asks after so many requests; if they take longer than this (ms), it holds nothing in advance. */
-const LEAST_REQUESTS = 4
-const SLOW_MS = 2000
+/** An isolate asks for units after this many requests. If they take longer than this (ms), it holds no units in advance. */
+const MIN_REQUESTS = 4
+const SLOW_REQUESTS_MS = 2000
 
-/** After so long without a request all units are given back (ms). */
+/** After this time without a request (ms), all units are given back. */
 const IDLE_MS = 1000
 
-/** A question without an answer for so long is lost (ms). */
-const LOST_MS = 1000
+/** A question without an answer after this time is considered lost (ms). */
+const QUESTION_TIMEOUT_MS = 1000
 
-/** From this share of the limit on, units that are free again do not wait for the next question; from the second on they wait for nothing. */
+/** Shares of the limit. From the first on, released units do not wait for the next question; from the second on, they are reported at once. */
 const NEAR_LIMIT = 0.8
 const ALMOST_FULL = 0.95
 
-/** What there is of one identity under one rule. */
+/** The units of one identity under one rule. */
 interface Shelf {
   rule: BoundRule
-  /** The one that came last is taken first. */
+  /** Unused units. The last one is taken first. */
   readonly spare: { claim: Claim; since: number }[]
-  /** The most units that were in use at once, since the last question and in the time before it. */
-  most: number
-  mostBefore: number
-  /** Since the last question, and whether there were many before it. */
+  /** The most units that were in use at the same time: since the last question, and between the two before. */
+  peakInUse: number
+  previousPeakInUse: number
+  /** Requests since the last question. */
   requests: number
+  /** Whether there were at least MIN_REQUESTS before the last question. */
   isBusy: boolean
-  usedAt: number
-  /** By the last answer. */
-  known: Received | undefined
-  /** So many units may stay here while they are not used. */
-  allowed: number
-  asksAt: number
-  askedAt: number
-  asked: { claim: Claim; at: number } | undefined
+  lastUsedAt: number
+  lastAnswer: Received | undefined
+  /** How many unused units may stay, by the last answer. */
+  maxSpare: number
+  nextQuestionAt: number
+  lastQuestionAt: number
+  openQuestion: { claim: Claim; at: number } | undefined
 }
 
-export class Stock implements InAdvance {
+export class Stock implements UnitStock {
   readonly #holdings: Holdings
   readonly #now: () => number
   readonly #leastHolders: number
   readonly #shelves = new Map<string, Shelf>()
 
-  /** @param now ms */
+  /** @param now ms @param leastHolders see LEAST_HOLDERS */
   constructor(holdings: Holdings, now: () => number, leastHolders = LEAST_HOLDERS) {
     this.#holdings = holdings
     this.#now = now
@@ -74,14 +74,14 @@ export class Stock implements InAdvance {
   }
 
   take(rule: BoundRule): Claim | undefined {
-    if (!isStocked(rule)) return undefined
+    if (!canStock(rule)) return undefined
     const shelf = this.#shelfFor(rule)
     shelf.rule = rule
-    shelf.usedAt = this.#now()
+    shelf.lastUsedAt = this.#now()
     shelf.requests += 1
-    shelf.most = Math.max(shelf.most, this.#inUse(shelf) + 1)
+    shelf.peakInUse = Math.max(shelf.peakInUse, this.#unitsInUse(shelf) + 1)
     for (let unit = shelf.spare.pop(); unit; unit = shelf.spare.pop()) {
-      // The store may have forgotten one that no message has confirmed for long.
+      // If no message has confirmed the unit lately, the store may have dropped it.
       if (this.#holdings.isConfirmed(unit.claim)) {
         this.#holdings.renew(unit.claim)
         return unit.claim
@@ -92,7 +92,7 @@ export class Stock implements InAdvance {
   }
 
   verdictOf({ rule, mode, ownKey }: BoundRule): Verdict {
-    const { inFlight = 0 } = this.#shelves.get(ownKey!)?.known ?? {}
+    const { inFlight = 0 } = this.#shelves.get(ownKey!)?.lastAnswer ?? {}
     const { burst: limit, period } = rule.quota
     const remaining = Math.max(0, limit - inFlight)
     return { rule, mode, allowed: true, remaining, resetAfter: period, retryAfter: 0, delay: 0 }
@@ -102,70 +102,73 @@ export class Stock implements InAdvance {
     const shelf = this.#shelves.get(claim.rule.ownKey ?? '')
     if (!shelf || claim.rule.cost !== 1 || !this.#isStocking(shelf)) return false
     if (isAboveLimit(shelf) || !this.#holdings.isConfirmed(claim)) return false
-    this.#trim(shelf)
-    if (reuseMsOf(shelf) === 0 && shelf.spare.length >= shelf.allowed) return false
+    this.#releaseSurplus(shelf)
+    if (reuseMsOf(shelf) === 0 && shelf.spare.length >= shelf.maxSpare) return false
     this.#holdings.renew(claim)
     shelf.spare.push({ claim, since: this.#now() })
     return true
   }
 
-  /** Whether a unit that is free again need not be reported at once, although much of the limit is in use. */
-  mayWait({ rule: { ownKey = '' } }: Claim): boolean {
+  /** Whether a released unit need not be reported at once, even if most of the limit is in use. */
+  canDeferRelease({ rule: { ownKey = '' } }: Claim): boolean {
     const shelf = this.#shelves.get(ownKey)
     return shelf !== undefined && this.#isStocking(shelf) && useOf(shelf) < ALMOST_FULL
   }
 
-  questions(): Message[] {
-    return [...this.#shelves.values()].filter(shelf => this.#isDue(shelf)).map(shelf => this.#ask(shelf))
+  askDue(): Message[] {
+    return [...this.#shelves.values()]
+      .filter(shelf => this.#isQuestionDue(shelf))
+      .map(shelf => this.#createQuestion(shelf))
   }
 
-  answer({ key, holding }: Message, received: Received | undefined): void {
+  receiveAnswer({ key, holding }: Message, received: Received | undefined): void {
     const shelf = this.#shelves.get(key)
-    const claim = shelf?.asked?.claim
+    const claim = shelf?.openQuestion?.claim
     if (!shelf || claim?.holding !== holding) return
-    shelf.asked = undefined
+    shelf.openQuestion = undefined
     if (!received) {
       this.#holdings.settle(claim, 'lost')
       return
     }
     const now = this.#now()
-    shelf.known = received
+    shelf.lastAnswer = received
     for (const unit of this.#holdings.grant(claim, received.granted)) {
       shelf.spare.push({ claim: unit, since: now })
     }
-    shelf.asksAt = now + this.#intervalOf(shelf)
-    shelf.allowed = Math.min(this.#wanted(shelf), this.#shareOf(shelf))
-    if (this.#isPast(shelf.usedAt, IDLE_MS)) this.#giveBack(shelf)
-    else this.#trim(shelf)
+    shelf.nextQuestionAt = now + this.#intervalOf(shelf)
+    shelf.maxSpare = Math.min(this.#wantedSpare(shelf), this.#maxGrant(shelf))
+    if (this.#hasElapsed(shelf.lastUsedAt, IDLE_MS)) this.#releaseAll(shelf)
+    else this.#releaseSurplus(shelf)
   }
 
-  learn({ ownKey = '', rule }: BoundRule, { remaining }: Verdict): void {
+  learnUse({ ownKey = '', rule }: BoundRule, { remaining }: Verdict): void {
     const shelf = this.#shelves.get(ownKey)
-    if (!shelf?.known) return
+    if (!shelf?.lastAnswer) return
     const limit = rule.quota.burst
-    // With nothing left there can also be more in flight than the limit.
-    const inFlight = remaining > 0 ? limit - remaining : Math.max(limit, shelf.known.inFlight)
-    shelf.known = { ...shelf.known, granted: 0, inFlight }
+    // With no units left, there can be more units in flight than the limit (after it was lowered).
+    const inFlight = remaining > 0 ? limit - remaining : Math.max(limit, shelf.lastAnswer.inFlight)
+    shelf.lastAnswer = { ...shelf.lastAnswer, granted: 0, inFlight }
   }
 
   giveBackIdle(): boolean {
     for (const [key, shelf] of this.#shelves) {
-      if (this.#isPast(shelf.usedAt, IDLE_MS)) this.#giveBack(shelf)
-      else this.#trim(shelf)
-      if (this.#isPast(shelf.usedAt, IDLE_INTERVAL_MS) && !shelf.asked) this.#shelves.delete(key)
+      if (this.#hasElapsed(shelf.lastUsedAt, IDLE_MS)) this.#releaseAll(shelf)
+      else this.#releaseSurplus(shelf)
+      if (this.#hasElapsed(shelf.lastUsedAt, IDLE_INTERVAL_MS) && !shelf.openQuestion)
+        this.#shelves.delete(key)
     }
     return this.isInUse
   }
 
   get isInUse(): boolean {
     return [...this.#shelves.values()].some(
-      shelf => this.#isStocking(shelf) && !this.#isPast(shelf.usedAt, IDLE_MS),
+      shelf => this.#isStocking(shelf) && !this.#hasElapsed(shelf.lastUsedAt, IDLE_MS),
     )
   }
 
-  get waiting(): ReadonlySet<string> {
+  get deferredKeys(): ReadonlySet<string> {
     const waits = (shelf: Shelf) =>
-      this.#isStocking(shelf) && !isNearLimit(shelf) && !this.#isPast(shelf.usedAt, IDLE_MS)
+      this.#isStocking(shelf) && !isNearLimit(shelf) && !this.#hasElapsed(shelf.lastUsedAt, IDLE_MS)
     return new Set([...this.#shelves].filter(([, shelf]) => waits(shelf)).map(([key]) => key))
   }
 
@@ -175,101 +178,101 @@ export class Stock implements InAdvance {
     if (known) return known
     const now = this.#now()
     const shelf: Shelf = {
-      ...{ rule, spare: [], most: 0, mostBefore: 0, usedAt: now, known: undefined },
+      ...{ rule, spare: [], peakInUse: 0, previousPeakInUse: 0, lastUsedAt: now, lastAnswer: undefined },
       ...{
         requests: 0,
         isBusy: false,
-        allowed: 0,
-        asked: undefined,
-        askedAt: now,
-        asksAt: now + LEAST_INTERVAL_MS,
+        maxSpare: 0,
+        openQuestion: undefined,
+        lastQuestionAt: now,
+        nextQuestionAt: now + MIN_INTERVAL_MS,
       },
     }
     this.#shelves.set(key, shelf)
     return shelf
   }
 
-  #isDue(shelf: Shelf): boolean {
-    if (shelf.asked && this.#isPast(shelf.asked.at, LOST_MS)) {
-      this.#holdings.settle(shelf.asked.claim, 'lost')
-      shelf.asked = undefined
+  #isQuestionDue(shelf: Shelf): boolean {
+    if (shelf.openQuestion && this.#hasElapsed(shelf.openQuestion.at, QUESTION_TIMEOUT_MS)) {
+      this.#holdings.settle(shelf.openQuestion.claim, 'lost')
+      shelf.openQuestion = undefined
     }
-    const wait = shelf.asksAt - this.#now()
-    // A clock that is set back must not make it wait for longer.
-    if (shelf.asked || (wait > 0 && wait <= IDLE_INTERVAL_MS)) return false
-    // Where there is no room for a stock, replies to requests tell when there is again.
-    const isFull = shelf.spare.length === 0 && this.#shareOf(shelf) === 0
-    if (isFull && !this.#isPast(shelf.askedAt, IDLE_INTERVAL_MS)) return false
-    const isSlow = shelf.spare.length > 0 && this.#isPast(shelf.askedAt, SLOW_MS)
-    return isSlow || (shelf.requests >= LEAST_REQUESTS && !this.#isPast(shelf.usedAt, IDLE_MS))
+    const wait = shelf.nextQuestionAt - this.#now()
+    // A clock that was set back must not extend the wait.
+    if (shelf.openQuestion || (wait > 0 && wait <= IDLE_INTERVAL_MS)) return false
+    // Near the limit the store grants nothing. The replies to requests show when it has room again.
+    const isFull = shelf.spare.length === 0 && this.#maxGrant(shelf) === 0
+    if (isFull && !this.#hasElapsed(shelf.lastQuestionAt, IDLE_INTERVAL_MS)) return false
+    const isSlow = shelf.spare.length > 0 && this.#hasElapsed(shelf.lastQuestionAt, SLOW_REQUESTS_MS)
+    return isSlow || (shelf.requests >= MIN_REQUESTS && !this.#hasElapsed(shelf.lastUsedAt, IDLE_MS))
   }
 
-  #ask(shelf: Shelf): Message {
+  #createQuestion(shelf: Shelf): Message {
     const now = this.#now()
     for (const { claim } of shelf.spare) this.#holdings.renew(claim)
-    shelf.isBusy = shelf.requests >= LEAST_REQUESTS && !this.#isPast(shelf.usedAt, IDLE_MS)
+    shelf.isBusy = shelf.requests >= MIN_REQUESTS && !this.#hasElapsed(shelf.lastUsedAt, IDLE_MS)
     shelf.requests = 0
-    const units = Math.max(0, Math.min(this.#wanted(shelf), this.#shareOf(shelf)) - shelf.spare.length)
-    shelf.mostBefore = shelf.most
-    shelf.most = this.#inUse(shelf)
+    const units = Math.max(0, Math.min(this.#wantedSpare(shelf), this.#maxGrant(shelf)) - shelf.spare.length)
+    shelf.previousPeakInUse = shelf.peakInUse
+    shelf.peakInUse = this.#unitsInUse(shelf)
     const claim = this.#holdings.claim({ ...shelf.rule, cost: units })
-    shelf.asked = { claim, at: now }
-    shelf.askedAt = now
-    shelf.asksAt = now + this.#intervalOf(shelf)
+    shelf.openQuestion = { claim, at: now }
+    shelf.lastQuestionAt = now
+    shelf.nextQuestionAt = now + this.#intervalOf(shelf)
     const { quota } = shelf.rule.rule
     const want = { units, limit: quota.burst, leastHolders: this.#leastHolders }
     return { key: shelf.rule.ownKey!, ttl: quota.period, holding: claim.holding, want }
   }
 
-  #giveBack({ spare }: Shelf): void {
+  #releaseAll({ spare }: Shelf): void {
     for (const { claim } of spare.splice(0)) this.#holdings.release(claim)
   }
 
-  #inUse({ rule, spare }: Shelf): number {
+  #unitsInUse({ rule, spare }: Shelf): number {
     return Math.max(0, this.#holdings.unitsOf(rule) - spare.length)
   }
 
-  #isStocking({ known }: Shelf): boolean {
-    return known !== undefined && known.holders >= this.#leastHolders
+  #isStocking({ lastAnswer }: Shelf): boolean {
+    return lastAnswer !== undefined && lastAnswer.holders >= this.#leastHolders
   }
 
-  /** Of the whole fleet, one isolate asks each millisecond. */
+  /** The interval between two questions (ms): one for each holder, so the whole fleet sends about one question per millisecond. */
   #intervalOf(shelf: Shelf): number {
-    if (!shelf.known) return LEAST_INTERVAL_MS
+    if (!shelf.lastAnswer) return MIN_INTERVAL_MS
     if (!this.#isStocking(shelf)) return IDLE_INTERVAL_MS
-    return Math.min(IDLE_INTERVAL_MS, Math.max(LEAST_INTERVAL_MS, shelf.known.holders))
+    return Math.min(IDLE_INTERVAL_MS, Math.max(MIN_INTERVAL_MS, shelf.lastAnswer.holders))
   }
 
-  /** Spare units that the requests of the next time may need: as many as there have been, and some more. */
-  #wanted(shelf: Shelf): number {
+  /** How many spare units the next requests may need: up to the recent peak, plus its square root as a reserve. */
+  #wantedSpare(shelf: Shelf): number {
     if (!shelf.isBusy) return 0
-    const most = Math.max(shelf.most, shelf.mostBefore)
-    return most - this.#inUse(shelf) + Math.ceil(Math.sqrt(most))
+    const most = Math.max(shelf.peakInUse, shelf.previousPeakInUse)
+    return most - this.#unitsInUse(shelf) + Math.ceil(Math.sqrt(most))
   }
 
-  /** Half of what is free, over all isolates: what the store grants at most. */
-  #shareOf({ known, rule: { rule } }: Shelf): number {
-    if (!known) return Number.POSITIVE_INFINITY
-    const free = rule.quota.burst - known.inFlight + known.granted
-    return Math.max(0, Math.floor(free / (2 * known.holders)))
+  /** The most that the store would grant: half of the free units, divided by the number of isolates. */
+  #maxGrant({ lastAnswer, rule: { rule } }: Shelf): number {
+    if (!lastAnswer) return Number.POSITIVE_INFINITY
+    const free = rule.quota.burst - lastAnswer.inFlight + lastAnswer.granted
+    return Math.max(0, Math.floor(free / (2 * lastAnswer.holders)))
   }
 
-  /** Ends what is too much, the unit that has not been used for the longest time first. */
-  #trim(shelf: Shelf): void {
-    const { spare, allowed } = shelf
+  /** Releases units above `maxSpare`, the one that was unused for the longest time first. */
+  #releaseSurplus(shelf: Shelf): void {
+    const { spare, maxSpare } = shelf
     const reuseMs = reuseMsOf(shelf)
-    while (spare.length > allowed && this.#isPast(spare[0]!.since, reuseMs)) {
+    while (spare.length > maxSpare && this.#hasElapsed(spare[0]!.since, reuseMs)) {
       this.#holdings.release(spare.shift()!.claim)
     }
   }
 
-  #isPast(time: number, ms: number): boolean {
+  #hasElapsed(time: number, ms: number): boolean {
     return Math.abs(this.#now() - time) >= ms
   }
 }
 
-/** Its verdict is the same for all callers, and the store alone names no part of its key. */
-function isStocked({ rule, role, cost, ownKey }: BoundRule): boolean {
+/** Whether the rule can have a stock: its verdict is the same for all callers, and its key is known without the store. */
+function canStock({ rule, role, cost, ownKey }: BoundRule): boolean {
   return (
     rule.inAdvance === true &&
     role === 'spend' &&
@@ -280,7 +283,7 @@ function isStocked({ rule, role, cost, ownKey }: BoundRule): boolean {
   )
 }
 
-const useOf = ({ known, rule: { rule } }: Shelf) => (known?.inFlight ?? 0) / rule.quota.burst
+const useOf = ({ lastAnswer, rule: { rule } }: Shelf) => (lastAnswer?.inFlight ?? 0) / rule.quota.burst
 
 const isNearLimit = (shelf: Shelf) => useOf(shelf) >= NEAR_LIMIT
 
@@ -289,5 +292,5 @@ const reuseMsOf = (shelf: Shelf) =>
 
 const isAboveLimit = (shelf: Shelf) => useOf(shelf) > 1
 
-/** From so many isolates on that a decision costs the store more than without the rule. */
+/** Creates the stock of an isolate. It is used from LEAST_HOLDERS isolates on. */
 export const createStock: CreateStock = (holdings, now) => new Stock(holdings, now)

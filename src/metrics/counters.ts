@@ -1,17 +1,17 @@
 /**
- * The counters of an isolate that are not yet in the store: plain data, bounded. A counter is a text, which is also its field in
- * the store (src/metrics/flush.ts). Its words come from the config and from closed lists only:
+ * Counters of an isolate that are not in the store yet: plain data, bounded. A counter is a text, which is also its
+ * field in the store (src/metrics/flush.ts). Its words come only from the config and from fixed lists:
  *
  *     request <outcome> <cause> <route>              one for each request
- *     rule <outcome> <rule> <route> <plan>           one for each rule that applied: allowed, limited, and as a shadow
+ *     rule <outcome> <rule> <route> <plan>           one for each rule that applied: allowed, limited, or for a shadow rule
  *                                                    shadow_allowed, shadow_limited
- *     candidate <agreed|disagreed> <rule> <route> <plan>   beside it, where the rule it would replace applied too
- *     without-trip <refusals|leases> <route>         of these requests, those that no trip to the store was made for
+ *     candidate <agreed|disagreed> <rule> <route> <plan>   also, if the rule that the candidate would replace applied
+ *     without-trip <refusals|leases> <route>         requests that were decided without a trip to the store
  *     lost                                           requests whose counters may not have arrived
  *
- * `-` stands for none; no name begins with it. A rule is counted by its own verdict, also when another rule refused the request.
- * Refused guesses count only the rules `on: 'auth-failure'`, and a request that no rule decided (401 without a trip, 403)
- * counts none.
+ * `-` stands for a missing word; no name begins with it. Each rule is counted by its own verdict, even if another
+ * rule refused the request. A request with a bad credential counts only rules with `on: 'auth-failure'`. A request
+ * that no rule decided (401 without a trip, 403) counts no rule.
  */
 import type { Observation } from './observation.ts'
 
@@ -20,29 +20,29 @@ export type Batch = readonly (readonly [field: string, by: number])[]
 export interface Counters {
   readonly size: number
   record(observation: Observation): void
-  /** Removes and returns the oldest counters. */
-  take(most: number): Batch
-  /** Counts a batch again that did not arrive. */
+  /** Removes and returns up to `max` counters, the oldest first. */
+  take(max: number): Batch
+  /** Adds a batch again that has not arrived. */
   putBack(batch: Batch): void
-  /** Counts the requests of a batch that may not have arrived as lost. */
-  lose(batch: Batch): void
+  /** Adds the requests of a batch to `lost`, because the batch may not have arrived. */
+  countAsLost(batch: Batch): void
 }
 
 export const LOST = 'lost'
 const NONE = '-'
-/** Replaces the words of counters for which there is no room. */
+/** Replaces the labels of a counter when there is no room for another one. */
 const OTHER = '~'
 
-/** More than any known config needs: rules × routes × plans that an isolate counts between two flushes. */
-const MOST_FIELDS = 2000
+/** More than any known config needs: rules × routes × plans counted by one isolate between two flushes. */
+const MAX_FIELDS = 2000
 
-export function createCounters(mostFields = MOST_FIELDS): Counters {
+export function createCounters(maxFields = MAX_FIELDS): Counters {
   const counts = new Map<string, number>()
 
   function add(field: string, by: number): void {
-    const hasRoom = counts.size < mostFields || counts.has(field)
-    const place = hasRoom ? field : withoutLabels(field)
-    counts.set(place, (counts.get(place) ?? 0) + by)
+    const hasRoom = counts.size < maxFields || counts.has(field)
+    const counter = hasRoom ? field : dropLabels(field)
+    counts.set(counter, (counts.get(counter) ?? 0) + by)
   }
 
   return {
@@ -60,8 +60,8 @@ export function createCounters(mostFields = MOST_FIELDS): Counters {
       }
     },
 
-    take(most) {
-      const batch = [...counts].slice(0, most)
+    take(max) {
+      const batch = [...counts].slice(0, max)
       for (const [field] of batch) counts.delete(field)
       return batch
     },
@@ -70,7 +70,7 @@ export function createCounters(mostFields = MOST_FIELDS): Counters {
       for (const [field, by] of batch) add(field, by)
     },
 
-    lose(batch) {
+    countAsLost(batch) {
       const requests = batch.filter(([field]) => field === LOST || field.startsWith('request '))
       const sum = requests.reduce((sum, [, by]) => sum + by, 0)
       if (sum > 0) add(LOST, sum)
@@ -78,8 +78,8 @@ export function createCounters(mostFields = MOST_FIELDS): Counters {
   }
 }
 
-/** Its kind and outcome stay, so that sums stay right. */
-function withoutLabels(field: string): string {
+/** Keeps the kind and the outcome, so that sums stay correct. */
+function dropLabels(field: string): string {
   return field
     .split(' ')
     .map((word, i) => (i < 2 ? word : OTHER))

@@ -1,4 +1,4 @@
-/** The statistics of an isolate: what its counters count, and when they go to the store. */
+/** The statistics of an isolate: counts requests, and sends the counters to the store. */
 import type { Background } from '../background.ts'
 import type { Store } from '../store/store.ts'
 import { createCounters } from './counters.ts'
@@ -6,18 +6,22 @@ import { createFlusher, type FlushTiming } from './flush.ts'
 import type { Observation } from './observation.ts'
 
 export interface Stats {
-  /** @param hasFailed the store has not answered */
+  /**
+   * Counts a request.
+   *
+   * @param hasFailed whether the store did not answer
+   */
   count(observation: Observation, hasFailed: boolean, background: Background): void
 }
 
-/** One for an isolate. */
+/** Creates the statistics of an isolate. */
 export function createStats(store: Store, timing: FlushTiming): Stats {
   const counters = createCounters()
   const flusher = createFlusher(counters, store, timing)
   return {
     count(observation, hasFailed, background) {
       counters.record(observation)
-      if (hasFailed) flusher.doubt()
+      if (hasFailed) flusher.pingFirst()
       flusher.schedule(background)
     },
   }

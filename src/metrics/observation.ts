@@ -1,12 +1,21 @@
-/** The values of one request that are counted, logged and sent. All of them come from the config or closed lists, none from the caller. */
+/**
+ * The values of one request that are counted, logged and sent. All of them come from the config or from fixed lists,
+ * none from the caller.
+ */
 import type { Verdict } from '../script/evaluation.ts'
 
 /**
- * The outcome of a request, exactly one for each: `allowed` or `limited` by its rules; `shed`, since the system was full (503); `failed_open`, let through although
- * a rule that applies was not counted, and `failed_closed`, refused for that reason (503); `unauthenticated` (401) and
- * `forbidden` (403); `unverifiable`, because the issuer of its token did not answer (503). A request that the store should have
- * decided and has not has a cause, also where the isolate counted by itself and `allowed` or `limited` it. The status of the
- * origin plays no part.
+ * The outcome of a request, exactly one for each. The status of the origin does not matter.
+ *
+ * - `allowed`, `limited`: decided by the rules.
+ * - `shed`: refused because the system is full (503).
+ * - `failed_open`: admitted although a rule that applies was not counted. `failed_closed`: refused for that reason
+ *   (503).
+ * - `unauthenticated` (401): the credential is missing or not valid. `forbidden` (403): the caller is blocked.
+ * - `unverifiable`: the issuer of its token did not answer (503).
+ *
+ * If the store should have decided the request but did not, the request also has a cause, even if the isolate counted
+ * by itself and the outcome is `allowed` or `limited`.
  */
 export type RequestOutcome =
   | 'allowed'
@@ -18,32 +27,32 @@ export type RequestOutcome =
   | 'unverifiable'
   | 'forbidden'
 
-/** What is counted of a rule. */
+/** The part of a verdict that is counted. */
 export type ObservedVerdict = Pick<Verdict, 'mode' | 'allowed' | 'agrees'> & { rule: { name: string } }
 
 export interface Observation {
   requestId: string
   outcome: RequestOutcome
-  /** Why the store has not decided; for any outcome. */
+  /** Why the store has not decided, for any outcome. */
   cause?: string
   /** For the log only. */
   detail?: string
-  /** In the place of a trip to the store: `refusals` that are remembered, or `leases`. */
+  /** Set if the request made no trip to the store: it was decided by remembered `refusals` or from `leases`. */
   from?: string
-  /** What was wrong, for a refusal that no rule made. */
+  /** Why the request was refused, if no rule refused it. */
   reason?: string
   route?: string
-  /** Absent: the caller is anonymous, or its plan is unknown. */
+  /** Absent for anonymous callers, and if the plan is unknown. */
   plan?: string
-  /** Of the rules that applied, shadows included. */
+  /** Verdicts of the rules that applied, including shadow rules. */
   verdicts: readonly ObservedVerdict[]
-  /** Whole seconds; absent for a refusal that never ends. */
+  /** In whole seconds. Absent for a refusal that never ends. */
   retryAfter?: number
-  /** How long the decision waited for the store. */
+  /** How long the decision waited for the store (ms). */
   storeMs: number
 }
 
-/** Names of the rules that refused; of shadows, those that would have. */
-export function refusing(verdicts: readonly ObservedVerdict[], mode: Verdict['mode']): string[] {
+/** Names of the rules that refused; with mode `shadow`, of those that would have. */
+export function refusingRuleNames(verdicts: readonly ObservedVerdict[], mode: Verdict['mode']): string[] {
   return verdicts.filter(verdict => verdict.mode === mode && !verdict.allowed).map(({ rule }) => rule.name)
 }

@@ -5,12 +5,12 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import type { Config } from '../config/compile.ts'
-import { asksAboutRequest } from '../edges/http/match.ts'
+import { dependsOnRequest } from '../edges/http/match.ts'
 import { countsLocally, followsOrigin, holdsInAdvance, holdsUnits, takesLeases } from '../edges/http/parts.ts'
 import { probePolicy } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
 import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
-import { FIRST_LINES } from '../script/script-of.ts'
+import { FIRST_LINES } from '../script/create-script.ts'
 import { compileScripts } from '../script/scripts.ts'
 import { signalScript } from '../script/signal-text.ts'
 import { syncScript } from '../script/sync-text.ts'
@@ -127,7 +127,7 @@ export function workerModule(
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
     ...used(config.stats !== undefined, 'createStats'),
     ...used(config.shedding !== undefined, 'classFor'),
-    ...used(asksAboutRequest(config), 'matchEach'),
+    ...used(dependsOnRequest(config), 'matchEach'),
     ...used(config.credentials.opaqueKeys !== undefined, 'createOpaqueKeys'),
     ...used(isFollowing, 'createOriginLoad'),
     ...used(workerUtilization !== undefined, 'createWorkerUtilization'),

@@ -166,14 +166,14 @@ async function credentialOf(
     credentials.jwt.has(method) || method === IDENTIFY
       ? ({ kind: 'token', consumerKey: consumerKey(consumer) } as const)
       : subjectOfOpaqueKey(ANY_KEY, consumer)
-  const isVouched = subject.kind === 'token'
+  const isVerified = subject.kind === 'token'
   return {
     method,
     consumer,
     digest: ANY_KEY,
     subject,
     header: 'authorization',
-    isVouched,
+    isVerified,
     ...(credentials.jwt.has(method) && { claims: {} }),
   }
 }

@@ -11,8 +11,8 @@ import { addressIdentity } from '../edges/http/address.ts'
 import { checkIdentity } from '../edges/limits/arguments.ts'
 import { type LimitIdentity, limiterOnStore } from '../edges/limits/limiter.ts'
 import { GatewayError } from '../errors.ts'
-import { ask, type Question, toDecide, toReset } from '../limiter/ask.ts'
 import { bindRule } from '../limiter/bind-rule.ts'
+import { type PreparedCall, prepareDecide, prepareReset, runCall } from '../limiter/prepared-call.ts'
 import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
 import type { Evaluation, Verdict } from '../script/evaluation.ts'
 import { addressStateKey, consumerKey, consumerStateKey, limitStateKey } from '../store/keys.ts'
@@ -52,13 +52,16 @@ export async function resetLimit(
 ): Promise<void> {
   const rules = limitOf(config, name)
   asked(() => checkIdentity(name, identity, rules))
-  const limiter = limiterOnStore(config, store.decisions)
-  try {
-    const { degraded } = await limiter.reset(name, identity, rule === undefined ? {} : { rule })
-    if (degraded) throw new AdminError('store', `The store did not reset the limit (${degraded}). Try again.`)
-  } catch (error) {
-    throw error instanceof TypeError ? new AdminError('not-found', error.message) : error
+  const names = rules.map(rule => rule.name)
+  if (rule !== undefined && !names.includes(rule)) {
+    throw new AdminError(
+      'not-found',
+      `The limit '${name}' has no rule '${rule}'.${didYouMean(rule, names)} Rules: ${names.join(', ')}.`,
+    )
   }
+  const limiter = limiterOnStore(config, store.decisions)
+  const { degraded } = await limiter.reset(name, identity, rule === undefined ? {} : { rule })
+  if (degraded) throw new AdminError('store', `The store did not reset the limit (${degraded}). Try again.`)
 }
 
 /** Whose counters are meant: a consumer as it stands in keys, or an address as a client has it. */
@@ -125,7 +128,7 @@ export async function resetCaller(store: AdminStore, config: Config, counted: Co
     return bound && numbers ? [{ ...bound, rule: { ...bound.rule, tag: numbers.tag } }] : []
   })
   const all = [...new Map([...rules, ...overridden].map(bound => [bound.rule.tag, bound])).values()]
-  if (all.length > 0) await answerOf(store, toReset({ rules: all }))
+  if (all.length > 0) await answerOf(store, prepareReset({ rules: all }))
 }
 
 /** Names of the rules that are shown and reset. */
@@ -174,15 +177,15 @@ const boundTo = (rule: Rule, key: string) => bindRule(rule, key, rule.cost, Date
 
 async function peek(store: AdminStore, evaluation: Evaluation): Promise<Standing[]> {
   if (evaluation.rules.length === 0) return []
-  const { verdicts } = await answerOf(store, toDecide(evaluation, 'peek'))
+  const { verdicts } = await answerOf(store, prepareDecide(evaluation, 'peek'))
   return verdicts.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter }) => ({
     ...{ rule, cost: rule.cost, mode, allowed, remaining, resetAfter, retryAfter },
   }))
 }
 
-async function answerOf<T>(store: AdminStore, question: Question<T>): Promise<T> {
+async function answerOf<T>(store: AdminStore, question: PreparedCall<T>): Promise<T> {
   try {
-    return await ask(store.decisions, question)
+    return await runCall(store.decisions, question)
   } catch (error) {
     throw error instanceof GatewayError ? new AdminError('store', error.message) : error
   }

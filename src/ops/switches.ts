@@ -9,7 +9,7 @@ import { WORKER_UTILIZATION } from '../config/compile-shedding.ts'
 import { SWITCHES_KEY } from '../store/keys.ts'
 import {
   formatSwitches,
-  isOver,
+  hasExpired,
   parseSwitches,
   type RuleSwitch,
   type Switch,
@@ -39,7 +39,7 @@ export function restoreLimits(store: AdminStore): Promise<Switches> {
 export function switchRule(store: AdminStore, name: string, change: RuleSwitch): Promise<Switches> {
   return changeSwitches(store, ({ rules, ...rest }) => {
     const before = rules.get(name)
-    const { mode = before && !isOver(before, Date.now()) ? before.mode : undefined } = change
+    const { mode = before && !hasExpired(before, Date.now()) ? before.mode : undefined } = change
     return { ...rest, rules: new Map([...rules, [name, { ...change, ...(mode && { mode }) }]]) }
   })
 }

@@ -3,8 +3,8 @@
 import { fnv1a } from '../hash.ts'
 import { builtForAnotherConfig } from '../not-built.ts'
 import type { Script } from '../store/store.ts'
+import { FIRST_LINES } from './create-script.ts'
 import type { PolicyScripts, PolicyShape } from './policy-shape.ts'
-import { FIRST_LINES } from './script-of.ts'
 
 /** One script as it stands in src/built/worker.generated.ts. */
 export interface BuiltScript {

@@ -31,27 +31,27 @@
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluation.ts'
 import { withAgreement } from './evaluation.ts'
-import { wantOf } from './lease.ts'
+import { wantedRequestsOf } from './lease.ts'
 import { MARKS } from './marks.ts'
 import type { Policy } from './policy-shape.ts'
-import { checkStanding, fieldsOf, invalid, isField, placed, textOf } from './wire.ts'
+import { checkFields, checkStanding, formatTime, invalidReply, isField, placeRules } from './wire.ts'
 
 /** `peek` returns what `decide` would, and spends nothing. */
 export type DecideVerb = 'decide' | 'peek'
 
 /** KEYS and ARGV, and whether the script touches keys that only it can name. */
 export function encodeDecide(
-  { policy, rules, subject, plan, want, now }: Evaluation,
+  { policy, rules, subject, plan, wantedRequests, now }: Evaluation,
   verb: DecideVerb = 'decide',
 ): ScriptCall & { keys: string[]; args: string[] } {
-  const wanted = wantOf({ policy, want }, verb)
+  const wanted = wantedRequestsOf({ policy, wantedRequests }, verb)
   // The plan of a caller is known where its subject is, and rules of plans count nowhere else.
   const applies = ({ rule: { match } }: BoundRule) =>
     subject !== undefined || match.plans === undefined || (plan !== undefined && match.plans.includes(plan))
-  const { bySlot, keys, marks, given } = placed(policy, rules, applies)
+  const { bySlot, keys, marks, ruleArguments } = placeRules(policy, rules, applies)
   const claimed = (subject?.kind === 'token' && subject.plan) || (plan ?? '')
   const asked = wanted > 1 ? String(wanted) : verb
-  const args: string[] = [asked, marks, subject?.kind ?? '', claimed, textOf(now), ...given]
+  const args: string[] = [asked, marks, subject?.kind ?? '', claimed, formatTime(now), ...ruleArguments]
   if (rules.some(({ cost }) => cost !== 1))
     args.push(...Array.from(bySlot, bound => String(bound?.cost ?? 1)))
   // Most requests need the first two or three.
@@ -94,25 +94,31 @@ const ROWS_AT = 3
 /** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent */
 export function decodeDecide(
   reply: unknown,
-  { policy, rules, subject, want }: Pick<Evaluation, 'policy' | 'rules' | 'subject' | 'want'>,
+  {
+    policy,
+    rules,
+    subject,
+    wantedRequests,
+  }: Pick<Evaluation, 'policy' | 'rules' | 'subject' | 'wantedRequests'>,
   verb: DecideVerb = 'decide',
 ): Outcome {
-  if (!Array.isArray(reply)) throw invalid('no list')
+  if (!Array.isArray(reply)) throw invalidReply('no list')
   const [first, text, at] = reply as unknown[]
   const status = STATUS.get(first)
-  if (!status || typeof text !== 'string' || !isField(at) || at < 0) throw invalid('no status, plan and time')
+  if (!status || typeof text !== 'string' || !isField(at) || at < 0)
+    throw invalidReply('no status, plan and time')
   if (status === 'blocked') return { status, plan: '', at, verdicts: [] }
 
   const [plan = '', consumer] = text.split(' ')
   const { places, length, standingAt } = rowsOf(policy, first === ALL_SPENT)
   const end = ROWS_AT + length
-  const wanted = wantOf({ policy, want }, verb)
+  const wanted = wantedRequestsOf({ policy, wantedRequests }, verb)
   const behind: unknown[] = reply.slice(end)
   const granted = wanted > 1 && status === 'admitted' ? grantIn(behind.pop(), wanted) : 1
   if (reply.length < end || behind.length > 1) {
-    throw invalid(`${reply.length - ROWS_AT} fields for ${policy.slots.length} rules`)
+    throw invalidReply(`${reply.length - ROWS_AT} fields for ${policy.slots.length} rules`)
   }
-  const fields = fieldsOf(reply.slice(ROWS_AT, end))
+  const fields = checkFields(reply.slice(ROWS_AT, end))
   const overrides = overridesIn(behind[0], policy.slots.length)
   const verdicts: Verdict[] = []
   for (const bound of rules) {
@@ -130,7 +136,7 @@ export function decodeDecide(
     verdicts.push({ rule, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay })
   }
   if ((status !== 'refused') !== verdicts.every(({ allowed, mode }) => allowed || mode === 'shadow')) {
-    throw invalid('a status that contradicts its rules')
+    throw invalidReply('a status that contradicts its rules')
   }
   // Only a caller without a subject has a plan that was not looked up.
   const known = subject ? plan : ''
@@ -143,7 +149,7 @@ export function decodeDecide(
 
 function grantIn(value: unknown, wanted: number): number {
   if (isField(value) && value >= 1 && value <= wanted) return value
-  throw invalid('a grant out of range')
+  throw invalidReply('a grant out of range')
 }
 
 /** Where the row of each slot begins, and how long all of them are. */
@@ -190,16 +196,16 @@ const OVERRIDE = /(\d{1,4})([es])(\d{0,10}),(\d{0,10});/gy
 function overridesIn(text: unknown, slots: number): Map<number, AppliedOverride> | undefined {
   if (text === undefined) return undefined
   const overrides = new Map<number, AppliedOverride>()
-  if (typeof text !== 'string') throw invalid('overrides that are not text')
+  if (typeof text !== 'string') throw invalidReply('overrides that are not text')
   let read = 0
   for (const [whole, number, mark, limit, burst] of text.matchAll(OVERRIDE)) {
     const slot = Number(number) - 1
-    if (slot < 0 || slot >= slots || overrides.has(slot)) throw invalid('an override of no rule')
+    if (slot < 0 || slot >= slots || overrides.has(slot)) throw invalidReply('an override of no rule')
     const mode = mark === MARKS.enforce ? 'enforce' : 'shadow'
     overrides.set(slot, { limit: Number(limit), burst: Number(burst), mode })
     read += whole.length
   }
-  if (read !== text.length) throw invalid('an override that cannot be read')
+  if (read !== text.length) throw invalidReply('an override that cannot be read')
   return overrides
 }
 

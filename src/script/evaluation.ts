@@ -13,7 +13,7 @@ export interface BoundRule {
   /** Units. */
   cost: number
   /** Decides who is in the share of callers for whom the rule is enforced; absent: the key. */
-  place?: string
+  shareKey?: string
   /** `spend`: its cost is checked, and spent when all rules admit. `report`: it only reports how things stand. */
   role: 'spend' | 'report'
   mode: 'enforce' | 'shadow'
@@ -38,7 +38,7 @@ export interface Evaluation {
    * How many requests like this one the isolate would like to spend for at once (lease.ts), a whole number; absent or 1: an
    * ordinary decision. It counts only with a policy that has leases.
    */
-  want?: number | undefined
+  wantedRequests?: number | undefined
   /** µs since the epoch; absent: the clock of the store, as always in production. */
   now?: number
 }
@@ -88,7 +88,7 @@ export interface Outcome {
 }
 
 /** Verdicts that count. */
-export function enforced(verdicts: readonly Verdict[]): readonly Verdict[] {
+export function onlyEnforced(verdicts: readonly Verdict[]): readonly Verdict[] {
   return verdicts.filter(({ mode }) => mode === 'enforce')
 }
 

@@ -9,11 +9,14 @@ import type { PolicyShape } from './policy-shape.ts'
 export const LEASE_DIVISOR = 16
 
 /** What of an evaluation is about a lease. */
-export interface Wanted extends Pick<Evaluation, 'want'> {
+export interface Wanted extends Pick<Evaluation, 'wantedRequests'> {
   policy: Pick<PolicyShape, 'leases'>
 }
 
 /** How many requests the script is asked to spend for; 1: an ordinary decision. A peek leases nothing. */
-export function wantOf({ policy: { leases }, want = 1 }: Wanted, verb: 'decide' | 'peek'): number {
-  return leases && verb === 'decide' && want > 1 ? want : 1
+export function wantedRequestsOf(
+  { policy: { leases }, wantedRequests = 1 }: Wanted,
+  verb: 'decide' | 'peek',
+): number {
+  return leases && verb === 'decide' && wantedRequests > 1 ? wantedRequests : 1
 }

@@ -13,7 +13,7 @@ export interface StateMemory {
 /** The model that counts a rule. */
 export type ModelOf = (rule: Rule) => Model
 
-export interface Counted {
+export interface RuleToCount {
   bound: BoundRule
   /** The rule as the verdict shows it; it may be counted by other numbers. */
   shown: Rule
@@ -27,7 +27,7 @@ export interface Counted {
 export function decideInMemory(
   modelOf: ModelOf,
   memory: StateMemory,
-  rules: readonly Counted[],
+  rules: readonly RuleToCount[],
   now: number,
   isPeek = false,
 ): { admitted: boolean; verdicts: Verdict[] } {

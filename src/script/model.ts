@@ -25,17 +25,19 @@ import {
   type Verdict,
   withAgreement,
 } from './evaluation.ts'
-import { LEASE_DIVISOR, wantOf } from './lease.ts'
-import { type Counted, decideInMemory, isIdle, refundInMemory } from './memory.ts'
+import { LEASE_DIVISOR, wantedRequestsOf } from './lease.ts'
+import { decideInMemory, isIdle, type RuleToCount, refundInMemory } from './memory.ts'
 import type { PolicyShape } from './policy-shape.ts'
-import type { Changed, Refund } from './refund.ts'
+import type { ChangeResult, Refund } from './refund.ts'
 import type { Reset } from './reset.ts'
 import type { Message } from './sync.ts'
 
 type At<T> = T & { now: number }
 
 /** The model compiles nothing: of a policy it needs the plans, and whether there are leases. */
-export type Modelled = At<Omit<Evaluation, 'policy'> & { policy: Pick<PolicyShape, 'plans' | 'leases'> }>
+export type ModelEvaluation = At<
+  Omit<Evaluation, 'policy'> & { policy: Pick<PolicyShape, 'plans' | 'leases'> }
+>
 
 const modelOf = (rule: Rule) => algorithms[rule.algorithm]
 
@@ -50,7 +52,7 @@ export class ScriptModel {
   }
 
   decide(
-    { policy, rules, subject, plan: given = '', want, now }: Modelled,
+    { policy, rules, subject, plan: given = '', wantedRequests, now }: ModelEvaluation,
     verb: DecideVerb = 'decide',
   ): Outcome {
     const { plans } = policy
@@ -72,8 +74,8 @@ export class ScriptModel {
       return { bound: { ...bound, key }, shown, isOnlyChecked }
     })
     // A blocked consumer spends nothing, and bad credentials are counted one by one.
-    const wanted = isUnknown ? 1 : wantOf({ policy, want }, verb)
-    const decide = (counted: readonly Counted[], isPeek: boolean) =>
+    const wanted = isUnknown ? 1 : wantedRequestsOf({ policy, wantedRequests }, verb)
+    const decide = (counted: readonly RuleToCount[], isPeek: boolean) =>
       decideInMemory(modelOf, this.#states, counted, now, isPeek)
     const times = wanted > 1 ? grantOf(wanted, counted, decide(counted, true).verdicts) : 1
     const { admitted, verdicts } = decide(
@@ -90,14 +92,14 @@ export class ScriptModel {
     }
   }
 
-  refund({ rules, spentAt, consumerKey, now }: At<Omit<Refund, 'policy'>>): Changed {
+  refund({ rules, spentAt, consumerKey, now }: At<Omit<Refund, 'policy'>>): ChangeResult {
     const record = consumerKey === undefined ? undefined : this.#records.get(consumerKey)
     const { overrides } = parseConsumer(record ?? '')
     const refunded = rules.map(each => ({ ...each, ...numbersFor(each, overrides, now), shown: each.rule }))
     return { at: now, verdicts: refundInMemory(modelOf, this.#states, refunded, spentAt, now) }
   }
 
-  reset({ rules, now }: At<Reset>): Changed {
+  reset({ rules, now }: At<Reset>): ChangeResult {
     for (const { key, rule } of rules) {
       const states = this.#states.get(key)
       for (const [tag, state] of states ?? []) if (isIdle(state, now) || tag === rule.tag) states!.delete(tag)
@@ -145,7 +147,7 @@ export class ScriptModel {
  * For how many requests to spend: for each rule at most its share of what is left, and always for the request itself.
  * @param before how the rules stand before, in their order
  */
-function grantOf(want: number, counted: readonly Counted[], before: readonly Verdict[]): number {
+function grantOf(want: number, counted: readonly RuleToCount[], before: readonly Verdict[]): number {
   // What a shadow would refuse is not spent, and guesses are not requests: they do not bound it.
   const most = before.map(({ allowed, remaining }, i) => {
     const { bound, isOnlyChecked } = counted[i]!
@@ -174,7 +176,7 @@ function overrideFor(rule: Rule, overrides: readonly Override[], now: number): O
 }
 
 /** The rule as this consumer has it: to count by, and to show; none where it is off. */
-function overridden(bound: BoundRule, overrides: readonly Override[], now: number): Counted[] {
+function overridden(bound: BoundRule, overrides: readonly Override[], now: number): RuleToCount[] {
   const { rule } = bound
   const override = overrideFor(rule, overrides, now)
   if (!override) return [{ bound, shown: rule }]

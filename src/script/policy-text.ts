@@ -10,8 +10,16 @@ import { ABSENT, CONSTANTS, ENFORCE } from './constants.ts'
 import { LEASE_DIVISOR } from './lease.ts'
 import { OVERRIDES, POINTER, PRELUDE, SUBJECT } from './lua.generated.ts'
 import { Locals, literal, name, withWords } from './lua-text.ts'
-import { assigned, chunked, createPlace, isNumber, isVariable, numberOf, type Place } from './places.ts'
 import type { PolicyShape, Variant } from './policy-shape.ts'
+import {
+  assigned,
+  chunked,
+  createRuleText,
+  isNumber,
+  isVariable,
+  numberOf,
+  type RuleText,
+} from './rule-text.ts'
 import { commitAny, commitUsual, type Identity, readState, standingOf } from './state-text.ts'
 
 /** What of the string library the text names; each is a local, which is faster than a field. */
@@ -33,14 +41,14 @@ export function refundText(policy: PolicyShape): string {
 class PolicyText {
   readonly #policy: PolicyShape
   readonly #locals = new Locals()
-  readonly #places: readonly Place[]
+  readonly #places: readonly RuleText[]
   readonly #identities: readonly (Identity & { asked: string })[]
 
   constructor(policy: PolicyShape) {
     this.#policy = policy
     const sizes = Map.groupBy(policy.slots, ({ identity }) => identity)
     this.#places = policy.slots.map((slot, i) =>
-      createPlace(slot, i + 1, sizes.get(slot.identity)!.length, this.#locals),
+      createRuleText(slot, i + 1, sizes.get(slot.identity)!.length, this.#locals),
     )
     this.#identities = Array.from({ length: policy.identities }, (_, i) => ({
       places: this.#places.filter(({ identity }) => identity === i),
@@ -123,7 +131,7 @@ class PolicyText {
   }
 
   /** Rules of which something travels with each request. */
-  #withArgument(): readonly Place[] {
+  #withArgument(): readonly RuleText[] {
     return this.#places.filter(({ argument }) => argument)
   }
 
@@ -215,7 +223,7 @@ class PolicyText {
     return [defaults, unknown, ...chosen].join('')
   }
 
-  #numbers({ of, lua }: Place, variant: Variant): string {
+  #numbers({ of, lua }: RuleText, variant: Variant): string {
     const names = lua.numbers.filter(isNumber)
     return assigned(
       [of('tag'), ...names.map(of)],
@@ -248,7 +256,7 @@ class PolicyText {
     ].join('')
   }
 
-  #override({ of, n, family, lua: { numbers } }: Place, isDecision: boolean): string {
+  #override({ of, n, family, lua: { numbers } }: RuleText, isDecision: boolean): string {
     // What travels with the request is not overridden.
     const own = numbers.map(number => (isNumber(number) ? of(number) : undefined))
     const values = [of('tag'), ...own.filter(value => value !== undefined)].join(', ')
@@ -271,9 +279,9 @@ class PolicyText {
     })
     const isKnown = hasSubject ? ['not is_bad'] : []
     const standing = this.#places.map(standingOf).join('')
-    const anySpent = (place: Place) =>
+    const anySpent = (place: RuleText) =>
       `${place.of('retry_after')} == 0 and ${place.of('cost')} > 0${place.isGuess ? ' and is_bad' : ''}`
-    const any = { isSpent: anySpent, spend: (place: Place) => place.section('spend') }
+    const any = { isSpent: anySpent, spend: (place: RuleText) => place.section('spend') }
     // Each end returns: with `elseif`, a jump from the first would go past all the others, and Lua has a bound for that.
     return [
       `if not admitted or verb == 'peek'${hasSubject ? ' and not is_blocked' : ''} then\n`,
@@ -371,7 +379,7 @@ function inChains(branches: readonly string[]): string[][] {
 }
 
 /** May the cost of a rule pass? */
-function checkOf(place: Place): string {
+function checkOf(place: RuleText): string {
   const { of } = place
   return [
     `${of('retry_after')} = 0\n`,

@@ -15,7 +15,7 @@
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
 import type { Policy } from './policy-shape.ts'
-import { checkStanding, fieldsOf, invalid, isField, placed, textOf } from './wire.ts'
+import { checkFields, checkStanding, formatTime, invalidReply, isField, placeRules } from './wire.ts'
 
 /** What one request has spent, and how much of it is given back. */
 export interface Refund {
@@ -41,16 +41,16 @@ export interface RefundedRule
 }
 
 /** How things stand after a change. */
-export interface Changed {
+export interface ChangeResult {
   /** When it was made, by the clock of the store (µs). */
   at: number
   verdicts: readonly Verdict[]
 }
 
 export function encodeRefund({ policy, rules, spentAt, consumerKey, plan, now }: Refund): ScriptCall {
-  const { bySlot, keys, marks, given } = placed(policy, rules)
+  const { bySlot, keys, marks, ruleArguments } = placeRules(policy, rules)
   const of = consumerKey === undefined ? '' : 'consumer'
-  const args = [String(spentAt), marks, of, plan ?? '', textOf(now), ...given]
+  const args = [String(spentAt), marks, of, plan ?? '', formatTime(now), ...ruleArguments]
   for (const refunded of bySlot) args.push(String(refunded?.units ?? 0), String(refunded?.spent ?? 0))
   const records = consumerKey === undefined ? [] : [consumerKey]
   return { script: policy.refund, keys: [...records, ...keys], args }
@@ -59,13 +59,14 @@ export function encodeRefund({ policy, rules, spentAt, consumerKey, plan, now }:
 const FIELDS = 2
 
 /** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent */
-export function decodeRefund(reply: unknown, { policy, rules }: Refund): Changed {
-  if (!Array.isArray(reply)) throw invalid('no list')
+export function decodeRefund(reply: unknown, { policy, rules }: Refund): ChangeResult {
+  if (!Array.isArray(reply)) throw invalidReply('no list')
   const [at, ...rest] = reply as unknown[]
-  if (!isField(at) || at < 0) throw invalid('no time')
-  const fields = fieldsOf(rest)
+  if (!isField(at) || at < 0) throw invalidReply('no time')
+  const fields = checkFields(rest)
   const expected = policy.slots.length * FIELDS
-  if (fields.length !== expected) throw invalid(`${fields.length} fields for ${policy.slots.length} rules`)
+  if (fields.length !== expected)
+    throw invalidReply(`${fields.length} fields for ${policy.slots.length} rules`)
   const verdicts = rules.map(({ rule, mode }): Verdict => {
     const row = policy.slotOf(rule) * FIELDS
     const [remaining = 0, resetAfter = 0] = fields.slice(row, row + FIELDS)

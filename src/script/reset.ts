@@ -1,12 +1,12 @@
 /** The wire of reset.lua. The contract is described there. */
 import type { ScriptCall } from '../store/store.ts'
 import { CONSTANTS } from './constants.ts'
+import { createScript } from './create-script.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
 import { PRELUDE, RESET as TEXT } from './lua.generated.ts'
 import { withWords } from './lua-text.ts'
-import type { Changed } from './refund.ts'
-import { scriptOf } from './script-of.ts'
-import { invalid, isField, textOf } from './wire.ts'
+import type { ChangeResult } from './refund.ts'
+import { formatTime, invalidReply, isField } from './wire.ts'
 
 /** Rules to reset: their whole budget becomes available again. */
 export interface Reset {
@@ -16,7 +16,7 @@ export interface Reset {
 }
 
 /** One for all policies: it removes records, and need not read them. */
-export const RESET = /* @__PURE__ */ (() => scriptOf(resetText()))()
+export const RESET = /* @__PURE__ */ (() => createScript(resetText()))()
 
 export function resetText(): string {
   return `local now = ARGV[2]\n${PRELUDE}${withWords(TEXT, word => CONSTANTS.get(word))}`
@@ -26,13 +26,17 @@ export function encodeReset({ rules, now }: Reset): ScriptCall {
   const states = [...new Set(rules.map(({ key }) => key))]
   const logs = [...new Set(rules.flatMap(({ ownKey }) => ownKey ?? []))]
   const tags = rules.flatMap(({ key, rule }) => [String(states.indexOf(key) + 1), rule.tag])
-  return { script: RESET, keys: [...states, ...logs], args: [String(states.length), textOf(now), ...tags] }
+  return {
+    script: RESET,
+    keys: [...states, ...logs],
+    args: [String(states.length), formatTime(now), ...tags],
+  }
 }
 
 /** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that reset.lua cannot have sent */
-export function decodeReset(reply: unknown, { rules }: Reset): Changed {
+export function decodeReset(reply: unknown, { rules }: Reset): ChangeResult {
   const [at] = Array.isArray(reply) ? (reply as unknown[]) : []
-  if (!isField(at) || at < 0) throw invalid('no time')
+  if (!isField(at) || at < 0) throw invalidReply('no time')
   const verdicts = rules.map(
     ({ rule, mode }): Verdict => ({
       ...{ rule, mode, allowed: true, remaining: rule.quota.burst },

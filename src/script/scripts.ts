@@ -3,20 +3,20 @@
  * (built-scripts.ts).
  */
 import type { Script } from '../store/store.ts'
+import { createScript } from './create-script.ts'
 import type { PolicyScripts, PolicyShape } from './policy-shape.ts'
 import { decideText, refundText } from './policy-text.ts'
-import { scriptOf } from './script-of.ts'
 
 export function compileScripts(shape: PolicyShape): PolicyScripts {
   let decide: Script | undefined
   let refund: Script | undefined
   return {
     get decide() {
-      decide ??= scriptOf(decideText(shape))
+      decide ??= createScript(decideText(shape))
       return decide
     },
     get refund() {
-      refund ??= scriptOf(refundText(shape))
+      refund ??= createScript(refundText(shape))
       return refund
     },
   }

@@ -1,42 +1,42 @@
 /** The wire of signal.lua, where the contract is described. The script is in signal-text.ts. */
 import { reportersKey, signalKey } from '../store/keys.ts'
 import type { Script, ScriptCall } from '../store/store.ts'
-import { invalid, isField, textOf } from './wire.ts'
+import { formatTime, invalidReply, isField } from './wire.ts'
 
 /** The state of a controller, and the window after which it holds. */
-export interface StateOfWindow {
+export interface WindowState {
   window: number
   text: string
 }
 
-export interface Report {
+export interface SignalReport {
   signal: string
   windowMs: number
   /** What this isolate has seen since its last report. */
   sums: readonly number[]
   /** What it has computed and the store does not have. */
-  state?: StateOfWindow | undefined
+  state?: WindowState | undefined
   /** µs since the epoch; absent: the clock of the store. */
   now?: number | undefined
 }
 
 /** What all isolates have reported. */
-export interface Reported {
+export interface SignalSnapshot {
   /** By the clock of the store (µs). */
   at: number
   /** The last window that is over. */
-  closed?: { window: number; sums: readonly number[]; pushed?: Pushed }
-  state?: StateOfWindow
+  closed?: { window: number; sums: readonly number[]; pushed?: PushedMean }
+  state?: WindowState
 }
 
 /** What machines of the origin have pushed. */
-export interface Pushed {
+export interface PushedMean {
   /** Mean over the reporters, in thousandths. */
   mean: number
   reporters: number
 }
 
-export interface Push {
+export interface SignalPush {
   signal: string
   reporter: string
   /** In thousandths: 0 to 1000. */
@@ -58,7 +58,10 @@ const STATE = /^[0-9A-Za-z .-]{0,100}$/
 export const isStateText = (text: unknown): text is string => typeof text === 'string' && STATE.test(text)
 
 /** @throws TypeError for what the script could not keep */
-export function encodeReport(script: Script, { signal, windowMs, sums, state, now }: Report): ScriptCall {
+export function encodeReport(
+  script: Script,
+  { signal, windowMs, sums, state, now }: SignalReport,
+): ScriptCall {
   const isSum = (sum: number) => Number.isInteger(sum) && sum >= 0 && sum <= MOST_SUM
   if (sums.length === 0 || sums.length > MOST_SUMS || !sums.every(isSum)) {
     throw new TypeError(`A report has 1 to ${MOST_SUMS} sums, which are integers from 0 to 2^52.`)
@@ -71,7 +74,7 @@ export function encodeReport(script: Script, { signal, windowMs, sums, state, no
     script,
     keys: [signalKey(signal)],
     args: [
-      ...['report', textOf(now), String(windowMs), String(sums.length), ...sums.map(String)],
+      ...['report', formatTime(now), String(windowMs), String(sums.length), ...sums.map(String)],
       ...(state ? [String(state.window), state.text] : []),
     ],
   }
@@ -81,17 +84,18 @@ export function encodeReport(script: Script, { signal, windowMs, sums, state, no
  * @param sums how many the report had
  * @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent
  */
-export function decodeReport(reply: unknown, sums: number): Reported {
-  if (!Array.isArray(reply)) throw invalid('no report')
+export function decodeReport(reply: unknown, sums: number): SignalSnapshot {
+  if (!Array.isArray(reply)) throw invalidReply('no report')
   const values = reply as unknown[]
   const [at, closed] = values
   const [stateAt, text, mean, reporters, ...more] = values.slice(2 + sums)
   const own = values.slice(2, 2 + sums)
-  if (!isCount(at)) throw invalid('no time')
-  if (!isCountOrNone(closed) || !isCountOrNone(stateAt)) throw invalid('no window number')
-  if (!own.every(isCount)) throw invalid('a sum that is not a number')
-  if (!isStateText(text)) throw invalid('a state that cannot be read')
-  if (!isCountOrNone(mean) || mean > 1000 || !isCount(reporters) || more.length > 0) throw invalid('no mean')
+  if (!isCount(at)) throw invalidReply('no time')
+  if (!isCountOrNone(closed) || !isCountOrNone(stateAt)) throw invalidReply('no window number')
+  if (!own.every(isCount)) throw invalidReply('a sum that is not a number')
+  if (!isStateText(text)) throw invalidReply('a state that cannot be read')
+  if (!isCountOrNone(mean) || mean > 1000 || !isCount(reporters) || more.length > 0)
+    throw invalidReply('no mean')
   return {
     at,
     ...(closed >= 0 && {
@@ -102,7 +106,10 @@ export function decodeReport(reply: unknown, sums: number): Reported {
 }
 
 /** @throws TypeError for what the script could not count */
-export function encodePush(script: Script, { signal, reporter, value, staleAfterMs, now }: Push): ScriptCall {
+export function encodePush(
+  script: Script,
+  { signal, reporter, value, staleAfterMs, now }: SignalPush,
+): ScriptCall {
   if (!Number.isInteger(value) || value < 0 || value > 1000 || !isDuration(staleAfterMs)) {
     throw new TypeError(
       'A push has a value from 0 to 1000, and is stale after at least one ms. Both are integers.',
@@ -111,15 +118,15 @@ export function encodePush(script: Script, { signal, reporter, value, staleAfter
   return {
     script,
     keys: [signalKey(signal), reportersKey(signal)],
-    args: ['push', textOf(now), reporter, String(value), String(staleAfterMs)],
+    args: ['push', formatTime(now), reporter, String(value), String(staleAfterMs)],
   }
 }
 
 /** @throws GatewayError ERR_STORE_REPLY_INVALID */
-export function decodePush(reply: unknown): Pushed {
+export function decodePush(reply: unknown): PushedMean {
   const [at, mean, reporters] = Array.isArray(reply) ? (reply as unknown[]) : []
-  if (!isCount(at)) throw invalid('no time')
-  if (!isCount(mean) || mean > 1000 || !isCount(reporters)) throw invalid('no mean')
+  if (!isCount(at)) throw invalidReply('no time')
+  if (!isCount(mean) || mean > 1000 || !isCount(reporters)) throw invalidReply('no mean')
   return { mean, reporters }
 }
 

@@ -1,10 +1,10 @@
 /** Lua text that reads the state of an identity and writes it. The format is in prelude.lua. */
 import { ABSENT } from './constants.ts'
-import { chunked, isExpected, type Place } from './places.ts'
+import { chunked, isExpected, type RuleText } from './rule-text.ts'
 
 /** The rules that share one state, and the locals that the text has for it. */
 export interface Identity {
-  places: readonly Place[]
+  places: readonly RuleText[]
   /** Its place among the keys; nil where it is not asked about. */
   key: string
   /** Its bytes. */
@@ -23,7 +23,7 @@ const LAST_MS = 2 ** 42 - 1
 const CHUNK = 8
 
 /** From the bytes of a state to what each of its rules makes of it. */
-export function readState({ places, state, key, fits }: Identity, then: (place: Place) => string): string {
+export function readState({ places, state, key, fits }: Identity, then: (place: RuleText) => string): string {
   const expected = places.filter(isExpected)
   const recorded = places.filter(({ isApart }) => !isApart)
   return [
@@ -48,7 +48,7 @@ export function readState({ places, state, key, fits }: Identity, then: (place: 
 }
 
 /** All records at once, where they are those of the rules, in their order. */
-function readExpected(expected: readonly Place[], state: string, fits: string): string {
+function readExpected(expected: readonly RuleText[], state: string, fits: string): string {
   if (expected.length === 0) return ''
   const chunks = chunked(expected, CHUNK).map((part, i) => {
     const names = part.flatMap(({ n }) => [`tag_at_${n}`, `a_${n}`, `b_${n}`, `c_${n}`])
@@ -70,7 +70,7 @@ function readExpected(expected: readonly Place[], state: string, fits: string): 
 }
 
 /** One record after the other, for a state with others than those. Of two with one tag the first counts. */
-function readAny(places: readonly Place[], state: string): string {
+function readAny(places: readonly RuleText[], state: string): string {
   const again = chunked(places, CHUNK).map(part => declared(part, '0, 0').replace(/^local /, ''))
   const branches = places.map(
     ({ tag, idleAt, count }) => `if tag == ${tag} then\n${idleAt}, ${count} = other_idle_at, other_n\n`,
@@ -87,7 +87,7 @@ function readAny(places: readonly Place[], state: string): string {
 }
 
 /** How a rule stands, where it applies. */
-export function standingOf(place: Place): string {
+export function standingOf(place: RuleText): string {
   return `if ${place.of('mark')} ~= ${ABSENT} then\n${place.section('standing')}end\n`
 }
 
@@ -113,12 +113,12 @@ export function commitUsual({ places, key }: Identity): string {
 }
 
 /** A rule without a record spends and writes its own key. */
-function spentApart(place: Place, spend: string): string {
+function spentApart(place: RuleText, spend: string): string {
   return `do\n${declared([place])}${spend}${place.section('standing')}${place.section('write')}${ownWritten(place)}end\n`
 }
 
 /** Spends, and packs the records into `bytes`. */
-function packed(places: readonly Place[], before: string): string {
+function packed(places: readonly RuleText[], before: string): string {
   const layout = `'>${places.map(() => `c3${INTEGERS}`).join('')}'`
   const values = places.map(place => `${place.tag}, ${integers(place)}`).join(', ')
   return [
@@ -140,7 +140,7 @@ function packed(places: readonly Place[], before: string): string {
 /** Some have spent, or the state holds more than is expected: what still means something is kept. */
 export function commitAny(
   { places, key, state }: Identity,
-  { isSpent, spend }: { isSpent: (place: Place) => string; spend: (place: Place) => string },
+  { isSpent, spend }: { isSpent: (place: RuleText) => string; spend: (place: RuleText) => string },
 ): string {
   return [
     `if ${key} then\n`,
@@ -172,7 +172,7 @@ ${ownWritten(place)}else${standingOf(place)}`.trimStart(),
 }
 
 /** The two numbers of each record, as locals of a block; nothing where they are locals of the whole script. */
-function declared(places: readonly Place[], values?: string): string {
+function declared(places: readonly RuleText[], values?: string): string {
   const { isBlockLocal } = places[0]!
   const names = places.map(({ idleAt, count }) => `${idleAt}, ${count}`).join(', ')
   const start = values ? ` = ${places.map(() => values).join(', ')}` : ''
@@ -180,7 +180,7 @@ function declared(places: readonly Place[], values?: string): string {
 }
 
 /** The integers of a record, the locals a, b and c, to `idle_at` and `n`. */
-const decoded = ({ idleAt, count }: Pick<Place, 'idleAt' | 'count'>, suffix: string) =>
+const decoded = ({ idleAt, count }: Pick<RuleText, 'idleAt' | 'count'>, suffix: string) =>
   `
 ${count} = b${suffix} % 4194304
 ${idleAt} = (${LAST_MS} - a${suffix} * 1024 - (b${suffix} - ${count}) / 4194304) * 1000
@@ -188,21 +188,21 @@ ${count} = ${count} * 16777216 + c${suffix}
 `.trimStart()
 
 /** `idle_at`, a multiple of 1000, and `n` to the integers of a record: the locals a, b and c. */
-const encoded = ({ n, idleAt, count }: Place) =>
+const encoded = ({ n, idleAt, count }: RuleText) =>
   `
 local b_${n}, c_${n} = (${LAST_MS} - ${idleAt} / 1000) % 1024, ${count} % 16777216
 local a_${n} = (${LAST_MS} - ${idleAt} / 1000 - b_${n}) / 1024
 b_${n} = b_${n} * 4194304 + (${count} - c_${n}) / 16777216
 `.trimStart()
 
-const integers = ({ n }: Place) => `a_${n}, b_${n}, c_${n}`
+const integers = ({ n }: RuleText) => `a_${n}, b_${n}, c_${n}`
 
 const life = (idleAt: string) =>
   `format('%d', (${idleAt} - now + -(${idleAt} - now) % 1000000) / 1000000 + KEEP_SECONDS)`
 
 const setex = (key: string, bytes: string) => `redis.call('SETEX', ${key}, ${life('idle_at')}, ${bytes})\n`
 
-function ownWritten({ own, of, idleAt }: Place): string {
+function ownWritten({ own, of, idleAt }: RuleText): string {
   if (!own) return ''
   const key = `KEYS[${of('own_key')}]`
   return `

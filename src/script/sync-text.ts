@@ -2,9 +2,9 @@
 import { LUA } from '../algorithms/lua.generated.ts'
 import type { Script } from '../store/store.ts'
 import { CONSTANTS } from './constants.ts'
+import { createScript } from './create-script.ts'
 import { PRELUDE } from './lua.generated.ts'
 import { withMacros, withWords } from './lua-text.ts'
-import { scriptOf } from './script-of.ts'
 
 const { declare, keeps, read, write } = LUA.concurrency!
 
@@ -51,6 +51,6 @@ let script: Script | undefined
 
 /** Compiled when it is first needed. */
 export function syncScript(): Script {
-  script ??= scriptOf(syncText())
+  script ??= createScript(syncText())
   return script
 }

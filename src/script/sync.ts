@@ -15,7 +15,7 @@
 import type { Holding } from '../algorithms/algorithm.ts'
 import type { Received, Want } from '../algorithms/concurrency.ts'
 import type { Script, ScriptCall } from '../store/store.ts'
-import { fieldsOf, invalid, textOf, textOfHolding } from './wire.ts'
+import { checkFields, formatHolding, formatTime, invalidReply } from './wire.ts'
 
 /** What an isolate holds of one identity under one rule. */
 export interface Message {
@@ -34,9 +34,9 @@ export function encodeSync(script: Script, messages: readonly Message[], now?: n
     script,
     keys: messages.map(({ key }) => key),
     args: [
-      textOf(now),
+      formatTime(now),
       ...messages.flatMap(({ holding, ttl, want }) => [
-        textOfHolding(holding),
+        formatHolding(holding),
         String(ttl),
         want ? `${want.units} ${want.limit} ${want.leastHolders}` : '',
       ]),
@@ -49,12 +49,13 @@ export function encodeSync(script: Script, messages: readonly Message[], now?: n
  * @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent
  */
 export function decodeSync(reply: unknown, messages: readonly Message[]): Received[] {
-  if (!Array.isArray(reply) || reply.length !== 1 + 3 * messages.length) throw invalid('no time and answers')
-  const fields = fieldsOf(reply)
-  if (fields.some(field => field < 0)) throw invalid('a negative number')
+  if (!Array.isArray(reply) || reply.length !== 1 + 3 * messages.length)
+    throw invalidReply('no time and answers')
+  const fields = checkFields(reply)
+  if (fields.some(field => field < 0)) throw invalidReply('a negative number')
   return messages.map(({ want }, i) => {
     const [granted, holders, inFlight] = fields.slice(3 * i + 1, 3 * i + 4) as [number, number, number]
-    if (granted > (want?.units ?? 0)) throw invalid('more units than were wanted')
+    if (granted > (want?.units ?? 0)) throw invalidReply('more units than were wanted')
     return { granted, holders, inFlight }
   })
 }

@@ -6,10 +6,10 @@ import { MARKS } from './marks.ts'
 import type { Policy } from './policy-shape.ts'
 
 /** A rule as it takes part in one call. */
-type Asked = Pick<BoundRule, 'rule' | 'key' | 'ownKey' | 'ends' | 'holding' | 'mode' | 'staysShadow'>
+type CallRule = Pick<BoundRule, 'rule' | 'key' | 'ownKey' | 'ends' | 'holding' | 'mode' | 'staysShadow'>
 
 /** The rules of one call in the places of the policy. */
-export interface Placed<T extends Asked> {
+export interface PlacedRules<T extends CallRule> {
   /** By slot; undefined: it is not asked about. */
   bySlot: readonly (T | undefined)[]
   /** Behind the records: states, each with the keys of its rules; then the long logs. */
@@ -17,18 +17,18 @@ export interface Placed<T extends Asked> {
   /** For each identity whether it is asked about, then how each of its rules is marked. */
   marks: string
   /** The argument of each rule that has one: the ends of windows of a calendar, or what the isolate holds. */
-  given: string[]
+  ruleArguments: string[]
 }
 
 /**
  * @param applies a rule that does not is marked as absent; the state of its identity is read all the same
  * @throws Error for rules that share an identity of the policy and not its key, or the other way round
  */
-export function placed<T extends Asked>(
+export function placeRules<T extends CallRule>(
   policy: Policy,
   rules: readonly T[],
   applies: (asked: T) => boolean = () => true,
-): Placed<T> {
+): PlacedRules<T> {
   const { slots } = policy
   const bySlot = new Array<T | undefined>(slots.length)
   for (const asked of rules) {
@@ -39,7 +39,7 @@ export function placed<T extends Asked>(
 
   const keys: string[] = []
   const longLogs: string[] = []
-  const given: string[] = []
+  const ruleArguments: string[] = []
   const seen = new Set<string>()
   let marks = ''
   for (const ownSlots of slotsByIdentity(policy)) {
@@ -64,10 +64,10 @@ export function placed<T extends Asked>(
   slots.forEach(({ own, argument }, i) => {
     const asked = bySlot[i]
     if (own === 'parts' && asked) longLogs.push(asked.ownKey!)
-    if (argument === 'ends') given.push(asked?.ends?.join(' ') ?? '')
-    if (argument === 'holding') given.push(textOfHolding(asked?.holding))
+    if (argument === 'ends') ruleArguments.push(asked?.ends?.join(' ') ?? '')
+    if (argument === 'holding') ruleArguments.push(formatHolding(asked?.holding))
   })
-  return { bySlot, keys: [...keys, ...longLogs], marks, given }
+  return { bySlot, keys: [...keys, ...longLogs], marks, ruleArguments }
 }
 
 /** Plain data, made once for a policy. */
@@ -86,19 +86,19 @@ function slotsByIdentity(policy: Policy): number[][] {
   return byIdentity
 }
 
-function markOf({ mode, staysShadow }: Asked): string {
+function markOf({ mode, staysShadow }: CallRule): string {
   if (mode === 'enforce') return MARKS.enforce
   return staysShadow ? MARKS.staysShadow : MARKS.shadow
 }
 
 /** `aB3dE6gH 7 12 9`, and behind it the limit if that adapts: its own words for it, which concurrency.lua reads. */
-export function textOfHolding(holding: Holding | undefined): string {
+export function formatHolding(holding: Holding | undefined): string {
   if (!holding) return ''
   const { holder, epoch, started, ended, limit } = holding
   return `${holder} ${epoch} ${started} ${ended}${limit === undefined ? '' : ` ${limit}`}`
 }
 
-export const textOf = (time: number | undefined) => (time === undefined ? '' : String(time))
+export const formatTime = (time: number | undefined) => (time === undefined ? '' : String(time))
 
 /** No time or amount of Sluice is larger; the config check ensures it. */
 const MAX_FIELD = 2 ** 52
@@ -110,8 +110,8 @@ export function isField(field: unknown): field is number {
 }
 
 /** @throws GatewayError ERR_STORE_REPLY_INVALID for anything that is not integers in range */
-export function fieldsOf(values: readonly unknown[]): readonly number[] {
-  if (!values.every(isField)) throw invalid('a field that is not an integer in range')
+export function checkFields(values: readonly unknown[]): readonly number[] {
+  if (!values.every(isField)) throw invalidReply('a field that is not an integer in range')
   return values
 }
 
@@ -119,10 +119,10 @@ const MAX_REMAINING = 2e9
 
 /** @throws GatewayError ERR_STORE_REPLY_INVALID */
 export function checkStanding(remaining: number, resetAfter: number, delay: number): void {
-  if (remaining < 0 || remaining > MAX_REMAINING) throw invalid('more left than any limit allows')
-  if (resetAfter < 0 || delay < 0) throw invalid('a negative time')
+  if (remaining < 0 || remaining > MAX_REMAINING) throw invalidReply('more left than any limit allows')
+  if (resetAfter < 0 || delay < 0) throw invalidReply('a negative time')
 }
 
-export function invalid(what: string): GatewayError {
+export function invalidReply(what: string): GatewayError {
   return new GatewayError('ERR_STORE_REPLY_INVALID', `The store's reply has ${what}.`)
 }

@@ -1,4 +1,7 @@
-/** The adaptive limit of the origin in one isolate: what it has measured, and the limit that all isolates share. */
+/**
+ * The adaptive limit of the origin in one isolate: collects its measurements, and follows the limit that all isolates
+ * share.
+ */
 import type { Adaptive } from '../config/compile-shedding.ts'
 import { adaptiveController } from './adaptive.ts'
 import type { AdaptiveMethod } from './adaptive-method.ts'
@@ -6,40 +9,43 @@ import { aimd } from './aimd.ts'
 import { gradient } from './gradient.ts'
 import { createSignalBoard, type SignalBoardOptions, type SignalReporter } from './signal-board.ts'
 
-/** A request that the origin has answered, or has not. */
-export interface Answered {
-  /** An error of the server, or no answer at all. */
+/** A request to the origin that has ended. */
+export interface EndedRequest {
+  /** The origin answered with a 5xx status, or did not answer. */
   hasFailed: boolean
   latencyMs: number
-  /** What the whole fleet had in flight, this request included. */
+  /** Requests of the whole fleet that were in flight, including this one. */
   inFlight: number
 }
 
 export interface AdaptiveLimitOfOrigin {
   limit(): number
-  observe(answered: Answered): void
-  /** The limit has refused a request. */
+  observe(request: EndedRequest): void
+  /** Call this when the limit has refused a request. */
   observeRefusal(): void
   readonly board: SignalReporter
 }
 
 const METHODS: Record<Adaptive['method'], AdaptiveMethod> = { gradient, aimd }
 
-/** Of a window (ms): all isolates' measurements of a second move the limit once. */
+/** Length of a window (ms). The measurements of all isolates within a second move the limit once. */
 const WINDOW_MS = 1000
 
-/** Requests that ended, those that failed, the latency of the others (ms), what was in flight, and requests that were refused. */
+/**
+ * Sums of a window: requests that ended, failed requests, latency of the others (ms), requests in flight, refused
+ * requests.
+ */
 const SUMS = 5
 
-/** One for an isolate. */
+/** Creates the adaptive limit of an isolate. */
 export function createAdaptiveLimit(
   { method, ...settings }: Adaptive,
-  surroundings: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
+  boardOptions: Pick<SignalBoardOptions<never>, 'now' | 'script' | 'reportAt'>,
 ): AdaptiveLimitOfOrigin {
   const controller = adaptiveController(settings, METHODS[method])
   const board = createSignalBoard({
     ...{ name: 'adaptive-limit', windowMs: WINDOW_MS, sums: SUMS, controller },
-    ...surroundings,
+    ...boardOptions,
   })
   return {
     limit: () => Math.floor(board.state().limit),

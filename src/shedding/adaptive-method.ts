@@ -1,22 +1,26 @@
-/** What a method of the adaptive limit is asked: gradient.ts and aimd.ts answer it. */
+/** The interface of the methods that move the adaptive limit: gradient.ts and aimd.ts. */
 
-/** What a method decides by. */
+/** The input of a method, from one window. */
 export interface Measured {
   readonly limit: number
-  /** How slow responses are, as a multiple of the baseline. */
+  /** The latency as a multiple of the baseline. */
   readonly slowness: number
-  /** Whether the share of failures is clearly higher than usual, while the limit is used. */
+  /** Whether the share of failures is clearly higher than usual while the limit is used. */
   readonly isFailing: boolean
   /**
-   * Whether at least half of the limit is in flight. A limit that is not used is not confirmed by fast responses, and would grow to
-   * its maximum in every quiet night. Half, because callers come in bursts: twice the mean has room for them.
+   * Whether at least half of the limit is in flight. Fast responses confirm only a limit that is used; otherwise it
+   * would grow to its maximum every quiet night. Half, because requests come in bursts: twice the mean leaves room
+   * for them.
    */
   readonly isUsed: boolean
-  /** Whether the limit is what keeps more requests from being in flight. */
+  /** Whether the limit keeps more requests from being in flight. */
   readonly isUsedUp: boolean
-  /** 1, or less where a response takes longer than a window: the effect of a change shows only after one. */
+  /**
+   * From 0 to 1. Below 1 if responses take longer than a window, because a change takes effect only after one
+   * response.
+   */
   readonly pace: number
-  /** 1, or less where few requests have ended: a limit shrinks no faster than it can be seen whether that helps. */
+  /** From 0 to 1. Below 1 if few requests have ended: the limit shrinks no faster than its effect can be measured. */
   readonly certainty: number
 }
 

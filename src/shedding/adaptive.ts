@@ -1,71 +1,79 @@
 /**
- * The adaptive concurrency limit of an origin: how many requests may be in flight. Whether one more may is decided where all limits
- * are. The limit follows what the origin does: it grows while it is used and responses are fast, and shrinks when they are slow or
- * fail. gradient.ts and aimd.ts are two methods for that; what is fast is up to baseline.ts. There is no probe: no limit is lowered in
- * order to measure (envoyproxy/envoy#46532).
+ * The adaptive concurrency limit of an origin: how many requests may be in flight. It is enforced like every other
+ * limit. The limit grows while it is used and responses are fast, and shrinks while they are slow or fail.
+ * gradient.ts and aimd.ts are two methods for this; baseline.ts decides which latency is fast. The limit is never
+ * lowered only to measure (envoyproxy/envoy#46532).
  *
- * The gradient is the default. While the capacity of the origin halves and comes back (test/simulation), it answers 97 to 99 % of what
- * the best fixed limit does, and AIMD 94 to 96 %: its sawtooth spends part of the time below what the origin can do.
+ * The gradient is the default. While the capacity of the origin halves and recovers (test/simulation), it serves 97
+ * to 99 % of what the best fixed limit serves, and AIMD 94 to 96 %: its sawtooth spends part of the time below the
+ * capacity of the origin.
  */
 import type { AdaptiveMethod } from './adaptive-method.ts'
 import { type Baseline, isUsedUp, NO_BASELINE, nextBaseline } from './baseline.ts'
 import { type Controller, elapsedMs, numbersOf, sumAt } from './controller.ts'
 import { gradient } from './gradient.ts'
-import { rounded } from './rounded.ts'
+import { roundForStore } from './round-for-store.ts'
 
 export interface AdaptiveSettings {
-  /** The limit is never lower. Nothing pins the limit to this value. */
+  /** The minimum of the limit. Measuring never lowers the limit to it. */
   readonly min: number
   readonly max: number
-  /** Where nothing is known yet. */
+  /** The limit before anything was measured. */
   readonly initial: number
 }
 
 /**
- * From 20 it takes about ten seconds of full load to reach 100. A minimum of 4, because a limit of one or two does not leave room to
- * see how latency follows it.
+ * From 20, the limit needs about ten seconds of full load to reach 100. The minimum is 4, because a limit of one or
+ * two leaves no room to see how latency follows it.
  */
 export const ADAPTIVE_DEFAULTS: AdaptiveSettings = { min: 4, max: 1000, initial: 20 }
 
 export interface AdaptiveLimit extends Baseline {
-  /** With a fraction, so that slow growth is not lost; what is enforced is its whole part. */
+  /** With a fraction, so that slow growth is not lost. The whole part is enforced. */
   readonly limit: number
-  /** The share of failures that is usual here. */
+  /** The usual share of failures. */
   readonly usualFailures: number
 }
 
-/** A share of failures that is higher by this than the usual one means overload. */
+/** A share of failures that exceeds the usual one by this much means overload. */
 const FAILURE_MARGIN = 0.1
 
 /**
- * How fast a share of failures becomes the usual one (per window). A route that always fails says nothing of the load: after some
- * twenty seconds the limit no longer shrinks for it. Failures of an overload end sooner, because the limit shrinks.
+ * How fast the usual share follows the measured share, per window. A route that always fails says nothing about the
+ * load: after about twenty seconds it no longer shrinks the limit. Failures of an overload end sooner, because the
+ * limit shrinks.
  */
 const FAILURES_DRIFT = 0.05
 
-/** With so many ended requests in a window, certainty is whole. */
+/** From this many ended requests in a window, certainty is 1. */
 const CERTAIN_SAMPLES = 200
 
 /**
- * Sums: requests that ended, how many of them failed (5xx, timeout, connection error), the latency of those that did not fail (ms),
- * the requests in flight as each of them saw it when it began, itself included, and the requests that the limit has refused.
+ * Creates the controller of the adaptive limit.
  *
- * Failures have no latency: a full queue refuses within a millisecond, and would make an overloaded origin look fast. What is in
- * flight is seen at the beginning, because that is the queue which a request waits in: its latency belongs to it.
+ * Sums: ended requests; failed ones among them (5xx, timeout, connection error); the latency of the others (ms); the
+ * requests in flight that each of them counted at its start, including itself; and the requests that the limit
+ * refused.
+ *
+ * Failures have no latency: a full queue refuses within a millisecond, and an overloaded origin would look fast.
+ * Requests in flight are counted at the start, because that is the queue that a request waits in and that its latency
+ * belongs to.
  */
 export function adaptiveController(
   { min, max, initial }: AdaptiveSettings = ADAPTIVE_DEFAULTS,
   method: AdaptiveMethod = gradient,
 ): Controller<AdaptiveLimit> {
-  const within = (limit: number) => rounded(Math.min(Math.max(min, limit), max))
+  const clamp = (limit: number) => roundForStore(Math.min(Math.max(min, limit), max))
   return {
-    initial: { limit: within(initial), usualFailures: 0, ...NO_BASELINE },
+    initial: { limit: clamp(initial), usualFailures: 0, ...NO_BASELINE },
     next(state, window) {
       const ended = sumAt(window, 0)
-      // Without a request there is nothing to learn. A window that stands for more time counts once: a gap must not jump.
+      // Without time, nothing changes. A window that stands for more time counts once, so that a gap does not make
+      // the limit jump.
       if (elapsedMs(window) === 0) return state
-      // Full of requests that do not end, such as streams: one more gets in, so that the origin can be seen again.
-      if (ended < 1) return sumAt(window, 4) > 0 ? { ...state, limit: within(state.limit + 1) } : state
+      // The limit is full of requests that do not end, such as streams. One more is admitted, to measure the origin
+      // again.
+      if (ended < 1) return sumAt(window, 4) > 0 ? { ...state, limit: clamp(state.limit + 1) } : state
       const failures = Math.min(sumAt(window, 1), ended)
       const inFlight = sumAt(window, 3) / ended
       const { limit } = state
@@ -82,7 +90,7 @@ export function adaptiveController(
         certainty: Math.min(1, (1.5 * ended) / (ended + CERTAIN_SAMPLES / 2)),
       })
       const usualFailures = state.usualFailures + FAILURES_DRIFT * (failures / ended - state.usualFailures)
-      return { limit: within(next), usualFailures: rounded(usualFailures), ...baseline }
+      return { limit: clamp(next), usualFailures: roundForStore(usualFailures), ...baseline }
     },
     write: state => FIELDS.map(field => state[field]).join(' '),
     read(text) {
@@ -91,12 +99,12 @@ export function adaptiveController(
       const [limit, usualFailures, baselineMs, provenMs, latencyMs, inFlight, markLatencyMs, markInFlight] =
         numbers as unknown as FieldValues
       const baseline = { baselineMs, provenMs, latencyMs, inFlight, markLatencyMs, markInFlight }
-      return { limit: within(limit), usualFailures, ...baseline }
+      return { limit: clamp(limit), usualFailures, ...baseline }
     },
   }
 }
 
-/** As they are written, in this order. */
+/** The order in which they are written. */
 const FIELDS = [
   'limit',
   'usualFailures',

@@ -1,33 +1,38 @@
 /**
- * How fast an origin responds when nothing waits in it. Only then is "slow" a word for a queue that the limit allows. The latency alone
- * cannot tell a queue from an origin that has become slower for good, and both mistakes are known from other limiters:
+ * Estimates how fast an origin responds when no request waits in it. Without this baseline, "slow" has no meaning:
+ * latency alone does not distinguish a queue from an origin that has become slower for good. Other limiters show both
+ * mistakes:
  *
- * - A baseline that follows what is measured learns the overload: it rises with the queue, the limit with it, and the queue with the
- *   limit. Uber calls it the ever drifting target latency (https://www.uber.com/blog/cinnamon-auto-tuner-adaptive-concurrency-in-the-wild/).
- * - A baseline that is measured with the limit pinned to a floor refuses requests to measure (envoyproxy/envoy#8337, #9007, #46532).
+ * - A baseline that follows the measured latency learns the overload: it rises with the queue, the limit rises with
+ *   it, and the queue grows with the limit. Uber calls it the ever drifting target latency
+ *   (https://www.uber.com/blog/cinnamon-auto-tuner-adaptive-concurrency-in-the-wild/).
+ * - A baseline that is measured with a lowered limit refuses requests to measure (envoyproxy/envoy#8337,
+ *   #9007, #46532).
  *
- * What tells them apart is what latency does when the number in flight changes. A queue grows and shrinks with it; the time that the
- * origin itself takes does not. The limit moves anyway, so every time that it has moved what is in flight by a fifth, the latency of
- * both moments is compared:
+ * The two cases differ in how latency reacts when the number in flight changes. The time in a queue grows and shrinks
+ * with it; the time that the origin itself needs does not. The limit moves anyway. So each time that the number in
+ * flight has moved by a fifth, the latencies before and after are compared:
  *
- * - Latency stayed: it is the origin's own, and becomes the baseline. After an origin has become slower for good, this is so as soon as
- *   the limit has shrunk by a fifth or two.
- * - Latency followed: there is a queue, and the baseline stays. If it had been raised on trial, it goes back, and a little below.
+ * - Latency stayed: it is the origin's own and becomes the baseline. After an origin has become slower for good, this
+ *   happens once the limit has shrunk by a fifth or two.
+ * - Latency followed: there is a queue, and the baseline stays. If it had been raised on trial, it goes back, and a
+ *   little lower.
  *
- * While the limit is used up, the baseline rises slowly on trial, so that there is a next move, and no state from which it does not
- * recover. Cinnamon compares throughput with what is in flight for the same purpose, by their covariance.
+ * While the limit is used up, the baseline rises slowly on trial. So there is always a next move, and the limiter
+ * recovers from every state. Cinnamon compares throughput with the number in flight for the same purpose, by their
+ * covariance.
  */
-import { rounded } from './rounded.ts'
+import { roundForStore } from './round-for-store.ts'
 
 export interface Baseline {
-  /** The latency without a queue (ms), as far as it is known or tried. 0: nothing was measured yet. */
+  /** The latency without a queue (ms), known or on trial. 0: nothing was measured yet. */
   readonly baselineMs: number
-  /** The baseline before the trial, if there is one. */
+  /** The baseline before the trial; the same as `baselineMs` without a trial. */
   readonly provenMs: number
-  /** Means of the last few hundred requests. */
+  /** Weighted means of the last few hundred requests. */
   readonly latencyMs: number
   readonly inFlight: number
-  /** Both, when they were last compared. */
+  /** The values of `latencyMs` and `inFlight` at the last comparison. */
   readonly markLatencyMs: number
   readonly markInFlight: number
 }
@@ -42,113 +47,132 @@ export const NO_BASELINE: Baseline = {
 }
 
 export interface Sample {
-  /** Sum (ms) and number of the latencies. */
+  /** Sum (ms) and number of the latencies in the window. */
   readonly latencyMs: number
   readonly samples: number
-  /** The mean that requests saw when they began. */
+  /** Mean of the requests in flight that each request counted at its start. */
   readonly inFlight: number
-  /** How many may be. */
+  /** The limit during the window. */
   readonly limit: number
 }
 
-/** At this share of the limit it is used up: the mean of a second is below its peaks. What is in flight then follows the limit. */
-const FULL = 0.85
+/**
+ * From this share on, the limit is used up: the mean of a second is lower than its peaks. Then the number in flight
+ * follows the limit.
+ */
+const USED_UP_SHARE = 0.85
 
-/** Below this share it leaves the origin alone: what is in flight is what callers want. */
-const FREE = 0.7
+/** Below this share, the limit does not affect the origin: callers alone determine the number in flight. */
+const UNAFFECTED_SHARE = 0.7
 
-/** A window of so many requests counts half. The mean of 100 latencies of an ordinary spread is exact to some 5 %. */
+/**
+ * A window with this many requests gets half of the weight. The mean of 100 latencies with an ordinary spread is
+ * exact to about 5 %.
+ */
 const HALF_WEIGHT = 100
 
-/** What is in flight has moved (in logarithms, 0.2 is a fifth): less is lost in the noise of the latency. */
-const MOVED = 0.2
+/**
+ * The number in flight has moved if its logarithm changed by this much; 0.2 is about a fifth. Smaller moves disappear
+ * in the noise of the latency.
+ */
+const MIN_MOVE = 0.2
 
-/** Latency cannot change by more than what is in flight, and this, unless the origin itself has changed. */
-const OWN_CHANGE = 0.1
+/**
+ * Latency cannot change more than the number in flight plus this (in logarithms), unless the origin itself has
+ * changed.
+ */
+const MAX_EXTRA_CHANGE = 0.1
 
-/** Up to this part of the move, latency has stayed; from `FOLLOWED`, it followed. In between nothing is learnt. */
-const STAYED = 0.3
-const FOLLOWED = 0.6
+/**
+ * Up to this ratio of latency change to move, latency stayed; from `FOLLOWED_RATIO` on, it followed. In between
+ * nothing is learned.
+ */
+const STAYED_RATIO = 0.3
+const FOLLOWED_RATIO = 0.6
 
-/** So far it goes below the proven baseline when the latency has followed: what was learnt too high by chance does not add up. */
+/** If latency followed, the baseline goes this much below the proven one, so that errors of chance do not add up. */
 const CORRECTION = 0.03
 
-/** Towards the measured latency, per window: on trial, and while the limit is not used. */
-const TRIAL = 0.01
+/** Step towards the measured latency, per window: on trial, and while the limit is not used. */
+const TRIAL_STEP = 0.01
 
-/** Towards a latency that is lower than the baseline, per window. */
-const FASTER = 0.1
+/** Step towards a latency below the baseline, per window. */
+const FASTER_STEP = 0.1
 
-/** The baseline is at most so much above what is measured: an origin that became much faster must not be flooded meanwhile. */
-const MOST_ABOVE = 1.5
+/**
+ * The baseline is at most this multiple of the measured latency, so that an origin that became much faster is not
+ * flooded while the baseline follows.
+ */
+const MAX_ABOVE_MEASURED = 1.5
 
-/** Whether the limit is what keeps more requests from being in flight. */
+/** Whether the limit keeps more requests from being in flight. */
 export function isUsedUp(inFlight: number, limit: number): boolean {
-  return inFlight >= FULL * Math.floor(limit)
+  return inFlight >= USED_UP_SHARE * Math.floor(limit)
 }
 
-/** The baseline after a window. Without a latency in it, nothing changes. */
+/** Computes the baseline after a window. A window without a latency changes nothing. Pure. */
 export function nextBaseline(
   known: Baseline,
-  { latencyMs: sum, samples, inFlight: seen, limit }: Sample,
+  { latencyMs: sum, samples, inFlight: windowInFlight, limit }: Sample,
 ): Baseline {
-  if (samples < 1) return only(known)
-  const [mean, now] = [rounded(sum / samples), rounded(seen)]
-  if (known.baselineMs === 0) return learnt(mean, mean, markedAt(mean, now))
+  if (samples < 1) return pickBaseline(known)
+  const [mean, meanInFlight] = [roundForStore(sum / samples), roundForStore(windowInFlight)]
+  if (known.baselineMs === 0) return withBaseline(mean, mean, withMarkAt(mean, meanInFlight))
   const weight = samples / (samples + HALF_WEIGHT)
-  // Both by the same weight, or one would seem to stay behind the other.
-  const latencyMs = rounded(known.latencyMs + weight * (mean - known.latencyMs))
-  const inFlight = rounded(known.inFlight + weight * (now - known.inFlight))
-  const measured = { latencyMs, inFlight }
+  // The same weight for both, so that neither seems to lag behind the other.
+  const latencyMs = roundForStore(known.latencyMs + weight * (mean - known.latencyMs))
+  const inFlight = roundForStore(known.inFlight + weight * (meanInFlight - known.inFlight))
   const { markLatencyMs, markInFlight } = known
-  const kept = { ...measured, markLatencyMs, markInFlight }
-  const marked = markedAt(latencyMs, inFlight)
+  const sameMark = { latencyMs, inFlight, markLatencyMs, markInFlight }
+  const newMark = withMarkAt(latencyMs, inFlight)
 
-  const faster = (ms: number) => {
-    const most = Math.min(ms, MOST_ABOVE * latencyMs)
-    return latencyMs < most ? most + FASTER * (latencyMs - most) : most
+  const lowerTowardsLatency = (ms: number) => {
+    const bounded = Math.min(ms, MAX_ABOVE_MEASURED * latencyMs)
+    return latencyMs < bounded ? bounded + FASTER_STEP * (latencyMs - bounded) : bounded
   }
-  const proven = faster(known.provenMs)
-  const current = faster(known.baselineMs)
-  const tried = current + TRIAL * Math.max(0, latencyMs - current)
-  // Callers get what they want, so this latency is nothing that the limit has caused.
-  if (seen < FREE * Math.floor(limit)) return learnt(tried, tried, marked)
-  // What is in flight is up to callers as well as to the limit. It says nothing of a queue.
-  if (!isUsedUp(seen, limit)) return learnt(tried, proven, kept)
+  const proven = lowerTowardsLatency(known.provenMs)
+  const current = lowerTowardsLatency(known.baselineMs)
+  const tried = current + TRIAL_STEP * Math.max(0, latencyMs - current)
+  // The limit refuses nothing, so it has not caused this latency.
+  if (windowInFlight < UNAFFECTED_SHARE * Math.floor(limit)) return withBaseline(tried, tried, newMark)
+  // Both callers and the limit affect the number in flight, so it says nothing about a queue.
+  if (!isUsedUp(windowInFlight, limit)) return withBaseline(tried, proven, sameMark)
 
   const moved = logRatio(inFlight, markInFlight)
   const changed = logRatio(latencyMs, markLatencyMs)
-  // The mean of the last requests is still on its way to what this window says, and would seem to rise for other reasons.
-  if (Math.abs(changed) > Math.abs(moved) + OWN_CHANGE) return learnt(tried, proven, markedAt(mean, now))
-  if (Math.abs(moved) < MOVED) return learnt(tried, proven, kept)
+  // The origin has changed. The weighted mean is still on its way to the new latency, so the comparison starts again
+  // from this window.
+  if (Math.abs(changed) > Math.abs(moved) + MAX_EXTRA_CHANGE)
+    return withBaseline(tried, proven, withMarkAt(mean, meanInFlight))
+  if (Math.abs(moved) < MIN_MOVE) return withBaseline(tried, proven, sameMark)
   const followed = Math.max(0, changed / moved)
-  if (followed < STAYED) {
-    const own = tried + (1 - followed / STAYED) * Math.max(0, latencyMs - tried)
-    return learnt(own, own, marked)
+  if (followed < STAYED_RATIO) {
+    const own = tried + (1 - followed / STAYED_RATIO) * Math.max(0, latencyMs - tried)
+    return withBaseline(own, own, newMark)
   }
-  // With fewer in flight, latency falls as it should.
-  if (moved < 0) return learnt(tried, proven, marked)
-  const back = Math.min(tried, proven) * (followed >= FOLLOWED ? 1 - CORRECTION : 1)
-  return learnt(back, Math.min(back, proven), marked)
+  // Latency falls with fewer requests in flight, as expected of a queue.
+  if (moved < 0) return withBaseline(tried, proven, newMark)
+  const back = Math.min(tried, proven) * (followed >= FOLLOWED_RATIO ? 1 - CORRECTION : 1)
+  return withBaseline(back, Math.min(back, proven), newMark)
 }
 
-/** How much more, in logarithms. What rounds to 0 counts as the least that does not. */
-function logRatio(now: number, before: number): number {
-  return Math.log(Math.max(now, 0.001) / Math.max(before, 0.001))
+/** Logarithm of the ratio. Values that round to 0 count as the smallest one that does not. */
+function logRatio(after: number, before: number): number {
+  return Math.log(Math.max(after, 0.001) / Math.max(before, 0.001))
 }
 
-type Measured = Omit<Baseline, 'baselineMs' | 'provenMs'>
+type Means = Omit<Baseline, 'baselineMs' | 'provenMs'>
 
-function learnt(baselineMs: number, provenMs: number, measured: Measured): Baseline {
-  return { baselineMs: rounded(baselineMs), provenMs: rounded(provenMs), ...measured }
+function withBaseline(baselineMs: number, provenMs: number, means: Means): Baseline {
+  return { baselineMs: roundForStore(baselineMs), provenMs: roundForStore(provenMs), ...means }
 }
 
-function markedAt(latencyMs: number, inFlight: number): Measured {
+function withMarkAt(latencyMs: number, inFlight: number): Means {
   return { latencyMs, inFlight, markLatencyMs: latencyMs, markInFlight: inFlight }
 }
 
-/** Without what else is in the state that it comes with. */
-function only({
+/** Only the fields of the baseline: the given state has more. */
+function pickBaseline({
   baselineMs,
   provenMs,
   latencyMs,

@@ -1,11 +1,11 @@
 /**
- * A signal of an origin as an isolate sees it: what it has measured itself, and the state of a controller that all isolates
- * share. Once in a window (a second) an isolate sends its sums beside the calls of a decision, in the same HTTP request. The answer
- * has the sums of all isolates in the last window that is over, and the latest state.
+ * A signal of an origin in one isolate: its own measurements, and the state of a controller that all isolates share.
+ * Once per window (a second), an isolate sends its sums with the calls of a decision, in the same HTTP request. The
+ * reply has the sums of all isolates for the last closed window, and the latest state.
  *
- * Whoever reads a window that is newer than the state computes the next state, uses it at once, and sends it with its next
- * report. Others compute the same one from the same window; where they do not (one has missed a window), the first that arrives
- * is kept, and all follow it.
+ * An isolate that reads a window newer than the state computes the next state, uses it at once, and sends it with its
+ * next report. Other isolates compute the same state from the same window. If one differs (because it missed a
+ * window), the state that arrives first is kept, and all isolates follow it.
  */
 import type { Background } from '../background.ts'
 import { GatewayError } from '../errors.ts'
@@ -14,60 +14,64 @@ import {
   encodeReport,
   isStateText,
   MOST_SUM,
-  type Pushed,
-  type Reported,
+  type PushedMean,
+  type SignalSnapshot,
 } from '../script/signal.ts'
 import type { Script, ScriptCall, Store } from '../store/store.ts'
 import type { Controller } from './controller.ts'
 
-/** Windows in which reports have no answer, after which an isolate goes on alone. */
-const ALONE_AFTER = 3
+/** After this many windows without a reply, an isolate moves the state by itself. */
+const BY_ITSELF_AFTER = 3
 
-/** Windows after which what was measured says nothing about now. */
+/** After this many windows, measurements say nothing about the present. */
 const OLD_AFTER = 10
 
-/** Windows without a report, after which one is sent by itself. */
+/** After this many windows without a report, one is sent in a trip of its own. */
 const OVERDUE_AFTER = 2
 
-/** What `withSignals` needs of a board. */
+/** The part of a board that `withSignals` needs. */
 export interface SignalReporter {
-  /** The next trip has to report. */
+  /** Whether the next trip has to report. */
   isDue(): boolean
-  /** No trip has reported for two windows. */
+  /** Whether no trip has reported for two windows. */
   isOverdue(): boolean
-  /** Reports have had no answer for a window. */
+  /** Whether reports have had no reply for a window. */
   isUnanswered(): boolean
-  /** To be called when a trip starts that reports. */
-  ask(): SignalReport
+  /** Call this when a trip starts that reports. */
+  startReport(): SignalReport
 }
 
 export interface SignalReport {
   call: ScriptCall
-  /** @throws GatewayError ERR_STORE_REPLY_INVALID, and the board stays as it was */
+  /**
+   * Applies the reply.
+   *
+   * @throws GatewayError ERR_STORE_REPLY_INVALID; the board stays as it was
+   */
   learn(reply: unknown): void
 }
 
-/** Plain data, so it may outlive the requests that it learns from. */
+/** The board of one signal. Plain data, so it may outlive the requests that update it. */
 export interface SignalBoard<State> extends SignalReporter {
-  /** Adds what was measured. Values that are not numbers above 0 count as 0, and all are rounded to integers. */
+  /** Adds measurements, one for each sum. Values that are not above 0 count as 0; all are rounded to integers. */
   add(values: readonly number[]): void
-  /** The controller's state. */
+  /** The current state of the controller. */
   state(): State
 }
 
 export interface SignalBoardOptions<State> {
-  /** Of letters, digits, - and _: part of a key. */
+  /** Letters, digits, - and _: a part of a key. */
   name: string
   windowMs: number
-  /** How many sums there are. */
+  /** The number of sums. */
   sums: number
   controller: Controller<State>
-  /** ms, by this machine: when to report. Which window it is says the clock of the store. */
+  /** The clock of this machine (ms) decides when to report. The clock of the store decides which window it is. */
   now(): number
   script(): Script
-  /** Adds to the sums of a window what machines have pushed; absent: pushes count for nothing. */
-  fold?: ((sums: readonly number[], pushed: Pushed) => readonly number[]) | undefined
-  /** µs to report by; absent: the clock of the store, as always in production. */
+  /** Adds pushes of the origin's machines to the sums of a window. Absent: pushes are ignored. */
+  addPushes?: ((sums: readonly number[], pushed: PushedMean) => readonly number[]) | undefined
+  /** The time of reports (µs). Absent: the clock of the store, as always in production. */
   reportAt?: (() => number) | undefined
 }
 
@@ -78,68 +82,71 @@ export function createSignalBoard<State>({
   controller,
   now,
   script,
-  fold,
+  addPushes,
   reportAt,
 }: SignalBoardOptions<State>): SignalBoard<State> {
-  const none: readonly number[] = Array.from({ length: count }, () => 0)
-  /** Since the last report, and when the first of it was added. */
-  let unsent = [...none]
+  const zeros: readonly number[] = Array.from({ length: count }, () => 0)
+  /** Sums since the last report, and when the first of them was added. */
+  let unsentSums = [...zeros]
   let unsentSince: number | undefined
-  /** Since the state has last moved. */
-  let unseen = [...none]
+  /** Sums since the state last moved. */
+  let sinceMove = [...zeros]
 
-  let known: Known<State> = { window: -1, state: controller.initial }
-  /** The window of the latest state that the store has. */
+  let known: WindowState<State> = { window: -1, state: controller.initial }
+  /** The window of the latest state in the store. */
   let stored = -1
 
-  let asked = 0
-  let askedAt = Number.NEGATIVE_INFINITY
-  /** The number of the report whose answer is the latest. */
-  let learnt = 0
-  /** When the first report after that one started, and when the state has moved since. */
+  let reports = 0
+  let reportedAt = Number.NEGATIVE_INFINITY
+  /** The number of the report whose reply is the latest. */
+  let latestReply = 0
+  /** When the first report without a reply started, and when the state last moved since then. */
   let unansweredSince: number | undefined
   let movedAt = 0
 
-  // A clock that is set back makes a time old, not young for ever.
+  // After the clock was set back, a time counts as past. Otherwise it would stay recent for too long.
   const isPast = (time: number, windows: number) => !(now() >= time && now() - time < windows * windowMs)
 
-  /** While the store does not answer, the isolate goes by what it sees itself, and by silence where it sees nothing. */
-  function moveAlone(): void {
+  /**
+   * While the store does not answer, the isolate moves the state by its own measurements. Without measurements, it
+   * counts silence.
+   */
+  function moveByItself(): void {
     if (unansweredSince === undefined) return
     const time = now()
     if (time < movedAt) unansweredSince = movedAt = time
     const ms = time - movedAt
-    if (time - unansweredSince < ALONE_AFTER * windowMs || ms < windowMs) return
-    const sums = unseen
-    unseen = [...none]
+    if (time - unansweredSince < BY_ITSELF_AFTER * windowMs || ms < windowMs) return
+    const sums = sinceMove
+    sinceMove = [...zeros]
     movedAt = time
     known = { ...known, state: controller.next(known.state, { sums, ms }) }
   }
 
-  /** The latest state of a window that is over by the clock of the store. */
-  function latest({ at, state }: Reported): Known<State> {
+  /** The latest state of a closed window, by the clock of the store. */
+  function findLatest({ at, state }: SignalSnapshot): WindowState<State> {
     const current = Math.floor(at / (windowMs * 1000))
     const read = state && controller.read(state.text)
-    const theirs = state && read !== undefined ? { window: state.window, state: read } : undefined
-    // Of a window that is yet to come: the clock of the store was set back.
+    const fromStore = state && read !== undefined ? { window: state.window, state: read } : undefined
+    // The own state is of a window in the future if the clock of the store was set back.
     const own = known.window < current ? known : { window: -1, state: known.state }
-    return theirs && theirs.window >= own.window ? theirs : own
+    return fromStore && fromStore.window >= own.window ? fromStore : own
   }
 
-  function learn(reported: Reported): void {
+  function apply(reported: SignalSnapshot): void {
     const { closed, state } = reported
     stored = state?.window ?? -1
-    known = latest(reported)
+    known = findLatest(reported)
     if (closed && closed.window > known.window) {
       const ms = known.window < 0 ? windowMs : (closed.window - known.window) * windowMs
-      const sums = closed.pushed && fold ? fold(closed.sums, closed.pushed) : closed.sums
+      const sums = closed.pushed && addPushes ? addPushes(closed.sums, closed.pushed) : closed.sums
       known = { window: closed.window, state: controller.next(known.state, { sums, ms }) }
     }
-    unseen = [...none]
+    sinceMove = [...zeros]
     unansweredSince = undefined
   }
 
-  function unstored(): { window: number; text: string } | undefined {
+  function stateToStore(): { window: number; text: string } | undefined {
     if (known.window <= stored) return undefined
     const text = controller.write(known.state)
     return isStateText(text) ? { window: known.window, text } : undefined
@@ -150,72 +157,82 @@ export function createSignalBoard<State>({
       unsentSince ??= now()
       for (let i = 0; i < count; i++) {
         const value = values[i]! > 0 ? Math.round(values[i]!) : 0
-        unsent[i] = Math.min(unsent[i]! + value, MOST_SUM)
-        unseen[i] = Math.min(unseen[i]! + value, MOST_SUM)
+        unsentSums[i] = Math.min(unsentSums[i]! + value, MOST_SUM)
+        sinceMove[i] = Math.min(sinceMove[i]! + value, MOST_SUM)
       }
     },
 
     state() {
-      moveAlone()
+      moveByItself()
       return known.state
     },
 
-    isDue: () => isPast(askedAt, 1),
-    isOverdue: () => isPast(askedAt, OVERDUE_AFTER),
+    isDue: () => isPast(reportedAt, 1),
+    isOverdue: () => isPast(reportedAt, OVERDUE_AFTER),
     isUnanswered: () => unansweredSince !== undefined && isPast(unansweredSince, 1),
 
-    ask() {
-      moveAlone()
-      const number = ++asked
-      askedAt = now()
-      if (unansweredSince === undefined) unansweredSince = movedAt = askedAt
+    startReport() {
+      moveByItself()
+      const number = ++reports
+      reportedAt = now()
+      if (unansweredSince === undefined) unansweredSince = movedAt = reportedAt
       const isOld = unsentSince !== undefined && isPast(unsentSince, OLD_AFTER)
-      const sums = isOld ? none : unsent
-      // Sent once: a report whose reply was lost may have been added.
-      unsent = [...none]
+      const sums = isOld ? zeros : unsentSums
+      // Never sent again: a report whose reply was lost may have been added.
+      unsentSums = [...zeros]
       unsentSince = undefined
       return {
-        call: encodeReport(script(), { signal: name, windowMs, sums, state: unstored(), now: reportAt?.() }),
+        call: encodeReport(script(), {
+          signal: name,
+          windowMs,
+          sums,
+          state: stateToStore(),
+          now: reportAt?.(),
+        }),
         learn(reply) {
-          // A late answer must not replace a newer one.
-          if (number < learnt || reply instanceof GatewayError) return
+          // A late reply must not replace a newer one.
+          if (number < latestReply || reply instanceof GatewayError) return
           const reported = decodeReport(reply, count)
-          learnt = number
-          learn(reported)
+          latestReply = number
+          apply(reported)
         },
       }
     },
   }
 }
 
-interface Known<State> {
-  /** After which it holds; -1: not known. */
+interface WindowState<State> {
+  /** The window after which the state holds; -1: unknown. */
   window: number
   state: State
 }
 
-/** For sums that are a value in thousandths and the number of its samples: what is pushed is one more sample for each window. */
-export function asSample([sum = 0, samples = 0, ...others]: readonly number[], { mean }: Pushed): number[] {
+/** Adds pushes as one more sample of each window. For sums of a value in thousandths and the number of its samples. */
+export function asSample(
+  [sum = 0, samples = 0, ...others]: readonly number[],
+  { mean }: PushedMean,
+): number[] {
   return [sum + mean, samples + 1, ...others]
 }
 
-/** The store; its trips carry the reports that are due. What goes wrong with a report changes nothing for the other calls. */
+/** Wraps the store: its trips carry the reports that are due. A failed report does not affect the other calls. */
 export function withSignals(store: Store, boards: readonly SignalReporter[]): Store {
   return {
     ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
     ping: () => store.ping(),
     async run(calls) {
-      // On a cluster the node of a signal may hang, and decisions with it: then reports go by themselves (refreshOverdue).
-      const isApart = (board: SignalReporter) => store.isCluster && board.isUnanswered()
-      const due = boards.filter(board => board.isDue() && !isApart(board))
+      // On a cluster, the node of a signal may hang and delay decisions. Then reports are sent separately
+      // (refreshOverdue).
+      const reportsSeparately = (board: SignalReporter) => store.isCluster && board.isUnanswered()
+      const due = boards.filter(board => board.isDue() && !reportsSeparately(board))
       return due.length === 0 ? await store.run(calls) : await runWithReports(store, calls, due)
     },
   }
 }
 
 /**
- * Reports by itself what no trip has reported for two windows: requests that are decided without the store make none. To be called
- * after each decision.
+ * Reports in a trip of its own what no trip has reported for two windows, because requests that are decided without
+ * the store make no trip. Call this after each decision.
  */
 export function refreshOverdue(
   store: Store,
@@ -231,15 +248,15 @@ async function runWithReports(
   calls: Parameters<Store['run']>[0],
   boards: readonly SignalReporter[],
 ): Promise<unknown[]> {
-  const reports = boards.flatMap(board => orNothing(() => board.ask()) ?? [])
+  const reports = boards.flatMap(board => ignoreErrors(() => board.startReport()) ?? [])
   if (calls.length + reports.length === 0) return []
   const replies = await store.run([...calls, ...reports.map(({ call }) => call)])
-  for (const [i, { learn }] of reports.entries()) orNothing(() => learn(replies[calls.length + i]))
+  for (const [i, { learn }] of reports.entries()) ignoreErrors(() => learn(replies[calls.length + i]))
   return replies.slice(0, calls.length)
 }
 
-/** A report that fails is not repeated: the next window has another. */
-function orNothing<T>(work: () => T): T | undefined {
+/** Ignores the failure of a report: the next window has another one. */
+function ignoreErrors<T>(work: () => T): T | undefined {
   try {
     return work()
   } catch {

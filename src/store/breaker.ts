@@ -1,25 +1,26 @@
 /**
- * Stops an isolate from waiting for a store that fails (the circuit breaker of M. Nygard, Release It!): a dead store
- * costs the requests in flight one deadline, and those after them nothing. All of it is plain data, so it outlives the
- * request; each isolate has its own.
+ * The circuit breaker (M. Nygard, "Release It!"): stops an isolate from waiting for a store that fails. A store that does not answer
+ * costs the requests in flight one deadline, and later requests nothing. Each isolate has its own breaker. Its state is plain data,
+ * so it can outlive a request.
  *
- * It opens on the first call that takes too long, which has cost a request the deadline, and on several quick failures
- * in a row. While it is open every call fails at once, and a probe in the background finds out whether the store is back:
- * at once and then every so often, so that no request waits for it. A call that took too long may have been lost on the way, so
- * it only suggests an outage: a reported failure confirms it, or two probes in which the store was too slow. Time in which the
- * isolate itself was late (lag.ts) does not count, and calls that fail because of it (ERR_STORE_OVERLOAD) say nothing about the
- * store.
+ * It opens on the first call that takes too long (by default), because that call has cost a request the deadline, and on several
+ * quick failures in a row. While it is open, every call fails at once. Probes in the background check whether the store is back: at
+ * once, and then at an interval, so no request waits for them.
+ *
+ * A slow call may have been lost on the way, so it only suggests an outage. A failure that the store has reported confirms it, and so
+ * do two slow probes. Time in which the isolate itself was late (lag.ts) does not count. Calls that fail because of it
+ * (ERR_STORE_OVERLOAD) say nothing about the store.
  */
 import type { BreakerSettings } from '../config/compile-breaker.ts'
 import { GatewayError } from '../errors.ts'
 import { isolateLag, type LagMeter } from './lag.ts'
 import type { Store } from './store.ts'
 
-/** The store is found to be gone, or back. */
+/** The breaker has opened, or it has closed after so many ms. */
 export type StoreChange = { isOpen: true; cause: GatewayError } | { isOpen: false; afterMs: number }
 
-/** What a breaker needs from its platform; the defaults suit every platform. */
-export interface BreakerSurroundings {
+/** What the breaker needs from its platform. */
+export interface BreakerPlatform {
   /** ms since the epoch */
   now: () => number
   lag?: LagMeter
@@ -29,79 +30,79 @@ export interface BreakerSurroundings {
 export interface GuardedStore extends Store {
   isOpen(): boolean
   /**
-   * The store has really failed: it has reported a failure, or probes have confirmed what a slow call suggested. Without a
-   * breaker there are no probes, and every failure counts as real.
+   * Whether the store has failed for sure: it has reported a failure, or probes have confirmed what a slow call suggested. Without a
+   * breaker there are no probes, so every failure counts.
    */
   isOutageConfirmed(): boolean
-  /** Whether it is time to check if the store is back. */
+  /** Whether it is time to probe the store. */
   isProbeDue(): boolean
-  /** Checks whether the store is back; resolves when it is known. To be run where no request waits for it. */
+  /** Probes the store, and closes the breaker if the store is back. To be run in the background. Never throws. */
   probe(): Promise<void>
 }
 
-/** For an account that has reached the limits of its plan: probing more often changes nothing. */
+/** The interval of probes if the account has reached the limits of its plan. More frequent probes would not help. */
 const QUOTA_RETRY_MS = 30_000
 
-/** A probe says nothing about the store if the isolate was late for more than this part of `slowAfterMs`. */
-const MOST_LATE = 0.2
+/** A slow probe does not count if the isolate was late for more than this share of `slowAfterMs`. */
+const MAX_LATE_SHARE = 0.2
 
-/** So many slow probes confirm a suspected outage: a single one can be lost on the way, too. */
-const SLOW_PROBES = 2
+/** How many slow probes confirm an outage. A single one may also have been lost on the way. */
+const SLOW_PROBES_TO_CONFIRM = 2
 
 /**
- * When the store has not been called for so long, its state is unknown: the next call goes through to it, as the probe. An
- * isolate with few requests would otherwise refuse the first of them over an outage that is long past.
+ * If the store was not called for this long (ms), its state is unknown, and the next call is sent as a probe. Otherwise an isolate
+ * with few requests would refuse the first of them because of an outage that ended long ago.
  */
 const STALE_MS = 10_000
 
 /**
- * @param probe asks the store for something that decisions need; rejects when it cannot
- * @param settings absent: it never opens
+ * Wraps the store with a breaker.
+ * @param settings absent: the breaker never opens
+ * @param probe makes a call that decisions need; rejects if it fails
  */
 export function withBreaker(
   store: Store,
   settings: BreakerSettings | undefined,
   probe: (store: Store) => Promise<void>,
-  { now, lag = isolateLag, onChange = () => {} }: BreakerSurroundings,
+  { now, lag = isolateLag, onChange = () => {} }: BreakerPlatform,
 ): GuardedStore {
   const { failures, slowCalls, slowAfterMs, retryAfterMs } = settings ?? NEVER
-  let failed = 0
-  let slow = 0
-  /** Set while it is open. */
+  let failuresInRow = 0
+  let slowCallsInRow = 0
+  /** Set while the breaker is open. */
   let open:
-    | { cause: GatewayError; isConfirmed: boolean; since: number; heardAt: number; probeAt: number }
+    | { cause: GatewayError; isConfirmed: boolean; since: number; checkedAt: number; probeAt: number }
     | undefined
-  /** Slow probes since it opened. */
+  /** Slow probes since the breaker opened. */
   let slowProbes = 0
-  /** How often it has closed. */
-  let era = 0
+  let timesClosed = 0
 
-  interface Start {
+  interface Stopwatch {
     at: number
     lateMs: number
   }
-  const start = (): Start => ({ at: now(), lateMs: lag.total() })
-  const isSlow = ({ at, lateMs }: Start) => now() - at - (lag.total() - lateMs) >= slowAfterMs
+  const startStopwatch = (): Stopwatch => ({ at: now(), lateMs: lag.total() })
+  const isSlow = ({ at, lateMs }: Stopwatch) => now() - at - (lag.total() - lateMs) >= slowAfterMs
 
-  function settled(started: Start, failure: GatewayError | undefined): void {
+  function recordResult(started: Stopwatch, failure: GatewayError | undefined): void {
     if (isOverload(failure)) return
-    failed = failure ? failed + 1 : 0
-    slow = isTimeout(failure) || isSlow(started) ? slow + 1 : 0
-    const isUsedUp = settings && failure?.code === 'ERR_STORE_QUOTA'
-    if (failed >= failures || slow >= slowCalls || isUsedUp) {
-      openFor(failure ?? TOO_SLOW, { isConfirmed: failure !== undefined && !isTimeout(failure) })
+    failuresInRow = failure ? failuresInRow + 1 : 0
+    slowCallsInRow = isTimeout(failure) || isSlow(started) ? slowCallsInRow + 1 : 0
+    const isQuotaUsedUp = settings && failure?.code === 'ERR_STORE_QUOTA'
+    if (failuresInRow >= failures || slowCallsInRow >= slowCalls || isQuotaUsedUp) {
+      openOrExtend(failure ?? TOO_SLOW, { isConfirmed: failure !== undefined && !isTimeout(failure) })
     }
   }
 
-  function openFor(cause: GatewayError, { isConfirmed }: { isConfirmed: boolean }): void {
-    // A single such error may be brief throttling; the second one means that the quota is used up.
+  function openOrExtend(cause: GatewayError, { isConfirmed }: { isConfirmed: boolean }): void {
+    // The first quota error may be brief throttling. A second one in a row means that the quota is used up.
     const isQuota = cause.code === 'ERR_STORE_QUOTA'
-    const again = isQuota && open?.cause.code === cause.code ? QUOTA_RETRY_MS : retryAfterMs
-    const wait = open || isQuota ? again : 0
+    const retryMs = isQuota && open?.cause.code === cause.code ? QUOTA_RETRY_MS : retryAfterMs
+    const probeInMs = open || isQuota ? retryMs : 0
     const since = open?.since ?? now()
     if (!open) onChange({ isOpen: true, cause })
     open = {
-      ...{ cause, since, heardAt: now(), probeAt: now() + wait },
+      ...{ cause, since, checkedAt: now(), probeAt: now() + probeInMs },
       isConfirmed: isConfirmed || open?.isConfirmed === true,
     }
   }
@@ -109,49 +110,49 @@ export function withBreaker(
   function close(): void {
     if (open) onChange({ isOpen: false, afterMs: now() - open.since })
     open = undefined
-    failed = 0
-    slow = 0
+    failuresInRow = 0
+    slowCallsInRow = 0
     slowProbes = 0
-    era += 1
+    timesClosed += 1
   }
 
-  /** One try to find out whether the store is back. If it is lost (the platform may end its request), another one follows. */
+  /** Runs a call that shows whether the store is back. The next one is scheduled first, because the platform may end this request. */
   async function attempt<T>(
     run: () => Promise<T>,
     failureIn: (result: T) => GatewayError | undefined,
   ): Promise<T> {
     if (open) open.probeAt = now() + retryAfterMs
-    const started = start()
+    const started = startStopwatch()
     try {
       const result = await run()
       const failure = failureIn(result)
-      if (failure) failedAgain(failure, started)
+      if (failure) recordFailedAttempt(failure, started)
       else if (!isSlow(started)) close()
-      // A slow answer is an answer: it confirms no outage.
-      else if (open) openFor(TOO_SLOW, { isConfirmed: false })
+      // A slow answer is still an answer, so it does not confirm an outage.
+      else if (open) openOrExtend(TOO_SLOW, { isConfirmed: false })
       return result
     } catch (error) {
-      failedAgain(error, started)
+      recordFailedAttempt(error, started)
       throw error
     }
   }
 
-  function failedAgain(error: unknown, { lateMs }: Start): void {
+  function recordFailedAttempt(error: unknown, { lateMs }: Stopwatch): void {
     if (!open || isOverload(error)) return
-    if (isTimeout(error) && lag.total() - lateMs <= MOST_LATE * slowAfterMs) slowProbes += 1
-    const isConfirmed = !isTimeout(error) || slowProbes >= SLOW_PROBES
-    openFor(error instanceof GatewayError ? error : open.cause, { isConfirmed })
+    if (isTimeout(error) && lag.total() - lateMs <= MAX_LATE_SHARE * slowAfterMs) slowProbes += 1
+    const isConfirmed = !isTimeout(error) || slowProbes >= SLOW_PROBES_TO_CONFIRM
+    openOrExtend(error instanceof GatewayError ? error : open.cause, { isConfirmed })
   }
 
-  /** On a cluster one slot that fails is not the store. */
+  /** The failure of the store. If only some slots of a cluster fail, the store has not failed. */
   function failureIn(replies: readonly unknown[]): GatewayError | undefined {
     const errors = replies.filter(reply => reply instanceof GatewayError)
     return store.isCluster && errors.length < replies.length ? undefined : errors[0]
   }
 
-  // A clock that is set back must not keep it open.
-  const hasPassed = (time: number) => open !== undefined && (now() >= time || now() < open.heardAt)
-  const isStale = () => open !== undefined && hasPassed(open.heardAt + STALE_MS) && hasPassed(open.probeAt)
+  // A clock that was set back must not keep the breaker open.
+  const hasPassed = (time: number) => open !== undefined && (now() >= time || now() < open.checkedAt)
+  const isStale = () => open !== undefined && hasPassed(open.checkedAt + STALE_MS) && hasPassed(open.probeAt)
 
   return {
     ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
@@ -176,16 +177,16 @@ export function withBreaker(
           `The store was not called, because it failed before: ${message}`,
         )
       }
-      const started = start()
-      const startedIn = era
-      // A call that started before the breaker opened or closed says nothing about the store now.
-      const isOfNow = () => !open && era === startedIn
+      const started = startStopwatch()
+      const timesClosedBefore = timesClosed
+      // The result of a call that started before the breaker opened or closed is outdated.
+      const isCurrent = () => !open && timesClosed === timesClosedBefore
       try {
         const replies = await store.run(calls)
-        if (isOfNow()) settled(started, failureIn(replies))
+        if (isCurrent()) recordResult(started, failureIn(replies))
         return replies
       } catch (error) {
-        if (isOfNow() && error instanceof GatewayError) settled(started, error)
+        if (isCurrent() && error instanceof GatewayError) recordResult(started, error)
         throw error
       }
     },

@@ -1,8 +1,10 @@
 /**
- * The deadline of one call to the store. It counts only the time in which the isolate itself was responsive: a chain of short
- * timers measures how late the isolate is (lag.ts), and that time does not count. So a reply that waits in a busy isolate does not
- * look like a slow store. In total a call takes no longer than forty deadlines (10 s by default), plus the delay of its last timer: a
- * flood of thousands of requests keeps an isolate busy for seconds, and the replies of the store are there as soon as it can read them.
+ * The deadline of one call to the store. It counts only the time in which the isolate was responsive. A chain of short timers measures
+ * how late the isolate is (lag.ts), and that time does not count. So a reply that waits in a busy isolate does not look like a slow
+ * store.
+ *
+ * In total a call takes at most forty deadlines (10 s by default), plus the delay of its last timer. This is so long because a flood
+ * of thousands of requests can keep an isolate busy for seconds, while the replies of the store are already waiting to be read.
  */
 import { SYSTEM_CLOCK } from '../clock.ts'
 import { MOST_DEADLINES } from '../config/compile-breaker.ts'
@@ -10,11 +12,11 @@ import { GatewayError } from '../errors.ts'
 import { isolateLag, type LagMeter } from './lag.ts'
 
 export interface Deadline {
-  /** Aborted when the time is used up. */
+  /** Aborts when the time is used up. */
   signal: AbortSignal
   /** Why the call was aborted: the store was slow (ERR_STORE_TIMEOUT), or the isolate was (ERR_STORE_OVERLOAD). */
   failure(): GatewayError | undefined
-  /** The call has ended: stops the timers. */
+  /** Stops the timers, because the call has ended. */
   end(): void
 }
 
@@ -25,16 +27,17 @@ export interface DeadlineClock {
   clearTimer(timer: unknown): void
 }
 
-/** Timers for one deadline: more of them measure more finely how late the isolate is. */
+/** The number of timers in one deadline. More timers measure the lateness of the isolate more precisely. */
 const STEPS = 5
 
 const REAL_CLOCK: DeadlineClock = {
   lag: isolateLag,
-  // The clock of a request can stand still, and its timers count from there: the difference is added.
+  // On Workers the clock of a request can stand still, and its timers count from that time. So the difference is added.
   setTimer: (run, ms) => setTimeout(run, isolateLag.now() + ms - SYSTEM_CLOCK.now()),
   clearTimer: timer => clearTimeout(timer as number),
 }
 
+/** Starts the deadline of a call. @param deadlineMs time in which the isolate is responsive */
 export function startDeadline(
   deadlineMs: number,
   { lag, setTimer, clearTimer }: DeadlineClock = REAL_CLOCK,
@@ -53,13 +56,13 @@ export function startDeadline(
 
   function endStep(): void {
     const { ms, startedAt, lateBefore } = step
-    const ownLate = lag.record(startedAt + ms)
-    // A timer is never early: where the clock says otherwise, it was set back.
-    const passed = Math.max(ms, lag.now() - startedAt)
-    elapsedMs += passed
-    responsiveMs += passed - Math.min(passed, Math.max(ownLate, lag.total() - lateBefore))
-    if (responsiveMs >= deadlineMs) fail(timedOut())
-    else if (elapsedMs >= MOST_DEADLINES * deadlineMs) fail(overloaded())
+    const lateMs = lag.record(startedAt + ms)
+    // A timer is never early. If the clock says otherwise, it was set back.
+    const passedMs = Math.max(ms, lag.now() - startedAt)
+    elapsedMs += passedMs
+    responsiveMs += passedMs - Math.min(passedMs, Math.max(lateMs, lag.total() - lateBefore))
+    if (responsiveMs >= deadlineMs) fail(timeoutError())
+    else if (elapsedMs >= MOST_DEADLINES * deadlineMs) fail(overloadError())
     else nextStep()
   }
 
@@ -73,15 +76,15 @@ export function startDeadline(
     signal: controller.signal,
     failure: () => failure,
     end() {
-      // A reply can arrive before the timer that would have shown how late it is.
+      // If the reply arrives before the timer that would measure the lateness, it is recorded here.
       if (!failure) lag.record(step.startedAt + step.ms)
       clearTimer(step.timer)
     },
   }
 }
 
-export const timedOut = () =>
+export const timeoutError = () =>
   new GatewayError('ERR_STORE_TIMEOUT', 'The store did not answer within the deadline.')
 
-const overloaded = () =>
+const overloadError = () =>
   new GatewayError('ERR_STORE_OVERLOAD', "The isolate was too busy to receive the store's reply in time.")

@@ -1,18 +1,19 @@
 /**
- * A caller's text as part of a key or a header: percent-encoded; long or malformed text becomes `#` and its SHA-256.
- * Different texts stay different (`#` itself never stays), and nothing is left of `{`, `}`, `:`, `,`, `=`, `*` and `~`,
- * with which keys and names are put together.
+ * Escapes a caller's text, so that it can be part of a key or a header. The text is percent-encoded. If it is too long or not
+ * well-formed, the result is `#` and its SHA-256. Different texts have different results, because `#` itself is always encoded. The
+ * result has none of the characters that separate the parts of keys and names: `{`, `}`, `:`, `,`, `=`, `*` and `~`.
  */
 import { sha256 } from '../sha256.ts'
 
 const MAX_ESCAPED = 100
 
+/** @param value any text @returns at most 100 characters */
 export function escaped(value: string): string {
-  // Escaping shortens nothing.
+  // Escaping never shortens a text.
   const canFit = value.length <= MAX_ESCAPED && value.isWellFormed()
   const text = canFit ? percentEncoded(value) : undefined
   if (text !== undefined && text.length <= MAX_ESCAPED) return text
-  // UTF-16 as it is, so that broken surrogates stay apart.
+  // Hashes the UTF-16 code units: UTF-8 would map all lone surrogates to the same character.
   const units = Uint16Array.from({ length: value.length }, (_, i) => value.charCodeAt(i))
   return `#${sha256(new Uint8Array(units.buffer))}`
 }

@@ -1,81 +1,85 @@
 /**
- * Bounds how many calls an isolate has in flight to the store. In a flood the calls beyond wait for their turn, and then go
- * together, many in one HTTP request: so the store decides them too, and a flood does not queue in the isolate until its own calls
- * look like a slow store. A call that has waited too long fails with ERR_STORE_OVERLOAD and costs no trip. Probes of the breaker and
- * background work (hand-overs, counters, reading the live switches alone) do not pass here, so a flood cannot keep them out.
+ * Limits the HTTP requests that an isolate has in flight to the store. In a flood, further calls wait for their turn. Then they are
+ * sent in batches, many calls in one HTTP request, so the store decides them too. Without the limit, a flood would queue in the
+ * isolate, and its own calls would look like a slow store. A call that has waited too long fails with ERR_STORE_OVERLOAD, without a
+ * trip. Probes of the breaker and background work (hand-overs, counters, separate reads of the live switches) bypass the limit, so a
+ * flood cannot block them.
  *
- * A request that waits looks by timers of its own whether its turn has come, or whether another request has taken its calls along and
- * has the replies. Between requests pass only plain values, never a promise: the runtime ends a request that waits for a promise of
- * another one (compatibility dates before 2024-10-14), and the platform can end any request without notice.
+ * A waiting request checks with its own timers whether its turn has come, or whether another request has sent its calls and has the
+ * replies. Requests share only plain values, never a promise: the runtime ends a request that waits for a promise of another one
+ * (compatibility dates before 2024-10-14), and the platform can end any request without notice.
  */
 import { type Sleep, SYSTEM_CLOCK } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { GuardedStore } from './breaker.ts'
-import { timedOut } from './deadline.ts'
+import { timeoutError } from './deadline.ts'
 import { isolateLag } from './lag.ts'
 import type { StoreCall } from './store.ts'
 
 export interface InFlightSettings {
-  /** HTTP requests at once. */
+  /** The most HTTP requests in flight. */
   most: number
-  /** The platform can end a request without notice; its call stops counting after this time. */
+  /** After this time a call no longer counts as in flight, because the platform can end a request without notice. */
   expiresAfterMs: number
-  /** How long a call waits for its turn; time in which the isolate is late does not count. */
+  /** How long a call waits for its turn. Time in which the isolate is late does not count. */
   patienceMs: number
-  /** With that time. No call to the store takes longer. */
+  /** How long a call waits at most, including the time in which the isolate is late. */
   longestMs: number
 }
 
-export interface InFlightSurroundings {
-  /** ms; the latest time that any request has seen: the clock of another request can stand still, and would drop newer calls */
+export interface InFlightPlatform {
+  /** ms; the latest time that any request has seen. The clock of a single request can stand still, and would drop newer calls. */
   now?: () => number
   sleep?: Sleep
-  /** ms; between two readings, the time in which the isolate was late */
+  /** The total time in which the isolate was late (ms). */
   late?: () => number
 }
 
-/** Decisions in one HTTP request, and such requests at once: what the first of them learn may answer the rest of a flood. */
-const MOST_TOGETHER = 50
-const MOST_TOGETHER_REQUESTS = 4
+/**
+ * Calls in one HTTP request, and such requests in flight. Both are small, because the answers to the first batches may decide the rest
+ * of a flood without a trip.
+ */
+const MAX_BATCH = 50
+const MAX_BATCHES_IN_FLIGHT = 4
 
-/** Memory is bounded: with more than these, a call fails at once. */
-const MOST_WAITING = 20_000
+/** If this many calls wait, another call fails at once. This bounds the memory. */
+const MAX_WAITING = 20_000
 
-/** Between two looks of a request (ms): twice as long after each, up to the longest. */
-const FIRST_PAUSE_MS = 4
-const LONGEST_PAUSE_MS = 32
+/** The pause between two checks of a waiting request (ms). It doubles after each check, up to the maximum. */
+const FIRST_CHECK_MS = 4
+const MAX_CHECK_MS = 32
 
-/** Of all that wait: where very many wait, each looks more seldom, so that looking does not keep the isolate busy. */
-const MOST_LOOKS_PER_MS = 2
+/** The checks of all waiting requests. If very many wait, each checks less often, so that the checks do not keep the isolate busy. */
+const MAX_CHECKS_PER_MS = 2
 
-/** A call does not give up before these, however seldom it looks. */
-const LEAST_LOOKS = 4
+/** A call does not give up before this many checks. */
+const MIN_CHECKS = 4
 
-interface Waiting {
+interface WaitingCalls {
   readonly calls: readonly StoreCall[]
   readonly isMoot: (() => boolean) | undefined
-  /** Its request looks at it until then (ms). */
+  /** Until when its request waits for it (ms). */
   readonly until: number
-  /** ms in which the isolate was responsive, since another request has taken the calls along; absent while they wait */
-  sinceTaken?: () => number
+  /** Reads the time since another request has sent the calls, without lateness of the isolate (ms). Absent while the calls wait. */
+  msSinceSent?: () => number
   replies?: unknown[]
   error?: unknown
 }
 
-/** @param settings absent: no bound */
+/** Wraps the store with the limit. @param settings absent: no limit */
 export function withInFlightLimit(
   store: GuardedStore,
   settings: InFlightSettings | undefined,
-  { now = isolateLag.now, sleep = realSleep, late = isolateLag.total }: InFlightSurroundings = {},
+  { now = isolateLag.now, sleep = realSleep, late = isolateLag.total }: InFlightPlatform = {},
 ): GuardedStore {
   if (!settings) return store
   const { most, expiresAfterMs, patienceMs, longestMs } = settings
-  /** In the order in which they started. */
-  const inFlight = new Set<{ startedAt: number; isTogether: boolean }>()
-  /** In the order in which they came. */
-  const waiting = new Set<Waiting>()
+  /** In the order of their start. */
+  const inFlight = new Set<{ startedAt: number; isBatch: boolean }>()
+  /** In the order of arrival. */
+  const waiting = new Set<WaitingCalls>()
 
-  /** @returns reads the ms since then in which the isolate was responsive */
+  /** @returns a function that reads the time since then, without lateness of the isolate (ms) */
   function startStopwatch(): () => number {
     const [startedAt, lateBefore] = [now(), late()]
     return () => now() - startedAt - (late() - lateBefore)
@@ -84,41 +88,41 @@ export function withInFlightLimit(
   function hasRoom(): boolean {
     const time = now()
     for (const call of inFlight) {
-      // A clock that was set back must not keep a call here for longer.
+      // A clock that was set back must not keep a call in flight for longer.
       if (time >= call.startedAt && time - call.startedAt < expiresAfterMs) break
       inFlight.delete(call)
     }
     return inFlight.size < most
   }
 
-  function mayTakeOthers(): boolean {
-    let together = 0
-    for (const { isTogether } of inFlight) if (isTogether) together += 1
-    return together < MOST_TOGETHER_REQUESTS
+  function maySendBatch(): boolean {
+    let batches = 0
+    for (const { isBatch } of inFlight) if (isBatch) batches += 1
+    return batches < MAX_BATCHES_IN_FLIGHT
   }
 
-  /** Removes and returns the calls that may go along, the oldest first. */
-  function takeWaiting(): Waiting[] {
-    const taken: Waiting[] = []
-    if (waiting.size === 0 || !mayTakeOthers()) return taken
+  /** Removes and returns waiting calls to be sent together with a call, the oldest first. */
+  function takeBatch(): WaitingCalls[] {
+    const batch: WaitingCalls[] = []
+    if (waiting.size === 0 || !maySendBatch()) return batch
     const time = now()
-    for (const each of waiting) {
-      if (time > each.until) waiting.delete(each)
-      // Its request finds that out by itself.
-      else if (!each.isMoot?.()) {
-        waiting.delete(each)
-        each.sinceTaken = startStopwatch()
-        taken.push(each)
-        if (taken.length === MOST_TOGETHER - 1) break
+    for (const entry of waiting) {
+      if (time > entry.until) waiting.delete(entry)
+      // Moot calls stay, because their requests find out at the next check.
+      else if (!entry.isMoot?.()) {
+        waiting.delete(entry)
+        entry.msSinceSent = startStopwatch()
+        batch.push(entry)
+        if (batch.length === MAX_BATCH - 1) break
       }
     }
-    return taken
+    return batch
   }
 
-  /** Sends the calls, and takes others along. */
+  /** Sends the calls, together with a batch of waiting ones. */
   async function send(calls: readonly StoreCall[]): Promise<unknown[]> {
-    const others = takeWaiting()
-    const call = { startedAt: now(), isTogether: others.length > 0 }
+    const others = takeBatch()
+    const call = { startedAt: now(), isBatch: others.length > 0 }
     inFlight.add(call)
     try {
       const replies = await store.run([...calls, ...others.flatMap(other => other.calls)])
@@ -136,31 +140,31 @@ export function withInFlightLimit(
     }
   }
 
-  function pauseBefore(look: number): number {
-    const pause = Math.min(FIRST_PAUSE_MS * 2 ** (look - 1), LONGEST_PAUSE_MS)
-    return Math.max(pause, Math.ceil(waiting.size / MOST_LOOKS_PER_MS))
+  function pauseBeforeCheck(check: number): number {
+    const pause = Math.min(FIRST_CHECK_MS * 2 ** (check - 1), MAX_CHECK_MS)
+    return Math.max(pause, Math.ceil(waiting.size / MAX_CHECKS_PER_MS))
   }
 
   async function waitForTurn(calls: readonly StoreCall[], isMoot?: () => boolean): Promise<unknown[]> {
-    if (waiting.size >= MOST_WAITING)
-      throw overloaded(`${MOST_WAITING} decisions already wait for the store.`)
-    const own: Waiting = { calls, isMoot, until: now() + longestMs }
+    if (waiting.size >= MAX_WAITING)
+      throw overloadError(`${MAX_WAITING} decisions already wait for the store.`)
+    const own: WaitingCalls = { calls, isMoot, until: now() + longestMs }
     waiting.add(own)
     const waitedMs = startStopwatch()
-    for (let look = 1; ; look++) {
-      await sleep(pauseBefore(look))
+    for (let check = 1; ; check++) {
+      await sleep(pauseBeforeCheck(check))
       if (own.replies) return own.replies
       if (own.error) throw own.error
-      if (own.sinceTaken) {
-        // The platform may have ended the request that has taken the calls along: they may have been made.
-        if (own.sinceTaken() >= expiresAfterMs) throw timedOut()
+      if (own.msSinceSent) {
+        // The platform may have ended the request that has sent the calls. They may have been executed, so they are not repeated.
+        if (own.msSinceSent() >= expiresAfterMs) throw timeoutError()
         continue
       }
-      const isLate = (look >= LEAST_LOOKS && waitedMs() >= patienceMs) || now() > own.until
+      const isLate = (check >= MIN_CHECKS && waitedMs() >= patienceMs) || now() > own.until
       const isOver = isLate || isMoot?.()
-      if (!isOver && !(hasRoom() && mayTakeOthers())) continue
+      if (!isOver && !(hasRoom() && maySendBatch())) continue
       waiting.delete(own)
-      if (isOver) throw overloaded(`This isolate has ${most} calls to the store in flight.`)
+      if (isOver) throw overloadError(`This isolate has ${most} calls to the store in flight.`)
       return await send(calls)
     }
   }
@@ -171,8 +175,8 @@ export function withInFlightLimit(
   }
 }
 
-const overloaded = (message: string) => new GatewayError('ERR_STORE_OVERLOAD', message)
+const overloadError = (message: string) => new GatewayError('ERR_STORE_OVERLOAD', message)
 
-/** The clock of a request can stand still, and its timers count from there: the difference is added. */
+/** On Workers the clock of a request can stand still, and its timers count from that time. So the difference is added. */
 const realSleep: Sleep = ms =>
   new Promise(resolve => setTimeout(resolve, isolateLag.now() + ms - SYSTEM_CLOCK.now()))

@@ -1,39 +1,39 @@
 /**
- * Every key of the store, in one place.
+ * All keys of the store.
  *
- *     sluice:{c:<consumer>}:consumer       string  the consumer's record (src/store/records.ts)
+ *     sluice:{c:<consumer>}:consumer       string  the record of a consumer (src/store/records.ts)
  *     sluice:{c:<consumer>}:key:<sha256>   string  the record of an API key, or of an opaque key
  *     sluice:{c:<consumer>}:keys           set     SHA-256 of all keys of the consumer, for `npx sluicegate keys list`
- *     sluice:{k:<sha256>}                  string  the consumer that an opaque key belongs to
+ *     sluice:{k:<sha256>}                  string  the consumer that an opaque key belongs to ("pointer")
  *     sluice:{consumers}                   set     all consumers, for `npx sluicegate consumers list`
  *     sluice:{switches}                    string  the live switches (src/switches/switches.ts)
- *     sluice:{signal:<name>}               string  what isolates share about an origin (src/script/signal.lua)
- *     sluice:{signal:<name>}:reporters     hash    machines of the origin that push its utilization, and what each says
+ *     sluice:{signal:<name>}               string  the measurements of an origin, shared by all isolates (src/script/signal.lua)
+ *     sluice:{signal:<name>}:reporters     hash    the machines of the origin that push their utilization, with their last values
  *     sluice:{c:<consumer>}:state          string  all counters of the consumer (src/script/prelude.lua)
- *     sluice:{c:<consumer>}:state:<parts>  string  those of a part of its requests: `route=reports`
+ *     sluice:{c:<consumer>}:state:<parts>  string  the counters for a part of its requests: `route=reports`
  *     sluice:{ip:<address>}:state…         string  all counters of an address, or of an IPv6 network; parts as above
- *     sluice:{x:<parts>}:state             string  those of anything else: `country=DE`
- *     sluice:{global}:state                string  those of all callers together
+ *     sluice:{x:<parts>}:state             string  the counters of any other identity: `country=DE`
+ *     sluice:{global}:state                string  the counters of all callers together
  *     sluice:{l:<limit>}:state             string  all counters of a limit by name without an identity
- *     sluice:{l:<limit>}:state:<identity>  string  the same of one identity: `account=42`
- *     sluice:{probe-<number>}:state        string  a counter of probes: isolates find out with it whether the store is back
- *     sluice:{stats}:<yyyymmddhh>          hash    the statistics of an hour (UTC), a field for each counter (src/metrics/counters.ts)
- *     …:state…:log:<tag>                   string  the log of one rule `sliding-log` (src/algorithms/sliding-log.lua)
- *     …:state…:held:<tag>                  string  what isolates hold under one rule `concurrency` (src/algorithms/concurrency.lua)
+ *     sluice:{l:<limit>}:state:<identity>  string  the counters of one identity: `account=42`
+ *     sluice:{probe-<number>}:state        string  a counter for probes, which check whether the store is back
+ *     sluice:{stats}:<yyyymmddhh>          hash    the statistics of an hour (UTC), one field per counter (src/metrics/counters.ts)
+ *     …:state…:log:<tag>                   string  the log of a `sliding-log` rule (src/algorithms/sliding-log.lua)
+ *     …:state…:held:<tag>                  string  the units that isolates hold under a `concurrency` rule (src/algorithms/concurrency.lua)
  *
- * With an environment, `sluice:<environment>:` stands in the place of `sluice:`.
+ * In an environment, keys begin with `sluice:<environment>:` instead of `sluice:`.
  *
- * The braces put everything of one consumer, and everything of one limit, into one slot of a Redis Cluster. The parts of a
- * key are checked against a narrow alphabet (names), written by Sluice (addresses) or escaped (parts, and consumers
- * that tokens name): no caller can put `{`, `}` or `:` into a key, or name the key of another caller.
+ * The braces put all keys of one consumer, and all keys of one limit, into one slot of a Redis Cluster. The parts of a key are checked
+ * against a narrow alphabet (names), created by Sluice (addresses), or escaped (parts, and consumers that tokens name). So a caller
+ * cannot put `{`, `}` or `:` into a key, and cannot choose the key of another caller.
  */
 import { escaped } from './escape.ts'
 
-/** Stands in keys for a consumer that only the store knows. No consumer is called `?`. */
+/** The placeholder in keys for a consumer that only the store knows. In keys, names of consumers never contain it. */
 export const UNKNOWN_CONSUMER = '?'
 export const UNKNOWN_CONSUMER_TAG = `{c:${UNKNOWN_CONSUMER}}`
 
-/** The key in its environment: environments can share a database, and share no key in it. */
+/** The key in its environment. So environments can share a database without sharing keys. */
 export function inEnvironment(key: string, environment: string | undefined): string {
   return environment === undefined ? key : key.replace(/^sluice:/, `sluice:${environment}:`)
 }
@@ -50,7 +50,7 @@ export const CONSUMER_INDEX_KEY = 'sluice:{consumers}'
 
 export const SWITCHES_KEY = 'sluice:{switches}'
 
-/** @param name of letters, digits, - and _ */
+/** The key of a signal. @param name of letters, digits, - and _ */
 export function signalKey(name: string): string {
   return `sluice:{signal:${name}}`
 }
@@ -79,12 +79,13 @@ export function addressStateKey(address: string): string {
   return `sluice:{ip:${address}}:state`
 }
 
-/** A part of an identity beside consumer and address; undefined: the request has no such value. */
+/** A part of an identity beside consumer and address. The value is undefined if the request has none. */
 export type PartValue = readonly [part: string, value: string | undefined]
 
 /**
- * The state lies with the consumer if the identity has one, else with the address, else on its own.
- * @param owner a consumer or an address as they stand in keys; absent where the identity has neither
+ * The state key of an identity. The state is in the slot of the consumer if the identity has one, else in that of the address, else
+ * in one of its own.
+ * @param owner a consumer or an address, as they are written in keys; undefined if the identity has neither
  */
 export function identityStateKey(
   owner: { consumer: string } | { address: string } | undefined,
@@ -98,7 +99,7 @@ export function identityStateKey(
   return text ? `${key}:${text}` : key
 }
 
-/** @param identity parts in the order of the rule's `by`; none for a rule that counts all calls together */
+/** The state key of a limit by name. @param identity parts in the order of the rule's `by`; empty if all calls are counted together */
 export function limitStateKey(
   limit: string,
   identity: readonly (readonly [part: string, value: string])[],
@@ -108,12 +109,12 @@ export function limitStateKey(
   return `sluice:{l:${limit}}:state:${parts.join(',')}`
 }
 
-/** @param at any time in the hour */
+/** The key of the statistics of an hour. @param at any time in that hour */
 export function statsKey(at: Date): string {
   return `sluice:{stats}:${at.toISOString().slice(0, 13).replace(/[-T]/g, '')}`
 }
 
-/** @param tag of the rule that has the key */
+/** The key of a rule that has one besides the state: of its log, or of its holders. @param tag of the rule */
 export function ownKey(stateKey: string, kind: 'log' | 'held', tag: string): string {
   return `${stateKey}:${kind}:${tag}`
 }

@@ -1,22 +1,22 @@
 /**
- * Measures how late an isolate runs: the time in which a timer of its own was due and had not run yet, because the isolate was
- * busy. That time is not the store's fault. One meter for an isolate; it holds plain numbers, nothing of any request.
+ * Measures the lateness of an isolate: the time in which one of its timers was due and had not run, because the isolate was busy. This
+ * time must not count against the store. Each isolate has one meter. It holds plain numbers, and nothing that belongs to a request.
  */
 import { latestOf, SYSTEM_CLOCK } from '../clock.ts'
 
 export interface LagMeter {
-  /** ms; the latest time that any request of this isolate has seen. */
+  /** The latest time that any request of this isolate has seen (ms). */
   now(): number
   /**
-   * Records that a timer which was due at `dueAt` has not run until now.
-   * @returns how late it is, in ms; 0 when it is not later than timers of an idle isolate are
+   * Records that a timer that was due at `dueAt` had not run before now.
+   * @returns its lateness in ms; 0 if timers of an idle isolate are that late, too
    */
   record(dueAt: number): number
-  /** ms; the difference between two readings is the late time between them. Time that is recorded twice counts once. */
+  /** The total lateness (ms). The difference of two readings is the lateness between them. Overlapping times count once. */
   total(): number
 }
 
-/** Timers of an idle isolate are up to a few ms late. */
+/** Timers of an idle isolate can be a few ms late. */
 const TOLERANCE_MS = 5
 
 export function createLagMeter(clock: () => number = SYSTEM_CLOCK.now): LagMeter {

@@ -1,6 +1,6 @@
 /**
- * The records of credentials and consumers in the store: one line of text each, read by src/script/subject.lua in the
- * trip that counts the request. Every value is escaped, so that none can look like another.
+ * The records of credentials and consumers in the store. Each is one line of text, which src/script/subject.lua reads in the trip of
+ * the decision. Every value is escaped, so that no value can look like another field.
  *
  *     credential   plan=<plan or nothing> created=<time> [expires=<time>] [label=<text>] [hint=<last letters>] [replaced=<id>]
  *     consumer     plan=<plan> [blocked=<time>] [until=<µs>] [by=<operator>] [reason=<text>]
@@ -9,64 +9,68 @@
 
 /** The record of an API key or an opaque key. It lives as long as the key is valid. */
 export interface CredentialRecord {
-  /** Absent: that of the consumer. */
+  /** Absent: the plan of the consumer. */
   plan?: string
   createdAt: Date
-  /** When the key expires, and its record with it. */
+  /** When the key and its record expire. */
   expiresAt?: Date
   label?: string
   /** The last letters of the key, by which people recognize it. */
   hint?: string
-  /** Id of the key that replaces this one, which stays valid for the overlap only. */
+  /** Id of the key that replaces this one. This key stays valid for the time of the overlap only. */
   replacedBy?: string
 }
 
-/** The record of a consumer. Without one it is on the default plan, not blocked, and has the numbers of its plan. */
+/** The record of a consumer. A consumer without a record has the default plan, no block, and no overrides. */
 export interface ConsumerRecord {
-  /** For credentials that name no plan. */
+  /** The plan for credentials that name none. */
   plan?: string
   blockedAt?: Date
-  /** µs since the epoch, when the block ends. Absent: until an operator removes it. */
+  /** When the block ends (µs since the epoch). Absent: when an operator removes it. */
   blockedUntil?: number
-  /** The operator that has blocked it. Callers do not see it. */
+  /** The operator that has set the block. Callers do not see it. */
   blockedBy?: string
-  /** Why it is blocked. Callers do not see it. */
+  /** The reason of the block. Callers do not see it. */
   reason?: string
   overrides: readonly Override[]
 }
 
 /**
- * Other numbers for one rule and one consumer, in the units of the algorithm, so that the script need not convert them. They
- * belong to a family: when the rule gets another algorithm or period, they no longer apply.
+ * Other numbers for one rule and one consumer. They are in the units of the algorithm, so that the script need not convert them. An
+ * override belongs to a family of rules: if the rule gets another algorithm or period, the override no longer applies.
  */
 export interface Override {
   /** `Rule.family` */
   family: string
-  /** Name of the rule, for operators: `family` decides what it applies to. */
+  /** Name of the rule, for operators only. `family` determines the rules that it applies to. */
   rule: string
-  /** µs since the epoch, when it expires. */
+  /** When it expires (µs since the epoch). Absent: never. */
   until?: number
   mode?: 'enforce' | 'shadow' | 'off'
   numbers?: OverrideNumbers
-  /** When it was set, and by which operator. */
+  /** When it was set. */
   at?: Date
+  /** The operator that has set it. */
   by?: string
 }
 
 export interface OverrideNumbers {
+  /** Tag of the rule with these numbers. */
   tag: string
-  /** The three numbers that the algorithm's Lua file names; `own` absent: as in the config. */
+  /** The three numbers in the Lua file of the algorithm. Without `own`, that of the config applies. */
   rate: number
   period: number
   own?: number
-  /** As written, for headers and messages. */
+  /** As the operator wrote them, for headers and messages. */
   limit: number
   burst: number
 }
 
+/** The text of a credential's record. */
+
 export function formatCredential(record: CredentialRecord): string {
   const { plan, createdAt, expiresAt, label, hint, replacedBy } = record
-  return fields([
+  return formatFields([
     ['plan', plan ?? ''],
     ['created', createdAt.toISOString()],
     ['expires', expiresAt?.toISOString()],
@@ -76,9 +80,9 @@ export function formatCredential(record: CredentialRecord): string {
   ])
 }
 
-/** @returns undefined for text that is not a record of Sluice */
+/** Parses a credential's record. @returns undefined if the text is not such a record */
 export function parseCredential(text: string): CredentialRecord | undefined {
-  const { plan, created, expires, label, hint, replaced } = Object.fromEntries(entries(text))
+  const { plan, created, expires, label, hint, replaced } = Object.fromEntries(parseFields(text))
   if (plan === undefined || created === undefined) return undefined
   return {
     createdAt: new Date(created),
@@ -90,6 +94,7 @@ export function parseCredential(text: string): CredentialRecord | undefined {
   }
 }
 
+/** The text of a consumer's record. */
 export function formatConsumer({
   plan,
   blockedAt,
@@ -98,7 +103,7 @@ export function formatConsumer({
   reason,
   overrides,
 }: ConsumerRecord): string {
-  return fields([
+  return formatFields([
     ['plan', plan ?? ''],
     ['blocked', blockedAt?.toISOString()],
     ['until', blockedUntil?.toFixed()],
@@ -108,8 +113,9 @@ export function formatConsumer({
   ])
 }
 
+/** Parses a consumer's record. Fields and overrides that cannot be read are left out. */
 export function parseConsumer(text: string): ConsumerRecord {
-  const all = entries(text)
+  const all = parseFields(text)
   const { plan, blocked, until, by, reason } = Object.fromEntries(all)
   const endsAt = /^\d+/.exec(until ?? '')?.[0]
   return {
@@ -122,7 +128,7 @@ export function parseConsumer(text: string): ConsumerRecord {
   }
 }
 
-/** @param now µs since the epoch */
+/** Whether the consumer is blocked. @param now µs since the epoch */
 export function isBlocked(
   { blockedAt, blockedUntil }: Pick<ConsumerRecord, 'blockedAt' | 'blockedUntil'>,
   now: number,
@@ -133,8 +139,8 @@ export function isBlocked(
 const MODES = { enforce: '1', shadow: '0', off: '-1' } as const
 
 /**
- * `<family>,<until>,<mode>,<tag>,<rate>,<period>,<own>,<limit as written>,<burst as written>,<rule>`, and where it is known
- * `,<set at, ms>,<by>`. The fields that the script reads come first, and text from outside is escaped.
+ * `<family>,<until>,<mode>,<tag>,<rate>,<period>,<own>,<limit as written>,<burst as written>,<rule>`, and if both are known,
+ * `,<set at, ms>,<by>`. The fields that the script reads come first. Text from users is escaped.
  */
 function formatOverride({ family, rule, until, mode, numbers, at, by }: Override): string {
   const { tag, rate, period, own, limit, burst } = numbers ?? {}
@@ -162,12 +168,12 @@ function parseOverride(text: string): Override | undefined {
         burst: Number(burst),
       },
     }),
-    ...(at && by !== undefined && { at: new Date(Number(at)), by: decoded(by) }),
+    ...(at && by !== undefined && { at: new Date(Number(at)), by: decodeOrKeep(by) }),
   }
 }
 
-/** Commas stay: an override has escaped text from outside already. */
-function fields(pairs: readonly (readonly [key: string, value: string | undefined])[]): string {
+/** Joins fields to a record. Commas and colons are not escaped; an override has already escaped the text from users. */
+function formatFields(pairs: readonly (readonly [key: string, value: string | undefined])[]): string {
   return pairs
     .flatMap(([key, value]) =>
       value === undefined
@@ -177,14 +183,14 @@ function fields(pairs: readonly (readonly [key: string, value: string | undefine
     .join(' ')
 }
 
-function entries(text: string): [key: string, value: string][] {
+function parseFields(text: string): [key: string, value: string][] {
   return text.split(' ').flatMap((field): [string, string][] => {
     const [, key, value] = /^([a-z]+)=(.*)$/.exec(field) ?? []
-    return key === undefined || value === undefined ? [] : [[key, decoded(value)]]
+    return key === undefined || value === undefined ? [] : [[key, decodeOrKeep(value)]]
   })
 }
 
-function decoded(value: string): string {
+function decodeOrKeep(value: string): string {
   try {
     return decodeURIComponent(value)
   } catch {

@@ -1,18 +1,19 @@
-/** What the limiter needs from a store: it runs scripts, and answers a ping. */
+/** The store of the limiter: it runs scripts and plain commands, and answers a ping. */
 export interface Store {
   /**
-   * The keys of one call must lie in one slot (a Redis Cluster): an evaluation that spans slots is sent as several
-   * calls. Without it any keys may go together.
+   * Whether the store is a Redis Cluster. The keys of one call must then be in one slot, so an evaluation that spans slots is sent as
+   * several calls.
    */
   readonly isCluster?: boolean
   /**
-   * Runs one script for each call, and plain commands beside it, all in one HTTP request. At least one call.
-   * @returns the replies in order, not yet checked; where some calls failed and others did not (one slot of a cluster is
-   *   gone), a GatewayError in the place of the reply
-   * @throws GatewayError ERR_STORE_TIMEOUT, _UNREACHABLE, _REFUSED, _QUOTA, _REPLY_INVALID or _OVERLOAD; their messages hold no
-   *   keys
-   * @param isMoot asked while the calls wait for their turn: whether their replies are no longer needed. Then they fail with
-   *   ERR_STORE_OVERLOAD, and are not made
+   * Runs the calls (scripts and plain commands) in one HTTP request.
+   * @param calls at least one
+   * @param isMoot called while the calls wait for their turn: returns whether their replies are no longer needed. If so, the calls
+   *   fail with ERR_STORE_OVERLOAD without being sent
+   * @returns the replies in order, not checked yet. If only some calls failed (for example, one slot of a cluster is down), their
+   *   replies are GatewayErrors
+   * @throws GatewayError ERR_STORE_TIMEOUT, _UNREACHABLE, _REFUSED, _QUOTA, _REPLY_INVALID, _OVERLOAD or _BREAKER_OPEN. The messages
+   *   contain no keys
    */
   run(calls: readonly StoreCall[], isMoot?: () => boolean): Promise<unknown[]>
   /** Resolves when the store answers; throws as `run` does. */
@@ -25,15 +26,15 @@ export interface ScriptCall {
   script: Script
   keys: readonly string[]
   args: readonly string[]
-  /** The script touches keys that are not in `keys`: only the script knows their names. */
+  /** Set if the script accesses keys that are not in `keys`, because it reads their names from the store. */
   hasHiddenKeys?: boolean
 }
 
-/** One script in two builds. */
+/** A script in its two builds. */
 export interface Script {
-  /** For Upstash: with `flags=allow-key-locking`, so that calls with different keys run side by side. */
+  /** For Upstash: with `flags=allow-key-locking`, so that calls with different keys run in parallel. */
   keyLocking: ScriptText
-  /** For Redis and Valkey, which refuse that flag. */
+  /** For Redis and Valkey, which reject that flag. */
   plain: ScriptText
 }
 
@@ -42,7 +43,7 @@ export interface ScriptText {
   sha1: string
 }
 
-/** A plain command of Redis: live switches and pointers are read, counters are written. */
+/** A plain Redis command: reads live switches and pointers, writes counters of the statistics. */
 export type PlainCall =
   | { command: 'GET'; key: string }
   | { command: 'HINCRBY'; key: string; field: string; by: number }

@@ -1,42 +1,48 @@
 /**
- * Redis over HTTP, by the real @upstash/redis client: the Upstash service, or the REST bridge in front of any
- * Redis. One delivery per call: a script that spends is never sent again because an answer was not seen.
+ * Redis over HTTP, with the @upstash/redis client: the Upstash service, or the REST bridge in front of any Redis. Each call is
+ * delivered once. A script that spends is never sent again because its reply was lost.
  */
 import { errors, Redis } from '@upstash/redis/cloudflare'
 import { GatewayError } from '../errors.ts'
-import { startDeadline, timedOut } from './deadline.ts'
+import { startDeadline, timeoutError } from './deadline.ts'
 import { inEnvironment } from './keys.ts'
 import type { PlainCall, ScriptCall, Store, StoreCall } from './store.ts'
 
 export interface UpstashOptions {
   url: string
   token: string
-  /** For the whole of one call, a second delivery after NOSCRIPT included; see deadline.ts. */
+  /** The deadline of one call, including the second delivery after NOSCRIPT (deadline.ts). */
   deadlineMs: number
+  /** Whether to run scripts with `flags=allow-key-locking` (Upstash only). */
   keyLocking: boolean
+  /** Whether the store is a Redis Cluster. Default: false. */
   cluster?: boolean
-  /** The store sees only the keys of this environment. */
+  /** The environment whose keys the store accesses. */
   environment?: string | undefined
 }
 
+/**
+ * Creates the store.
+ * @throws GatewayError ERR_CONFIG_INVALID if the client rejects the URL
+ */
 export function upstashStore(options: UpstashOptions): Store {
   const { url, token, deadlineMs, keyLocking, cluster, environment } = options
 
-  /** With the flag, Upstash refuses keys that are not declared; without, it locks the database for the call. */
+  /** With the flag, Upstash rejects access to undeclared keys. Without it, Upstash locks the whole database for the call. */
   const scriptFor = ({ script, hasHiddenKeys }: ScriptCall) =>
     keyLocking && !hasHiddenKeys ? script.keyLocking : script.plain
 
-  /** Set while a call is being sent, and at no other time: nothing of one request is kept for another. */
+  /** The signal of the call that is being sent. It is unset at all other times, so nothing is kept from one request to another. */
   let sending: AbortSignal | undefined
 
-  // One for the isolate, as it keeps nothing of a call: a client has 200 functions of its own, and made for each call it took
+  // One client for the isolate, because it keeps nothing of a call. A client has 200 functions; creating one for each call took
   // 25 µs on Workers.
-  const redis = clientOf({
+  const redis = createClient({
     url,
     token,
-    // retries: 0 and not `retry: false`, which still sends twice.
+    // Not `retry: false`, which still sends twice.
     retry: { retries: 0 },
-    // A function: with a bare signal, an aborted call resolves with a made-up reply. The client calls it before its first await.
+    // A function, because with a plain signal an aborted call resolves with a made-up reply. The client calls it before its first await.
     signal: () => {
       if (!sending) throw new TypeError('A call to the store has no deadline.')
       return sending
@@ -50,7 +56,7 @@ export function upstashStore(options: UpstashOptions): Store {
 
   async function withinDeadline<T>(work: (send: Send, toStoreError: ToStoreError) => Promise<T>): Promise<T> {
     const deadline = startDeadline(deadlineMs)
-    // The reason comes from the deadline and not from the error: workerd passes on a copy of what a signal was aborted with.
+    // The reason is read from the deadline and not from the error, because workerd passes on a copy of the abort reason.
     const toStoreError: ToStoreError = error => deadline.failure() ?? storeError(error)
     try {
       return await work(call => {
@@ -80,30 +86,30 @@ export function upstashStore(options: UpstashOptions): Store {
     return await send(() => redis.eval(script.source, [...keys], [...args]))
   }
 
-  /** One pipeline; calls whose script was missing are sent again with its text, in a second one. */
+  /** Runs the calls in one pipeline. Calls whose script is missing in Redis are sent again with its source, in a second one. */
   async function runAll(
     send: Send,
     calls: readonly StoreCall[],
     toStoreError: ToStoreError,
   ): Promise<unknown[]> {
-    const hashed = redis.pipeline()
+    const byHash = redis.pipeline()
     for (const call of calls) {
-      if (isPlain(call)) addPlain(hashed, call)
-      else hashed.evalsha(scriptFor(call).sha1, [...call.keys], [...call.args])
+      if (isPlain(call)) addPlain(byHash, call)
+      else byHash.evalsha(scriptFor(call).sha1, [...call.keys], [...call.args])
     }
-    const answers: Answer[] = await send(() => hashed.exec({ keepErrors: true }))
+    const answers: Answer[] = await send(() => byHash.exec({ keepErrors: true }))
 
     const missing = [...calls.entries()].flatMap(([i, call]) =>
       !isPlain(call) && answers[i]?.error?.startsWith('NOSCRIPT') ? [{ i, call }] : [],
     )
     if (missing.length > 0) {
-      const whole = redis.pipeline()
-      for (const { call } of missing) whole.eval(scriptFor(call).source, [...call.keys], [...call.args])
-      // The replies of the first pipeline stand, also when the second one fails.
-      const late: Answer[] = await send(() => whole.exec({ keepErrors: true })).catch(error =>
+      const bySource = redis.pipeline()
+      for (const { call } of missing) bySource.eval(scriptFor(call).source, [...call.keys], [...call.args])
+      // If the second pipeline fails, the replies of the first one remain valid.
+      const repeated: Answer[] = await send(() => bySource.exec({ keepErrors: true })).catch(error =>
         missing.map(() => ({ failure: toStoreError(error) })),
       )
-      for (const [n, { i }] of missing.entries()) answers[i] = late[n]!
+      for (const [n, { i }] of missing.entries()) answers[i] = repeated[n]!
     }
     return answers.map(
       ({ result, error, failure }) =>
@@ -114,8 +120,8 @@ export function upstashStore(options: UpstashOptions): Store {
   return {
     isCluster: cluster ?? false,
 
-    async run(asked) {
-      const calls = asked.map(call => placed(call, environment))
+    async run(storeCalls) {
+      const calls = storeCalls.map(call => withEnvironment(call, environment))
       const [only] = calls
       return await withinDeadline(async (send, toStoreError) =>
         calls.length === 1 && !isPlain(only!)
@@ -130,8 +136,8 @@ export function upstashStore(options: UpstashOptions): Store {
   }
 }
 
-/** @throws GatewayError without the URL, which may hold a password: the client's own message quotes it */
-function clientOf(settings: ConstructorParameters<typeof Redis>[0]): Redis {
+/** @throws GatewayError without the URL, which may contain a password. The client's own message quotes it */
+function createClient(settings: ConstructorParameters<typeof Redis>[0]): Redis {
   try {
     return new Redis(settings)
   } catch {
@@ -155,7 +161,7 @@ function addPlain(pipeline: ReturnType<Redis['pipeline']>, call: PlainCall): voi
   }
 }
 
-function placed(call: StoreCall, environment: string | undefined): StoreCall {
+function withEnvironment(call: StoreCall, environment: string | undefined): StoreCall {
   if (isPlain(call)) return { ...call, key: inEnvironment(call.key, environment) }
   return { ...call, keys: call.keys.map(key => inEnvironment(key, environment)) }
 }
@@ -175,16 +181,16 @@ function isNoScript(error: unknown): boolean {
   return error instanceof errors.UpstashError && error.message.startsWith('NOSCRIPT')
 }
 
-/** Messages of the client quote the whole command, keys included, so none of their text is passed on. */
+/** The GatewayError for an error of the client. Messages of the client quote the whole command, including keys, so they are not passed on. */
 function storeError(error: unknown): GatewayError {
-  // Before UpstashError, which it extends.
+  // This check comes before that of UpstashError, its superclass.
   if (error instanceof errors.UpstashJSONParseError) {
     return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is not valid JSON.")
   }
   if (error instanceof errors.UpstashError) {
-    // The words of the bridge for a Redis that is gone or slow: the client does not pass on the HTTP status.
-    if (error.message.startsWith('ERR Redis cannot be reached')) return unreachable()
-    if (error.message.startsWith('ERR Redis did not answer in time')) return timedOut()
+    // The bridge's messages for a Redis that is down or slow. The client does not pass on the HTTP status.
+    if (error.message.startsWith('ERR Redis cannot be reached')) return unreachableError()
+    if (error.message.startsWith('ERR Redis did not answer in time')) return timeoutError()
     if (QUOTA.test(error.message)) {
       return new GatewayError(
         'ERR_STORE_QUOTA',
@@ -194,22 +200,22 @@ function storeError(error: unknown): GatewayError {
     const kind = /^[A-Z]{2,20}/.exec(error.message)?.[0] ?? 'an error'
     return new GatewayError('ERR_STORE_REFUSED', `The store answered ${kind}.`)
   }
-  // The client throws a TypeError of its own for a pipeline's reply that is not a list. A failed connection is one, too.
-  if (error instanceof TypeError && STUMBLED.test(error.message)) {
+  // The client throws a TypeError if the reply of a pipeline is not a list. A failed connection is a TypeError, too.
+  if (error instanceof TypeError && CLIENT_CRASH.test(error.message)) {
     return new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply is not a list of results.")
   }
-  return unreachable()
+  return unreachableError()
 }
 
 /**
- * What Upstash answers when an account has reached the limits of its plan, or is throttled. That is not an outage.
- * (Its documentation has `ERR max daily request limit exceeded` and `ERR max requests limit exceeded`; the others are
- * messages that gateways send with a 429.)
+ * Error messages of Upstash if an account has reached the limits of its plan, or is throttled. This is not an outage. The
+ * documentation of Upstash has `ERR max daily request limit exceeded` and `ERR max requests limit exceeded`. The others are common
+ * messages of gateways with status 429.
  */
 const QUOTA =
   /^(ERR )?(max (daily |monthly )?requests? limit|max bandwidth|too many requests|rate limit|throttled)/i
 
-/** In the words of V8, which Workers and Node have. */
-const STUMBLED = /^Cannot (read|destructure)|is not (a function|iterable)/
+/** Messages of V8, the engine of Workers and Node, for a TypeError inside the client. */
+const CLIENT_CRASH = /^Cannot (read|destructure)|is not (a function|iterable)/
 
-const unreachable = () => new GatewayError('ERR_STORE_UNREACHABLE', 'The store could not be reached.')
+const unreachableError = () => new GatewayError('ERR_STORE_UNREACHABLE', 'The store could not be reached.')

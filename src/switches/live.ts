@@ -1,64 +1,66 @@
 /**
- * An isolate's copy of the live switches, and how it is kept fresh: a plain GET beside the decision of a request that finds
- * the copy old, in the same HTTP request. The scripts stay as they are, and lock no key that all callers share.
+ * An isolate's copy of the live switches. If the copy is too old, the next decision reads the switches with a GET in
+ * the same HTTP request. The decision scripts do not read them: all callers would share the lock of that key.
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { SWITCHES_KEY } from '../store/keys.ts'
 import type { Store, StoreCall } from '../store/store.ts'
-import { activeAt, areSame, NO_SWITCHES, parseSwitches, type Switches } from './switches.ts'
+import { areSameSwitches, dropExpired, NO_SWITCHES, parseSwitches, type Switches } from './switches.ts'
 
-/** How old the copy may be. */
+/** Maximum age of the copy. */
 const FRESH_MS = 1000
 
-/** Plain data, so it may outlive the requests that it learns from. */
+/** The copy of the switches. Plain data, so it may outlive the requests that update it. */
 export interface SwitchBoard {
-  /** The switches that are in force now: the same object until they change. */
+  /** The switches that are active now. Returns the same object until they change. */
   current(): Switches
   /** Whether the next trip has to read the switches. */
   isStale(): boolean
-  /** Stale, and no trip has tried to read them within the last second. */
+  /** Whether the copy is stale, and no trip has started to read the switches within the last second. */
   isOverdue(): boolean
   /**
-   * To be called when a trip starts that reads the switches.
-   * @returns takes the answer; an answer that is neither text nor null is ignored
+   * Call this when a trip starts that reads the switches.
+   *
+   * @returns a function for the reply; anything but text or null is ignored
    */
-  ask(): (answer: unknown) => void
+  startRead(): (reply: unknown) => void
 }
 
+/** Creates the board of an isolate. It starts without switches, and stale. */
 export function createSwitchBoard({ now }: Clock): SwitchBoard {
-  /** What the store has, with switches that have expired since. */
+  /** The switches in the store, including expired ones. */
   let stored = NO_SWITCHES
   let active = NO_SWITCHES
   let text: string | null = null
-  let asked = 0
-  let askedAt = Number.NEGATIVE_INFINITY
-  /** The number of the read that the copy comes from, and when that read started. */
-  let learnt = 0
-  let learntAt = Number.NEGATIVE_INFINITY
+  let reads = 0
+  let lastReadAt = Number.NEGATIVE_INFINITY
+  /** Number and start time of the read that the copy comes from. */
+  let copyNumber = 0
+  let copyReadAt = Number.NEGATIVE_INFINITY
 
-  // A clock that is set back makes a copy old, not young for ever.
+  // After the clock was set back, the copy counts as old. Otherwise it would stay fresh for too long.
   const isOld = (time: number) => !(now() >= time && now() - time < FRESH_MS)
 
   return {
     current() {
-      // From what is stored: where the clock is set forward and back, a switch counts again.
-      const latest = activeAt(stored, now())
-      if (!areSame(latest, active)) active = latest
+      // Filters what is stored, so that a switch counts again after a clock that ran ahead was set back.
+      const latest = dropExpired(stored, now())
+      if (!areSameSwitches(latest, active)) active = latest
       return active
     },
-    isStale: () => isOld(learntAt),
-    isOverdue: () => isOld(learntAt) && isOld(askedAt),
-    ask() {
-      const [number, at] = [++asked, now()]
-      askedAt = at
-      return answer => {
-        // A late answer must not replace a newer one.
-        if (number < learnt || !(typeof answer === 'string' || answer === null)) return
-        if (answer !== text) stored = parseSwitches(answer)
-        text = answer
-        learnt = number
-        learntAt = at
+    isStale: () => isOld(copyReadAt),
+    isOverdue: () => isOld(copyReadAt) && isOld(lastReadAt),
+    startRead() {
+      const [number, at] = [++reads, now()]
+      lastReadAt = at
+      return reply => {
+        // A late reply must not replace a newer one.
+        if (number < copyNumber || !(typeof reply === 'string' || reply === null)) return
+        if (reply !== text) stored = parseSwitches(reply)
+        text = reply
+        copyNumber = number
+        copyReadAt = at
       }
     },
   }
@@ -69,33 +71,41 @@ export const NO_BOARD: SwitchBoard = {
   current: () => NO_SWITCHES,
   isStale: () => false,
   isOverdue: () => false,
-  ask: () => () => {},
+  startRead: () => () => {},
 }
 
-const QUESTION: StoreCall = { command: 'GET', key: SWITCHES_KEY }
+const READ_SWITCHES: StoreCall = { command: 'GET', key: SWITCHES_KEY }
 
 export interface SwitchedStore extends Store {
-  /** Reads the switches alone, for when no decision makes a trip. @throws GatewayError as Store.run */
+  /**
+   * Reads the switches in a trip of their own, when no decision makes a trip.
+   *
+   * @throws GatewayError as Store.run
+   */
   refresh(): Promise<void>
-  /** Whether the last trip that was to read the switches failed. */
+  /** Whether the last trip that read the switches has failed. */
   hasFailed(): boolean
 }
 
-/** The store, and a board that its trips keep fresh: while the copy is stale, every decision reads the switches along. */
+/** Wraps the store: while the copy of the board is stale, each decision also reads the switches. */
 export function withSwitches(store: Store, board: SwitchBoard): SwitchedStore {
-  /** The last trip that read the switches. */
+  /** Whether the last trip that read the switches has failed. */
   let hasFailed = false
 
-  /** @returns the stored switches (or an error in their place), and the replies to the calls */
+  /**
+   * Runs the calls, and reads the switches in the same trip.
+   *
+   * @returns the stored switches (or an error in their place), and the replies to the calls
+   */
   async function runWithSwitches(
     calls: readonly StoreCall[],
-  ): Promise<[answer: unknown, replies: unknown[]]> {
-    const learn = board.ask()
+  ): Promise<[stored: unknown, replies: unknown[]]> {
+    const finishRead = board.startRead()
     try {
-      const [answer, ...replies] = await store.run([QUESTION, ...calls])
-      learn(answer)
-      hasFailed = answer instanceof GatewayError && calls.length === 0
-      return [answer, replies]
+      const [stored, ...replies] = await store.run([READ_SWITCHES, ...calls])
+      finishRead(stored)
+      hasFailed = stored instanceof GatewayError && calls.length === 0
+      return [stored, replies]
     } catch (error) {
       hasFailed = true
       throw error
@@ -106,16 +116,16 @@ export function withSwitches(store: Store, board: SwitchBoard): SwitchedStore {
     ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
 
     async run(calls) {
-      // On a cluster the node that holds the switches may hang: only one request a second waits for it.
-      const isResting = store.isCluster && hasFailed && !board.isOverdue()
-      if (!board.isStale() || isResting) return await store.run(calls)
+      // On a cluster, the node with the switches may hang. Then only one request a second waits for it.
+      const isPaused = store.isCluster && hasFailed && !board.isOverdue()
+      if (!board.isStale() || isPaused) return await store.run(calls)
       const [, replies] = await runWithSwitches(calls)
       return replies
     },
 
     async refresh() {
-      const [answer] = await runWithSwitches([])
-      if (answer instanceof GatewayError) throw answer
+      const [stored] = await runWithSwitches([])
+      if (stored instanceof GatewayError) throw stored
     },
 
     hasFailed: () => hasFailed,

@@ -1,21 +1,21 @@
 /**
- * Live switches: rules that an operator has turned down or up without a deployment. All of them are one text in the store
- * (JSON), written by src/ops/switches.ts and read beside decisions (live.ts). Unrecognized content is ignored.
+ * Live switches change the mode of rules without a deployment. All switches are one JSON text in the store, which
+ * src/ops/switches.ts writes and live.ts reads. Unrecognized content is ignored.
  */
 
-/** When it was switched, by which operator, and until when it counts. */
+/** When an operator set the switch, the operator's name, and when it expires. */
 export interface Switch {
   at: Date
   by: string
-  /** When it expires. Absent: it stays until it is switched back. */
+  /** Absent: it never expires. */
   until?: Date
   reason?: string
 }
 
-/** Replaces settings of a rule; what is absent stays as in the config. */
+/** Replaces settings of a rule. Absent settings stay as in the config. */
 export interface RuleSwitch extends Switch {
   mode?: SwitchMode
-  /** The share of callers for whom the rule is enforced, 0 to 1. */
+  /** The share of callers that the rule is enforced for, from 0 to 1. */
   share?: number
 }
 
@@ -23,41 +23,46 @@ export const SWITCH_MODES = ['off', 'shadow', 'enforce'] as const
 export type SwitchMode = (typeof SWITCH_MODES)[number]
 
 export interface Switches {
-  /** No rule counts anything; credentials and blocks are still checked. */
+  /** The kill switch: no rule counts anything. Credentials and blocks are still checked. */
   kill?: Switch
-  /** By the name of the rule; for a limit by name `<limit>/<rule>`. */
+  /** By the name of the rule. A rule of a limit by name is called `<limit>/<rule>`. */
   rules: ReadonlyMap<string, RuleSwitch>
 }
 
 export const NO_SWITCHES: Switches = { rules: new Map() }
 
-/** @param text as it is stored; null where nothing is */
+/**
+ * Reads the stored text.
+ *
+ * @param text null if nothing is stored
+ */
 export function parseSwitches(text: string | null): Switches {
-  const { kill, rules } = objectIn(text)
-  const killing = parseSwitch(kill)
+  const { kill, rules } = parseObject(text)
+  const parsedKill = parseSwitch(kill)
   const named = Object.entries(isObject(rules) ? rules : {}).flatMap(([name, value]) => {
     const parsed = parseRuleSwitch(value)
     return parsed ? [[name, parsed] as const] : []
   })
-  return { ...(killing && { kill: killing }), rules: new Map(named) }
+  return { ...(parsedKill && { kill: parsedKill }), rules: new Map(named) }
 }
 
+/** Writes the text to store. */
 export function formatSwitches({ kill, rules }: Switches): string {
   return JSON.stringify({ ...(kill && { kill }), rules: Object.fromEntries(rules) })
 }
 
-/** Without the switches that have expired; the very same where none has. */
-export function activeAt(switches: Switches, nowMs: number): Switches {
+/** Removes the switches that have expired. Returns the given object if none has. */
+export function dropExpired(switches: Switches, nowMs: number): Switches {
   const { kill, rules } = switches
   if (!kill && rules.size === 0) return switches
-  const active = [...rules].filter(([, each]) => !isOver(each, nowMs))
-  const isKilled = kill !== undefined && !isOver(kill, nowMs)
+  const active = [...rules].filter(([, each]) => !hasExpired(each, nowMs))
+  const isKilled = kill !== undefined && !hasExpired(kill, nowMs)
   if (active.length === rules.size && isKilled === (kill !== undefined)) return switches
   return { ...(isKilled && { kill }), rules: new Map(active) }
 }
 
-/** Whether both hold the very same switches of one text. */
-export function areSame(a: Switches, b: Switches): boolean {
+/** Whether both have identical switches, compared by reference. */
+export function areSameSwitches(a: Switches, b: Switches): boolean {
   if (a === b) return true
   return (
     a.kill === b.kill &&
@@ -66,11 +71,12 @@ export function areSame(a: Switches, b: Switches): boolean {
   )
 }
 
-export function isOver({ until }: Switch, nowMs: number): boolean {
+/** Whether a switch has expired at a time (ms since the epoch). */
+export function hasExpired({ until }: Switch, nowMs: number): boolean {
   return until !== undefined && until.getTime() <= nowMs
 }
 
-function objectIn(text: string | null): Record<string, unknown> {
+function parseObject(text: string | null): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(text ?? '')
     return isObject(value) ? value : {}
@@ -79,11 +85,14 @@ function objectIn(text: string | null): Record<string, unknown> {
   }
 }
 
-/** A switch without a time or a name is ignored, and so is one whose end cannot be read: it would never expire. */
+/**
+ * Ignores a switch without a time or an operator. Also ignores one whose end cannot be read, because it would never
+ * expire.
+ */
 function parseSwitch(value: unknown): Switch | undefined {
   if (!isObject(value)) return undefined
   const { at, by, until, reason } = value
-  const [setAt, endsAt] = [timeOf(at), timeOf(until)]
+  const [setAt, endsAt] = [parseTime(at), parseTime(until)]
   if (!setAt || typeof by !== 'string' || (until !== undefined && !endsAt)) return undefined
   return {
     at: setAt,
@@ -103,7 +112,7 @@ function parseRuleSwitch(value: unknown): RuleSwitch | undefined {
   return { ...common, ...(mode && { mode }), ...(isShare && { share }) }
 }
 
-function timeOf(text: unknown): Date | undefined {
+function parseTime(text: unknown): Date | undefined {
   const time = new Date(typeof text === 'string' ? text : Number.NaN)
   return Number.isNaN(time.getTime()) ? undefined : time
 }

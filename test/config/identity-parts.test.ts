@@ -28,7 +28,7 @@ const ANONYMOUS: Caller = { addressIdentity: '192.0.2.1' }
 const KEY_HOLDER: Caller = {
   ...ANONYMOUS,
   credential: {
-    ...{ method: 'api-key', consumer: 'acme', digest: 'd', header: 'x-api-key', isVouched: false },
+    ...{ method: 'api-key', consumer: 'acme', digest: 'd', header: 'x-api-key', isVerified: false },
     subject: { kind: 'key', consumerKey: 'c', credentialKey: 'k' },
   },
 }

@@ -1,4 +1,4 @@
-/** Keys by URL where it matters: in workerd, where a request that waits for another's I/O never ends. */
+/** Fetches issuers' keys in workerd, where a request that waits for another request's I/O never ends. */
 import { readFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
 import { fileURLToPath } from 'node:url'
@@ -48,7 +48,7 @@ afterAll(async () => {
   await server?.close()
 })
 
-it('each request fetches the keys itself, none waits for another, and a cancelled one leaves nothing', async () => {
+it('each request fetches the keys itself, waits for no other request, and leaves no state when it is cancelled', async () => {
   const now = Math.floor(Date.now() / 1e3)
   const token = await sign({ iss: ISSUER, aud: 'api', sub: 'alice', exp: now + 60 }, key)
   const ask = async (init?: RequestInit) =>
@@ -64,7 +64,7 @@ it('each request fetches the keys itself, none waits for another, and a cancelle
   cancelled.abort()
   expect(await first).toBe('AbortError')
 
-  // The first fetch is never answered, and these two not before both have arrived.
+  // The first fetch is never answered; the other two are answered once both have arrived.
   const others = [ask(), ask()]
   await vi.waitFor(() => expect(held.length).toBe(3), PATIENT)
   for (const response of held.slice(1)) answer(response)
@@ -72,7 +72,7 @@ it('each request fetches the keys itself, none waits for another, and a cancelle
     expect(await other).toMatchObject({ kind: 'verified', consumer: 'auth0~alice' })
   }
 
-  // What they fetched is now everybody's.
+  // All requests now use the fetched keys.
   expect(await Promise.all([ask(), ask()])).toMatchObject([{ kind: 'verified' }, { kind: 'verified' }])
   expect(server.fetches).toBe(3)
 })

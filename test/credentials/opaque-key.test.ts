@@ -1,4 +1,4 @@
-/** Keys that were not made here, and what an isolate remembers of them. */
+/** Opaque keys (made elsewhere and imported), and how an isolate remembers their consumers. */
 import { afterEach, expect, it, vi } from 'vitest'
 import { isOpaqueKey, KeyMemory } from '../../src/credentials/opaque-key.ts'
 
@@ -18,7 +18,7 @@ it.each([
   expect(isOpaqueKey(text)).toBe(expected)
 })
 
-it('whose a key is is remembered for a while, or until it turns out to be wrong', () => {
+it('the consumer of a key is remembered for a while, or until it is forgotten', () => {
   vi.useFakeTimers({ now: 0 })
   const memory = new KeyMemory({ rememberForMs: 1000 })
   memory.remember('a', 'acme')
@@ -29,7 +29,7 @@ it('whose a key is is remembered for a while, or until it turns out to be wrong'
   expect(memory.consumerOf('a')).toBeUndefined()
 })
 
-it('no more than so many are remembered, those that were seen last', () => {
+it('a bounded number of keys is remembered, the most recently used ones', () => {
   const memory = new KeyMemory({ rememberForMs: 60_000 })
   for (let i = 0; i < 50_000; i++) {
     memory.remember(`${i}`, 'acme')

@@ -6,7 +6,7 @@ import { type AlgorithmName, descriptionOf, ALGORITHM_NAMES as NAMES } from '../
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
 import type { RuleInput } from '../../src/config/check/schema.ts'
-import { decisionOf } from '../../src/limiter/decision.ts'
+import { toDecision } from '../../src/limiter/decision.ts'
 import type { Verdict } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
@@ -317,7 +317,7 @@ describeOnEngines('the examples', fresh => {
         { name: 'hour', by: 'consumer', algorithm: 'fixed-window', limit: 20, period: '1h' },
       )
       const ask = async (cost: number) =>
-        decisionOf(
+        toDecision(
           await engine.evaluate({ rules: rules.map(rule => bound(rule, ACME, cost)), plans: [], now: NOON }),
         )
       await ask(10)

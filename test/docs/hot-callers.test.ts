@@ -119,13 +119,13 @@ describe('what the page says does not hold', () => {
     const rules = rulesOf(ruleOf('fixed-window', 100_000))
     const demanded = () => ({ policy: POLICY, rules: rules.map(rule => bound(rule, ACME, 1, nowMs)) })
     const ask = () => {
-      const lease = leases.of(demanded(), NO_SWITCHES)!
+      const lease = leases.forRequest(demanded(), NO_SWITCHES)!
       if (lease.serve()) return
-      lease.settle(model.decide({ ...demanded(), want: lease.ask(), now: nowMs * 1e3 }))
+      lease.endTrip(model.decide({ ...demanded(), wantedRequests: lease.beginTrip(), now: nowMs * 1e3 }))
     }
     for (let i = 0; i < 2000; i++, nowMs += 1) ask()
     for (let i = 0; i < 8; i++, nowMs += 100) ask()
-    expect(leases.of(demanded(), NO_SWITCHES)!.canServe()).toBe(false)
+    expect(leases.forRequest(demanded(), NO_SWITCHES)!.canServe()).toBe(false)
     expect(page.replaceAll(/\s+/g, ' ')).toContain('more than comes in the time of two leases')
   })
 
@@ -133,7 +133,7 @@ describe('what the page says does not hold', () => {
     const model = new ScriptModel()
     const rules = rulesOf(ruleOf('fixed-window', 160)).map(rule => bound(rule, ACME, 1))
     const now = 1e15
-    const { granted } = model.decide({ policy: POLICY, rules, want: 10, now })
+    const { granted } = model.decide({ policy: POLICY, rules, wantedRequests: 10, now })
     model.reset({ rules, now: now + 1 })
     const of = (cost: number) => ({
       policy: POLICY,

@@ -1,4 +1,4 @@
-/** The user's code inside an edge: what it gets, what it returns, and what happens when it fails. */
+/** The user's code inside an edge: what it receives and returns, and what happens when it fails. */
 import { createServer, request as send } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Hono } from 'hono'
@@ -32,7 +32,7 @@ afterAll(() => store.close())
 beforeEach(() => store.clear())
 
 const request = (path = '/', init?: RequestInit) => new Request(`https://api.test${path}`, init)
-/** The status of a request whose target is sent as it is. */
+/** The status of a request whose target is sent unchanged. */
 const raw = (url: string, path: string, headers: Record<string, string>, method = 'GET') =>
   new Promise<number>((resolve, reject) => {
     const { hostname, port } = new URL(url)
@@ -48,14 +48,14 @@ const settled = () => new Promise(resolve => setImmediate(resolve))
 
 describe('a guard', () => {
   type Handler = (request: Request, ...platform: unknown[]) => Response | Promise<Response>
-  // One for all of them, as a module has it: what one isolate has released, another knows a little later.
-  let around: ReturnType<typeof guard>
-  const guarded = (handler: Handler) => around(handler)
+  // One guard for all tests, as in a module: isolates learn with a delay that another one has released a slot.
+  let guardOfModule: ReturnType<typeof guard>
+  const guarded = (handler: Handler) => guardOfModule(handler)
   beforeAll(() => {
-    around = guard(CONFIG, { env: store.env })
+    guardOfModule = guard(CONFIG, { env: store.env })
   })
 
-  it('passes on the request itself and all that the platform passes, and says who is calling', async () => {
+  it('passes on the request and the arguments of the platform, and reports the caller', async () => {
     const key = await store.createKey('acme')
     let seen: unknown[] = []
     const handler = guarded(async (request, ...platform) => {
@@ -84,7 +84,7 @@ describe('a guard', () => {
     expect(callerOf(request())).toBeUndefined()
   })
 
-  it('keeps status, headers and body of a reply, whatever they are', async () => {
+  it('keeps status, headers and body of any reply', async () => {
     for (const reply of [
       new Response(null, { status: 204 }),
       new Response(null, { status: 304, headers: { etag: '"a"' } }),
@@ -100,7 +100,7 @@ describe('a guard', () => {
     }
   })
 
-  it('frees a place when the body has ended or was cancelled, and when the handler throws', async () => {
+  it('releases the slot when the body ends or is cancelled, and when the handler throws', async () => {
     const streaming = guarded(
       () => new Response(new ReadableStream({ pull: c => c.enqueue(new Uint8Array(1)) })),
     )
@@ -123,7 +123,7 @@ describe('a guard', () => {
     for (const reply of held) await reply.body!.cancel()
   })
 
-  it('names every mistake of the config at once when it is made, and a missing variable with each request', async () => {
+  it('reports every mistake of the config at once when it is created, and a missing variable for each request', async () => {
     expect(() => guard({ ...CONFIG, plans: [], rules: [] })).toThrow(ConfigError)
     expect(() =>
       guard({ limits: { a: [{ name: 'b', algorithm: 'gcra', limit: 1, period: '1s' }] } }),
@@ -135,7 +135,7 @@ describe('a guard', () => {
     expect(log.mock.calls[0]![0]).toContain('UPSTASH_REDIS_REST_TOKEN: is missing')
   })
 
-  it('answers preflights without the handler, unless it is asked to hand them on', async () => {
+  it('answers preflights without the handler, unless `passPreflights` is set', async () => {
     const headers = { origin: 'https://app.test', 'access-control-request-method': 'PUT' }
     const preflight = () => request('/', { method: 'OPTIONS', headers })
     const handler = vi.fn((_: Request) => new Response('secret'))
@@ -147,7 +147,7 @@ describe('a guard', () => {
     expect([await passed.text(), passed.headers.get('ratelimit')]).toEqual(['undefined', null])
   })
 
-  it('takes the address for unknown where the function for it throws', async () => {
+  it('treats the address as unknown if the function for it throws', async () => {
     const address = () => {
       throw new Error('mine')
     }
@@ -161,13 +161,13 @@ describe('a guard', () => {
     expect((await handler(request())).status).toBe(503)
   })
 
-  it('does not share the headers of a reply that is used again', async () => {
+  it('does not share the headers of a reply that the handler reuses', async () => {
     const none = new Response(null, { status: 204 })
     for (let i = 0; i < 3; i++) await guarded(() => none)(request())
     expect([...none.headers]).toEqual([])
   })
 
-  it('returns what is no reply as it is: a handler of Bun has handed the connection over', async () => {
+  it('returns a value that is not a reply unchanged: a handler of Bun has handed the connection over', async () => {
     const handler = guarded(() => undefined as unknown as Response)
     expect(await handler(request())).toBeUndefined()
     expect((await guarded(() => new Response('ok'))(request())).headers.get('ratelimit')).toContain('r=98')
@@ -190,7 +190,7 @@ describe('the Hono middleware', () => {
     return app
   }
 
-  it('keeps what other middleware sets, and sets its variables', async () => {
+  it('keeps headers of other middleware, and sets its variables', async () => {
     const app = appWith(app =>
       app.get('/', c => c.json({ ...c.get('rateLimit'), address: c.get('sluice')?.address })),
     )
@@ -201,7 +201,7 @@ describe('the Hono middleware', () => {
     expect(await reply.json()).toMatchObject({ limit: 2, used: 1, remaining: 1, address: '192.0.2.1' })
   })
 
-  it('annotates what the error handler answers, and frees the place', async () => {
+  it('annotates the reply of the error handler, and releases the slot', async () => {
     const app = appWith(app => {
       app.get('/', () => {
         throw new Error('mine')
@@ -217,8 +217,8 @@ describe('the Hono middleware', () => {
   })
 })
 
-describe('the Hono middleware, refusing or dropping a reply', () => {
-  it('leaves what middleware before it has set, and which web pages may read the reply', async () => {
+describe('the Hono middleware, with a refused or dropped reply', () => {
+  it('keeps headers of earlier middleware, and its decision which web pages may read the reply', async () => {
     const app = new Hono()
     app.use(cors({ origin: 'https://app.test', credentials: true }))
     app.use(async (c, next) => {
@@ -239,7 +239,7 @@ describe('the Hono middleware, refusing or dropping a reply', () => {
     })
   })
 
-  it('frees the place of a reply that middleware around it has dropped unread, and of no other', async () => {
+  it('releases the slot of a reply that outer middleware has dropped unread, and of no other', async () => {
     let pass = () => {}
     const timer: Timer = (_, run) => {
       pass = run
@@ -267,7 +267,7 @@ describe('the Hono middleware, refusing or dropping a reply', () => {
     expect((await app.request('/')).status).toBe(200)
   })
 
-  it('frees the place of a HEAD request, whose body Hono drops', async () => {
+  it('releases the slot of a HEAD request, whose body Hono drops', async () => {
     const app = new Hono()
     app.use(sluice(CONFIG, { env: store.env, address: () => '192.0.2.2' }))
     app.get('/', c => c.text('hello'))
@@ -312,7 +312,7 @@ describe('the Express middleware', () => {
     )
   })
 
-  it('frees a place when the response has ended, and when the client has left', async () => {
+  it('releases the slot when the response has ended, and when the client has left', async () => {
     await serving(
       (_, res) => void res.write('begun'),
       async url => {
@@ -341,15 +341,15 @@ describe('the Express middleware', () => {
     ['encoded dot segments', '/reports/%2e%2E/free', {}],
     ['backslashes', '/reports\\..\\free', {}],
     ['a fragment', '/reports/7#/../free', {}],
-    ['a target that is no path', 'reports/7', {}],
-  ])('refuses what app and limits could read in two ways: %s', async (_, path, headers) => {
+    ['a target that is not a path', 'reports/7', {}],
+  ])('refuses a target that app and limits could read in two ways: %s', async (_, path, headers) => {
     const app = vi.fn((_: unknown, res: import('node:http').ServerResponse) => void res.end('secret'))
     await serving(app, async url => {
       expect([await raw(url, path, headers), app.mock.calls.length]).toEqual([400, 0])
     })
   })
 
-  it('judges the path of a target in its absolute form, which the app routes by', async () => {
+  it('matches the path of a target in absolute form, as the app routes by it', async () => {
     const config: ConfigInput = {
       ...CONFIG,
       credentials: { accept: ['api-key'] },
@@ -374,7 +374,7 @@ describe('the Express middleware', () => {
     )
   })
 
-  it('frees the place of a client that has left before the guard is reached', async () => {
+  it('releases the slot of a client that has left before the guard was reached', async () => {
     const app = vi.fn((_: unknown, res: import('node:http').ServerResponse) => void res.end('ok'))
     const left: Promise<unknown>[] = []
     const guarded = expressGuard(CONFIG, { env: store.env, address: () => '192.0.2.3' })
@@ -402,7 +402,7 @@ describe('the Express middleware', () => {
     )
   })
 
-  it('sends every cookie and byte of a refusal that a hook has made', async () => {
+  it("sends every cookie and byte of a hook's refusal", async () => {
     const refusal = () =>
       new Response(new Uint8Array([0xff, 0xfe, 0x80, 1]), {
         status: 420,

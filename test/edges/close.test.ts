@@ -1,4 +1,4 @@
-/** A host that is asked to stop: what it has leased is in the store again before it ends. */
+/** A process that ends returns its leased units to the store first. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Hono } from 'hono'
@@ -38,7 +38,7 @@ const admin = () => {
   return adminStore({ url, token })
 }
 
-/** Of all calls, as the store has it. */
+/** The spent units of all calls, as the store reports them. */
 async function spentByAddress(): Promise<number> {
   const { standings } = await peekCaller(admin(), checkedConfig({ origin: 'route', ...CONFIG }), {
     address: ADDRESS,
@@ -51,7 +51,11 @@ async function spentByName(): Promise<number> {
   return LIMIT - standing!.remaining
 }
 
-/** Makes calls until more is spent than was called. @returns how many calls were made */
+/**
+ * Makes calls until more units are spent than calls were made.
+ *
+ * @returns the number of calls
+ */
 async function callUntilLeased(call: () => Promise<unknown>, spent: () => Promise<number>): Promise<number> {
   let calls = 0
   await vi.waitUntil(
@@ -65,8 +69,8 @@ async function callUntilLeased(call: () => Promise<unknown>, spent: () => Promis
   return calls
 }
 
-describe('close() gives back what was leased', () => {
-  it('by limits by name, and the store decides each call that still comes', async () => {
+describe('close() gives back leased units', () => {
+  it('of limits by name, and the store decides each later call', async () => {
     const limiter = createLimiter(CONFIG, { env: store.env })
     const call = async () => expect((await limiter.limit('calls')).allowed).toBe(true)
     const calls = await callUntilLeased(call, spentByName)
@@ -80,7 +84,7 @@ describe('close() gives back what was leased', () => {
     expect(await spentByName()).toBe(calls + 20)
   })
 
-  it('by a guard, and by one that had nothing to do', async () => {
+  it('of a guard; without leases it resolves too', async () => {
     await guard(CONFIG, { env: store.env })((_: Request) => new Response()).close()
     const around = guard(CONFIG, { env: store.env, address: () => ADDRESS })
     const handler = around((_: Request) => new Response('ok'))
@@ -92,7 +96,7 @@ describe('close() gives back what was leased', () => {
     expect(await spentByAddress()).toBe(calls)
   })
 
-  it('by the middleware of Hono', async () => {
+  it('of the Hono middleware', async () => {
     const limits = sluice(CONFIG, { env: store.env, address: () => ADDRESS })
     const app = new Hono().use(limits).get('/', c => c.text('ok'))
     const call = async () => expect((await app.request('/')).status).toBe(200)
@@ -101,7 +105,7 @@ describe('close() gives back what was leased', () => {
     expect(await spentByAddress()).toBe(calls)
   })
 
-  it('by the middleware of Express', async () => {
+  it('of the Express middleware', async () => {
     const limits = expressGuard(CONFIG, { env: store.env, address: () => ADDRESS })
     const server = createServer((req, res) => limits(req, res, () => res.end('ok')))
     await listen(server, 0)

@@ -1,4 +1,4 @@
-/** Limits by name from a config and variables: where they count, and which switches they follow. */
+/** Limits by name from a config and variables: the keys that they count under, and the switches that they follow. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { createLimiter } from '../../src/edges/limits/create-limiter.ts'
@@ -28,17 +28,17 @@ const admin = (environment: string) =>
 const counters = () => admin('live').ask(redis => redis.keys('*:state'))
 
 describe('createLimiter', () => {
-  it('counts in the environment of the config, where the command line reads and resets', async () => {
+  it('counts in the environment of the config, which the command line reads and resets', async () => {
     expect((await createLimiter(CONFIG, { env: store.env }).limit('calls')).allowed).toBe(true)
     expect(await counters()).toEqual(['sluice:live:{l:calls}:state'])
   })
 
-  it('counts in that of SLUICE_ENVIRONMENT where it is set', async () => {
+  it('counts in SLUICE_ENVIRONMENT if it is set', async () => {
     await createLimiter(CONFIG, { env: { ...store.env, SLUICE_ENVIRONMENT: 'test' } }).limit('calls')
     expect(await counters()).toEqual(['sluice:test:{l:calls}:state'])
   })
 
-  it('takes the variables of the process by default', async () => {
+  it('uses the variables of the process by default', async () => {
     for (const [name, value] of Object.entries(store.env)) vi.stubEnv(name, String(value))
     expect((await createLimiter(CONFIG).limit('calls')).allowed).toBe(true)
   })
@@ -49,7 +49,7 @@ describe('createLimiter', () => {
     for (let i = 0; i < 3; i++) expect((await limiter.limit('calls')).allowed).toBe(true)
   })
 
-  it('names the variables that are missing', () => {
+  it('names the missing variables', () => {
     expect(() => createLimiter(CONFIG, { env: {} })).toThrow('UPSTASH_REDIS_REST_TOKEN: is missing')
   })
 })

@@ -1,4 +1,4 @@
-/** One list of requests, and what each edge replies to it: the same status, headers and bodies of refusals. */
+/** One list of requests for all edges: each edge replies with the same status, headers and bodies of refusals. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
@@ -12,7 +12,7 @@ const TOKEN = 'a token for tests'
 
 const CONFIG: ConfigInput = {
   plans: ['free', 'pro'],
-  // Longer than in production: these machines are busy.
+  // Longer than in production, because test machines are busy.
   store: { deadline: '20s' },
   log: { perSecond: 0 },
   stats: { keep: false },
@@ -96,11 +96,11 @@ const REQUESTS: Asked[] = [
   },
 ]
 
-/** What must be the same. Times pass between two edges, so they are compared as the seconds of a day can be. */
+/** The parts that must be equal. Time passes between two edges, so times are compared as seconds of the day. */
 interface Reply {
   status: number
   headers: Record<string, string>
-  /** Of a refusal. */
+  /** The body of a refusal. */
   problem?: unknown
 }
 
@@ -164,7 +164,7 @@ async function repliesOf(
     malformed: 'slk_nonsense',
   }
   await blockConsumer(admin, 'bad', { by: 'test' })
-  // One that was never stored.
+  // A key that is not in the store.
   keys.unknown = (
     await createKey(adminStore({ url: bridge.url, token: TOKEN, environment: `${environment}x` }), {
       consumer: 'x',
@@ -198,7 +198,7 @@ describe('a request', () => {
     const expected = await repliesOf(reference!, 0 + others.indexOf(name) * 2)
     const own = await repliesOf(name, 1 + others.indexOf(name) * 2)
     expect(own).toEqual(expected)
-    // And they are what they should be.
+    // They also have the expected values.
     expect(expected.replies.map(([, { status }]) => status)).toEqual([
       ...[401, 401, 401, 403, 403, 200, 200, 429, 200, 429],
       ...[200, 200, 429, 200, 200, 200, 200, 200, 200, 414, 204],

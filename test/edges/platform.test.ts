@@ -1,4 +1,4 @@
-/** What each platform passes beside a request, and what an edge takes of it. */
+/** The data that each platform passes beside a request, and how an edge reads it. */
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { addressFrom, backgroundFrom, environmentOf } from '../../src/edges/platform.ts'
 
@@ -8,7 +8,7 @@ describe('the address of a client', () => {
   it.each<[string, unknown[], string | undefined]>([
     ['Deno', [{ remoteAddr: { transport: 'tcp', hostname: '192.0.2.1', port: 1 } }], '192.0.2.1'],
     ['Bun', [{ requestIP: () => ({ address: '192.0.2.2', family: 'IPv4', port: 1 }) }], '192.0.2.2'],
-    // Empty is not unknown: where the address is unknown, headers of proxies are believed.
+    // Empty differs from undefined: with an empty address, headers of proxies are not trusted.
     ['Bun, when the client has gone', [{ requestIP: () => null }], ''],
     ['Node, when the client has gone', [{ incoming: { socket: {} } }], ''],
     ['Hono on Netlify', [{ context: { ip: '192.0.2.4', geo: {} } }], '192.0.2.4'],
@@ -16,14 +16,18 @@ describe('the address of a client', () => {
     ['Hono on Lambda@Edge', [{ request: { clientIp: '192.0.2.8', uri: '/' } }], '192.0.2.8'],
     ['Node', [{ incoming: { socket: { remoteAddress: '192.0.2.3' } } }], '192.0.2.3'],
     ['Netlify', [{ ip: '192.0.2.4', geo: {}, waitUntil() {} }], '192.0.2.4'],
-    ['a function URL of Lambda', [{ requestContext: { http: { sourceIp: '192.0.2.5' } } }], '192.0.2.5'],
-    ['an API gateway of Lambda', [{ requestContext: { identity: { sourceIp: '192.0.2.6' } } }], '192.0.2.6'],
-    ['no platform that is known', [{}, 'text', undefined, null, 7], undefined],
+    ['a Lambda function URL', [{ requestContext: { http: { sourceIp: '192.0.2.5' } } }], '192.0.2.5'],
+    [
+      'an API gateway with Lambda',
+      [{ requestContext: { identity: { sourceIp: '192.0.2.6' } } }],
+      '192.0.2.6',
+    ],
+    ['an unknown platform', [{}, 'text', undefined, null, 7], undefined],
   ])('is that of the platform: %s', (_, args, expected) => {
     expect(addressFrom(request(), args)).toBe(expected)
   })
 
-  it('is no header that a client can write', () => {
+  it('is never read from a header that clients can write', () => {
     const headers = {
       'x-real-ip': '203.0.113.9',
       'x-forwarded-for': '203.0.113.9',
@@ -59,21 +63,21 @@ describe('work after the reply', () => {
     delete (globalThis as Record<symbol, unknown>)[VERCEL]
   })
 
-  it('is handed to what the platform passes: Workers, Netlify', async () => {
+  it('is passed to the platform: Workers, Netlify', async () => {
     const kept: Promise<unknown>[] = []
     const ctx = { waitUntil: (task: Promise<unknown>) => void kept.push(task) }
     backgroundFrom([{}, ctx])(Promise.reject(new Error('lost')))
-    // Its failure is its own.
+    // Its failure is ignored.
     await expect(Promise.all(kept)).resolves.toEqual([undefined])
   })
 
-  it('is handed to what Hono wraps', () => {
+  it('is passed to the platform that Hono wraps', () => {
     const waitUntil = vi.fn()
     backgroundFrom([{ context: { waitUntil } }])(Promise.resolve())
     expect(waitUntil).toHaveBeenCalledOnce()
   })
 
-  it('is handed to Vercel', () => {
+  it('is passed to Vercel', () => {
     const kept: Promise<unknown>[] = []
     const context = { waitUntil: (task: Promise<unknown>) => void kept.push(task) }
     Object.assign(globalThis, { [VERCEL]: { get: () => context } })
@@ -81,7 +85,7 @@ describe('work after the reply', () => {
     expect(kept).toHaveLength(1)
   })
 
-  it('runs on by itself elsewhere, and its failure ends no process', async () => {
+  it('runs on by itself elsewhere, and its failure does not end the process', async () => {
     expect(() => backgroundFrom([undefined])(Promise.reject(new Error('lost')))).not.toThrow()
     await new Promise(resolve => setImmediate(resolve))
   })

@@ -1,4 +1,4 @@
-/** Limits as a service binding: two Workers in workerd, one of which has the limits and the other calls them. */
+/** Limits as a service binding: two Workers in workerd, one with the limits and one that calls them. */
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
@@ -41,7 +41,7 @@ beforeAll(async () => {
         },
         { ...common, name: 'limits', script: await bundle('limits'), bindings: { ...store.env } },
       ],
-      // Its types lack the props of a binding.
+      // The types lack the props of a binding.
     } as unknown as Parameters<typeof convertV4MiniflareOptions>[0]),
   )
   url = (await miniflare.ready).origin
@@ -55,14 +55,14 @@ const call = async (path: string, key = path) =>
   (await fetch(`${url}${path}?key=${encodeURIComponent(key)}`)).json() as Promise<unknown>
 
 describe('limits as a service binding', () => {
-  it("decide as Cloudflare's binding does, exactly, for the limit that the binding names", async () => {
+  it("decide like Cloudflare's binding, for the limit that the binding names", async () => {
     const successes = []
     for (let i = 0; i < 4; i++) successes.push(await call('/limit-by-key', '192.0.2.7'))
     expect(successes).toEqual([true, true, true, false])
     expect(await call('/limit-by-key', '192.0.2.8')).toBe(true)
   })
 
-  it('say how to name a limit where a key alone could mean several', async () => {
+  it('report how to name a limit if a key alone could mean several', async () => {
     expect(await call('/limit-by-key/ambiguous')).toEqual({
       error:
         'limit({ key }) could mean signups, mails, exports. Name one in the props of the binding: { "limit": "signups" }.',
@@ -89,25 +89,25 @@ describe('limits as a service binding', () => {
     expect(await call('/peek', '/limit')).toMatchObject({ rules: [{ remaining: 2 }, {}] })
   })
 
-  it('give back what was not used', async () => {
+  it('give back unused units', async () => {
     expect(await call('/refund')).toMatchObject({ allowed: true, rules: [{ name: 'day', remaining: 9 }, {}] })
     expect(await call('/refund/unknown')).toEqual({
       error: 'This receipt is unknown: it is older than a minute, or comes from another isolate.',
     })
   })
 
-  it('name what does not exist', async () => {
+  it('name the argument that does not exist', async () => {
     expect(await call('/limit/unknown')).toEqual({
       error: "The config has no limit 'nothing'. Limits: signups, mails, exports.",
     })
   })
 
-  it('hold until the slot is disposed of', async () => {
+  it('hold a slot until it is disposed of', async () => {
     expect(await call('/acquire')).toEqual([true, true, false, true])
   })
 
-  it('hold no longer than the context of the caller', async () => {
-    // Were they held until the ttl of 15 s, the third would wait for that.
+  it('hold a slot no longer than the context of the caller lives', async () => {
+    // If the slots were held until the ttl of 15 s, the third call would wait for it.
     for (let i = 0; i < 5; i++) expect(await call('/acquire/forget')).toBe(true)
   }, 10_000)
 })

@@ -1,4 +1,4 @@
-/** What only workerd shows of the edges around the user's code. */
+/** Behavior of the edges around the user's code that only workerd shows. */
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
@@ -53,22 +53,22 @@ afterAll(async () => {
 })
 
 describe('in workerd', () => {
-  it('a reply that was decoded keeps its length while its end is awaited, and frees its place', async () => {
+  it('a decoded reply keeps its length while its end is observed, and releases its slot', async () => {
     for (let i = 0; i < 4; i++) {
       const reply = await fetch(url)
       expect([reply.status, await reply.text()]).toEqual([200, TEXT])
     }
   })
 
-  it('HEAD requests to a Hono app free their place', async () => {
+  it('HEAD requests to a Hono app release their slot', async () => {
     for (let i = 0; i < 6; i++) expect((await fetch(`${url}/hono`, { method: 'HEAD' })).status).toBe(200)
   })
 
-  it('others know at once that a slot of a limit by name is free again', async () => {
+  it('other isolates learn at once that a slot of a limit by name is free', async () => {
     expect(await (await fetch(`${url}/task`)).json()).toBe(true)
     const limits = { tasks: [{ name: 'at-once', algorithm: 'concurrency', limit: 2, ttl: '60s' }] } as const
     const elsewhere = createLimiter({ limits: { tasks: [...limits.tasks] } }, { env: store.env })
-    // The ttl would free it after a minute.
+    // The ttl would release it only after a minute.
     await vi.waitFor(
       async () => {
         const { verdicts } = await elsewhere.peek('tasks')

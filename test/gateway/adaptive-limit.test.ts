@@ -1,4 +1,4 @@
-/** A limit that follows the origin, through the whole gateway on Node, by a clock that the tests move. */
+/** An adaptive limit through the whole gateway on Node, by a clock that the tests move. */
 import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { type App, type TestPlatform, useGateway } from '../support/gateway.ts'
@@ -10,12 +10,12 @@ const RULE: RuleInput = {
 }
 const CONFIG = { rules: [RULE], credentials: { accept: ['anonymous'] } } satisfies Partial<ConfigInput>
 
-describe('a limit that follows the origin', () => {
+describe('an adaptive limit', () => {
   const gateway = useGateway()
   let fleets = 0
 
   function fleetOf(config: Pick<ConfigInput, 'rules' | 'credentials' | 'shedding'>) {
-    // Later than all that isolates of the test before may still report.
+    // Later than any report of an isolate of the previous test.
     fleets += 1
     let now = 1_700_000_000_000 + fleets * 86_400_000
     const platform: TestPlatform = { clock: { now: () => now }, reportAt: () => now * 1000 }
@@ -27,35 +27,35 @@ describe('a limit that follows the origin', () => {
     }
   }
 
-  /** How many requests are admitted at once: their bodies are not read until all have been asked. */
+  /** Counts the requests that are admitted at once: their bodies are read only after all were sent. */
   async function admittedAtOnce(app: App): Promise<number> {
     const replies: Response[] = []
     for (let i = 0; i < 14; i++) replies.push(await app('/'))
     const admitted = replies.filter(({ status }) => status === 200)
     for (const reply of admitted) await reply.text()
-    // The last body has been read, and its end is on its way.
+    // The last body was read; its end is still to be reported.
     await app('/empty')
     return admitted.length
   }
 
-  it('begins with the initial one, whatever the most is', async () => {
+  it('starts with the initial limit, even with another maximum', async () => {
     const { apps } = fleetOf(CONFIG)
     expect(await admittedAtOnce(apps[0])).toBe(6)
   })
 
-  it('answers 503 above it, and says nothing about it', async () => {
+  it('replies with 503 above it, without details', async () => {
     const { apps } = fleetOf(CONFIG)
     const replies = []
     for (let i = 0; i < 7; i++) replies.push(await apps[0]('/'))
     expect(replies[0]!.headers.has('RateLimit')).toBe(false)
     expect(replies[6]!.status).toBe(503)
     expect(await replies[6]!.json()).toMatchObject({ title: 'Temporary Reduced Capacity' })
-    // Isolates that hold something go on to report it.
+    // Isolates that hold units keep reporting them.
     for (const reply of replies.slice(0, 6)) await reply.text()
   })
 
   it.each(['gradient', 'aimd'] as const)(
-    'falls for all isolates while the origin fails, never below the least, and rises again: %s',
+    'falls for all isolates while the origin fails, not below the minimum, and rises again: %s',
     async method => {
       const { apps, pass } = fleetOf({
         ...CONFIG,
@@ -77,13 +77,13 @@ describe('a limit that follows the origin', () => {
       expect(low).toBeGreaterThanOrEqual(2)
       await seconds(20, '/', 8)
       await other('/empty')
-      // What has ended in the other isolate is on its way for a moment.
+      // The end in the other isolate arrives a moment later.
       await vi.waitFor(async () => expect(await admittedAtOnce(other)).toBeGreaterThan(low), PATIENT_MS)
     },
   )
 
-  it('takes no HTTP request of its own', async () => {
-    // An end is reported at once where most of the limit is used: of the limit that there is, not of the most.
+  it('makes no HTTP request of its own', async () => {
+    // An end is reported at once if most of the current limit, not of the maximum, is used.
     const { apps, pass } = fleetOf({ ...CONFIG, rules: [{ ...RULE, limit: 1000 } as RuleInput] })
     await (await apps[0]('/')).text()
     pass(1000)
@@ -95,7 +95,7 @@ describe('a limit that follows the origin', () => {
     expect(gateway.store.count()).toBe(5)
   })
 
-  it('is shared by the levels of a fleet, in their shares', async () => {
+  it('is divided among the levels of a fleet', async () => {
     const shedding: NonNullable<ConfigInput['shedding']> = {
       classes: [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'reads' }],
       fleetUsage: { capacity: 30, reserved: { critical: 0.5 }, adaptive: { initial: 10 } },

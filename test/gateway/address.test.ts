@@ -14,7 +14,11 @@ type Header = 'x-forwarded-for' | 'forwarded'
 const clientAddress = (request: Request, settings = compileAddress(undefined), peer?: string) =>
   clientAddressBy(request, settings, peer, ALL_PARTS)
 
-/** @param lines of the header, the client's first */
+/**
+ * The client's address behind trusted proxies.
+ *
+ * @param lines of the header; the client's own come first
+ */
 function clientBehind(from: Header, lines: string | readonly string[], peer?: string): string | undefined {
   const headers = new Headers()
   for (const line of [lines].flat()) headers.append(from, line)
@@ -24,7 +28,7 @@ function clientBehind(from: Header, lines: string | readonly string[], peer?: st
 const requestWith = (headers: Headers | Record<string, string>) =>
   new Request('https://gateway.example/', { headers })
 
-/** What is not an address, though some reader may take it for one. */
+/** Texts that are not addresses, although some parsers accept them. */
 const NO_ADDRESSES = [
   ...['', ' ', 'unknown', '_hidden', '-', '*', 'null', 'localhost', 'example.com', 'for=192.0.2.1'],
   ...['1', '127.1', '127.0.1', '2130706433', '0x7f000001', '0x7f.0.0.1', '0177.0.0.1', '192.0.2.01'],
@@ -63,10 +67,10 @@ const NO_ADDRESSES = [
   ],
 ]
 
-/** Of these, headers cannot carry all. */
+/** More such texts, some of which headers cannot carry. */
 const NO_TEXT_OF_HEADERS = ['\0', '192.0.2.1\0', '192.0.2.1\n', '١.2.3.4', '1.2.3.４', '１９２.0.2.1', '∷1']
 
-describe('an address as an identity', () => {
+describe('the identity of an address', () => {
   it.each([
     ['192.0.2.1', '192.0.2.1'],
     ['::ffff:192.0.2.1', '192.0.2.1'],
@@ -92,7 +96,7 @@ describe('an address as an identity', () => {
     [113, '2001:db8:ffff:abcd:8765:0:0:8000/113'],
     [127, '2001:db8:ffff:abcd:8765:0:0:800e/127'],
     [128, '2001:db8:ffff:abcd:8765:0:0:800f/128'],
-  ])('of %i bits', (prefix, identity) => {
+  ])('is a network of %i bits', (prefix, identity) => {
     expect(addressIdentity('2001:db8:ffff:abcd:8765::800f', prefix)).toBe(identity)
     expect(addressIdentity('192.0.2.1', prefix)).toBe('192.0.2.1')
     expect(addressIdentity('::ffff:192.0.2.1', prefix)).toBe('192.0.2.1')
@@ -104,9 +108,9 @@ describe('an address as an identity', () => {
     ...['192.0.2.1:80', '[::1]', 'x'.repeat(1e4), '1:'.repeat(1e4), '9'.repeat(1e4)],
     ...NO_ADDRESSES,
     ...NO_TEXT_OF_HEADERS,
-  ])('%j is nobody in particular', text => expect(addressIdentity(text)).toBe('unknown'))
+  ])('is unknown for %j', text => expect(addressIdentity(text)).toBe('unknown'))
 
-  it('is one for two addresses if and only if their first bits are the same', () => {
+  it('is the same for two addresses if and only if their first bits are equal', () => {
     const random = randomFrom(SEED)
     for (let i = 0; i < 2000; i++) {
       const bits = Array.from({ length: 128 }, () => random.int(0, 1))
@@ -125,7 +129,7 @@ describe('an address as an identity', () => {
 })
 
 describe('a text', () => {
-  it('is an address if Node takes it for one, and is spelt as URLs spell it', () => {
+  it('is an address if Node accepts it, and is written as in URLs', () => {
     const random = randomFrom(SEED)
     const samples = [
       '192.0.2.10',
@@ -139,7 +143,7 @@ describe('a text', () => {
     for (let i = 0; i < 10_000; i++) {
       const text = mutated(random.pick(samples), random)
       const parsed = parseAddress(text)
-      // Deprecated by RFC 4291, section 2.5.5.1; two readers take it for two addresses.
+      // Deprecated by RFC 4291, section 2.5.5.1; parsers read it as different addresses.
       const isCompatible = /^::\d+\.\d+\.\d+\.\d+$/.test(text)
       const message = `seed ${SEED}: ${text}`
       expect(parsed !== undefined, message).toBe(isIP(text) !== 0 && !isCompatible)
@@ -185,13 +189,13 @@ describe('on Cloudflare', () => {
   })
 
   it.each([...NO_ADDRESSES, '192.0.2.1:80', '[::1]:80'])(
-    '%j is not an address, and nothing else is read',
+    '%j is not an address, and no other header is read',
     text => {
       expect(clientAddress(all(text), compileAddress({}), '203.0.113.1')).toBeUndefined()
     },
   )
 
-  it('without its header there is no address', () => {
+  it('without its header, the address is unknown', () => {
     expect(clientAddress(requestWith({ 'x-forwarded-for': '203.0.113.1' }))).toBeUndefined()
   })
 })
@@ -211,7 +215,7 @@ describe('without a proxy', () => {
     ['fe80::1%br-lan.10', 'fe80::1'],
     ['', undefined],
     [undefined, undefined],
-  ])('the connection says it: %j is %s', (peer, address) =>
+  ])('the address comes from the connection: %j is %s', (peer, address) =>
     expect(clientAddress(request, settings, peer)).toBe(address),
   )
 })
@@ -222,9 +226,9 @@ describe('behind proxies that write X-Forwarded-For', () => {
     ['two proxies', '192.0.2.1, 10.0.0.2', '192.0.2.1'],
     ['three, one of them in IPv6', '192.0.2.1, 10.0.0.3, 2001:db8:1::2', '192.0.2.1'],
     ['a proxy in IPv4-mapped IPv6', '192.0.2.1, ::ffff:10.0.0.2', '192.0.2.1'],
-    ['what the client wrote before', '203.0.113.1, 192.0.2.1, 10.0.0.2', '192.0.2.1'],
+    ['text that the client wrote first', '203.0.113.1, 192.0.2.1, 10.0.0.2', '192.0.2.1'],
     ['a client that claims to come through a trusted proxy', '203.0.113.1, 10.0.0.9, 192.0.2.1', '192.0.2.1'],
-    ['lines of their own', ['203.0.113.1', '192.0.2.1', '10.0.0.2'], '192.0.2.1'],
+    ['several lines', ['203.0.113.1', '192.0.2.1', '10.0.0.2'], '192.0.2.1'],
     ['a port', '192.0.2.1:5678', '192.0.2.1'],
     ['a proxy with a port', '192.0.2.1, 10.0.0.2:443', '192.0.2.1'],
     ['IPv6', '2001:DB8::0:1', '2001:db8::1'],
@@ -247,7 +251,7 @@ describe('behind proxies that write X-Forwarded-For', () => {
   ] as const)('%s', (_, lines, address) => {
     expect(clientBehind('x-forwarded-for', lines, '10.0.0.1')).toBe(address)
     expect(clientBehind('x-forwarded-for', lines, '::ffff:10.0.0.1')).toBe(address)
-    // Where the platform tells no peer, it is the last proxy all the same, only unnamed.
+    // If the platform reports no peer, that peer still is the last proxy, but its address is unknown.
     expect(clientBehind('x-forwarded-for', lines)).toBe(address === '10.0.0.1' ? undefined : address)
     for (const stranger of ['192.0.2.99', '2001:db8:2::1']) {
       expect(clientBehind('x-forwarded-for', lines, stranger)).toBe(stranger)
@@ -260,7 +264,7 @@ describe('behind proxies that write X-Forwarded-For', () => {
     expect(clientBehind('x-forwarded-for', `203.0.113.1, ${text}`)).toBeUndefined()
   })
 
-  it('no other header is read', () => {
+  it('reads no other header', () => {
     const settings = compileAddress({ from: 'x-forwarded-for', trustedProxies: PROXIES })
     const names = ['cf-connecting-ip', 'x-real-ip', 'true-client-ip', 'x-client-ip']
     const request = requestWith({
@@ -303,7 +307,7 @@ describe('behind proxies that write Forwarded', () => {
     ['an empty quoted string', 'host="";for=192.0.2.1', '192.0.2.1'],
     ['an extension', 'for=192.0.2.1;x-y_z="=;,"', '192.0.2.1'],
     ['a quote that the client left open', 'for="203.0.113.1, for=192.0.2.1, for=10.0.0.2', '192.0.2.1'],
-    ['one that a proxy would close', 'for=203.0.113.1;x=", for=192.0.2.1;host="a.example"', '192.0.2.1'],
+    ['a quote that a proxy would close', 'for=203.0.113.1;x=", for=192.0.2.1;host="a.example"', '192.0.2.1'],
     ['a backslash that the client left open', 'x="\\, for="192.0.2.1:1", for=10.0.0.2', '192.0.2.1'],
     ['only trusted proxies', 'for=10.0.0.3, for=10.0.0.2', '10.0.0.3'],
     ['a hidden client', 'for=203.0.113.1, for=_secret, for=10.0.0.2', '10.0.0.2'],
@@ -320,15 +324,15 @@ describe('behind proxies that write Forwarded', () => {
     ['an address without for', '192.0.2.1', '10.0.0.1'],
     ['a port without quotes', 'for=192.0.2.1:80', '10.0.0.1'],
     ['IPv6 without quotes', 'for=[2001:db8::1]', '10.0.0.1'],
-    ['spaces about the sign', 'for = 192.0.2.1', '10.0.0.1'],
-    ['a space for a semicolon', 'for=192.0.2.1 proto=http', '10.0.0.1'],
+    ['spaces around the equals sign', 'for = 192.0.2.1', '10.0.0.1'],
+    ['a space instead of a semicolon', 'for=192.0.2.1 proto=http', '10.0.0.1'],
     ['text behind a quoted string', 'for="192.0.2.1"x', '10.0.0.1'],
     ['text before a quoted string', 'for=x"192.0.2.1"', '10.0.0.1'],
     ['single quotes', "for='192.0.2.1'", '10.0.0.1'],
     ['a quote that is never closed', 'for=192.0.2.1;host="a', '10.0.0.1'],
     ['a quote that is never opened', 'for=192.0.2.1"', '10.0.0.1'],
     ['an escaped end', 'for="192.0.2.1\\"', '10.0.0.1'],
-    ['another name that ends the same', 'x-for=192.0.2.1', '10.0.0.1'],
+    ['another parameter whose name ends in for', 'x-for=192.0.2.1', '10.0.0.1'],
     ['an empty header', '', '10.0.0.1'],
     ['no header', [], '10.0.0.1'],
   ] as const)('%s', (_, lines, address) => {
@@ -345,7 +349,7 @@ describe('behind proxies that write Forwarded', () => {
     expect(clientBehind('forwarded', `for=203.0.113.1, for=${quoted}`)).toBeUndefined()
   })
 
-  it('each element is told by itself, the last one first', () => {
+  it('parses each element separately, the last one first', () => {
     expect([...forwardedFor('for=a, for="b,\\"c";for=d, by=e, for="f\\"g"')]).toEqual([
       'f"g',
       undefined,
@@ -373,24 +377,24 @@ describe('a long header', () => {
       ['semicolons', ';'.repeat(1e5)],
       ['colons', '1:'.repeat(5e4)],
       ['digits', '1'.repeat(1e5)],
-    ])('%s: what proxies wrote behind it stands', (_, text) => {
+    ])('%s: the entries that proxies appended are read', (_, text) => {
       const lines = [text, entry('192.0.2.1'), entry('10.0.0.2')]
       expect(clientBehind(from, lines, '10.0.0.1')).toBe('192.0.2.1')
     })
 
     it.each([',', '"', '\\', ';', ' ', '1', '1:', '1.', 'for=', 'for="', '\\"', 'a=b;', '[', '%', '::'])(
-      'of %j only has no client',
+      'of repeated %j has no client',
       part =>
         expect(clientBehind(from, `x${part.repeat(16_000 / part.length)}x`, '10.0.0.1')).toBe('10.0.0.1'),
     )
 
-    it('of what is far longer than an address is not an address: to take spaces off costs time', () => {
+    it('ignores an entry that is much longer than an address, because trimming it costs time', () => {
       const padded = (spaces: number) => entry(`192.0.2.1${' '.repeat(spaces)}`)
       expect(clientBehind(from, [padded(100), entry('10.0.0.2')].join())).toBe('192.0.2.1')
       expect(clientBehind(from, [padded(200), entry('10.0.0.2')].join())).toBe('10.0.0.2')
     })
 
-    it('is read for 50 hops, the peer among them, and no further', () => {
+    it('is read for at most 50 hops, including the peer', () => {
       const hops = (count: number) => Array.from({ length: count }, (_, i) => entry(`10.0.1.${count - i}`))
       const client = entry('192.0.2.1')
       expect(clientBehind(from, [client, ...hops(48)].join(), '10.0.0.1')).toBe('192.0.2.1')
@@ -400,10 +404,10 @@ describe('a long header', () => {
     })
   })
 
-  it('is cut at 16 KiB, and what was cut through is no element', () => {
+  it('is cut off at 16 KiB, and the entry at the cut is ignored', () => {
     const clients = new Set<string | undefined>()
     for (let length = 16_300; length < 16_400; length++) {
-      // Cut behind `x-`, this would name another client.
+      // Cut after `x-`, this entry would name another client.
       const client = `for=192.0.2.1;x-for=203.0.113.1;y="${'y'.repeat(length)}"`
       clients.add(clientBehind('forwarded', client, '10.0.0.1'))
       clients.add(clientBehind('forwarded', ['for=192.0.2.1', `for=10.0.0.2;y="${'y'.repeat(length)}"`]))
@@ -412,7 +416,7 @@ describe('a long header', () => {
   })
 })
 
-describe('whatever clients write', () => {
+describe('arbitrary text of clients', () => {
   const random = randomFrom(SEED)
   const PIECES = [
     ...['10.0.0.1', '10.0.0.2', '203.0.113.1', '2001:db8:1::1', '2001:db8::1', '[::1]:80', '::ffff:10.0.0.1'],
@@ -440,7 +444,7 @@ describe('whatever clients write', () => {
   const stranger = () => random.pick([`192.0.2.${random.int(0, 255)}`, hex('2001:db8:2:')])
   const hex = (network: string) => `${network}:${random.int(1, 0xffff).toString(16)}`
 
-  /** What a proxy writes of an address that it saw. */
+  /** The entry that a proxy writes for an address. */
   function written(from: Header, address: string): string {
     const isIPv6 = address.includes(':')
     const port = random.chance(0.3) ? `:${random.int(1, 65_535)}` : ''
@@ -448,7 +452,7 @@ describe('whatever clients write', () => {
     const node = isIPv6 && (from === 'forwarded' || port) ? `[${address}]` : mapped
     if (from === 'x-forwarded-for') return node + port
     const quoted = /^[\d.]+$/.test(node + port) && random.chance(0.5) ? node + port : `"${node}${port}"`
-    // A proxy escapes what it quotes, and a client names the host.
+    // A proxy escapes quoted text. The client chooses the host.
     const host = `host="${junk().replace(/["\\]/g, '\\$&')}"`
     const pairs = [`${random.pick(['for', 'For', 'FOR'])}=${quoted}`, 'proto=https', host]
     const kept = pairs.filter((_, i) => i === 0 || random.chance(0.5))
@@ -456,18 +460,18 @@ describe('whatever clients write', () => {
   }
 
   describe.each(['x-forwarded-for', 'forwarded'] as const)('%s', from => {
-    it('if no proxy is between, the peer is the client', () => {
+    it('without a proxy, the peer is the client', () => {
       for (let i = 0; i < 2000; i++) {
         const [peer, lines] = [stranger(), Array.from({ length: random.int(0, 3) }, junk)]
         expect(clientBehind(from, lines, peer), `seed ${SEED}: ${JSON.stringify(lines)}`).toBe(peer)
       }
     })
 
-    it('if proxies are between, the client is who the outermost of them saw', () => {
+    it('with proxies, the client is the address that the outermost one has written', () => {
       for (let i = 0; i < 3000; i++) {
         const client = stranger()
         const proxies = Array.from({ length: random.int(1, 6) }, trusted)
-        // Each writes whom it saw, in the last line or in one more.
+        // Each proxy appends the address of its peer to the last line, or adds a line.
         const lines = Array.from({ length: random.int(0, 2) }, junk)
         for (const seen of [client, ...proxies.slice(0, -1)]) {
           const entry = written(from, seen)
@@ -483,7 +487,7 @@ describe('whatever clients write', () => {
       }
     })
 
-    it('the client is an address in its one spelling, or not known', () => {
+    it('the client is an address in canonical form, or unknown', () => {
       for (let i = 0; i < 2000; i++) {
         const [peer, lines] = [
           random.pick([undefined, trusted()]),

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { limiterOnStore } from '../../src/edges/limits/limiter.ts'
-import { ask as askStore, toDecide } from '../../src/limiter/ask.ts'
+import { runCall as askStore, prepareDecide } from '../../src/limiter/prepared-call.ts'
 import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { addressStateKey, consumerStateKey, credentialKey, pointerKey } from '../../src/store/keys.ts'
@@ -69,7 +69,7 @@ describeOnCluster('the gateway', start => {
         const ofCaller = rules.map(({ rule, cost }) => bound(rule, caller, cost, others.now / 1e3))
         const asked = { ...others, rules: ofCaller }
         const expected = await model.evaluate(asked)
-        expect(await askStore(store, toDecide(compiled(asked)))).toEqual(expected)
+        expect(await askStore(store, prepareDecide(compiled(asked)))).toEqual(expected)
         return expected
       }
       for await (const _ of played(scenario, 'caller', asking));

@@ -1,4 +1,4 @@
-/** What a caller sees of a rule that counts what is in flight, through the whole gateway on Node. */
+/** Rules with `concurrency` as callers see them, through the whole gateway on Node. */
 import { describe, expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { useGateway } from '../support/gateway.ts'
@@ -6,10 +6,10 @@ import { PATIENT_MS } from '../support/patience.ts'
 
 const RULE: RuleInput = { name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 2 }
 
-describe('a rule that counts what is in flight', () => {
+describe('a `concurrency` rule', () => {
   const gateway = useGateway()
 
-  it('admits another request as soon as a body has been read', async () => {
+  it('admits another request once a body was read', async () => {
     const app = gateway.app({ rules: [RULE] })
     const key = await gateway.key('acme')
     const held = [await app('/', { key }), await app('/', { key })]
@@ -20,7 +20,7 @@ describe('a rule that counts what is in flight', () => {
     await held[1]!.body?.cancel()
   })
 
-  it('says in headers and body how many may be in flight, and when there is surely room', async () => {
+  it('reports in headers and body how many may be in flight, and when a slot is certainly free', async () => {
     const app = gateway.app({ rules: [RULE] })
     const key = await gateway.key('globex')
     const [one] = [await app('/', { key }), await app('/', { key })]
@@ -36,10 +36,10 @@ describe('a rule that counts what is in flight', () => {
   })
 })
 
-describe('a request whose client leaves while it waits for its turn', () => {
+describe('a request whose client leaves during its delay', () => {
   const gateway = useGateway()
 
-  it('does not reach the origin', async () => {
+  it('is not sent to the origin', async () => {
     const queue: RuleInput = {
       ...{ name: 'queue', by: 'consumer', algorithm: 'leaky-bucket', limit: 1, period: '1s', queue: 5 },
     }

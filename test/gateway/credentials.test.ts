@@ -1,4 +1,4 @@
-/** Who is let in by what they show: methods in their order, routes, environments, lists, and guessing. */
+/** Credentials of a request: the order of methods, routes, environments, lists, and guessing. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
@@ -48,7 +48,7 @@ const app = (config: Partial<ConfigInput> = {}) =>
 describe('a token', () => {
   const withTokens = () => app({ credentials: { jwt: { auth0: auth0(), internal: internal() } } })
 
-  it('is a consumer of its own, whose plan it claims', async () => {
+  it('has a consumer of its own, and the plan that it claims', async () => {
     const ask = withTokens()
     const rules: RuleInput[] = [{ ...TEN, plans: { pro: { limit: 99 } } }]
     const response = await app({ rules, credentials: { jwt: { auth0: auth0() } } })('/', {
@@ -60,17 +60,17 @@ describe('a token', () => {
     ])
     expect(received()).toMatchObject({ 'x-consumer-id': 'auth0~auth0%7C7', 'x-consumer-plan': 'pro' })
     expect(received()).not.toHaveProperty('authorization')
-    // A tier that is no plan is as good as none, whatever is in it.
-    const told = async (tier: string) => {
+    // A tier that is not a plan is ignored, whatever it contains.
+    const consumerAndPlan = async (tier: string) => {
       await ask('/', { key: await token({ tier }) })
       return [received()['x-consumer-id'], received()['x-consumer-plan']]
     }
-    expect(await told('free pro')).toEqual(['auth0~auth0%7C7', 'free'])
+    expect(await consumerAndPlan('free pro')).toEqual(['auth0~auth0%7C7', 'free'])
     await set('sluice:{c:auth0~auth0%7C7}:consumer', formatConsumer({ plan: 'pro', overrides: [] }))
-    expect(await told('nonsense')).toEqual(['auth0~auth0%7C7', 'pro'])
+    expect(await consumerAndPlan('nonsense')).toEqual(['auth0~auth0%7C7', 'pro'])
   })
 
-  it('is one HTTP request to the store, and the keys of the issuer are fetched once', async () => {
+  it('takes one HTTP request to the store, and the keys of the issuer are fetched once', async () => {
     const ask = withTokens()
     await ask('/', { key: await token() })
     gateway.store.count()
@@ -79,7 +79,7 @@ describe('a token', () => {
     expect([gateway.store.count(), keys.fetches - before]).toEqual([3, 0])
   })
 
-  it('of two issuers goes to its own, and no issuer can name the consumer of another or of a key', async () => {
+  it('of two issuers is verified by its own one, and no issuer can name a consumer of another one or of a key', async () => {
     const ask = withTokens()
     const own = await sign(
       { iss: 'internal', aud: 'api', sub: 'auth0~7', exp: Date.now() / 1e3 + 300 },
@@ -97,17 +97,17 @@ describe('a token', () => {
       { exp: 1 },
       'Bearer realm="sluice", error="invalid_token", error_description="The token expired"',
     ],
-    ['is for somebody else', { aud: 'other' }, 'Bearer realm="sluice", error="invalid_token"'],
+    ['is for another audience', { aud: 'other' }, 'Bearer realm="sluice", error="invalid_token"'],
     ['has no consumer', { sub: '' }, 'Bearer realm="sluice", error="invalid_token"'],
-    ['is of an issuer that nobody knows', { iss: 'who' }, 'Bearer realm="sluice", error="invalid_token"'],
-  ])('that %s gets a 401 that says so, without asking the store', async (_, claims, challenge) => {
+    ['is of an unknown issuer', { iss: 'who' }, 'Bearer realm="sluice", error="invalid_token"'],
+  ])('that %s gets a 401 with the reason, without a trip to the store', async (_, claims, challenge) => {
     const ask = app({ credentials: { jwt: { auth0: auth0() }, accept: ['auth0', 'api-key', 'anonymous'] } })
     const response = await ask('/', { key: await token(claims) })
     expect([response.status, response.headers.get('www-authenticate')]).toEqual([401, challenge])
     expect(gateway.store.count()).toBe(0)
   })
 
-  it('whose issuer does not answer gets a 503 and a line in the log', async () => {
+  it('whose issuer does not answer gets a 503 and a log line', async () => {
     const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
     const gone = jwt({ jwks: 'http://127.0.0.1:1/', algorithms: ['ES256'], issuer: ISSUER, audience: 'api' })
     const response = await app({ credentials: { jwt: { gone } }, log: {} })('/', { key: await token() })
@@ -121,7 +121,7 @@ describe('a token', () => {
     warn.mockRestore()
   })
 
-  it('can be blocked, and have numbers of its own, like any consumer', async () => {
+  it('can be blocked and have overrides, like any consumer', async () => {
     const ask = withTokens()
     await set('sluice:{c:auth0~auth0%7C7}:consumer', formatConsumer({ blockedAt: new Date(), overrides: [] }))
     const response = await ask('/', { key: await token() })
@@ -132,7 +132,7 @@ describe('a token', () => {
     expect(gateway.origin.received).toEqual([])
   })
 
-  it('in a header of its own is not handed on, nor is one that was not looked at', async () => {
+  it('in a header of its own is not forwarded, and neither is one that was not checked', async () => {
     const ask = app({
       credentials: { jwt: { access: access(), auth0: auth0() }, accept: ['api-key', 'access', 'auth0'] },
     })
@@ -144,11 +144,11 @@ describe('a token', () => {
     }
     expect((await ask('/', { headers })).status).toBe(200)
     for (const name of Object.keys(headers)) expect(received()).not.toHaveProperty(name)
-    // Nobody takes a token of Access that is none for no token.
+    // An invalid token of Access is not treated as missing.
     expect((await ask('/', { headers: { 'cf-access-jwt-assertion': 'a.b.c' } })).status).toBe(401)
   })
 
-  it('needs a secret of sufficient length when the gateway starts, and its value is not told', () => {
+  it('needs a secret of sufficient length when the gateway starts, and an error never shows its value', () => {
     const config = { rules: [TEN], credentials: { jwt: { internal: internal() } } }
     const start = () => gateway.app(config, { variables: { JWT_SECRET: 'pssst' } })
     expect(start).toThrow(
@@ -170,7 +170,7 @@ describe('an opaque key', () => {
   }
   const ask = (config: Partial<ConfigInput> = {}) => app({ credentials: { opaqueKeys: {} }, ...config })
 
-  it('is its consumer from the first request on, each of them one trip', async () => {
+  it('has its consumer from the first request on, with one trip each', async () => {
     await imported()
     const warm = ask()
     for (const remaining of [9, 8, 7]) {
@@ -182,7 +182,8 @@ describe('an opaque key', () => {
       expect(received()).toMatchObject({ 'x-consumer-id': 'acme', 'x-consumer-plan': 'pro' })
       expect(received()).not.toHaveProperty('authorization')
     }
-    // The first sends the script as well, without the flag that keeps it to declared keys; that of the others was there.
+    // The first request also sends its script, which has no flag for declared keys; the script of the others is
+    // already there.
     expect(gateway.store.count()).toBeLessThanOrEqual(5)
     const cold = ask()
     expect((await cold('/', { headers: { 'x-api-key': OPAQUE } })).status).toBe(200)
@@ -191,7 +192,7 @@ describe('an opaque key', () => {
     expect(gateway.store.count()).toBe(1)
   })
 
-  it('that is revoked or moved to another consumer is refused once by who remembers it, then asked about anew', async () => {
+  it('that was revoked or moved to another consumer is refused once by an isolate that remembers it, then looked up again', async () => {
     const digest = await imported()
     const warm = ask()
     expect((await warm('/', { key: OPAQUE })).status).toBe(200)
@@ -202,7 +203,7 @@ describe('an opaque key', () => {
     expect(received()['x-consumer-id']).toBe('other')
   })
 
-  it('is not taken where the config has none, and garbage costs no trip', async () => {
+  it('is not accepted if the config has none, and garbage costs no trip', async () => {
     await imported()
     expect((await app()('/', { key: OPAQUE })).status).toBe(401)
     gateway.store.count()
@@ -212,7 +213,7 @@ describe('an opaque key', () => {
     expect(gateway.store.count()).toBe(0)
   })
 
-  it('can have a header of its own, alone', async () => {
+  it('can have a header of its own', async () => {
     await imported()
     const own = app({ credentials: { opaqueKeys: { header: 'X-Partner-Key' } } })
     expect((await own('/', { headers: { 'x-partner-key': OPAQUE } })).status).toBe(200)
@@ -230,7 +231,7 @@ describe('routes', () => {
   ]
   const ask = () => app({ routes, credentials: { jwt: { auth0: auth0() } } })
 
-  it('say which credentials are taken; the most specific does', async () => {
+  it('define which credentials are accepted; the most specific route counts', async () => {
     const key = await gateway.key('acme')
     const statuses = async (path: string) =>
       await Promise.all(
@@ -241,14 +242,14 @@ describe('routes', () => {
     expect(await statuses('/elsewhere')).toEqual([401, 200, 200])
   })
 
-  it('say what a request costs, and where nothing is counted', async () => {
+  it('define the cost of a request, and that nothing is counted', async () => {
     const key = await gateway.key('acme')
     const left = async (path: string, method = 'GET') =>
       (await ask()(path, { key, method })).headers.get('ratelimit')?.split(';')[1]
     expect(await left('/reports/7')).toBe('r=9')
     expect(await left('/reports/7', 'POST')).toBe('r=5')
     expect(await left('/other')).toBe('r=4')
-    // The live switches, too, are known there already.
+    // This isolate has already read the live switches.
     const informed = await gateway.informed({
       routes,
       plans: ['free', 'pro'],
@@ -261,7 +262,7 @@ describe('routes', () => {
     expect(gateway.store.count()).toBe(0)
   })
 
-  it('that a path can lead to in two ways are both heeded: what both accept, at the higher cost', async () => {
+  it('that a path can match in two ways both apply: credentials that both accept, at the higher cost', async () => {
     const key = await gateway.key('acme')
     for (const path of ['/public/admin%2fx', '/public//admin/x', '/public/x%2f..%2fadmin%2fy']) {
       const statuses = [(await ask()(path, { key })).status, (await ask()(path)).status]
@@ -271,19 +272,19 @@ describe('routes', () => {
     expect(costly.headers.get('ratelimit')).toContain('r=6;')
   })
 
-  it('can be counted apart, and be what a rule is for', async () => {
+  it('can be a part of an identity, and a condition of a rule', async () => {
     const key = await gateway.key('acme')
     const rules: RuleInput[] = [
       { ...TEN, name: 'each', by: ['consumer', 'route'] },
       { ...TEN, name: 'reports', match: { routes: ['reports'] } },
     ]
     const ask = app({ rules, routes, credentials: { jwt: { auth0: auth0() } } })
-    const told = async (path: string, method: string) =>
+    const limitsAt = async (path: string, method: string) =>
       (await ask(path, { key, method })).headers.get('ratelimit')
-    expect(await told('/reports/x', 'POST')).toMatch(/^"each";r=6;t=\d+, "reports";r=6;/)
-    expect(await told('/reports/x', 'GET')).toMatch(/^"each";r=9;t=\d+$/)
-    expect(await told('/public/x', 'GET')).toMatch(/^"each";r=9;t=\d+$/)
-    expect(await told('/elsewhere', 'GET')).toMatch(/^"each";r=8;t=\d+$/)
+    expect(await limitsAt('/reports/x', 'POST')).toMatch(/^"each";r=6;t=\d+, "reports";r=6;/)
+    expect(await limitsAt('/reports/x', 'GET')).toMatch(/^"each";r=9;t=\d+$/)
+    expect(await limitsAt('/public/x', 'GET')).toMatch(/^"each";r=9;t=\d+$/)
+    expect(await limitsAt('/elsewhere', 'GET')).toMatch(/^"each";r=8;t=\d+$/)
   })
 })
 
@@ -291,18 +292,18 @@ describe('an environment', () => {
   const test = () => app({ environment: 'test' })
   const live = () => app({ environment: 'live' })
 
-  it('takes no key of another one, also in the same database', async () => {
+  it('refuses keys of another one, even in the same database', async () => {
     const key = mintApiKey('acme', 'slk_test_')
     await set(`sluice:test:{c:acme}:key:${sha256(key)}`, credentialOf())
     expect((await test()('/', { key })).status).toBe(200)
     gateway.store.count()
     expect((await live()('/', { key })).status).toBe(401)
     expect(gateway.store.count()).toBe(0)
-    // Without an environment it is the key of a consumer test_acme, of whom nobody knows.
+    // Without an environment, this is a key of the unknown consumer test_acme.
     expect((await app()('/', { key })).status).toBe(401)
   })
 
-  it('counts apart from another one', async () => {
+  it('counts separately from another one', async () => {
     const left = async (environment: string) => {
       const key = mintApiKey('acme', `slk_${environment}_`)
       await set(`sluice:${environment}:{c:acme}:key:${sha256(key)}`, credentialOf())
@@ -324,7 +325,7 @@ describe('an environment', () => {
 })
 
 describe('lists', () => {
-  it('keep addresses and countries out before anything is asked', async () => {
+  it('block addresses and countries before any trip', async () => {
     const ask = app({ block: { addresses: ['198.51.100.0/24', '2001:db8::/32'], countries: ['XX'] } })
     const key = await gateway.key('acme')
     gateway.store.count()
@@ -336,7 +337,7 @@ describe('lists', () => {
     expect((await ask('/', { key, address: '192.0.2.1' })).status).toBe(200)
   })
 
-  it('let addresses and consumers pass unlimited, with their credential checked', async () => {
+  it('admit addresses and consumers without limits, with their credential checked', async () => {
     const one: RuleInput[] = [{ ...TEN, limit: 1 }]
     const allow = { addresses: ['192.0.2.0/24'], consumers: ['acme'] }
     const ask = app({ rules: one, allow })
@@ -351,7 +352,7 @@ describe('lists', () => {
     expect(await statuses(mintApiKey('acme'), '192.0.2.1')).toEqual([401, 401])
   })
 
-  it('let nobody pass who is blocked', async () => {
+  it('block even callers that are allowed', async () => {
     const ask = app({ allow: { addresses: ['192.0.2.0/24'], consumers: ['acme'] } })
     const key = await gateway.key('acme')
     await set('sluice:{c:acme}:consumer', formatConsumer({ blockedAt: new Date(), overrides: [] }))
@@ -360,7 +361,7 @@ describe('lists', () => {
     }
   })
 
-  it('let a consumer with an opaque key pass unlimited once it is known whose key it is', async () => {
+  it('admit a consumer with an opaque key without limits once the consumer is known', async () => {
     const key = 'an-old-partner-key-4711'
     const digest = sha256(key)
     await set(pointerKey(digest), 'acme')
@@ -383,7 +384,7 @@ describe('guessing', () => {
     },
   }
 
-  it('is limited by address, whatever is guessed, with the trip that finds it bad', async () => {
+  it('is limited by address for any credential, with the trip that finds it invalid', async () => {
     const ask = app({ rules: [TEN, GUESSES] })
     const good = await gateway.key('acme')
     const [address, elsewhere] = ['192.0.2.1', '192.0.2.2']
@@ -391,24 +392,24 @@ describe('guessing', () => {
     for (let i = 0; i < 3; i++)
       expect((await ask('/', { key: mintApiKey('acme'), address })).status).toBe(401)
     expect(gateway.store.count()).toBe(3)
-    // Replies say how many seconds are left: both belong into one second of the clock.
+    // The replies contain seconds, so both must come within one second of the clock.
     let guess: Response, right: Response, second: number
     const secondNow = () => Math.floor(Date.now() / 1000)
     do {
       second = secondNow()
       guess = await ask('/', { key: mintApiKey('acme'), address })
       right = await ask('/', { key: good, address })
-      // The first refusal is remembered for the address, whatever it shows next.
+      // The first refusal is remembered for the address, whatever credential comes next.
       expect(gateway.store.count()).toBeLessThanOrEqual(1)
     } while (secondNow() !== second)
-    // The right one is told from the wrong one by nothing.
-    const told = async (response: Response) => {
+    // The replies to the right and the wrong one are identical.
+    const comparable = async (response: Response) => {
       const headers = Object.fromEntries([...response.headers].filter(([name]) => name !== 'x-request-id'))
       return [response.status, headers, await response.json()]
     }
-    const toldOfGuess = await told(guess)
-    expect(await told(right)).toEqual(toldOfGuess)
-    expect(toldOfGuess[2]).toMatchObject({
+    const replyToGuess = await comparable(guess)
+    expect(await comparable(right)).toEqual(replyToGuess)
+    expect(replyToGuess[2]).toMatchObject({
       detail: expect.stringContaining(
         'Too many invalid credentials were sent from here: guesses (3 per 300 days).',
       ),
@@ -417,7 +418,7 @@ describe('guessing', () => {
       429,
       expect.stringMatching(/^"guesses";r=0;/),
     ])
-    // Neither was charged, nor is anybody else kept out.
+    // Neither consumer was charged, and other addresses are not affected.
     const other = await ask('/', { key: good, address: elsewhere })
     expect([other.status, other.headers.get('ratelimit')]).toEqual([
       200,
@@ -425,14 +426,14 @@ describe('guessing', () => {
     ])
   })
 
-  it('is limited where nothing else is', async () => {
+  it('is limited on a route without limits', async () => {
     const routes = [{ name: 'free', match: { path: '/free' }, limits: false }]
     const ask = app({ rules: [TEN, { ...GUESSES, limit: 1 }], routes })
     expect((await ask('/free', { key: mintApiKey('acme') })).status).toBe(401)
     expect((await ask('/free', { key: mintApiKey('acme') })).status).toBe(429)
   })
 
-  it('is not what a missing key or garbage does', async () => {
+  it('does not include missing keys and garbage', async () => {
     const ask = app({ rules: [TEN, { ...GUESSES, limit: 1 }] })
     for (const key of ['slk_acme_garbage', undefined]) {
       for (let i = 0; i < 3; i++) expect((await ask('/', key ? { key } : {})).status).toBe(401)
@@ -441,22 +442,22 @@ describe('guessing', () => {
   })
 })
 
-describe('what is shown and not taken', () => {
+describe('a credential that is not accepted', () => {
   const opaque = { authorization: 'Bearer an-old-partner-key-4711' }
 
-  it('reaches no origin: an opaque key beside another, and the cookie of Access', async () => {
+  it('is not forwarded: an opaque key beside another, and the cookie of Access', async () => {
     const key = await gateway.key('acme')
     const headers = { 'x-api-key': key, ...opaque, cookie: 'a=1; CF_Authorization=a.b.c; b=2' }
     await app({ credentials: { opaqueKeys: {} } })('/', { headers })
     expect(received()).not.toHaveProperty('authorization')
     await app({ credentials: { jwt: { access: access() } } })('/', { headers })
     expect(received().cookie).toBe('a=1; b=2')
-    // Who has neither leaves the origin's own alone.
+    // Without such credentials in the config, those of the origin are kept.
     await app()('/', { headers })
     expect(received()).toMatchObject({ ...opaque, cookie: headers.cookie })
   })
 
-  it('is never taken for nothing, where its kind could be', async () => {
+  it('is never treated as missing if its kind could be accepted', async () => {
     const taking = (accept: string[], opaqueKeys?: { header: string }) =>
       app({ credentials: { jwt: { auth0: auth0() }, accept, ...(opaqueKeys && { opaqueKeys }) } })
     const jwe = { authorization: 'Bearer a.b.c.d.e' }
@@ -471,8 +472,8 @@ describe('what is shown and not taken', () => {
   })
 })
 
-describe('a method that the origin may take for another', () => {
-  it('is limited as either, and let in only where both are', async () => {
+describe('a method that the origin may treat as another one', () => {
+  it('is limited as both, and admitted only if both are', async () => {
     const rules: RuleInput[] = [{ ...TEN, name: 'deletes', match: { methods: ['DELETE'] } }]
     const routes = [
       { name: 'open', match: { methods: ['POST'], path: '/x' }, accept: ['api-key', 'anonymous'] },
@@ -486,7 +487,7 @@ describe('a method that the origin may take for another', () => {
     ])
   })
 
-  it('is GET as well, when it is HEAD', async () => {
+  it('is also GET if it is HEAD', async () => {
     const routes = [{ name: 'open', match: { methods: ['GET'] }, accept: ['anonymous'] }]
     expect((await app({ routes })('/', { method: 'HEAD' })).status).toBe(200)
   })

@@ -1,4 +1,4 @@
-/** Rules that are tried out are counted as they would be if they counted, beside those that do: to the last request. */
+/** Shadow rules and their statistics: each request is counted exactly as if the rule were enforced. */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { AnalyticsDataset } from '../../src/config/environment.ts'
@@ -29,10 +29,10 @@ beforeEach(() => {
 })
 afterEach(() => vi.restoreAllMocks())
 
-/** What happens in the background takes its time on a busy machine. */
+/** Background work takes longer on a busy machine. */
 const PATIENT = { timeout: 30_000 }
 
-/** Time passes for what is to be handed on when the test says so. */
+/** The test decides when the flush interval has passed. */
 function flushing() {
   const sleepers: (() => void)[] = []
   return {
@@ -48,9 +48,9 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
   kind => {
     const gateway = useGateway(kind)
 
-    // From the hour before, for the case that one is just beginning.
+    // Includes the hour before, in case an hour has just started.
     const read = () => readStats(gateway.admin, new Date(Date.now() - 3600e3))
-    /** What is handed on arrives some time later. */
+    /** Counters arrive some time later. */
     const readWhen = async (isThere: (stats: Stats) => boolean) =>
       await vi.waitFor(async () => {
         const stats = await read()
@@ -59,7 +59,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       }, PATIENT)
     const sent = ({ requests }: Stats) => requests.reduce((sum, { count }) => sum + count, 0)
 
-    it('is counted by rule, route and plan; requests to the store stay one for each and one for all counters', async () => {
+    it('is counted by rule, route and plan, with one store request for each decision and one for all counters', async () => {
       const { reporting, flush } = flushing()
       const app = gateway.app(CONFIG, { reporting })
       const [free, pro] = [await gateway.key('acme'), await gateway.key('other', 'pro')]
@@ -83,7 +83,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       expect(short()).toEqual([
         ['live', 6, 2, 0, 0, 0, 0],
         ['tight', 0, 0, 2, 6, 0, 0],
-        // The log would have refused the fourth, which the window has let through.
+        // The log would have refused the fourth request, which the window admitted.
         ['log', 0, 0, 5, 3, 7, 1],
         ['guesses', 8, 0, 0, 0, 0, 0],
       ])
@@ -100,7 +100,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       expect([keys.length, ttl > 7.9 * 86400]).toEqual([1, true])
     })
 
-    it('keeps books that balance: each request has one outcome, with or without a trip, with or without a store', async () => {
+    it('gives each request exactly one outcome, with or without a trip, with or without a store', async () => {
       const { reporting, flush } = flushing()
       const app = gateway.app(
         { ...CONFIG, block: { addresses: ['192.0.2.66'] } },
@@ -123,7 +123,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       gateway.store.fault = (_, response) => void response.destroy()
       for (let i = 0; i < 3; i++) await app('/', { key })
       gateway.store.fault = undefined
-      // Neither of these is a request of the API.
+      // Neither of these is a request to the API.
       await app('/_sluice/health')
       const preflight = { origin: 'https://app.example', 'access-control-request-method': 'GET' }
       await app('/', { method: 'OPTIONS', headers: preflight })
@@ -141,9 +141,9 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       ])
     })
 
-    it('is counted through an outage, and told when the store is back', async () => {
+    it('is counted during an outage, and sent when the store is back', async () => {
       const { reporting, flush } = flushing()
-      // Its probes would be counted here.
+      // The probes of the breaker would be counted here.
       const app = gateway.app({ ...CONFIG, store: { breaker: false } }, { reporting })
       const key = await gateway.key('acme')
       await app('/', { key })
@@ -152,7 +152,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
         expect((await app('/', { key })).headers.get('sluice-degraded')).toBe('store-unreachable')
         gateway.store.count()
         flush()
-        // It asks whether the store is there, and sends nothing.
+        // The flush sends a ping and no counters.
         await vi.waitFor(() => expect(gateway.store.count()).toBe(1), PATIENT)
       }
       gateway.store.fault = undefined
@@ -169,7 +169,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       expect(stats.lost).toBe(0)
     })
 
-    it('is allowed or limited by the isolate that counted it by itself, on the plan that it had', async () => {
+    it('has the verdict of the isolate that counted by itself, under the plan before the outage', async () => {
       const { reporting, flush } = flushing()
       const rules = CONFIG.rules.map(rule => ({ ...rule, onStoreFailure: 'local' as const }))
       const app = gateway.app({ ...CONFIG, rules, store: { breaker: false } }, { reporting })
@@ -200,7 +200,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       )
     })
 
-    it('leaves a line for who is refused, and for who would have been; neither says who it was', async () => {
+    it('logs refusals, real and shadow, without naming callers', async () => {
       const app = gateway.app(CONFIG)
       const key = await gateway.key('acme')
       const address = '203.0.113.7'
@@ -225,13 +225,13 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
         expect(text).not.toContain(secret)
     })
 
-    it('has no more lines than the config says', async () => {
+    it('has no more log lines than the config allows', async () => {
       const app = gateway.app({ ...CONFIG, log: { perSecond: 0 } })
       for (let i = 0; i < 5; i++) expect((await app('/')).status).toBe(401)
       expect(lines).toEqual([])
     })
 
-    it('sends nothing where the config says so', async () => {
+    it('sends nothing if the config turns statistics off', async () => {
       const { reporting, flush } = flushing()
       const app = gateway.app({ ...CONFIG, stats: { keep: false } }, { reporting })
       const key = await gateway.key('acme')
@@ -241,7 +241,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       expect(await gateway.redis.connection.send(['KEYS', 'sluice:{stats}:*'])).toEqual([])
     })
 
-    it('is one data point for each request, where a data set is bound', async () => {
+    it('is one data point for each request, if a data set is bound', async () => {
       const { analytics, points } = dataset()
       const app = gateway.app({ ...CONFIG, refusals: { rememberFor: 0 } }, { reporting: { analytics } })
       const key = await gateway.key('acme')
@@ -258,12 +258,12 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
         point('none', 'allowed', 'reports', 'free', '', '', 'tight,log'),
         point('live', 'limited', 'reports', 'free', '', 'live', 'tight,log'),
         point('none', 'unauthenticated', '', '', '', '', ''),
-        // Whose plan it is, is known from before.
+        // The plan is known from an earlier request.
         point('none', 'failed_open', '', 'free', 'store-unreachable', '', ''),
       ])
     })
 
-    it('fails nobody when it cannot be told, and says so once', async () => {
+    it('does not fail requests if a report fails, and logs that once', async () => {
       const errors = vi.spyOn(console, 'error').mockImplementation(() => {})
       const analytics = {
         writeDataPoint() {
@@ -277,7 +277,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       expect(errors.mock.calls[0]![0]).not.toContain('a secret')
     })
 
-    it('fits into data points whatever the rules are called', async () => {
+    it('fits into data points with any rule names', async () => {
       const { analytics, points } = dataset()
       const rules = Array.from({ length: 150 }, (_, i): RuleInput => {
         const name = `${'n'.repeat(58)}-${100 + i}`
@@ -291,7 +291,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
   },
 )
 
-/** Refuses what Workers Analytics Engine refuses. */
+/** A data set that refuses what Workers Analytics Engine refuses. */
 function dataset() {
   const points: unknown[] = []
   const bytes = (text: string) => new TextEncoder().encode(text).length

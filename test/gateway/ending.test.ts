@@ -1,4 +1,7 @@
-/** The end of a reply on Node, where the app runs in tests. test/e2e/endings.test.ts has the ends that need workerd. */
+/**
+ * The end of a reply on Node, where the app runs in tests. test/e2e/endings.test.ts tests the endings that need
+ * workerd.
+ */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { whenOver } from '../../src/edges/http/ending.ts'
 import type { Ending } from '../../src/limiter/engine.ts'
@@ -17,7 +20,7 @@ const background = (task: Promise<unknown>) => void tasks.push(task)
 const over = (ending: Ending) => void endings.push(ending)
 const settled = () => Promise.all(tasks)
 
-/** A body that its test continues: an origin that takes its time. */
+/** A body that the test continues step by step, like that of a slow origin. */
 function controlledBody() {
   let control!: ReadableStreamDefaultController<Uint8Array>
   const cancel = vi.fn()
@@ -31,7 +34,7 @@ function controlledBody() {
 }
 
 describe('the end of a reply', () => {
-  it('comes after its body has ended', async () => {
+  it('is reported after its body has ended', async () => {
     const { body, control } = controlledBody()
     const reply = whenOver(
       new Response(body, { status: 201, headers: { 'x-kept': 'yes' } }),
@@ -48,7 +51,7 @@ describe('the end of a reply', () => {
     expect(endings).toEqual(['complete'])
   })
 
-  it('is a cancellation when its reader stops, and the origin is left', async () => {
+  it('is a cancellation if its reader stops; the fetch from the origin is cancelled', async () => {
     const { body, cancel } = controlledBody()
     const reply = whenOver(new Response(body), background, over)
     await reply.body!.cancel()
@@ -57,7 +60,7 @@ describe('the end of a reply', () => {
     expect(cancel).toHaveBeenCalledOnce()
   })
 
-  it('is a cancellation when the signal of the request fires, and the origin is left', async () => {
+  it('is a cancellation if the signal of the request fires; the fetch from the origin is cancelled', async () => {
     const { body, cancel } = controlledBody()
     const client = new AbortController()
     const reply = whenOver(new Response(body), background, over, { clientGone: client.signal })
@@ -69,7 +72,7 @@ describe('the end of a reply', () => {
     expect(cancel).toHaveBeenCalledOnce()
   })
 
-  it('is a failure when the body fails, and the reader sees it', async () => {
+  it('is a failure if the body fails, which the reader also sees', async () => {
     const { body, control } = controlledBody()
     const reply = whenOver(new Response(body), background, over, { clientGone: new AbortController().signal })
     const text = reply.text()
@@ -79,19 +82,19 @@ describe('the end of a reply', () => {
     expect(endings).toEqual(['failed'])
   })
 
-  it('has come at once when there is no body, or when the reply is the gateway’s own', () => {
+  it('is reported at once without a body, or for a reply of the gateway itself', () => {
     const bodiless = new Response(null, { status: 204 })
     expect(whenOver(bodiless, background, over)).toBe(bodiless)
     expect(endings).toEqual(['complete'])
     const own = new Response('refused', { status: 429 })
-    expect(whenOver(own, background, over, { isOwn: true })).toBe(own)
+    expect(whenOver(own, background, over, { isOwnReply: true })).toBe(own)
     expect(endings).toEqual(['complete', 'complete'])
     expect(tasks).toEqual([])
   })
 })
 
 describe('a reply whose end cannot be observed', () => {
-  it('goes out as it is, and its end is a failure', async () => {
+  it('is sent unchanged, and its end is reported as a failure', async () => {
     const log = vi.spyOn(console, 'error').mockImplementation(() => {})
     const response = new Response('read already')
     const reader = response.body!.getReader()
@@ -102,7 +105,7 @@ describe('a reply whose end cannot be observed', () => {
     expect(await response.text()).toBe('read already')
   })
 
-  it('goes out whole when the platform takes no background task', async () => {
+  it('is sent completely if the platform refuses background tasks', async () => {
     const log = vi.spyOn(console, 'error').mockImplementation(() => {})
     const reply = whenOver(new Response('whole'), () => expect.fail('no context'), over)
     expect(await reply.text()).toBe('whole')
@@ -110,7 +113,7 @@ describe('a reply whose end cannot be observed', () => {
     expect(log).toHaveBeenCalledOnce()
   })
 
-  it('goes out whole when the report of its end throws', async () => {
+  it('is sent completely if the report of its end throws', async () => {
     const log = vi.spyOn(console, 'error').mockImplementation(() => {})
     const reply = whenOver(new Response('whole'), background, ending => {
       over(ending)

@@ -1,4 +1,4 @@
-/** What becomes of requests that the store says nothing about: by rule, by credential, and when it is back. */
+/** Requests that the store does not decide: by rule, by credential, and when the store is back. */
 import type { ServerResponse } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
@@ -14,7 +14,7 @@ afterEach(() => vi.restoreAllMocks())
 const RULE: RuleInput = { name: 'few', by: 'address', algorithm: 'fixed-window', limit: 3, period: '1h' }
 const ANYONE = { credentials: { accept: ['api-key', 'anonymous'] } } satisfies Partial<ConfigInput>
 
-/** What happens in the background takes its time on a busy machine. */
+/** Background work takes longer on a busy machine. */
 const PATIENT = { timeout: 30_000 }
 
 const gone = () => {
@@ -27,7 +27,7 @@ const back = () => {
   gateway.store.fault = undefined
 }
 
-/** So many requests, one after the other, as status and mark. */
+/** Sends requests one after the other. Returns status and degraded mark of each. */
 async function answers(app: App, count: number, init: Parameters<App>[1] = { address: '192.0.2.1' }) {
   const all: string[] = []
   for (let i = 0; i < count; i++) {
@@ -37,7 +37,7 @@ async function answers(app: App, count: number, init: Parameters<App>[1] = { add
   return all
 }
 
-/** Asks until the store decides again: the request before the last has found out that it is back. */
+/** Sends requests until the store decides again: the request before the last one has detected that it is back. */
 async function untilBack(app: App, init: Parameters<App>[1] = { address: '203.0.113.250' }) {
   await vi.waitUntil(async () => !(await app('/', init)).headers.has('sluice-degraded'), PATIENT)
 }
@@ -48,7 +48,7 @@ const fresh = (() => {
 })()
 
 describe('while the store fails, a rule', () => {
-  it('that is open lets every request pass, marked for the origin and for the caller', async () => {
+  it('that is `open` admits every request, marked for the origin and for the caller', async () => {
     const app = gateway.app({ ...ANYONE, rules: [RULE], onStoreFailure: 'open' })
     gone()
     gateway.origin.received.length = 0
@@ -56,7 +56,7 @@ describe('while the store fails, a rule', () => {
     expect(gateway.origin.received[0]!.headers['sluice-degraded']).toBe('store-unreachable')
   })
 
-  it('that is closed lets nobody pass: a 503 that is ours, not theirs, with when to come again', async () => {
+  it('that is `closed` refuses every request with a 503 and Retry-After', async () => {
     const app = gateway.app({ ...ANYONE, rules: [RULE, { ...RULE, name: 'shut', onStoreFailure: 'closed' }] })
     gone()
     gateway.origin.received.length = 0
@@ -75,7 +75,7 @@ describe('while the store fails, a rule', () => {
     expect(gateway.origin.received).toEqual([])
   })
 
-  it('is local by default: the isolate goes on counting, and refuses with the exact time', async () => {
+  it('is `local` by default: the isolate counts, and refuses with the exact time', async () => {
     const app = gateway.app({ ...ANYONE, rules: [RULE] })
     gone()
     const address = fresh()
@@ -86,11 +86,11 @@ describe('while the store fails, a rule', () => {
     const refused = await app('/', { address })
     expect(refused.headers.get('ratelimit')).toMatch(/^"few";r=0;t=\d+$/)
     expect(refused.headers.get('retry-after')).toMatch(/^\d+$/)
-    // Others have budgets of their own.
+    // Other addresses have their own budgets.
     expect((await app('/', { address: fresh() })).status).toBe(200)
   })
 
-  it('that is local admits the share of its limit, and whoever costs more than the share once', async () => {
+  it('that is `local` admits its share of the limit, and a request that costs more than the share once', async () => {
     const rules: RuleInput[] = [{ ...RULE, limit: 12, onStoreFailure: 'local' }]
     const app = gateway.app({ ...ANYONE, rules, store: { localShare: 0.25 } })
     const dear = gateway.app({
@@ -105,7 +105,7 @@ describe('while the store fails, a rule', () => {
   })
 
   it.each(['gcra', 'token-bucket', 'sliding-window', 'sliding-log', 'fixed-window'] as const)(
-    'that is local admits half of a %s',
+    'that is `local` admits half of a %s',
     async algorithm => {
       const rules = [{ ...RULE, algorithm, limit: 10, onStoreFailure: 'local' } as RuleInput]
       const app = gateway.app({ ...ANYONE, rules, store: { localShare: 0.5 } })
@@ -118,13 +118,13 @@ describe('while the store fails, a rule', () => {
     },
   )
 
-  it('that is local and a queue holds requests as the store would', async () => {
+  it('that is `local` and a queue delays requests as the store would', async () => {
     const queue: RuleInput = {
       ...{ name: 'queue', by: 'address', algorithm: 'leaky-bucket', limit: 20, period: '1s', queue: 3 },
       onStoreFailure: 'local',
     }
     const held: number[] = []
-    // The isolate counts by this clock, which stands still here.
+    // The isolate counts by this clock, which does not move here.
     vi.useFakeTimers({ toFake: ['Date'] })
     try {
       const app = gateway.app({ ...ANYONE, rules: [queue] }, { sleep: async ms => void held.push(ms) })
@@ -132,14 +132,14 @@ describe('while the store fails, a rule', () => {
       const address = fresh()
       const all = await Promise.all(Array.from({ length: 6 }, () => app('/', { address })))
       expect(all.map(({ status }) => status).sort()).toEqual([200, 200, 200, 200, 429, 429])
-      // The first leaves at once, and each of the queue 50 ms after the one before it.
+      // The first request departs at once, and each in the queue 50 ms after the one before it.
       expect(held.sort((a, b) => a - b)).toEqual([50, 100, 150])
     } finally {
       vi.useRealTimers()
     }
   })
 
-  it('charges nothing anywhere when one of several local ones refuses', async () => {
+  it('charges nothing if one of several `local` rules refuses', async () => {
     const wide: RuleInput = { ...RULE, name: 'wide', by: 'global', limit: 5 }
     const app = gateway.app({ ...ANYONE, rules: [RULE, wide], onStoreFailure: 'local' })
     gone()
@@ -149,7 +149,7 @@ describe('while the store fails, a rule', () => {
     ])
   })
 
-  it('that is local is not made to forget by requests that ask the store nothing', async () => {
+  it('that is `local` keeps its counts across requests that make no trip', async () => {
     const app = gateway.app({
       ...ANYONE,
       rules: [RULE],
@@ -167,7 +167,7 @@ describe('while the store fails, a rule', () => {
     expect(statuses.filter(status => status === 200)).toHaveLength(3)
   })
 
-  it('that is only watched, or is not for this request, changes nothing', async () => {
+  it('that is a shadow, or does not apply to the request, has no effect', async () => {
     const shut: RuleInput = { ...RULE, onStoreFailure: 'closed' }
     const app = gateway.app({
       ...ANYONE,
@@ -182,7 +182,7 @@ describe('while the store fails, a rule', () => {
     expect(await answers(app, 1)).toEqual(['200 store-unreachable'])
   })
 
-  it('says itself what happens, and the others have what the config says', async () => {
+  it('can define its own policy; the others have that of the config', async () => {
     const app = gateway.app({
       ...ANYONE,
       onStoreFailure: 'closed',
@@ -196,7 +196,7 @@ describe('while the store fails, a rule', () => {
 describe('while the store fails, a credential', () => {
   const rules: RuleInput[] = [{ ...RULE, by: 'consumer', limit: 100 }]
 
-  it('that this isolate has seen let in passes, as who it is', async () => {
+  it('that this isolate has admitted before passes, with its consumer', async () => {
     const key = await gateway.key('acme', 'pro')
     const app = gateway.app({ plans: ['free', 'pro'], rules })
     expect((await app('/', { key })).status).toBe(200)
@@ -209,7 +209,7 @@ describe('while the store fails, a credential', () => {
     })
   })
 
-  it('that nobody has checked gets a 503, a made-up one like a good one', async () => {
+  it('that was never checked gets a 503, whether made up or valid', async () => {
     const app = gateway.app({ rules })
     gone()
     gateway.origin.received.length = 0
@@ -219,7 +219,7 @@ describe('while the store fails, a credential', () => {
       expect(await response.json()).toMatchObject({ detail: expect.stringContaining('credential') })
     }
     expect(gateway.origin.received).toEqual([])
-    // What needs no store to tell is told.
+    // Reasons that need no store are still reported.
     expect((await app('/', { key: 'slk_acme_garbage' })).status).toBe(401)
   })
 
@@ -246,7 +246,7 @@ describe('while the store fails, a credential', () => {
     }
   })
 
-  it('is refused however well it is known, where the config says so', async () => {
+  it('is always refused if the config says so', async () => {
     const key = await gateway.key('acme')
     const app = gateway.app({ rules, credentials: { onStoreFailure: 'refuse' } })
     expect((await app('/', { key })).status).toBe(200)
@@ -254,14 +254,14 @@ describe('while the store fails, a credential', () => {
     expect((await app('/', { key })).status).toBe(503)
   })
 
-  it('passes unchecked where the config says so, and the origin is not told whose it is', async () => {
+  it('passes unchecked if the config says so, and the origin gets no consumer', async () => {
     const app = gateway.app({ rules, credentials: { onStoreFailure: 'unchecked' } })
     gone()
     expect((await app('/', { key: mintApiKey('acme') })).status).toBe(200)
     expect(gateway.origin.received.at(-1)!.headers).not.toHaveProperty('x-consumer-id')
   })
 
-  it('of somebody who was blocked last stays blocked, and a key that was bad last stays unknown', async () => {
+  it('of a blocked consumer stays blocked, and an unknown key stays unknown', async () => {
     const key = await gateway.key('villain')
     const app = gateway.app({ rules, credentials: { onStoreFailure: 'unchecked' } })
     await app('/', { key })
@@ -275,7 +275,7 @@ describe('while the store fails, a credential', () => {
     expect((await strict('/', { key: revoked })).status).toBe(503)
   })
 
-  it('of a blocked consumer is refused, whichever of its keys comes', async () => {
+  it('of a blocked consumer is refused, with any of its keys', async () => {
     const [first, second] = [await gateway.key('rogue'), await gateway.key('rogue')]
     const app = gateway.app({ rules })
     for (const key of [first, second]) expect((await app('/', { key })).status).toBe(200)
@@ -285,7 +285,7 @@ describe('while the store fails, a credential', () => {
     for (const key of [first, second]) expect((await app('/', { key })).status).toBe(403)
   })
 
-  it('that only the store can name is known by name for as long as it is known', async () => {
+  it('that only the store can name keeps its consumer while the isolate remembers it', async () => {
     vi.useFakeTimers({ toFake: ['Date'] })
     try {
       const key = 'partner-key-number-three'
@@ -304,7 +304,7 @@ describe('while the store fails, a credential', () => {
     }
   })
 
-  it('counts on the plan that it had', async () => {
+  it('is counted under the plan before the outage', async () => {
     const key = await gateway.key('acme-pro', 'pro')
     const local: RuleInput[] = [
       { ...RULE, by: 'consumer', plans: { pro: { limit: 5 } }, onStoreFailure: 'local' },
@@ -316,7 +316,7 @@ describe('while the store fails, a credential', () => {
     expect(all.filter(answer => answer.startsWith('200'))).toHaveLength(5)
   })
 
-  it('that only the store can name is counted for itself', async () => {
+  it('that only the store can name is counted by itself', async () => {
     const keys = ['partner-key-number-one', 'partner-key-number-two']
     for (const key of keys) await importKey(gateway.admin, { key }, { consumer: `partner-${key.slice(-3)}` })
     const local: RuleInput[] = [{ ...RULE, by: 'consumer', limit: 2, onStoreFailure: 'local' }]
@@ -333,7 +333,7 @@ describe('while the store fails, a credential', () => {
 })
 
 describe('when the store is back', () => {
-  it('it is told what was spent meanwhile, and no budget is had twice', async () => {
+  it('it receives the units spent meanwhile, and no budget is spent twice', async () => {
     const rules: RuleInput[] = [{ ...RULE, limit: 5, onStoreFailure: 'local' }]
     const app = gateway.app({ ...ANYONE, rules })
     const address = fresh()
@@ -349,7 +349,7 @@ describe('when the store is back', () => {
     expect(await answers(app, 2, { address })).toEqual(['200', '429'])
   })
 
-  it('it is told no more than is left, where others have spent too', async () => {
+  it('it receives at most the units that are left, if others have spent too', async () => {
     const rules: RuleInput[] = [{ ...RULE, limit: 5, onStoreFailure: 'local' }]
     const [app, other] = [gateway.app({ ...ANYONE, rules }), gateway.app({ ...ANYONE, rules })]
     const address = fresh()
@@ -364,7 +364,7 @@ describe('when the store is back', () => {
     }, PATIENT)
   })
 
-  it('no request waits to learn it: during the outage each request is answered at once', async () => {
+  it('no request waits to detect it: during the outage each one is answered at once', async () => {
     const app = gateway.app({
       ...ANYONE,
       rules: [{ ...RULE, limit: 100 }],
@@ -382,13 +382,13 @@ describe('when the store is back', () => {
 describe('a bug in limiting code', () => {
   const by: RuleInput = { ...RULE, by: 'header:x-long' }
   const long = { headers: { 'x-long': 'a'.repeat(500) } }
-  /** Long values are hashed, and hashing reads its blocks with this: it fails while it is worked out what to ask. */
+  /** Long values are hashed, and hashing reads its blocks with this function: so it fails while the rules are bound. */
   const breakHash = () =>
     vi.spyOn(DataView.prototype, 'getUint32').mockImplementation(() => {
       throw new TypeError('slk_secret')
     })
 
-  it('lets a request pass like a store that fails, and the log says where it is', async () => {
+  it('admits a request as if the store had failed, and the log has its place', async () => {
     const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
     const app = gateway.app({ ...ANYONE, rules: [by], log: {} })
     breakHash()
@@ -402,20 +402,20 @@ describe('a bug in limiting code', () => {
     expect(JSON.stringify(line)).not.toContain('slk_secret')
   })
 
-  it('closes where a rule for the request is closed', async () => {
+  it('refuses if a `closed` rule applies', async () => {
     const app = gateway.app({ ...ANYONE, rules: [by, { ...RULE, name: 'shut', onStoreFailure: 'closed' }] })
     breakHash()
     expect(await answers(app, 1, long)).toEqual(['503 internal'])
   })
 
-  it('lets nobody in while it is not even known who calls', async () => {
+  it('refuses a request whose caller is not identified yet', async () => {
     const key = await gateway.key('acme')
     const app = gateway.app({ rules: [RULE] })
     breakHash()
     expect(await answers(app, 1, { key })).toEqual(['503 internal'])
   })
 
-  it('in what is said about a reply does not cost the reply', async () => {
+  it('while a reply is annotated does not cost the reply', async () => {
     const error = vi.spyOn(console, 'error').mockImplementation(() => {})
     const app = gateway.app({ ...ANYONE, rules: [RULE] })
     vi.spyOn(Headers.prototype, 'append').mockImplementation(() => {

@@ -1,13 +1,13 @@
 /**
- * On Node: every decision of the engine is finished exactly once, whatever happens to the request after it, and a request that
- * the engine has not decided is not. test/e2e/endings.test.ts counts the endings that need workerd.
+ * Every decision of the engine is finished exactly once, whatever happens to the request afterwards; a request that
+ * the engine has not decided is not finished. On Node; test/e2e/endings.test.ts counts the endings that need workerd.
  */
 
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import type { Platform } from '../../src/edges/gateway/app.ts'
-import { createJudge } from '../../src/edges/http/judge.ts'
+import { createDecideRequest } from '../../src/edges/http/decide-request.ts'
 import { matchEach } from '../../src/edges/http/match-each.ts'
 import { classFor } from '../../src/edges/http/traffic-class.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
@@ -81,7 +81,7 @@ describe('a decision is finished once', () => {
     expect(gateway.origin.received).toHaveLength(1)
   })
 
-  it('when its listener throws, and the reply goes out', async () => {
+  it('when its listener throws; the reply is still sent', async () => {
     const listener = vi.fn(() => {
       throw new Error('a listener')
     })
@@ -133,7 +133,7 @@ describe('a decision is finished once', () => {
 })
 
 describe('a decision that has been made', () => {
-  it('stands when its outcome cannot be remembered, and is still finished', async () => {
+  it('stays valid if its outcome cannot be remembered, and is still finished', async () => {
     const config = configOf({ rules: RULES, ...ANYONE })
     const clock = { now: () => 0 }
     const store = { run: async () => [[1, '', 1, 0, 0, 1]], ping: async () => {} }
@@ -144,7 +144,7 @@ describe('a decision that has been made', () => {
       createLocal: createLocalLimiter,
       probe: async () => {},
     })
-    const judge = createJudge(config, {
+    const decideRequest = createDecideRequest(config, {
       ...{ policy: gatewayPolicy(config), engine, classFor, matchEach },
       identifier: {
         addressOf: () => undefined,
@@ -156,14 +156,14 @@ describe('a decision that has been made', () => {
         recall: () => undefined,
       },
     })
-    const judged = await judge(
+    const decided = await decideRequest(
       new Request('http://gateway.test/'),
       () => undefined,
       () => {},
     )
-    expect(judged.ruling).toMatchObject({ kind: 'allowed', verdicts: [{ remaining: 0 }] })
+    expect(decided.ruling).toMatchObject({ kind: 'allowed', verdicts: [{ remaining: 0 }] })
     expect(errors).toHaveLength(1)
-    judged.finish('complete')
+    decided.finish('complete')
     expect(finished).toEqual([['allowed', 'complete']])
   })
 })

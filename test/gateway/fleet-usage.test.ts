@@ -1,4 +1,4 @@
-/** The shedder by fleet usage: what is in flight over all isolates, by class, through the whole gateway on Node. */
+/** Load shedding by fleet usage: requests in flight of all isolates, by class, through the whole gateway on Node. */
 import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { switchRule } from '../../src/ops/switches.ts'
@@ -25,7 +25,7 @@ const CONFIG = {
 
 const SWITCH = { by: 'ops', at: new Date(0) }
 
-/** So many requests, which stay in flight: their bodies are not read. */
+/** Sends requests that stay in flight: their bodies are not read. */
 async function hold(app: App, count: number, init: Parameters<App>[1] = {}): Promise<Response[]> {
   const replies: Response[] = []
   for (let i = 0; i < count; i++) replies.push(await app('/', init))
@@ -36,34 +36,35 @@ const statusesOf = (replies: readonly Response[]) => replies.map(({ status }) =>
 const times = (count: number, status: number) => new Array<number>(count).fill(status)
 
 /**
- * Nothing is reported later: what an app of one test still holds would count in the next, whose Redis is empty, and be one request
- * more to the store.
+ * Delayed reports are dropped. Otherwise the app of one test would report its slots in the next one, whose Redis is
+ * empty, with an extra request to the store.
  */
 const NEVER: NonNullable<TestPlatform['timer']> = () => () => {}
 
-describe('the shedder by fleet usage', () => {
+describe('load shedding by fleet usage', () => {
   const gateway = useGateway()
   const appOf: typeof gateway.app = (config, platform) => gateway.app(config, { timer: NEVER, ...platform })
   const informed: typeof gateway.informed = (config, platform) =>
     gateway.informed(config, { timer: NEVER, ...platform })
 
-  it('refuses a class when its part is full, and keeps the reserved part for the more important classes', async () => {
+  it('refuses a class when its part is full, and keeps the reserved part for more important classes', async () => {
     const app = appOf(CONFIG)
     expect(statusesOf(await hold(app, 9))).toEqual([...times(8, 200), 503])
     expect(statusesOf(await hold(app, 3, { method: 'POST' }))).toEqual([200, 200, 503])
   })
 
-  it('counts a class in the part of every more important one', async () => {
+  it('counts a class in the parts of all more important ones', async () => {
     const app = appOf(CONFIG)
     const key = await gateway.key('acme', 'test')
-    // The isolate has not seen the key yet, so its first request counts as of the most important class that it may be of.
+    // The isolate does not know the key yet, so its first request counts as the most important class that it may
+    // have.
     expect(statusesOf(await hold(app, 1, { key }))).toEqual([200])
     expect(statusesOf(await hold(app, 5, { key }))).toEqual([...times(4, 200), 503])
     expect(statusesOf(await hold(app, 4))).toEqual([...times(3, 200), 503])
     expect(statusesOf(await hold(app, 3, { method: 'POST' }))).toEqual([200, 200, 503])
   })
 
-  it('counts over isolates, and a place is free again when its response has ended', async () => {
+  it('counts all isolates, and a slot is free when its response has ended', async () => {
     const [a, b] = [appOf(CONFIG), appOf(CONFIG)]
     const held = await hold(a, 8)
     expect(statusesOf(await hold(b, 1))).toEqual([503])
@@ -71,7 +72,7 @@ describe('the shedder by fleet usage', () => {
     await vi.waitFor(async () => expect((await b('/')).status).toBe(200), PATIENT_MS)
   })
 
-  it('answers 503 with the type of the draft, and says neither how full the system is nor how it counts', async () => {
+  it('replies with 503 and the type of the draft, without load and numbers', async () => {
     const app = appOf(CONFIG)
     const [first] = await hold(app, 8)
     expect(first!.headers.get('RateLimit-Policy')).toBe('"hour";q=1000;w=3600')
@@ -87,7 +88,7 @@ describe('the shedder by fleet usage', () => {
     })
   })
 
-  it('charges nothing to the limits of a request that it refuses', async () => {
+  it('charges no other limit for a request that it refuses', async () => {
     const app = appOf(CONFIG)
     await hold(app, 8)
     for (let i = 0; i < 5; i++) await app('/')
@@ -95,7 +96,7 @@ describe('the shedder by fleet usage', () => {
     expect(admitted.headers.get('RateLimit')).toMatch(/^"hour";r=991;/)
   })
 
-  it('gives way to a limit of the caller: then the reply is 429, with the time of that limit', async () => {
+  it('is secondary to a limit of the caller: the reply is 429, with the time of that limit', async () => {
     const app = appOf({
       ...CONFIG,
       rules: [{ name: 'second', by: 'address', algorithm: 'gcra', limit: 8, period: '80s' }],
@@ -103,12 +104,12 @@ describe('the shedder by fleet usage', () => {
     await hold(app, 8)
     const refused = await app('/')
     expect(refused.status).toBe(429)
-    // Not the 15 s after which the places of dead isolates are free.
+    // Not 15 s, the time after which slots of dead isolates are free.
     expect(Number(refused.headers.get('Retry-After'))).toBeLessThanOrEqual(10)
     expect(await refused.json()).toMatchObject({ 'violated-policies': ['second'] })
   })
 
-  it('makes one HTTP request to the store, like any other decision', async () => {
+  it('takes one HTTP request to the store, like any other decision', async () => {
     const app = await informed(CONFIG)
     await (await app('/')).text()
     gateway.store.count()
@@ -116,7 +117,7 @@ describe('the shedder by fleet usage', () => {
     expect(gateway.store.count()).toBe(1)
   })
 
-  it('in shadow mode refuses none, and is switched by its name', async () => {
+  it('refuses nothing in shadow mode, and is switched by its name', async () => {
     const shadow = { ...SHEDDING, fleetUsage: { ...SHEDDING.fleetUsage!, mode: 'shadow' as const } }
     expect(statusesOf(await hold(appOf({ ...CONFIG, shedding: shadow }), 12))).toEqual(times(12, 200))
     await switchRule(gateway.admin, 'fleet-usage', { ...SWITCH, mode: 'off' })
@@ -127,19 +128,22 @@ describe('the shedder by fleet usage', () => {
     ['a header that claims another method', '/', { 'x-http-method-override': 'POST' }],
     ['an encoded segment', '/charges/..%2freads', {}],
     ['an encoded path', '/reads/..%2fcharges%2f7', {}],
-  ])('is not avoided by %s: the least important reading of a request counts', async (_, path, headers) => {
-    const classes = [
-      { name: 'critical', match: { methods: ['POST'] } },
-      { name: 'charges', match: { path: '/charges/*' } },
-      { name: 'reads' },
-    ]
-    const fleetUsage = { capacity: 10, reserved: { critical: 0.4, charges: 0.4 } }
-    const app = appOf({ ...CONFIG, shedding: { classes, fleetUsage } })
-    await hold(app, 2)
-    expect((await app(path, { headers })).status).toBe(503)
-    expect((await app('/charges/7')).status).toBe(200)
-    expect((await app('/charges/7', { method: 'POST' })).status).toBe(200)
-  })
+  ])(
+    'cannot be avoided with %s: the least important reading of a request counts',
+    async (_, path, headers) => {
+      const classes = [
+        { name: 'critical', match: { methods: ['POST'] } },
+        { name: 'charges', match: { path: '/charges/*' } },
+        { name: 'reads' },
+      ]
+      const fleetUsage = { capacity: 10, reserved: { critical: 0.4, charges: 0.4 } }
+      const app = appOf({ ...CONFIG, shedding: { classes, fleetUsage } })
+      await hold(app, 2)
+      expect((await app(path, { headers })).status).toBe(503)
+      expect((await app('/charges/7')).status).toBe(200)
+      expect((await app('/charges/7', { method: 'POST' })).status).toBe(200)
+    },
+  )
 
   it('is enforced for a share of callers, the same ones at every level', async () => {
     const fleetUsage = { capacity: 10, reserved: { critical: 0.2, reads: 0.3 }, enforce: 0.5 }
@@ -158,7 +162,7 @@ describe('the shedder by fleet usage', () => {
     expect(refused.length).toBeLessThan(32)
   })
 
-  it('takes one place for a request, whatever its route costs, and none where nothing is limited', async () => {
+  it('takes one slot per request, at any cost of the route, and none if nothing is limited', async () => {
     const routes = [
       { name: 'reports', match: { path: '/reports' }, cost: 5 },
       { name: 'free', match: { path: '/free' }, limits: false },

@@ -1,4 +1,4 @@
-/** What a caller sees: who is let in, what the reply says, what reaches the origin. */
+/** The gateway as callers and the origin see it: credentials, replies, forwarded headers. */
 
 import { parseList } from 'structured-headers'
 import { describe, expect, it, vi } from 'vitest'
@@ -8,12 +8,12 @@ import { useGateway } from '../support/gateway.ts'
 
 const gateway = useGateway()
 
-/** Anonymous callers are let in here. */
+/** A route that admits anonymous callers. */
 const OPEN: RouteInput[] = [
   { name: 'public', match: { path: '/public/*' }, accept: ['api-key', 'anonymous'] },
 ]
 
-/** Long periods, so that no test hangs on how fast it runs. */
+/** Long periods, so that no test depends on its speed. */
 const TWO: RuleInput = { name: 'two', by: 'consumer', algorithm: 'fixed-window', limit: 2, period: '300d' }
 const PUBLIC: RuleInput = {
   name: 'public',
@@ -25,7 +25,7 @@ const PUBLIC: RuleInput = {
 }
 
 describe('a credential', () => {
-  it('is taken as a bearer token or as X-API-Key, and is not handed on', async () => {
+  it('is accepted as a bearer token or X-API-Key, and is not forwarded', async () => {
     const app = gateway.app({ rules: [TWO] })
     const key = await gateway.key('acme')
     expect((await app('/a', { headers: { authorization: `bearer ${key}` } })).status).toBe(200)
@@ -35,24 +35,24 @@ describe('a credential', () => {
     const [bearer, apiKey] = gateway.origin.received.map(({ headers }) => headers)
     expect(bearer).toMatchObject({ 'x-consumer-id': 'acme', 'x-consumer-plan': 'free' })
     expect(bearer).not.toHaveProperty('authorization')
-    // What is the origin's own affair stays.
+    // Credentials for the origin are kept.
     expect(apiKey).toMatchObject({ 'x-consumer-id': 'acme', authorization: 'Basic b3JpZ2lu' })
     expect(apiKey).not.toHaveProperty('x-api-key')
   })
 
-  it('is handed on when the config says so', async () => {
+  it('is forwarded if the config says so', async () => {
     const app = gateway.app({ rules: [TWO], credentials: { forward: true } })
     const key = await gateway.key('acme')
     await app('/', { key })
     expect(gateway.origin.received[0]!.headers.authorization).toBe(`Bearer ${key}`)
   })
 
-  it('is not handed on from a header that was not looked at, nor with a preflight', async () => {
+  it('is not forwarded from a header that was not checked, or with a preflight', async () => {
     const app = gateway.app({ rules: [TWO, PUBLIC], routes: OPEN })
     const [key, other] = [await gateway.key('acme'), await gateway.key('other')]
     await app('/', { headers: { 'x-api-key': key, authorization: `Bearer ${other}` } })
     const preflight = { origin: 'https://app.example', 'access-control-request-method': 'GET' }
-    // With a credential it is not a preflight, but a request like any other.
+    // With a credential it is not a preflight, but an ordinary request.
     await app('/', { method: 'OPTIONS', key, headers: { ...preflight, 'x-api-key': key } })
     const twice = new Headers({ authorization: `Bearer ${key}` })
     twice.append('authorization', `Bearer ${other}`)
@@ -64,7 +64,7 @@ describe('a credential', () => {
     }
   })
 
-  it('that is missing gets a 401 that says how to send one', async () => {
+  it('that is missing gets a 401 with instructions', async () => {
     const response = await gateway.app({ rules: [TWO] })('/')
     expect(response.status).toBe(401)
     expect(response.headers.get('www-authenticate')).toBe('Bearer realm="sluice"')
@@ -78,7 +78,7 @@ describe('a credential', () => {
     })
   })
 
-  it('that is garbled and one that is unknown get the same 401, and nothing is spent', async () => {
+  it('that is malformed or unknown gets the same 401, and nothing is spent', async () => {
     const app = gateway.app({ rules: [TWO, { ...TWO, name: 'address', by: 'address' }] })
     const answers = []
     for (const key of ['slk_acme_x', 'nonsense', mintApiKey('acme')]) {
@@ -92,7 +92,7 @@ describe('a credential', () => {
     expect(gateway.origin.received).toEqual([])
   })
 
-  it('that is removed stops working with the next request', async () => {
+  it('that was removed stops working with the next request', async () => {
     const app = gateway.app({ rules: [TWO] })
     const key = await gateway.key('acme')
     expect((await app('/', { key })).status).toBe(200)
@@ -113,7 +113,7 @@ describe('a credential', () => {
 })
 
 describe('an anonymous caller', () => {
-  it('is let in where a rule says so, counted by address', async () => {
+  it('is admitted if the route accepts it, and counted by address', async () => {
     const app = gateway.app({ rules: [TWO, PUBLIC], routes: OPEN })
     const statuses = []
     for (let i = 0; i < 4; i++) statuses.push((await app('/public/a', { address: '192.0.2.7' })).status)
@@ -122,7 +122,7 @@ describe('an anonymous caller', () => {
     expect((await app('/private', { address: '192.0.2.8' })).status).toBe(401)
   })
 
-  it('is counted with all of a /64, and as IPv4 when mapped', async () => {
+  it('is counted with its whole /64, or as IPv4 if mapped', async () => {
     const app = gateway.app({ rules: [PUBLIC], routes: OPEN })
     const remaining = async (address: string) => {
       const [item] = parseList((await app('/public/', { address })).headers.get('ratelimit')!)
@@ -137,13 +137,13 @@ describe('an anonymous caller', () => {
     expect(await remaining('{ip:x}')).toBe(1)
   })
 
-  it('with a bad key of ours is not anonymous', async () => {
+  it('with an invalid API key is not anonymous', async () => {
     const app = gateway.app({ rules: [PUBLIC], routes: OPEN })
     expect((await app('/public/', { key: 'slk_acme_oops' })).status).toBe(401)
     expect((await app('/public/', { headers: { 'x-api-key': 'oops' } })).status).toBe(401)
   })
 
-  it("with the origin's own token is, and the token is handed on", async () => {
+  it('can have a token for the origin, which is forwarded', async () => {
     const app = gateway.app({ rules: [PUBLIC], routes: OPEN })
     expect((await app('/public/', { key: 'eyJhbGciOi.x.y' })).status).toBe(200)
     expect(gateway.origin.received[0]!.headers.authorization).toBe('Bearer eyJhbGciOi.x.y')
@@ -152,7 +152,7 @@ describe('an anonymous caller', () => {
 })
 
 describe('an admitted request', () => {
-  it('says where the caller stands under each rule', async () => {
+  it('reports the state of each limit', async () => {
     const app = gateway.app({
       rules: [TWO, { name: 'spread', by: 'address', algorithm: 'gcra', limit: 2, period: '300d', burst: 4 }],
     })
@@ -168,19 +168,19 @@ describe('an admitted request', () => {
     expect(headers.has('sluice-degraded')).toBe(false)
   })
 
-  it("keeps the origin's own fields and puts ours behind them", async () => {
+  it('keeps the fields of the origin, before those of the gateway', async () => {
     const app = gateway.app({ rules: [{ ...TWO, limit: 9 }] })
     const key = await gateway.key('acme')
     const limited = await app('/limited', { key })
     expect(limited.headers.get('ratelimit-policy')).toBe('"origin";q=5;w=10, "two";q=9;w=25920000')
     expect(limited.headers.get('ratelimit')).toMatch(/^"origin";r=4;t=9, "two";r=8;t=\d+$/)
-    // One that does not parse, as of an older draft, is not taken away.
+    // A field that cannot be parsed, such as that of an older draft, is kept.
     expect((await app('/garbled', { key })).headers.get('ratelimit')).toMatch(
       /^limit=5, remaining=4, "two";r=7;t=\d+$/,
     )
   })
 
-  it('tells the origin who calls, whatever the caller claims', async () => {
+  it('reports the caller to the origin, whatever the client claims', async () => {
     const app = gateway.app({ rules: [TWO] })
     const forged = {
       'x-consumer-id': 'admin',
@@ -214,8 +214,8 @@ describe('an admitted request', () => {
   })
 })
 
-describe('what a client claims', () => {
-  it('about who it is never reaches the origin, in no spelling and without a key either', async () => {
+describe('identity headers of a client', () => {
+  it('never reach the origin, in any spelling, with or without a key', async () => {
     const app = gateway.app({ rules: [PUBLIC], routes: OPEN })
     const headers = {
       'x-consumer-id': 'admin',
@@ -231,7 +231,7 @@ describe('what a client claims', () => {
     expect(received['x-forwarded-for']).toBe('192.0.2.1')
   })
 
-  it("leaves an origin's own token alone that holds the letters of our prefix", async () => {
+  it('do not include a token for the origin that contains the key prefix', async () => {
     const app = gateway.app({ rules: [PUBLIC], routes: OPEN })
     await app('/public/', { key: 'eyJh.aslk_b.c' })
     expect(gateway.origin.received[0]!.headers.authorization).toBe('Bearer eyJh.aslk_b.c')
@@ -239,7 +239,7 @@ describe('what a client claims', () => {
 })
 
 describe('a refused request', () => {
-  it('is a 429 that names the limit and says when to come again', async () => {
+  it('gets a 429 with the name of the limit and the time to wait', async () => {
     const app = gateway.app({ rules: [TWO, { ...TWO, name: 'wide', limit: 9 }] })
     const key = await gateway.key('acme')
     for (let i = 0; i < 2; i++) await app('/', { key })
@@ -260,7 +260,7 @@ describe('a refused request', () => {
     expect(gateway.origin.received).toHaveLength(2)
   })
 
-  it('of a calendar is told by the name of its window, which has no fixed length', async () => {
+  it('of a calendar window has the name of the window, which has no fixed length', async () => {
     const app = gateway.app({
       rules: [{ name: 'quota', by: 'consumer', algorithm: 'fixed-window', limit: 1, period: 'month' }],
     })
@@ -286,7 +286,7 @@ describe('a refused request', () => {
     expect(await (await app('/', { key })).json()).toMatchObject({ 'violated-policies': ['two', 'one'] })
   })
 
-  it('never says Retry-After: 0, and never less than the wait', async () => {
+  it('never has Retry-After: 0, and never less than the wait', async () => {
     const app = gateway.app({
       rules: [{ name: 'ms', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1500ms' }],
     })
@@ -299,7 +299,7 @@ describe('a refused request', () => {
 })
 
 describe('rules', () => {
-  it('are for the method, host, path and plan they match', async () => {
+  it('apply to the method, host, path and plan that they match', async () => {
     const app = gateway.app({
       plans: ['free', 'pro'],
       rules: [
@@ -331,7 +331,7 @@ describe('rules', () => {
     '/reports%2fx',
     '/%2572eports/x',
     '/x/..%2freports/x',
-  ])('are not got around by spelling a path as %s', async path => {
+  ])('cannot be avoided by spelling a path as %s', async path => {
     const app = gateway.app({ rules: [{ ...TWO, match: { path: '/reports/*' } }] })
     const { headers } = await app(path, { key: await gateway.key('acme') })
     expect(headers.get('ratelimit-policy')).toContain('two')
@@ -346,14 +346,14 @@ describe('a path that can be read in two ways', () => {
     '/public/..%2fadmin%ff',
   ]
 
-  it.each(AMBIGUOUS)('lets nobody in without a key: %s', async path => {
+  it.each(AMBIGUOUS)('refuses callers without a key: %s', async path => {
     const app = gateway.app({ rules: [TWO, PUBLIC], routes: OPEN })
     expect((await app(path)).status).toBe(401)
     expect(gateway.origin.received).toEqual([])
   })
 
   it.each(['/reports/7%2f..%2f..%2fother', '/%72eports/x%ff', '/Reports/x', '/reports/x/'])(
-    'is limited by what matches either: %s',
+    'is limited by rules for either reading: %s',
     async path => {
       const app = gateway.app({
         rules: [
@@ -395,7 +395,7 @@ describe('a long path', () => {
     },
   )
 
-  it('is limited and forwarded like any other up to there, and if it has one reading', async () => {
+  it('is limited and forwarded like any other up to the bound, or if it has one reading', async () => {
     const app = gateway.app({ rules: [{ ...TWO, limit: 3, match: { path: '/x*' } }] })
     const key = await gateway.key('acme')
     const paths = [long('%C3%A9', 4096), long(';a', 4096), long('', 10_000)]
@@ -406,7 +406,7 @@ describe('a long path', () => {
 })
 
 describe('an origin that fails', () => {
-  it('is logged with the route and the request id that the caller gets', async () => {
+  it('is logged with its route, and the request id that the caller gets', async () => {
     const log = vi.spyOn(console, 'error').mockImplementation(() => {})
     const app = gateway.app({ rules: [TWO], routes: [{ name: 'broken', match: { path: '/drop' } }] })
     const { status, headers } = await app('/drop?secret', { key: await gateway.key('acme') })
@@ -445,7 +445,7 @@ describe("the gateway's own paths", () => {
     expect(gateway.origin.received).toEqual([])
   })
 
-  it('answer whether the store is there, and ask it once a second at most', async () => {
+  it('report whether the store answers, and ping it at most once a second', async () => {
     const app = gateway.app({ rules: [TWO] })
     gateway.store.count()
     const response = await app('/_sluice/health')
@@ -471,14 +471,14 @@ describe('a browser', () => {
     },
   }
 
-  it('has its preflights answered by the origin, neither authenticated nor counted', async () => {
+  it('gets its preflights answered by the origin, neither authenticated nor counted', async () => {
     const app = gateway.app({ rules: [TWO] })
     for (let i = 0; i < 5; i++) expect((await app('/cors', preflight)).status).toBe(200)
     expect(gateway.origin.received.map(({ method }) => method)).toEqual(Array(5).fill('OPTIONS'))
     expect(await gateway.redis.connection.send(['DBSIZE'])).toBe(0)
   })
 
-  it('has them answered here when the config has cors', async () => {
+  it('gets them answered by the gateway if the config has `cors`', async () => {
     const app = gateway.app({ rules: [TWO], cors: { origins: [ORIGIN], maxAge: '1h' } })
     const response = await app('/', preflight)
     expect(response.status).toBe(204)
@@ -512,7 +512,7 @@ describe('a browser', () => {
     expect(refused.headers.get('access-control-expose-headers')).toContain('Retry-After')
   })
 
-  it('may read a reply only as the config has it', async () => {
+  it('may read a reply only as the config allows', async () => {
     const app = gateway.app({ rules: [TWO], cors: { origins: [ORIGIN] } })
     const key = await gateway.key('acme')
     const read = async (origin: string) =>
@@ -521,11 +521,11 @@ describe('a browser', () => {
     expect(await read('https://evil.example')).toBeNull()
   })
 
-  it('that sends OPTIONS without asking for CORS, or with a body, is a caller like any other', async () => {
+  it('that sends OPTIONS without CORS headers, or with a body, is an ordinary caller', async () => {
     const app = gateway.app({ rules: [TWO] })
     expect((await app('/', { method: 'OPTIONS' })).status).toBe(401)
     expect((await app('/', { ...preflight, body: 'x' })).status).toBe(401)
-    // Nor do the headers alone make a preflight.
+    // The headers alone do not make a preflight.
     expect((await app('/', { headers: preflight.headers })).status).toBe(401)
     expect((await app('/', { ...preflight, headers: { ...preflight.headers, cookie: 'a=b' } })).status).toBe(
       401,

@@ -1,4 +1,7 @@
-/** Who guesses credentials: counted wherever it is tried, and when there were too many, told nothing more by anything. */
+/**
+ * Guessed credentials: they are counted on every route, and after too many of them no reply reveals whether a guess
+ * was right.
+ */
 import { expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
@@ -26,14 +29,14 @@ const importOpaque = async (consumer: string) => {
   await set(credentialKey(consumer, digest), credentialOf())
 }
 
-it('is counted on a route where requests are not', async () => {
+it('is counted on a route without limits', async () => {
   const ask = app({ routes: [{ name: 'free', match: { path: '/free/*' }, limits: false }] })
   const key = await gateway.key('acme')
   const statuses = []
   for (let i = 0; i < 3; i++) statuses.push((await ask('/free/x', { key: mintApiKey('acme') })).status)
   expect(statuses).toEqual([401, 401, 429])
   expect((await ask('/free/x', { key })).status).toBe(429)
-  // Elsewhere nobody has guessed, and nothing is counted there.
+  // Without guesses at another address, nothing is counted there.
   const elsewhere = await ask('/free/x', { key, address: '192.0.2.9' })
   expect([elsewhere.status, elsewhere.headers.get('ratelimit')]).toEqual([200, null])
 })
@@ -45,7 +48,7 @@ it.each(['GET', 'HEAD', 'POST', 'OPTIONS', 'DELETE', 'PROPFIND'])('is counted wi
   expect(statuses).toEqual([401, 401, 429])
 })
 
-it('is counted for whomever it names: an allowed consumer, a blocked one, nobody', async () => {
+it('is counted for any claimed consumer: allowed, blocked or unknown', async () => {
   await set(consumerKey('bad'), formatConsumer({ blockedAt: new Date(), overrides: [] }))
   const ask = app({ allow: { consumers: ['acme'] } })
   for (const [i, consumer] of ['acme', 'bad', 'nobody'].entries()) {
@@ -54,19 +57,19 @@ it('is counted for whomever it names: an allowed consumer, a blocked one, nobody
   }
 })
 
-it('is counted for keys and opaque keys together, in whichever header', async () => {
+it('is counted for API keys and opaque keys together, in any header', async () => {
   const ask = app({ credentials: { opaqueKeys: {} } })
   expect((await ask('/', { key: 'a-guess-of-an-opaque-key' })).status).toBe(401)
   expect((await ask('/', { headers: { 'x-api-key': 'another-guess-of-a-key' } })).status).toBe(401)
   expect((await ask('/', { headers: { 'x-api-key': mintApiKey('acme') } })).status).toBe(429)
 })
-/** Whatever can be seen of a reply, but for its own id and the seconds, which pass. */
+/** All that a caller can see of a reply, except its id and the seconds, which change. */
 const seen = async (response: Response) => {
   const headers = [...response.headers].filter(([name]) => name !== 'x-request-id')
   return [response.status, String(headers), await response.text()].join('\n').replace(/\d{5,}/g, '<seconds>')
 }
 
-it('tells a right guess from a wrong one by nothing when there were too many', async () => {
+it('gets the same reply for a right and a wrong guess after too many', async () => {
   const log = (['log', 'warn', 'error', 'info', 'debug'] as const).map(level => vi.spyOn(console, level))
   const ask = app({ credentials: { opaqueKeys: {} }, allow: { consumers: ['allowed'] } })
   const right = {
@@ -87,7 +90,7 @@ it('tells a right guess from a wrong one by nothing when there were too many', a
   for (const [name, key] of Object.entries(right)) {
     gateway.store.count()
     expect(await seen(await ask('/', { key })), name).toEqual(wrong)
-    // One trip, and a second one where the store has not seen the script of that kind of call.
+    // One trip, and a second one if the store does not have the script of that kind of call.
     expect(gateway.store.count(), name).toBeLessThanOrEqual(2)
   }
   expect(gateway.origin.received).toEqual([])
@@ -95,13 +98,13 @@ it('tells a right guess from a wrong one by nothing when there were too many', a
     expect(spy).not.toHaveBeenCalled()
     spy.mockRestore()
   }
-  // Who was not there keeps what they have.
+  // Callers at another address are not affected.
   expect((await ask('/', { key: right.blocked, address: '192.0.2.9' })).status).toBe(403)
   const good = await ask('/', { key: right.good, address: '192.0.2.9' })
   expect(good.headers.get('ratelimit')).toMatch(/^"ten";r=9;/)
 })
 
-it('is nobody else’s business: a limit that refuses does not tell how many guesses are left', async () => {
+it('is not visible to others: a limit that refuses does not reveal how many guesses are left', async () => {
   const ask = app({ rules: [{ ...TEN, limit: 1 }, GUESSES] })
   const key = await gateway.key('acme')
   await ask('/', { key })

@@ -1,4 +1,4 @@
-/** Functions of the config: what they decide, and what a request gets when one of them fails. */
+/** Hooks of the config: their effect, and requests for which one of them fails. */
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, HooksInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { HookContext, RefusalInfo } from '../../src/config/hooks.ts'
@@ -35,7 +35,7 @@ beforeEach(() => {
 })
 
 describe('identify', () => {
-  it('names a consumer of its own kind, which is counted, and of which the origin learns', async () => {
+  it('names a consumer of its own kind, which is counted and reported to the origin', async () => {
     const ask = app({ identify: byUser })
     expect((await ask('/', as('alice'))).status).toBe(200)
     expect(received()).toMatchObject({ 'x-consumer-id': 'identify~alice', 'x-consumer-plan': 'free' })
@@ -44,7 +44,7 @@ describe('identify', () => {
     expect(await keys()).toEqual(['sluice:{c:identify~alice}:state', 'sluice:{c:identify~bob}:state'])
   })
 
-  it('is one HTTP request to the store', async () => {
+  it('takes one HTTP request to the store', async () => {
     const ask = app({ identify: async request => byUser(request) })
     await ask('/', as('alice'))
     gateway.store.count()
@@ -55,8 +55,8 @@ describe('identify', () => {
   it.each([
     ['a consumer of API keys', 'acme', 'identify~acme'],
     ['a consumer of tokens', 'auth0~7', 'identify~auth0%7E7'],
-    ['another key of the store', 'a}:state{c:acme}', 'identify~a%7D%3Astate%7Bc%3Aacme%7D'],
-    ['one that only the store knows', '?', 'identify~%3F'],
+    ['a part of another store key', 'a}:state{c:acme}', 'identify~a%7D%3Astate%7Bc%3Aacme%7D'],
+    ['a consumer that only the store knows', '?', 'identify~%3F'],
     ['text of any length', 'x'.repeat(500), expect.stringMatching(/^identify~#[0-9a-f]{64}$/)],
   ])('cannot name %s', async (_, name, consumer) => {
     const ask = app({ identify: () => name })
@@ -65,7 +65,7 @@ describe('identify', () => {
     expect(await keys()).toEqual([`sluice:{c:${received()['x-consumer-id']}}:state`])
   })
 
-  it('is asked only where no credential is shown, and a bad credential is never passed over', async () => {
+  it('is called only without a credential, and an invalid credential is refused', async () => {
     const identify = vi.fn(byUser)
     const ask = app({ identify })
     const key = await gateway.key('acme')
@@ -75,7 +75,7 @@ describe('identify', () => {
     expect(identify).not.toHaveBeenCalled()
   })
 
-  it('leaves a bearer token that is not ours to the hook and to the origin', async () => {
+  it('leaves a bearer token that is not an API key to the hook and the origin', async () => {
     const ask = app({
       identify: request => request.headers.get('authorization')?.replace('Bearer session-', ''),
     })
@@ -83,7 +83,7 @@ describe('identify', () => {
     expect(received()).toMatchObject({ 'x-consumer-id': 'identify~7', authorization: 'Bearer session-7' })
   })
 
-  it('knows a caller, or it is a 401 that names the ways, or an anonymous one where the config takes them', async () => {
+  it('identifies a caller; else the reply is a 401 that names the ways, or the caller is anonymous if accepted', async () => {
     const response = await app({ identify: () => null })('/')
     expect([response.status, ((await response.json()) as Problem).detail]).toEqual([
       401,
@@ -94,7 +94,7 @@ describe('identify', () => {
     expect(received()).not.toHaveProperty('x-consumer-id')
   })
 
-  it('is asked where a route accepts it, and nowhere else', async () => {
+  it('is called only on routes that accept it', async () => {
     const ask = app(
       { identify: byUser },
       {
@@ -107,7 +107,7 @@ describe('identify', () => {
     expect((await ask('/app/x', { key: await gateway.key('acme') })).status).toBe(401)
   })
 
-  it('names a consumer that is blocked, overridden and put on a plan as any other', async () => {
+  it('names a consumer that can be blocked, have overrides, and a plan', async () => {
     const ask = app({ identify: byUser }, { rules: [{ ...TEN, plans: { pro: { limit: 100 } } }] })
     const put = (consumer: Parameters<typeof formatConsumer>[0]) =>
       gateway.redis.connection.send(['SET', 'sluice:{c:identify~alice}:consumer', formatConsumer(consumer)])
@@ -119,7 +119,7 @@ describe('identify', () => {
 })
 
 describe('a hook', () => {
-  it('gets the request without its body, the environment, the route and the caller', async () => {
+  it('receives the request without its body, the environment, the route and the caller', async () => {
     const seen: { text: string; context: HookContext; url: string }[] = []
     const skip: HooksInput['skip'] = async (request, context) => {
       seen.push({ text: await request.text(), context, url: request.url })
@@ -153,7 +153,7 @@ describe('a hook', () => {
 })
 
 describe('skip', () => {
-  it('lets a request through without counting it, but not without a credential', async () => {
+  it('admits a request without counting it, but not without a credential', async () => {
     const ask = app({ skip: request => request.url.endsWith('/free') })
     const key = await gateway.key('acme')
     for (let i = 0; i < 12; i++) expect((await ask('/free', { key })).status).toBe(200)
@@ -173,7 +173,7 @@ describe('skip', () => {
 })
 
 describe('cost', () => {
-  it('takes the place of the cost of the route, and multiplies that of each rule', async () => {
+  it('replaces the cost of the route, and multiplies that of each rule', async () => {
     const contexts: number[] = []
     const ask = app(
       {
@@ -194,7 +194,7 @@ describe('cost', () => {
     expect(contexts).toEqual([1, 1, 7])
   })
 
-  it('that no limit admits is refused for good, and charges nothing', async () => {
+  it('above every limit is refused for good, and charges nothing', async () => {
     const ask = app({ cost: () => 1e9 }, { rules: [{ ...TEN, cost: 1e9, limit: 1e9 }] })
     const response = await ask('/', { key: await gateway.key('acme') })
     expect([response.status, response.headers.get('retry-after')]).toEqual([429, null])
@@ -206,7 +206,7 @@ describe('plan', () => {
   const rules: RuleInput[] = [{ ...TEN_BY_ADDRESS, plans: { pro: { limit: 100 } } }]
   const ofHeader: HooksInput['plan'] = request => request.headers.get('x-plan')
 
-  it('is that of a caller that identify has named, and wins over a stored one', async () => {
+  it('applies to a caller that `identify` has named, before a stored one', async () => {
     const ask = app(
       { identify: byUser, plan: ofHeader },
       { rules: [{ ...TEN, plans: { pro: { limit: 100 } } }] },
@@ -222,7 +222,7 @@ describe('plan', () => {
     expect(await on('pro')).toBe(97)
   })
 
-  it('is that of an anonymous caller, whom rules without plans, of its plan and of no other plan count', async () => {
+  it('applies to an anonymous caller, who is counted by rules without plans and rules of the plan', async () => {
     const ofPro: RuleInput = { ...TEN_BY_ADDRESS, name: 'pro', match: { plans: ['pro'] } }
     const ofFree: RuleInput = { ...TEN_BY_ADDRESS, name: 'free', match: { plans: ['free'] } }
     const ask = app(
@@ -239,14 +239,14 @@ describe('plan', () => {
     expect(received()).not.toHaveProperty('x-consumer-plan')
   })
 
-  it('holds for anonymous callers while the store fails', async () => {
+  it('applies to anonymous callers while the store fails', async () => {
     const ask = app({ plan: () => 'pro' }, { rules, credentials: { accept: ['anonymous'] } })
     gateway.store.fault = (_, response) => void response.writeHead(500).end()
     const response = await ask('/', { address: '192.0.2.1' })
     expect([response.headers.has('sluice-degraded'), left(response)]).toEqual([true, 99])
   })
 
-  it('is not asked for where a key or a token says it', async () => {
+  it('is not called for a key or a token with a plan', async () => {
     const plan = vi.fn(() => 'pro')
     const ask = app({ plan })
     await ask('/', { key: await gateway.key('acme', 'free') })
@@ -263,7 +263,7 @@ describe('refusal', () => {
     return await ask('/', { key, headers: { origin: 'https://app.example.com' } })
   }
 
-  it('gives a body of its own, and keeps status and headers', async () => {
+  it('replaces the body, and keeps status and headers', async () => {
     const response = await full(() => 'slow down')
     expect([response.status, await response.text()]).toEqual([429, 'slow down'])
     const { headers } = response
@@ -276,7 +276,7 @@ describe('refusal', () => {
     expect(headers.get('access-control-expose-headers')).toContain('RateLimit')
   })
 
-  it('gives a reply of its own, which keeps the headers that it does not set itself', async () => {
+  it('replaces the reply, which gets the headers that it does not set itself', async () => {
     const response = await full(() => Response.redirect('https://example.com/pricing', 303))
     expect([response.status, response.headers.get('location')]).toEqual([303, 'https://example.com/pricing'])
     expect(response.headers.has('retry-after')).toBe(true)
@@ -291,7 +291,7 @@ describe('refusal', () => {
     expect(own.headers.get('ratelimit')).toMatch(/^"ten"/)
   })
 
-  it('learns why, and may read the reply that it would replace', async () => {
+  it('receives the reason, and may read the reply that it would replace', async () => {
     const infos: RefusalInfo[] = []
     const response = await full(async (info, reply) => {
       infos.push(info)
@@ -313,14 +313,14 @@ describe('refusal', () => {
       { block: { addresses: ['192.0.2.1'] } },
       { headers: { 'cf-connecting-ip': '192.0.2.1' } },
     ],
-  ])('is asked about a %i (%s), whose headers stay', async (status, outcome, config, init) => {
+  ])('is called for a %i (%s), and its headers are kept', async (status, outcome, config, init) => {
     const ask = app({ refusal: info => info.outcome }, config)
     const response = await ask('/', init)
     expect([response.status, await response.text()]).toEqual([status, outcome])
     expect(response.headers.has('www-authenticate')).toBe(status === 401)
   })
 
-  it('is asked about a 503', async () => {
+  it('is called for a 503', async () => {
     const ask = app(
       { refusal: info => info.outcome },
       { rules: [{ ...TEN_BY_ADDRESS, onStoreFailure: 'closed' }], credentials: { accept: ['anonymous'] } },
@@ -331,13 +331,13 @@ describe('refusal', () => {
     expect(response.headers.get('retry-after')).toBe('1')
   })
 
-  it('that cannot be asked leaves our reply: the request cannot be copied', async () => {
+  it('is skipped if the request cannot be copied', async () => {
     const refusal = vi.fn(() => 'no')
     vi.stubGlobal(
       'Request',
       class extends Request {
         constructor(input: string | Request, init?: RequestInit) {
-          // Only the copy for a hook is made of text and a signal.
+          // Only the copy for a hook has a text as URL and a signal.
           if (typeof input === 'string' && init?.signal) throw new TypeError('not copied')
           super(input, init)
         }
@@ -362,7 +362,7 @@ describe('refusal', () => {
     ],
     ['returns nonsense', () => ({ error: 'quota' }) as never],
     [
-      'returns a reply that is used up',
+      'returns a reply whose body was read',
       async () => {
         const used = new Response('x')
         await used.text()
@@ -370,7 +370,7 @@ describe('refusal', () => {
       },
     ],
     ['never returns', () => new Promise<never>(() => {})],
-  ])('that %s leaves our reply', async (_, refusal) => {
+  ])('that %s keeps the reply of the gateway', async (_, refusal) => {
     const ask = app({ refusal, deadline: '20ms' })
     const response = await ask('/')
     expect([response.status, ((await response.json()) as Problem).title]).toEqual([401, 'Unauthorized'])
@@ -380,7 +380,7 @@ describe('refusal', () => {
     ])
   })
 
-  it('is not asked about admitted requests, and not about what the origin refuses', async () => {
+  it('is not called for admitted requests, or for refusals of the origin', async () => {
     const refusal = vi.fn(() => 'no')
     const ask = app({ refusal })
     await ask('/error', { key: await gateway.key('acme') })
@@ -395,7 +395,7 @@ const broken = (): never => {
   throw new Broken('alice@example.com')
 }
 
-/** Each hook, failing in each way. */
+/** Each hook, with each kind of failure. */
 const FAILURES: [string, HooksInput][] = [
   ['skip that throws', { skip: broken }],
   ['skip that returns text', { skip: () => 'false' as never }],
@@ -425,13 +425,13 @@ describe.each(FAILURES)('a hook %s', (_, hooks) => {
       },
     )
 
-  it('refuses under closed', async () => {
+  it('refuses under `closed`', async () => {
     const response = await asking('closed')('/', { address: '192.0.2.1' })
     expect([response.status, response.headers.get('sluice-degraded')]).toEqual([503, 'internal'])
     expect(gateway.origin.received).toHaveLength(0)
   })
 
-  it('is counted by the isolate under local, and passes under open', async () => {
+  it('is counted by the isolate under `local`, and admitted under `open`', async () => {
     const statuses = async (ask: ReturnType<typeof asking>) => {
       const all = []
       for (let i = 0; i < 3; i++) {
@@ -452,7 +452,7 @@ describe.each(FAILURES)('a hook %s', (_, hooks) => {
     ])
   })
 
-  it('is logged with its place once, and never with what it says', async () => {
+  it('is logged once with its place, and never with its message', async () => {
     const ask = asking('open')
     for (let i = 0; i < 3; i++) await ask('/')
     const [hook] = Object.keys(hooks)
@@ -470,7 +470,7 @@ describe.each(FAILURES)('a hook %s', (_, hooks) => {
 })
 
 describe('identify that fails', () => {
-  it('where a credential is needed lets no request in, under any policy', async () => {
+  it('refuses every request if a credential is needed, under any policy', async () => {
     for (const onStoreFailure of ['open', 'local', 'closed'] as const) {
       const ask = app({ identify: broken }, { rules: [{ ...TEN, onStoreFailure }] })
       const response = await ask('/')
@@ -480,9 +480,9 @@ describe('identify that fails', () => {
   })
 })
 
-it('hooks that are asked about a credential that the store does not know do not let it in', async () => {
+it('hooks cannot admit a credential that the store does not know', async () => {
   const ask = app({ cost: broken }, { rules: [{ ...TEN, onStoreFailure: 'open' }] })
   const key = await gateway.key('acme')
-  // Never verified by this isolate: as while the store fails.
+  // This isolate has never verified it, as in an outage.
   expect((await ask('/', { key })).status).toBe(503)
 })

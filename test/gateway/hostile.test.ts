@@ -1,4 +1,4 @@
-/** What clients send to be taken for somebody else: headers and credentials as no good client sends them. */
+/** Headers and credentials that clients send to impersonate others. */
 import { describe, expect, it } from 'vitest'
 import type { ConfigInput, RouteInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
@@ -28,7 +28,7 @@ const token = (claims: Record<string, unknown> = {}) =>
     { kid: 'x', alg: 'HS256', privateKey: new TextEncoder().encode(SECRET) },
   )
 
-describe('what a client claims in a header', () => {
+describe('identity headers of a client', () => {
   const names = [
     'x-consumer-id',
     'X-CONSUMER-PLAN',
@@ -61,13 +61,13 @@ describe('what a client claims in a header', () => {
     expect(JSON.stringify(received())).not.toContain('forged')
   })
 
-  it('about the host is not told in place of the host that was matched', async () => {
+  it('do not change the host that the origin gets, which is the host that was matched', async () => {
     const key = await gateway.key('acme')
     expect((await app()('/', { key, headers: { host: 'admin.test' } })).status).toBe(200)
     expect(received()['x-forwarded-host']).toBe('gateway.test')
   })
 
-  it('is not let through by a Connection that names ours', async () => {
+  it('do not survive a Connection header that names those of the gateway', async () => {
     const ask = app()
     const headers = {
       connection: 'x-consumer-id, x-forwarded-for, x-request-id, x-api-key',
@@ -111,17 +111,17 @@ describe('a credential', () => {
     ['a bearer key of 10 kB', { authorization: `Bearer slk_acme_${long}` }],
     ['an empty key', { 'x-api-key': '' }],
     ['a key of spaces', { 'x-api-key': '   ' }],
-    ['a key that is none beside a token', { 'x-api-key': 'none', authorization: 'Bearer a.b.c' }],
+    ['a text that is not a key, beside a token', { 'x-api-key': 'none', authorization: 'Bearer a.b.c' }],
     ['an opaque key of 10 kB', { 'x-partner-key': long }],
     ['an opaque key that is empty', { 'x-partner-key': '' }],
     ['two opaque keys', { 'x-partner-key': `${OPAQUE}, ${OPAQUE}` }],
     ['an opaque key in Latin-1', { 'x-partner-key': `${OPAQUE}\u00e9` }],
-    ['a key of ours as an opaque one', { 'x-partner-key': unknown }],
-    ['garbage of ours as an opaque one', { 'x-partner-key': 'slk_' }],
-    ['a token of Access that is none', { 'cf-access-jwt-assertion': 'a.b.c' }],
-    ['a token of Access that is empty', { 'cf-access-jwt-assertion': '' }],
+    ['an API key as an opaque key', { 'x-partner-key': unknown }],
+    ['a malformed API key as an opaque key', { 'x-partner-key': 'slk_' }],
+    ['an invalid token of Access', { 'cf-access-jwt-assertion': 'a.b.c' }],
+    ['an empty token of Access', { 'cf-access-jwt-assertion': '' }],
     ['a token of Access of 10 kB', { 'cf-access-jwt-assertion': `${long}.${long}.${long}` }],
-  ])('that is bad is not taken for none: %s', async (_, headers) => {
+  ])('that is invalid is not treated as missing: %s', async (_, headers) => {
     const ask = app(everything())
     expect((await ask('/')).status).toBe(200)
     gateway.store.count()
@@ -130,7 +130,7 @@ describe('a credential', () => {
     expect([gateway.store.count(), gateway.origin.received.length]).toEqual([0, 0])
   })
 
-  it('that is bad is not made good by another one behind it', async () => {
+  it('that is invalid is not replaced by another one after it', async () => {
     const ask = app(everything())
     const key = await gateway.key('acme')
     const [good, expired] = [await token(), await token({ exp: 1 })]
@@ -147,7 +147,7 @@ describe('a credential', () => {
     expect(gateway.origin.received).toEqual([])
   })
 
-  it('is removed in whichever header it comes, and whatever else was looked at', async () => {
+  it('is removed from every header, whichever was checked', async () => {
     const digest = sha256(OPAQUE)
     await gateway.redis.connection.send(['SET', pointerKey(digest), 'partner'])
     await gateway.redis.connection.send(['SET', credentialKey('partner', digest), credentialOf()])
@@ -162,7 +162,7 @@ describe('a credential', () => {
       },
       { authorization: `Bearer ${good}`, 'x-partner-key': OPAQUE, 'cf-access-jwt-assertion': good },
       { 'x-partner-key': OPAQUE, 'cf-access-jwt-assertion': good },
-      // None that is looked at, and a key all the same.
+      // No header is checked for these keys, and they are still removed.
       { authorization: key },
       { authorization: `Basic ${key}` },
       { authorization: `Basic dXNlcg==, Bearer ${key}` },
@@ -170,12 +170,12 @@ describe('a credential', () => {
     ]) {
       gateway.origin.received.length = 0
       expect((await ask('/', { headers })).status).toBe(200)
-      const told = JSON.stringify(gateway.origin.received)
-      for (const secret of [key, good, OPAQUE]) expect(told).not.toContain(secret)
+      const forwarded = JSON.stringify(gateway.origin.received)
+      for (const secret of [key, good, OPAQUE]) expect(forwarded).not.toContain(secret)
     }
   })
 
-  it('of a kind that a route does not take lets nobody in there', async () => {
+  it('of a kind that a route does not accept is refused there', async () => {
     const key = await gateway.key('acme')
     const ask = app({
       ...everything(),
@@ -192,13 +192,13 @@ describe('a credential', () => {
     ]
     expect(await statuses('/tokens')).toEqual([401, 401, 200])
     expect(await statuses('/keys')).toEqual([200, 200, 401])
-    // A token is nothing there, but the key is ours, and never taken for none.
+    // A token is not an accepted kind there, but neither is an API key, which is never treated as missing.
     expect(await statuses('/nobody')).toEqual([401, 401, 200])
     expect(received()).not.toHaveProperty('x-consumer-id')
     expect(received()).not.toHaveProperty('authorization')
   })
 
-  it('is asked for in a way that can be followed where no path is clear', async () => {
+  it('is requested with advice that works, if no path is unambiguous', async () => {
     const ask = app({ routes: [OPEN, { name: 'admin', match: { path: '/admin/*' }, accept: ['anonymous'] }] })
     const both = app({
       routes: [
@@ -214,13 +214,13 @@ describe('a credential', () => {
     ])
   })
 
-  it('of one environment is none in another, whatever stands in front of it', async () => {
+  it('of one environment is invalid in another, with any prefix', async () => {
     const keys = {
       live: mintApiKey('acme', 'slk_live_'),
       test: mintApiKey('acme', 'slk_test_'),
       none: mintApiKey('acme'),
     }
-    // Each is in the store of each environment, as an operator might copy them.
+    // Each key is in the store of each environment, as if an operator had copied them.
     for (const key of Object.values(keys)) {
       const digest = sha256(key)
       for (const place of ['sluice:', 'sluice:live:', 'sluice:test:']) {
@@ -237,7 +237,7 @@ describe('a credential', () => {
         expect([own, name, ...statuses]).toEqual([own, name, ...(name === own ? [200, 200] : [401, 401])])
       }
     }
-    // A consumer that is called as if it were another's in an environment is its own.
+    // A consumer whose name looks like an environment and a consumer is a separate one.
     const named = mintApiKey('test_acme')
     await gateway.redis.connection.send(['SET', credentialKey('test_acme', sha256(named)), credentialOf()])
     expect((await app()('/', { key: named })).status).toBe(200)
@@ -247,21 +247,21 @@ describe('a credential', () => {
 })
 
 it.each(['X-HTTP-Method-Override', 'X-HTTP-Method', 'X-Method-Override'])(
-  'a preflight, which nobody has to vouch for, is no other method by %s',
+  'a preflight, which is not authenticated, cannot change its method with %s',
   async name => {
     const preflight = { origin: 'https://a.example', 'access-control-request-method': 'GET' }
     await app()('/x', { method: 'OPTIONS', headers: { ...preflight, [name]: 'DELETE' } })
     expect(gateway.origin.received[0]!.method).toBe('OPTIONS')
     expect(received()).not.toHaveProperty(name.toLowerCase())
-    // Of somebody known it is between them and the origin.
+    // For an authenticated caller, the header is forwarded.
     await app()('/x', { method: 'POST', key: await gateway.key('acme'), headers: { [name]: 'DELETE' } })
     expect(received()).toHaveProperty(name.toLowerCase())
   },
 )
 
-describe('who is blocked', () => {
+describe('a blocked address', () => {
   it.each(['GET', 'OPTIONS', 'HEAD', 'PROPFIND'])(
-    'gets through with no %s, and no preflight',
+    'is refused with %s, and with a preflight',
     async method => {
       const preflight = { origin: 'https://a.example', 'access-control-request-method': 'GET' }
       for (const cors of [undefined, { origins: '*' as const }]) {

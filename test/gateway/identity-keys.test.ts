@@ -1,4 +1,4 @@
-/** What the store really holds after requests that are hostile in whatever can be counted by. */
+/** The keys in the store after requests with hostile values in everything that rules can count by. */
 
 import { describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
@@ -20,7 +20,7 @@ const gateway = useGateway()
 const SECRET = 'a secret of the tests, of 32 bytes and some more'
 const LONG = 'x'.repeat(10_000)
 
-/** As a header can carry it: bytes, and no controls. */
+/** Values for headers: bytes without control characters. */
 const TEXTS = [
   ...[
     'a',
@@ -55,7 +55,7 @@ const TEXTS = [
   ...[`${LONG}y`, '\u00ff'.repeat(200), '../..', 'a\tb', 'a b', 'a\u00a0b'],
 ]
 
-/** As claims can: anything. */
+/** Values for claims: any text. */
 const UNICODE = [
   ...TEXTS,
   '\0',
@@ -74,14 +74,14 @@ const UNICODE = [
 const store = () =>
   upstashStore({ url: gateway.store.url, token: 'a token for tests', deadlineMs: 5000, keyLocking: true })
 
-/** The keys that came into being, each of which has to look like one. */
+/** The keys that the requests created. Each must have the form of a key. */
 async function keysOf(requests: readonly Request[], config: Partial<ConfigInput> & { rules: RuleInput[] }) {
   const app = createApp({ ...configOf(config), origin: gateway.origin.url }, store(), ALL_PARTS, {
     variables: { JWT_SECRET: SECRET },
   })
   for (const request of requests) {
     const response = await app.request(request)
-    // Counted, whatever the origin makes of it.
+    // The request was counted, whatever the origin replies.
     expect(response.headers.get('ratelimit')).toMatch(/^"/)
     await response.body?.cancel()
   }
@@ -110,7 +110,7 @@ const rule = (by: RuleInput['by']): RuleInput => ({
 const OPEN: Partial<ConfigInput> = { credentials: { accept: ['anonymous'] } }
 const to = (init: RequestInit = {}, url = 'http://gateway.test/x') => new Request(url, init)
 
-describe('of what callers write, each different value has a key of its own, and all of them are plain', () => {
+describe('each different value has a key of its own, and all keys are plain text', () => {
   it.each([[['header:x-tenant']], [['address', 'header:x-tenant']]] as const)('by %j', async by => {
     const values = TEXTS.map(text => text.trim())
     const requests = values.map(text =>
@@ -126,7 +126,7 @@ describe('of what callers write, each different value has a key of its own, and 
     )
     const requests = tokens.map(token => to({ headers: { authorization: `Bearer ${token}` } }))
     const internal = () => jwt({ secret: 'JWT_SECRET', algorithms: ['HS256'], issuer: 'i', audience: 'api' })
-    // A token of 10 kB is none.
+    // A token of 10 kB is not accepted.
     const short = requests.filter((_, i) => tokens[i]!.length < 8192)
     const config = { credentials: { jwt: { internal: internal() } } }
     const claims = await keysOf(short, { ...config, rules: [rule('claim:tenant')] })
@@ -165,7 +165,7 @@ describe('of what callers write, each different value has a key of its own, and 
       addresses.map(address => to({ headers: { 'cf-connecting-ip': address } })),
       { ...OPEN, rules: [rule('address')] },
     )
-    // What is not an address is all one: with a zone there are two spellings of what is local to a link.
+    // All texts that are not addresses are one identity. A link-local address has two spellings because of its zone.
     expect(found.filter(key => key === 'sluice:{ip:unknown}:state')).toHaveLength(1)
     expect(found.length).toBeGreaterThanOrEqual(5)
     expect(found.length).toBeLessThanOrEqual(6)
@@ -201,24 +201,24 @@ describe('of what callers write, each different value has a key of its own, and 
       to({}, 'http://gateway.test/x/y'),
     ]
     const found = await keysOf(requests, { ...OPEN, routes, rules: [rule(['method', 'host', 'route'])] })
-    // The two spellings of one host are one.
+    // The two spellings of one host are the same identity.
     expect(found).toHaveLength(requests.length - 1)
   })
 
-  it('by country and network, as the edge tells them', async () => {
-    const told = [
+  it('by country and network, as Cloudflare reports them', async () => {
+    const reported = [
       {},
       { country: 'DE', asn: 1 },
       { country: 'T1', asn: 12 },
       { country: '{DE}', asn: '1,2' },
       { country: LONG },
     ]
-    const requests = told.map(cf => Object.assign(to(), { cf }))
+    const requests = reported.map(cf => Object.assign(to(), { cf }))
     const found = await keysOf(requests, { ...OPEN, rules: [rule(['country', 'asn'])] })
-    expect(found).toHaveLength(told.length)
+    expect(found).toHaveLength(reported.length)
   })
 
-  it('by what an identity of a limit by name holds', async () => {
+  it('by the identity of a limit by name', async () => {
     const limits = {
       l: [
         {
@@ -238,12 +238,12 @@ describe('of what callers write, each different value has a key of its own, and 
       ]
       for (const { allowed, degraded } of decisions) expect([allowed, degraded]).toEqual([true, undefined])
     }
-    // A state and a log each; one identity was asked twice.
+    // A state and a log each. One identity was used twice.
     expect(await states()).toHaveLength(2 * (2 * new Set(UNICODE).size - 1))
   })
 })
 
-it('a key of the store that somebody else has put there means nothing', async () => {
+it('a foreign value under a key of the store is ignored', async () => {
   const key = mintApiKey('acme')
   const digest = sha256(key)
   const app = gateway.app({ rules: [rule('consumer')] })
@@ -265,7 +265,7 @@ it('a key of the store that somebody else has put there means nothing', async ()
 })
 
 async function tokenOf(claims: Record<string, unknown>): Promise<string> {
-  // Written by hand, so that what JavaScript would take for the prototype is a claim.
+  // Written by hand, so that a claim can have the name of the prototype.
   const exp = Math.floor(Date.now() / 1e3) + 300
   return await sign(
     { iss: 'i', aud: 'api', exp, ...claims },
@@ -294,7 +294,7 @@ describe('rules that count the same', () => {
     ],
   ]
 
-  it.each(SAME)('share one state, however they are written: by %j and by %j', async (one, another) => {
+  it.each(SAME)('share one state in any order of their parts: by %j and by %j', async (one, another) => {
     const key = await gateway.key('acme')
     const rules = [rule(one), { ...rule(another), name: 'two', limit: 1 }]
     const keys = await keysOf([to({ headers: { 'x-api-key': key } })], { rules })
@@ -304,7 +304,7 @@ describe('rules that count the same', () => {
     expect((await app('/', { key })).status).toBe(429)
   })
 
-  it('are not taken for those whose parts are spelled alike', async () => {
+  it('are not confused with rules whose parts are spelled alike', async () => {
     const internal = jwt({ secret: 'JWT_SECRET', algorithms: ['HS256'], issuer: 'i', audience: 'api' })
     const token = await tokenOf({ sub: 'acme', a: '1', 'a method': '2' })
     const rules = [rule(['claim:a', 'method']), { ...rule('claim:a method'), name: 'two' }]

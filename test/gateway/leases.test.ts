@@ -1,4 +1,4 @@
-/** Budget that an isolate leases: requests without a trip, within the limits, and with every header that others have. */
+/** Leases of an isolate: requests without a trip, within the limits, and with the same headers as others. */
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import { SYSTEM_TIMER } from '../../src/clock.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
@@ -27,36 +27,39 @@ const ONE: RuleInput = {
   period: '300d',
 }
 const LEASE = { lease: { for: '1s' } } as const
-/** After so many requests at one instant, the isolate holds enough for some more. */
+/** After this many requests at one instant, the isolate holds units for more. */
 const WARM = 40
 
 type Settings = Partial<ConfigInput> & Pick<ConfigInput, 'rules'>
 
 const gateway = useGateway()
 
-/** Another one for each test: isolates of earlier tests may still give units back. */
+/** A new consumer for each test, because isolates of earlier tests may still give units back. */
 let consumer: string
 let consumers = 0
-/** The clock of the isolate; limits go by that of the store. */
+/** The clock of the isolate; limits follow that of the store. */
 let time: number
 const clock = { now: () => time }
 beforeEach(() => {
   consumer = `consumer${++consumers}`
-  // At the beginning of a stretch that is counted.
+  // At the start of an interval of the rate measurement.
   time = Math.ceil(Date.now() / 1000) * 1000
 })
 
-/** What is left at the end of leases is given back in time; in most tests it is not, since its trips would be counted. */
+/**
+ * Units left at the end of leases are given back by a timer. In most tests they are not, because the trips would be
+ * counted.
+ */
 const GIVING_BACK = { timer: SYSTEM_TIMER }
 
-/** An isolate on that clock; its copy of the switches never grows old. */
+/** An isolate with that clock. Its copy of the switches never becomes stale. */
 const appWith = (config: Settings, platform: TestPlatform = {}) =>
   gateway.app(
     { ...LEASE, ...config },
     { clock, board: createSwitchBoard({ now: () => 0 }), timer: () => () => {}, ...platform },
   )
 
-/** HTTP requests to the store that something takes. */
+/** The number of HTTP requests to the store during some work. */
 async function tripsOf(work: () => Promise<unknown>): Promise<number> {
   gateway.store.count()
   await work()
@@ -65,7 +68,11 @@ async function tripsOf(work: () => Promise<unknown>): Promise<number> {
 
 type Init = Parameters<App>[1]
 
-/** So many requests, one after the other. @returns how many had which status */
+/**
+ * Sends requests one after the other.
+ *
+ * @returns the number of replies by status
+ */
 async function send(app: App, requests: number, init: Init, path = '/'): Promise<Record<number, number>> {
   const statuses: Record<number, number> = {}
   for (let i = 0; i < requests; i++) {
@@ -75,7 +82,7 @@ async function send(app: App, requests: number, init: Init, path = '/'): Promise
   return statuses
 }
 
-/** An isolate that holds units of the caller. */
+/** An isolate that holds leased units of the caller. */
 async function warm(config: Settings, init: Init, platform?: TestPlatform): Promise<App> {
   const app = appWith(config, platform)
   expect(await send(app, WARM, init)).toEqual({ 200: WARM })
@@ -83,7 +90,7 @@ async function warm(config: Settings, init: Init, platform?: TestPlatform): Prom
   return app
 }
 
-/** Units that the store counts as spent, by rule. */
+/** The units that the store counts as spent, by rule. */
 async function spent(
   config: Settings,
   who: Parameters<typeof peekCaller>[2] = { consumer },
@@ -92,7 +99,7 @@ async function spent(
   return Object.fromEntries(standings.map(({ rule, remaining }) => [rule.name, rule.quota.burst - remaining]))
 }
 
-/** What is left of leases is given back at their end. */
+/** Leases end with their remaining units given back. */
 async function expectSpent(
   config: Settings,
   expected: Record<string, number>,
@@ -103,7 +110,7 @@ async function expectSpent(
 }
 
 describe('a caller with a lease', () => {
-  it('costs few trips, and what is left is given back when it stops', async () => {
+  it('costs few trips, and unused units are given back when the isolate stops', async () => {
     const config = { rules: [ONE] }
     const app = appWith(config, GIVING_BACK)
     const key = await gateway.key(consumer)
@@ -114,11 +121,11 @@ describe('a caller with a lease', () => {
     await expectSpent(config, { one: 200 })
   })
 
-  it('gives back with its next decision, in the same HTTP request', async () => {
+  it('returns units with its next decision, in the same HTTP request', async () => {
     const config = { rules: [ONE] }
     const key = await gateway.key(consumer)
     const app = await warm(config, { key })
-    // So late that one request is asked for alone.
+    // So late that the next request takes no lease.
     time += 3000
     expect(await tripsOf(() => app('/', { key }))).toBe(1)
     expect(await spent(config)).toEqual({ one: WARM + 2 })
@@ -140,7 +147,7 @@ describe('a caller with a lease', () => {
     for (const headers of sent) expect(headers).toEqual(sent[0])
   })
 
-  it('pays what each request costs', async () => {
+  it('pays the cost of each request', async () => {
     const config = {
       rules: [ONE],
       routes: [{ name: 'dear', match: { path: '/dear' }, cost: 7 }],
@@ -166,7 +173,7 @@ describe('a caller with a lease', () => {
     await expectSpent(config, { one: sum })
   })
 
-  it('spends of all its rules at once, whatever their algorithms', async () => {
+  it('spends units of all its rules together, with any algorithms', async () => {
     const common = { by: 'consumer', limit: LIMIT, period: '300d' } as const
     const config: Settings = {
       rules: [
@@ -203,12 +210,12 @@ describe('a caller with a lease', () => {
     const trips = await tripsOf(async () => expect(await send(app, 100, { key })).toEqual({ 200: 100 }))
     const tookMs = performance.now() - startedAt
     expect(trips).toBeLessThan(45)
-    // Never faster than the rate. The isolate's clock stands still and that of the store does not: what the store has said later is
-    // shorter by what has passed.
+    // Never faster than the rate. The isolate's clock does not move but the store's does, so the delays that the
+    // store reports later are shorter by the elapsed time.
     expect(slept.length).toBe(99)
     slept.sort((a, b) => a - b)
     for (const [i, ms] of slept.entries()) expect(ms).toBeGreaterThanOrEqual((i + 1) * 100 - tookMs - 1)
-    // From a lease they depart evenly.
+    // Departures from a lease are evenly spaced.
     const even = slept.filter((ms, i) => i > 0 && Math.abs(ms - slept[i - 1]! - 100) <= 1)
     expect(even.length).toBeGreaterThanOrEqual(98 - 2 * trips)
     // A place in a queue is not given back.
@@ -216,7 +223,7 @@ describe('a caller with a lease', () => {
     await vi.waitFor(async () => expect((await spent(config)).one).toBe(100), PATIENT_MS)
   })
 
-  it('asks each time where a rule that applies has no lease', async () => {
+  it('makes a trip each time if an applicable rule has no lease', async () => {
     const app = appWith({
       rules: [ONE, { ...ONE, name: 'other', lease: false, match: { path: '/other' } }],
     })
@@ -226,7 +233,7 @@ describe('a caller with a lease', () => {
     expect(await tripsOf(() => send(app, 20, { key }, '/other'))).toBe(20)
   })
 
-  it('gets calendar windows as well', async () => {
+  it('also works with calendar windows', async () => {
     const config: Settings = { rules: [{ ...ONE, period: 'month' } as RuleInput] }
     const app = appWith(config, GIVING_BACK)
     const key = await gateway.key(consumer)
@@ -234,14 +241,14 @@ describe('a caller with a lease', () => {
     await expectSpent(config, { one: 100 })
   })
 
-  it('never gets more than the limit, to the last unit', async () => {
+  it('never exceeds the limit, and reaches its last unit', async () => {
     const config = { rules: [{ ...ONE, limit: 300 }] }
     const [app, other] = [appWith(config), appWith(config)]
     const key = await gateway.key(consumer)
     let admitted = 0
     for (let i = 0; i < 400; i++)
       admitted += (await (i % 3 ? app : other)('/', { key })).status === 200 ? 1 : 0
-    // What one isolate holds while the other is refused is used up by its own callers.
+    // The units that one isolate holds while the other is refused are used by its own callers.
     expect(admitted).toBeLessThanOrEqual(300)
     expect(admitted).toBeGreaterThanOrEqual(290)
     expect(gateway.origin.received.length).toBe(admitted)
@@ -249,7 +256,7 @@ describe('a caller with a lease', () => {
 })
 
 describe('a clock', () => {
-  it('that stands still for one request, as on Workers, ends no lease', async () => {
+  it('that stands still during a request, as on Workers, does not end a lease', async () => {
     const key = await gateway.key(consumer)
     const app = await warm({ rules: [ONE] }, { key })
     time -= 500
@@ -272,7 +279,7 @@ describe('plans and overrides', () => {
     rules: [{ ...ONE, limit: 20, plans: { pro: { limit: LIMIT } } }],
   } satisfies Settings
 
-  it('count in how much is leased, and in the headers', async () => {
+  it('determine the size of a lease, and the headers', async () => {
     const app = appWith(PLANS, GIVING_BACK)
     const [free, pro] = [await gateway.key('small'), await gateway.key(consumer, 'pro')]
     expect(await tripsOf(() => send(app, 15, { key: free }))).toBe(15)
@@ -289,7 +296,7 @@ describe('plans and overrides', () => {
   })
 
   it.each(['fixed-window', 'gcra', 'token-bucket'] as const)(
-    'an override of a %s counts as well',
+    'an override of a %s does too',
     async algorithm => {
       const config = { rules: [{ ...ONE, algorithm, limit: 20 } as RuleInput] }
       const key = await gateway.key(consumer)
@@ -304,7 +311,7 @@ describe('plans and overrides', () => {
     },
   )
 
-  it('a plan that was changed counts when the lease ends, and at once where another request shows it', async () => {
+  it('a changed plan takes effect when the lease ends, or at once if another request shows it', async () => {
     const config: Settings = {
       plans: ['free', 'pro'],
       rules: [
@@ -323,8 +330,8 @@ describe('plans and overrides', () => {
   })
 })
 
-describe('what has changed counts when the lease ends', () => {
-  it('a plan under which one more rule counts: for every request from then on', async () => {
+describe('a change takes effect when the lease ends', () => {
+  it('a plan with one more rule: for every later request', async () => {
     const config: Settings = {
       plans: ['free', 'pro'],
       rules: [ONE, { ...ONE, name: 'daily', plans: { pro: false } }],
@@ -333,7 +340,7 @@ describe('what has changed counts when the lease ends', () => {
     await setPlan(gateway.admin, consumer, 'pro')
     const app = await warm(config, { key }, GIVING_BACK)
     await setPlan(gateway.admin, consumer, 'free')
-    // Time to ask for more: what is left stays, and the lease begins anew.
+    // Time to renew the lease: its units stay, and it starts anew.
     time += 800
     for (let i = 1; i <= 50; i++) {
       const { headers } = await app('/', { key })
@@ -360,14 +367,14 @@ describe('what has changed counts when the lease ends', () => {
     const app = await warm({ rules: [ONE] }, { key })
     await change(key)
     expect((await app('/', { key })).status).toBe(200)
-    // Where it is time to ask for more, it counts before.
+    // If it is time to renew the lease, the change counts earlier.
     time += 1000
     expect((await app('/', { key })).status).toBe(status)
     time += 1000
     expect((await app('/', { key })).status).toBe(status)
   })
 
-  it('at once for a block that another key of the consumer has met', async () => {
+  it('a block: at once if another key of the consumer has met it', async () => {
     const [key, other] = [await gateway.key(consumer), await gateway.key(consumer)]
     const app = await warm({ rules: [ONE] }, { key })
     await blockConsumer(gateway.admin, consumer)
@@ -375,16 +382,16 @@ describe('what has changed counts when the lease ends', () => {
     expect((await app('/', { key })).status).toBe(403)
   })
 
-  it('a reset: what was leased before is given back to the new budget', async () => {
+  it('a reset: units that were leased before are given back to the new budget', async () => {
     const config = { rules: [ONE] }
     const key = await gateway.key(consumer)
     const app = await warm(config, { key })
     await resetCaller(gateway.admin, configOf(config), { consumer })
     expect(await tripsOf(() => app('/', { key }))).toBe(0)
-    // So late that one request is asked for alone.
+    // So late that the next request takes no lease.
     time += 3000
     expect(await tripsOf(() => app('/', { key }))).toBe(1)
-    // Never above the whole of it.
+    // Never above the full budget.
     expect((await spent(config)).one).toBe(0)
   })
 
@@ -399,7 +406,7 @@ describe('what has changed counts when the lease ends', () => {
     expect(await policy()).toContain(`q=${2 * LIMIT};`)
   })
 
-  it('a switch, at once where the isolate has read it', async () => {
+  it('a switch: at once when the isolate has read it', async () => {
     let boardTime = 0
     const board = createSwitchBoard({ now: () => boardTime })
     const config: Settings = { rules: [ONE, { ...ONE, name: 'other' }], lease: { for: '10s' } }
@@ -421,7 +428,7 @@ describe('what has changed counts when the lease ends', () => {
   })
 })
 
-describe('while the store is gone', () => {
+describe('while the store is down', () => {
   beforeEach(() => {
     vi.spyOn(console, 'warn').mockImplementation(() => {})
   })
@@ -443,7 +450,7 @@ describe('while the store is gone', () => {
     expect([reply.status, reply.headers.get('sluice-degraded')]).toEqual([status, 'store-unreachable'])
   })
 
-  it('a lost reply loses what it has leased, and nothing is admitted that was not spent', async () => {
+  it('a lost reply loses the units that it leased, and nothing is admitted without being spent', async () => {
     const config: Settings = { rules: [{ ...ONE, onStoreFailure: 'closed' }], store: { breaker: false } }
     const key = await gateway.key(consumer)
     const app = appWith(config)
@@ -471,7 +478,7 @@ describe('while the store is gone', () => {
 
 describe('opaque keys', () => {
   it.each([
-    ['whose consumer the store looks up each time', { opaqueKeys: {} }],
+    ['whose consumer the store finds each time', { opaqueKeys: {} }],
     ['whose consumer the isolate remembers', { opaqueKeys: { rememberFor: '1d' } }],
   ] as const)('%s: their units are given back to the consumer', async (_, credentials) => {
     const config: Settings = { rules: [ONE], credentials: { accept: ['opaque-key'], ...credentials } }
@@ -494,7 +501,7 @@ describe('guesses', () => {
   }
   const address = '192.0.2.1'
 
-  it('are not leased: each of them is counted when it is made', async () => {
+  it('are never leased: each one is counted at once', async () => {
     const app = appWith(config)
     const trips = await tripsOf(async () => {
       for (let i = 0; i < 30; i++) {
@@ -503,18 +510,18 @@ describe('guesses', () => {
     })
     expect(trips).toBe(30)
     expect(await spent(config, { address })).toEqual({ guesses: 30 })
-    // Good credentials guess nothing.
+    // Valid credentials are not guesses.
     const key = await gateway.key(consumer)
     expect(await tripsOf(() => send(app, 100, { key, address }))).toBeLessThan(20)
     expect(await spent(config, { address })).toEqual({ guesses: 30 })
   })
 
-  it('too many of them refuse a good credential that has a lease as well, from its next trip on', async () => {
+  it('too many of them also refuse a valid credential with a lease, from its next trip on', async () => {
     const key = await gateway.key(consumer)
     const app = await warm(config, { key, address })
     const other = appWith(config)
     for (let i = 0; i < 100; i++) await other('/', { key: mintApiKey(consumer), address })
-    // Until it is time to ask for more.
+    // Until it is time to renew the lease.
     await vi.waitUntil(async () => (await tripsOf(() => app('/', { key, address }))) > 0, { interval: 0 })
     expect(await send(app, 20, { key, address })).toEqual({ 429: 20 })
   })
@@ -523,7 +530,7 @@ describe('guesses', () => {
 describe('on a cluster', () => {
   const cluster = { store: { cluster: true } } as const
 
-  it('a caller whose rules lie in one slot has a lease', async () => {
+  it('a caller whose rules are in one slot has a lease', async () => {
     const config: Settings = { rules: [ONE], ...cluster }
     const app = appWith(config, GIVING_BACK)
     const key = await gateway.key(consumer)
@@ -531,7 +538,7 @@ describe('on a cluster', () => {
     await expectSpent(config, { one: 100 })
   })
 
-  it('a caller whose rules lie in several has none', async () => {
+  it('a caller whose rules are in several slots has none', async () => {
     const app = appWith({ rules: [ONE, { ...ONE, name: 'address', by: 'address' }], ...cluster })
     const key = await gateway.key(consumer)
     expect(await tripsOf(() => send(app, 20, { key, address: '192.0.2.1' }))).toBe(20)
@@ -539,7 +546,7 @@ describe('on a cluster', () => {
 })
 
 describe('statistics', () => {
-  it('count requests from leases like others, and apart how many they were', async () => {
+  it('count requests from leases like others, and their number separately', async () => {
     const wakes: (() => void)[] = []
     const sleep = () => new Promise<void>(wake => wakes.push(wake))
     const config: Settings = { rules: [ONE, { ...ONE, name: 'shadow', limit: 10, mode: 'shadow' }] }

@@ -1,4 +1,4 @@
-/** What those who administer change counts from the very next request of an isolate that knows the caller well. */
+/** Administrative changes take effect with the very next request of an isolate that knows the caller well. */
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { blockConsumer, removeConsumer, setPlan, unblockConsumer } from '../../src/ops/consumers.ts'
@@ -19,7 +19,7 @@ const CONFIG: Partial<ConfigInput> & Pick<ConfigInput, 'rules'> = {
   plans: ['free', 'pro'],
   rules: RULES,
   credentials: { opaqueKeys: {} },
-  // What is remembered of refusals is tested in refusals.test.ts.
+  // Remembered refusals are tested in refusals.test.ts.
   refusals: { rememberFor: 0 },
 }
 
@@ -35,7 +35,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, o
     await ask()
   })
 
-  /** Status, the plan that the origin is told, and limits and what is left of them. */
+  /** Status, the plan that the origin gets, and each limit with its remaining units. */
   async function ask(credential = key) {
     gateway.store.count()
     const { status, headers } = await app('/', { key: credential })
@@ -76,7 +76,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, o
     expect((await ask()).plan).toBe('free')
   })
 
-  it('of a consumer: blocked, and let in again', async () => {
+  it('of a consumer: blocked and unblocked', async () => {
     await blockConsumer(gateway.admin, 'acme', { reason: 'did not pay' })
     expect((await ask()).status).toBe(403)
     await unblockConsumer(gateway.admin, 'acme')
@@ -85,7 +85,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, o
     expect((await ask()).status).toBe(401)
   })
 
-  it('of numbers: a limit, under what has been counted', async () => {
+  it('of numbers: a limit, below the units already counted', async () => {
     expect((await ask()).left).toContain('"window";r=98')
     await override({ rule: 'window', limit: 5 })
     const { policy, left } = await ask()
@@ -95,7 +95,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, o
     expect((await ask()).left).toContain('"window";r=96')
   })
 
-  it('of numbers: a burst, which is counted afresh', async () => {
+  it('of numbers: a burst, with a new count', async () => {
     await override({ rule: 'steady', burst: 2 })
     expect([(await ask()).status, (await ask()).status, (await ask()).status]).toEqual([200, 200, 429])
     await resetCaller(gateway.admin, configOf(CONFIG), { consumer: 'acme' })
@@ -120,14 +120,14 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, o
   ])('of numbers: %j is overridden with %j', async (rule, changed) => {
     const input = { plans: ['free', 'pro'], rules: [rule] }
     await setOverride(gateway.admin, 'acme', compileOverride(input, { rule: 'r', ...changed }))
-    // What queues departs at once: a queue is held by other tests.
+    // Queued requests depart at once: delays are tested elsewhere.
     const one = gateway.app(input, { sleep: async () => {} })
     const replies = await Promise.all(Array.from({ length: 6 }, () => one('/', { key })))
     expect(replies.filter(({ status }) => status === 200)).toHaveLength(2)
     expect(replies[0]!.headers.get('ratelimit-policy')).toContain(`"r";q=${changed.limit}`)
   })
 
-  it('of a mode: a shadow refuses nothing, and off is not there', async () => {
+  it('of a mode: a shadow refuses nothing, and a rule that is off disappears', async () => {
     await override({ rule: 'window', limit: 1 })
     expect((await ask()).status).toBe(429)
     await override({ rule: 'window', limit: 1, mode: 'shadow' })
@@ -137,21 +137,21 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, o
     expect([status, policy]).toEqual([200, expect.not.stringContaining('window')])
   })
 
-  it('of numbers for a time: it is over when it is over', async () => {
+  it('of numbers for a time: it ends on time', async () => {
     await override({ rule: 'window', limit: 1, until: new Date(Date.now() + 3600e3) })
     expect((await ask()).status).toBe(429)
     await override({ rule: 'window', limit: 1, until: new Date(Date.now() - 1000) })
     expect(await ask()).toMatchObject({ status: 200, policy: expect.stringContaining('"window";q=100') })
   })
 
-  it('of nobody else', async () => {
+  it('does not affect other callers', async () => {
     const { key: other } = await createKey(gateway.admin, { consumer: 'acme2' })
     await override({ rule: 'window', limit: 1 })
     await blockConsumer(gateway.admin, 'acme3')
     expect((await ask(other)).policy).toContain('"window";q=100')
   })
 
-  it('of a key for a new one: both are good for the overlap', async () => {
+  it('of a key for a new one: both are valid during the overlap', async () => {
     const first = await rotateKey(gateway.admin, await found(), 3600e3)
     expect([(await ask()).status, (await ask(first.created.key)).status]).toEqual([200, 200])
     const second = await rotateKey(gateway.admin, await found(first.created.key), 0)
@@ -160,7 +160,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('a change, o
     ])
   })
 
-  it('of a key that was made elsewhere: unknown, imported, moved to somebody else', async () => {
+  it('of an opaque key: unknown, imported, moved to another consumer', async () => {
     const opaque = 'partner-key-of-before-0123456789'
     expect((await ask(opaque)).status).toBe(401)
     const { id } = await importKey(gateway.admin, { key: opaque }, { consumer: 'acme', plan: 'pro' })

@@ -1,4 +1,4 @@
-/** Which route a request has, which rules are for it, and who they count: what docs/config.md says, as tables. */
+/** The route of a request, the rules that apply to it, and the identities that they count: docs/config.md as tables. */
 
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
@@ -22,7 +22,7 @@ const configOf = (config: Partial<ConfigInput>) =>
 
 const requestOf = (path: string, init?: RequestInit) => new Request(`https://api.example.com${path}`, init)
 
-describe('a rule is for a request', () => {
+describe('a rule applies to a request', () => {
   it.each<[MatchInput, string, string, boolean]>([
     [{}, 'GET', '/', true],
     [{ path: '/reports/*' }, 'GET', '/reports/7', true],
@@ -45,7 +45,7 @@ describe('a rule is for a request', () => {
     expect(rules).toHaveLength(isFor ? 1 : 0)
   })
 
-  it('with all others that are', () => {
+  it('together with all others that apply', () => {
     const rules = ['/a/b', '/a/*', '/*'].map((path, i) => ({ ...RULE, name: `${i}`, match: { path } }))
     expect(match(configOf({ rules }), requestOf('/a/b')).rules).toHaveLength(3)
     expect(match(configOf({ rules: rules.slice(0, 2) }), requestOf('/b')).rules).toEqual([])
@@ -70,13 +70,13 @@ describe('the route of a request', () => {
     { name: 'costly', match: { path: '/costly' }, cost: 7 },
   ]
 
-  /** Of a path: the route, what is accepted, the cost, and how many rules there are. */
+  /** For a path: the route, accepted credentials, the cost, and the number of rules. */
   it.each([
     ['/open/x', 'open', ['api-key', 'anonymous'], 2, 1],
     ['/free/x', 'free', ['anonymous'], 1, 0],
     ['/costly', 'costly', ['api-key'], 7, 1],
     ['/other', undefined, ['api-key'], 1, 1],
-    // Both ways are heeded: what both accept, the higher cost, and counted if one is.
+    // Both readings apply: credentials that both accept, the higher cost, and counted if one is.
     ['/open/..%2ffree/x', 'open', ['anonymous'], 2, 1],
     ['/free/..%2fcostly', 'free', [], 7, 1],
     ['/open%2fx', 'open', ['api-key'], 2, 1],
@@ -93,18 +93,18 @@ describe('the route of a request', () => {
   })
 })
 
-const ANYBODY: Caller = { address: '192.0.2.1', addressIdentity: '192.0.2.1' }
+const ANONYMOUS_CALLER: Caller = { address: '192.0.2.1', addressIdentity: '192.0.2.1' }
 const WITH_KEY: Caller = {
-  ...ANYBODY,
+  ...ANONYMOUS_CALLER,
   credential: {
-    ...{ method: 'api-key', consumer: 'acme', digest: 'd1', header: 'x-api-key', isVouched: false },
+    ...{ method: 'api-key', consumer: 'acme', digest: 'd1', header: 'x-api-key', isVerified: false },
     subject: { kind: 'key', consumerKey: 'c', credentialKey: 'k' },
   },
 }
 const withToken = (claims: Record<string, unknown>): Caller => ({
-  ...ANYBODY,
+  ...ANONYMOUS_CALLER,
   credential: {
-    ...{ method: 'auth0', consumer: 'auth0~7', digest: 'd2', header: 'authorization', isVouched: true },
+    ...{ method: 'auth0', consumer: 'auth0~7', digest: 'd2', header: 'authorization', isVerified: true },
     ...{ subject: { kind: 'token', consumerKey: 'c' }, claims },
   },
 })
@@ -115,17 +115,17 @@ const TOKENS = {
   },
 }
 
-/** What is asked of the store: name, key and cost of each rule. */
-async function asked(config: Partial<ConfigInput>, request: Request, caller: Caller) {
+/** The rules that the store evaluates: name, key and cost. */
+async function evaluatedRules(config: Partial<ConfigInput>, request: Request, caller: Caller) {
   const compiled = configOf({ credentials: TOKENS, ...config })
   const rules = bindRules(request, caller, match(compiled, request), compiled.allow)
   return rules.map(({ rule, key, cost }) => [rule.name, key.replace(/^sluice:/, ''), cost] as const)
 }
 
-describe('who is counted', () => {
+describe('the identity', () => {
   const routes = [{ name: 'reports', match: { path: '/reports/*' } }]
   const keyOf = async (by: By | By[], caller: Caller, request = requestOf('/')) =>
-    (await asked({ rules: [{ ...RULE, by }], routes }, request, caller))[0]?.[1]
+    (await evaluatedRules({ rules: [{ ...RULE, by }], routes }, request, caller))[0]?.[1]
 
   it.each<[By | By[], Caller, string | undefined]>([
     ['consumer', WITH_KEY, '{c:acme}:state'],
@@ -134,33 +134,33 @@ describe('who is counted', () => {
     [['consumer', 'address'], WITH_KEY, '{c:acme}:state:address=192.0.2.1'],
     ['method', WITH_KEY, '{x:method=GET}:state'],
     ['host', WITH_KEY, '{x:host=api.example.com}:state'],
-    ['global', ANYBODY, '{global}:state'],
+    ['global', ANONYMOUS_CALLER, '{global}:state'],
     ['claim:org', withToken({ org: 'x' }), '{x:claim.auth0.org=x}:state'],
     // Without a credential there is no consumer, and without a token there are no claims.
-    ['consumer', ANYBODY, undefined],
-    ['credential', ANYBODY, undefined],
-    [['consumer', 'route'], ANYBODY, undefined],
-    ['claim:org', ANYBODY, undefined],
+    ['consumer', ANONYMOUS_CALLER, undefined],
+    ['credential', ANONYMOUS_CALLER, undefined],
+    [['consumer', 'route'], ANONYMOUS_CALLER, undefined],
+    ['claim:org', ANONYMOUS_CALLER, undefined],
     ['claim:org', WITH_KEY, undefined],
-    // Anything else that is missing is missing for all of them together.
+    // For any other missing value, all such requests are one identity.
     ['claim:org', withToken({}), '{x:claim.auth0.org}:state'],
     ['claim:org', withToken({ org: ['x'] }), '{x:claim.auth0.org}:state'],
-    ['header:x-tenant', ANYBODY, '{x:header.x-tenant}:state'],
-    ['route', ANYBODY, '{x:route}:state'],
+    ['header:x-tenant', ANONYMOUS_CALLER, '{x:header.x-tenant}:state'],
+    ['route', ANONYMOUS_CALLER, '{x:route}:state'],
     [['consumer', 'route'], WITH_KEY, '{c:acme}:state:route'],
-    ['country', ANYBODY, '{x:country}:state'],
-    ['asn', ANYBODY, '{x:asn}:state'],
+    ['country', ANONYMOUS_CALLER, '{x:country}:state'],
+    ['asn', ANONYMOUS_CALLER, '{x:asn}:state'],
   ])('by %j', async (by, caller, key) => expect(await keyOf(by, caller)).toBe(key))
 
-  it('by what stands in the request', async () => {
+  it('by values of the request', async () => {
     const request = requestOf('/reports/7', { method: 'HEAD', headers: { 'X-Tenant': 'a=b' } })
-    expect(await keyOf(['header:x-tenant', 'method', 'route'], ANYBODY, request)).toBe(
+    expect(await keyOf(['header:x-tenant', 'method', 'route'], ANONYMOUS_CALLER, request)).toBe(
       '{x:header.x-tenant=a%3Db,method=HEAD,route=reports}:state',
     )
   })
 })
 
-describe('which rules are asked about', () => {
+describe('the evaluated rules', () => {
   const rules: ConfigInput['rules'] = [
     { ...RULE, name: 'everybody', cost: 3 },
     { ...RULE, name: 'callers', by: 'consumer' },
@@ -171,24 +171,24 @@ describe('which rules are asked about', () => {
     { ...RULE, name: 'failures', on: 'auth-failure' },
   ]
   const names = async (caller: Caller, config: Partial<ConfigInput> = {}) => [
-    ...new Set((await asked({ rules, ...config }, requestOf('/'), caller)).map(([name]) => name)),
+    ...new Set((await evaluatedRules({ rules, ...config }, requestOf('/'), caller)).map(([name]) => name)),
   ]
 
   it.each([
-    ['no credential', ANYBODY, ['everybody', 'visitors', 'own-numbers']],
+    ['no credential', ANONYMOUS_CALLER, ['everybody', 'visitors', 'own-numbers']],
     ['a key', WITH_KEY, ['everybody', 'callers', 'known', 'of-plans', 'own-numbers', 'failures']],
     ['a token', withToken({}), ['everybody', 'callers', 'known', 'of-plans', 'own-numbers']],
   ])('with %s', async (_, caller, expected) => expect(await names(caller)).toEqual(expected))
 
-  it('at an allowed address: none; for an allowed consumer: those for failures', async () => {
+  it('at an allowed address: none; for an allowed consumer: rules for failures', async () => {
     expect(await names(WITH_KEY, { allow: { addresses: ['192.0.2.0/24'] } })).toEqual([])
     expect(await names(WITH_KEY, { allow: { consumers: ['acme'] } })).toEqual(['failures'])
   })
 
-  it('on a route: at its cost, but for failures; or none but those', async () => {
+  it('on a route: at its cost, except rules for failures; without limits, only those', async () => {
     const on = async (route: object) =>
       (
-        await asked(
+        await evaluatedRules(
           { rules, routes: [{ name: 'r', match: { path: '/' }, ...route }] },
           requestOf('/'),
           WITH_KEY,
@@ -200,7 +200,7 @@ describe('which rules are asked about', () => {
   })
 })
 
-it('a blocked address is refused, also where it is allowed, before its credential is looked at', async () => {
+it('a blocked address is refused even if it is allowed, before its credential is checked', async () => {
   const lists = { addresses: ['192.0.2.0/24'] }
   const config = configOf({ allow: lists, block: lists })
   const request = requestOf('/', { headers: { 'cf-connecting-ip': '192.0.2.1', 'x-api-key': 'garbage' } })

@@ -1,4 +1,4 @@
-/** What is logged and counted of a request that was shed, and of one that would have been. */
+/** Observations of requests that were shed, or would have been. */
 import { describe, expect, it } from 'vitest'
 import { retryAfterSeconds } from '../../src/edges/http/deny.ts'
 import { observe } from '../../src/edges/http/observe.ts'
@@ -34,8 +34,8 @@ const SHED: ShedVerdict = {
 }
 
 describe('an observation', () => {
-  it('of a request that the fleet had no room for has the Retry-After of the reply', () => {
-    // The rule itself knows only when the places of dead isolates are free.
+  it('of a request that the fleet had no capacity for has the Retry-After of the reply', () => {
+    // The verdict of the rule only has the time after which slots of dead isolates are free.
     expect(observe(denied(refusedBy('fleet-usage', 15_000_000)), WHERE)).toMatchObject({
       outcome: 'shed',
       retryAfter: 1,
@@ -44,7 +44,7 @@ describe('an observation', () => {
     expect(observe(both, WHERE)).toMatchObject({ outcome: 'limited', retryAfter: 60 })
   })
 
-  it('of a request that was shed has the rule, and the time until its caller is admitted', () => {
+  it('of a shed request has the rule, and the time until its caller is admitted', () => {
     expect(observe({ kind: 'shed', verdict: SHED }, WHERE)).toMatchObject({
       outcome: 'shed',
       verdicts: [SHED],

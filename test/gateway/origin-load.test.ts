@@ -1,8 +1,8 @@
-/** What the gateway tells the shedder and the adaptive limit about each request, through the whole gateway on Node. */
+/** The measurements that the gateway passes to the shedder and the adaptive limit, through the whole gateway on Node. */
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Parts } from '../../src/edges/http/parts.ts'
-import type { Answered } from '../../src/shedding/adaptive-limit.ts'
+import type { EndedRequest } from '../../src/shedding/adaptive-limit.ts'
 import type { SignalReporter } from '../../src/shedding/signal-board.ts'
 import { type App, useGateway } from '../support/gateway.ts'
 import { PATIENT_MS } from '../support/patience.ts'
@@ -18,14 +18,14 @@ const NEVER_DUE: SignalReporter = {
   isDue: () => false,
   isOverdue: () => false,
   isUnanswered: () => false,
-  ask: () => {
+  startReport: () => {
     throw new Error('It is not due.')
   },
 }
 
-/** Parts that write down what they are told; the adaptive limit is always 20. */
+/** Parts that record their calls. The adaptive limit is always 20. */
 function recorder() {
-  const answered: Answered[] = []
+  const answered: EndedRequest[] = []
   const inFlight: number[] = []
   const signals: boolean[] = []
   let refusals = 0
@@ -40,7 +40,7 @@ function recorder() {
     }),
     createWorkerUtilization: () => ({
       shedder: {
-        judge: () => undefined,
+        evaluate: () => undefined,
         observeReply: (_, counts) => void signals.push(counts),
         observeInFlight: share => void inFlight.push(share),
       },
@@ -50,22 +50,22 @@ function recorder() {
   return { parts, answered, inFlight, signals, refusals: () => refusals }
 }
 
-// The origin fails here on purpose.
+// The origin fails on purpose.
 beforeEach(() => void vi.spyOn(console, 'error').mockImplementation(() => {}))
 
 const read = async (reply: Promise<Response>) => void (await (await reply).text())
 
-describe('a limit that follows the origin', () => {
+describe('an adaptive limit', () => {
   const gateway = useGateway()
 
-  function recorded(config: Partial<ConfigInput> = {}) {
+  function recordingApp(config: Partial<ConfigInput> = {}) {
     const seen = recorder()
     const app = gateway.app({ rules: [ORIGIN], credentials: ANYONE, ...config }, { parts: seen.parts })
     return { app, ...seen }
   }
 
-  it('learns of each request how the origin has answered, and what was in flight with it', async () => {
-    const { app, answered } = recorded()
+  it('gets the result of each request, and the number in flight with it', async () => {
+    const { app, answered } = recordingApp()
     const held = [await app('/'), await app('/')]
     await read(app('/error'))
     expect(answered.map(({ hasFailed, inFlight }) => [hasFailed, inFlight])).toEqual([
@@ -76,8 +76,8 @@ describe('a limit that follows the origin', () => {
     for (const reply of held) await reply.text()
   })
 
-  it('learns of each request that it has refused', async () => {
-    const { app, refusals } = recorded()
+  it('gets each refusal', async () => {
+    const { app, refusals } = recordingApp()
     const held: Response[] = []
     for (let i = 0; i < 22; i++) held.push(await app('/'))
     expect(refusals()).toBe(2)
@@ -98,21 +98,21 @@ describe('a limit that follows the origin', () => {
         await read(left)
       },
     ],
-  ])('learns nothing from %s', async (_, ask) => {
-    const { app, answered } = recorded({ originDeadline: '500ms' })
+  ])('ignores %s', async (_, ask) => {
+    const { app, answered } = recordingApp({ originDeadline: '500ms' })
     await ask(app)
     expect(answered).toEqual([])
   })
 
-  it('learns from a request with a short body', async () => {
-    const { app, answered } = recorded()
+  it('gets a request with a short body', async () => {
+    const { app, answered } = recordingApp()
     const headers = { 'content-length': '5' }
     await read(app('/', { method: 'POST', body: 'short', headers }))
     expect(answered).toHaveLength(1)
   })
 
-  it('learns nothing while the store does not decide, and then admits the local share of what it is', async () => {
-    const { app, answered } = recorded({ store: { localShare: 0.1 } })
+  it('gets nothing while the store does not decide, and then the local share of the limit applies', async () => {
+    const { app, answered } = recordingApp({ store: { localShare: 0.1 } })
     gateway.store.fault = (_, response) => response.writeHead(503).end()
     const replies: Response[] = []
     for (let i = 0; i < 4; i++) replies.push(await app('/'))
@@ -121,17 +121,17 @@ describe('a limit that follows the origin', () => {
     for (const reply of replies) await reply.text()
   })
 
-  it('leaves what the shedder learns to the fleet', async () => {
-    const { app, inFlight, answered } = recorded({ shedding: SHEDDING })
+  it('leaves the number in flight for the shedder to the fleet rule', async () => {
+    const { app, inFlight, answered } = recordingApp({ shedding: SHEDDING })
     const held = [await app('/'), await app('/')]
     expect(inFlight).toEqual([0.001, 0.002])
     expect(answered.map(({ inFlight }) => inFlight)).toEqual([1, 2])
     for (const reply of held) await reply.text()
   })
 
-  it('learns nothing from requests that its rule is not for', async () => {
+  it('ignores requests that its rule does not apply to', async () => {
     const rules = [{ ...ORIGIN, match: { path: '/a' } } as RuleInput]
-    const { app, answered } = recorded({ rules, shedding: SHEDDING })
+    const { app, answered } = recordingApp({ rules, shedding: SHEDDING })
     await read(app('/error'))
     expect(answered).toEqual([])
   })
@@ -140,7 +140,7 @@ describe('a limit that follows the origin', () => {
 describe('the shedder by worker utilization', () => {
   const gateway = useGateway()
 
-  it('learns of the signal of every reply, and that it does not count where it is not of the origin now', async () => {
+  it('gets the signal of every reply, and whether it is current', async () => {
     const { parts, signals } = recorder()
     const app = gateway.app({ rules: [ORIGIN], credentials: ANYONE, shedding: SHEDDING }, { parts })
     await read(app('/?utilization=0.9'))
@@ -149,7 +149,7 @@ describe('the shedder by worker utilization', () => {
     expect(signals).toEqual([true, false, false])
   })
 
-  it('learns nothing of what is in flight while the store does not decide', async () => {
+  it('gets no number in flight while the store does not decide', async () => {
     const { parts, inFlight } = recorder()
     const app = gateway.app({ rules: [ORIGIN], credentials: ANYONE, shedding: SHEDDING }, { parts })
     gateway.store.fault = (_, response) => response.writeHead(503).end()

@@ -40,7 +40,7 @@ describe('the log of an origin that fails', () => {
   })
 
   it.each([
-    // As workerd, Node and Deno say it.
+    // The messages of workerd, Node and Deno.
     [new Error('Network connection lost.'), 'Error: Network connection lost.'],
     [
       new TypeError('fetch failed', { cause: new Error('connect ECONNREFUSED 10.0.0.1:80') }),
@@ -53,12 +53,12 @@ describe('the log of an origin that fails', () => {
     [new TypeError('Invalid path /orders?token=secret'), 'TypeError: Invalid path …'],
     ['a string', 'a string'],
     [undefined, 'undefined'],
-  ])('says why, on which route and for which request, and quotes no URL: %s', async (error, reason) => {
+  ])('has the reason, route and request, and quotes no URL: %s', async (error, reason) => {
     const { status, line: logged } = await failing(() => Promise.reject(error))
     expect([status, logged]).toEqual([502, line(reason)])
   })
 
-  it('says that the origin was too slow', async () => {
+  it('has the reason if the origin was too slow', async () => {
     const never: typeof fetch = (_, init) =>
       new Promise((_, reject) => init!.signal!.addEventListener('abort', () => reject(init!.signal!.reason)))
     const { status, line: logged } = await failing(never, 1)

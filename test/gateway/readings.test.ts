@@ -1,4 +1,7 @@
-/** Paths that origins read differently: whichever way one does, nobody reaches a route by what another route takes. */
+/**
+ * Paths that origins read differently: for every kind of origin, each route is reached only with the credentials that
+ * it accepts.
+ */
 import { describe, expect, it, vi } from 'vitest'
 import { type Matched, match as matchWith } from '../../src/edges/http/match.ts'
 import { matchEach } from '../../src/edges/http/match-each.ts'
@@ -31,7 +34,7 @@ const fold = (path: string) => path.replace(/\/+/g, '/')
 const turn = (path: string) => path.replaceAll('\\', '/')
 const strip = (path: string) => path.replace(/;[^/]*/g, '')
 
-/** RFC 3986, section 5.2.4. */
+/** Removes dot segments (RFC 3986, section 5.2.4). */
 function resolve(path: string): string {
   const output: string[] = []
   const segments = path.split('/').slice(1)
@@ -43,23 +46,23 @@ function resolve(path: string): string {
   return `/${output.join('/')}`
 }
 
-/** As servers and frameworks do, each in its own order. */
+/** Servers and frameworks, each with its own order of steps. */
 const ORIGINS: Record<string, Origin> = {
-  'takes it as it is': path => path,
+  'does not change it': path => path,
   'folds slashes': fold,
   'decodes once, then folds and resolves': path => resolve(fold(decode(path))),
   'decodes once, then resolves': path => resolve(decode(path)),
-  'decodes once and lets dots stand': decode,
-  'decodes once, folds and lets dots stand': path => fold(decode(path)),
+  'decodes once and keeps dots': decode,
+  'decodes once, folds and keeps dots': path => fold(decode(path)),
   'decodes twice': path => resolve(fold(decode(decode(path)))),
   'decodes twice and turns backslashes': path => resolve(fold(turn(decode(decode(path))))),
-  'turns backslashes that it decodes': path => resolve(turn(decode(path))),
-  'takes parameters off first': path => resolve(fold(decode(strip(path)))),
-  'takes parameters off what it has decoded': path => resolve(fold(strip(decode(path)))),
-  'takes parameters off and does nothing else': path => resolve(strip(path)),
+  'turns decoded backslashes': path => resolve(turn(decode(path))),
+  'drops parameters first': path => resolve(fold(decode(strip(path)))),
+  'drops parameters after decoding': path => resolve(fold(strip(decode(path)))),
+  'only drops parameters': path => resolve(strip(path)),
 }
 
-/** By prefix, as origins do: dots that one lets stand are no reason for it to look elsewhere. */
+/** By prefix, as origins do: dots that an origin keeps do not change the prefix. */
 const PLACES = [
   ['inner', '/public/admin/'],
   ['admin', '/admin/'],
@@ -73,14 +76,14 @@ function servedAt(path: string): (typeof PLACES)[number][0] | undefined {
 }
 
 it.each([
-  // Decoded once it is in /admin, as it is and decoded twice in /public.
+  // In /admin if decoded once, in /public if decoded never or twice.
   '/public/..%2fadmin%2fx%252f..%252f..%252fpublic%252fy',
   '/public/..;/admin/x',
   '/public/..;a=b/admin/x',
   '/public/..%3b/admin/x',
   '/public/%2e%2e;/admin/x',
   '/public;/../admin/x',
-])('no path is public that somebody reads as another one: %s', path => {
+])('a path is not public if an origin may read it as another one: %s', path => {
   const { settings, rules } = at(path)
   const { accept, cost } = settings
   expect([accept, cost, rules.length]).toEqual([['api-key'], 9, 1])
@@ -90,7 +93,7 @@ it.each([
   '/public//admin/x%2f..%2f..%2fy',
   '/public%2fadmin%2f..%2f..%2fother',
   '/public/x//..%2f..%2fadmin/y',
-])('no path is taken for the one around it: %s', path => {
+])('a path does not match the route around its own: %s', path => {
   expect(at(path).settings.accept).not.toContain('api-key')
   expect(at(path).settings.accept).not.toContain('anonymous')
 })
@@ -101,18 +104,18 @@ it.each([
   '/a/..;/_sluice/x',
   '/_sluice%2f..%2f..%2fx',
   '/./%5fSluice//',
-])("%s is one of the gateway's own", path => {
+])('%s is a path of the gateway itself', path => {
   expect(isReserved(new URL(`http://gateway.test${path}`).pathname)).toBe(true)
 })
 
-it.each(['/', '/reports/7', '/a.b/c..d/...', '/files/a b', '/_sluices/x'])('%s is read in one way', path => {
+it.each(['/', '/reports/7', '/a.b/c..d/...', '/files/a b', '/_sluices/x'])('%s has one reading', path => {
   const { pathname } = new URL(`http://gateway.test${path}`)
   expect(readingsOf(pathname)).toContain(decodeURIComponent(pathname))
   expect(readingsOf(pathname).length).toBeLessThanOrEqual(2)
   expect(isReserved(pathname)).toBe(false)
 })
 
-it('a host is the same with the dot at the end of its full name', () => {
+it('a host also matches with the dot at the end of its full name', () => {
   const ofHost = configOf({
     rules: [
       { name: 'one', by: 'host', algorithm: 'gcra', limit: 1, period: '1s', match: { host: 'admin.test' } },
@@ -126,7 +129,7 @@ it('a host is the same with the dot at the end of its full name', () => {
   }
 })
 
-it(`whatever the spelling, what an origin serves is asked for what it takes (SEED=${SEED})`, () => {
+it(`for any spelling, an origin serves a path only with credentials that its route accepts (SEED=${SEED})`, () => {
   const random = randomFrom(SEED)
   const parts = [
     'public',
@@ -156,18 +159,18 @@ it(`whatever the spelling, what an origin serves is asked for what it takes (SEE
       const place = servedAt(read(pathname))
       if (!place) continue
       seen.add(`${origin} ${place}`)
-      const told = `${pathname}: an origin that ${origin} serves ${read(pathname)} (SEED=${SEED})`
-      expect(ACCEPT[place], told).toEqual(expect.arrayContaining([...matched.settings.accept]))
+      const message = `${pathname}: an origin that ${origin} serves ${read(pathname)} (SEED=${SEED})`
+      expect(ACCEPT[place], message).toEqual(expect.arrayContaining([...matched.settings.accept]))
       if (place !== 'admin') continue
-      expect([matched.settings.cost, matched.rules.length], told).toEqual([9, 1])
+      expect([matched.settings.cost, matched.rules.length], message).toEqual([9, 1])
     }
   }
-  // Each of them has served something of each place.
+  // Each kind of origin has served something of each place.
   expect(seen.size).toBe(Object.keys(ORIGINS).length * PLACES.length)
 })
 
 describe('a path of a quarter of a megabyte', () => {
-  // Steps in the square of its length take a minute and more, which the test does not wait for.
+  // Steps in the square of its length would take a minute or more, and the test would time out.
   it.each([
     '%252f..',
     '/..;x',
@@ -193,20 +196,20 @@ describe('a path of a quarter of a megabyte', () => {
   )
 })
 
-describe('the work that a path of 4 kB makes', () => {
+describe('the work for a path of 4 kB', () => {
   const of = (part: string) => `/${part.repeat(4000 / part.length)}`
 
-  it.each(['%', '%2', '%ff', '%zz'])('is that of one reading where nothing can be decoded: %s', part => {
+  it.each(['%', '%2', '%ff', '%zz'])('is that of one reading if nothing can be decoded: %s', part => {
     const replace = vi.spyOn(String.prototype, 'replace')
     readingsOf(of(part))
     const { length } = replace.mock.calls
     vi.restoreAllMocks()
-    // Each step on each combination of the others would be 200.
+    // With each step on each combination of the others, it would be 200.
     expect(length).toBeLessThan(20)
   })
 
   it.each(['%ff', '%c3%28', '%c0%80', '%ed%a0%80', '%f4%90%80%80', '%ffx', '%e2%82x', '%ff%41'])(
-    'is no exception for each byte that is not UTF-8: %s',
+    'includes no exception for bytes that are not UTF-8: %s',
     part => {
       const decode = vi.spyOn(globalThis, 'decodeURIComponent')
       readingsOf(of(part))
@@ -224,7 +227,7 @@ it('decodes all characters of UTF-8, and leaves all other bytes encoded', () => 
       return undefined
     }
   }
-  // Each first and second byte, the third and fourth at the ends of their range.
+  // Each first and second byte; the third and fourth at the bounds of their range.
   const tails = [[], [0x80], [0xbf], [0x7f], [0xc0], [0x80, 0x80], [0xbf, 0xbf], [0xbf, 0xc0]]
   const wrong: string[] = []
   for (let first = 0xc0; first < 0x100; first++) {
@@ -243,6 +246,6 @@ it('decodes all characters of UTF-8, and leaves all other bytes encoded', () => 
   expect(wrong).toEqual([])
 })
 
-it('a byte that is not UTF-8 does not keep the characters beside it encoded', () => {
+it('a byte that is not UTF-8 does not keep neighboring characters encoded', () => {
   expect(readingsOf('/%C3%A9t%C3%A9%FF/%E2%82%AC%80')).toContain('/été%FF/€%80')
 })

@@ -1,4 +1,4 @@
-/** Refusals that an isolate remembers: as true as those of the store, and without a trip. */
+/** Refusals that an isolate remembers: the same as those of the store, without a trip. */
 import { beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
@@ -26,43 +26,43 @@ const ANYONE = { credentials: { accept: ['anonymous' as const] } }
 
 const gateway = useGateway()
 
-/** The clock of the isolate; limits go by that of the store. */
+/** The clock of the isolate; limits follow that of the store. */
 let time: number
 const clock = { now: () => time }
 beforeEach(() => {
   time = Date.now()
 })
 
-/** An isolate on that clock; its copy of the switches never grows old. */
+/** An isolate with that clock. Its copy of the switches never becomes stale. */
 const appWith = (config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>, platform: TestPlatform = {}) =>
   gateway.app(config, { clock, board: createSwitchBoard({ now: () => 0 }), ...platform })
 
-/** The reply without what differs between any two. */
-async function told(response: Response) {
+/** The reply without the parts that differ between any two. */
+async function comparable(response: Response) {
   const headers = Object.fromEntries([...response.headers].filter(([name]) => name !== 'x-request-id'))
   return { status: response.status, headers, body: await response.text() }
 }
 
-/** HTTP requests to the store that something takes. */
+/** The number of HTTP requests to the store during some work. */
 async function tripsOf(work: () => Promise<unknown>): Promise<number> {
   gateway.store.count()
   await work()
   return gateway.store.count()
 }
 
-describe('a caller that was refused', () => {
-  it('is refused again without a trip, with the same reply, and asks the store again after a second', async () => {
+describe('a refused caller', () => {
+  it('is refused again without a trip, with the same reply, and the store is asked again after a second', async () => {
     const app = appWith({ rules: [ONE] })
     const key = await gateway.key('acme')
     await app('/', { key })
-    const first = await told(await app('/', { key }))
+    const first = await comparable(await app('/', { key }))
     expect(first.status).toBe(429)
     time += 999
     let again: Response | undefined
     expect(await tripsOf(async () => (again = await app('/', { key })))).toBe(0)
-    // Rounded up, a second less or the same.
+    // Rounded up: one second less, or the same.
     const seconds = Number(first.headers['retry-after'])
-    const { headers, body, status } = await told(again!)
+    const { headers, body, status } = await comparable(again!)
     expect([seconds, seconds - 1]).toContain(Number(headers['retry-after']))
     expect([status, body, headers.ratelimit]).toEqual([
       429,
@@ -71,13 +71,13 @@ describe('a caller that was refused', () => {
     ])
     expect(Object.keys(headers)).toEqual(Object.keys(first.headers))
     time += 1
-    // One of them asks for all.
+    // One request asks the store for all.
     const statuses = async () =>
       (await Promise.all(Array.from({ length: 20 }, () => app('/', { key })))).map(({ status }) => status)
     expect(await tripsOf(async () => expect(await statuses()).toEqual(Array(20).fill(429)))).toBe(1)
   })
 
-  it('is told a time that is counted down, and asks again when it is over', async () => {
+  it('gets a time that counts down, and the store is asked again when it is over', async () => {
     const app = appWith({
       rules: [{ ...ONE, algorithm: 'gcra', limit: 1, period: '10s' }],
       refusals: { rememberFor: '60s' },
@@ -91,12 +91,12 @@ describe('a caller that was refused', () => {
     expect(await tripsOf(async () => (later = await app('/', { key })))).toBe(0)
     expect(first - Number(later!.headers.get('retry-after'))).toBe(4)
     expect(later!.headers.get('ratelimit')).toBe(`"one";r=0;t=${first - 4}`)
-    // Never longer than the store has said.
+    // Never longer than the store has reported.
     time += first * 1000 - 4000
     expect(await tripsOf(() => app('/', { key }))).toBe(1)
   })
 
-  it('is asked about again where it costs less, and not where it costs more', async () => {
+  it('is checked again for a lower cost, but not for a higher one', async () => {
     const app = appWith({
       rules: [{ ...ONE, limit: 4 }],
       routes: [
@@ -113,7 +113,7 @@ describe('a caller that was refused', () => {
     expect(await tripsOf(async () => expect(await status('/dear')).toBe(429))).toBe(0)
   })
 
-  it('is another one with another credential, address or set of rules', async () => {
+  it('is a different one with another credential, address or set of rules', async () => {
     const app = appWith({
       rules: [
         { ...ONE, by: 'credential' },
@@ -144,7 +144,7 @@ describe('a caller that was refused', () => {
     for (let i = 0; i < 3; i++) expect(await tripsOf(() => app('/', { key }))).toBe(1)
   })
 
-  it('is refused while the store is gone, until its retry time or for a minute, and not admitted by the counts of the isolate', async () => {
+  it("is refused while the store is down, until its retry time or for a minute, independent of the isolate's own counts", async () => {
     const app = appWith({ rules: [{ ...ONE, onStoreFailure: 'open' }] })
     const key = await gateway.key('acme')
     await app('/', { key })
@@ -161,7 +161,7 @@ describe('a caller that was refused', () => {
     vi.restoreAllMocks()
   })
 
-  it('is not refused for longer when the clock is set back', async () => {
+  it('is not refused for longer if the clock is set back', async () => {
     const app = appWith({ rules: [ONE], refusals: { rememberFor: '60s' } })
     const key = await gateway.key('acme')
     await app('/', { key })
@@ -170,7 +170,7 @@ describe('a caller that was refused', () => {
     expect(await tripsOf(() => app('/', { key }))).toBe(1)
   })
 
-  it('envoyproxy/ratelimit#423: a shadow refuses no request, however often it would have', async () => {
+  it('envoyproxy/ratelimit#423: a shadow never refuses a request', async () => {
     const app = appWith({ rules: [{ ...ONE, mode: 'shadow' }] })
     const key = await gateway.key('acme')
     for (let i = 0; i < 3; i++)
@@ -178,8 +178,8 @@ describe('a caller that was refused', () => {
   })
 })
 
-describe('what has changed counts', () => {
-  it('within a second where a switch turns the rule down, however long refusals are remembered', async () => {
+describe('a change takes effect', () => {
+  it('within a second if a switch turns the rule down, even if refusals are remembered for longer', async () => {
     const config = { rules: [ONE], refusals: { rememberFor: '60s' as const } }
     const app = appWith(config, { board: createSwitchBoard(clock) })
     const key = await gateway.key('acme')
@@ -187,13 +187,13 @@ describe('what has changed counts', () => {
     expect([await status(), await status()]).toEqual([200, 429])
     await switchRule(gateway.admin, 'one', { mode: 'shadow', at: new Date(), by: 'ops' })
     time += 1000
-    // The first request after a second asks for the switches.
+    // The first request after a second reads the switches.
     await status()
     await vi.waitFor(async () => expect(await status()).toBe(200), PATIENT_MS)
     await resetRule(gateway.admin, 'one')
   })
 
-  it('within a second after a reset, and after a consumer is let in again', async () => {
+  it('within a second after a reset, and after a consumer is unblocked', async () => {
     const config = { rules: [ONE] }
     const app = appWith(config)
     const key = await gateway.key('acme')
@@ -204,7 +204,7 @@ describe('what has changed counts', () => {
     time += 1000
     expect(await status()).toBe(200)
 
-    // A block counts at once.
+    // A block takes effect at once.
     await blockConsumer(gateway.admin, 'acme')
     expect(await status()).toBe(403)
     await unblockConsumer(gateway.admin, 'acme')
@@ -213,7 +213,7 @@ describe('what has changed counts', () => {
     expect(await status()).toBe(429)
   })
 
-  it('at once where another request of the isolate shows that the plan is another one', async () => {
+  it('at once if another request of the isolate shows another plan', async () => {
     const app = appWith({
       plans: ['free', 'pro'],
       rules: [
@@ -240,7 +240,7 @@ describe('what has changed counts', () => {
 })
 
 describe('credentials', () => {
-  it('that are bad are asked about once a second, where nothing counts guesses', async () => {
+  it('that are invalid are checked once a second, if no rule counts guesses', async () => {
     const app = appWith({ rules: [ONE] })
     const key = await gateway.key('acme')
     await revokeKey(gateway.admin, await findKey(gateway.admin, key))
@@ -250,7 +250,7 @@ describe('credentials', () => {
     expect(await tripsOf(ask)).toBe(1)
   })
 
-  it('that are bad are all counted, where something counts guesses', async () => {
+  it('that are invalid are all counted, if a rule counts guesses', async () => {
     const app = appWith({ rules: [ONE, { ...GUESSES, limit: 3 }] })
     const key = mintApiKey('acme')
     const statuses: number[] = []
@@ -262,17 +262,17 @@ describe('credentials', () => {
     expect(statuses).toEqual([401, 401, 401, 429, 429])
   })
 
-  it('are refused by address after too many guesses: good and bad ones alike, with one reply and no trip', async () => {
+  it('are refused by address after too many guesses: valid and invalid ones alike, with one reply and no trip', async () => {
     const app = appWith({ rules: [ONE, GUESSES] })
     const good = await gateway.key('acme')
     const address = '192.0.2.1'
     await app('/', { key: mintApiKey('acme'), address })
-    const first = await told(await app('/', { key: mintApiKey('acme'), address }))
+    const first = await comparable(await app('/', { key: mintApiKey('acme'), address }))
     expect(first.status).toBe(429)
     for (const key of [good, mintApiKey('acme'), mintApiKey('other')]) {
       let reply: Response | undefined
       expect(await tripsOf(async () => (reply = await app('/', { key, address })))).toBe(0)
-      const { status, headers, body } = await told(reply!)
+      const { status, headers, body } = await comparable(reply!)
       expect([status, Object.keys(headers), JSON.parse(body).title]).toEqual([
         429,
         Object.keys(first.headers),
@@ -284,12 +284,12 @@ describe('credentials', () => {
   })
 })
 
-describe('what is in flight', () => {
+describe('a `concurrency` rule', () => {
   const HELD: RuleInput = { name: 'held', by: 'address', algorithm: 'concurrency', limit: 1 }
-  it('is asked about again after a tenth of a second, or as soon as a request of the caller has ended', async () => {
+  it('is checked again after a tenth of a second, or as soon as a request of the caller has ended', async () => {
     const app = appWith({ ...ANYONE, rules: [HELD] }, { timer: () => () => {} })
     const address = '192.0.2.1'
-    // It is over when its body has been read.
+    // The request is over when its body was read.
     const first = await app('/', { address })
     expect((await app('/', { address })).status).toBe(429)
     expect(await tripsOf(() => app('/', { address }))).toBe(0)
@@ -305,7 +305,7 @@ describe('what is in flight', () => {
 })
 
 describe('statistics', () => {
-  it('count a remembered refusal like another one, and apart how many were remembered', async () => {
+  it('count a remembered refusal like any other, and its number separately', async () => {
     const wakes: (() => void)[] = []
     const sleep = () => new Promise<void>(wake => wakes.push(wake))
     const shadow: RuleInput = { ...ONE, name: 'shadow', mode: 'shadow' }

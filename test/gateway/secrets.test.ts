@@ -1,4 +1,4 @@
-/** Whatever fails, no secret stands in a log, in a reply, or in a request to the origin. */
+/** Logs, replies and requests to the origin contain no secret, whatever fails. */
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
@@ -25,7 +25,7 @@ const gateway = useGateway()
 let issuer: KeyServer
 let apiKey: string
 let tokens: { internal: string; published: string }
-/** All of them, and what they could be recognized or used by. */
+/** All secrets, and the parts that identify or reveal them. */
 let secrets: string[]
 
 beforeAll(async () => {
@@ -54,14 +54,14 @@ beforeEach(async () => {
   const credentials = [apiKey, OPAQUE, ...Object.values(tokens)]
   secrets = [
     ...[STORE_TOKEN, JWT_SECRET, ...credentials, ...(await Promise.all(credentials.map(sha256)))],
-    // The parts that say it all, and those of which every key of the store is made.
+    // The secret parts of keys and tokens, and the prefix of every key of the store.
     ...[apiKey.slice(-36), ...Object.values(tokens).flatMap(token => token.split('.').slice(1)), 'sluice:{'],
   ]
 })
 afterEach(() => vi.restoreAllMocks())
 
 const config = (): Partial<ConfigInput> & Pick<ConfigInput, 'rules'> => ({
-  // Every line there can be.
+  // Every possible log line.
   log: { perSecond: 1000 },
   rules: [
     { name: 'consumer', by: 'consumer', algorithm: 'gcra', limit: 100, period: '1d' },
@@ -78,7 +78,7 @@ const config = (): Partial<ConfigInput> & Pick<ConfigInput, 'rules'> => ({
   },
 })
 
-/** Short only where a test waits for it: a busy machine would miss it elsewhere. */
+/** Short only if a test waits for it: otherwise a busy machine would exceed it. */
 const SHORT_MS = 100
 const LONG_MS = 5000
 
@@ -87,12 +87,12 @@ const storeWithin = (deadlineMs: number) =>
 
 interface Asking extends Platform {
   store?: Store
-  /** Default: each there is. */
+  /** Default: all paths. */
   credentials?: string[]
   originDeadlineMs?: number
 }
 
-/** A request with each credential, in each header; what came back, as text. */
+/** Sends a request with each credential, in each header. Returns the replies as text. */
 async function askAll(path: string, asking: Asking = {}) {
   const { store = storeWithin(LONG_MS), credentials, originDeadlineMs = LONG_MS, ...platform } = asking
   const app = createApp(
@@ -104,9 +104,9 @@ async function askAll(path: string, asking: Asking = {}) {
       ...platform,
     },
   )
-  const shown = credentials ?? [apiKey, OPAQUE, ...Object.values(tokens)]
-  const asked = shown.flatMap(text => [{ authorization: `Bearer ${text}` }, { 'x-api-key': text }])
-  const replies = asked.map(async headers => {
+  const sent = credentials ?? [apiKey, OPAQUE, ...Object.values(tokens)]
+  const headersSent = sent.flatMap(text => [{ authorization: `Bearer ${text}` }, { 'x-api-key': text }])
+  const replies = headersSent.map(async headers => {
     const response = await app.request(`http://gateway.test${path}`, { headers })
     return { status: response.status, text: JSON.stringify([...response.headers]) + (await response.text()) }
   })
@@ -121,8 +121,8 @@ function expectNoSecret(replies: readonly string[]): void {
   }
 }
 
-describe('no secret is told', () => {
-  it('when all is well', async () => {
+describe('no secret is revealed', () => {
+  it('without any failure', async () => {
     const { replies, statuses } = await askAll('/few')
     expect([...statuses].sort()).toEqual([200, 401, 429])
     expect(gateway.origin.received.length).toBeGreaterThan(3)
@@ -143,7 +143,7 @@ describe('no secret is told', () => {
     }
 
   it.each<[string, TestGateway['store']['fault']]>([
-    ['is gone', (_, response) => void response.destroy()],
+    ['is down', (_, response) => void response.destroy()],
     ['hangs', () => {}],
     [
       'quotes the command in its error',
@@ -152,8 +152,8 @@ describe('no secret is told', () => {
     ['begins with it', quoting(400, text => JSON.stringify({ error: text }))],
     ['quotes it in capitals', quoting(500, text => JSON.stringify({ error: text.toUpperCase() }))],
     ['quotes it on a web page', quoting(502, text => `<html>${text}</html>`)],
-    ['quotes it in an answer', quoting(200, text => JSON.stringify({ result: [1, text, 1] }))],
-    ['quotes it instead of an answer', quoting(200, text => JSON.stringify({ result: text }))],
+    ['quotes it in a reply', quoting(200, text => JSON.stringify({ result: [1, text, 1] }))],
+    ['quotes it instead of a reply', quoting(200, text => JSON.stringify({ result: text }))],
     ['refuses the token', quoting(401, text => JSON.stringify({ error: `WRONGPASS ${text}` }))],
   ])('when the store %s', async (name, fault) => {
     gateway.store.fault = fault
@@ -168,7 +168,7 @@ describe('no secret is told', () => {
   })
 
   it.each<[string, (response: ServerResponse) => void]>([
-    ['is gone', response => void response.destroy()],
+    ['is down', response => void response.destroy()],
     ['answers nonsense', response => void response.end('nonsense')],
     ['answers an error', response => void response.writeHead(500).end(tokens.published)],
     ['redirects', response => void response.writeHead(302, { location: `/${tokens.published}` }).end()],
@@ -182,7 +182,7 @@ describe('no secret is told', () => {
     expectNoSecret(replies)
   })
 
-  it('when an error of the platform quotes it, in whichever step', async () => {
+  it('when an error of the platform quotes it, in any step', async () => {
     const all = () => [apiKey, OPAQUE, STORE_TOKEN, tokens.internal].join('\n    at ')
     const failing: Store = {
       isCluster: false,
@@ -204,7 +204,7 @@ describe('no secret is told', () => {
     expectNoSecret([...first.replies, ...second.replies, await health.text()])
   })
 
-  it('when a token is bad in whichever way', async () => {
+  it('when a token is invalid in any way', async () => {
     const [head, body, signature] = tokens.internal.split('.')
     const credentials = [
       ...[`${head}.${body}.`, `${head}.${body}.AAAA`, `${head}..${signature}`, `.${body}.${signature}`],
@@ -220,7 +220,7 @@ describe('no secret is told', () => {
   })
 })
 
-describe('no secret is told by what is wrong with the config', () => {
+describe('no secret is revealed by a mistake of the config', () => {
   const PASSWORD = 'hunter2-and-more'
   const messageOf = (work: () => unknown): string => {
     try {
@@ -228,7 +228,7 @@ describe('no secret is told by what is wrong with the config', () => {
     } catch (error) {
       return `${(error as Error).message} ${(error as Error).stack} ${JSON.stringify(error)}`
     }
-    throw new Error('Nothing is wrong with it.')
+    throw new Error('The work did not throw.')
   }
 
   it.each<[string, Record<string, unknown>]>([
@@ -267,15 +267,17 @@ describe('no secret is told by what is wrong with the config', () => {
     const good = configOf({ rules: config().rules })
     for (const name of ['UPSTASH_REDIS_REST_URL', 'ORIGIN_URL', 'SLUICE_ENVIRONMENT']) {
       const env = { UPSTASH_REDIS_REST_URL: 'http://a', UPSTASH_REDIS_REST_TOKEN: STORE_TOKEN }
-      const told = messageOf(() => withEnvironment(good, { ...env, [name]: `redis://user:${PASSWORD}@host` }))
-      expect(told).not.toContain(PASSWORD)
-      expect(told).not.toContain(STORE_TOKEN)
-      expect(told).toContain(name)
+      const message = messageOf(() =>
+        withEnvironment(good, { ...env, [name]: `redis://user:${PASSWORD}@host` }),
+      )
+      expect(message).not.toContain(PASSWORD)
+      expect(message).not.toContain(STORE_TOKEN)
+      expect(message).toContain(name)
     }
   })
 })
 
-it('a key that is not for us is nowhere told either', async () => {
+it('a key of another environment is not revealed either', async () => {
   const foreign = mintApiKey('acme', 'slk_test_')
   const app = gateway.app({ rules: config().rules, environment: 'live' })
   for (const headers of [

@@ -1,4 +1,4 @@
-/** A store that fails never fails the caller whom the config lets pass, and the log says why without a secret. */
+/** A failing store: the request passes if the config allows it, and the log has the cause without a secret. */
 
 import type { ServerResponse } from 'node:http'
 import { afterEach, describe, expect, it, vi } from 'vitest'
@@ -11,9 +11,9 @@ import { configOf } from '../support/engines.ts'
 import { useGateway } from '../support/gateway.ts'
 import { sign } from '../support/key-server.ts'
 
-/** For a store that hangs: the test waits for it. */
+/** For a store that hangs, because the test waits for this deadline. */
 const SHORT_MS = 150
-/** For one that answers: a busy machine would miss a short one. */
+/** For a store that answers: a busy machine would exceed a short deadline. */
 const LONG_MS = 10_000
 
 const gateway = useGateway()
@@ -24,7 +24,7 @@ afterEach(() => {
 const say = (status: number, body: string) => (_: unknown, response: ServerResponse) =>
   void response.writeHead(status, { 'content-type': 'application/json' }).end(body)
 
-/** In the place of what the script says. The live switches are asked for by the way, and none are set. */
+/** Replaces the reply of the script. The live switches are read in the same trip, and none are set. */
 const answer = (result: string) => say(200, `[{"result":null},{"result":${result}}]`)
 
 const FAULTS = {
@@ -43,18 +43,18 @@ const FAULTS = {
     say(400, '{"error":"LOADING Redis is loading the dataset in memory"}'),
     'store-refused',
   ],
-  'has never heard of any script': [say(400, '{"error":"NOSCRIPT No matching script"}'), 'store-refused'],
-  'answers with a web page': [say(502, '<html>Bad Gateway</html>'), 'store-reply-invalid'],
+  'has no scripts': [say(400, '{"error":"NOSCRIPT No matching script"}'), 'store-refused'],
+  'answers with HTML': [say(502, '<html>Bad Gateway</html>'), 'store-reply-invalid'],
   'answers with half a reply': [say(200, '{"result":[1,'), 'store-reply-invalid'],
-  'answers with no list': [answer('"OK"'), 'store-reply-invalid'],
-  'answers with no list of results': [say(200, '{"result":"OK"}'), 'store-reply-invalid'],
-  'answers less than it was asked': [say(200, '[{"result":null}]'), 'store-reply-invalid'],
+  'answers without a list': [answer('"OK"'), 'store-reply-invalid'],
+  'answers without a list of results': [say(200, '{"result":"OK"}'), 'store-reply-invalid'],
+  'answers fewer calls than were sent': [say(200, '[{"result":null}]'), 'store-reply-invalid'],
   'answers null': [answer('null'), 'store-reply-invalid'],
   'answers with too few fields': [answer('[1,"free",1,2]'), 'store-reply-invalid'],
-  'answers with text for a number': [answer('[1,"free",1,"2",3,0]'), 'store-reply-invalid'],
+  'answers with text instead of a number': [answer('[1,"free",1,"2",3,0]'), 'store-reply-invalid'],
   'answers with a fraction': [answer('[1,"free",1,2.5,3,0]'), 'store-reply-invalid'],
-  'refuses though no rule does': [answer('[0,"free",1,0,0,0]'), 'store-reply-invalid'],
-  'admits though a rule refuses': [answer('[1,"free",1,5,0,5]'), 'store-reply-invalid'],
+  'refuses although no rule does': [answer('[0,"free",1,0,0,0]'), 'store-reply-invalid'],
+  'admits although a rule refuses': [answer('[1,"free",1,5,0,5]'), 'store-reply-invalid'],
   'answers with a number that no header can carry': [
     answer('[1,"free",1,9007199254740991,0,0]'),
     'store-reply-invalid',
@@ -92,7 +92,7 @@ describe('a store that', () => {
     expect(response.headers.get('sluice-degraded')).toBe(cause)
     expect(response.headers.has('ratelimit')).toBe(false)
 
-    // Nobody vouches for the caller, and the origin is told so.
+    // The caller is not verified, and the origin gets the cause.
     const { headers } = gateway.origin.received[0]!
     expect(headers['sluice-degraded']).toBe(cause)
     expect(headers).not.toHaveProperty('x-consumer-id')
@@ -109,12 +109,12 @@ describe('a store that', () => {
       expect(lines[0]).not.toContain(secret)
   })
 
-  it('does not know the script gets no second deadline for the second delivery', async () => {
+  it('does not have the script: sending it again does not extend the deadline', async () => {
     vi.spyOn(console, 'warn').mockImplementation(() => {})
     let calls = 0
     gateway.store.fault = (request, response) => {
       calls += 1
-      // The first delivery is answered with NOSCRIPT, the second never.
+      // The first delivery gets NOSCRIPT, the second no reply.
       if (calls === 1) say(200, '[{"result":null},{"error":"NOSCRIPT"}]')(request, response)
     }
     const signals = new Set<unknown>()
@@ -125,11 +125,11 @@ describe('a store that', () => {
     })
     expect((await ask(mintApiKey('acme'), SHORT_MS)).headers.get('sluice-degraded')).toBe('store-timeout')
     expect(calls).toBe(2)
-    // That of the store, and that of the origin, which the request is let through to.
+    // The signal of the store, and that of the origin, which gets the request.
     expect(signals.size).toBe(2)
   })
 
-  it('fails is asked once: a call that may have spent is never repeated', async () => {
+  it('fails is called once: a call that may have spent is never repeated', async () => {
     vi.spyOn(console, 'warn').mockImplementation(() => {})
     for (const fault of [FAULTS['closes the connection'][0], FAULTS['answers 503'][0], FAULTS.hangs[0]]) {
       gateway.store.fault = fault
@@ -139,7 +139,7 @@ describe('a store that', () => {
     }
   })
 
-  it('is gone keeps nobody from being told whose token it is', async () => {
+  it('is down does not prevent the verification of tokens', async () => {
     vi.spyOn(console, 'warn').mockImplementation(() => {})
     gateway.store.fault = say(503, '{"error":"ERR Redis cannot be reached"}')
     const secret = 'a secret of the tests, of 32 bytes and some more'
@@ -163,7 +163,7 @@ describe('a store that', () => {
     expect((await app('/', { key: `${key}x` })).status).toBe(401)
   })
 
-  it('is gone is reported by the health check', async () => {
+  it('is down is reported by the health check', async () => {
     gateway.store.fault = say(503, '{"error":"ERR Redis cannot be reached"}')
     const response = await gateway.app({
       rules: [{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }],
@@ -176,7 +176,7 @@ describe('a store that', () => {
     })
   })
 
-  it('does not keep out a caller without a credential any less', async () => {
+  it('fails does not admit a malformed credential', async () => {
     gateway.store.fault = () => {}
     expect((await ask('garbage')).status).toBe(401)
   })

@@ -1,6 +1,7 @@
 /**
- * Live switches through the whole app: turned down they count for the very answer that they came with, turned up from the
- * isolate's next request. The clock of the isolates is passed in: nothing here waits for a copy to grow old.
+ * Live switches through the whole app. A switch that turns a rule down takes effect for the very reply that it came
+ * with; one that turns a rule up, from the isolate's next request. The tests pass in the clock of the isolates, so
+ * none waits for a copy to become stale.
  */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
@@ -48,7 +49,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
   const later = () => {
     now += 1000
   }
-  /** Statuses of so many requests. */
+  /** Sends requests, and returns their statuses. */
   const ask = async (times = 1, each = app) => {
     const statuses: number[] = []
     for (let i = 0; i < times; i++) statuses.push((await each('/', { key })).status)
@@ -57,11 +58,11 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
   const namesIn = (response: Response) =>
     [...(response.headers.get('ratelimit-policy') ?? '').matchAll(/"(\w+)"/g)].map(([, name]) => name)
 
-  it('leave a rule that is off in the config out, and switch it on for every plan', async () => {
+  it('leave out a rule that is off in the config, and can turn it on for every plan', async () => {
     expect(namesIn(await app('/', { key }))).toEqual(['two', 'many'])
     await set('none', { mode: 'enforce' })
     later()
-    // The request that learns it was asked without.
+    // The request that reads the switch was evaluated without it.
     expect(namesIn(await app('/', { key }))).toEqual(['two', 'many'])
     const response = await app('/', { key: await gateway.key('other', 'pro') })
     expect(namesIn(response)).toEqual(['two', 'many', 'none'])
@@ -76,23 +77,23 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
     [{ mode: 'off' }, ['many']],
     [{ mode: 'shadow' }, ['many']],
     [{ share: 0 }, ['many']],
-  ])('turned down count for the refusal that they came with: %j', async (change, left) => {
+  ])('that turn a rule down apply to the refusal that they came with: %j', async (change, left) => {
     expect(await ask(3)).toEqual([200, 200, 429])
     await set('two', change)
-    // A copy that is not yet a second old does not ask.
+    // An isolate whose copy is less than a second old does not read the switches.
     expect(await ask()).toEqual([429])
     later()
     gateway.store.count()
     const response = await app('/', { key })
     expect([response.status, namesIn(response)]).toEqual([200, left])
     expect(response.headers.has('sluice-degraded')).toBe(false)
-    // It takes no request of its own, and has spent nothing: nothing had been, when it was refused.
+    // It makes no extra request, and nothing was spent, because the request was refused.
     expect(gateway.store.count()).toBe(1)
     expect(response.headers.get('ratelimit')).toContain('"many";r=98')
     expect((await app('/', { key })).headers.get('ratelimit')).toContain('"many";r=97')
   })
 
-  it('turned down count at once in an isolate that has never asked, however many come at once', async () => {
+  it('that turn a rule down apply at once in an isolate that has never read them, also to concurrent requests', async () => {
     await ask(2)
     await set('two', { mode: 'off' })
     const fresh = isolate()
@@ -100,26 +101,26 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
     expect(replies.map(({ status }) => status)).toEqual(Array(8).fill(200))
   })
 
-  it('to shadow hold for a consumer whose override enforces the rule, and what else counts goes on counting', async () => {
+  it('to shadow apply to a consumer whose override enforces the rule, and other rules still count', async () => {
     const override = compileOverride(CONFIG, { rule: 'two', mode: 'enforce' })
     await setOverride(gateway.admin, 'acme', override)
     await set('two', { mode: 'shadow' })
     expect(await ask(4)).toEqual([200, 200, 200, 200])
-    // The first was asked about before the switch had come.
+    // The first request was evaluated before the switch was known.
     expect((await app('/', { key })).headers.get('ratelimit')).toContain('"many";r=95')
   })
 
-  it('turned up count from the next request', async () => {
+  it('that turn a rule up apply from the next request on', async () => {
     await set('two', { mode: 'off' })
-    // The first is counted: it was asked before this isolate had heard of any switch.
+    // The first request is counted: it was evaluated before this isolate knew the switch.
     expect(await ask(4)).toEqual([200, 200, 200, 200])
     await resetRule(gateway.admin, 'two')
     later()
-    // The first asks along, under what was known; the next ones are counted.
+    // The first request reads the switches and uses the old copy; the next ones are counted.
     expect(await ask(4)).toEqual([200, 200, 429, 429])
   })
 
-  it('enforce what is tried out, and as much of it as they say', async () => {
+  it('enforce a shadow rule, for the share that they set', async () => {
     await set('two', { mode: 'off' })
     await set('tried', { mode: 'enforce', share: 0 })
     expect(await ask(3)).toEqual([200, 200, 200])
@@ -131,21 +132,21 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
     expect(await ask(2)).toEqual([200, 200])
   })
 
-  it('end by themselves, by the clock of the isolate', async () => {
+  it('expire by the clock of the isolate', async () => {
     await set('two', { mode: 'off', until: new Date(now + 500) })
-    // The first is counted, as it was asked before the news came.
+    // The first request is counted: it was evaluated before the switch was known.
     expect(await ask(3)).toEqual([200, 200, 200])
     now += 500
     expect(await ask(2)).toEqual([200, 429])
   })
 
-  it('hold as they were last known while the store is gone, and until it tells otherwise', async () => {
+  it('stay as last known while the store is down, until it is read again', async () => {
     await ask(2)
     await set('two', { mode: 'off' })
     later()
     expect(await ask(2)).toEqual([200, 200])
     await restoreAfterOutage()
-    // Still off, though the copy is old: this request has learnt nothing yet when it asks.
+    // Still off, although the copy is old: this request has not read the switches yet.
     expect(await ask()).toEqual([200])
 
     async function restoreAfterOutage() {
@@ -158,7 +159,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
     }
   })
 
-  it('that are no text of ours, or no text at all, change nothing', async () => {
+  it('that cannot be parsed, or are missing, have no effect', async () => {
     const { connection } = gateway.redis
     for (const [i, command] of [
       ['SET', 'sluice:{switches}', '{"kill":true,"rules":{"two":"off"}}'],
@@ -175,7 +176,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
     expect(await ask()).toEqual([429])
   })
 
-  it('are those of the environment', async () => {
+  it('belong to an environment', async () => {
     const kill = formatSwitches({ kill: by(), rules: new Map() })
     await gateway.redis.connection.send(['SET', 'sluice:staging:{switches}', kill])
     const staging = gateway.app({ ...CONFIG, environment: 'staging' }, { clock: { now: () => now } })
@@ -185,10 +186,10 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
     expect(await markOf(app)).toBe(null)
   })
 
-  describe('that kill', () => {
+  describe('with the kill switch', () => {
     const kill = (until?: Date) => killLimits(gateway.admin, { ...by(), ...(until && { until }) })
 
-    it('let everything pass, marked, with the caller as ever, and count nothing', async () => {
+    it('admit every request, marked, with its caller, and count nothing', async () => {
       app = gateway.app({ ...CONFIG, log: { perSecond: 1000 } }, { clock: { now: () => now } })
       const spies = [vi.spyOn(console, 'log'), vi.spyOn(console, 'info'), vi.spyOn(console, 'warn')]
       for (const spy of spies) spy.mockImplementation(() => {})
@@ -207,17 +208,17 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
           'x-consumer-plan': 'free',
         })
       }
-      // Nobody needs a line in the log for each.
+      // Requests are not logged one by one.
       expect(spies.flatMap(({ mock }) => mock.calls)).toEqual(before)
       await restoreLimits(gateway.admin)
       later()
-      // The first one asks along, and says what it was asked under: no rule has counted it.
+      // The first request reads the switches, and is marked by the old copy: no rule has counted it.
       const last = await app('/', { key })
       expect([last.status, last.headers.get('sluice-degraded')]).toEqual([200, 'kill-switch'])
       expect(await ask()).toEqual([429])
     })
 
-    it('let nobody in who would not be: bad credentials, none, and blocked consumers', async () => {
+    it('still refuse invalid and missing credentials, and blocked consumers', async () => {
       await kill()
       for (let i = 0; i < 2; i++) {
         expect((await app('/', { key: mintApiKey('acme') })).status).toBe(401)
@@ -228,26 +229,26 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
       expect(await ask()).toEqual([403])
     })
 
-    it('do not tell who has guessed too often that a guess was right', async () => {
+    it('do not reveal to a caller with too many guesses that one was right', async () => {
       for (const bad of [1, 2]) {
         expect((await app('/', { key: mintApiKey(`nobody${bad}`) })).status).toBe(401)
       }
       await kill()
       later()
-      // It was asked before the news came: the good key is refused like the bad ones.
+      // Evaluated before the switch was known: the valid key is refused like the invalid ones.
       const [good, bad] = [isolate(), isolate()]
       expect((await good('/', { key })).status).toBe(429)
       expect((await bad('/', { key: mintApiKey('nobody') })).status).toBe(429)
-      // Guesses are a limit too: from the next request on nothing counts them, and each is told the truth.
+      // Guesses are limited too: from the next request on nothing counts them, and each gets its true reply.
       expect((await good('/', { key })).status).toBe(200)
       expect((await bad('/', { key: mintApiKey('nobody') })).status).toBe(401)
     })
 
-    it('end, also for callers whom nothing else asks the store about', async () => {
+    it('end, also for callers whose requests make no trip', async () => {
       await kill()
       const marked = async () => (await app('/open')).headers.get('sluice-degraded')
       gateway.store.count()
-      // No trip is made for an anonymous caller whom no rule counts: the switches are asked for beside it.
+      // No rule counts an anonymous caller, so its requests make no trip, and the switches are read separately.
       expect(await marked()).toBe(null)
       await expect.poll(marked, { interval: 10, timeout: 30_000 }).toBe('kill-switch')
       expect(gateway.store.count()).toBe(1)
@@ -258,7 +259,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
       expect(gateway.store.count()).toBe(1)
     })
 
-    it('are asked for once a second while the store does not answer', async () => {
+    it('are read once a second while the store does not answer', async () => {
       gateway.store.fault = (_, response) => void response.destroy()
       gateway.store.count()
       for (let i = 0; i < 5; i++) expect((await app('/open')).status).toBe(200)
@@ -268,7 +269,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
       expect(gateway.store.count()).toBeLessThanOrEqual(2)
     })
 
-    it('hold while the store is gone, and end by the clock', async () => {
+    it('stay active while the store is down, and expire by the clock', async () => {
       await kill(new Date(now + 5000))
       await app('/', { key })
       gateway.store.fault = (_, response) => void response.destroy()
@@ -283,7 +284,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
 describeOnCluster('switches', start => {
   const gateway = useGatewayOn(start)
 
-  it('come along with decisions over several slots, and count for them', async () => {
+  it('are read with decisions over several slots, and apply to them', async () => {
     let now = Date.now()
     const rules: RuleInput[] = [
       { name: 'two', by: 'consumer', ...window },
@@ -296,7 +297,7 @@ describeOnCluster('switches', start => {
     await switchRule(gateway.admin, 'two', { at: new Date(), by: 'ops', mode: 'off' })
     now += 1000
     gateway.store.count()
-    // What the slot of the address had spent was given back with a second request, as it would be for a refusal.
+    // The units spent in the slot of the address were given back with a second request, as after a refusal.
     const relaxed = await app('/', caller)
     expect([relaxed.status, gateway.store.count()]).toEqual([200, 2])
     expect(relaxed.headers.get('ratelimit')).toContain('"many";r=98')

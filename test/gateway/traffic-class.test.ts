@@ -1,8 +1,8 @@
-/** Which class a request has, where several match or the plan of the caller is not known yet. */
+/** The class of a request if several match, or if the plan of the caller is not known yet. */
 import { describe, expect, it } from 'vitest'
 import type { TrafficClass } from '../../src/config/compile-shedding.ts'
 import type { Credential } from '../../src/credentials/credential.ts'
-import { classOf, planKnownOf } from '../../src/edges/http/traffic-class.ts'
+import { classOf, knownPlanOf } from '../../src/edges/http/traffic-class.ts'
 
 const CLASSES: TrafficClass[] = [
   { name: 'critical', rank: 0, match: { plans: ['enterprise'] } },
@@ -21,7 +21,7 @@ describe('the class of a request', () => {
     ['batch', 'batch'],
   ])('of plan %s is %s', (plan, name) => expect(classOf(CLASSES, KNOWN, plan).name).toBe(name))
 
-  it('is the most important possible one while the plan is not known', () => {
+  it('is the most important possible one while the plan is unknown', () => {
     expect(classOf(CLASSES, KNOWN, undefined).name).toBe('critical')
     expect(classOf(CLASSES.slice(1), KNOWN, undefined).name).toBe('reads')
   })
@@ -31,11 +31,11 @@ describe('the class of a request', () => {
     expect(classOf(CLASSES.slice(0, 3), ANONYMOUS, undefined).name).toBe('reads')
   })
 
-  it('is known from a token, else from the last answer of the store', () => {
+  it("depends on the plan of the token, else on the store's last answer", () => {
     const token = { credential: { subject: { kind: 'token', consumerKey: '', plan: 'batch' } } as Credential }
-    expect(planKnownOf(token, () => ({ plan: 'free' }))).toBe('batch')
-    expect(planKnownOf(KNOWN, () => ({ plan: 'free' }))).toBe('free')
-    expect(planKnownOf(KNOWN, () => undefined)).toBeUndefined()
-    expect(planKnownOf(ANONYMOUS, () => ({ plan: 'free' }))).toBeUndefined()
+    expect(knownPlanOf(token, () => ({ plan: 'free' }))).toBe('batch')
+    expect(knownPlanOf(KNOWN, () => ({ plan: 'free' }))).toBe('free')
+    expect(knownPlanOf(KNOWN, () => undefined)).toBeUndefined()
+    expect(knownPlanOf(ANONYMOUS, () => ({ plan: 'free' }))).toBeUndefined()
   })
 })

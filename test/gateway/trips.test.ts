@@ -1,4 +1,4 @@
-/** What one decision costs: HTTP requests to the store, and commands inside Redis. Counted, not believed. */
+/** The measured cost of one decision: HTTP requests to the store, and commands inside Redis. */
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
@@ -23,13 +23,13 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
 
   it('is one HTTP request to the store, cold or warm, allowed or refused', async () => {
     const key = await gateway.key('acme')
-    // Once per life of a Redis the script itself has to be sent.
+    // Each Redis needs the script once.
     expect(
       (await gateway.app({ rules: RULES }, { isCold: true })('/', { key, address: '192.0.2.1' })).status,
     ).toBe(200)
     expect(gateway.store.count()).toBe(2)
 
-    // Cold: an isolate that has seen nothing, a key and an address it has never met.
+    // Cold: an isolate without any data, a new key and a new address.
     const other = await gateway.key('other')
     const app = gateway.app({ rules: RULES })
     expect((await app('/', { key: other, address: '192.0.2.2' })).status).toBe(200)
@@ -44,12 +44,12 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
     expect((await tight('/', { key: other, address: '192.0.2.2' })).status).toBe(429)
     expect(gateway.store.count()).toBe(1)
 
-    // Not known to the store.
+    // Unknown to the store.
     expect((await app('/', { key: mintApiKey('acme') })).status).toBe(401)
     expect(gateway.store.count()).toBe(1)
   })
 
-  it('is none at all where nothing has to be asked', async () => {
+  it('makes no HTTP request if nothing has to be checked', async () => {
     const app = gateway.app({ rules: RULES })
     expect((await app('/')).status).toBe(401)
     expect((await app('/', { key: 'slk_acme_garbage' })).status).toBe(401)
@@ -60,7 +60,7 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
     expect(gateway.store.count()).toBe(0)
   })
 
-  it('is one HTTP request and as few commands as can be, whoever calls (the embedded Redis counts no commands)', async () => {
+  it('is one HTTP request with the fewest possible commands, for any caller (the embedded Redis counts no commands)', async () => {
     const set = (key: string, text: string) => gateway.redis.connection.send(['SET', key, text])
     const key = await gateway.key('counted')
     const revoked = await gateway.key('counted')
@@ -92,12 +92,13 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
     const tight = await gateway.informed(...of(RULES.map(rule => ({ ...rule, limit: 1 }))))
     let addresses = 0
     const address = () => `198.51.100.${++addresses}`
-    // The scripts themselves have to be sent once, that for opaque keys apart from the other.
+    // Each script has to be sent once; opaque keys have a script of their own.
     await warm('/', { key, address: address() })
     await isolate()('/', { key: opaque, address: address() })
 
     const MGET = { evalsha: 1, time: 1, mget: 1 }
-    // An isolate that has no copy of the live switches, or one older than a second, asks for them by the way.
+    // An isolate without a copy of the live switches, or with one older than a second, reads them in the same
+    // request.
     const switches = 1
     const count = async (app: App, status: number, init: Parameters<App>[1]) => {
       gateway.store.count()
@@ -140,7 +141,7 @@ describe.each(REDIS_KINDS)('a decision, on the %s Redis', kind => {
     expect(await count(warm, 403, { key }), 'blocked').toEqual(is(MGET))
   })
 
-  it('asks for the live switches along with it once a second, by no request of its own', async () => {
+  it('reads the live switches once a second, in the same request', async () => {
     let now = 5000
     const app = gateway.app({ rules: RULES }, { clock: { now: () => now } })
     const key = await gateway.key('switched')

@@ -1,4 +1,4 @@
-/** What machines of the origin push, and what they must not be able to. */
+/** Pushes of the origin's machines, and how they are secured. */
 import { describe, expect, it } from 'vitest'
 import { createUtilizationHandler } from '../../src/edges/http/utilization.ts'
 import { GatewayError } from '../../src/errors.ts'
@@ -12,7 +12,7 @@ const SECRET = 'a secret of the tests'.replaceAll(' ', '-')
 const PUSHES = { signal: 'origin', staleAfterMs: 5000, secretName: 'PUSH_SECRET', secret: SECRET }
 const BODY = { reporter: 'api-7', utilization: 0.83 }
 
-/** A store that keeps what it is sent. */
+/** A store that records the calls. */
 function answering(answer: (calls: readonly StoreCall[]) => unknown = () => [[1, 830, 1]]) {
   const calls: ScriptCall[] = []
   const store: Store = {
@@ -67,7 +67,7 @@ describe('a push', () => {
     expect((await push({ body: { ...BODY, ...change } })).status).toBe(204)
   })
 
-  it('may come in pieces, and with any content type', async () => {
+  it('may arrive in pieces, with any content type', async () => {
     const bytes = new TextEncoder().encode(JSON.stringify(BODY))
     const body = new ReadableStream({
       start(controller) {
@@ -125,12 +125,12 @@ describe('the secret', () => {
     expect((await push({ body, token: 'Bearer x' })).status).toBe(401)
   })
 
-  it.each(['bearer', 'BEARER'])('comes after %s, in any case', async scheme => {
+  it.each(['bearer', 'BEARER'])('follows %s, in any case', async scheme => {
     expect((await push({ token: `${scheme}  ${SECRET}` })).status).toBe(204)
   })
 
   it.each([undefined, '', null, 7])(
-    'that is %j in the environment admits no push, and says what to set',
+    'that is %j in the environment accepts no push, and the reply says what to set',
     async secret => {
       for (const token of [`Bearer ${SECRET}`, 'Bearer undefined', 'Bearer null', 'Bearer 7', '']) {
         const { status, detail } = await push({ token }, { pushes: { secret: secret as never } })
@@ -194,7 +194,7 @@ describe('a body', () => {
     expect(calls).toEqual([])
   })
 
-  it('has at most 4 KiB, whatever it says of itself', async () => {
+  it('has at most 4 KiB, whatever its headers claim', async () => {
     const padded = (length: number) => JSON.stringify(BODY).padEnd(length)
     expect((await push({ body: padded(4096) })).status).toBe(204)
     const endless = () =>
@@ -230,7 +230,7 @@ describe('a store', () => {
   it.each([
     () => Promise.reject(new GatewayError('ERR_STORE_TIMEOUT', 'The secret key sluice:{x} is late.')),
     () => [new GatewayError('ERR_STORE_TIMEOUT', 'late')],
-  ])('that does not answer is a 503, which can be repeated', async answer => {
+  ])('that does not answer gives a 503, which can be retried', async answer => {
     const { status, headers, detail } = await push({}, { store: answering(answer).store })
     expect([status, headers.get('retry-after')]).toEqual([503, '1'])
     expect(detail).toBe('The utilization was not stored (ERR_STORE_TIMEOUT). Push again with the next value.')
@@ -243,7 +243,7 @@ describe('a store', () => {
 })
 
 describeOnRedisEngine('pushes', fresh => {
-  it('of several machines become one mean, each with its last value', async () => {
+  it('of several machines are averaged, each with its last value', async () => {
     const redis = await fresh()
     const store = storeOf(redis, { isCluster: true })
     for (const [reporter, utilization] of [

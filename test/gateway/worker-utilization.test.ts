@@ -1,4 +1,7 @@
-/** The shedder by worker utilization through the whole gateway on Node, by a clock that the tests move: a minute of it takes no time. */
+/**
+ * Load shedding by worker utilization through the whole gateway on Node, by a clock that the tests move: a simulated
+ * minute takes no time.
+ */
 import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { importKey } from '../../src/ops/keys.ts'
@@ -25,13 +28,13 @@ const FAST = { ...CONFIG, shedding: { ...SHEDDING, workerUtilization: QUICK } }
 const ADDRESSES = Array.from({ length: 20 }, (_, i) => `192.0.2.${i}`)
 const SWITCH = { by: 'ops', at: new Date(0) }
 
-describe('the shedder by worker utilization', () => {
+describe('load shedding by worker utilization', () => {
   const gateway = useGateway()
   let fleets = 0
 
-  /** Isolates of one fleet, and a second after the other in which each of them has a request that the origin answers. */
+  /** Isolates of one fleet. In each second that passes, each of them has one request that the origin answers. */
   function fleetOf(config: Partial<ConfigInput> & typeof CONFIG, isolates = 2, more: TestPlatform = {}) {
-    // Later than all that isolates of the test before may still report.
+    // Later than any report of an isolate of the previous test.
     fleets += 1
     let now = 1_700_000_000_000 + fleets * 86_400_000
     const platform: TestPlatform = { clock: { now: () => now }, reportAt: () => now * 1000, ...more }
@@ -52,7 +55,7 @@ describe('the shedder by worker utilization', () => {
     }
   }
 
-  /** The callers that are shed. */
+  /** The callers whose requests are shed. */
   async function shedAt(app: App, path = '/', init: RequestInit = {}): Promise<string[]> {
     const shed = []
     for (const address of ADDRESSES) {
@@ -63,7 +66,7 @@ describe('the shedder by worker utilization', () => {
     return shed
   }
 
-  it('sheds none for 28 s, then ever more of the least important class, then of the next, and never the first', async () => {
+  it('sheds nothing for 28 s, then more and more of the least important class, then of the next, never the first', async () => {
     const { apps, seconds } = fleetOf(CONFIG)
     const [app] = apps as [App]
     await seconds(28, 0.95)
@@ -81,7 +84,7 @@ describe('the shedder by worker utilization', () => {
     expect(await shedAt(app, '/', { method: 'POST' })).toEqual([])
   })
 
-  it('has each caller on one side at one level, in every isolate, and those that were shed stay shed as it rises', async () => {
+  it('gives a caller the same verdict in every isolate at one level, and keeps shed callers shed as it rises', async () => {
     const { apps, seconds } = fleetOf(FAST)
     await seconds(13, 0.95)
     const [one, other] = [await shedAt(apps[0]!, '/test'), await shedAt(apps[1]!, '/test')]
@@ -91,7 +94,7 @@ describe('the shedder by worker utilization', () => {
     expect(await shedAt(apps[1]!, '/test')).toEqual(expect.arrayContaining(one))
   })
 
-  it('gives everything back as slowly when the origin has recovered', async () => {
+  it('admits everything again just as slowly when the origin has recovered', async () => {
     const { apps, seconds } = fleetOf(FAST)
     await seconds(18, 0.95)
     expect((await shedAt(apps[0]!, '/test')).length).toBeGreaterThan(10)
@@ -105,14 +108,14 @@ describe('the shedder by worker utilization', () => {
     expect(await shedAt(apps[0]!, '/test')).toEqual([])
   })
 
-  it('gives everything back when the signal is gone', async () => {
+  it('admits everything again without a signal', async () => {
     const { apps, seconds } = fleetOf(FAST)
     await seconds(18, 0.95)
     await seconds(22)
     expect(await shedAt(apps[0]!, '/test')).toEqual([])
   })
 
-  it('answers 503 without asking the store, says when the caller is admitted, and charges nothing', async () => {
+  it('replies with 503 without a trip to the store, with the time until the caller is admitted, and charges nothing', async () => {
     const fleet = fleetOf(FAST, 1)
     const [app] = fleet.apps as [App]
     await fleet.seconds(32, 0.95)
@@ -128,14 +131,14 @@ describe('the shedder by worker utilization', () => {
       status: 503,
       detail: `The service is too busy for this request now. Nothing was charged. Try again in ${seconds} s.`,
     })
-    // What is measured counts when its second is over, so a second or two later.
+    // A measurement counts once its second is over, so one or two seconds later.
     await fleet.seconds(seconds - 1, 0.5)
     expect((await app('/', { address: ADDRESSES[0]! })).status).toBe(503)
     await fleet.seconds(3, 0.5)
     expect((await app('/', { address: ADDRESSES[0]! })).status).toBe(200)
   })
 
-  it('keeps the header of the origin to itself, and ignores one that is no utilization', async () => {
+  it('removes the header of the origin, and ignores an invalid one', async () => {
     const { apps, seconds } = fleetOf(FAST, 1)
     const [app] = apps as [App]
     const reply = await app('/?utilization=0.95', { address: ADDRESSES[0]! })
@@ -144,14 +147,14 @@ describe('the shedder by worker utilization', () => {
     expect(await shedAt(app, '/test')).toEqual([])
   })
 
-  it('hides the header from preflights, which say nothing about the origin', async () => {
+  it('removes the header from replies to preflights, which say nothing about the origin', async () => {
     const { apps } = fleetOf(FAST, 1)
     const headers = { origin: 'https://app.example.com', 'access-control-request-method': 'PUT' }
     const reply = await apps[0]!('/?utilization=0.95', { method: 'OPTIONS', headers })
     expect([reply.status, reply.headers.has('x-utilization')]).toEqual([200, false])
   })
 
-  it('asks the store about a key of which it does not know the consumer, who may be on the list of those never limited', async () => {
+  it('asks the store about a key with an unknown consumer, which may be on the list of those never limited', async () => {
     await importKey(gateway.admin, { key: 'an-old-key-of-a-partner' }, { consumer: 'partner' })
     const credentials = { opaqueKeys: {}, accept: ['opaque-key', 'anonymous'] }
     const { apps, seconds } = fleetOf({
@@ -165,14 +168,14 @@ describe('the shedder by worker utilization', () => {
     expect((await apps[0]!('/', { headers: { 'x-api-key': 'a-key-that-is-made-up' } })).status).toBe(401)
   })
 
-  it('takes what is in flight from the fleet, whatever other rules count, and nothing from an isolate alone', async () => {
+  it('counts the requests in flight of the fleet, with any other rules, and not those of an isolate alone', async () => {
     const rules = [
       { name: 'origin', by: 'global', algorithm: 'concurrency', limit: 10, adaptive: { initial: 10 } },
     ]
     const fleetUsage = { capacity: 1000 }
     const workerUtilization = { ...QUICK, signals: ['in-flight' as const] }
     const shedding = { ...SHEDDING, fleetUsage, workerUtilization }
-    // Ends are not reported later, when the next test counts what the store is asked.
+    // Ends are not reported later, because the next test counts the requests to the store.
     const { apps, seconds } = fleetOf({ ...FAST, rules, shedding } as unknown as typeof FAST, 1, {
       timer: () => () => {},
     })
@@ -183,7 +186,7 @@ describe('the shedder by worker utilization', () => {
     expect(await shedAt(apps[0]!, '/test')).toEqual([])
   })
 
-  it('costs no HTTP request to the store of its own', async () => {
+  it('makes no HTTP request to the store of its own', async () => {
     const { seconds } = fleetOf(FAST, 1)
     await seconds(1, 0.95)
     gateway.store.count()
@@ -191,7 +194,7 @@ describe('the shedder by worker utilization', () => {
     expect(gateway.store.count()).toBe(10)
   })
 
-  it('sheds none in shadow mode, and reports what it would have shed', async () => {
+  it('sheds nothing in shadow mode, and reports what it would have shed', async () => {
     const points: string[][] = []
     const analytics = { writeDataPoint: ({ blobs }: { blobs: string[] }) => void points.push(blobs) }
     const shadow = { ...QUICK, mode: 'shadow' as const }
@@ -200,20 +203,20 @@ describe('the shedder by worker utilization', () => {
     await seconds(32, 0.95)
     points.length = 0
     expect(await shedAt(apps[0]!)).toEqual([])
-    // Outcome, and the shadows that would have refused.
+    // Outcome, and the shadow rules that would have refused.
     expect(new Set(points.map(blobs => `${blobs[0]} ${blobs[5]}`))).toEqual(
       new Set(['allowed worker-utilization-reads']),
     )
   })
 
-  it('is switched by its name, also where every request is shed and none makes a trip', async () => {
+  it('is switched by its name, even if every request is shed and none makes a trip', async () => {
     const { apps, seconds, pass } = fleetOf(FAST, 1)
     const [app] = apps as [App]
     await seconds(32, 0.95)
     expect(await shedAt(app)).toEqual(ADDRESSES)
     await switchRule(gateway.admin, 'worker-utilization', { ...SWITCH, mode: 'off' })
     pass(2000)
-    // The first reads the switches in the background.
+    // The first request reads the switches in the background.
     expect((await app('/', { address: ADDRESSES[0]! })).status).toBe(503)
     await vi.waitFor(
       async () => expect((await app('/', { address: ADDRESSES[0]! })).status).toBe(200),
@@ -222,7 +225,7 @@ describe('the shedder by worker utilization', () => {
     expect(await shedAt(app)).toEqual([])
   })
 
-  it('leaves alone who is on the list of those that are never limited, and routes without limits', async () => {
+  it('never sheds callers on the list of those never limited, or routes without limits', async () => {
     const routes = [{ name: 'free', match: { path: '/free' }, limits: false }]
     const { apps, seconds } = fleetOf(
       { ...FAST, allow: { addresses: [ADDRESSES[3]!] }, routes } as typeof CONFIG,

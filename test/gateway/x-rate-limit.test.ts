@@ -1,4 +1,4 @@
-/** X-RateLimit-Limit, -Remaining and -Reset: one limit of the reply, in the unit that the config names. */
+/** X-RateLimit-Limit, -Remaining and -Reset: one limit of the reply, in the unit of the config. */
 import { describe, expect, it } from 'vitest'
 import type { ConfigInput, HeadersInput, RuleInput } from '../../src/config/check/schema.ts'
 import { useGateway } from '../support/gateway.ts'
@@ -37,13 +37,13 @@ describe('X-RateLimit', () => {
     expect(response.headers.get('access-control-expose-headers') ?? '').not.toContain('X-RateLimit')
   })
 
-  it('is the limit with the least left, with seconds from now', async () => {
+  it('shows the limit with the least left, with seconds from now', async () => {
     const ask = app('delta-seconds')
     const response = await ask('/', { address: ADDRESS })
     expect(shown(response)).toEqual([3, 2, secondsOf(response, 'hour')])
   })
 
-  it('of a refusal is the limit that refuses, for as long as Retry-After says', async () => {
+  it('shows the limit that refuses, with the time of Retry-After', async () => {
     const once: RuleInput = { ...HOUR, name: 'once', limit: 1 }
     const ask = app('delta-seconds', [{ ...HOUR, limit: 1, period: '1m' }, once, DAY])
     await ask('/', { address: ADDRESS })
@@ -53,7 +53,7 @@ describe('X-RateLimit', () => {
     expect([shown(refused), secondsOf(refused, 'once')]).toEqual([[1, 0, seconds], seconds])
   })
 
-  it('can be a time, which is never too early', async () => {
+  it('can contain a time, which is never too early', async () => {
     const now = 1_800_000_000_999
     const response = await app('unix-seconds', undefined, {}, () => now)('/', { address: ADDRESS })
     const [, , reset] = shown(response)
@@ -74,7 +74,7 @@ describe('X-RateLimit', () => {
     expect(shown(await app('delta-seconds', [burst])('/', { address: ADDRESS }))).toEqual([5, 4, 1])
   })
 
-  it('of a request that no limit ever admits is refused for the period of the limit', async () => {
+  it('shows the period of the limit for a request that no limit can admit', async () => {
     const dear: RuleInput = { ...HOUR, cost: 1, name: 'dear' }
     const routes = [{ name: 'dear', match: { path: '/dear' }, cost: 3 }]
     const ask = app('delta-seconds', [dear], { routes, hooks: { cost: () => 4 } })
@@ -86,19 +86,19 @@ describe('X-RateLimit', () => {
     ])
   })
 
-  it('leaves out shadows and what the system protects itself with', async () => {
+  it('leaves out shadow rules and rules that protect the system', async () => {
     const rules: RuleInput[] = [{ ...HOUR, limit: 1, mode: 'shadow', name: 'shadow' }, DAY]
     const response = await app('delta-seconds', rules)('/', { address: ADDRESS })
     expect(shown(response).slice(0, 2)).toEqual([100, 99])
   })
 
-  it('is not sent where no limit applies, and takes the place of what the origin sends', async () => {
+  it("is not sent if no limit applies, and replaces the origin's headers", async () => {
     const ask = app('delta-seconds', [{ ...HOUR, match: { path: '/x-*' } }])
     expect(shown(await ask('/', { address: ADDRESS }))).toEqual([null, null, null])
     expect(shown(await ask('/x-limited', { address: ADDRESS })).slice(0, 2)).toEqual([3, 2])
   })
 
-  it('can be read by scripts of web pages, as the other headers', async () => {
+  it('can be read by scripts of web pages, like the other headers', async () => {
     const cors = { origins: '*' as const }
     const ask = app('delta-seconds', undefined, { cors })
     const { headers } = await ask('/', { address: ADDRESS, headers: { origin: 'https://app.example.com' } })

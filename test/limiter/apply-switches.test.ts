@@ -1,7 +1,7 @@
 /** An answer under switches that came with it: turned down counts for it, turned up does not. */
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
-import { relax, switchedMode } from '../../src/limiter/apply-switches.ts'
+import { applyNewerSwitches, modeUnderSwitches } from '../../src/limiter/apply-switches.ts'
 import type { Evaluation, Outcome, Verdict } from '../../src/script/evaluation.ts'
 import { consumerKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
 import { NO_SWITCHES, type RuleSwitch, type Switches } from '../../src/switches/switches.ts'
@@ -27,7 +27,7 @@ const switched = (rules: Record<string, Pick<RuleSwitch, 'mode' | 'share'>>, kil
 
 function evaluationOf(names: string[], asked = NO_SWITCHES): Evaluation {
   const rules = ALL.filter(({ name }) => names.includes(name)).flatMap(rule => {
-    const mode = switchedMode(rule, KEY, asked, rule.name)
+    const mode = modeUnderSwitches(rule, KEY, asked, rule.name)
     return mode === 'off' ? [] : [{ ...bound(rule, KEY), mode }]
   })
   const subject = {
@@ -50,7 +50,7 @@ function outcomeOf({ rules }: Evaluation, refusing: string[], plan = 'free'): Ou
 
 function relaxed(names: string[], refusing: string[], [asked, latest]: [Switches, Switches], plan?: string) {
   const evaluation = evaluationOf(names, asked)
-  const outcome = relax(outcomeOf(evaluation, refusing, plan), evaluation, latest, nameOf)
+  const outcome = applyNewerSwitches(outcomeOf(evaluation, refusing, plan), evaluation, latest, nameOf)
   return [outcome.status, ...outcome.verdicts.map(({ rule, mode }) => `${rule.name} ${mode}`)]
 }
 
@@ -101,14 +101,14 @@ describe('a refusal', () => {
     const asked = switched({ minute: { mode: 'shadow' } })
     const evaluation = evaluationOf(['minute'], asked)
     const outcome = outcomeOf(evaluationOf(['minute']), ['minute'])
-    expect(relax(outcome, evaluation, asked, nameOf)).toMatchObject({
+    expect(applyNewerSwitches(outcome, evaluation, asked, nameOf)).toMatchObject({
       status: 'admitted',
       verdicts: [{ mode: 'shadow' }],
     })
     // Of a rule that nobody has switched it is the consumer's.
     const tried = evaluationOf(['tried'])
     const own = { ...outcomeOf(evaluationOf(['tried'], switched({ tried: { mode: 'enforce' } })), ['tried']) }
-    expect(relax(own, tried, NO_SWITCHES, nameOf)).toEqual(own)
+    expect(applyNewerSwitches(own, tried, NO_SWITCHES, nameOf)).toEqual(own)
   })
 })
 
@@ -126,10 +126,10 @@ describe('an admission', () => {
     const [all] = rulesOf(rule('all', { by: 'global' }))
     const share = switched({ all: { share: 0.5 } })
     const statuses = Array.from({ length: 20 }, (_, i) => {
-      const place = consumerStateKey(`consumer-${i}`)
-      const evaluation = compiled({ rules: [{ ...bound(all!, KEY), place }], plans: ['free'] })
-      const { status } = relax(outcomeOf(evaluation, ['all']), evaluation, share, nameOf)
-      const mode = switchedMode(all!, place, share, 'all')
+      const shareKey = consumerStateKey(`consumer-${i}`)
+      const evaluation = compiled({ rules: [{ ...bound(all!, KEY), shareKey }], plans: ['free'] })
+      const { status } = applyNewerSwitches(outcomeOf(evaluation, ['all']), evaluation, share, nameOf)
+      const mode = modeUnderSwitches(all!, shareKey, share, 'all')
       expect([mode, status]).toEqual(mode === 'enforce' ? [mode, 'refused'] : ['shadow', 'admitted'])
       return status
     })
@@ -146,7 +146,9 @@ describe('a share', () => {
   const keys = Array.from({ length: 1000 }, (_, i) => consumerStateKey(`consumer-${i}`))
   const [minute] = ALL
   const enforcedAt = (share: number) =>
-    keys.filter(key => switchedMode(minute!, key, switched({ minute: { share } }), 'minute') === 'enforce')
+    keys.filter(
+      key => modeUnderSwitches(minute!, key, switched({ minute: { share } }), 'minute') === 'enforce',
+    )
 
   it('keeps those it had when it grows, and is everybody or nobody at its ends', () => {
     const [none, some, more, all] = [0, 0.25, 0.5, 1].map(enforcedAt)
@@ -158,7 +160,7 @@ describe('a share', () => {
 
   it('does not enforce a rule that is a shadow', () => {
     const tried = ALL.find(({ name }) => name === 'tried')!
-    expect(switchedMode(tried, KEY, switched({ tried: { share: 1 } }), 'tried')).toBe('shadow')
-    expect(switchedMode(tried, KEY, switched({ tried: { mode: 'enforce' } }), 'tried')).toBe('enforce')
+    expect(modeUnderSwitches(tried, KEY, switched({ tried: { share: 1 } }), 'tried')).toBe('shadow')
+    expect(modeUnderSwitches(tried, KEY, switched({ tried: { mode: 'enforce' } }), 'tried')).toBe('enforce')
   })
 })

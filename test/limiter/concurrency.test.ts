@@ -205,7 +205,7 @@ describeOnRedisEngine('units in flight', fresh => {
     const living = isolate.kept
     time.timer = gone.timer
     time.nowMs += 3001
-    expect(living.holdings.all).toHaveLength(1)
+    expect(living.holdings.heldUnits).toHaveLength(1)
     const next = await isolate.ask(ten, 10)
     expect(next.decision.kind).toBe('allowed')
     expect(remainingOf(await isolateOn(redis, time, 'B').ask(ten, 0))).toBe(0)
@@ -288,7 +288,7 @@ describeOnRedisEngine('units in flight', fresh => {
     own.finish('complete')
     await time.pass(1000)
     expect(remainingOf(await other.ask(three, 0))).toBe(3)
-    expect(isolate.kept.holdings.all).toEqual([])
+    expect(isolate.kept.holdings.heldUnits).toEqual([])
   })
 
   it('of several requests whose consumer only the store knew are renewed, and free, all of them', async () => {
@@ -302,7 +302,7 @@ describeOnRedisEngine('units in flight', fresh => {
     for (const { finish } of held) finish('complete')
     await time.pass(250)
     expect(remainingOf(await other.ask(ten, 0))).toBe(10)
-    expect(isolate.kept.holdings.all).toEqual([])
+    expect(isolate.kept.holdings.heldUnits).toEqual([])
   })
 
   it('that one slot of a cluster has counted and another has refused are free with the next message', async () => {
@@ -323,7 +323,7 @@ describeOnRedisEngine('units in flight', fresh => {
     const held = await Promise.all(Array.from({ length: 3 }, () => isolate.ask(three)))
     for (const { finish } of held) finish('complete')
     await time.pass(1000)
-    expect(isolate.kept.holdings.all).toEqual([])
+    expect(isolate.kept.holdings.heldUnits).toEqual([])
     expect(time.waiting).toBe(0)
     const life = Number(await redis.send(['TTL', ownKey(ACME, 'held', three.tag)]))
     expect(life).toBeGreaterThan(0)

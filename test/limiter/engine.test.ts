@@ -5,9 +5,8 @@
 
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile-rule.ts'
-import type { Seen } from '../../src/credentials/seen.ts'
+import type { RememberedCaller } from '../../src/credentials/caller-memory.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { toRefund, toReset } from '../../src/limiter/ask.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
 import { bindRule } from '../../src/limiter/bind-rule.ts'
 import type { Decision } from '../../src/limiter/decision.ts'
@@ -19,6 +18,7 @@ import {
   type EngineOptions,
 } from '../../src/limiter/engine.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
+import { prepareRefund, prepareReset } from '../../src/limiter/prepared-call.ts'
 import { createProbe } from '../../src/limiter/probe.ts'
 import { evaluateOnCluster } from '../../src/limiter/slots.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
@@ -357,7 +357,7 @@ describe('an exception in limiting code', () => {
 })
 
 describe('a demand that could not be made', () => {
-  const broken = (rules: Rule[], subject?: typeof SUBJECT, seen?: Seen) =>
+  const broken = (rules: Rule[], subject?: typeof SUBJECT, seen?: RememberedCaller) =>
     engine.decideBroken(
       { candidates: rules, policy: policyWith(), error: new TypeError('a bug'), ...(subject && { subject }) },
       { ...options, recall: () => seen },
@@ -439,10 +439,10 @@ describe('beside a decision', () => {
     if (by === 'refund')
       await engine.change(
         'refund',
-        toRefund({ policy: policyWith(), rules: [], spentAt: 1 }),
+        prepareRefund({ policy: policyWith(), rules: [], spentAt: 1 }),
         options.background,
       )
-    if (by === 'reset') await engine.change('reset', toReset({ rules: [] }), options.background)
+    if (by === 'reset') await engine.change('reset', prepareReset({ rules: [] }), options.background)
     expect(probes()).toBe(1)
   })
 
@@ -489,7 +489,7 @@ describe('a change', () => {
   const refund = (spentAt: number) =>
     engine.change(
       'refund',
-      toRefund({
+      prepareRefund({
         policy: policyWith(two),
         rules: [{ ...bound(), units: 1, spent: 1 }],
         spentAt,
@@ -498,7 +498,7 @@ describe('a change', () => {
       options.background,
     )
   const reset = () =>
-    engine.change('reset', toReset({ rules: [bound()], now: nowMs * 1e3 }), options.background)
+    engine.change('reset', prepareReset({ rules: [bound()], now: nowMs * 1e3 }), options.background)
 
   it('gives back, and says how things stand', async () => {
     const { at } = await engine.decide(demandOf(two), options)

@@ -121,8 +121,8 @@ class World {
       if (spare.length > 0) names.push(`give back ${i}`)
       if (holdings.hasUnconfirmed && !this.#sent.some(sent => sent.isolate === i && !sent.isReceived))
         names.push(`send ${i}`)
-      if (may('death') && holdings.all.length > 0) names.push(`die ${i}`)
-      if (may('epoch') && holdings.all.length > 0) names.push('epoch')
+      if (may('death') && holdings.heldUnits.length > 0) names.push(`die ${i}`)
+      if (may('epoch') && holdings.heldUnits.length > 0) names.push('epoch')
     })
     this.#asked.forEach((asked, i) => {
       const isDead = this.#isolates[asked.isolate]!.isDead
@@ -332,7 +332,7 @@ class World {
       for (const { isDead, holdings, spare } of this.#isolates) {
         if (isDead) continue
         for (const claim of spare) holdings.renew(claim)
-        const messages = [...holdings.unconfirmed(), ...holdings.due()]
+        const messages = [...holdings.unconfirmed(), ...holdings.renewalsDue()]
         for (const { holding, ttl } of messages) this.#receive(holding, ttl)
         holdings.confirm(messages)
       }
@@ -348,7 +348,7 @@ class World {
       this.#happened,
       this.#isolates.map(({ isDead, holdings, spare }) => [
         isDead,
-        isDead ? [] : [holdings.all, spare.length],
+        isDead ? [] : [holdings.heldUnits, spare.length],
       ]),
       this.#questions.map(({ claim: { holding }, isolateKnows, granted }) => [
         holding,

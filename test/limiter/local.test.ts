@@ -5,8 +5,8 @@ import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import type { LimitRuleInput } from '../../src/config/check/schema.ts'
 import { compileLimitRule } from '../../src/config/compile-rule.ts'
 import { type ErrorCode, GatewayError } from '../../src/errors.ts'
-import { askAll, toDecide } from '../../src/limiter/ask.ts'
 import { createLocalLimiter, type LocalLimiter } from '../../src/limiter/local.ts'
+import { prepareDecide, runCalls } from '../../src/limiter/prepared-call.ts'
 import { gatewayPolicy } from '../../src/script/compiled.ts'
 import type { DecideVerb } from '../../src/script/decide.ts'
 import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
@@ -38,10 +38,10 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     const store = storeOf(await fresh())
     const local = createLocalLimiter(1, Date.now)
     for (const cost of [1, 3]) expect(decide(local, [counted(rule, cost)]).admitted).toBe(true)
-    expect(local.hasSpent()).toBe(true)
+    expect(local.isHandOverDue()).toBe(true)
     await local.handOver(store)
-    expect(local.hasSpent()).toBe(false)
-    const [now] = await askAll(store, [toDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
+    expect(local.isHandOverDue()).toBe(false)
+    const [now] = await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
     // A bucket holds the one that departs, and ten more.
     const all = rule.algorithm === 'leaky-bucket' ? 11 : 10
     expect(now).toMatchObject({ verdicts: [{ remaining: all - 4 }] })
@@ -55,7 +55,7 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     expect(decide(local, [counted(rule, 60)]).admitted).toBe(true)
     time += 45_000
     await local.handOver(store)
-    const [now] = await askAll(store, [toDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
+    const [now] = await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
     const { remaining } = (now as Outcome).verdicts[0]!
     expect(remaining).toBeGreaterThanOrEqual(45)
     expect(remaining).toBeLessThan(50)
@@ -70,9 +70,9 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     decide(local, [onPlan(10, 1, 'sluice:{c:free}:state')])
     await local.handOver(store)
     const questions = [onPlan(100, 0, 'sluice:{c:pro}:state'), onPlan(10, 0, 'sluice:{c:free}:state')]
-    const answers = await askAll(
+    const answers = await runCalls(
       store,
-      questions.map(rule => toDecide(compiled({ rules: [rule], plans: [] }))),
+      questions.map(rule => prepareDecide(compiled({ rules: [rule], plans: [] }))),
     )
     expect(answers.map(answer => (answer as Outcome).verdicts[0]!.remaining)).toEqual([20, 9])
   })
@@ -97,18 +97,18 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     await local.handOver(store)
     const rules = config.rules.map(rule => bound(rule, key, 0))
     const subject = { kind: 'token', consumerKey: consumerKey('acme'), plan: 'pro' } as const
-    const [now] = await askAll(store, [toDecide({ policy, rules, subject })])
+    const [now] = await runCalls(store, [prepareDecide({ policy, rules, subject })])
     expect((now as Outcome).verdicts.map(({ remaining }) => remaining)).toEqual([70])
   })
 
   it('is told as far as others have left something', async () => {
     const store = storeOf(await fresh())
     const rule = RULES[3]!
-    await askAll(store, [toDecide(compiled({ rules: [counted(rule, 8)], plans: [] }))])
+    await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 8)], plans: [] }))])
     const local = createLocalLimiter(1, Date.now)
     decide(local, [counted(rule, 5)])
     await local.handOver(store)
-    const [now] = await askAll(store, [toDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
+    const [now] = await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
     expect(now).toMatchObject({ verdicts: [{ remaining: 0 }] })
   })
 
@@ -116,7 +116,7 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     const store = storeOf(await fresh(), { isCluster: true })
     const local = createLocalLimiter(1, Date.now)
     for (let i = 0; i < 50; i++) decide(local, [counted(RULES[0]!, 1, `sluice:{ip:192.0.2.${i}}:state`)])
-    while (local.hasSpent()) await local.handOver(store)
+    while (local.isHandOverDue()) await local.handOver(store)
     expect(store.requests).toEqual([20, 20, 10])
   })
 })
@@ -141,7 +141,7 @@ describe('the limiter in the isolate', () => {
     expect(decide(local, [counted(few, 1)]).admitted).toBe(false)
     await local.handOver(store)
     expect(store.asked).toEqual([1])
-    expect(local.hasSpent()).toBe(false)
+    expect(local.isHandOverDue()).toBe(false)
   })
 
   it('goes on counting while it tells, one teller at a time', async () => {
@@ -150,12 +150,12 @@ describe('the limiter in the isolate', () => {
     decide(local, [counted(few, 1)])
     const answers = Promise.withResolvers<never>()
     const telling = local.handOver({ run: () => answers.promise, ping: async () => {} })
-    expect(local.hasSpent()).toBe(false)
+    expect(local.isHandOverDue()).toBe(false)
     expect([1, 1, 1].map(() => decide(local, [counted(few, 1)]).admitted)).toEqual([true, false, false])
     answers.reject(new GatewayError('ERR_STORE_REFUSED', 'READONLY'))
     await expect(telling).rejects.toThrow('READONLY')
     expect(decide(local, [counted(few, 1)]).admitted).toBe(false)
-    expect(local.hasSpent()).toBe(true)
+    expect(local.isHandOverDue()).toBe(true)
   })
 
   it('keeps what the store refuses, so that a Redis that answers and cannot write gives nobody a share anew', async () => {
@@ -164,7 +164,7 @@ describe('the limiter in the isolate', () => {
     expect(decide(local, [counted(few, 1)]).admitted).toBe(true)
     await expect(local.handOver(failing('ERR_STORE_REFUSED'))).rejects.toThrow('no')
     expect(decide(local, [counted(few, 1)]).admitted).toBe(false)
-    expect(local.hasSpent()).toBe(true)
+    expect(local.isHandOverDue()).toBe(true)
   })
 
   it('keeps a bounded number of identities, those that came last', async () => {
@@ -189,7 +189,7 @@ describe('the limiter in the isolate', () => {
       },
       ping: async () => {},
     }
-    while (local.hasSpent()) await local.handOver(store)
+    while (local.isHandOverDue()) await local.handOver(store)
     expect(told.size).toBe(keys.length)
   })
 
@@ -208,17 +208,17 @@ describe('the limiter in the isolate', () => {
     }
     expect(decide(local, [counted(rule, 10)]).admitted).toBe(true)
     await local.handOver(store)
-    expect(local.hasSpent()).toBe(false)
+    expect(local.isHandOverDue()).toBe(false)
     expect(decide(local, [counted(rule, 1)]).admitted).toBe(false)
     // What has come back meanwhile can be spent, and the store is told of that alone.
     time += 3000
     expect(decide(local, [counted(rule, 3)]).admitted).toBe(true)
     expect(decide(local, [counted(rule, 1)]).admitted).toBe(false)
-    expect(local.hasSpent()).toBe(true)
+    expect(local.isHandOverDue()).toBe(true)
     told.length = 0
     await local.handOver(store)
     expect(told).toContain(3)
-    expect(local.hasSpent()).toBe(false)
+    expect(local.isHandOverDue()).toBe(false)
   })
 
   it('owes nothing for a request that costs nothing, or that was only a peek', () => {
@@ -226,10 +226,10 @@ describe('the limiter in the isolate', () => {
     const rule: LimitRuleInput = { name: 'free', algorithm: 'fixed-window', limit: 10, period: '7d' }
     expect(decide(local, [counted(rule, 0)])).toMatchObject({ verdicts: [{ allowed: true, remaining: 10 }] })
     expect(decide(local, [counted(rule, 1)], 'peek')).toMatchObject({ verdicts: [{ remaining: 10 }] })
-    expect(local.hasSpent()).toBe(false)
+    expect(local.isHandOverDue()).toBe(false)
     expect(decide(local, [counted(rule, 11)], 'peek').admitted).toBe(false)
     expect(decide(local, [counted(rule, 10)]).admitted).toBe(true)
-    expect(local.hasSpent()).toBe(true)
+    expect(local.isHandOverDue()).toBe(true)
   })
 
   it('remembers of a log two numbers and no entries', () => {

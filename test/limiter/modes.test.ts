@@ -3,7 +3,7 @@ import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import { decisionOf } from '../../src/limiter/decision.ts'
+import { toDecision } from '../../src/limiter/decision.ts'
 import { consumerStateKey, UNKNOWN_CONSUMER } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
 import {
@@ -95,7 +95,7 @@ describeOnEngines('a shadow', fresh => {
     await ask()
     const outcome = await ask()
     expect(outcome.verdicts[0]!.delay).toBe(1e6)
-    expect(decisionOf(outcome)).toMatchObject({ kind: 'allowed', delay: 0 })
+    expect(toDecision(outcome)).toMatchObject({ kind: 'allowed', delay: 0 })
   })
 })
 

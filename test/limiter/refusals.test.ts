@@ -1,6 +1,6 @@
 /** The memory of refusals by itself: bounded, and true to what the store has said. The way through the gateway: test/gateway/refusals.test.ts. */
 import { describe, expect, it } from 'vitest'
-import { createRefusalMemory, type When } from '../../src/limiter/refusals.ts'
+import { createRefusalMemory, type LookupPhase } from '../../src/limiter/refusals.ts'
 import type { Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import type { Policy } from '../../src/script/policy-shape.ts'
 import { addressStateKey } from '../../src/store/keys.ts'
@@ -30,8 +30,8 @@ function memory(rememberForMs = 1000) {
     world,
     refusals,
     keep: (demand: Evaluation, outcome: Outcome, askedAt = world.time) =>
-      refusals.keep(demand, outcome, NO_SWITCHES, askedAt),
-    find: (demand: Evaluation, when?: When) => refusals.find(demand, NO_SWITCHES, undefined, when),
+      refusals.remember(demand, outcome, NO_SWITCHES, askedAt),
+    find: (demand: Evaluation, when?: LookupPhase) => refusals.find(demand, NO_SWITCHES, undefined, when),
   }
 }
 
@@ -69,16 +69,16 @@ describe('the memory of refusals', () => {
     keep(demandOf('10.0.0.1'), refusal(5e6))
     keep(demandOf('10.0.0.2'), refusal(-1))
     world.time += 4999
-    expect([find(demandOf('10.0.0.1')), Boolean(find(demandOf('10.0.0.1'), 'last'))]).toEqual([
+    expect([find(demandOf('10.0.0.1')), Boolean(find(demandOf('10.0.0.1'), 'after-failure'))]).toEqual([
       undefined,
       true,
     ])
     world.time += 1
-    expect(find(demandOf('10.0.0.1'), 'last')).toBeUndefined()
+    expect(find(demandOf('10.0.0.1'), 'after-failure')).toBeUndefined()
     world.time += 54_999
-    expect(Boolean(find(demandOf('10.0.0.2'), 'last'))).toBe(true)
+    expect(Boolean(find(demandOf('10.0.0.2'), 'after-failure'))).toBe(true)
     world.time += 1
-    expect(find(demandOf('10.0.0.2'), 'last')).toBeUndefined()
+    expect(find(demandOf('10.0.0.2'), 'after-failure')).toBeUndefined()
   })
 
   it('lets one request ask again when it ends, and refuses the others until the answer is there, or lost', () => {

@@ -61,10 +61,10 @@ describe('an evaluation', () => {
   })
 
   it('wants a lease in one slot only', () => {
-    const one = asked(NOON, { rules: [bound(wide!, CONSUMER)], want: 20 })
-    expect(splitBySlot(one).map(({ want }) => want)).toEqual([20])
-    const parts = splitBySlot(asked(NOON, { want: 20 }))
-    expect(parts.map(part => 'want' in part)).toEqual([false, false])
+    const one = asked(NOON, { rules: [bound(wide!, CONSUMER)], wantedRequests: 20 })
+    expect(splitBySlot(one).map(({ wantedRequests }) => wantedRequests)).toEqual([20])
+    const parts = splitBySlot(asked(NOON, { wantedRequests: 20 }))
+    expect(parts.map(part => 'wantedRequests' in part)).toEqual([false, false])
   })
 
   it('is split by slot, the credential with its own', () => {
@@ -103,7 +103,7 @@ describeOnRedisEngine('a lease on a cluster', fresh => {
     const redis = await fresh()
     await redis.setRecord(CREDENTIAL, credentialOf('free'))
     const store = storeOf(redis, { isCluster: true })
-    const evaluation: Evaluation = { policy, rules, subject: WHO, now: NOON, want: 60 }
+    const evaluation: Evaluation = { policy, rules, subject: WHO, now: NOON, wantedRequests: 60 }
     const outcome = (await decideOn(store, evaluation)) as Outcome
     expect([outcome.status, outcome.granted]).toEqual(['admitted', granted])
     expect(outcome.verdicts.map(verdict => verdict.remaining)).toEqual(remaining)

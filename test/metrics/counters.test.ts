@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { observe } from '../../src/edges/http/observe.ts'
 import type { Ruling } from '../../src/edges/http/ruling.ts'
-import { decisionOf } from '../../src/limiter/decision.ts'
+import { toDecision } from '../../src/limiter/decision.ts'
 import { createCounters } from '../../src/metrics/counters.ts'
 import type { Verdict } from '../../src/script/evaluation.ts'
 import { rulesOf } from '../support/engines.ts'
@@ -34,15 +34,15 @@ describe('counters', () => {
     const verdicts = [verdict({ allowed: false, retryAfter: 5 })]
     const outcome = { plan: 'pro', at: 1, verdicts: [] }
     const decisions: Ruling[] = [
-      decisionOf({ status: 'admitted', ...outcome }),
+      toDecision({ status: 'admitted', ...outcome }),
       { kind: 'allowed', verdicts: [], delay: 0, degraded, isUncounted: true },
       // By the isolate's own count.
       { kind: 'allowed', verdicts: [], delay: 0, degraded },
       { kind: 'unavailable', what: 'limits', degraded },
       { kind: 'denied', verdicts, violated: verdicts, retryAfter: 5, degraded },
-      decisionOf({ status: 'refused', ...outcome, verdicts }),
-      decisionOf({ status: 'unknown-credential', ...outcome }),
-      decisionOf({ status: 'blocked', ...outcome }),
+      toDecision({ status: 'refused', ...outcome, verdicts }),
+      toDecision({ status: 'unknown-credential', ...outcome }),
+      toDecision({ status: 'blocked', ...outcome }),
       { kind: 'unauthenticated', reason: 'missing', accepted: [] },
       { kind: 'unauthenticated', reason: 'unverifiable', detail: 'no answer', accepted: [] },
       { kind: 'forbidden', what: 'country' },
@@ -67,7 +67,7 @@ describe('counters', () => {
       verdict({ rule: tried!, mode: 'shadow', agrees: false }),
       verdict({ rule: { ...minute!, name: 'other' } }),
     ]
-    const refused = decisionOf({ status: 'refused', plan: 'pro', at: 1, verdicts })
+    const refused = toDecision({ status: 'refused', plan: 'pro', at: 1, verdicts })
     expect(countedFor(refused, refused)).toEqual({
       'request limited - reports': 2,
       'rule limited minute reports pro': 2,
@@ -83,7 +83,7 @@ describe('counters', () => {
       ...{ on: 'auth-failure', mode: 'shadow' },
     } as Parameters<typeof rulesOf>[0])
     const told = verdict({ rule: guesses!, mode: 'shadow', allowed: false })
-    const decision = decisionOf({ status: 'unknown-credential', plan: '', at: 1, verdicts: [told] })
+    const decision = toDecision({ status: 'unknown-credential', plan: '', at: 1, verdicts: [told] })
     expect(countedFor(decision)).toEqual({
       'request unauthenticated - reports': 1,
       'rule shadow_limited guesses reports -': 1,
@@ -92,7 +92,7 @@ describe('counters', () => {
 
   it('are accepted out the oldest first, and what is put back is added to what came meanwhile', () => {
     const counters = createCounters()
-    const allowed = observe(decisionOf({ status: 'admitted', plan: '', at: 1, verdicts: [verdict()] }), WHERE)
+    const allowed = observe(toDecision({ status: 'admitted', plan: '', at: 1, verdicts: [verdict()] }), WHERE)
     counters.record(allowed)
     const batch = counters.take(1)
     expect([batch, counters.size]).toEqual([[['request allowed - reports', 1]], 1])
@@ -106,11 +106,11 @@ describe('counters', () => {
 
   it('that are lost leave the number of their requests', () => {
     const counters = createCounters()
-    const allowed = observe(decisionOf({ status: 'admitted', plan: '', at: 1, verdicts: [verdict()] }), WHERE)
+    const allowed = observe(toDecision({ status: 'admitted', plan: '', at: 1, verdicts: [verdict()] }), WHERE)
     for (let i = 0; i < 3; i++) counters.record(allowed)
-    counters.lose(counters.take(9))
+    counters.countAsLost(counters.take(9))
     counters.record(allowed)
-    counters.lose(counters.take(9))
+    counters.countAsLost(counters.take(9))
     expect(counters.take(9)).toEqual([['lost', 4]])
   })
 
@@ -118,7 +118,7 @@ describe('counters', () => {
     const counters = createCounters(10)
     for (let i = 0; i < 500; i++) {
       const named = verdict({ rule: { ...minute!, name: `rule-${i}` } })
-      const decision = decisionOf({ status: 'admitted', plan: '', at: 1, verdicts: [named] })
+      const decision = toDecision({ status: 'admitted', plan: '', at: 1, verdicts: [named] })
       counters.record(observe(decision, { ...WHERE, route: `route-${i}` }))
     }
     expect(counters.size).toBeLessThanOrEqual(12)

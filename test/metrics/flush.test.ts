@@ -158,7 +158,7 @@ describe('counters', () => {
     fault('ERR_STORE_UNREACHABLE')
     for (let i = 0; i < 600; i++) {
       request()
-      flusher.doubt()
+      flusher.pingFirst()
       await pass(1_000)
     }
     expect(pings()).toBeGreaterThan(30)

@@ -1,7 +1,7 @@
 /** This side of the contract of the one call; what the script makes of it is tested on every Redis. */
 
 import { describe, expect, it } from 'vitest'
-import { decisionOf } from '../../src/limiter/decision.ts'
+import { toDecision } from '../../src/limiter/decision.ts'
 import { evaluate } from '../../src/limiter/evaluate.ts'
 import { decodeDecide, encodeDecide } from '../../src/script/decide.ts'
 import { bound } from '../support/bound.ts'
@@ -165,7 +165,7 @@ describe('an answer of the store', () => {
 describe('a lease', () => {
   const [leased] = rulesOf({ ...SECOND, lease: { for: '250ms' } })
   const evaluation = compiled({ rules: [bound(leased!, 'C'), rules[1]!], plans: ['free'], subject: WHO })
-  const wanting = (want: number, of = evaluation) => ({ ...of, want })
+  const wanting = (wantedRequests: number, of = evaluation) => ({ ...of, wantedRequests })
   const invalid = expect.objectContaining({ code: 'ERR_STORE_REPLY_INVALID' })
   /** By both rules. */
   const SPENT = [2, 'free', 17, 9, 1, 95, 2]
@@ -249,13 +249,13 @@ describe('a decision', () => {
   })
 
   it('waits for the slowest of the rules that refused', () => {
-    const decision = decisionOf({ status: 'refused', plan: '', at: 0, verdicts: [0, 5, 9, 7].map(verdict) })
+    const decision = toDecision({ status: 'refused', plan: '', at: 0, verdicts: [0, 5, 9, 7].map(verdict) })
     expect(decision).toMatchObject({ kind: 'denied', retryAfter: 9 })
     expect(decision.kind === 'denied' && decision.violated).toHaveLength(3)
   })
 
   it('waits for ever when one of them never admits it', () => {
-    expect(decisionOf({ status: 'refused', plan: '', at: 0, verdicts: [5, -1].map(verdict) })).toMatchObject({
+    expect(toDecision({ status: 'refused', plan: '', at: 0, verdicts: [5, -1].map(verdict) })).toMatchObject({
       retryAfter: -1,
     })
   })

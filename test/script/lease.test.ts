@@ -43,7 +43,7 @@ const HOUR: RuleInput = {
 const DAY: RuleInput = { ...HOUR, name: 'day', limit: 16_000, period: '1d' }
 
 interface Asking extends Partial<TimedEvaluation> {
-  want?: number
+  wantedRequests?: number
   /** By the name of the rule. */
   costs?: Record<string, number>
   modes?: Record<string, 'enforce' | 'shadow'>
@@ -68,13 +68,13 @@ describeOnEngines('a lease', fresh => {
   }
 
   it('is as large as was wanted, where every rule has sixteen times as much left', async () => {
-    const [first, second] = await answers(await fresh(), rulesOf(HOUR, DAY), { want: 60 }, {})
+    const [first, second] = await answers(await fresh(), rulesOf(HOUR, DAY), { wantedRequests: 60 }, {})
     expect([first!.granted, leftIn(first!)]).toEqual([60, [1540, 15_940]])
     expect([second!.granted, leftIn(second!)]).toEqual([undefined, [1539, 15_939]])
   })
 
   it('takes a sixteenth of what the scarcest rule has left before, and less and less of it', async () => {
-    const questions = Array.from({ length: 3 }, () => ({ want: 5000 }))
+    const questions = Array.from({ length: 3 }, () => ({ wantedRequests: 5000 }))
     const outcomes = await answers(await fresh(), rulesOf(HOUR, DAY), ...questions)
     expect(outcomes.map(({ granted }) => granted)).toEqual([100, 93, 87])
     expect(outcomes.map(leftIn)).toEqual([
@@ -88,13 +88,13 @@ describeOnEngines('a lease', fresh => {
 
   it('counts what a request costs', async () => {
     const costs = { hour: 3, day: 50 }
-    const [outcome] = await answers(await fresh(), rulesOf(HOUR, DAY), { want: 5000, costs })
+    const [outcome] = await answers(await fresh(), rulesOf(HOUR, DAY), { wantedRequests: 5000, costs })
     expect([outcome!.granted, leftIn(outcome!)]).toEqual([20, [1600 - 60, 16_000 - 1000]])
   })
 
   it('is not bounded by a rule that only reports, nor is anything of it spent there', async () => {
     const rules = rulesOf({ ...HOUR, limit: 2 }, DAY)
-    const [outcome] = await answers(await fresh(), rules, { want: 5000, costs: { hour: 0 } })
+    const [outcome] = await answers(await fresh(), rules, { wantedRequests: 5000, costs: { hour: 0 } })
     expect([outcome!.granted, leftIn(outcome!)]).toEqual([1000, [2, 15_000]])
   })
 
@@ -105,8 +105,8 @@ describeOnEngines('a lease', fresh => {
     const [allowing, refusing] = await answers(
       await fresh(),
       rules,
-      { want: 5000, modes },
-      { want: 5000, modes, costs: cost },
+      { wantedRequests: 5000, modes },
+      { wantedRequests: 5000, modes, costs: cost },
     )
     expect([allowing!.granted, leftIn(allowing!)]).toEqual([2, [38, 15_998]])
     expect([refusing!.granted, leftIn(refusing!)]).toEqual([999, [38, 14_999]])
@@ -114,10 +114,10 @@ describeOnEngines('a lease', fresh => {
 
   it('grants no lease where too little is left, and refuses as a call without a lease does', async () => {
     const rules = rulesOf({ ...HOUR, limit: 31 }, DAY)
-    const [outcome] = await answers(await fresh(), rules, { want: 5000 })
+    const [outcome] = await answers(await fresh(), rules, { wantedRequests: 5000 })
     expect([outcome!.granted, leftIn(outcome!)]).toEqual([undefined, [30, 15_999]])
     const costs = { hour: 32 }
-    const [plain, wanting] = await answers(await fresh(), rules, { costs }, { costs, want: 5000 })
+    const [plain, wanting] = await answers(await fresh(), rules, { costs }, { costs, wantedRequests: 5000 })
     expect(plain!.status).toBe('refused')
     expect(wanting).toEqual(plain)
   })
@@ -127,7 +127,13 @@ describeOnEngines('a lease', fresh => {
       ...{ name: 'queue', by: 'consumer', lease },
       ...{ algorithm: 'leaky-bucket', limit: 100, period: '1s', queue: 319 },
     }
-    const outcomes = await answers(await fresh(), rulesOf(queue), { want: 8 }, { want: 2 }, {})
+    const outcomes = await answers(
+      await fresh(),
+      rulesOf(queue),
+      { wantedRequests: 8 },
+      { wantedRequests: 2 },
+      {},
+    )
     expect(outcomes.map(({ granted, verdicts: [verdict] }) => [granted, verdict!.delay])).toEqual([
       ...[
         [8, 0],
@@ -140,7 +146,7 @@ describeOnEngines('a lease', fresh => {
   it('is nothing that a peek takes', async () => {
     const engine = await fresh()
     const rules = rulesOf(HOUR, DAY)
-    const peek = await engine.peek(asking(rules, { want: 60 }))
+    const peek = await engine.peek(asking(rules, { wantedRequests: 60 }))
     expect([peek.granted, leftIn(peek)]).toEqual([undefined, [1600, 16_000]])
   })
 
@@ -150,7 +156,7 @@ describeOnEngines('a lease', fresh => {
     const config = configOf({ rules: [HOUR, DAY] })
     const override = overrideOf(HOUR, { limit: 320 })
     await engine.setRecord(WHO.consumerKey, formatConsumer({ overrides: [override] }))
-    const [outcome] = await answers(engine, config.rules, { want: 5000, subject: WHO })
+    const [outcome] = await answers(engine, config.rules, { wantedRequests: 5000, subject: WHO })
     expect([outcome!.granted, leftIn(outcome!)]).toEqual([20, [300, 15_980]])
     expect(outcome!.verdicts[0]!.rule.limit).toBe(320)
   })
@@ -163,7 +169,7 @@ describeOnEngines('a lease', fresh => {
     }
     const rules = rulesOf(HOUR, guesses)
     const asked = {
-      ...asking(rules, { subject: WHO, want: 60 }),
+      ...asking(rules, { subject: WHO, wantedRequests: 60 }),
       rules: rules.map(rule => bound(rule, `${KEY}:${rule.name}`, 1, NOON / 1e3)),
     }
     const unknown = await engine.evaluate(asked)
@@ -183,7 +189,7 @@ describeOnEngines('a lease', fresh => {
   it('can be given back in part', async () => {
     const engine = await fresh()
     const rules = rulesOf(HOUR, DAY)
-    await answers(engine, rules, { want: 60 })
+    await answers(engine, rules, { wantedRequests: 60 })
     const refunded = asking(rules, {}).rules.map(rule => ({ ...rule, units: 50, spent: 60 }))
     const { verdicts } = await engine.refund({ rules: refunded, spentAt: NOON, now: NOON })
     expect(verdicts.map(({ remaining }) => remaining)).toEqual([1590, 15_990])
@@ -211,7 +217,7 @@ const scenario = fc.record({
     fc.record({
       pause: pauses,
       verb: fc.constantFrom<'decide' | 'peek'>(...new Array<'decide'>(9).fill('decide'), 'peek'),
-      want: fc.oneof(fc.integer({ min: 1, max: 5000 }), fc.integer({ min: 1, max: 20 })),
+      wantedRequests: fc.oneof(fc.integer({ min: 1, max: 5000 }), fc.integer({ min: 1, max: 20 })),
     }),
     60,
   ),
@@ -229,10 +235,10 @@ function* requestsOf({ set, steps }: Scenario) {
   )
   let now = NOON
   let verdicts: Outcome['verdicts'] = []
-  for (const { pause, verb, want } of steps) {
+  for (const { pause, verb, wantedRequests } of steps) {
     now = after(pause, now, rules, verdicts)
     const asked = rules.map((rule, i) => bound(rule, caller, unitsFor(rule, set[i]!.cost), now / 1e3))
-    const request = { ...evaluationOf(asked, now), want }
+    const request = { ...evaluationOf(asked, now), wantedRequests }
     const outcome: Outcome = yield { rules, request, verb }
     verdicts = outcome.verdicts
   }
@@ -255,7 +261,7 @@ describe('a lease, whatever the rules and the requests', () => {
         totals.decisions += 1
         if (granted > 1) totals.leases += 1
         if (outcome.status === 'refused') totals.refusals += 1
-        expect(granted).toBeLessThanOrEqual(request.want!)
+        expect(granted).toBeLessThanOrEqual(request.wantedRequests!)
         for (const [i, { rule, allowed, remaining, delay }] of outcome.verdicts.entries()) {
           const { cost } = request.rules[i]!
           const left = before.verdicts[i]!.remaining
@@ -281,13 +287,13 @@ describe('a lease, whatever the rules and the requests', () => {
       let next = requests.next(undefined as never)
       while (!next.done) {
         const { request } = next.value
-        const { want: _, ...ordinary } = request
+        const { wantedRequests: _, ...ordinary } = request
         const expected = await none.peek(ordinary)
         // Whatever is wanted: what a request may cost does not hang on it.
         const wanting = await one.peek(request)
         expect(wanting).toEqual(expected)
         const outcome = await none.evaluate(ordinary)
-        expect(await one.evaluate({ ...request, want: 1 })).toEqual(outcome)
+        expect(await one.evaluate({ ...request, wantedRequests: 1 })).toEqual(outcome)
         next = requests.next(outcome)
       }
     })
@@ -318,6 +324,6 @@ describe('the script of a policy', () => {
     const { policy, rules } = { policy: shapeOf({}), rules: rulesOf(HOUR, DAY) }
     const asked = { ...asking(rules, {}), policy }
     const [one, other] = [new ScriptModel(), new ScriptModel()]
-    expect(one.decide({ ...asked, want: 60 })).toEqual(other.decide(asked))
+    expect(one.decide({ ...asked, wantedRequests: 60 })).toEqual(other.decide(asked))
   })
 })

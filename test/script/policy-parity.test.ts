@@ -10,8 +10,13 @@ import { ALGORITHM_NAMES } from '../../src/algorithms/index.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import type { Credential } from '../../src/credentials/credential.ts'
 import { bindRules } from '../../src/edges/http/bind-rules.ts'
-import { type Question, toDecide, toRefund, toReset } from '../../src/limiter/ask.ts'
 import { bind, type DemandedRule } from '../../src/limiter/bind.ts'
+import {
+  type PreparedCall,
+  prepareDecide,
+  prepareRefund,
+  prepareReset,
+} from '../../src/limiter/prepared-call.ts'
 import { AdminError } from '../../src/ops/admin-error.ts'
 import { compileOverride } from '../../src/ops/overrides.ts'
 import { gatewayPolicy, limitPolicy } from '../../src/script/compiled.ts'
@@ -19,7 +24,7 @@ import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from '../../src
 import { ScriptModel } from '../../src/script/model.ts'
 import type { Policy } from '../../src/script/policy-shape.ts'
 import { decideText } from '../../src/script/policy-text.ts'
-import type { Changed, Refund } from '../../src/script/refund.ts'
+import type { ChangeResult, Refund } from '../../src/script/refund.ts'
 import {
   consumerKey,
   credentialKey,
@@ -85,7 +90,7 @@ const request = {
   /** In the place of what the rules cost. */
   counts: fc.oneof({ weight: 2, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: counts }),
   /** For how many requests like it to spend at once: with leases. */
-  want: fc.oneof(
+  wantedRequests: fc.oneof(
     { weight: 1, arbitrary: fc.constant(undefined) },
     { weight: 1, arbitrary: fc.integer({ min: 1, max: 20 }) },
     { weight: 1, arbitrary: fc.integer({ min: 1, max: 5000 }) },
@@ -192,7 +197,7 @@ function credentialFor({ subject, consumer, claimed }: RequestStep): Credential 
     consumerKey: consumerKey(name),
     credentialKey: credentialKey(name, digest),
   })
-  const common = { method: 'api-key' as const, digest, header: 'authorization', isVouched: false, consumer }
+  const common = { method: 'api-key' as const, digest, header: 'authorization', isVerified: false, consumer }
   switch (subject) {
     case 'none':
       return undefined
@@ -288,7 +293,7 @@ class Run {
       {
         ...{ policy: this.policy, rules, now: this.#now },
         ...(subject && { subject }),
-        ...(step.want !== undefined && { want: step.want }),
+        ...(step.wantedRequests !== undefined && { wantedRequests: step.wantedRequests }),
       },
       step.verb,
     )
@@ -370,7 +375,7 @@ class Run {
 
   async #decide(evaluation: Evaluation & { now: number }, verb: 'decide' | 'peek'): Promise<Outcome> {
     const expected = this.#model.decide(evaluation, verb)
-    const { answer, reply } = await this.#run(toDecide(evaluation, verb))
+    const { answer, reply } = await this.#run(prepareDecide(evaluation, verb))
     expectEqual(answer, expected)
     this.#tally.decided(evaluation, verb, answer, (reply as unknown[])[0], this.#isShuffled)
     if (verb === 'decide') this.#isShuffled = false
@@ -398,17 +403,17 @@ class Run {
       plan,
       now: this.#now,
     }
-    await this.#change('refund', this.#model.refund(refund), toRefund(refund))
+    await this.#change('refund', this.#model.refund(refund), prepareRefund(refund))
   }
 
   async #reset({ admission, asked }: Of<'reset'>): Promise<void> {
     const rules = (this.#admitted.at(admission)?.rules ?? []).filter(({ rule }) => this.#filter(asked)(rule))
     if (rules.length === 0) return
     const reset = { rules, now: this.#now }
-    await this.#change('reset', this.#model.reset(reset), toReset(reset))
+    await this.#change('reset', this.#model.reset(reset), prepareReset(reset))
   }
 
-  async #change(verb: string, expected: Changed, question: Question<Changed>): Promise<void> {
+  async #change(verb: string, expected: ChangeResult, question: PreparedCall<ChangeResult>): Promise<void> {
     const { answer } = await this.#run(question)
     expectEqual(answer, expected)
     this.#latest = answer.verdicts
@@ -489,9 +494,9 @@ class Run {
     this.#isShuffled = true
   }
 
-  async #run<T>({ call, read }: Question<T>): Promise<{ answer: T; reply: unknown }> {
+  async #run<T>({ call, decode }: PreparedCall<T>): Promise<{ answer: T; reply: unknown }> {
     const reply = await this.#redis.run(call as ScriptCall)
-    return { answer: read(reply), reply }
+    return { answer: decode(reply), reply }
   }
 }
 
@@ -530,7 +535,7 @@ class Tally {
   }
 
   decided(
-    { policy, rules, subject, want = 1 }: Evaluation,
+    { policy, rules, subject, wantedRequests = 1 }: Evaluation,
     verb: 'decide' | 'peek',
     { status, verdicts, granted = 1 }: Outcome,
     first: unknown,
@@ -546,7 +551,7 @@ class Tally {
       if (isShuffled && first !== 2) this.count('records in another order')
     }
     if (isSpilled(policy)) this.count('spilled locals')
-    if (policy.leases && verb === 'decide' && want > 1) {
+    if (policy.leases && verb === 'decide' && wantedRequests > 1) {
       this.count(`lease wanted, ${status}`)
       const end = first === 2 ? 'usual end' : 'other end'
       if (status === 'admitted') this.count(granted === 1 ? 'lease of one' : `lease, ${end}`)

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { ALGORITHM_NAMES, descriptionOf } from '../../src/algorithms/index.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Config, Rule } from '../../src/config/compile.ts'
-import { type Question, toDecide, toRefund } from '../../src/limiter/ask.ts'
+import { type PreparedCall, prepareDecide, prepareRefund } from '../../src/limiter/prepared-call.ts'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { gatewayPolicy, limitPolicy } from '../../src/script/compiled.ts'
 import type { BoundRule, Subject } from '../../src/script/evaluation.ts'
@@ -71,11 +71,12 @@ function* callsOf(
           if (!subject && asked.length === 0) continue
           for (const verb of ['decide', 'peek'] as const) {
             const evaluation = { policy, rules: asked, ...(subject && { subject }), now: NOON }
-            yield toDecide(evaluation, verb).call as ScriptCall
+            yield prepareDecide(evaluation, verb).call as ScriptCall
           }
         }
         const refunded = rules.map(each => ({ ...each, units: cost, spent: cost }))
-        yield toRefund({ policy, rules: refunded, spentAt: NOON, plan: '', now: NOON }).call as ScriptCall
+        yield prepareRefund({ policy, rules: refunded, spentAt: NOON, plan: '', now: NOON })
+          .call as ScriptCall
       }
     }
   }
@@ -119,7 +120,7 @@ describe('the scripts of a config', () => {
 
   it('know no rule of another config', () => {
     const [other] = configOf({ rules: [{ ...RULES[0]!, limit: 11 }] }).rules
-    expect(() => toDecide({ policy: gatewayPolicy(config), rules: [bound(other!, 'C')] })).toThrow(
+    expect(() => prepareDecide({ policy: gatewayPolicy(config), rules: [bound(other!, 'C')] })).toThrow(
       'The rule second is not in this policy.',
     )
   })
@@ -168,7 +169,7 @@ describeOnRedisEngine('two configs that are live at once', fresh => {
       const config = configs[i % configs.length]!
       const rules = config.rules.map(rule => bound(rule, keyOf(rule), 1, NOON / 1e3))
       const asked = { policy: gatewayPolicy(config), rules, subject: TOKEN, now: NOON }
-      const outcome = await answered(redis, toDecide(asked))
+      const outcome = await answered(redis, prepareDecide(asked))
       expect(outcome).toEqual(model.decide(asked))
       remaining.push(
         Object.fromEntries(outcome.verdicts.map(({ rule, remaining }) => [rule.name, remaining])),
@@ -234,14 +235,14 @@ describeOnRedisEngine('a policy of 200 rules', (fresh, kind) => {
       )
       const rules = i === 3 ? all.filter(isThird) : all
       const asked = { policy, rules, subject: { ...TOKEN, plan }, now: NOON + i }
-      const outcome = await answered(redis, toDecide(asked))
+      const outcome = await answered(redis, prepareDecide(asked))
       expect(outcome).toEqual(model.decide(asked))
       expect(outcome.status).toBe('admitted')
       const refunded = rules
         .filter(({ rule }) => rule.match.plans?.includes(plan) ?? true)
         .map(each => ({ ...each, units: 1, spent: 1 }))
       const refund = { policy, rules: refunded, spentAt: NOON + i, plan, now: NOON + i }
-      expect(await answered(redis, toRefund(refund))).toEqual(model.refund(refund))
+      expect(await answered(redis, prepareRefund(refund))).toEqual(model.refund(refund))
     }
     if (kind !== 'embedded') await redis.send(['SCRIPT', 'FLUSH'])
   })
@@ -285,8 +286,8 @@ describeOnRedisEngine('the largest policies that a config may have', (fresh, kin
     const rules = config.rules
       .filter(({ match }) => match.plans?.includes(plan) ?? true)
       .map(rule => bound(rule, `${consumerStateKey('acme')}:${rule.by[1]}`, 1, NOON / 1e3))
-    const asked = { policy, rules, subject: { ...TOKEN, plan }, now: NOON, want: 10 }
-    const outcome = await answered(redis, toDecide(asked))
+    const asked = { policy, rules, subject: { ...TOKEN, plan }, now: NOON, wantedRequests: 10 }
+    const outcome = await answered(redis, prepareDecide(asked))
     expect(outcome).toEqual(new ScriptModel().decide(asked))
     expect(outcome.granted).toBe(10)
     if (kind !== 'embedded') await redis.send(['SCRIPT', 'FLUSH'])
@@ -323,13 +324,13 @@ describe.skipIf(!hasRedisServer)(missing, () => {
     const counts: number[][] = []
     for (let i = 0; i < calls; i++) {
       proxy.count()
-      const decide = toDecide({ policy, rules, subject: TOKEN })
+      const decide = prepareDecide({ policy, rules, subject: TOKEN })
       const [reply] = await store().run([decide.call])
-      const { at } = decide.read(reply)
+      const { at } = decide.decode(reply)
       const decisions = proxy.count()
       const refunded = rules.slice(0, 2).map(each => ({ ...each, units: 1, spent: 1 }))
-      const refund = toRefund({ policy, rules: refunded, spentAt: at })
-      refund.read((await store().run([refund.call]))[0])
+      const refund = prepareRefund({ policy, rules: refunded, spentAt: at })
+      refund.decode((await store().run([refund.call]))[0])
       counts.push([decisions, proxy.count()])
     }
     return counts
@@ -359,14 +360,17 @@ describe.skipIf(!hasRedisServer)(missing, () => {
     expect(await requestsOf(3)).toEqual(once)
     // Several at once are sent again in one request.
     await redis.send('SCRIPT', 'FLUSH')
-    const both = [toDecide({ policy, rules, subject: TOKEN }), toDecide({ policy, rules: rules.slice(2) })]
+    const both = [
+      prepareDecide({ policy, rules, subject: TOKEN }),
+      prepareDecide({ policy, rules: rules.slice(2) }),
+    ]
     proxy.count()
     const replies = await store().run(both.map(({ call }) => call))
-    expect(both.map(({ read }, i) => read(replies[i]).status)).toEqual(['admitted', 'admitted'])
+    expect(both.map(({ decode }, i) => decode(replies[i]).status)).toEqual(['admitted', 'admitted'])
     expect(proxy.count()).toBe(2)
   })
 })
 
-async function answered<T>(redis: RedisEngine, { call, read }: Question<T>): Promise<T> {
-  return read(await redis.run(call as ScriptCall))
+async function answered<T>(redis: RedisEngine, { call, decode }: PreparedCall<T>): Promise<T> {
+  return decode(await redis.run(call as ScriptCall))
 }

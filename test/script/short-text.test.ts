@@ -3,9 +3,9 @@ import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { LUA } from '../../src/algorithms/lua.generated.ts'
 import { gatewayPolicy } from '../../src/script/compiled.ts'
+import { createScript } from '../../src/script/create-script.ts'
 import { decideText, refundText } from '../../src/script/policy-text.ts'
 import { resetText } from '../../src/script/reset.ts'
-import { scriptOf } from '../../src/script/script-of.ts'
 import { shortText } from '../../src/script/short-text.ts'
 import { signalText } from '../../src/script/signal-text.ts'
 import { syncText } from '../../src/script/sync-text.ts'
@@ -149,7 +149,7 @@ describe('a script in short', () => {
   })
 
   it('is what is deployed, in both builds', () => {
-    const { plain, keyLocking } = scriptOf(TEXTS[0]!)
+    const { plain, keyLocking } = createScript(TEXTS[0]!)
     expect(plain.source).toBe(`\n${shortText(TEXTS[0]!)}`)
     expect(keyLocking.source.split('\n').slice(1)).toEqual(plain.source.split('\n').slice(1))
     expect(policy.decide.plain).toEqual(plain)

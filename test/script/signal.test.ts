@@ -6,8 +6,8 @@ import {
   decodeReport,
   encodePush,
   encodeReport,
-  type Push,
-  type Report,
+  type SignalPush,
+  type SignalReport,
 } from '../../src/script/signal.ts'
 import { signalScript } from '../../src/script/signal-text.ts'
 import { reportersKey, signalKey } from '../../src/store/keys.ts'
@@ -21,11 +21,11 @@ const NOON = 1_800_000_000 * SECOND
 const WINDOW = NOON / SECOND
 const KEY = signalKey('origin')
 
-const report = async (redis: RedisEngine, given: Partial<Report> = {}) => {
+const report = async (redis: RedisEngine, given: Partial<SignalReport> = {}) => {
   const whole = { signal: 'origin', windowMs: 1000, sums: [0, 0], now: NOON, ...given }
   return decodeReport(await redis.run(encodeReport(signalScript(), whole)), whole.sums.length)
 }
-const push = async (redis: RedisEngine, given: Partial<Push> = {}) => {
+const push = async (redis: RedisEngine, given: Partial<SignalPush> = {}) => {
   const whole = { signal: 'origin', reporter: 'api-1', value: 500, staleAfterMs: 5000, now: NOON, ...given }
   return decodePush(await redis.run(encodePush(signalScript(), whole)))
 }

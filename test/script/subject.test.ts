@@ -1,7 +1,7 @@
 /** Subject calls, and what the store makes of it in the same trip: plans, blocks, overrides, bad credentials. */
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
-import { decisionOf } from '../../src/limiter/decision.ts'
+import { toDecision } from '../../src/limiter/decision.ts'
 import type { Subject } from '../../src/script/evaluation.ts'
 import { consumerKey, credentialKey, pointerKey, UNKNOWN_CONSUMER } from '../../src/store/keys.ts'
 import { type ConsumerRecord, formatConsumer, parseConsumer } from '../../src/store/records.ts'
@@ -78,7 +78,7 @@ describeOnEngines('a consumer', fresh => {
     const before = await engine.snapshot()
     const outcome = await engine.evaluate(asked([MINUTE], subject))
     expect(outcome).toEqual({ status: 'blocked', plan: '', at: NOON, verdicts: [] })
-    expect(decisionOf(outcome)).toEqual({ kind: 'blocked' })
+    expect(toDecision(outcome)).toEqual({ kind: 'blocked' })
     expect(await engine.snapshot()).toEqual(before)
   })
 
@@ -264,7 +264,7 @@ describeOnEngines('a rule on auth-failure', fresh => {
     const { engine, bad, ask } = await prepared()
     for (let i = 0; i < 2; i++) expect((await ask(bad)).status).toBe('unknown-credential')
     const before = await engine.snapshot()
-    const [good, guess] = [decisionOf(await ask(KEY)), decisionOf(await ask(bad))]
+    const [good, guess] = [toDecision(await ask(KEY)), toDecision(await ask(bad))]
     expect(good).toEqual(guess)
     expect(good).toMatchObject({
       kind: 'denied',
@@ -280,7 +280,7 @@ describeOnEngines('a rule on auth-failure', fresh => {
     expect((await ask(KEY)).status).toBe('blocked')
     for (let i = 0; i < 2; i++) await ask(bad)
     const before = await engine.snapshot()
-    expect(decisionOf(await ask(KEY))).toEqual(decisionOf(await ask(bad)))
+    expect(toDecision(await ask(KEY))).toEqual(toDecision(await ask(bad)))
     expect(await engine.snapshot()).toEqual(before)
   })
 

@@ -1,4 +1,4 @@
-/** The adaptive limit as a function, one window after the other. The whole loop is in test/simulation. */
+/** The adaptive limit as a pure function, window by window. The closed loop is in test/simulation. */
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ADAPTIVE_DEFAULTS, type AdaptiveLimit, adaptiveController } from '../../src/shedding/adaptive.ts'
@@ -9,7 +9,7 @@ import { forEvery } from '../support/property.ts'
 const METHODS = { gradient, aimd }
 const { min, max, initial } = ADAPTIVE_DEFAULTS
 
-/** A window of an origin that `workers` requests at a time keep busy, while callers want `wanted` in flight. */
+/** A window of an origin that is busy with `workers` requests at a time, while callers want `wanted` in flight. */
 function windowOf({ limit }: AdaptiveLimit, { workers = 100, serviceMs = 100, wanted = 1000, failures = 0 }) {
   const inFlight = Math.min(Math.floor(limit), wanted)
   const latencyMs = serviceMs * Math.max(1, inFlight / workers)
@@ -28,7 +28,7 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     return state
   }
 
-  it('grows to what the origin can do, and rests near it', () => {
+  it('grows to the capacity of the origin, and stays near it', () => {
     const states = [60, 90, 120, 300, 600].map(seconds => run(seconds, {}).limit)
     for (const limit of states) {
       expect(limit).toBeGreaterThan(95)
@@ -36,7 +36,7 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     }
   })
 
-  it('grows by one where nothing ends and requests are refused: streams fill it, and the origin may have room', () => {
+  it('grows by one if no request ends and some are refused: streams fill it, but the origin may have room', () => {
     const healthy = run(60, {})
     const filled = (refused: number) => controller.next(healthy, { sums: [0, 0, 0, 0, refused], ms: 1000 })
     expect(filled(5)).toEqual({ ...healthy, limit: healthy.limit + 1 })
@@ -51,7 +51,7 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     expect(limit).toBeLessThan(100)
   })
 
-  it('shrinks when the origin loses half of what it can do, and comes back', () => {
+  it('shrinks when the origin loses half of its capacity, and recovers with it', () => {
     const full = run(60, {})
     const half = run(60, { workers: 50 }, full)
     expect(half.limit).toBeLessThan(90)
@@ -59,18 +59,18 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     expect(run(60, {}, half).limit).toBeGreaterThan(95)
   })
 
-  it('knows after a while that latency has doubled for good', () => {
+  it('learns after a while that latency has doubled for good', () => {
     const before = run(60, {})
     const later = run(60, { serviceMs: 200 }, before)
     expect(later.baselineMs).toBeGreaterThan(150)
     expect(later.limit).toBeGreaterThan(90)
   })
 
-  it('comes down soon from a baseline that is too high', () => {
+  it('lowers a baseline that is too high', () => {
     const before = run(60, { serviceMs: 1000 })
-    // Not at once to 100: what is in flight grows at the same time, and holds the latency up.
+    // Not 100 at once: the number in flight grows at the same time, which keeps the latency up.
     expect(run(60, {}, before).baselineMs).toBeLessThan(200)
-    // While the overload lasts, each time that latency follows takes 3 % off.
+    // During the overload, each comparison in which latency followed takes 3 % off.
     expect(run(3000, {}, before).baselineMs).toBeLessThan(120)
   })
 
@@ -81,16 +81,16 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     }
   })
 
-  it('shrinks when more requests fail than usual, and not for those that always fail', () => {
+  it('shrinks when more requests fail than usual, but not for a constant share of failures', () => {
     const healthy = run(60, {})
     expect(run(10, { failures: 0.5 }, healthy).limit).toBeLessThan(0.7 * healthy.limit)
     expect(run(120, { failures: 0.3 }, healthy).limit).toBeGreaterThan(0.8 * healthy.limit)
-    // Failures of a few while the limit is not used say nothing of it.
+    // A few failures while the limit is not used say nothing about it.
     const idle = run(60, { wanted: 5 })
     expect(run(10, { wanted: 5, failures: 0.5 }, idle).limit).toBe(idle.limit)
   })
 
-  it('does not take fast failures for a fast origin', () => {
+  it('does not mistake fast failures for a fast origin', () => {
     const healthy = run(60, { wanted: 40 })
     expect(run(60, { wanted: 40, failures: 0.9 }, healthy).baselineMs).toBeCloseTo(100, 0)
   })
@@ -103,7 +103,7 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     expect(controller.next(state, { ...window, ms: 60_000 })).toEqual(controller.next(state, window))
   })
 
-  it('takes the same step anywhere, within its bounds, through write and read, whatever was reported', async () => {
+  it('stays within its bounds and survives write and read, for any reports', async () => {
     const sums = fc.array(fc.oneof(fc.double(), fc.integer({ min: 0, max: 1e9 })), { maxLength: 5 })
     const windows = fc.array(fc.record({ sums, ms: fc.oneof(fc.double(), fc.constant(1000)) }), {
       maxLength: 20,
@@ -121,7 +121,7 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     })
   })
 
-  it('writes no more than a hundred characters, however large the numbers', () => {
+  it('writes at most a hundred characters for any numbers', () => {
     const wide = adaptiveController({ min: 1, max: 1e9, initial: 1e9 / 3 }, method)
     let state = wide.initial
     for (let i = 1; i < 20; i++) {
@@ -131,7 +131,7 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     }
   })
 
-  it(`is not read from what it has not written (${name})`, () => {
+  it(`does not read a text that it cannot have written (${name})`, () => {
     const text = controller.write(run(60, {}))
     for (const other of [
       '',
@@ -143,19 +143,19 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
       `${text}e9`,
     ])
       expect(controller.read(other), other).toBeUndefined()
-    // A config that was changed meanwhile.
+    // As after a change of the config.
     const narrow = adaptiveController({ min: 1, max: 10, initial: 5 }, method)
     expect(narrow.read(text)!.limit).toBe(10)
   })
 })
 
-it('the gradient rests where its formula says, whatever the queue term', () => {
+it('the gradient rests where its formula says', () => {
   let state = adaptiveController().initial
   const limits: number[] = []
   for (let i = 0; i < 1000; i++) {
     state = adaptiveController().next(state, windowOf(state, {}))
     limits.push(state.limit)
   }
-  // 1.1 × 100 + √121, and what is tried beyond it.
+  // 1.1 × 100 + √121, with room for the trial.
   expect(Math.max(...limits)).toBeLessThan(1.3 * 121)
 })

@@ -1,4 +1,4 @@
-/** The worker utilization shedder as a function: the whole loop is in test/simulation. */
+/** The worker utilization shedder as a pure function. The closed loop is in test/simulation. */
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
@@ -13,7 +13,7 @@ import { forEvery } from '../support/property.ts'
 const controller = pressureController()
 const { quietMs, fullMs } = PRESSURE_DEFAULTS
 
-/** A window in which seven samples say this utilization. */
+/** A window with seven samples of this utilization. */
 const at = (utilization: number, ms = 1000) => ({ sums: [Math.round(utilization * 1000) * 7, 7], ms })
 const SILENT = { sums: [0, 0], ms: 1000 }
 
@@ -21,8 +21,8 @@ function moved(windows: readonly { sums: readonly number[]; ms: number }[], from
   return windows.reduce(controller.next, { ...controller.initial, ...from })
 }
 
-describe('a pressure of nothing', () => {
-  it('lets everything through, however short the quiet time is', () => {
+describe('a pressure of 0', () => {
+  it('admits everything, even with a short quiet time', () => {
     for (const [quietMs, fullMs] of [
       [1000, 120_000],
       [1000, 5000],
@@ -52,52 +52,52 @@ const windows = fc.record({
 })
 
 describe('pressure', () => {
-  it('grows while the signal is high, holds between, shrinks while it is low', () => {
+  it('grows while the signal is high, stays in between, shrinks while it is low', () => {
     expect(moved(times(10, at(0.9)))).toEqual({ pressureMs: 10_000, appliedMs: 10_000, episode: 1 })
     expect(moved(times(10, at(0.8)), { pressureMs: 5000 }).pressureMs).toBe(5000)
     expect(moved(times(4, at(0.7)), { pressureMs: 5000 }).pressureMs).toBe(1000)
   })
 
-  it('is full after as long as the settings say, and at rest again after as long', () => {
+  it('is full after the time in the settings, and 0 again after the same time', () => {
     expect(moved(times(fullMs / 1000 + 50, at(1))).pressureMs).toBe(fullMs)
     const falling = times(fullMs / 1000 - 1, at(0.2))
     expect(moved(falling, { pressureMs: fullMs }).pressureMs).toBe(1000)
     expect(moved([...falling, ...times(5, at(0.2))], { pressureMs: fullMs }).pressureMs).toBe(0)
   })
 
-  it('is acted on as it rises, and held while it wavers', () => {
+  it('is applied as it rises, and held while it wavers', () => {
     const applied = (windows: Parameters<typeof moved>[0]) => moved(windows).appliedMs
     const rising = times(60, at(1))
     expect(applied(rising)).toBe(60_000)
     expect(applied([...rising, ...times(6, at(0))])).toBe(60_000)
     expect(applied([...rising, ...times(6, at(0)), ...times(6, at(1))])).toBe(60_000)
     expect(applied([...rising, ...times(16, at(0))])).toBe(50_000)
-    // What is left of it is below the quiet time.
+    // The rest is below the quiet time.
     expect(applied([...rising, ...times(60, at(0))])).toBe(6000)
   })
 
-  it('shrinks as slowly when the signal dies', () => {
+  it('shrinks just as slowly without a signal', () => {
     expect(moved(times(10, SILENT), { pressureMs: 60_000 }).pressureMs).toBe(50_000)
   })
 
-  it('does not jump after a gap, and gives back for the time of silence', () => {
+  it('does not jump after a gap, and shrinks for the time of silence', () => {
     expect(moved([at(1, 90_000)]).pressureMs).toBe(5000)
     expect(moved([at(1, 60_000)], { pressureMs: fullMs }).pressureMs).toBe(fullMs - 50_000)
     expect(moved([at(0.1, 60_000)], { pressureMs: fullMs }).pressureMs).toBe(fullMs - 60_000)
   })
 
-  it('reaches the same with windows of five seconds, as where machines push their signal', () => {
+  it('reaches the same value with windows of five seconds, as with pushed signals', () => {
     expect(moved(times(6, at(1, 5000)))).toEqual(moved(times(30, at(1))))
   })
 
-  it('begins a new episode each time it leaves 0', () => {
+  it('starts a new episode each time it leaves 0', () => {
     const ups = [at(1), at(1), at(0), at(1), at(0), at(0), at(1)]
     expect(moved(ups).episode).toBe(2)
-    // The silence before it had ended the first.
+    // The silence in between has ended the first episode.
     expect(moved([at(1), at(1, 90_000)]).episode).toBe(2)
   })
 
-  it('stays within its bounds, moves by no more than the time, and survives write and read', async () => {
+  it('stays within its bounds, moves by at most the elapsed time, and survives write and read', async () => {
     await forEvery(fc.tuple(states, windows), 500, async ([state, window]) => {
       const next = controller.next(state, window)
       expect(next.pressureMs).toBeGreaterThanOrEqual(0)
@@ -111,7 +111,7 @@ describe('pressure', () => {
     })
   })
 
-  it('is not read from what it has not written', () => {
+  it('is not read from a text that it cannot have written', () => {
     for (const text of [
       '',
       ' ',
@@ -128,7 +128,7 @@ describe('pressure', () => {
       ` ${'1'.repeat(200)}`,
     ])
       expect(controller.read(text), text).toBeUndefined()
-    // A config that was changed meanwhile.
+    // As after a change of the config.
     expect(controller.read('999999999 999999999 3')).toEqual({
       pressureMs: fullMs,
       appliedMs: fullMs,
@@ -137,8 +137,8 @@ describe('pressure', () => {
   })
 })
 
-describe('the share that is refused', () => {
-  it('is nothing until the quiet time is over, and everything when pressure is full', () => {
+describe('the refused share', () => {
+  it('is 0 until the quiet time is over, and 1 when pressure is full', () => {
     expect(shedShares(0, 3)).toEqual([0, 0, 0])
     expect(shedShares(quietMs, 3)).toEqual([0, 0, 0])
     expect(shedShares(quietMs + 1000, 3)[0]).toBeGreaterThan(0)
@@ -146,7 +146,7 @@ describe('the share that is refused', () => {
       expect(shedShares(fullMs, classes)).toEqual(times(classes, 1))
   })
 
-  it('thins one class before the next', async () => {
+  it('fills one class before the next', async () => {
     const pressures = fc.tuple(fc.integer({ min: 0, max: fullMs }), fc.integer({ min: 1, max: 12 }))
     await forEvery(pressures, 500, async ([pressureMs, classes]) => {
       const shares = shedShares(pressureMs, classes)
@@ -157,7 +157,7 @@ describe('the share that is refused', () => {
     })
   })
 
-  it('may have no slope', () => {
+  it('jumps from 0 to 1 if both times are equal', () => {
     const settings = { ...PRESSURE_DEFAULTS, quietMs: 1000, fullMs: 1000 }
     expect([999, 1000].map(pressure => shedShares(pressure, 2, settings))).toEqual([
       [0, 0],
@@ -167,7 +167,7 @@ describe('the share that is refused', () => {
 })
 
 describe('a caller', () => {
-  it('stays refused while the share grows, and is on the same side at the same level', async () => {
+  it('stays refused while the share grows, and is on the same side at the same share', async () => {
     const cases = fc.tuple(
       fc.string(),
       fc.nat(),
@@ -182,7 +182,7 @@ describe('a caller', () => {
     })
   })
 
-  it('is refused with the chance of the share, whatever the keys look like, anew in each episode', () => {
+  it('is refused with the probability of the share, for any form of keys, independently in each episode', () => {
     const keys = [
       (i: number) => `user-${i}`,
       (i: number) => `10.0.${i >> 8}.${i & 255}`,

@@ -1,4 +1,4 @@
-/** What isolates share of a signal: what each computes from it, and what becomes of lost, late and wrong answers. */
+/** Shared signals: the state that each isolate computes from them, and the effect of lost, late and wrong replies. */
 import * as fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
@@ -24,12 +24,12 @@ const NOON_MS = 1_800_000_000_000
 const WINDOW = NOON_MS / 1000
 const OWN: StoreCall = { script: RESET, keys: ['sluice:{k}'], args: ['1', ''] }
 
-/** All that was ever seen. */
-interface Seen {
+/** Sums over all windows. */
+interface Totals {
   sum: number
   ms: number
 }
-const controller: Controller<Seen> = {
+const controller: Controller<Totals> = {
   initial: { sum: 0, ms: 0 },
   next: ({ sum, ms }, window) => ({ sum: sum + (window.sums[0] ?? 0), ms: ms + window.ms }),
   write: ({ sum, ms }) => `${sum} ${ms}`,
@@ -39,7 +39,7 @@ const controller: Controller<Seen> = {
   },
 }
 
-/** ms, of this machine; and how far the clock of the store is ahead. */
+/** The clock of this machine (ms), and how far the clock of the store is ahead. */
 let now: number
 let ahead: number
 beforeEach(() => {
@@ -47,7 +47,7 @@ beforeEach(() => {
   ahead = 0
 })
 
-const boardOf = (change: Partial<SignalBoardOptions<Seen>> = {}) =>
+const boardOf = (change: Partial<SignalBoardOptions<Totals>> = {}) =>
   createSignalBoard({
     ...{ name: 'origin', windowMs: 1000, sums: 2, controller, now: () => now, script: signalScript },
     reportAt: () => (now + ahead) * 1000,
@@ -56,7 +56,7 @@ const boardOf = (change: Partial<SignalBoardOptions<Seen>> = {}) =>
 
 type Board = ReturnType<typeof boardOf>
 
-/** A store whose answers the test writes. */
+/** A store whose replies the test provides. */
 function fakeStore(answer: (calls: readonly StoreCall[]) => unknown[] | Promise<unknown[]>) {
   const sent: (readonly StoreCall[])[] = []
   const store: Store = {
@@ -77,7 +77,7 @@ const sumsSent = (call: StoreCall) => argsOf(call).slice(4, 6).map(Number)
 const stateSent = (call: StoreCall) => argsOf(call).slice(6)
 
 describe('a report', () => {
-  it('goes with the first trip of each window, behind its own calls, whose replies stay theirs', async () => {
+  it('is sent with the first trip of each window, after its calls, whose replies stay the same', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(calls => calls.map((_, i) => (i === 0 ? 'own' : replyOf(-1, [0, 0]))))
     const reporting = withSignals(store, [board])
@@ -89,7 +89,7 @@ describe('a report', () => {
     expect(sent[0]).toEqual([OWN, expect.objectContaining({ keys: [signalKey('origin')] })])
   })
 
-  it('of several signals goes with one trip', async () => {
+  it('of several signals is sent in one trip', async () => {
     const boards = [boardOf({ name: 'a' }), boardOf({ name: 'b' })]
     const { store, sent } = fakeStore(calls => calls.map(() => 'x'))
     expect(await withSignals(store, boards).run([OWN])).toEqual(['x'])
@@ -98,7 +98,7 @@ describe('a report', () => {
     ])
   })
 
-  it('has what was added since the last one, as integers above 0', async () => {
+  it('has what was added since the last report, as integers above 0', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(() => ['own', replyOf(-1, [0, 0])])
     board.add([1.6, 1])
@@ -114,7 +114,7 @@ describe('a report', () => {
     ])
   })
 
-  it('stays countable, whatever was added', async () => {
+  it('stays within exact integers, whatever was added', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(() => ['own', replyOf(-1, [0, 0])])
     for (let i = 0; i < 3; i++) board.add([Number.MAX_VALUE, Number.POSITIVE_INFINITY])
@@ -122,7 +122,7 @@ describe('a report', () => {
     expect(sumsSent(sent[0]![1]!)).toEqual([2 ** 52, 2 ** 52])
   })
 
-  it('has nothing of what was measured more than ten windows ago', async () => {
+  it('leaves out measurements that are older than ten windows', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(() => ['own', replyOf(-1, [0, 0])])
     board.add([5, 1])
@@ -137,9 +137,9 @@ describe('a report', () => {
     ])
   })
 
-  it('is due when the clock is set back', () => {
+  it('is due after the clock was set back', () => {
     const board = boardOf()
-    board.ask()
+    board.startReport()
     expect(board.isDue()).toBe(false)
     now -= 1
     expect(board.isDue()).toBe(true)
@@ -148,14 +148,14 @@ describe('a report', () => {
   it.each([
     ...[undefined, null, 'x', 7, [], {}, [1, 2, 3], new GatewayError('ERR_STORE_REFUSED', 'no')],
     ...[['x', 5, 1, 1, -1, '', -1, 0]],
-  ])('with the answer %j spoils nothing', async answer => {
+  ])('with the reply %j does not affect the other calls or the state', async answer => {
     const board = boardOf()
     const { store } = fakeStore(() => ['own', answer])
     expect(await withSignals(store, [board]).run([OWN])).toEqual(['own'])
     expect(board.state()).toEqual(controller.initial)
   })
 
-  it('without an answer, and with a script or a controller that throws, spoils nothing', async () => {
+  it('without a reply, or with a script or controller that throws, does not affect the other calls', async () => {
     const { store, sent } = fakeStore(calls => calls.map(() => 'own').slice(0, 1))
     expect(await withSignals(store, [boardOf()]).run([OWN])).toEqual(['own'])
     const broken = boardOf({
@@ -177,13 +177,13 @@ describe('a report', () => {
     expect(await withSignals(answering.store, [throwing]).run([OWN])).toEqual(['own'])
   })
 
-  it('that fails as a whole fails its trip, as without it', async () => {
+  it('fails if the whole trip fails, as the trip would without it', async () => {
     const failure = new GatewayError('ERR_STORE_TIMEOUT', 'late')
     const { store } = fakeStore(() => Promise.reject(failure))
     await expect(withSignals(store, [boardOf()]).run([OWN])).rejects.toBe(failure)
   })
 
-  it('keeps what kind of store it is', async () => {
+  it('keeps the kind of the store', async () => {
     const { store } = fakeStore(() => [])
     expect(withSignals(store, []).isCluster).toBeUndefined()
     expect(withSignals({ ...store, isCluster: true }, []).isCluster).toBe(true)
@@ -192,35 +192,36 @@ describe('a report', () => {
 })
 
 describe('the state', () => {
-  const learn = (board: Board, reply: unknown) => board.ask().learn(reply)
+  const learn = (board: Board, reply: unknown) => board.startReport().learn(reply)
 
-  it('is moved on by a window that is newer, at once, and is sent with the next report', () => {
+  it('moves with a newer window at once, and is sent with the next report', () => {
     const board = boardOf()
     learn(board, replyOf(WINDOW - 1, [40, 2], WINDOW - 3, '100 5000'))
     expect(board.state()).toEqual({ sum: 140, ms: 7000 })
     now += 1000
-    const report = board.ask()
+    const report = board.startReport()
     expect(stateSent(report.call)).toEqual([`${WINDOW - 1}`, '140 7000'])
     report.learn(replyOf(WINDOW - 1, [40, 2], WINDOW - 1, '140 7000'))
-    // The store has it.
-    expect(stateSent(board.ask().call)).toEqual([])
+    // The store has the state.
+    expect(stateSent(board.startReport().call)).toEqual([])
     expect(board.state()).toEqual({ sum: 140, ms: 7000 })
   })
 
   it('is sent again until the store has it', () => {
     const board = boardOf()
     learn(board, replyOf(WINDOW - 1, [40, 2]))
-    for (let i = 0; i < 3; i++) expect(stateSent(board.ask().call)).toEqual([`${WINDOW - 1}`, '40 1000'])
+    for (let i = 0; i < 3; i++)
+      expect(stateSent(board.startReport().call)).toEqual([`${WINDOW - 1}`, '40 1000'])
   })
 
-  it('of another isolate for the same window takes the place of its own', () => {
+  it('is replaced by that of another isolate for the same window', () => {
     const board = boardOf()
     learn(board, replyOf(WINDOW - 1, [40, 2]))
     learn(board, replyOf(WINDOW - 1, [40, 2], WINDOW - 1, '7 8'))
     expect(board.state()).toEqual({ sum: 7, ms: 8 })
   })
 
-  it('of its own is kept where the store has an older one', () => {
+  it('is kept if the store has an older one', () => {
     const board = boardOf()
     learn(board, replyOf(WINDOW - 2, [40, 2]))
     now += 1000
@@ -228,28 +229,28 @@ describe('the state', () => {
     expect(board.state()).toEqual({ sum: 42, ms: 2000 })
   })
 
-  it('that the controller cannot read is as none', () => {
+  it('is kept if the controller cannot read the stored one', () => {
     const board = boardOf()
     learn(board, replyOf(WINDOW - 1, [40, 2], WINDOW - 2, 'of another version'))
     expect(board.state()).toEqual({ sum: 40, ms: 1000 })
   })
 
-  it('is not replaced by an answer that was longer under way', () => {
+  it('is not replaced by a late reply to an earlier report', () => {
     const board = boardOf()
-    const [first, second] = [board.ask(), board.ask()]
+    const [first, second] = [board.startReport(), board.startReport()]
     second.learn(replyOf(WINDOW - 1, [5, 1]))
     first.learn(replyOf(WINDOW - 2, [9, 1], WINDOW - 2, '1 1'))
     expect(board.state()).toEqual({ sum: 5, ms: 1000 })
   })
 
-  it('that cannot be written is not sent', () => {
+  it('is not sent if it cannot be written', () => {
     const board = boardOf({ controller: { ...controller, write: () => ';' } })
     learn(board, replyOf(WINDOW - 1, [5, 1]))
-    expect(stateSent(board.ask().call)).toEqual([])
+    expect(stateSent(board.startReport().call)).toEqual([])
   })
 
-  it('takes in what is pushed, once for each window', () => {
-    const board = boardOf({ fold: asSample })
+  it('includes pushes, once for each window', () => {
+    const board = boardOf({ addPushes: asSample })
     for (let i = 0; i < 3; i++) learn(board, replyOf(WINDOW - 1, [40, 2], -1, '', [800, 3]))
     expect(board.state()).toEqual({ sum: 840, ms: 1000 })
     learn(board, replyOf(WINDOW, [1, 1], WINDOW - 1, '840 1000'))
@@ -259,13 +260,13 @@ describe('the state', () => {
     expect(deaf.state()).toEqual({ sum: 40, ms: 1000 })
   })
 
-  it('is kept when the clock of the store is set back, and moves on with the next window there', () => {
+  it('is kept when the clock of the store is set back, and moves with the next window there', () => {
     const board = boardOf()
     learn(board, replyOf(WINDOW - 1, [40, 2]))
     now -= 100_000
     learn(board, replyOf(-1, [0, 0]))
     expect(board.state()).toEqual({ sum: 40, ms: 1000 })
-    // As of the window that is open there.
+    // The state counts as that of the open window there.
     learn(board, replyOf(WINDOW - 101, [2, 1]))
     expect(board.state()).toEqual({ sum: 42, ms: 2000 })
   })
@@ -278,15 +279,15 @@ describe('a pushed mean', () => {
   })
 })
 
-describe('without an answer', () => {
-  it('for three windows, the state moves by what the isolate sees itself', () => {
+describe('without a reply', () => {
+  it('for three windows, the isolate moves the state by its own measurements', () => {
     const board = boardOf()
-    board.ask().learn(replyOf(WINDOW - 1, [40, 2]))
-    // As long as no report is sent, none has no answer.
+    board.startReport().learn(replyOf(WINDOW - 1, [40, 2]))
+    // Without a report, none is unanswered.
     now += 60_000
     expect(board.state()).toEqual({ sum: 40, ms: 1000 })
     board.add([3, 1])
-    board.ask()
+    board.startReport()
     now += 2999
     expect(board.state()).toEqual({ sum: 40, ms: 1000 })
     now += 1
@@ -296,31 +297,31 @@ describe('without an answer', () => {
     expect(board.state().sum).toBe(43)
     now += 1
     expect(board.state()).toEqual({ sum: 48, ms: 5000 })
-    // Silence is silence.
+    // No measurement is silence.
     now += 60_000
     expect(board.state()).toEqual({ sum: 48, ms: 65_000 })
-    board.ask().learn(replyOf(WINDOW + 50, [1, 1], WINDOW + 40, '5 5'))
+    board.startReport().learn(replyOf(WINDOW + 50, [1, 1], WINDOW + 40, '5 5'))
     expect(board.state()).toEqual({ sum: 6, ms: 10_005 })
     now += 60_000
     expect(board.state()).toEqual({ sum: 6, ms: 10_005 })
   })
 
-  it('from the start, it does so from the first report', () => {
+  it('from the start, it does so from the first report on', () => {
     const board = boardOf()
     board.add([3, 1])
-    board.ask()
+    board.startReport()
     now += 2999
     expect(board.state()).toEqual(controller.initial)
-    board.ask()
+    board.startReport()
     board.add([4, 1])
     now += 1
     expect(board.state()).toEqual({ sum: 7, ms: 3000 })
   })
 
-  it('and with a clock that is set back, it begins to wait anew', () => {
+  it('it waits again after the clock was set back', () => {
     const board = boardOf()
-    board.ask().learn(replyOf(WINDOW - 1, [40, 2]))
-    board.ask()
+    board.startReport().learn(replyOf(WINDOW - 1, [40, 2]))
+    board.startReport()
     now -= 1e7
     expect(board.state().ms).toBe(1000)
     now += 2999
@@ -330,15 +331,15 @@ describe('without an answer', () => {
   })
 })
 
-describe('where requests make no trip', () => {
+describe('if requests make no trip', () => {
   const background: Promise<unknown>[] = []
   const refresh = (store: Store, board: Board) =>
     refreshOverdue(store, [board], task => background.push(task.catch(() => {})))
 
-  it('a report goes by itself once two windows have none', async () => {
+  it('a report is sent separately after two windows without one', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(() => [replyOf(WINDOW - 1, [7, 1])])
-    board.ask()
+    board.startReport()
     for (const pause of [0, 1999, 1, 0, 1999, 1]) {
       now += pause
       refresh(store, board)
@@ -348,7 +349,7 @@ describe('where requests make no trip', () => {
     expect(board.state().sum).toBe(7)
   })
 
-  it('on a cluster, reports without an answer go by themselves, and hold up no decision', async () => {
+  it('on a cluster, reports without a reply are sent separately, and delay no decision', async () => {
     const board = boardOf()
     let hangs = true
     const { store, sent } = fakeStore(async calls => {
@@ -380,7 +381,7 @@ describe('where requests make no trip', () => {
     expect(failed).toBe(1)
   })
 
-  it('one that fails is tried again two windows later', async () => {
+  it('a failed one is tried again two windows later', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(() => Promise.reject(new GatewayError('ERR_STORE_TIMEOUT', 'late')))
     for (let i = 0; i < 10; i++) {
@@ -397,17 +398,17 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
     board: Board
     store: Store
   }
-  const isolateOn = (redis: RedisEngine, change: Partial<SignalBoardOptions<Seen>> = {}): Isolate => {
+  const isolateOn = (redis: RedisEngine, change: Partial<SignalBoardOptions<Totals>> = {}): Isolate => {
     const board = boardOf(change)
     return { board, store: withSignals(storeOf(redis, { isCluster: true }), [board]) }
   }
-  /** A decision of each, one after the other, and then a second passes. */
+  /** One decision by each isolate in turn, then a second passes. */
   const second = async (...isolates: Isolate[]) => {
     for (const { store } of isolates) await store.run([OWN])
     now += 1000
   }
 
-  it('have the same state, which each window moves once', async () => {
+  it('have the same state, which moves once per window', async () => {
     const redis = await fresh()
     const [a, b] = [isolateOn(redis), isolateOn(redis)]
     for (let i = 1; i <= 5; i++) {
@@ -415,22 +416,22 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
       b.board.add([10 * i, 1])
       await second(a, b)
     }
-    // The fifth window is not over.
+    // The fifth window is still open.
     expect(a.board.state()).toEqual({ sum: 11 + 22 + 33 + 44, ms: 4000 })
     expect(b.board.state()).toEqual(a.board.state())
   })
 
-  it('hand the state on to one that starts', async () => {
+  it('pass the state on to a new isolate', async () => {
     const redis = await fresh()
     const [a, late] = [isolateOn(redis), isolateOn(redis)]
     a.board.add([5, 1])
     for (let i = 0; i < 5; i++) await second(a)
     await second(late)
-    // The last window that is over had nothing in it.
+    // The last closed window is empty.
     expect(late.board.state()).toEqual({ sum: 5, ms: 5000 })
   })
 
-  it('count a window without a report as time that passed', async () => {
+  it('count a window without a report as elapsed time', async () => {
     const redis = await fresh()
     const a = isolateOn(redis)
     for (const pause of [0, 0, 7000, 0]) {
@@ -442,10 +443,10 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
     expect(a.board.state()).toEqual({ sum: 3, ms: 10_000 })
   })
 
-  it('agree again when they have computed different states', async () => {
+  it('agree again after they have computed different states', async () => {
     const redis = await fresh()
-    // The second one counts double, as another version of a controller would.
-    const twice: Controller<Seen> = {
+    // The second one counts double, like another version of a controller.
+    const twice: Controller<Totals> = {
       ...controller,
       next: (state, window) => controller.next(state, { ...window, sums: window.sums.map(sum => 2 * sum) }),
     }
@@ -454,12 +455,12 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
     await second(a, b)
     await second(a, b)
     expect([a.board.state().sum, b.board.state().sum]).toEqual([10, 20])
-    // The first that arrives is kept.
+    // The state that arrives first is kept.
     await second(b, a)
     expect([a.board.state().sum, b.board.state().sum]).toEqual([20, 20])
   })
 
-  it('lose the reports and replies that are lost, and nothing else', async () => {
+  it('lose only the lost reports and replies', async () => {
     const redis = await fresh()
     const [a, b] = [isolateOn(redis), isolateOn(redis)]
     let lost: 'request' | 'reply' | undefined
@@ -517,21 +518,21 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
       }
       const after = a.board.state()
       expect(after).toEqual(b.board.state())
-      // What the old windows had may be lost, and the new ones count.
+      // The sums of the old windows may be lost; the new ones count.
       expect(after.sum).toBeGreaterThanOrEqual(before.sum + 40)
       expect(after.sum).toBeLessThanOrEqual(before.sum + 61)
       ahead = 0
       for (let i = 0; i < 4; i++) await second(a, b)
-      // A state that had not been stored when the clock was set back is lost: one window of it.
+      // A state that was not stored before the clock was set back is lost: one window.
       expect(a.board.state().sum).toBeGreaterThanOrEqual(after.sum - 10)
       expect(b.board.state()).toEqual(a.board.state())
     },
   )
 
-  it('all take in what machines have pushed, and no more when that is stale', async () => {
+  it('all include pushes, until they are stale', async () => {
     const redis = await fresh()
-    const fold = asSample
-    const [a, b] = [isolateOn(redis, { fold }), isolateOn(redis, { fold })]
+    const addPushes = asSample
+    const [a, b] = [isolateOn(redis, { addPushes }), isolateOn(redis, { addPushes })]
     for (const [reporter, value] of [
       ['m-1', 600],
       ['m-2', 800],
@@ -540,12 +541,12 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
       await redis.run(encodePush(signalScript(), push))
     }
     for (let i = 0; i < 6; i++) await second(a, b)
-    // Two windows closed while it was fresh.
+    // Two windows closed while the pushes were fresh.
     expect(a.board.state()).toEqual({ sum: 1400, ms: 5000 })
     expect(b.board.state()).toEqual(a.board.state())
   })
 
-  it(`agree soon after whatever was lost (SEED=${SEED})`, async () => {
+  it(`agree soon after any loss (SEED=${SEED})`, async () => {
     const redis = await fresh()
     const step = fc.record({
       who: fc.nat(2),
@@ -565,7 +566,7 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
         const board = boards[who]!
         board.add([1, 1])
         if (!board.isDue()) continue
-        const { call, learn } = board.ask()
+        const { call, learn } = board.startReport()
         const reply = lost === 'request' ? undefined : await redis.run(call)
         if (lost === 'late') late.push(() => learn(reply))
         else if (lost === undefined) learn(reply)

@@ -1,4 +1,4 @@
-/** What moves the pressure where a signal has several sources. */
+/** The pressure of a signal with several sources. */
 import { describe, expect, it } from 'vitest'
 import type { WorkerUtilization } from '../../src/config/compile-shedding.ts'
 import { workerUtilizationController } from '../../src/shedding/worker-utilization.ts'
@@ -10,13 +10,13 @@ const { initial, next } = workerUtilizationController(SETTINGS)
 const LATER = { ...initial, pressureMs: 10_000 }
 
 describe('of several sources', () => {
-  // Thousandths and samples: of the header, of what is in flight, of the pushes.
+  // Thousandths and samples: of the header, of requests in flight, of the pushes.
   it.each<[string, number[], number]>([
     ['the header', [1900, 2, 1000, 2], 11_000],
-    ['what is in flight', [1000, 2, 1900, 2], 11_000],
-    ['what machines push', [1000, 2, 1000, 2, 950, 1], 11_000],
-    ['pushes alone', [0, 0, 0, 0, 950, 1], 11_000],
-  ])('the highest counts: %s', (_, sums, pressureMs) =>
+    ['requests in flight', [1000, 2, 1900, 2], 11_000],
+    ['pushes', [1000, 2, 1000, 2, 950, 1], 11_000],
+    ['only pushes', [0, 0, 0, 0, 950, 1], 11_000],
+  ])('the highest mean counts: %s', (_, sums, pressureMs) =>
     expect(next(LATER, { sums, ms: 1000 }).pressureMs).toBe(pressureMs),
   )
 

@@ -138,7 +138,7 @@ async function keyOf(facts: Facts, by: By[]): Promise<string | undefined> {
   const caller = {
     addressIdentity: address,
     ...(consumer !== undefined && {
-      credential: { consumer, digest, method, ...(claims && { claims }), header: '', isVouched: false },
+      credential: { consumer, digest, method, ...(claims && { claims }), header: '', isVerified: false },
     }),
   } as Caller
   // As a Request is, but for what it would not carry.

@@ -4,12 +4,17 @@ import type { Received } from '../../src/algorithms/concurrency.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import type { Config, Rule } from '../../src/config/compile.ts'
-import { type Question, toDecide, toRefund, toReset } from '../../src/limiter/ask.ts'
+import {
+  type PreparedCall,
+  prepareDecide,
+  prepareRefund,
+  prepareReset,
+} from '../../src/limiter/prepared-call.ts'
 import type { Command, RedisConnection, Reply } from '../../src/node/rest-bridge/redis-connection.ts'
 import type { BoundRule, Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
 import type { Policy } from '../../src/script/policy-shape.ts'
-import type { Changed, Refund } from '../../src/script/refund.ts'
+import type { ChangeResult, Refund } from '../../src/script/refund.ts'
 import type { Reset } from '../../src/script/reset.ts'
 import { decodeSync, encodeSync, type Message } from '../../src/script/sync.ts'
 import { syncScript } from '../../src/script/sync-text.ts'
@@ -29,8 +34,8 @@ export interface Engine {
   evaluate(evaluation: TimedEvaluation): Promise<Outcome>
   /** What `evaluate` would say; spends nothing. */
   peek(evaluation: TimedEvaluation): Promise<Outcome>
-  refund(refund: TimedRefund): Promise<Changed>
-  reset(reset: At<Reset>): Promise<Changed>
+  refund(refund: TimedRefund): Promise<ChangeResult>
+  reset(reset: At<Reset>): Promise<ChangeResult>
   /** What isolates hold, said without a request. */
   sync(messages: readonly Message[], now: number): Promise<Received[]>
   /** The record of a credential or a consumer, or a pointer. */
@@ -66,17 +71,17 @@ export class RedisEngine implements Engine {
     this.kind = kind
   }
 
-  evaluate = (evaluation: TimedEvaluation) => this.#ask(toDecide(compiled(evaluation)))
-  peek = (evaluation: TimedEvaluation) => this.#ask(toDecide(compiled(evaluation), 'peek'))
-  refund = (refund: TimedRefund) => this.#ask(toRefund(compiledRefund(refund)))
-  reset = (reset: At<Reset>) => this.#ask(toReset(reset))
+  evaluate = (evaluation: TimedEvaluation) => this.#ask(prepareDecide(compiled(evaluation)))
+  peek = (evaluation: TimedEvaluation) => this.#ask(prepareDecide(compiled(evaluation), 'peek'))
+  refund = (refund: TimedRefund) => this.#ask(prepareRefund(compiledRefund(refund)))
+  reset = (reset: At<Reset>) => this.#ask(prepareReset(reset))
 
   async sync(messages: readonly Message[], now: number): Promise<Received[]> {
     return decodeSync(await this.run(encodeSync(syncScript(), messages, now)), messages)
   }
 
-  async #ask<T>({ call, read }: Question<T>): Promise<T> {
-    return read(await this.run(call as ScriptCall))
+  async #ask<T>({ call, decode }: PreparedCall<T>): Promise<T> {
+    return decode(await this.run(call as ScriptCall))
   }
 
   async setRecord(key: string, text: string): Promise<void> {

@@ -6,7 +6,7 @@ import { IDLE, type State } from '../../src/algorithms/algorithm.ts'
 import { afterMessage, concurrency } from '../../src/algorithms/concurrency.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { GatewayError } from '../../src/errors.ts'
-import { createHoldings, type KeptHoldings } from '../../src/limiter/keep-holdings.ts'
+import { createHoldings, type HoldingsKeeper } from '../../src/limiter/keep-holdings.ts'
 import { createStock } from '../../src/limiter/stock.ts'
 import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
 import { identityStateKey } from '../../src/store/keys.ts'
@@ -137,7 +137,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
 
   class Isolate {
     isDead = false
-    readonly kept: KeptHoldings
+    readonly kept: HoldingsKeeper
     readonly #store: Store
 
     constructor(i: number) {
@@ -169,7 +169,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
       report.requests += 1
       const background = (task: Promise<unknown>) => void task.catch(() => {})
       const claims = this.kept.claim([bound(rule, KEY, 1, time.nowMs)])
-      const [asked] = claims.rules
+      const [asked] = claims.rulesForStore
       if (!asked) live += 1
       const call: Decide = { command: 'GET', key: 'other', asked }
       try {
@@ -178,8 +178,8 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
         claims.settle(outcome, false)
       } catch {
         // As with `closed`: what is not decided is refused.
-        claims.lose('store-timeout')
-        claims.putBack()
+        claims.markUndecided('store-timeout')
+        claims.returnToStock()
       }
       this.kept.sendSoon(this.#store, background)
       const release = this.kept.keep(claims, this.#store, background)

@@ -95,7 +95,7 @@ export function isolateOn(
     },
   }
   const clock = { now: () => time.nowMs }
-  const kept = createHoldings({
+  const holdingsKeeper = createHoldings({
     now: clock.now,
     timer: time.timer,
     script: syncScript,
@@ -104,7 +104,7 @@ export function isolateOn(
     createStock: (holdings, now) => new Stock(holdings, now, leastHolders),
   })
   const engine = createEngine({ localShare: 1 }, store, {
-    ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, kept },
+    ...{ clock, decideAt: () => time.nowMs * 1e3, board: NO_BOARD, holdingsKeeper },
     switchName: rule => rule.name,
     credentials: 'refuse',
     createLocal: createLocalLimiter,
@@ -122,7 +122,7 @@ export function isolateOn(
       { background },
     )
   return Object.assign(isolate, {
-    kept,
+    kept: holdingsKeeper,
     ask: (rule: Rule, cost = 1, key = ACME) => ask([{ rule, key, cost }]),
     askAll: (...rules: Rule[]) => ask(rules.map(rule => ({ rule, key: ACME, cost: 1 }))),
     askWith: ask,

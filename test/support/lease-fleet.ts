@@ -154,7 +154,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
         createLeases({
           now: () => time.nowMs,
           timer: (ms, run) => time.after(ms, () => this.isDead || run()),
-          callFor: refund => ({ command: 'GET', key: 'refund', refund }) as GiveBack,
+          buildRefundCall: refund => ({ command: 'GET', key: 'refund', refund }) as GiveBack,
         }),
       )!
       this.#store = this.own.withReturns({
@@ -181,8 +181,8 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
         policy: POLICY,
         rules: rules.map(rule => bound(rule, keys[caller]!, cost, time.nowMs)),
       }
-      const own = this.own.of(demanded, NO_SWITCHES, () => NO_SWITCHES)
-      const known = own.decide()
+      const own = this.own.forRequest(demanded, NO_SWITCHES, () => NO_SWITCHES)
+      const known = own.decideBeforeTrip()
       if (known?.decision.kind === 'allowed') report.leased += 1
       else if (known) report.remembered += 1
       const decision = known?.decision.kind ?? (await this.#decide(own, demanded))
@@ -198,16 +198,20 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
       }
     }
 
-    async #decide(own: ReturnType<OwnAnswers['of']>, demanded: Ask['asked']) {
-      const call: Ask = { command: 'GET', key: 'decide', asked: { ...demanded, want: own.ask() } }
+    async #decide(own: ReturnType<OwnAnswers['forRequest']>, demanded: Ask['asked']) {
+      const call: Ask = {
+        command: 'GET',
+        key: 'decide',
+        asked: { ...demanded, wantedRequests: own.beginTrip() },
+      }
       try {
         const [outcome] = (await this.#store.run([call])) as [Outcome]
-        own.settle(outcome)
+        own.endTrip(outcome)
         if (outcome.status === 'admitted') return 'allowed'
-        return own.decideLeased()?.decision.kind ?? 'denied'
+        return own.decideAfterRefusal()?.decision.kind ?? 'denied'
       } catch {
-        own.settle(undefined)
-        return own.decideAfter()?.decision.kind
+        own.endTrip(undefined)
+        return own.decideAfterFailure()?.decision.kind
       }
     }
   }

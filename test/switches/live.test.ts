@@ -1,4 +1,4 @@
-/** An isolate's copy of the switches: how old it gets, and who asks for a new one. */
+/** An isolate's copy of the switches: how old it gets, and which trips read a new one. */
 
 import { beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
@@ -24,12 +24,12 @@ beforeEach(() => {
 })
 
 const isKilled = () => board.current().kill !== undefined
-const learn = (answer: unknown) => board.ask()(answer)
+const learn = (answer: unknown) => board.startRead()(answer)
 
 describe('the copy', () => {
-  it('is stale until an answer has come, and again a second after it was asked for', () => {
+  it('is stale until it was read, and again a second after that read started', () => {
     expect(board.isStale()).toBe(true)
-    const learn = board.ask()
+    const learn = board.startRead()
     expect(board.isStale()).toBe(true)
     now += 400
     learn(null)
@@ -48,7 +48,7 @@ describe('the copy', () => {
   })
 
   it.each([undefined, 7, [], {}, new GatewayError('ERR_STORE_REFUSED', 'no')])(
-    'stays as it was, and stale, when the answer is %j',
+    'stays unchanged and stale after the reply %j',
     answer => {
       learn(KILLED)
       now += 5000
@@ -57,14 +57,14 @@ describe('the copy', () => {
     },
   )
 
-  it('is not replaced by an older one that was longer under way', () => {
-    const [slow, fast] = [board.ask(), board.ask()]
+  it('is not replaced by a late reply to an earlier read', () => {
+    const [slow, fast] = [board.startRead(), board.startRead()]
     fast(KILLED)
     slow(null)
     expect(isKilled()).toBe(true)
   })
 
-  it('ends its switches by its own clock', () => {
+  it('drops expired switches by its own clock', () => {
     learn(
       formatSwitches({ kill: { at: new Date(0), by: 'ops', until: new Date(now + 100) }, rules: new Map() }),
     )
@@ -73,7 +73,7 @@ describe('the copy', () => {
     expect(isKilled()).toBe(false)
   })
 
-  it('has a switch again that had expired only by a clock that was set forward', () => {
+  it('has an expired switch again if the clock ran ahead and is set back', () => {
     const until = new Date(now + 100)
     learn(formatSwitches({ kill: { at: new Date(0), by: 'ops', until }, rules: new Map() }))
     now += 3600e3
@@ -82,7 +82,7 @@ describe('the copy', () => {
     expect(isKilled()).toBe(true)
   })
 
-  it('gives the same object until a switch begins or ends: what is remembered under it stays known', () => {
+  it('is the same object until a switch starts or expires, so that caches keyed by it stay valid', () => {
     const [at, until] = [new Date(0), new Date(now + 100)]
     const rules = new Map([
       ['brief', { at, by: 'ops', until, mode: 'off' as const }],
@@ -100,9 +100,9 @@ describe('the copy', () => {
     expect(board.current()).toBe(one)
   })
 
-  it('is overdue when nobody who makes a trip has asked for a second', () => {
+  it('is overdue if no trip has started to read it for a second', () => {
     expect(board.isOverdue()).toBe(true)
-    board.ask()
+    board.startRead()
     expect(board.isOverdue()).toBe(false)
     now += 1000
     expect(board.isOverdue()).toBe(true)
@@ -111,8 +111,8 @@ describe('the copy', () => {
   })
 })
 
-describe('the question', () => {
-  /** What each HTTP request would hold. */
+describe('the read of the switches', () => {
+  /** The calls of each HTTP request. */
   let requests: (readonly StoreCall[])[]
   let answers: (calls: readonly StoreCall[]) => Promise<unknown[]>
   const storeOf = (isCluster?: boolean): SwitchedStore =>
@@ -132,7 +132,7 @@ describe('the question', () => {
     answers = async calls => calls.map(call => ('command' in call ? KILLED : 'said'))
   })
 
-  it('goes before the calls of whoever finds the copy old, in their request, and its answer to nobody else', async () => {
+  it('precedes the calls of a decision that finds the copy old, and its reply is not passed on', async () => {
     const store = storeOf()
     expect(await store.run([CALL, CALL])).toEqual(['said', 'said'])
     expect(isKilled()).toBe(true)
@@ -142,7 +142,7 @@ describe('the question', () => {
     expect(requests).toEqual([[GET, CALL, CALL], [CALL], [GET, CALL]])
   })
 
-  it('is put by all of those who come before the answer', async () => {
+  it('is repeated by all decisions until the first reply', async () => {
     const store = storeOf()
     await Promise.all([store.run([CALL]), store.run([CALL]), store.run([CALL])])
     expect(requests).toEqual([
@@ -152,14 +152,14 @@ describe('the question', () => {
     ])
   })
 
-  it('goes alone in a refresh', async () => {
+  it('has a trip of its own in a refresh', async () => {
     const store = storeOf()
     await store.refresh()
     expect(isKilled()).toBe(true)
     expect(requests).toEqual([[GET]])
   })
 
-  it('that fails leaves what was known, and the calls what was said to them', async () => {
+  it('keeps the copy if it fails, and does not affect the replies to the other calls', async () => {
     const store = storeOf()
     await store.refresh()
     now += 1000
@@ -172,14 +172,14 @@ describe('the question', () => {
     expect([isKilled(), board.isStale()]).toEqual([true, true])
   })
 
-  it('that goes alone and fails, fails as a call would', async () => {
+  it('fails a refresh like any other call', async () => {
     const failure = new GatewayError('ERR_STORE_REFUSED', 'The store answered LOADING.')
     answers = async () => [failure]
     await expect(storeOf().refresh()).rejects.toBe(failure)
   })
 
-  it('rests for a second on a cluster when it has failed: its node may be the only one that hangs', async () => {
-    for (const [isCluster, asked] of [
+  it('pauses for a second on a cluster after a failure, because only its node may hang', async () => {
+    for (const [isCluster, callCounts] of [
       [true, [2, 1, 2]],
       [false, [2, 2, 2]],
     ] as const) {
@@ -191,7 +191,7 @@ describe('the question', () => {
       await store.run([CALL]).catch(() => {})
       now += 1000
       await store.run([CALL]).catch(() => {})
-      expect(requests.map(calls => calls.length)).toEqual(asked)
+      expect(requests.map(calls => calls.length)).toEqual(callCounts)
     }
   })
 })

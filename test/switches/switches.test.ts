@@ -1,6 +1,6 @@
-/** The text that all switches stand in: what is written is read, and whatever else is there is no switch. */
+/** The stored text of all switches: what is written can be read, and other content is ignored. */
 import { describe, expect, it } from 'vitest'
-import { activeAt, formatSwitches, parseSwitches, type Switches } from '../../src/switches/switches.ts'
+import { dropExpired, formatSwitches, parseSwitches, type Switches } from '../../src/switches/switches.ts'
 
 const at = new Date('2026-11-21T06:00:00.000Z')
 const until = new Date('2026-11-21T07:00:00.000Z')
@@ -20,7 +20,7 @@ describe('the text of the switches', () => {
         ['__proto__', { at, by: 'ops', mode: 'off' as const }],
       ]),
     },
-  ])('reads as what was written: %j', switches => {
+  ])('can be read after it was written: %j', switches => {
     expect(parseSwitches(formatSwitches(switches))).toEqual(switches)
   })
 
@@ -40,7 +40,7 @@ describe('the text of the switches', () => {
     '{"kill":{"at":"2026-11-21T06:00:00Z"}}',
     '{"kill":{"at":"yesterday","by":"ops"}}',
     '{"kill":{"at":1763704800000,"by":"ops"}}',
-    // Without an end that can be read it would have none.
+    // A switch whose end cannot be read would never expire.
     '{"kill":{"at":"2026-11-21T06:00:00Z","by":"ops","until":"soon"}}',
     '{"kill":{"at":"2026-11-21T06:00:00Z","by":"ops","until":null}}',
     '{"rules":[]}',
@@ -50,17 +50,17 @@ describe('the text of the switches', () => {
     '{"rules":{"minute":{"at":"2026-11-21T06:00:00Z","by":"ops","share":"0.5"}}}',
     '{"rules":{"minute":{"at":"2026-11-21T06:00:00Z","by":"ops","share":-0.1}}}',
     '{"rules":{"minute":{"at":"2026-11-21T06:00:00Z","by":"ops","mode":"off","share":2}}}',
-  ])('reads as none when it is no text of ours: %s', text => {
+  ])('has no switches if it is not valid: %s', text => {
     expect(parseSwitches(text)).toEqual(NONE)
   })
 
-  it('loses by one bad switch that one alone', () => {
+  it('loses only the invalid switch', () => {
     const good = { at: at.toISOString(), by: 'ops', mode: 'off' }
     const text = JSON.stringify({ kill: 'on', rules: { minute: good, hour: { ...good, mode: 7 } } })
     expect(parseSwitches(text)).toEqual({ rules: new Map([['minute', { at, by: 'ops', mode: 'off' }]]) })
   })
 
-  it('knows a rule by its own name only', () => {
+  it('has a rule only under its own name', () => {
     const { rules } = parseSwitches('{"rules":{}}')
     for (const name of ['constructor', '__proto__', 'toString', 'hasOwnProperty']) {
       expect(rules.get(name)).toBeUndefined()
@@ -68,7 +68,7 @@ describe('the text of the switches', () => {
   })
 })
 
-it('a switch changes nothing from its end on', () => {
+it('an expired switch has no effect', () => {
   const switches: Switches = {
     kill: { at, by: 'ops', until },
     rules: new Map([
@@ -76,8 +76,8 @@ it('a switch changes nothing from its end on', () => {
       ['hour', { at, by: 'ops', mode: 'off' }],
     ]),
   }
-  expect(activeAt(switches, until.getTime() - 1)).toEqual(switches)
-  expect(activeAt(switches, until.getTime())).toEqual({
+  expect(dropExpired(switches, until.getTime() - 1)).toEqual(switches)
+  expect(dropExpired(switches, until.getTime())).toEqual({
     rules: new Map([['hour', switches.rules.get('hour')]]),
   })
 })

@@ -94,15 +94,17 @@ function mostAdmitted({ input, rule }: Written): Bound | undefined {
   return atOnce === undefined ? undefined : { atOnce: atOnce / rule.cost, rate: rateOf(rule) }
 }
 
-/** Beside `rate × t`: in a stretch of no length, and where windows begin anew. docs/algorithms.md has the arithmetic. */
-const AT_ONCE: { [Name in AlgorithmName]: ((rule: GatewayRule) => number) | undefined } = {
+/**
+ * Units beside `rate × t`: in a stretch of no length, and where windows begin anew. docs/algorithms.md has the arithmetic. Of an
+ * algorithm that is not listed, no bound is known.
+ */
+const AT_ONCE: { readonly [Name in AlgorithmName]?: (rule: GatewayRule) => number } = {
   gcra: ({ quota }) => quota.burst,
   'token-bucket': ({ quota }) => quota.burst,
   'leaky-bucket': ({ quota }) => quota.burst,
   'fixed-window': ({ limit }) => 2 * limit,
   'sliding-window': ({ limit }) => limit,
   'sliding-log': ({ limit }) => limit,
-  concurrency: undefined,
 }
 
 /** Whether all that a bound lets through is admitted. Undefined where a rule does more than refuse, or nothing is sure. */
@@ -121,9 +123,8 @@ function roomOf({ input, rule }: Written): ((most: Bound) => boolean) | undefine
       return most => most.atOnce + inPeriod(most) <= capacity
     case 'sliding-window':
       return most => 2 * most.atOnce + inPeriod(most) <= capacity
-    // These hold requests back, or count how long they take.
-    case 'leaky-bucket':
-    case 'concurrency':
+    // leaky-bucket holds requests back, concurrency counts how long they take; of others nothing is known.
+    default:
       return undefined
   }
 }

@@ -1,4 +1,4 @@
-/** The gateway as a proxy: its paths, and the way of all other requests to the origin. This file wires; it decides nothing. */
+/** The gateway as a proxy: its own paths, and the forwarding of all other requests to the origin. */
 
 import { Hono } from 'hono/tiny'
 import type { Config } from '../../config/compile.ts'
@@ -8,7 +8,7 @@ import { createHandler, type Platform, refuseLongPath } from '../http/handle.ts'
 import type { Parts } from '../http/parts.ts'
 import { isReserved } from '../http/path.ts'
 import { problem } from '../http/problem.ts'
-import { safely, unexpected } from '../http/unexpected.ts'
+import { replyToException, safely } from '../http/unexpected.ts'
 import { isPreflight } from '../http/web-page.ts'
 import { backgroundOf } from './background.ts'
 import { healthCheck } from './health.ts'
@@ -16,7 +16,11 @@ import { proxy } from './proxy.ts'
 
 export type { Platform }
 
-/** @param parts at least those that the config uses */
+/**
+ * Creates the gateway.
+ *
+ * @param parts at least those that the config uses
+ */
 export function createApp(config: Config, store: Store, parts: Parts, platform: Platform = {}): Hono {
   const { variables } = platform
   const app = new Hono()
@@ -30,29 +34,29 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
     app.all('/_sluice/utilization', c => receive(c.req.raw))
   }
 
-  // One handler: several would be middleware of each other, which Hono composes for each request.
+  // One handler: Hono would compose several as middleware, for each request.
   app.all('*', c => {
     const request = c.req.raw
     const url = new URL(request.url)
     const refusal = refuseLongPath(url)
     if (refusal) return refusal
-    // Nothing under /_sluice/ ever reaches the origin, however it is spelled.
+    // Nothing under /_sluice/ reaches the origin, in any spelling.
     if (isReserved(url.pathname)) return notFound()
     const peer = () => handler.peerOf?.(request, c.env, c)
     if (isPreflight(request)) return passPreflight(request, peer())
     const background = backgroundOf(c)
     const reply = handler.handle({ request, url, peer, background }, toOrigin)
-    // Otherwise the platform ends this code when a client leaves before the reply has begun.
+    // Without this, the platform ends this code if the client leaves before the reply has started.
     if (handler.awaitsEndings) background(reply)
     return reply
   })
 
-  app.onError(unexpected)
+  app.onError(replyToException)
 
   return app
 
-  function toOrigin(request: Request, behalf: Parameters<typeof proxy>[2]) {
-    return proxy(request, config, behalf)
+  function toOrigin(request: Request, context: Parameters<typeof proxy>[2]) {
+    return proxy(request, config, context)
   }
 
   async function passPreflight(request: Request, peer: string | undefined): Promise<Response> {

@@ -1,15 +1,15 @@
-/** Work after the reply: the platform keeps the context of the request for it, 30 s at most on Workers. */
+/** Runs work after the reply. The platform keeps the context of the request alive for it, for at most 30 s on Workers. */
 import type { Context } from 'hono'
 import type { Background } from '../../background.ts'
 
-/** Where there is no such context (Node), the work runs on without it. */
+/** Without such a context (Node), the work runs on by itself. */
 export function backgroundOf(c: Context): Background {
   return task => {
     const quiet = task.catch(() => {})
     try {
       c.executionCtx.waitUntil(quiet)
     } catch {
-      // Hono throws where the platform has none.
+      // Hono throws if the platform has no context.
     }
   }
 }

@@ -1,6 +1,6 @@
 /**
- * What the modules in src/built/ are made of: `npx sluicegate build` names the parts that a config uses, and a bundler leaves out
- * the others. Nothing here is meant to be imported by hand.
+ * The imports of the generated modules in src/built/. `npx sluicegate build` imports the parts that a config uses,
+ * and a bundler drops the others. Do not import from this file by hand.
  */
 export { windowEnds } from '../../algorithms/calendar.ts'
 export { counting as concurrency } from '../../algorithms/concurrency.descriptor.ts'

@@ -1,4 +1,4 @@
-/** GET /_sluice/health: is the Worker live, and does the store answer? */
+/** GET /_sluice/health reports whether the Worker is live, and whether the store answers. */
 import type { Clock } from '../../clock.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Store } from '../../store/store.ts'
@@ -9,17 +9,17 @@ export interface Health {
   store: { ok: boolean; latencyMs: number; error?: string }
 }
 
-/** How long an answer is reused, so that health checks cannot load the store. */
+/** How long a result is reused, so that health checks cannot load the store. */
 const FRESH_MS = 1000
 
-/** Remembers its last answer: plain data, so it may outlive the request that asked. */
+/** Creates the handler. It remembers its last result: plain data, so it may outlive a request. */
 export function healthCheck(store: Store, { now }: Clock): () => Promise<Response> {
   let last: { at: number; health: Health } | undefined
   return async () => {
     if (!last || now() - last.at > FRESH_MS) {
-      // Until it answers, other requests get the previous answer. The first request has none to get, and waits.
+      // Until the store answers, other requests get the previous result. The first request has none, so it waits.
       if (last) last.at = now()
-      last = { health: await examine(store, now), at: now() }
+      last = { health: await checkHealth(store, now), at: now() }
     }
     const { health } = last
     return Response.json(health, {
@@ -29,7 +29,7 @@ export function healthCheck(store: Store, { now }: Clock): () => Promise<Respons
   }
 }
 
-async function examine(store: Store, now: Clock['now']): Promise<Health> {
+async function checkHealth(store: Store, now: Clock['now']): Promise<Health> {
   const startedAt = now()
   try {
     await store.ping()

@@ -1,6 +1,7 @@
 /**
- * The gateway as a Worker with every part, for those who build nothing: the config is checked when the Worker starts, and its rules are
- * compiled to Lua when they are first needed. What `npx sluicegate build` makes of a config is half as large, and starts faster.
+ * The gateway as a Worker with every part, for deployments without a build: the config is checked when the Worker
+ * starts, and its rules are compiled to Lua when they are first needed. The output of `npx sluicegate build` is half
+ * as large and starts faster.
  */
 import { ALL_ALGORITHMS } from '../../algorithms/all.ts'
 import { checkConfig } from '../../config/check/check.ts'
@@ -12,6 +13,8 @@ import { createWorker, type GatewayWorker } from './worker.ts'
 export type { GatewayWorker }
 
 /**
+ * Creates the Worker of a config, for its default export:
+ *
  *     export default gateway(config)
  *
  * @throws ConfigError naming every mistake of the config

@@ -1,4 +1,4 @@
-/** The gateway as a Worker: reads the environment, builds the app once for an isolate, serves `fetch`. */
+/** The gateway as a Worker: reads the environment, builds the app once per isolate, serves `fetch`. */
 import type { Hono } from 'hono/tiny'
 import type { Algorithms } from '../../algorithms/descriptor.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
@@ -10,14 +10,14 @@ import type { Parts } from '../http/parts.ts'
 import { misconfigured } from '../http/unexpected.ts'
 import { createApp } from './app.ts'
 
-/** What a Worker carries for its config. */
+/** The parts that a Worker carries for its config. */
 export interface Built {
   algorithms: Algorithms
   parts: Parts
   shedding: SheddingCompiler
 }
 
-/** What a Worker exports by default. */
+/** The default export of a Worker. */
 export interface GatewayWorker {
   fetch(
     request: Request,
@@ -26,9 +26,13 @@ export interface GatewayWorker {
   ): Response | Promise<Response>
 }
 
-/** @param config checked before the Worker was built, so that the Worker need not carry what checks it */
+/**
+ * Creates the Worker of a config.
+ *
+ * @param config already checked, so that the Worker need not carry the code that checks it
+ */
 export function createWorker(config: ConfigInput, { algorithms, parts, shedding }: Built): GatewayWorker {
-  // Limits by name are not decided here, and the Worker does not carry the algorithms that only they use.
+  // Limits by name are not decided here, so the Worker does not carry the algorithms that only they use.
   const { limits: _, ...gatewayConfig } = config
   const compiled = compileConfig(gatewayConfig, algorithms, shedding)
   let app: Hono | undefined

@@ -1,42 +1,43 @@
-/** What the user's code may know of a request that was let in. */
+/** What the user's code learns about an admitted request. */
 
 import type { DegradedCause } from '../../limiter/decision.ts'
-import { enforced, type Verdict } from '../../script/evaluation.ts'
+import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import type { Caller } from '../http/caller.ts'
-import type { OnBehalfOf } from '../http/forward.ts'
+import type { ForwardContext } from '../http/forward.ts'
 
-/** How one rule stands after this request. */
+/** The state of one rule after this request. */
 export interface LimitInfo {
   name: string
-  /** Units per period, or in flight. */
+  /** Units per period, or units in flight. */
   limit: number
   remaining: number
-  /** ms until all units are back, if nothing else is spent. */
+  /** ms until the whole budget is back, if nothing else is spent. */
   resetAfterMs: number
 }
 
 export interface CallerInfo {
   requestId: string
-  /** Absent: anonymous, or not known while the store does not answer. */
+  /** The verified consumer. Absent for anonymous callers, and for an API key that the store has not checked. */
   consumer?: string
-  /** That the store vouches for. */
+  /** The plan that the store reports for the caller. */
   plan?: string
-  /** Of the client; absent where the platform does not report it. */
+  /** The client's address; absent if the platform does not report it. */
   address?: string
-  /** Of the rules that count this caller, those with the least left first. */
+  /** The rules that count this caller. The smallest share left comes first. */
   limits: readonly LimitInfo[]
-  /** Set where the store has not decided. */
+  /** Why the store has not decided; absent if it has. */
   degraded?: DegradedCause
 }
 
-export function callerInfo({ caller, decision, requestId }: OnBehalfOf): CallerInfo {
+/** Collects what the user's code learns about an admitted request. */
+export function callerInfo({ caller, decision, requestId }: ForwardContext): CallerInfo {
   const consumer = consumerOf(caller, decision)
   return {
     requestId,
     ...(consumer !== undefined && { consumer }),
     ...(decision?.plan !== undefined && { plan: decision.plan }),
     ...(caller?.address !== undefined && { address: caller.address }),
-    limits: enforced(decision?.verdicts ?? [])
+    limits: onlyEnforced(decision?.verdicts ?? [])
       .filter(({ rule }) => !rule.ofSystem && rule.on === 'request')
       .map(limitInfo)
       .sort((a, b) => a.remaining / a.limit - b.remaining / b.limit),
@@ -49,9 +50,9 @@ const limitInfo = ({ rule, remaining, resetAfter }: Verdict): LimitInfo => ({
   resetAfterMs: Math.ceil(resetAfter / 1e3),
 })
 
-/** Only a verified consumer: while degraded, the consumer of a key is what the key says. */
-function consumerOf(caller: Caller | undefined, decision: OnBehalfOf['decision']): string | undefined {
+/** Only a verified consumer: without the store, the consumer of a key is only claimed. */
+function consumerOf(caller: Caller | undefined, decision: ForwardContext['decision']): string | undefined {
   const credential = caller?.credential
-  if (!credential || !(decision?.plan || credential.isVouched)) return undefined
+  if (!credential || !(decision?.plan || credential.isVerified)) return undefined
   return decision?.consumer ?? credential.consumer
 }

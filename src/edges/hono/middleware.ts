@@ -4,37 +4,42 @@ import type { ConfigInput } from '../../config/check/schema.ts'
 import type { CallerInfo } from '../guard/caller-info.ts'
 import { type Closable, createGuard, type GuardOptions, type GuardPlatform } from '../guard/guard.ts'
 
-/** As hono-rate-limiter has it, for the limit with the least left. */
+/** The limit with the smallest share left, in the form of hono-rate-limiter. */
 export interface RateLimitInfo {
   limit: number
   used: number
   remaining: number
-  /** When all units are back, if nothing else is spent. */
+  /** When the whole budget is back, if nothing else is spent. */
   resetTime: Date
 }
 
 /** The context variables that the middleware sets. */
 export interface SluiceVariables {
-  /** Who makes the request, and how its limits stand. Absent for CORS preflights. */
+  /** The caller and the state of its limits. Absent for CORS preflights. */
   sluice: CallerInfo
-  /** The limit with the least left; absent where none counts the caller. */
+  /** The limit with the smallest share left. Absent if no rule counts the caller. */
   rateLimit: RateLimitInfo
 }
 
 export interface MiddlewareOptions extends Pick<GuardOptions, 'env' | 'passPreflights'> {
-  /** The client's address, on a platform that docs/guard.md does not list. Take it from the platform, never from a header. */
+  /**
+   * Returns the client's address, for platforms that docs/guard.md does not list. Take it from the platform: a client
+   * that can write this value can choose its budget.
+   */
   address?: (c: Context) => string | undefined
 }
 
 /**
- * Decides each request by the rules of the config, and answers those that are refused:
+ * Creates middleware that checks every limit of a request, and answers refused requests itself:
  *
  *     const app = new Hono()
  *     app.use(sluice(config))
  *     app.get('/', c => c.json(c.get('sluice')))
  *
- * A process that leases (`lease`) calls `close()` of the middleware before it ends.
- * @throws ConfigError naming every mistake of the config
+ * With leases (`lease`), call `close()` of the middleware before the process ends.
+ *
+ * @throws ConfigError naming every mistake of the config. If a variable is missing, each request gets a 503, and the
+ * log names it
  */
 export function sluice(
   config: ConfigInput,
@@ -67,12 +72,12 @@ export function sluice(
       c,
     )
     if (isAdmitted) {
-      // Assigned to nothing first: otherwise Hono adds the old headers to the new ones.
+      // Cleared first: otherwise Hono adds the old headers to the new ones.
       c.res = undefined
       c.res = response
       return undefined
     }
-    // What middleware before this one has set stays, and it knows which web pages may read its replies.
+    // Headers of earlier middleware stay. CORS middleware has decided which web pages may read the reply.
     if (c.res.headers.has(ALLOWED_ORIGIN) && response.headers.get(ALLOWED_ORIGIN) === '*') {
       response.headers.delete(ALLOWED_ORIGIN)
     }
@@ -83,7 +88,7 @@ export function sluice(
 
 const ALLOWED_ORIGIN = 'access-control-allow-origin'
 
-/** As other platforms pass them: bindings, and what keeps work alive. Hono throws where the platform has no context. */
+/** The arguments as other platforms pass them: bindings and context. Hono throws if the platform has no context. */
 function argumentsOf(c: Context): unknown[] {
   try {
     return [c.env, c.executionCtx]

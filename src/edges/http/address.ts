@@ -1,4 +1,4 @@
-/** The client's address on each platform, and as an identity to count by. */
+/** Reads the client's address on each platform, and the identity that rules count it by. */
 import {
   addressText,
   canonicalAddress,
@@ -16,9 +16,12 @@ const UNKNOWN_ADDRESS = 'unknown'
 const ON_CLOUDFLARE = compileAddress(undefined)
 
 /**
- * The client's address in its one spelling: IPv4-mapped IPv6 as IPv4, IPv6 by RFC 5952, without port and zone.
- * @param peer the other end of the connection; undefined where the platform cannot know it. An empty text, as when the client is
- * gone, means that the address is unknown: then no header is trusted either. With `trustedWorkers` it is what one of them says
+ * The client's address in canonical form: IPv4-mapped IPv6 as IPv4, IPv6 as in RFC 5952, without port and zone.
+ *
+ * @param peer the other end of the connection; with `trustedWorkers`, the address that such a Worker reports.
+ * Undefined if the platform does not report it. Empty if the address is unknown (the client is gone, for example);
+ * then no header is trusted either
+ * @returns undefined if the address is unknown
  */
 export function clientAddress(
   request: Request,
@@ -39,8 +42,8 @@ export function clientAddress(
 }
 
 /**
- * The identity of an address: an IPv4 address itself, and the network of an IPv6 address. A subscriber gets at least a /64
- * (RFC 6177), so every caller would have 2^64 budgets otherwise.
+ * The identity of an address: an IPv4 address itself, or the network of an IPv6 address. A subscriber gets at least a
+ * /64 (RFC 6177), so single addresses would give each caller 2^64 budgets.
  */
 export function addressIdentity(address: string | undefined, ipv6Prefix = ON_CLOUDFLARE.ipv6Prefix): string {
   if (address === undefined) return UNKNOWN_ADDRESS

@@ -1,4 +1,4 @@
-/** All parts of the gateway, with scripts that are compiled when they are first needed. */
+/** All parts of the gateway. Scripts are compiled when they are first needed. */
 import { createOpaqueKeys } from '../../credentials/opaque-key.ts'
 import { createHoldings } from '../../limiter/keep-holdings.ts'
 import { createLeases } from '../../limiter/leases.ts'

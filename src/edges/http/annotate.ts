@@ -1,16 +1,20 @@
 /**
  * Adds the state of the caller's limits to every reply: RateLimit-Policy and RateLimit of
  * draft-ietf-httpapi-ratelimit-headers-11 (structured fields, RFC 9651), the request id, and whether the limits were
- * evaluated at all. Fields of the origin are kept, and those of the gateway follow them.
+ * evaluated. Fields of the origin are kept; those of the gateway follow them.
  */
 import { type BareItem, serializeItem } from 'structured-headers'
 import type { Rule } from '../../config/compile.ts'
-import { enforced, type Verdict } from '../../script/evaluation.ts'
+import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import { retryAfterSeconds } from './deny.ts'
 import type { Ruling } from './ruling.ts'
 import type { XRateLimit } from './x-rate-limit.ts'
 
-/** @param xRateLimit sets headers of an older kind, where the config has them */
+/**
+ * Adds the headers to a reply.
+ *
+ * @param xRateLimit sets X-RateLimit headers, if the config has them
+ */
 export function annotate(
   response: Response,
   ruling: Ruling,
@@ -21,18 +25,22 @@ export function annotate(
   headers.set('X-Request-Id', requestId)
   if ('degraded' in ruling && ruling.degraded) headers.set('Sluice-Degraded', ruling.degraded.cause)
   if (!('verdicts' in ruling)) return
-  // Callers see neither shadows nor how full the system is, nor how many guesses are left at their address, as long as some are.
-  const verdicts = enforced(ruling.verdicts).filter(
+  // Hides shadow rules and the load of the system from callers. Shows the limit of bad credentials only once it is
+  // reached.
+  const verdicts = onlyEnforced(ruling.verdicts).filter(
     ({ rule, allowed }) => !rule.ofSystem && (!allowed || rule.on === 'request'),
   )
   if (verdicts.length === 0) return
-  // Behind the fields of the origin: lists on several lines are one list (RFC 9651, section 4.2).
+  // After the fields of the origin: several lines of a list are one list (RFC 9651, section 4.2).
   headers.append('RateLimit-Policy', verdicts.map(({ rule }) => textsOf(rule).policy).join(', '))
-  headers.append('RateLimit', verdicts.map(standing).join(', '))
+  headers.append('RateLimit', verdicts.map(limitState).join(', '))
   xRateLimit?.set(headers, verdicts)
 }
 
-/** The texts of a rule: they are the same for every request, and took a third of all that a reply is annotated with. */
+/**
+ * Cached, because the texts of a rule are the same for every request, and took a third of the time to annotate a
+ * reply.
+ */
 const texts = new WeakMap<Rule, { name: string; policy: string }>()
 
 function textsOf(rule: Rule): { name: string; policy: string } {
@@ -44,11 +52,11 @@ function textsOf(rule: Rule): { name: string; policy: string } {
   return text
 }
 
-/** `"minute";q=120;w=60`, with the burst beside it where it is not the limit. */
+/** `"minute";q=120;w=60`, with the burst if it differs from the limit. */
 function policyOf(rule: Rule): string {
   const parameters = new Map<string, BareItem>([['q', rule.limit]])
-  // Only whole seconds can be written: a shorter window has no `w`, since a longer one would be wrong. Calendar windows have
-  // no fixed length.
+  // A window below one second has no `w`: only whole seconds can be written, and a longer window would be wrong.
+  // Calendar windows have no fixed length.
   if (rule.counting.state === 'held') parameters.set('qu', 'concurrent-requests')
   else if (rule.calendar) parameters.set('sluice-window', rule.calendar.period)
   else if (rule.period >= 1e6) parameters.set('w', windowSeconds(rule))
@@ -57,10 +65,11 @@ function policyOf(rule: Rule): string {
 }
 
 /**
- * `"minute";r=118;t=42`: r units are left until t seconds have passed. For a rule that refused, t is when it
- * would admit this request, so that Retry-After never points earlier than t; else it is when all is back.
+ * `"minute";r=118;t=42`: r units are left until t seconds have passed. For a rule that refused, t is the time until
+ * it would admit this request, so that Retry-After is never earlier. Otherwise t is the time until the whole budget
+ * is back.
  */
-function standing({ rule, allowed, remaining, resetAfter, retryAfter }: Verdict): string {
+function limitState({ rule, allowed, remaining, resetAfter, retryAfter }: Verdict): string {
   const seconds = allowed
     ? Math.ceil(resetAfter / 1e6)
     : (retryAfterSeconds(retryAfter) ?? windowSeconds(rule))

@@ -1,4 +1,4 @@
-/** From the rules that match a request to the identities that they count, and what the request costs. */
+/** Binds the rules that match a request to the identities that they count, with the cost of the request. */
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config, GatewayRule } from '../../config/compile.ts'
 import { forAnyPlan } from '../../config/compile-rule.ts'
@@ -9,8 +9,10 @@ import { identityKeys } from './identity-keys.ts'
 import type { Matched } from './match.ts'
 
 /**
- * @param request has the values that rules count by, beside those of the caller
- * @param trafficClass of the request, where traffic is shed
+ * Binds each rule that applies to this caller.
+ *
+ * @param request for the values that rules count by, beside those of the caller
+ * @param trafficClass of the request, if the config sheds load
  */
 export function bindRules(
   request: Request,
@@ -21,20 +23,23 @@ export function bindRules(
 ): DemandedRule[] {
   const keyOf = identityKeys(request, caller, matched.route?.name)
   const demanded: DemandedRule[] = []
-  for (const rule of limiting(matched.rules, caller, allow)) {
-    const form = formFor(rule, caller, trafficClass)
-    const key = form && keyOf(rule)
+  for (const rule of dropExempt(matched.rules, caller, allow)) {
+    const adapted = adaptRule(rule, caller, trafficClass)
+    const key = adapted && keyOf(rule)
     if (!key) continue
-    const costed = atCost(form, matched.settings.cost)
-    // A rule of the system counts all callers together, and its share is one of callers all the same.
-    const place = rule.ofSystem && callerKey(caller)
-    demanded.push({ rule: costed, key, cost: costed.cost, ...(place && { place }) })
+    const costed = multiplyCost(adapted, matched.settings.cost)
+    // A rule of the system counts all callers together, but its share is still one of callers.
+    const shareKey = rule.ofSystem && callerKey(caller)
+    demanded.push({ rule: costed, key, cost: costed.cost, ...(shareKey && { shareKey }) })
   }
   return demanded
 }
 
-/** A claimed consumer may be a guess, so guesses are counted for allowed consumers too; an allowed address is verified. */
-function limiting(
+/**
+ * Drops the rules that the caller is exempt from. A claimed consumer may be a guess, so guesses are counted for
+ * allowed consumers too; an allowed address is verified.
+ */
+function dropExempt(
   rules: readonly GatewayRule[],
   { address, credential }: Caller,
   allow: Config['allow'],
@@ -44,8 +49,8 @@ function limiting(
   return isAllowed ? rules.filter(({ on }) => on === 'auth-failure') : rules
 }
 
-/** The rule in its form for this kind of caller; undefined where it does not apply. */
-function formFor(
+/** Adapts a rule to the caller. Returns undefined if it does not apply. */
+function adaptRule(
   rule: GatewayRule,
   { credential }: Caller,
   trafficClass: Pick<TrafficClass, 'rank'> | undefined,
@@ -55,13 +60,14 @@ function formFor(
   if (match.authenticated !== undefined && match.authenticated !== (credential !== undefined))
     return undefined
   if (credential) return on === 'request' || credential.subject.kind !== 'token' ? rule : undefined
-  // A caller without a credential does not guess, and has no plan. (Where a hook names one, it has chosen the rules of that plan.)
+  // A caller without a credential does not guess, and has no plan. If a hook names a plan, the hook has already
+  // chosen the rules of that plan.
   if (on === 'auth-failure' || (match.plans && !isForOthers)) return undefined
   return isForOthers ? forAnyPlan(rule) : rule
 }
 
-/** A guess costs the same everywhere, and so does a place in the fleet. */
-function atCost(rule: GatewayRule, factor: number): GatewayRule {
+/** Multiplies the cost of a rule, except for guesses and for places in the fleet, which always cost the same. */
+function multiplyCost(rule: GatewayRule, factor: number): GatewayRule {
   if (factor === 1 || rule.on === 'auth-failure' || rule.ofSystem) return rule
   return { ...rule, cost: rule.cost * factor }
 }

@@ -1,22 +1,22 @@
-/** Who makes a request, as far as the request says it. */
+/** The caller of a request, as far as the request identifies it. */
 import type { Credential } from '../../credentials/credential.ts'
 import { UNKNOWN_CONSUMER } from '../../store/keys.ts'
 import type { Refusal } from './ruling.ts'
 
 export interface Caller {
-  /** Of the client, in its one spelling; absent when it is not known. */
+  /** The client's address in canonical form; absent if unknown. */
   address?: string
-  /** What rules `by: 'address'` count by. */
+  /** The identity that rules with `by: 'address'` count. */
   addressIdentity: string
-  /** The request is refused without asking the store. */
+  /** Set if the request is refused without asking the store. */
   refusal?: Refusal
-  /** Absent: anonymous. */
+  /** Absent for anonymous callers. */
   credential?: Credential
-  /** Of an anonymous caller, where a hook of the config names one. */
+  /** The plan that a hook of the config names for an anonymous caller. */
   plan?: string
 }
 
-/** Names the caller: the consumer, else the credential where only the store knows whose it is, else the address. */
+/** Names the caller: its consumer, else its credential if only the store knows the consumer, else its address. */
 export function callerKey({ credential, addressIdentity }: Caller): string {
   if (!credential) return addressIdentity
   return credential.consumer === UNKNOWN_CONSUMER ? credential.digest : credential.consumer

@@ -1,4 +1,7 @@
-/** CORS as the config has it. A Worker whose config has no `cors` does not carry it. */
+/**
+ * Answers CORS requests by the `cors` of the config (Fetch Standard, CORS protocol). A Worker whose config has no
+ * `cors` does not carry this file.
+ */
 import type { Config } from '../../config/compile.ts'
 
 type Cors = NonNullable<Config['cors']>
@@ -11,15 +14,15 @@ export function answerPreflight(request: Request, cors: Cors): Response {
   if (origin) {
     headers.set('access-control-allow-origin', origin)
     headers.set('access-control-allow-methods', request.headers.get('access-control-request-method') ?? '')
-    const asked = request.headers.get('access-control-request-headers')
-    const allowed = cors.headers?.join(', ') ?? asked
+    const requested = request.headers.get('access-control-request-headers')
+    const allowed = cors.headers?.join(', ') ?? requested
     if (allowed) headers.set('access-control-allow-headers', allowed)
     headers.set('access-control-max-age', String(cors.maxAgeSeconds))
   }
   return new Response(null, { status: 204, headers })
 }
 
-/** On every reply to a web page, whoever has made the reply. */
+/** Sets which web page may read a reply, replacing the origin's answer. */
 export function setAllowedOrigin(request: Request, headers: Headers, cors: Cors): void {
   const origin = allowedOrigin(request, cors)
   if (origin) headers.set('access-control-allow-origin', origin)

@@ -1,4 +1,7 @@
-/** The reply to a refused request. Callers get no details: a malformed key and an unknown one get the same reply. */
+/**
+ * Creates the reply to a refused request. Callers get no details: a malformed key and an unknown one get the same
+ * reply.
+ */
 import { formatAllowance } from '../../config/allowance.ts'
 import type { Allowed, Denied, Unavailable } from '../../limiter/decision.ts'
 import { problem } from './problem.ts'
@@ -7,7 +10,7 @@ import { type Forbidden, isReducedCapacity, type Ruling, type Unauthenticated } 
 /** draft-ietf-httpapi-ratelimit-headers-11, section 5 */
 const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded'
 
-/** The same, section 6: the system is full, or a part of the gateway does not work. */
+/** The same draft, section 6: the system is full, or a part of the gateway does not work. */
 const REDUCED_CAPACITY = 'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity'
 
 export function deny(ruling: Exclude<Ruling, Allowed>): Response {
@@ -30,12 +33,12 @@ export function deny(ruling: Exclude<Ruling, Allowed>): Response {
 }
 
 function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Response {
-  // How full the system is concerns no caller.
+  // Callers do not see the load of the system.
   const violated = all.filter(({ rule }) => !rule.ofSystem)
   const names = violated.map(({ rule }) => rule.name)
   const [first] = violated
   const limits = violated.map(({ rule }) => `${rule.name} (${formatAllowance(rule)})`)
-  // This caller may have a valid credential: others at its address may have tried the bad ones.
+  // This caller may have a valid credential: others at its address may have sent the bad ones.
   const what =
     first!.rule.on === 'auth-failure'
       ? 'Too many invalid credentials were sent from here'
@@ -44,7 +47,7 @@ function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Respons
   const advice =
     seconds === undefined
       ? `This request costs ${first!.rule.cost}, which is more than the limit can ever admit.`
-      : `Nothing was charged. Try again ${whenOf(violated)} ${seconds} s.`
+      : `Nothing was charged. Try again ${retryWording(violated)} ${seconds} s.`
   return problem({
     status: 429,
     title: 'Quota Exceeded',
@@ -55,19 +58,22 @@ function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Respons
   })
 }
 
-/** What is in flight may end at any time: then the time is an upper bound. */
-function whenOf(violated: Denied['violated']): string {
+/** For units in flight the time is an upper bound, because a request can end at any time. */
+function retryWording(violated: Denied['violated']): string {
   const isInFlight = violated.every(({ rule }) => rule.counting.state === 'held')
   return isInFlight ? 'when one of your requests has ended, or in' : 'in'
 }
 
 const LIMIT_REACHED = {
   store: 'Limit reached',
-  // The isolate admits a share of the limit.
+  // The isolate admits only a share of the limit.
   local: 'Limit reached, as counted by this instance alone',
 }
 
-/** Whole seconds, rounded up so that a caller that waits them out is admitted; undefined for never. */
+/**
+ * Converts µs to whole seconds, rounded up so that a caller that waits for them is admitted. Returns undefined for
+ * never (-1).
+ */
 export function retryAfterSeconds(retryAfter: number): number | undefined {
   return retryAfter < 0 ? undefined : Math.max(1, Math.ceil(retryAfter / 1e6))
 }
@@ -78,8 +84,8 @@ const NOTHING_ACCEPTED =
   'This path can be read in several ways, and no credential is accepted for all of them. Send the path in its simplest form.'
 
 /**
- * A challenge on every 401 (RFC 9110, section 15.5.2), with an error code unless there was no credential at all (RFC 6750,
- * section 3). Only a token with a valid signature gets the answer that it has expired.
+ * Creates a 401 with a challenge (RFC 9110, section 15.5.2), and with an error code unless there was no credential
+ * (RFC 6750, section 3). Only a token with a valid signature gets the reply that it has expired.
  */
 function unauthorized({ reason, accepted }: UnauthorizedReply): Response {
   const challenge =
@@ -112,7 +118,7 @@ function forbidden(what: Forbidden['what'] | 'consumer'): Response {
   return problem({ status: 403, title: 'Forbidden', detail: detail[what] })
 }
 
-/** The token may be valid: the keys of its issuer are missing. */
+/** The token may be valid, but the keys of its issuer are missing. */
 function unverifiable(): Response {
   return problem({
     status: 503,
@@ -122,13 +128,13 @@ function unverifiable(): Response {
   })
 }
 
-/** The system is full, whoever calls: callers learn neither numbers nor names. */
+/** The system is full for everyone, so callers see neither numbers nor names of rules. */
 function tooBusy(seconds: number): Response {
   const detail = 'The service is too busy for this request now. Nothing was charged. Try'
   return reducedCapacity(detail, seconds)
 }
 
-/** A place is free again as soon as any request has ended. When that is, is not known. */
+/** A place is free once any request has ended. That time is unknown, so callers try again after a second. */
 export const FLEET_RETRY_SECONDS = 1
 
 function unavailable({ what }: Unavailable): Response {
@@ -138,7 +144,7 @@ function unavailable({ what }: Unavailable): Response {
   )
 }
 
-/** @param detail goes on with `again in 5 s.` */
+/** @param detail is followed by `again in 5 s.` */
 function reducedCapacity(detail: string, seconds: number): Response {
   return problem({
     status: 503,

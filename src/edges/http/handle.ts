@@ -1,6 +1,6 @@
 /**
- * One request, from its judgement to its end: judge → report → delay → forward or deny → annotate → finish. Where an admitted request
- * goes is up to the edge: the gateway sends it to the origin, the guard and the middleware run the user's code.
+ * Handles one request: decide → report → delay → forward or deny → annotate → finish. Each edge forwards in its own
+ * way: the gateway sends the request to the origin, the guard and the middleware run the user's code.
  */
 import type { Background } from '../../background.ts'
 import { type Clock, elapsed, type Sleep, SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
@@ -13,11 +13,11 @@ import { createGatewayPolicy } from '../../script/policy.ts'
 import type { Store } from '../../store/store.ts'
 import { createSwitchBoard, type SwitchBoard } from '../../switches/live.ts'
 import { annotate } from './annotate.ts'
+import { createDecideRequest, type DecidedRequest } from './decide-request.ts'
 import { delay } from './delay.ts'
 import { deny } from './deny.ts'
 import type { Forward, Forwarded } from './forward.ts'
 import { createIdentifier, type Identifier } from './identify.ts'
-import { createJudge, type Judged } from './judge.ts'
 import type { OriginLoad } from './origin-load.ts'
 import { countsLocally, followsOrigin, holdsUnits, type Parts, takesLeases } from './parts.ts'
 import { isTooLong } from './path.ts'
@@ -27,12 +27,16 @@ import type { WithContext } from './trusted-worker.ts'
 import { safely } from './unexpected.ts'
 import { exposeToScripts } from './web-page.ts'
 
-/** @param platform has the context of the request, where there is one: Hono's `c`, or `{ executionCtx: ctx }` */
+/**
+ * Returns the address of the other end of the connection.
+ *
+ * @param platform has the context of the request, if there is one: Hono's `c`, or `{ executionCtx: ctx }`
+ */
 export type PeerOf = (request: Request, env: unknown, platform: WithContext) => string | undefined
 
-/** What an edge needs from the platform beside the request. */
+/** What an edge passes in beside config and store. */
 export interface Platform {
-  /** Variables of the environment, among them the secrets that issuers of tokens share. */
+  /** Variables of the environment, including the secrets of issuers. */
   variables?: Readonly<Record<string, unknown>>
   /** The other end of the connection, for `address: { from: … }` off Cloudflare. */
   peerOf?: PeerOf
@@ -42,41 +46,41 @@ export interface Platform {
   board?: SwitchBoard
   /** Delays a request until its departure; tests pass their own. */
   sleep?: Sleep
-  /** For what is sent to the store later; tests pass their own. */
+  /** Timer for messages to the store that are sent later; tests pass their own. */
   timer?: Timer
-  /** µs by which signals of the origin are summed; absent: the clock of the store, as always in production. */
+  /** The time of reports about the origin (µs); absent: the clock of the store, as always in production. */
   reportAt?: () => number
-  /** Where decisions are reported to. */
+  /** Receives decisions. */
   reporting?: Reporting
 }
 
-/** A request, and what its platform knows of it. */
+/** A request with the data of its platform. */
 export interface Incoming {
   request: Request
-  /** That of the request. */
+  /** The parsed URL of the request. */
   url: URL
-  /** The other end of the connection, where the platform knows it. */
+  /** The other end of the connection, if the platform reports it. */
   peer(): string | undefined
   background: Background
-  /** The request as the framework around Sluice has it (in Hono `c`), for hooks of the config. */
+  /** The request object of the framework around Sluice (in Hono `c`), for hooks of the config. */
   host?: unknown
 }
 
 export interface Handler {
   handle(incoming: Incoming, forward: Forward): Promise<Response>
-  /** The other end of the connection, as an edge passes it in; or what it says, if that is a trusted Worker. */
+  /** The `peerOf` of the platform; with `trustedWorkers`, the address that a trusted Worker reports. */
   peerOf: PeerOf | undefined
   identifier: Identifier
   clock: Clock
-  /** The platform must not end this code before `handle` has resolved, even if the client has left. */
+  /** If true, the platform must not end this code before `handle` has resolved, even if the client has left. */
   awaitsEndings: boolean
-  /** What is learnt from the origin's replies; absent where nothing follows them. */
+  /** Measurements of the origin; absent if no limit depends on them. */
   originLoad: OriginLoad | undefined
-  /** Gives back what the isolate has leased; from then on the store decides each request. */
+  /** Gives back the units that the isolate has leased. From then on the store decides each request. */
   stop(): Promise<void>
 }
 
-/** Before anything reads the path. */
+/** Refuses a path that is too long to match. Called before anything reads the path. */
 export function refuseLongPath({ pathname }: URL): Response | undefined {
   if (!isTooLong(pathname)) return undefined
   return problem({
@@ -86,7 +90,11 @@ export function refuseLongPath({ pathname }: URL): Response | undefined {
   })
 }
 
-/** @param parts at least those that the config uses */
+/**
+ * Creates the handler of an edge, one for each isolate.
+ *
+ * @param parts at least those that the config uses
+ */
 export function createHandler(config: Config, store: Store, parts: Parts, platform: Platform = {}): Handler {
   const { variables, clock = SYSTEM_CLOCK, sleep, timer = SYSTEM_TIMER, reporting = {} } = platform
   const { board = createSwitchBoard(clock) } = platform
@@ -110,7 +118,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     onStoreChange: reportStoreChange,
     onFinish: reporting.onFinish,
     createLocal: countsLocally(config) ? parts.createLocalLimiter : undefined,
-    kept: holdsUnits(config)
+    holdingsKeeper: holdsUnits(config)
       ? parts.createHoldings({ now: () => clock.now(), timer, script: parts.syncScript })
       : undefined,
     ownAnswers: createOwnAnswers(
@@ -119,7 +127,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     ),
     originLoad,
   })
-  const judge = createJudge(config, {
+  const decideRequest = createDecideRequest(config, {
     policy: createGatewayPolicy(config, parts.scriptsOf),
     engine,
     identifier,
@@ -144,21 +152,21 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     const refusal = refuseLongPath(incoming.url)
     if (refusal) return refusal
     const requestId = crypto.randomUUID()
-    const judged = await judge(request, incoming.peer, background, incoming.host)
-    const { ruling, matched, storeMs } = judged
+    const decided = await decideRequest(request, incoming.peer, background, incoming.host)
+    const { ruling, matched, storeMs } = decided
     const route = matched?.route?.name
-    safely(() => report(ruling, { requestId, route, storeMs, shed: judged.shed }, background))
+    safely(() => report(ruling, { requestId, route, storeMs, shed: decided.shed }, background))
 
-    const finish = (ending: Ending) => safely(() => judged.finish(ending))
+    const finish = (ending: Ending) => safely(() => decided.finish(ending))
     try {
-      const { response: reply, isOwn, isDecoded } = await replyTo(incoming, judged, requestId, forward)
+      const { response: reply, isOwnReply, isDecoded } = await replyTo(incoming, decided, requestId, forward)
       safely(() => annotate(reply, ruling, requestId, xRateLimit))
       const isRefused = ruling.kind !== 'allowed'
-      const response = hooks && isRefused ? await hooks.refuse(incoming, judged, reply) : reply
-      safely(() => exposeToScripts(request, response, { isOwn, cors: config.cors, parts, xRateLimit }))
-      if (judged.awaitsEnding)
+      const response = hooks && isRefused ? await hooks.refuse(incoming, decided, reply) : reply
+      safely(() => exposeToScripts(request, response, { isOwnReply, cors: config.cors, parts, xRateLimit }))
+      if (decided.awaitsEnding)
         return parts.whenOver(response, background, finish, {
-          isOwn,
+          isOwnReply,
           isDecoded,
           timer,
           clientGone: request.signal,
@@ -173,26 +181,27 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
 
   async function replyTo(
     { request, url }: Incoming,
-    { ruling, caller, matched }: Judged,
+    { ruling, caller, matched }: DecidedRequest,
     requestId: string,
     forward: Forward,
   ): Promise<Forwarded> {
     if (ruling.kind === 'denied') safely(() => originLoad?.observeRefusal(ruling))
-    if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwn: true }
+    if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwnReply: true }
     await delay(ruling.delay, sleep)
-    // Its client may have left while it waited. Where nothing awaits its end, the platform has ended it then.
+    // The client may have left during the delay. If nothing awaits the end of requests, the platform has already
+    // ended this code.
     if (engine.awaitsEndings && request.signal.aborted) {
-      return { response: new Response(null, { status: 499 }), isOwn: true }
+      return { response: new Response(null, { status: 499 }), isOwnReply: true }
     }
     const startedAt = clock.now()
-    const behalf = {
+    const context = {
       requestId,
       url,
       route: matched?.route?.name,
       ...(caller && { caller }),
       decision: ruling,
     }
-    const forwarded = await forward(request, behalf)
+    const forwarded = await forward(request, context)
     const latencyMs = clock.now() - startedAt
     safely(() => originLoad?.observeReply({ request, ...forwarded, latencyMs, decision: ruling }))
     return forwarded

@@ -1,10 +1,11 @@
 /**
- * Calls the hooks of the config (src/config/hooks.ts) for a request: `identify`, `skip`, `plan` and `cost` before it is decided, in
- * this order, and `refusal` for the reply to a refused one. A Worker whose config has no hooks does not carry this.
+ * Calls the hooks of the config (src/config/hooks.ts) for a request: `identify`, `skip`, `plan` and `cost` before the
+ * decision, in this order, and `refusal` for the reply to a refused request. A Worker whose config has no hooks does
+ * not carry this file.
  *
- * A hook that throws, takes too long, or returns what it may not is a failure of limiting code, never a 500: the request is
- * decided as while the store fails, by the `onStoreFailure` of each rule. Where it is `identify` that fails and anonymous callers are
- * not accepted, the caller is unknown, and the request gets a 503. The log says once for each hook where it has failed.
+ * A hook that throws, takes too long or returns an invalid result is a failure of limiting code, never a 500. The
+ * request is decided as if the store had failed, by the `onStoreFailure` of each rule. If `identify` fails and
+ * anonymous callers are not accepted, the caller is unknown and gets a 503. The first failure of each hook is logged.
  */
 
 import type { Config } from '../../config/compile.ts'
@@ -14,7 +15,7 @@ import { milliseconds } from '../../config/duration.ts'
 import type { Body, HookContext, HookName, RefusalInfo } from '../../config/hooks.ts'
 import type { Credential } from '../../credentials/credential.ts'
 import { GatewayError, traceOf } from '../../errors.ts'
-import { refusing } from '../../metrics/observation.ts'
+import { refusingRuleNames } from '../../metrics/observation.ts'
 import { sha256 } from '../../sha256.ts'
 import { escaped } from '../../store/escape.ts'
 import { consumerKey, UNKNOWN_CONSUMER } from '../../store/keys.ts'
@@ -23,44 +24,57 @@ import type { Matched } from './match.ts'
 import { observe } from './observe.ts'
 import type { Refusal, Ruling } from './ruling.ts'
 
-/** A request as the hooks have changed it. */
+/** A request after the hooks were applied. */
 export interface AppliedHooks {
   caller: Caller
   matched: Matched
-  /** The first hook that failed: the store is not asked. */
+  /** The error of the first hook that failed. If set, the store is not asked. */
   failure?: unknown
 }
 
-/** Identifies the caller of the request. @param byHook names the consumer by code of the config */
+/**
+ * Identifies the caller of a request.
+ *
+ * @param byHook the hook `identify`, if the config has one
+ */
 export type Identify = (byHook?: () => Promise<Credential | undefined>) => Promise<Caller>
 
 export interface Hooks {
   /**
-   * Identifies the caller, with the hook `identify` where it is accepted, and applies the other hooks.
-   * @throws as the given function, or when `identify` fails and anonymous callers are not accepted
+   * Identifies the caller, with the hook `identify` if it is accepted, and applies the other hooks.
+   *
+   * @throws as the given function, or if `identify` fails and anonymous callers are not accepted
    */
-  apply(identifyWith: Identify, asked: Asked): Promise<AppliedHooks>
-  /** The reply to a refused request: the hook's, or the given one. Never throws. */
-  refuse(incoming: Pick<Asked, 'request' | 'host'>, refused: Refused, reply: Response): Promise<Response>
+  apply(identifyWith: Identify, request: HookRequest): Promise<AppliedHooks>
+  /** Returns the reply to a refused request: the hook's, or the given one. Never throws. */
+  refuse(
+    incoming: Pick<HookRequest, 'request' | 'host'>,
+    refused: RefusedRequest,
+    reply: Response,
+  ): Promise<Response>
 }
 
-export interface Asked {
+export interface HookRequest {
   request: Request
   matched: Matched
-  /** The request as the framework around Sluice has it. */
+  /** The request object of the framework around Sluice. */
   host?: unknown
 }
 
-export interface Refused {
+export interface RefusedRequest {
   ruling: Ruling
   caller?: Caller
   matched?: Matched
 }
 
-/** Units that a request can cost. */
-const MOST_COST = 1e9
+/** The most units that a request can cost. */
+const MAX_COST = 1e9
 
-/** @param env variables and bindings of the platform */
+/**
+ * Creates the hooks of a config.
+ *
+ * @param env variables and bindings of the platform
+ */
 export function createHooks(
   { deadline, ...hooks }: NonNullable<Config['hooks']>,
   plans: readonly string[],
@@ -69,71 +83,77 @@ export function createHooks(
   const deadlineMs = milliseconds(deadline)
   const logged = new Set<HookName>()
 
-  /** @throws GatewayError for whatever the hook does wrong */
+  /** @throws GatewayError if the hook throws, is too slow, or returns an invalid result */
   async function run<T>(
     name: HookName,
     call: () => unknown,
     isValid: (result: unknown) => result is T,
   ): Promise<T> {
     try {
-      const result = await within(deadlineMs, call())
+      const result = await withDeadline(deadlineMs, call())
       if (isValid(result)) return result
       // Not the value: it may be the name of a person.
-      throw new GatewayError('ERR_HOOK_FAILED', `It returned ${kindOf(result)}, which is not a valid result.`)
+      throw new GatewayError(
+        'ERR_HOOK_FAILED',
+        `It returned ${describeKind(result)}, which is not a valid result.`,
+      )
     } catch (error) {
       if (!logged.has(name)) {
         console.error(JSON.stringify({ level: 'error', event: 'hook', hook: name, error: traceOf(error) }))
       }
       logged.add(name)
-      const why = error instanceof GatewayError ? error.message : `It threw ${nameOf(error)}.`
+      const why = error instanceof GatewayError ? error.message : `It threw ${errorName(error)}.`
       throw new GatewayError('ERR_HOOK_FAILED', `The hook '${name}' failed: ${why}`)
     }
   }
 
-  async function apply(identifyWith: Identify, { request, matched, host }: Asked): Promise<AppliedHooks> {
+  async function apply(
+    identifyWith: Identify,
+    { request, matched, host }: HookRequest,
+  ): Promise<AppliedHooks> {
     let failure: unknown
     let copy: Request | undefined
-    const seen = () => (copy ??= withoutBody(request))
+    const bodiless = () => (copy ??= withoutBody(request))
 
-    /** The result of a hook. Without the hook, and after it has failed, the default. */
+    /** The result of a hook, or the default if the config does not have the hook or it fails. */
     async function resultOf<T>(
       name: HookName,
-      usual: T,
+      defaultResult: T,
       call: () => unknown,
       isValid: (result: unknown) => result is T,
     ): Promise<T> {
-      if (!hooks[name]) return usual
+      if (!hooks[name]) return defaultResult
       try {
         return await run(name, call, isValid)
       } catch (error) {
         failure ??= error
-        return usual
+        return defaultResult
       }
     }
 
     async function identify(): Promise<Credential | undefined> {
       const context = contextOf(env, host, matched)
-      const name = await resultOf('identify', undefined, () => hooks.identify!(seen(), context), isName)
-      // Where anonymous callers are accepted, this is one of them.
+      const name = await resultOf('identify', undefined, () => hooks.identify!(bodiless(), context), isName)
+      // If anonymous callers are accepted, this caller is anonymous.
       if (failure && !matched.settings.accept.includes(ANONYMOUS)) throw failure
       return name === null || name === undefined ? undefined : credentialOf(name)
     }
 
     const caller = await identifyWith(identify)
-    if (caller.refusal) return { matched, caller: sayingHow(caller, caller.refusal, matched) }
+    if (caller.refusal) return { matched, caller: nameHookCredential(caller, caller.refusal, matched) }
     const context = contextOf(env, host, matched, caller)
     const { settings, rules } = matched
-    const isSkipped = await resultOf('skip', false, () => hooks.skip!(seen(), context), isFlag)
+    const isSkipped = await resultOf('skip', false, () => hooks.skip!(bodiless(), context), isBoolean)
     const plan = canNamePlan(caller)
-      ? await resultOf('plan', undefined, () => hooks.plan!(seen(), context), isPlan)
+      ? await resultOf('plan', undefined, () => hooks.plan!(bodiless(), context), isPlan)
       : undefined
     if (isSkipped || !settings.isLimited) {
       const guesses = rules.filter(({ on }) => on === 'auth-failure')
       const unlimited = { ...matched, settings: { ...settings, isLimited: false }, rules: guesses }
       return { ...withPlan(caller, unlimited, plan), failure }
     }
-    const ofCost = { ...context, cost: settings.cost }
-    const cost = await resultOf('cost', settings.cost, () => hooks.cost!(seen(), ofCost), isCost)
+    const costContext = { ...context, cost: settings.cost }
+    const cost = await resultOf('cost', settings.cost, () => hooks.cost!(bodiless(), costContext), isCost)
     return { ...withPlan(caller, { ...matched, settings: { ...settings, cost } }, plan), failure }
   }
 
@@ -154,11 +174,11 @@ export function createHooks(
         const info: RefusalInfo = {
           ...{ ...context, request: withoutBody(request), requestId },
           outcome: outcome as RefusalInfo['outcome'],
-          policies: refusing(verdicts, 'enforce'),
+          policies: refusingRuleNames(verdicts, 'enforce'),
           ...(retryAfter !== undefined && { retryAfterSeconds: retryAfter }),
         }
-        // A copy: what the hook reads of it would be missing in the reply.
-        return replyOf(await hooks.refusal!(info, reply.clone()), reply)
+        // A copy, because the hook may read its body.
+        return mergeReply(await hooks.refusal!(info, reply.clone()), reply)
       }
       try {
         return await run('refusal', call, result => result instanceof Response)
@@ -169,7 +189,7 @@ export function createHooks(
   }
 }
 
-/** What is known of a request, for a hook. */
+/** Collects what is known about a request, for a hook. */
 function contextOf(
   env: HookContext['env'],
   host: unknown,
@@ -186,7 +206,10 @@ function contextOf(
   }
 }
 
-/** The body belongs to what answers the request: a hook that read it would take it away. */
+/**
+ * A copy of the request without its body: a hook that read the body would take it away from the origin or the user's
+ * code.
+ */
 function withoutBody(request: Request): Request {
   const { url, method, headers, signal } = request
   const init = { method, headers, signal, cf: (request as { cf?: unknown }).cf }
@@ -194,22 +217,22 @@ function withoutBody(request: Request): Request {
 }
 
 /**
- * The consumer `identify~<name>`: no name of a consumer of API keys has a `~`, no issuer of tokens is called `identify`, and of the
- * name nothing is left that keys are put together with.
+ * Creates the credential of the consumer `identify~<name>`. No consumer of an API key contains a `~`, and no issuer
+ * is called `identify`. The name is escaped, so it cannot forge a part of a key.
  */
 function credentialOf(name: string): Credential {
   const consumer = `${IDENTIFY}~${escaped(name)}`
   return {
-    ...{ method: IDENTIFY, consumer, digest: sha256(consumer), isVouched: true },
+    ...{ method: IDENTIFY, consumer, digest: sha256(consumer), isVerified: true },
     subject: { kind: 'token', consumerKey: consumerKey(consumer) },
   }
 }
 
-/** The plan of a key is known to the store, and that of a token stands in it. */
+/** A hook cannot name the plan of a key, which the store knows, or of a token, which contains it. */
 const canNamePlan = ({ credential }: Caller) => !credential || credential.method === IDENTIFY
 
-/** What the reply to a caller without a credential names. */
-function sayingHow(caller: Caller, refusal: Refusal, { settings: { accept } }: Matched): Caller {
+/** Names the hook's credential in the reply to a caller without one. */
+function nameHookCredential(caller: Caller, refusal: Refusal, { settings: { accept } }: Matched): Caller {
   if (refusal.kind !== 'unauthenticated' || !accept.includes(IDENTIFY)) return caller
   return {
     ...caller,
@@ -226,24 +249,25 @@ function withPlan(caller: Caller, matched: Matched, plan: string | null | undefi
       matched,
     }
   }
-  // No other caller without a credential has a plan, and rules of plans are not for them: these are.
+  // Without a credential, other callers have no plan, so rules of plans do not apply to them. They do apply to this
+  // caller.
   const rules = matched.rules
     .filter(({ match: { plans } }) => plans === undefined || plans.includes(plan))
     .map(forAnyPlan)
   return { caller: { ...caller, plan }, matched: { ...matched, rules } }
 }
 
-/** An empty name would be one consumer for all whose name is missing. */
+/** Not the empty text: all callers without a name would be one consumer. */
 const isName = (result: unknown): result is string | null | undefined =>
   result === null || result === undefined || (typeof result === 'string' && result !== '')
 
-const isFlag = (result: unknown): result is boolean => typeof result === 'boolean'
+const isBoolean = (result: unknown): result is boolean => typeof result === 'boolean'
 
 const isCost = (result: unknown): result is number =>
-  Number.isInteger(result) && (result as number) >= 0 && (result as number) <= MOST_COST
+  Number.isInteger(result) && (result as number) >= 0 && (result as number) <= MAX_COST
 
-/** With the headers of our reply that the hook's does not have: when to try again, and how the limits stand. */
-function replyOf(result: unknown, ours: Response): Response | undefined {
+/** Adds our headers to the hook's reply unless it has them: when to try again, and the state of the limits. */
+function mergeReply(result: unknown, ours: Response): Response | undefined {
   if (result === null || result === undefined) return ours
   const isResponse = result instanceof Response
   if (!isResponse && !isBody(result)) return undefined
@@ -262,8 +286,8 @@ function isBody(result: unknown): result is Body {
   )
 }
 
-/** @throws GatewayError when it takes longer */
-async function within(deadlineMs: number, result: unknown): Promise<unknown> {
+/** @throws GatewayError if it takes longer */
+async function withDeadline(deadlineMs: number, result: unknown): Promise<unknown> {
   if (typeof (result as PromiseLike<unknown> | undefined)?.then !== 'function') return result
   let timer: unknown
   const tooLate = new Promise<never>((_, reject) => {
@@ -277,7 +301,7 @@ async function within(deadlineMs: number, result: unknown): Promise<unknown> {
   }
 }
 
-const kindOf = (result: unknown) =>
+const describeKind = (result: unknown) =>
   result === null ? 'null' : Array.isArray(result) ? 'a list' : typeof result
 
-const nameOf = (error: unknown) => (error instanceof Error ? error.name : typeof error)
+const errorName = (error: unknown) => (error instanceof Error ? error.name : typeof error)

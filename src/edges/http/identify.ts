@@ -1,10 +1,10 @@
-/** The caller: its address and its credential. Blocked addresses and countries are refused here. */
+/** Identifies the caller by its address and credential. Refuses blocked addresses and countries. */
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config } from '../../config/compile.ts'
 import { ANONYMOUS } from '../../config/compile-route.ts'
+import type { RememberedCaller } from '../../credentials/caller-memory.ts'
 import type { Credential } from '../../credentials/credential.ts'
 import { createCredentialFinder } from '../../credentials/find-credential.ts'
-import type { Seen } from '../../credentials/seen.ts'
 import type { Outcome } from '../../script/evaluation.ts'
 import { addressIdentity, clientAddress } from './address.ts'
 import type { Caller } from './caller.ts'
@@ -16,27 +16,32 @@ import type { Forbidden } from './ruling.ts'
 type Settings = Pick<Config, 'credentials' | 'environment' | 'address' | 'block' | 'plans'>
 
 export interface Identifier {
-  /** @param byHook names the consumer by code of the config */
+  /**
+   * Identifies the caller of a request. Refuses it if it is blocked, or has no accepted credential.
+   *
+   * @param byHook names the consumer by code of the config
+   */
   identify(
     request: Request,
     matched: Matched,
     peer?: string,
     byHook?: () => Promise<Credential | undefined>,
   ): Promise<Caller>
-  /** Of the client, in its one spelling. */
+  /** The client's address in canonical form. */
   addressOf(request: Request, peer?: string): string | undefined
-  /** The refusal of a blocked address or country, for requests without a credential (preflights). */
+  /** The refusal of a blocked address or country. CORS preflights have no credential, so they need only this check. */
   refuse(request: Request, client: string | undefined): Forbidden | undefined
-  /** Remembers the answer of the store about the caller's credential. */
+  /** Remembers the store's answer about the caller's credential. */
   learn(caller: Caller, outcome: Outcome): void
-  /** The recent answers of the store about the credential. */
-  recall(caller: Caller): Seen | undefined
+  /** The store's recent answer about the caller's credential. */
+  recall(caller: Caller): RememberedCaller | undefined
 }
 
 /**
- * Makes one for an isolate: it remembers consumers and issuers' keys, as plain data.
+ * Creates the identifier of an isolate. It remembers consumers and issuers' keys, as plain data.
+ *
  * @param parts at least those that the config uses
- * @param variables of the environment, among them the secrets that issuers share
+ * @param variables of the environment, including the secrets of issuers
  * @throws ConfigError naming a secret that is missing or too short
  */
 export function createIdentifier(
@@ -51,7 +56,7 @@ export function createIdentifier(
 
   function refuse(request: Request, client: string | undefined): Forbidden | undefined {
     if (isInRanges(block.addresses, client)) return { kind: 'forbidden', what: 'address' }
-    // Only then: on Workers, the first look at `request.cf` parses all of it.
+    // Checked first, because on Workers the first access to `request.cf` parses all of it.
     if (block.countries.size === 0) return undefined
     const { country } = cfOf(request)
     const isBlocked = typeof country === 'string' && block.countries.has(country)

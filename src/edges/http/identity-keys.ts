@@ -1,4 +1,4 @@
-/** The identity that a rule counts by, as a key of the store. Text from the caller is escaped and bounded. */
+/** Creates the store key of the identity that a rule counts. Text from the caller is escaped and bounded. */
 
 import type { GatewayRule } from '../../config/compile-rule.ts'
 import {
@@ -15,20 +15,20 @@ import type { Caller } from './caller.ts'
 import { cfOf } from './connection.ts'
 import { hostOf } from './path.ts'
 
-/** Where the values of an identity are read. */
+/** The sources of the values of an identity. */
 interface Source {
   request: Request
   caller: Caller
-  /** Name of the request's route. */
+  /** Name of the route. */
   route: string | undefined
 }
 
-/** The consumer or the address that the state belongs to, if any. The key begins with it. */
+/** The consumer or address that the state belongs to, if any. The key starts with it. */
 type Owner = Parameters<typeof identityStateKey>[0]
 
 /**
- * How each part is read: its label in the key, and its value, which is undefined where the request has none. A part that the
- * owner already names is left out of the key. Labels are part of the keys in the store, so they never change.
+ * Reads each part: its label in the key, and its value, which is undefined if the request has none. A part that the
+ * owner already names is left out of the key. Labels are part of the keys in the store, so never change one.
  */
 const readers: Record<PartName, (source: Source, name: string, owner: Owner) => PartValue | undefined> = {
   consumer: () => undefined,
@@ -49,16 +49,17 @@ const readers: Record<PartName, (source: Source, name: string, owner: Owner) => 
 }
 
 /**
- * Keys for one request.
+ * Creates the keys of one request.
+ *
  * @param route name of the request's route
- * @returns the key for what a rule is counted by; undefined where the caller has no such identity
+ * @returns a function that returns the key of a rule; undefined if the caller has no such identity
  */
 export function identityKeys(
   request: Request,
   caller: Caller,
   route: string | undefined,
 ): (rule: Pick<GatewayRule, 'by' | 'identity'>) => string | undefined {
-  // Each identity has several rules.
+  // Cached, because several rules count the same identity.
   const known = new Map<string, string | undefined>()
   return ({ by, identity }) => {
     if (!known.has(identity)) known.set(identity, identityKey(by, { request, caller, route }))
@@ -91,7 +92,7 @@ function claimOf({ method, claims = {} }: Credential, name: string): PartValue {
   return [`claim.${method}.${encodeURIComponent(name)}`, value]
 }
 
-/** Lists and objects cannot be counted by, and neither can numbers that were rounded when they were parsed. */
+/** Lists, objects, and numbers that parsing has rounded have no text, so they cannot be counted. */
 function textOf(value: unknown): string | undefined {
   if (typeof value === 'number') return Math.abs(value) <= Number.MAX_SAFE_INTEGER ? String(value) : undefined
   return typeof value === 'string' || typeof value === 'boolean' ? String(value) : undefined

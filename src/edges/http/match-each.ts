@@ -1,12 +1,12 @@
-/** The route of a request and its rules, where the config asks about method, host or path. Pure. */
+/** Finds the route and the rules of a request, if the config depends on method, host or path. Pure. */
 import { type Place, type RouteSettings, stricter } from '../../config/compile-route.ts'
-import { counts, isOnRoute, type Matched, type Matching } from './match.ts'
+import { isOnRoute, type Matched, type Matching, ruleApplies } from './match.ts'
 import { hostOf, readingsOf } from './path.ts'
 
 /**
- * How the origin reads a path that can be read in several ways is unknown here. So a rule applies if it matches any reading, and
- * where the readings have several routes, the strictest of each setting holds: only credentials that all of them accept are
- * accepted, and the highest cost counts.
+ * Some paths can be read in several ways, and the gateway does not know which one the origin chooses. So a
+ * rule applies if it matches any reading. If the readings have different routes, the strictest value of each setting
+ * applies: only credentials that all of them accept, and the highest cost.
  */
 export function matchEach({ routes, elsewhere, rules, shedding }: Matching, request: Request): Matched {
   const url = new URL(request.url)
@@ -22,31 +22,34 @@ export function matchEach({ routes, elsewhere, rules, shedding }: Matching, requ
         !match || (isOnRoute(match, route ? [route.name] : []) && matches(match, method, hostname, [path])),
     )
   }
-  // Without the slash at its end only where that has a route.
-  const bare = paths.filter(path => /.\/$/.test(path)).map(path => path.slice(0, -1))
-  const ways = new Set([
+  // A path without its last slash counts only if it has a route.
+  const withoutSlash = paths.filter(path => /.\/$/.test(path)).map(path => path.slice(0, -1))
+  const routesOfReadings = new Set([
     ...paths.flatMap(routesAt),
-    ...bare.flatMap(routesAt).filter(route => route !== undefined),
+    ...withoutSlash.flatMap(routesAt).filter(route => route !== undefined),
   ])
-  const settings = [...ways].map((route): RouteSettings => route ?? elsewhere).reduce(stricter)
-  const names = [...ways].flatMap(route => route?.name ?? [])
-  // The spelling must not choose the route, or a client could choose the budget that it is counted in.
-  const route = routes.find(route => ways.has(route))
-  const [sent, everyPath] = [methods.flat(), [...paths, ...bare]]
+  const settings = [...routesOfReadings].map((route): RouteSettings => route ?? elsewhere).reduce(stricter)
+  const names = [...routesOfReadings].flatMap(route => route?.name ?? [])
+  // The spelling must not choose the route, or clients could choose their budget.
+  const route = routes.find(route => routesOfReadings.has(route))
+  const [everyMethod, everyPath] = [methods.flat(), [...paths, ...withoutSlash]]
   return {
     ...(route && { route }),
     settings,
     rules: rules.filter(
-      rule => counts(rule, settings, names) && matches(rule.match, sent, hostname, everyPath),
+      rule => ruleApplies(rule, settings, names) && matches(rule.match, everyMethod, hostname, everyPath),
     ),
     classes: shedding ? paths.flatMap(path => methods.map(method => classesAt(path, method))) : [],
   }
 }
 
-/** Headers by which many frameworks take a POST for another method. */
+/** Headers that make many frameworks treat a POST as another method. */
 const OVERRIDES = ['x-http-method-override', 'x-http-method', 'x-method-override']
 
-/** As sent, and as the origin may take it. HEAD is GET without a body (RFC 9110, section 9.3.2). */
+/**
+ * The methods that the origin may see: as sent, and as overridden. HEAD is GET without a body (RFC 9110, section
+ * 9.3.2).
+ */
 function methodsOf({ method, headers }: Request): string[][] {
   const claimed = OVERRIDES.flatMap(name => headers.get(name)?.trim().toUpperCase() ?? [])
   return [method, ...claimed].map(method => (method === 'HEAD' ? ['HEAD', 'GET'] : [method]))
@@ -54,10 +57,10 @@ function methodsOf({ method, headers }: Request): string[][] {
 
 function matches(
   { methods, url }: Place,
-  sent: readonly string[],
+  methodsSent: readonly string[],
   hostname: string,
   paths: readonly string[],
 ): boolean {
-  const hasMethod = methods === undefined || sent.some(method => methods.has(method))
+  const hasMethod = methods === undefined || methodsSent.some(method => methods.has(method))
   return hasMethod && (url === undefined || paths.some(pathname => url.test({ hostname, pathname })))
 }

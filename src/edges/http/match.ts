@@ -1,6 +1,6 @@
 /**
- * The route of a request, and the rules for its method, host and path. Rules for a plan are among them: only the store knows
- * the plan of the caller. Pure.
+ * Finds the route of a request, and the rules for its method, host and path. Rules for a plan are included, because
+ * only the store knows the plan of the caller. Pure.
  */
 import type { Config, GatewayRule } from '../../config/compile.ts'
 import type { Place, Route, RouteSettings } from '../../config/compile-route.ts'
@@ -8,57 +8,61 @@ import type { Match } from '../../config/compile-rule.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
 
 export interface Matched {
-  /** The most specific route among those of all readings of the path; absent where none matches. */
+  /** The most specific route of all readings of the path; absent if none matches. */
   route?: Route
-  /** Those of its route; where the readings of the path have several routes, the strictest of each. */
+  /** The settings of the route. If the readings of the path have several routes, the strictest value of each. */
   settings: RouteSettings
-  /** Every rule that matches, for callers of any kind. */
+  /** Every rule that matches, for all kinds of callers. */
   rules: readonly GatewayRule[]
   /**
-   * For each way in which the request can be read every traffic class that matches, for callers of any kind. The least important of
-   * them counts: no spelling chooses a better one. Empty where no traffic is shed.
+   * For each reading of the request, every traffic class that matches, for all kinds of callers. The least important
+   * reading counts, so that no spelling can choose a better class. Empty if the config does not shed load.
    */
   classes: readonly (readonly TrafficClass[])[]
 }
 
-/** Matches a request of a config that asks about it (match-each.ts). */
+/** Matches a request with a config that depends on it (match-each.ts). */
 export type MatchEach = (config: Matching, request: Request) => Matched
 
 export type Matching = Pick<Config, 'routes' | 'elsewhere' | 'rules' | 'shedding'>
 
-/** @param each for a config that asks about the request */
-export function match(config: Matching, request: Request, each: MatchEach): Matched {
-  return forAll(config) ?? each(config, request)
+/**
+ * Matches a request.
+ *
+ * @param matchEach for a config that depends on the request
+ */
+export function match(config: Matching, request: Request, matchEach: MatchEach): Matched {
+  return matchWithoutRequest(config) ?? matchEach(config, request)
 }
 
-/** Whether routes, rules or traffic classes ask about the request: then `matchEach` is needed. */
-export function asksAboutRequest({ routes, rules, shedding }: Omit<Matching, 'elsewhere'>): boolean {
-  const asks = ({ methods, url }: Place = {}) => methods !== undefined || url !== undefined
-  return routes.length > 0 || [...rules, ...(shedding?.classes ?? [])].some(({ match }) => asks(match))
+/** Whether the match depends on the request, through routes, rules or traffic classes. If so, `matchEach` is needed. */
+export function dependsOnRequest({ routes, rules, shedding }: Omit<Matching, 'elsewhere'>): boolean {
+  const isSelective = ({ methods, url }: Place = {}) => methods !== undefined || url !== undefined
+  return routes.length > 0 || [...rules, ...(shedding?.classes ?? [])].some(({ match }) => isSelective(match))
 }
 
-/** By config, for one in which neither routes nor rules ask about the request: every request matches the same. */
-const matchedByAll = new WeakMap<Matching, Matched | undefined>()
+/** Cached by config. Undefined if the match depends on the request. */
+const matchesWithoutRequest = new WeakMap<Matching, Matched | undefined>()
 
-function forAll(config: Matching): Matched | undefined {
-  if (!matchedByAll.has(config)) {
+function matchWithoutRequest(config: Matching): Matched | undefined {
+  if (!matchesWithoutRequest.has(config)) {
     const { elsewhere: settings, rules, shedding } = config
-    matchedByAll.set(
+    matchesWithoutRequest.set(
       config,
-      asksAboutRequest(config)
+      dependsOnRequest(config)
         ? undefined
         : {
             settings,
-            rules: rules.filter(rule => counts(rule, settings, [])),
+            rules: rules.filter(rule => ruleApplies(rule, settings, [])),
             classes: shedding ? [shedding.classes] : [],
           },
     )
   }
-  return matchedByAll.get(config)
+  return matchesWithoutRequest.get(config)
 }
 
-/** Bad credentials are counted on every route. */
-export function counts(
+/** Whether a rule applies on these routes. Bad credentials are counted on every route. */
+export function ruleApplies(
   { match, on }: GatewayRule,
   { isLimited }: RouteSettings,
   routes: readonly string[],

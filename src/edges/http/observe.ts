@@ -1,23 +1,23 @@
-/** From a ruling to the values that are counted, logged and sent. Pure. */
+/** Converts a ruling to the values that are counted, logged and sent. Pure. */
 import type { Observation, RequestOutcome } from '../../metrics/observation.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 import { FLEET_RETRY_SECONDS, retryAfterSeconds } from './deny.ts'
 import { isReducedCapacity, type Ruling } from './ruling.ts'
 
-/** Values beside the ruling. */
-export type Circumstances = Pick<Observation, 'requestId' | 'storeMs'> & {
+/** Values that the ruling does not have. */
+export type RequestDetails = Pick<Observation, 'requestId' | 'storeMs'> & {
   route: string | undefined
-  /** Of the shedder, for a request that it has not refused. */
+  /** The verdict of the shedder, if it did not refuse the request. */
   shed?: ShedVerdict | undefined
 }
 
-export function observe(ruling: Ruling, { route, shed, ...circumstances }: Circumstances): Observation {
+export function observe(ruling: Ruling, { route, shed, ...details }: RequestDetails): Observation {
   const degraded = 'degraded' in ruling ? ruling.degraded : undefined
   const plan = 'plan' in ruling ? ruling.plan : undefined
   const retryAfter = retryAfterOf(ruling)
   const reason = reasonOf(ruling)
   return {
-    ...circumstances,
+    ...details,
     ...(route !== undefined && { route }),
     outcome: outcomeOf(ruling),
     ...(degraded && { cause: degraded.cause, detail: degraded.detail }),

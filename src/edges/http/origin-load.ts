@@ -1,6 +1,6 @@
 /**
- * What the gateway measures of its origin. Two things follow from it: the pressure of the shedder by worker utilization, and the adaptive
- * limit. Both are shared by all isolates, by reports that ride on the trips of decisions (src/shedding/signal-board.ts).
+ * Measurements of the origin. The pressure of the worker utilization shedder and the adaptive limit follow from them.
+ * All isolates share both, through reports that are sent with decisions (src/shedding/signal-board.ts).
  */
 import type { Background } from '../../background.ts'
 import type { Clock } from '../../clock.ts'
@@ -15,33 +15,33 @@ import type { Script, Store } from '../../store/store.ts'
 import type { SwitchBoard } from '../../switches/live.ts'
 import { createShedder, type Shedder } from './shed.ts'
 
-/** A response of the origin, or what the gateway has made in its place. */
+/** A response of the origin, or the reply that the gateway made instead. */
 export interface OriginReply {
   request: Request
   response: Response
-  /** Made by the gateway: the origin did not answer. */
-  isOwn: boolean
-  /** Until the headers of the response were there (ms). */
+  /** The gateway made it, because the origin did not answer. */
+  isOwnReply: boolean
+  /** Time until the headers of the response arrived (ms). */
   latencyMs: number
   decision: Allowed
 }
 
 export interface OriginLoad {
-  /** Absent where the config has no such shedder. */
+  /** Absent if the config has no such shedder. */
   shedder?: Shedder
-  /** The adaptive limit of a rule now; undefined: its limit is fixed. */
+  /** The current adaptive limit of a rule; undefined if its limit is fixed. */
   limitOf(rule: Rule): number | undefined
   observeReply(reply: OriginReply): void
-  /** Takes the signal out of a response to a request that is not counted. */
+  /** Removes the signal from a response to a request that is not counted. */
   hideSignal(headers: Headers): void
   observeRefusal(refusal: Denied): void
-  /** The store; its trips carry the reports that are due. */
+  /** Wraps the store: its trips carry the reports that are due. */
   withReports(store: Store): Store
-  /** For requests that make no trip: reports what is overdue. */
+  /** Reports what is overdue, for requests that make no trip. */
   keepFresh(store: Store, background: Background): void
 }
 
-/** Those of the gateway's parts that this needs, as far as the config uses them. */
+/** The parts of the gateway that this needs, as far as the config uses them. */
 export interface OriginLoadParts {
   createWorkerUtilization: typeof createWorkerUtilization
   createAdaptiveLimit: typeof createAdaptiveLimit
@@ -50,23 +50,23 @@ export interface OriginLoadParts {
   signalScript: () => Script
 }
 
-interface Surroundings {
+interface OriginLoadOptions {
   clock: Clock
   board: SwitchBoard
-  /** µs to report by; absent: the clock of the store. */
+  /** The time of reports (µs); absent: the clock of the store. */
   reportAt?: (() => number) | undefined
 }
 
-/** One for an isolate, where something follows the origin. */
+/** Creates the measurements of an isolate, if a limit depends on the origin. */
 export function createOriginLoad(
   config: Pick<Config, 'allow' | 'shedding' | 'adaptive'>,
   parts: OriginLoadParts,
-  { clock, board, reportAt }: Surroundings,
+  { clock, board, reportAt }: OriginLoadOptions,
 ): OriginLoad {
   const { workerUtilization } = config.shedding ?? {}
-  const surroundings = { now: () => clock.now(), script: parts.signalScript, reportAt }
-  const utilization = workerUtilization && parts.createWorkerUtilization(workerUtilization, surroundings)
-  const adaptive = config.adaptive && parts.createAdaptiveLimit(config.adaptive, surroundings)
+  const boardOptions = { now: () => clock.now(), script: parts.signalScript, reportAt }
+  const utilization = workerUtilization && parts.createWorkerUtilization(workerUtilization, boardOptions)
+  const adaptive = config.adaptive && parts.createAdaptiveLimit(config.adaptive, boardOptions)
   const reporters = [utilization?.board, adaptive?.board].filter(
     (reporter): reporter is SignalReporter => reporter !== undefined,
   )
@@ -80,10 +80,10 @@ export function createOriginLoad(
     ...(shedder && { shedder }),
     limitOf,
 
-    observeReply({ request, response, isOwn, latencyMs, decision }) {
-      const isFresh = !isOwn && !isCached(response.headers)
+    observeReply({ request, response, isOwnReply, latencyMs, decision }) {
+      const isFresh = !isOwnReply && !isCached(response.headers)
       utilization?.shedder.observeReply(response.headers, isFresh)
-      // What an isolate counts by itself says nothing of the fleet.
+      // The isolate's own counts say nothing about the fleet.
       const verdicts = decision.degraded ? [] : decision.verdicts
       const fleet = verdicts.find(({ rule }) => rule.name === FLEET_USAGE)
       if (fleet) {
@@ -91,9 +91,9 @@ export function createOriginLoad(
         utilization?.shedder.observeInFlight((capacity - fleet.remaining) / fleet.rule.limit)
       }
       const whole = verdicts.find(({ rule }) => rule.adaptiveShare === 1)
-      if (!whole || !(isFresh || isOwn) || isOfClient(request, isOwn)) return
+      if (!whole || !(isFresh || isOwnReply) || dependsOnClient(request, isOwnReply)) return
       const inFlight = Math.max(0, limitOf(whole.rule)! - whole.remaining)
-      adaptive?.observe({ hasFailed: isOwn || response.status >= 500, latencyMs, inFlight })
+      adaptive?.observe({ hasFailed: isOwnReply || response.status >= 500, latencyMs, inFlight })
     },
 
     hideSignal: headers => utilization?.shedder.observeReply(headers, false),
@@ -108,19 +108,19 @@ export function createOriginLoad(
   }
 }
 
-/** The response comes from a cache, with the headers of an earlier moment. */
+/** Whether the response comes from a cache, with headers of an earlier time. */
 const isCached = (headers: Headers) => headers.has('age') || headers.get('cf-cache-status') === 'HIT'
 
-/** The most bytes of a body whose sending does not count. */
-const SMALL_BODY = 64 * 1024
+/** The largest body, in bytes, that does not affect the measurement. */
+const MAX_BODY_BYTES = 64 * 1024
 
 /**
- * Whether the time, or the failure, may be of the client and not of the origin: it has left, or it has a long body to send. A
- * Content-Length is the client's word; a wrong one breaks the request.
+ * Whether the client may have caused the latency or the failure: it has left, or sends a long body. Content-Length
+ * can be trusted here, because a wrong one breaks the request.
  */
-function isOfClient({ body, headers, signal }: Request, hasFailed: boolean): boolean {
+function dependsOnClient({ body, headers, signal }: Request, hasFailed: boolean): boolean {
   if (signal.aborted) return true
   if (body === null) return false
   const length = headers.get('content-length')
-  return hasFailed || length === null || Number(length) > SMALL_BODY
+  return hasFailed || length === null || Number(length) > MAX_BODY_BYTES
 }

@@ -1,7 +1,7 @@
-/** Parts of the gateway that a Worker carries only if its config uses them: src/built/worker.generated.ts chooses. */
+/** Parts that a Worker carries only if its config uses them. src/built/worker.generated.ts selects them. */
 import type { Config } from '../../config/compile.ts'
 import type { createOpaqueKeys } from '../../credentials/opaque-key.ts'
-import type { OnCluster } from '../../limiter/evaluate.ts'
+import type { EvaluateOnCluster } from '../../limiter/evaluate.ts'
 import { isCountedLocally } from '../../limiter/fallback.ts'
 import type { createHoldings } from '../../limiter/keep-holdings.ts'
 import type { createLeases } from '../../limiter/leases.ts'
@@ -25,16 +25,19 @@ import type { createXRateLimit } from './x-rate-limit.ts'
 export interface Parts extends OriginLoadParts {
   scriptsOf: ScriptsOf
   /** With `store.cluster`. */
-  evaluateOnCluster: OnCluster
+  evaluateOnCluster: EvaluateOnCluster
   /** Unless all rules are `closed` while the store fails. */
   createLocalLimiter: typeof createLocalLimiter
-  /** Unless no refusal is remembered (`refusals: { rememberFor: 0 }`). */
+  /** Unless refusals are not remembered (`refusals: { rememberFor: 0 }`). */
   createRefusalMemory: typeof createRefusalMemory
   /** With `lease`. */
   createLeases: typeof createLeases
   /** Unless statistics are off (`stats: { keep: false }`). */
   createStats: typeof createStats
-  /** With rules that count what is in flight; some units are held in advance with a fleet whose capacity does not adapt. */
+  /**
+   * With rules that count requests in flight. With a fleet whose capacity does not adapt, isolates hold some units in
+   * advance.
+   */
   createHoldings: typeof createHoldings
   syncScript: () => Script
   whenOver: typeof whenOver
@@ -48,13 +51,13 @@ export interface Parts extends OriginLoadParts {
   classFor: typeof classFor
   /** With `credentials.opaqueKeys`. */
   createOpaqueKeys: typeof createOpaqueKeys
-  /** With routes, or rules that ask about method, host or path. */
+  /** With routes, or with rules or traffic classes that depend on method, host or path. */
   matchEach: typeof matchEach
   /** With `shedding.workerUtilization` or `adaptive`. */
   createOriginLoad: typeof createOriginLoad
   /** With `shedding: { workerUtilization: { signals: ['push'] } }`. */
   receivePushes: typeof receivePushes
-  /** With `address: { from: … }` a header that proxies append to. */
+  /** With `address: { from: … }` and a header that proxies append to. */
   addressBehindProxies: typeof addressBehindProxies
   /** With `address: { trustedWorkers }`. */
   clientOfWorker: typeof clientOfWorker
@@ -67,15 +70,15 @@ export interface Parts extends OriginLoadParts {
 export const countsLocally = ({ rules }: Pick<Config, 'rules'>) =>
   rules.some(({ onStoreFailure }) => isCountedLocally(onStoreFailure))
 
-/** Whether a rule counts what is in flight. One that is off can be switched on. */
+/** Whether a rule counts requests in flight. Includes rules that are off, because they can be switched on. */
 export const holdsUnits = ({ rules }: Pick<Config, 'rules'>) =>
   rules.some(({ counting }) => counting.state === 'held')
 
-/** Whether one decision may spend for several requests. A rule that is off can be switched on. */
+/** Whether a decision may spend for several requests. Includes rules that are off, because they can be switched on. */
 export const takesLeases = ({ rules }: Pick<Config, 'rules'>) =>
   rules.some(({ lease }) => lease !== undefined)
 
-/** Whether anything follows what the gateway measures of its origin. */
+/** Whether a limit depends on measurements of the origin. */
 export const followsOrigin = ({ shedding, adaptive }: Pick<Config, 'shedding' | 'adaptive'>) =>
   shedding?.workerUtilization !== undefined || adaptive !== undefined
 

@@ -1,67 +1,70 @@
-/** Paths and hosts independent of their spelling: routes, rules and the reserved prefix are matched against these. */
+/**
+ * Normalizes paths and hosts. Routes, rules and the reserved prefix are matched against the results, independent of
+ * the spelling.
+ */
 
 const RESERVED = '/_sluice'
 
-/** A path is decoded at most so many times: encodings can be nested. */
-const MOST_DECODINGS = 3
+/** Encodings can be nested; a path is decoded at most this often. */
+const MAX_DECODINGS = 3
 
-/** A path with one of these may have several readings. */
+/** A path that matches this may have several readings. */
 const AMBIGUOUS = /[%;]|\/\//
 
-/** An object's name of 1,024 bytes, which many stores allow, fits with every byte encoded. */
-const LONGEST_AMBIGUOUS = 4096
+/** Room for an object name of 1,024 bytes (the maximum of many object stores) with every byte encoded. */
+const MAX_AMBIGUOUS_LENGTH = 4096
 
 /**
- * Each reading is as long as the path, and each is matched against every route and rule. So a path that may have several must not
- * be of any length, or a single request could take the CPU of a hundred.
+ * Whether a path is too long to match. Each reading is as long as the path, and is matched against every route and
+ * rule. Without this bound, one request could take the CPU time of a hundred.
  */
 export function isTooLong(pathname: string): boolean {
-  return pathname.length > LONGEST_AMBIGUOUS && AMBIGUOUS.test(pathname)
+  return pathname.length > MAX_AMBIGUOUS_LENGTH && AMBIGUOUS.test(pathname)
 }
 
 /**
- * Every path that an origin can make of one, the plainest first: percent-encodings and those of encodings resolved,
- * backslashes turned, slashes folded, dot segments resolved. One origin decodes once and another not at all, one folds
- * slashes before it resolves dots and another afterwards or never, one reads `/..;x/` as `/../`. So there are readings with
- * and without each step.
+ * Lists every path that an origin may read from this one, the most normalized first: with nested percent-encodings
+ * decoded, backslashes turned into slashes, repeated slashes folded, and dot segments resolved. Origins differ: one
+ * decodes once and another never; one folds slashes before it resolves dots, another afterwards or never; one reads
+ * `/..;x/` as `/../`. So there are readings with and without each step.
  */
 export function readingsOf(pathname: string): Readings {
-  // After the URL parser, most paths have one reading, or two: with and without encodings.
+  // After URL parsing, most paths have one reading, or two: decoded and encoded.
   if (!AMBIGUOUS.test(pathname)) return [pathname]
-  const [, once = pathname] = decodings(pathname)
+  const [, once = pathname] = listDecodings(pathname)
   if (!/[%;\\]|\/\//.test(once) && !/%2[ef]/i.test(pathname)) return [once, pathname]
-  const texts = withAndWithout([pathname], withoutParameters).flatMap(decodings)
-  const slashed = distinct(texts.flatMap(text => [turned(text), text.replaceAll('\\', '-')]))
-  const readings = withAndWithout(withAndWithout(slashed, withoutParameters), folded)
-  const plainest = withoutDots(folded(turned(decodings(pathname).at(-1)!)))
-  const resolved = distinct(readings.map(withoutDots))
-  const others = new Set([...resolved, ...distinct([...resolved, ...readings]).map(withLiteralDots)])
+  const texts = withAndWithout([pathname], dropParameters).flatMap(listDecodings)
+  const slashed = distinct(texts.flatMap(text => [turnBackslashes(text), text.replaceAll('\\', '-')]))
+  const readings = withAndWithout(withAndWithout(slashed, dropParameters), foldSlashes)
+  const plainest = resolveDots(foldSlashes(turnBackslashes(listDecodings(pathname).at(-1)!)))
+  const resolved = distinct(readings.map(resolveDots))
+  const others = new Set([...resolved, ...distinct([...resolved, ...readings]).map(replaceDots)])
   others.delete(plainest)
   return [plainest, ...others]
 }
 
 type Readings = readonly [plainest: string, ...string[]]
 
-/** Steps mostly change nothing: what comes out twice is not taken through the next one twice. */
+/** Most steps change nothing, so equal results are processed once. */
 const distinct = (paths: readonly string[]) => [...new Set(paths)]
 
 const withAndWithout = (paths: readonly string[], step: (path: string) => string) =>
   distinct([...paths, ...paths.map(step)])
 
-/** Without the parameters behind a semicolon in a segment (RFC 3986, section 3.3). */
-const withoutParameters = (path: string) => path.replace(/;[^/\\]*/g, '')
+/** Drops the parameters after a semicolon in each segment (RFC 3986, section 3.3). */
+const dropParameters = (path: string) => path.replace(/;[^/\\]*/g, '')
 
 /**
- * Encoded characters, by the syntax of UTF-8 (RFC 3629, section 4); other bytes stay encoded. `decodeURIComponent` would throw at
- * those, which takes longer than all the rest of a path together.
+ * Encoded characters, by the syntax of UTF-8 (RFC 3629, section 4); other bytes stay encoded. `decodeURIComponent`
+ * would throw for them, which takes longer than all other steps together.
  */
 const ENCODED =
   /(?:%[0-7][\da-f]|%(?:c[2-9a-f]|d[\da-f])%[89ab][\da-f]|%e(?:0(?=%[ab])|[1-9a-cef]|d(?=%[89]))(?:%[89ab][\da-f]){2}|%f(?:0(?=%[9ab])|[1-3]|4(?=%8))(?:%[89ab][\da-f]){3})+/gi
 
-/** The text, and the results of decoding it once, twice and so on. */
-function decodings(text: string): string[] {
+/** The text, then the results of decoding it once, twice and so on. */
+function listDecodings(text: string): string[] {
   const texts = [text]
-  for (let i = 0; i < MOST_DECODINGS; i++) {
+  for (let i = 0; i < MAX_DECODINGS; i++) {
     const decoded = texts[i]!.replace(ENCODED, decodeURIComponent)
     if (decoded === texts[i]) break
     texts.push(decoded)
@@ -69,17 +72,17 @@ function decodings(text: string): string[] {
   return texts
 }
 
-const turned = (path: string) => path.replaceAll('\\', '/')
+const turnBackslashes = (path: string) => path.replaceAll('\\', '/')
 
-const folded = (path: string) => path.replace(/\/(?:\.?\/)+/g, '/')
+const foldSlashes = (path: string) => path.replace(/\/(?:\.?\/)+/g, '/')
 
 /**
- * For origins that take dot segments for ordinary names, all of them or the encoded ones. A URLPattern would resolve them, so
- * another name replaces them.
+ * For origins that treat dot segments as ordinary names, either all of them or the encoded ones. URLPattern would
+ * resolve them, so another name replaces them.
  */
-const withLiteralDots = (path: string) => path.replace(/(?<=\/)(?:\.|%2e){1,2}(?=\/|$)/gi, '-')
+const replaceDots = (path: string) => path.replace(/(?<=\/)(?:\.|%2e){1,2}(?=\/|$)/gi, '-')
 
-function withoutDots(path: string): string {
+function resolveDots(path: string): string {
   const segments: string[] = []
   for (const segment of path.split('/').slice(1)) {
     if (segment === '..') segments.pop()
@@ -90,12 +93,12 @@ function withoutDots(path: string): string {
   return `/${segments.join('/')}`
 }
 
-/** Without the dot at the end of a full name: it is the same host. */
+/** The hostname without the dot at the end of a full name, which is the same host. */
 export function hostOf(url: URL): string {
   return url.hostname.replace(/\.$/, '')
 }
 
-/** Is this one of the gateway's own paths, however it is read? Those never reach the origin. */
+/** Whether any reading of a path is one of the gateway's own paths, which never reach the origin. */
 export function isReserved(pathname: string): boolean {
   return readingsOf(pathname).some(reading => {
     const path = reading.toLowerCase()

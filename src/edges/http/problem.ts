@@ -1,13 +1,13 @@
-/** Replies of the gateway itself, as problem details (RFC 9457). */
+/** Replies that the gateway makes itself, as problem details (RFC 9457). */
 
 export interface Problem {
   status: number
   title: string
-  /** One sentence a human can act on. */
+  /** One or two sentences that say what the caller can do. */
   detail: string
-  /** A URI for the kind of problem; absent: no more than the status says. */
+  /** A URI for the kind of problem. Absent: the status says it all. */
   type?: string
-  /** Extension members. */
+  /** Extension members of the object. */
   extra?: Record<string, unknown>
   headers?: Record<string, string>
 }

@@ -1,6 +1,6 @@
 /**
- * Reports a decision: counts it, logs what is unusual, writes the data point. Before the origin is asked, so that a request
- * whose client goes away meanwhile is reported too. Nothing here fails or delays a request.
+ * Reports a decision: counts it, logs unusual ones, writes a data point. This happens before the request is
+ * forwarded, so that a request is reported even if its client leaves. A report never fails or delays a request.
  */
 import type { Background } from '../../background.ts'
 import type { Clock } from '../../clock.ts'
@@ -13,27 +13,28 @@ import { writeDataPoint } from '../../metrics/analytics.ts'
 import type { FlushTiming } from '../../metrics/flush.ts'
 import type { Stats } from '../../metrics/keep-stats.ts'
 import { createLog, type Log } from '../../metrics/log.ts'
-import { type Observation, refusing } from '../../metrics/observation.ts'
+import { type Observation, refusingRuleNames } from '../../metrics/observation.ts'
 import type { StoreChange } from '../../store/breaker.ts'
-import { type Circumstances, observe } from './observe.ts'
+import { observe, type RequestDetails } from './observe.ts'
 import type { Ruling } from './ruling.ts'
 import { logException } from './unexpected.ts'
 
-/** Where decisions are reported to; the defaults suit every platform. */
+/** Receivers of decisions; the defaults suit every platform. */
 export interface Reporting extends Pick<FlushTiming, 'sleep'> {
   analytics?: AnalyticsDataset
-  /** Called once for each decision, when its request is over. */
+  /** Called once for each decision, at the end of its request. */
   onFinish?: (decision: Decision, ending: Ending) => void
 }
 
 export interface Reporter {
-  report(ruling: Ruling, circumstances: Circumstances, background: Background): void
-  /** The store is lost, or back: one line each, however many requests it concerns. */
+  report(ruling: Ruling, details: RequestDetails, background: Background): void
+  /** Logs that the store failed or is back: one line each, independent of the number of requests. */
   reportStoreChange(change: StoreChange): void
 }
 
 /**
- * One for an isolate.
+ * Creates the reporter of an isolate.
+ *
  * @param stats absent: nothing is counted
  */
 export function createReporter(
@@ -47,16 +48,16 @@ export function createReporter(
   let hasFailed = false
 
   return {
-    report(ruling, circumstances, background) {
-      if (isReportedNowhere && isOrdinary(ruling) && circumstances.shed?.allowed !== false) return
+    report(ruling, details, background) {
+      if (isReportedNowhere && isOrdinary(ruling) && details.shed?.allowed !== false) return
       try {
-        const observation = observe(ruling, circumstances)
+        const observation = observe(ruling, details)
         const hasStoreFailed = observation.cause !== undefined && observation.cause !== KILLED
         stats?.count(observation, hasStoreFailed, background)
         logUnusual(log, observation)
         if (analytics) writeDataPoint(analytics, observation)
       } catch (error) {
-        // Logged once: it would fail for every request.
+        // Logged once, because it would fail for every request.
         if (!hasFailed) logException(error)
         hasFailed = true
       }
@@ -70,15 +71,15 @@ export function createReporter(
   }
 }
 
-/** Allowed, by the store and by every rule: there is nothing to log. */
+/** Whether the store and every rule have allowed the request, so there is nothing to log. */
 function isOrdinary(ruling: Ruling): boolean {
   return ruling.kind === 'allowed' && !ruling.degraded && ruling.verdicts.every(({ allowed }) => allowed)
 }
 
-/** Under the kill switch no line for each request is needed, and the store has not failed. */
+/** Under the kill switch, requests are not logged one by one, and the store has not failed. */
 const KILLED: DegradedCause = 'kill-switch'
 
-/** No line holds a caller, address, path or credential. */
+/** Log lines contain no caller, address, path or credential. */
 function logUnusual(log: Log, observation: Observation): void {
   const { outcome, cause, reason, detail, route, plan, verdicts, retryAfter, requestId } = observation
   const fields = {
@@ -92,11 +93,11 @@ function logUnusual(log: Log, observation: Observation): void {
     request_id: requestId,
   }
   if (cause === KILLED) return
-  const policies = refusing(verdicts, 'enforce')
+  const policies = refusingRuleNames(verdicts, 'enforce')
   if (cause) log('warn', 'degraded', { ...fields, policies })
   else if (outcome === 'unverifiable') log('warn', 'issuer', fields)
   else if (outcome !== 'allowed') log('info', 'refused', { ...fields, policies })
-  const wouldRefuse = refusing(verdicts, 'shadow')
+  const wouldRefuse = refusingRuleNames(verdicts, 'shadow')
   // Skip shadow results of requests that were refused anyway.
   if (wouldRefuse.length > 0 && policies.length === 0)
     log('info', 'would-refuse', { ...fields, policies: wouldRefuse })

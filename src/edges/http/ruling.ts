@@ -1,22 +1,22 @@
-/** The result for a request: the decision of the engine, or a refusal before it. */
+/** The result for a request: the decision of the engine, or an earlier refusal. */
 import type { Decision, Denied } from '../../limiter/decision.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 
 export type Ruling = Decision | Refusal | Shed
 
-/** Refused without the store, by the request alone. */
+/** Refused because of the request alone, without asking the store. */
 export type Refusal = Unauthenticated | Forbidden
 
 export interface Unauthenticated {
   kind: 'unauthenticated'
   reason: 'missing' | 'malformed' | 'not-accepted' | 'expired' | 'unverifiable'
-  /** For the log, never for the caller. Holds nothing of the credential. */
+  /** For the log, never for the caller. Contains nothing of the credential. */
   detail?: string
-  /** The credentials that are accepted here, in words. */
+  /** The accepted credentials, in words. */
   accepted: readonly string[]
 }
 
-/** Refused without the store, since the origin is too busy for requests of this class. */
+/** Refused without asking the store, because the origin is too busy for requests of this class. */
 export interface Shed {
   kind: 'shed'
   verdict: ShedVerdict
@@ -28,7 +28,7 @@ export interface Forbidden {
   what: 'address' | 'country'
 }
 
-/** Whether a refusal protects the origin, and the caller has reached no limit of its own. */
+/** Whether a refusal protects the origin, and no limit of the caller itself refused. */
 export function isReducedCapacity({ violated }: Pick<Denied, 'violated'>): boolean {
   return violated.every(({ rule }) => rule.ofSystem === true)
 }

@@ -1,11 +1,12 @@
 /**
- * Refuses requests of unimportant classes while the workers of the origin are too busy. Here is decided which requests that can concern, and
- * who the caller is. Fleet usage is not decided here: it is made of rules (src/config/compile-shedding.ts).
+ * Refuses requests of unimportant classes while the workers of the origin are too busy. This file decides which
+ * requests can be shed, and names their callers. Fleet usage is not decided here: it is compiled to rules
+ * (src/config/compile-shedding.ts).
  */
 import { isInRanges } from '../../config/address-ranges.ts'
 import type { Config } from '../../config/compile.ts'
 import { type TrafficClass, WORKER_UTILIZATION } from '../../config/compile-shedding.ts'
-import { switchedMode } from '../../limiter/apply-switches.ts'
+import { modeUnderSwitches } from '../../limiter/apply-switches.ts'
 import type { ShedVerdict, WorkerUtilizationShedder } from '../../shedding/worker-utilization.ts'
 import { UNKNOWN_CONSUMER } from '../../store/keys.ts'
 import type { SwitchBoard } from '../../switches/live.ts'
@@ -14,7 +15,7 @@ import type { Matched } from './match.ts'
 
 export interface Shedder {
   /** @returns undefined for a request that is never shed */
-  judge(trafficClass: TrafficClass, caller: Caller, matched: Matched): ShedVerdict | undefined
+  evaluate(trafficClass: TrafficClass, caller: Caller, matched: Matched): ShedVerdict | undefined
 }
 
 export function createShedder(
@@ -23,11 +24,11 @@ export function createShedder(
   board: SwitchBoard,
 ): Shedder {
   return {
-    judge({ rank }, caller, matched) {
+    evaluate({ rank }, caller, matched) {
       if (isExempt(allow, caller, matched)) return undefined
       const key = callerKey(caller)
-      return utilization.judge(rank, key, rule =>
-        switchedMode(rule, key, board.current(), WORKER_UTILIZATION),
+      return utilization.evaluate(rank, key, rule =>
+        modeUnderSwitches(rule, key, board.current(), WORKER_UTILIZATION),
       )
     },
   }
@@ -41,6 +42,7 @@ export function isExempt(
 ): boolean {
   if (!settings.isLimited || isInRanges(allow.addresses, address)) return true
   if (!credential) return false
-  // Only the store knows whose key this is. It is asked once: made-up keys are refused, and of others the isolate knows it then.
+  // Only the store knows the consumer of this key, so the first request makes a trip. The store refuses made-up
+  // keys, and the isolate remembers the others.
   return credential.consumer === UNKNOWN_CONSUMER || allow.consumers.has(credential.consumer)
 }

@@ -1,14 +1,16 @@
 /**
- * The traffic class of a request: the most important of the classes that it matches, else the one without a match. Which plan a
- * caller has is known to the store, and here only once the store has said it. Until then the caller is taken for one with
- * the plan that makes its request most important. Pure.
+ * The traffic class of a request: the most important class that matches, or the class without a match. Only the store
+ * knows the plan of a caller. Until its answer is known, the caller is assumed to have the plan that makes its
+ * request most important. Pure.
  */
 import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { Caller } from './caller.ts'
 
 /**
- * @param classes that match the request by what it is, the most important first; one of them has no match
- * @param knownPlan of the caller, as a token or the store's last answer says it
+ * Selects the class of one reading of a request.
+ *
+ * @param classes that match this reading, the most important first; one of them has no match
+ * @param knownPlan of the caller, from a token or the store's last answer
  */
 export function classOf(
   classes: readonly TrafficClass[],
@@ -29,24 +31,25 @@ export function classOf(
 }
 
 /**
- * The class of a request, with what this isolate knows of its caller: the least important one of the ways in which it can be read.
- * @param recall the last answer of the store about the credential
+ * The class of a request: the least important one of its readings, by what this isolate knows about the caller.
+ *
+ * @param recall the store's last answer about the credential
  */
 export function classFor(
   classes: readonly (readonly TrafficClass[])[],
   caller: Pick<Caller, 'credential' | 'plan'>,
   recall: () => { plan?: string } | undefined,
 ): TrafficClass {
-  const plan = planKnownOf(caller, recall)
-  return leastOf(classes.map(ofOneReading => classOf(ofOneReading, caller, plan)))
+  const plan = knownPlanOf(caller, recall)
+  return leastImportantOf(classes.map(matching => classOf(matching, caller, plan)))
 }
 
-/** The least important of several. */
-export const leastOf = (classes: readonly TrafficClass[]): TrafficClass =>
+/** The least important of several classes. */
+export const leastImportantOf = (classes: readonly TrafficClass[]): TrafficClass =>
   classes.reduce((least, other) => (other.rank > least.rank ? other : least))
 
-/** As a token or a hook says it, or the store's last answer about the credential. */
-export function planKnownOf(
+/** The plan of a caller, from a token, a hook, or the store's last answer. */
+export function knownPlanOf(
   { credential, plan }: Pick<Caller, 'credential' | 'plan'>,
   recall: () => { plan?: string } | undefined,
 ): string | undefined {

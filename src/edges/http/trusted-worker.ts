@@ -1,15 +1,20 @@
 /**
- * The client's address in a request that another Worker has made, and sends through a service binding: Cloudflare's edge has not seen it,
- * so it has no CF-Connecting-IP. The binding vouches for the Worker: its `props` can only be set by an account that may deploy the
- * gateway, and a request from the internet has none. So no secret is needed.
+ * The client's address in a request of another Worker, sent through a service binding. Cloudflare's edge has not
+ * handled that request, so it has no CF-Connecting-IP. The binding authenticates the Worker: only an account that may
+ * deploy the gateway can set its `props`, and a request from the internet has none. So no secret is needed.
  */
 
-/** No client can choose it: it is read only where CF-Connecting-IP is missing and the binding is one of a trusted Worker. */
+/**
+ * Clients cannot set this: it is read only if CF-Connecting-IP is missing and the binding belongs to a trusted
+ * Worker.
+ */
 const CLIENT_ADDRESS = 'sluice-client-ip'
 
 /**
- * @param trusted names of the Workers whose word is taken
- * @returns what such a Worker says; undefined where it says nothing, and for all others
+ * Creates a function that reads the address that a trusted Worker reports.
+ *
+ * @param trusted names of the trusted Workers
+ * @returns undefined for other callers, and if the Worker reports no address
  */
 export function clientOfWorker(
   trusted: readonly string[],
@@ -20,12 +25,12 @@ export function clientOfWorker(
   }
 }
 
-/** Throws where the platform has no such thing. */
+/** The getter throws if the platform has no such context. */
 export interface WithContext {
   readonly executionCtx: object
 }
 
-/** An empty text names no Worker. */
+/** The Worker named in the props; empty if there is none. */
 function callerIn(platform: WithContext): string {
   try {
     const { caller } = (platform.executionCtx as { props: { caller?: unknown } }).props

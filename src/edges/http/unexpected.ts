@@ -1,9 +1,9 @@
-/** A bug in Sluice that shows while a request is handled: the log says where. */
+/** Handles exceptions that point to a bug in Sluice: the log says where. */
 import { traceOf } from '../../errors.ts'
 import { problem } from './problem.ts'
 
-/** An exception outside limiting code, where there is no fallback: the caller gets a 500. */
-export function unexpected(error: Error): Response {
+/** Replies with a 500 to an exception outside of limiting code, where there is no fallback. */
+export function replyToException(error: Error): Response {
   logException(error)
   return problem({
     status: 500,
@@ -12,7 +12,7 @@ export function unexpected(error: Error): Response {
   })
 }
 
-/** A step beside the way of a request (reporting, annotating): its failure must not cost the request its reply. */
+/** Runs a side step (reporting, annotating). Its failure is logged, and must not cost the request its reply. */
 export function safely(step: () => void): void {
   try {
     step()
@@ -25,7 +25,7 @@ export function logException(error: unknown): void {
   console.error(JSON.stringify({ level: 'error', event: 'exception', error: traceOf(error) }))
 }
 
-/** The reply of an edge whose environment is not complete. */
+/** The reply of an edge whose environment is incomplete. */
 export function misconfigured(): Response {
   return problem({
     status: 503,

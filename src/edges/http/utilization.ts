@@ -1,10 +1,10 @@
 /**
- * POST /_sluice/utilization: a machine of the origin pushes how busy its workers are.
+ * POST /_sluice/utilization: a machine of the origin pushes the utilization of its workers.
  *
  *     curl -X POST https://gateway.example/_sluice/utilization -H 'authorization: Bearer <secret>' \
  *       -d '{"reporter":"api-7","utilization":0.83}'
  *
- * Each reporter counts with its last value until that is stale, and all count alike.
+ * The last value of each reporter counts until it is stale. All reporters count equally.
  */
 import { GatewayError } from '../../errors.ts'
 import { decodePush, encodePush } from '../../script/signal.ts'
@@ -16,16 +16,17 @@ import { type Problem, problem } from './problem.ts'
 export interface UtilizationPushes {
   /** Name of the signal (src/shedding/signal-board.ts). */
   signal: string
-  /** After so long without another push, a reporter counts no more. */
+  /** A reporter stops counting after this time without another push. */
   staleAfterMs: number
-  /** The variable of the environment that holds the secret, and its value. */
+  /** The name of the variable with the secret, and its value. */
   secretName: string
   secret: unknown
 }
 
 /**
- * The handler of a gateway.
- * @param variables of the environment, among them the secret
+ * Creates the handler of a gateway.
+ *
+ * @param variables of the environment, including the secret
  */
 export function receivePushes(
   store: Store,
@@ -38,11 +39,15 @@ export function receivePushes(
   return createUtilizationHandler(store, { ...names, secret, ...pushes }, script)
 }
 
-const MOST_BYTES = 4096
-/** Longer ones are refused without a digest. */
-const MOST_SECRET = 1024
+const MAX_BYTES = 4096
+/** Longer tokens are refused without hashing them. */
+const MAX_TOKEN_LENGTH = 1024
 
-/** One for an isolate. @param store as health checks have it: without the breaker, whose state is about decisions */
+/**
+ * Creates the handler of an isolate.
+ *
+ * @param store without the breaker, as for health checks, because the state of the breaker is about decisions
+ */
 export function createUtilizationHandler(
   store: Store,
   { signal, staleAfterMs, secretName, secret }: UtilizationPushes,
@@ -55,10 +60,10 @@ export function createUtilizationHandler(
     if (digest === undefined) return noSecret(secretName)
     const token = /^Bearer +(\S+)$/i.exec(request.headers.get('authorization') ?? '')?.[1]
     if (token === undefined) return unauthorized('missing')
-    if (token.length > MOST_SECRET || !isEqual(sha256(token), digest)) return unauthorized('wrong')
-    const text = await textOf(request)
+    if (token.length > MAX_TOKEN_LENGTH || !isEqual(sha256(token), digest)) return unauthorized('wrong')
+    const text = await readBody(request)
     if (typeof text !== 'string') return problem(text)
-    const sample = sampleOf(text)
+    const sample = parseSample(text)
     if ('status' in sample) return problem(sample)
     try {
       const value = Math.round(sample.utilization * 1000)
@@ -79,24 +84,24 @@ interface Sample {
   utilization: number
 }
 
-/** Digests, so that how long it takes says nothing about the secret. */
+/** Compares digests in constant time, so that the duration reveals nothing about the secret. */
 function isEqual(digest: string, other: string): boolean {
   let difference = digest.length ^ other.length
   for (let i = 0; i < digest.length; i++) difference |= digest.charCodeAt(i) ^ other.charCodeAt(i)
   return difference === 0
 }
 
-/** The body, or why it is not read. */
-async function textOf(request: Request): Promise<string | Problem> {
-  // Where a client says how long its body is.
-  if (Number(request.headers.get('content-length')) > MOST_BYTES) return TOO_LARGE
-  const bytes = new Uint8Array(MOST_BYTES)
+/** Reads the body, or returns the problem with it. */
+async function readBody(request: Request): Promise<string | Problem> {
+  // If the client declares the length of its body.
+  if (Number(request.headers.get('content-length')) > MAX_BYTES) return TOO_LARGE
+  const bytes = new Uint8Array(MAX_BYTES)
   let length = 0
   try {
     const reader = request.body?.getReader()
     for (let chunk = await reader?.read(); chunk && !chunk.done; chunk = await reader!.read()) {
       const part = chunk.value as Uint8Array
-      if (length + part.length > MOST_BYTES) {
+      if (length + part.length > MAX_BYTES) {
         await reader!.cancel()
         return TOO_LARGE
       }
@@ -116,25 +121,25 @@ async function textOf(request: Request): Promise<string | Problem> {
 const EXAMPLE = '{"reporter":"api-7","utilization":0.83}'
 const REPORTER = /^[A-Za-z0-9._:-]{1,64}$/
 
-/** What a machine says, or what is wrong with it. */
-function sampleOf(text: string): Sample | Problem {
+/** Parses a sample, or returns the problem with it. */
+function parseSample(text: string): Sample | Problem {
   let body: unknown
   try {
     body = JSON.parse(text)
   } catch {
-    return badRequest(`The body is not JSON: ${shown(text)}. Send an object like ${EXAMPLE}.`)
+    return badRequest(`The body is not JSON: ${quote(text)}. Send an object like ${EXAMPLE}.`)
   }
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
-    return badRequest(`The body is ${shown(body)}. Send an object like ${EXAMPLE}.`)
+    return badRequest(`The body is ${quote(body)}. Send an object like ${EXAMPLE}.`)
   }
   const unknown = Object.keys(body).find(name => name !== 'reporter' && name !== 'utilization')
   if (unknown !== undefined) {
-    return badRequest(`${shown(unknown)} is not a field. Send reporter and utilization only.`)
+    return badRequest(`${quote(unknown)} is not a field. Send reporter and utilization only.`)
   }
   const { reporter, utilization } = body as Partial<Record<keyof Sample, unknown>>
   if (typeof reporter !== 'string' || !REPORTER.test(reporter)) {
     return badRequest(
-      `reporter is ${shown(reporter)}. Send the name of the machine: 1 to 64 of the characters A-Z a-z 0-9 . _ : -`,
+      `reporter is ${quote(reporter)}. Send the name of the machine: 1 to 64 of the characters A-Z a-z 0-9 . _ : -`,
     )
   }
   if (typeof utilization !== 'number' || !(utilization >= 0 && utilization <= 1)) {
@@ -142,13 +147,13 @@ function sampleOf(text: string): Sample | Problem {
       typeof utilization === 'number' && utilization > 1
         ? 'The maximum is 1: all workers are busy. Divide a percentage by 100: 83 % is 0.83.'
         : 'Send a number from 0 to 1: the share of workers that are busy.'
-    return badRequest(`utilization is ${shown(utilization)}. ${fix}`)
+    return badRequest(`utilization is ${quote(utilization)}. ${fix}`)
   }
   return { reporter, utilization }
 }
 
-/** As JSON, and not at any length. */
-function shown(value: unknown): string {
+/** The value as JSON, cut off at 60 characters. */
+function quote(value: unknown): string {
   const text =
     value === undefined ? 'missing' : typeof value === 'number' ? String(value) : JSON.stringify(value)
   return text.length > 60 ? `${text.slice(0, 60)}…` : text
@@ -159,7 +164,7 @@ const badRequest = (detail: string): Problem => ({ status: 400, title: 'Bad Requ
 const TOO_LARGE: Problem = {
   status: 413,
   title: 'Content Too Large',
-  detail: `The body has more than ${MOST_BYTES} bytes. Send an object like ${EXAMPLE}, one for each request.`,
+  detail: `The body has more than ${MAX_BYTES} bytes. Send an object like ${EXAMPLE}, one for each request.`,
 }
 
 function wrongMethod(method: string): Response {

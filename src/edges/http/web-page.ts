@@ -1,7 +1,7 @@
 /**
- * Requests that a browser makes for a web page of another origin. A preflight is neither authenticated nor counted: it carries no
- * credential by design. It is answered here when the config has `cors`, else it goes to the origin, whose CORS headers are kept.
- * In both cases, a script that may read a reply may read its limits.
+ * Requests that a browser makes for a web page of another origin. A preflight carries no credential by design, so it
+ * is neither authenticated nor counted. If the config has `cors`, the gateway answers it; otherwise it goes to the
+ * origin, whose CORS headers are kept. In both cases, a script that may read a reply may also read its limits.
  */
 import type { Config } from '../../config/compile.ts'
 import type { Parts } from './parts.ts'
@@ -10,9 +10,10 @@ import type { XRateLimit } from './x-rate-limit.ts'
 const READABLE = 'RateLimit, RateLimit-Policy, Retry-After, Sluice-Degraded, X-Request-Id'
 
 /**
- * As browsers send it (Fetch Standard, CORS-preflight fetch): without body, cookie or credential. Any other OPTIONS request is an
- * ordinary request.
- * @param hasBody on servers where a request always has a stream for one
+ * Whether a request is a preflight as browsers send it (Fetch Standard, CORS-preflight fetch): without body, cookie
+ * or credential. Any other OPTIONS request is an ordinary request.
+ *
+ * @param hasBody for servers where every request has a stream for its body
  */
 export function isPreflight(request: Request, hasBody = request.body !== null): boolean {
   if (request.method !== 'OPTIONS') return false
@@ -23,24 +24,24 @@ export function isPreflight(request: Request, hasBody = request.body !== null): 
 }
 
 export interface ReplyToPage {
-  /** The gateway has made it, not the origin. */
-  isOwn: boolean
+  /** The gateway made the reply, not the origin. */
+  isOwnReply: boolean
   cors: Config['cors']
   parts: Pick<Parts, 'setAllowedOrigin'>
-  /** Headers of the config, where it has some. */
+  /** The X-RateLimit headers, if the config has them. */
   xRateLimit?: XRateLimit | undefined
 }
 
 export function exposeToScripts(
   request: Request,
   response: Response,
-  { isOwn, cors, parts, xRateLimit }: ReplyToPage,
+  { isOwnReply, cors, parts, xRateLimit }: ReplyToPage,
 ): void {
   if (!request.headers.has('origin')) return
   const { headers } = response
   if (cors) parts.setAllowedOrigin(request, headers, cors)
-  // Replies of the gateway hold nothing private, and without this header a browser hides even the status 429.
-  else if (isOwn) headers.set('access-control-allow-origin', '*')
+  // Replies of the gateway contain nothing private, and without this header a browser hides even the status 429.
+  else if (isOwnReply) headers.set('access-control-allow-origin', '*')
   if (headers.has('access-control-allow-origin')) {
     headers.append('access-control-expose-headers', READABLE + (xRateLimit?.names ?? ''))
   }

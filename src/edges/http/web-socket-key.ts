@@ -1,25 +1,25 @@
 /**
- * API keys for WebSockets of browsers, which can set no header but offer subprotocols:
+ * API keys for WebSockets of browsers, which cannot set headers but can offer subprotocols:
  *
  *     new WebSocket(url, ['sluice-key.slk_…', 'chat'])
  *     new WebSocket(url, ['sluice-key.slk_…', 'sluice'])   // without a protocol of its own
  *
- * The key is taken out before anything else sees the request, and counts as X-API-Key. Browsers close a connection whose reply
- * selects none of the protocols that they have offered, and the one with the key is never selected: the reply would repeat the key.
- * So one more has to be offered, one of the origin's or `sluice`.
+ * The key is removed before any other code reads the request, and is treated as X-API-Key. Browsers close a
+ * connection whose reply selects none of the offered protocols. The one with the key is never selected, because the
+ * reply would repeat the key. So clients must offer one more: a protocol of the origin, or `sluice`.
  */
 import { problem } from './problem.ts'
 
 const PREFIX = 'sluice-key.'
 
-/** Offered to be selected, where the client and the origin have no protocol of their own. */
+/** The protocol to select if client and origin have none of their own. */
 const NO_PROTOCOL = 'sluice'
 
 const PROTOCOLS = 'sec-websocket-protocol'
 
 type Handle<Incoming, Forward> = (incoming: Incoming, forward: Forward) => Promise<Response>
 
-/** @returns handles requests as the given function, WebSockets with a key as if it had come in a header */
+/** Wraps a request handler, so that a key in a subprotocol counts like one in a header. */
 export function withWebSocketKeys<Incoming extends { request: Request }, Forward>(
   handle: Handle<Incoming, Forward>,
 ): Handle<Incoming, Forward> {
@@ -28,13 +28,13 @@ export function withWebSocketKeys<Incoming extends { request: Request }, Forward
     const offered = protocolsOf(request)
     const keys = offered.filter(isKey)
     if (keys.length === 0) return await handle(incoming, forward)
-    if (keys.length === offered.length) return oneMore()
+    if (keys.length === offered.length) return askForAnotherProtocol()
 
     const headers = new Headers(request.headers)
     const others = offered.filter(name => !isKey(name) && name !== NO_PROTOCOL)
     if (others.length > 0) headers.set(PROTOCOLS, others.join(', '))
     else headers.delete(PROTOCOLS)
-    // Several keys are as bad here as a header that comes twice.
+    // Several keys are joined with commas and so malformed, like a header that is sent twice.
     if (!headers.has('x-api-key')) headers.set('x-api-key', keys.map(keyOf).join(', '))
 
     const { signal } = request
@@ -45,7 +45,7 @@ export function withWebSocketKeys<Incoming extends { request: Request }, Forward
   }
 }
 
-/** Of a handshake. */
+/** The subprotocols that a handshake offers; empty for other requests. */
 function protocolsOf({ headers }: Request): string[] {
   if (headers.get('upgrade')?.toLowerCase() !== 'websocket') return []
   const names = headers.get(PROTOCOLS)?.split(',') ?? []
@@ -54,7 +54,10 @@ function protocolsOf({ headers }: Request): string[] {
 
 const isKey = (name: string) => name.startsWith(PREFIX)
 
-/** Percent-encoded, as a key that was made elsewhere may have characters that a name of a protocol cannot have. */
+/**
+ * The key of a subprotocol. It is percent-encoded, because an opaque key may contain characters that are not allowed
+ * in the name of a protocol.
+ */
 function keyOf(name: string): string {
   const text = name.slice(PREFIX.length)
   try {
@@ -64,7 +67,7 @@ function keyOf(name: string): string {
   }
 }
 
-function oneMore(): Response {
+function askForAnotherProtocol(): Response {
   return problem({
     status: 400,
     title: 'Bad Request',

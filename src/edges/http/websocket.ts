@@ -1,8 +1,8 @@
 /**
- * Relays a WebSocket between client and origin, message by message: the platform does not report the end of one that
- * is handed over. Close codes and reasons go both ways. A side that ends without a close frame closes the other.
- * The platform's API does not offer everything: workerd itself answers the pings of each side, and a side that reads slowly
- * does not slow the other down, so its messages wait in the memory of the Worker.
+ * Relays a WebSocket between client and origin, message by message, because the platform does not report the end of a
+ * WebSocket that is handed over. Close codes and reasons are passed on in both directions. If one side ends without a
+ * close frame, the other is closed. The platform's API has limits: workerd itself answers the pings of each side, and
+ * a side that reads slowly does not slow the other down, so its messages wait in the memory of the Worker.
  */
 import type { WebSocketPair as Pair, WebSocket } from '@cloudflare/workers-types'
 import type { Background } from '../../background.ts'
@@ -10,28 +10,28 @@ import type { Ending } from '../../limiter/engine.ts'
 
 declare const WebSocketPair: typeof Pair
 
-/** RFC 6455, section 7.4.1: reported where a close frame has no code, or where there was no close frame. Never sent. */
+/** RFC 6455, section 7.4.1: reported if a close frame has no code, or if there was no close frame. Never sent. */
 const NO_CODE = 1005
 const NO_CLOSE_FRAME = 1006
 
-/** What a side receives when the other has ended without a close frame. */
+/** Close codes for one side if the other ended without a close frame. */
 const CLIENT_GONE = 1001
 const ORIGIN_FAILED = 1011
 
-/** The socket of a handshake; there is none on platforms without WebSockets in replies. */
+/** The socket of a handshake. Platforms without WebSockets in replies have none. */
 export function webSocketOf(response: Response): WebSocket | undefined {
   return (response as { webSocket?: WebSocket | null }).webSocket ?? undefined
 }
 
 /**
- * Returns the handshake to send, with a socket of its own for the client.
- * `over` is called when the first of the two sides has ended.
+ * Returns the handshake to send, with a separate socket for the client. Calls `onEnd` when the first of the two sides
+ * has ended.
  */
 export function relayWebSocket(
   handshake: Response,
   origin: WebSocket,
   background: Background,
-  over: (ending: Ending) => void,
+  onEnd: (ending: Ending) => void,
 ): Response {
   const { 0: sent, 1: client } = new WebSocketPair()
   const { status, statusText, headers } = handshake
@@ -39,7 +39,7 @@ export function relayWebSocket(
 
   const { promise: ended, resolve } = Promise.withResolvers<void>()
   const end = (ending: Ending) => {
-    over(ending)
+    onEnd(ending)
     resolve()
   }
   forward(client, origin, { code: CLIENT_GONE, end: isClean => end(isClean ? 'complete' : 'cancelled') })
@@ -50,7 +50,7 @@ export function relayWebSocket(
 }
 
 interface Loss {
-  /** The code that the other side receives when this one ends without a close frame. */
+  /** The close code for the other side if this one ends without a close frame. */
   code: number
   end: (isClean: boolean) => void
 }
@@ -69,11 +69,11 @@ function forward(from: WebSocket, to: WebSocket, { code: lossCode, end }: Loss):
   })
   // A Blob cannot be sent.
   from.binaryType = 'arraybuffer'
-  // A close frame is answered with what the other side answers.
+  // A close frame is answered with the answer of the other side.
   from.accept({ allowHalfOpen: true })
 }
 
-/** A socket that has closed in the meantime throws; its own event reports that. */
+/** Ignores the exception of a socket that has closed in the meantime: its own event reports that. */
 function quietly(act: () => void): void {
   try {
     act()

@@ -1,15 +1,16 @@
 /**
- * X-RateLimit-Limit, -Remaining and -Reset, for clients that know no other headers: one limit of the reply, as they cannot name several.
- * No standard defines them, and Reset means seconds to wait in one API and a time in another: the config says which.
+ * X-RateLimit-Limit, -Remaining and -Reset, for clients that know no other headers. They can show only one limit of
+ * the reply. No standard defines them, and Reset is a number of seconds in one API and a time in another, so the
+ * config says which.
  */
 import type { Clock } from '../../clock.ts'
 import type { HeadersInput } from '../../config/check/schema.ts'
 import type { Verdict } from '../../script/evaluation.ts'
 
 export interface XRateLimit {
-  /** In the place of those that the origin may have sent. */
+  /** Sets the headers, replacing those of the origin. */
   set(headers: Headers, verdicts: readonly Verdict[]): void
-  /** For `Access-Control-Expose-Headers`, behind others. */
+  /** The names for `Access-Control-Expose-Headers`, with a comma before each. */
   names: string
 }
 
@@ -28,14 +29,17 @@ export function createXRateLimit(unit: NonNullable<HeadersInput['xRateLimit']>, 
   }
 }
 
-/** A limit that refuses is stricter than one that admits: of those the one that refuses for longest, of these the one with the least left. */
+/**
+ * The stricter of two verdicts. A limit that refuses is stricter than one that admits. Among those that refuse, the
+ * longest refusal is strictest; among those that admit, the one with the least left.
+ */
 function stricter(a: Verdict, b: Verdict): Verdict {
   if (a.allowed !== b.allowed) return a.allowed ? b : a
   const isB = a.allowed && a.remaining !== b.remaining ? b.remaining < a.remaining : waitOf(b) > waitOf(a)
   return isB ? b : a
 }
 
-/** µs until the refused request would be admitted, else until the whole budget is back. */
+/** µs until the refused request would be admitted, or until the whole budget is back. */
 function waitOf({ rule, allowed, resetAfter, retryAfter }: Verdict): number {
   if (allowed) return resetAfter
   return retryAfter < 0 ? rule.period : retryAfter

@@ -1,15 +1,18 @@
-/** Checks the arguments of a limit by name: each error names the limit, the wrong value, and the valid ones. */
+/** Checks the arguments of a limit by name. Each error names the limit, the wrong value, and the valid ones. */
 import type { LimitRule } from '../../config/compile.ts'
 
 /** The identity that is counted: a value for every part that the rules of the limit count by. */
 export type LimitIdentity = Readonly<Record<string, string | number>>
 
 export interface LimitOptions {
-  /** Units (default 1), or units by rule name where rules count different things. A rule that costs 0 only reports. */
+  /**
+   * Units (default 1), or units by rule name if the rules count different things. With cost 0, a rule only reports
+   * its state.
+   */
   cost?: number | Readonly<Record<string, number>>
 }
 
-/** @throws TypeError for a part that is missing, not a text or number, or not counted by */
+/** @throws TypeError for a part that is missing, that is neither text nor number, or that no rule counts by */
 export function checkIdentity(name: string, identity: LimitIdentity, rules: readonly LimitRule[]): void {
   const parts = new Set(rules.flatMap(rule => rule.by))
   const missing = [...parts].filter(part => !/^(string|number)$/.test(typeof identity[part]))
@@ -23,7 +26,7 @@ export function checkIdentity(name: string, identity: LimitIdentity, rules: read
   throw new TypeError(`The limit '${name}' counts ${counted}: ${wrong}.`)
 }
 
-/** @throws TypeError for a rule that does not exist, and for an invalid cost */
+/** @throws TypeError for an unknown rule or an invalid cost */
 export function checkCost(
   name: string,
   cost: NonNullable<LimitOptions['cost']>,
@@ -37,7 +40,7 @@ export function checkCost(
   }
 }
 
-/** @throws TypeError */
+/** @throws TypeError for an unknown rule */
 export function checkRule(name: string, only: string, rules: readonly LimitRule[]): void {
   if (rules.some(rule => rule.name === only)) return
   const names = rules.map(rule => rule.name).join(', ')

@@ -1,6 +1,7 @@
 /**
- * Limits by name, for work that never passes through the gateway: calls to third parties, background tasks. The same engine
- * and the same trip: every rule of the set is decided at once, all or nothing, on the store's clock.
+ * Limits by name, for work that does not pass through the gateway, such as calls to third parties and background
+ * tasks. They use the same engine and the same trip: all rules of a limit are decided together, all or nothing, by
+ * the store's clock.
  *
  *     const limiter = limiterOnStore(config, store, { scriptsOf })
  *     const { allowed, delayMs, retryAfterMs } = await limiter.limit('zendesk', { account: '42' }, { cost: 1 })
@@ -8,7 +9,6 @@
 import { type Background, detached } from '../../background.ts'
 import { SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
 import type { Config, LimitRule } from '../../config/compile.ts'
-import { toRefund, toReset } from '../../limiter/ask.ts'
 import type { DemandedRule } from '../../limiter/bind.ts'
 import { bindRule } from '../../limiter/bind-rule.ts'
 import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../../limiter/decision.ts'
@@ -18,14 +18,15 @@ import { createHoldings } from '../../limiter/keep-holdings.ts'
 import { createLeases } from '../../limiter/leases.ts'
 import { createLocalLimiter } from '../../limiter/local.ts'
 import { createOwnAnswers } from '../../limiter/own-answers.ts'
+import { prepareRefund, prepareReset } from '../../limiter/prepared-call.ts'
 import { createProbe } from '../../limiter/probe.ts'
 import { createRefusalMemory } from '../../limiter/refusals.ts'
 import { evaluateOnCluster } from '../../limiter/slots.ts'
 import { limitPolicy } from '../../script/compiled.ts'
-import { enforced, type Verdict } from '../../script/evaluation.ts'
+import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import { createLimitPolicy } from '../../script/policy.ts'
 import type { ScriptsOf } from '../../script/policy-shape.ts'
-import type { Changed, RefundedRule } from '../../script/refund.ts'
+import type { ChangeResult, RefundedRule } from '../../script/refund.ts'
 import { compileScripts } from '../../script/scripts.ts'
 import { syncScript } from '../../script/sync-text.ts'
 import { limitStateKey } from '../../store/keys.ts'
@@ -38,27 +39,34 @@ export type { LimitIdentity, LimitOptions }
 export interface LimitDecision {
   limit: string
   identity: LimitIdentity
-  /** Nothing was spent when it is false. */
+  /** If false, nothing was spent. */
   allowed: boolean
   /** Wait this long before the call (`leaky-bucket`; else 0). Whole ms, rounded up. */
   delayMs: number
-  /** Ask again after this long; 0 when allowed, -1 when this cost can never be allowed. Whole ms, rounded up. */
+  /** Try again after this time; 0 if allowed, -1 if this cost can never be allowed. Whole ms, rounded up. */
   retryAfterMs: number
-  /** When it was decided, by the store's clock (µs); 0 where the store was not asked: while degraded, and for a remembered refusal. From a lease: when its units were spent. */
+  /**
+   * When it was decided, by the store's clock (µs). 0 without a trip: while degraded, and for a remembered refusal.
+   * From a lease: when its units were spent.
+   */
   at: number
-  /** One for each rule that took part, in µs; while degraded those that count in the isolate. */
+  /** One for each rule that took part, with times in µs. While degraded, only the rules that the isolate counts. */
   verdicts: readonly Verdict[]
   /**
-   * The cost for each rule that took part, by rule name; empty after a change, and where a refusal was switched off while it was
-   * made.
+   * The cost for each rule that took part, by rule name. Empty after `peek`, `refund` and `reset`, and if a refusal
+   * was switched off while it was made.
    */
   costs: Readonly<Record<string, number>>
-  /** Set when the store has not evaluated the limits (each rule's `onStoreFailure` decides then), or when all limits are switched off. */
+  /**
+   * Why the store has not evaluated the limits: it did not answer, and each rule's `onStoreFailure` decided, or all
+   * limits are switched off.
+   */
   degraded?: DegradedCause
   /**
-   * The work is over, and what it held under rules `concurrency` is free again; nothing else is given back. Only the first call
-   * counts. `await using decision = await limiter.acquire(…)` calls it when the block is left. A decision that is not released holds
-   * its units until the process ends, or for the `ttl` of the rule after that.
+   * Call this when the work is over. It releases the units that the decision holds under `concurrency` rules, and
+   * gives back nothing else. Only the first call counts. `await using decision = await limiter.acquire(…)` calls it
+   * at the end of the block. Without a release, the units are held until the process ends, and then for the `ttl` of
+   * the rule.
    */
   release(): void
   [Symbol.asyncDispose](): Promise<void>
@@ -66,87 +74,108 @@ export interface LimitDecision {
 
 export interface AcquireOptions extends LimitOptions {
   /**
-   * Give up when it would take longer than this (default: wait as long as it takes). A queue that others join at the same
-   * moment can take longer.
+   * Give up if it would take longer than this (default: no limit). A queue that others join at the same moment can
+   * take longer.
    */
   timeoutMs?: number
 }
 
 export interface Limiter {
   /**
-   * May this be done now? Spends when it may.
-   * @throws TypeError for a limit, a part of an identity or a cost that does not exist
+   * Decides, and spends if all rules of the limit admit.
+   *
+   * @throws TypeError for an unknown limit or part of an identity, and for an invalid cost
    */
   limit(name: string, identity?: LimitIdentity, options?: LimitOptions): Promise<LimitDecision>
   /**
-   * How things stand, and what `limit` would say now of a cost of 1 (`allowed`, `delayMs`, `retryAfterMs`). Spends nothing, so that
-   * another call can be faster.
+   * Returns what `limit` would return now for a cost of 1 (`allowed`, `delayMs`, `retryAfterMs`), and spends nothing.
+   * Another call can spend in the meantime.
+   *
+   * @throws TypeError as `limit`
    */
   peek(name: string, identity?: LimitIdentity): Promise<LimitDecision>
   /**
-   * Waits until it may be done, then until its turn in a queue (`leaky-bucket`) has come; where as many are in flight as may
-   * (`concurrency`), it asks again after 50 ms, and then less often, up to every 1.6 s. Without a queue in the set,
-   * waiting calls compete for units that come back, each with a trip: first come is not first served.
-   * @returns the last decision: not allowed when it can never be, or not within `timeoutMs`
+   * Waits until the limit admits, then until the departure from a queue (`leaky-bucket`). If all units are in flight
+   * (`concurrency`), it tries again after 50 ms and then less often, up to every 1.6 s. Without a queue, waiting
+   * calls compete for returned units, each with a trip; the first to wait is not always the first to be admitted.
+   *
+   * @returns the last decision, which is not allowed if it can never be, or not within `timeoutMs`
+   * @throws TypeError as `limit`
    */
   acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<LimitDecision>
   /**
-   * Gives back what a decision has spent, or `cost` units of it: when the call was not made, or took less than expected.
-   * Never lifts an identity above the full budget, and gives back no more than is surely still missing. A place in a queue
-   * (`leaky-bucket`) is not given back: the departures of the calls behind it are fixed. With a cost by rule name, the other
-   * rules give nothing back. The limiter remembers what it has given back of a decision object; a copy counts as another one.
-   * @returns how things stand; not allowed when the store did not do it
+   * Gives back what a decision has spent, or `cost` units of it, if the call was not made or cost less than expected.
+   * Never gives an identity more than its full budget, and never more than is certainly missing. A place in a queue
+   * (`leaky-bucket`) is not given back, because the departures behind it are fixed. With a cost by rule name, other
+   * rules give nothing back. The limiter remembers the refunds of a decision object; a copy counts as another
+   * decision.
+   *
+   * @returns the state after the refund; not allowed if the store did not do it
+   * @throws TypeError as `limit`
    */
   refund(decision: LimitDecision, options?: LimitOptions): Promise<LimitDecision>
   /**
-   * Makes the whole budget of an identity available again: of all rules of the limit, or of one.
-   * @returns how things stand; not allowed when the store did not do it
+   * Makes the whole budget of an identity available again, for all rules of the limit or for one.
+   *
+   * @returns the state after the reset; not allowed if the store did not do it
+   * @throws TypeError as `limit`, and for an unknown rule
    */
   reset(name: string, identity?: LimitIdentity, options?: { rule?: string }): Promise<LimitDecision>
   /**
-   * Gives back what was leased (`lease`), before a process ends. Calls that still come are decided by the store, each with a trip.
-   * Resolves when the store has the units again, or could not be reached; it never rejects. What decisions hold stays held.
+   * Gives back leased units (`lease`) before a process ends. Later calls are still decided, each with a trip to the
+   * store. Resolves when the store has the units again, or could not be reached. Never rejects. Units that decisions
+   * hold stay held.
    */
   close(): Promise<void>
 }
 
 /** The clock of the limiter; tests pass their own. */
 export interface LimiterClock {
-  /** µs to decide by; absent: the store's own clock. */
+  /** The time of decisions (µs); absent: the store's own clock. */
   now?: () => number
   sleep(ms: number): Promise<void>
-  /** For what is sent to the store later. Default: that of the machine. */
+  /** Timer for messages to the store that are sent later. Default: that of the machine. */
   timer?: Timer
 }
 
-/** Timers cannot be set for longer (24.8 days), and go off at once. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1
+/** The longest delay of a timer (24.8 days). With a longer one it would fire at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1
 
 const REAL_TIME: LimiterClock = {
   async sleep(ms) {
-    for (let left = ms; left > 0; left -= LONGEST_TIMER_MS) {
-      await new Promise(resolve => setTimeout(resolve, Math.min(left, LONGEST_TIMER_MS)))
+    for (let left = ms; left > 0; left -= MAX_TIMER_MS) {
+      await new Promise(resolve => setTimeout(resolve, Math.min(left, MAX_TIMER_MS)))
     }
   },
 }
 
-/** Where the store must answer before a call may pass, it is worth asking again after this long (µs). */
+/** If a call needs the store and the store does not answer, it can be tried again after this time (µs). */
 const UNAVAILABLE_RETRY = 1e6
 
 export interface LimiterSettings {
-  /** The scripts that `npx sluicegate build` has compiled (src/built/limits.generated.ts). Absent: each is compiled when it is first needed. */
+  /**
+   * The scripts that `npx sluicegate build` has compiled (src/built/limits.generated.ts). Absent: each script is
+   * compiled when it is first needed.
+   */
   scriptsOf?: ScriptsOf
-  /** For limits that follow the live switches, under `<limit>/<rule>`: one for as long as the process lives. */
+  /**
+   * The live switches that the limits follow, under `<limit>/<rule>`. One board lives as long as the process. Default
+   * of `limiterOnStore`: none.
+   */
   board?: SwitchBoard
   clock?: LimiterClock
   /**
-   * Keeps work alive after a call has been answered, such as the report that a slot is free. Default: the process lives on. On Workers
-   * `waitUntil` of `cloudflare:workers`; without it, what a request leaves behind ends with it.
+   * Keeps work alive after a call was answered, such as the report of a free slot. Default: the process runs on. On
+   * Workers pass `waitUntil` of `cloudflare:workers`; otherwise such work ends with the request.
    */
   waitUntil?: (task: Promise<unknown>) => void
 }
 
-/** @throws Error when `scriptsOf` was built for other limits than those of the config */
+/**
+ * Creates a limiter on a store.
+ *
+ * @throws Error if `scriptsOf` was built for other limits than those of the config
+ */
 export function limiterOnStore(
   config: Pick<Config, 'limits'> & Partial<Pick<Config, 'localShare' | 'breaker' | 'inFlight' | 'refusals'>>,
   store: Store,
@@ -175,7 +204,7 @@ export function limiterOnStore(
         : undefined,
     ),
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
-    kept: [...limitOf.keys()].some(isHeld)
+    holdingsKeeper: [...limitOf.keys()].some(countsInFlight)
       ? createHoldings({
           now: nowMs,
           timer: clock.timer ?? SYSTEM_TIMER,
@@ -194,8 +223,12 @@ export function limiterOnStore(
     throw new TypeError(`The config has no limit '${name}'. Limits: ${names}.`)
   }
 
-  /** Each rule of a limit with the key of the identity. */
-  function placesOf(name: string, identity: LimitIdentity): { rule: LimitRule; key: string }[] {
+  /**
+   * Each rule of a limit with the store key of the identity.
+   *
+   * @throws TypeError for an unknown limit or part of an identity
+   */
+  function bindKeys(name: string, identity: LimitIdentity): { rule: LimitRule; key: string }[] {
     const rules = rulesOf(name)
     checkIdentity(name, identity, rules)
     return rules.map(rule => {
@@ -210,18 +243,18 @@ export function limiterOnStore(
     identity: LimitIdentity,
     costOf: (rule: LimitRule) => number,
   ): Promise<LimitDecision> {
-    const places = placesOf(name, identity)
-    const rules = places.map((place): DemandedRule => ({ ...place, cost: costOf(place.rule) }))
+    const keyed = bindKeys(name, identity)
+    const rules = keyed.map((each): DemandedRule => ({ ...each, cost: costOf(each.rule) }))
     const { decision, outcome, at, awaitsEnding, finish } = await engine[verb](
       { policy: policies.get(name)!, rules },
       options,
     )
     if (!awaitsEnding) finish('complete')
-    const known = ofLimit(decision)
+    const known = narrowDecision(decision)
     // A refusal that was switched off while it was made has spent nothing, and gets nothing back.
     const isCharged = outcome === undefined || (outcome.status === 'admitted') === (known.kind === 'allowed')
     const verdicts = known.kind === 'unavailable' ? [] : known.verdicts
-    // A rule that is off takes no part.
+    // A rule that is off does not take part.
     const tookPart = new Set((outcome?.verdicts ?? verdicts).map(({ rule }) => rule.name))
     const charged = isCharged && verb === 'decide' ? rules.filter(({ rule }) => tookPart.has(rule.name)) : []
     return {
@@ -232,13 +265,24 @@ export function limiterOnStore(
       verdicts,
       costs: Object.fromEntries(charged.map(({ rule, cost }) => [rule.name, cost])),
       ...(known.degraded && { degraded: known.degraded.cause }),
-      ...releasing(() => finish('complete')),
+      ...releaseMethods(() => finish('complete')),
     }
   }
 
-  /** How things stand after a change; one that was not made is not allowed, unlike a request. */
-  function changed(name: string, identity: LimitIdentity, result: Changed | Degraded): LimitDecision {
-    const common = { limit: name, identity, delayMs: 0, retryAfterMs: 0, costs: {}, ...releasing(() => {}) }
+  /** The result of a refund or reset. Unlike a request, a change that was not made is not allowed. */
+  function changeResult(
+    name: string,
+    identity: LimitIdentity,
+    result: ChangeResult | Degraded,
+  ): LimitDecision {
+    const common = {
+      limit: name,
+      identity,
+      delayMs: 0,
+      retryAfterMs: 0,
+      costs: {},
+      ...releaseMethods(() => {}),
+    }
     if ('cause' in result) return { ...common, allowed: false, at: 0, verdicts: [], degraded: result.cause }
     return { ...common, allowed: true, at: result.at, verdicts: result.verdicts }
   }
@@ -254,8 +298,8 @@ export function limiterOnStore(
 
     async peek(name, identity = {}) {
       const standing = await decide('peek', name, identity, () => 1)
-      // A queue says how long it is; a peek has joined none.
-      return { ...standing, delayMs: standing.allowed ? milliseconds(queueOf(standing)) : 0 }
+      // A queue reports its length; a peek has no place in it.
+      return { ...standing, delayMs: standing.allowed ? milliseconds(queueWait(standing)) : 0 }
     },
 
     async acquire(name, identity = {}, { timeoutMs = Number.POSITIVE_INFINITY, ...options } = {}) {
@@ -265,7 +309,7 @@ export function limiterOnStore(
         // A place in a queue cannot be given back, so a call whose turn would come too late does not join.
         if (Number.isFinite(left) && joinsQueue(rulesOf(name), options.cost)) {
           const standing = await decide('peek', name, identity, () => 0)
-          const delayMs = milliseconds(queueOf(standing))
+          const delayMs = milliseconds(queueWait(standing))
           if (delayMs > left) return { ...standing, allowed: false, retryAfterMs: delayMs }
         }
         const decision = await limiter.limit(name, identity, options)
@@ -282,29 +326,29 @@ export function limiterOnStore(
     async refund(decision, { cost } = {}) {
       const { limit: name, identity, at, verdicts, costs } = decision
       if (cost !== undefined) checkCost(name, cost, rulesOf(name))
-      // The store cannot give back what it has not spent.
+      // The store has spent nothing for this decision, so there is nothing to give back.
       if (decision.degraded && at === 0) return { ...decision, allowed: false }
-      // A rule that refused has spent nothing, shadows included; nor has a refused decision.
+      // A rule that refused has spent nothing, also in shadow mode. A refused decision has spent nothing.
       const charged = new Set(decision.allowed ? verdicts.filter(v => v.allowed).map(v => v.rule.name) : [])
-      const given = refunded.get(decision) ?? new Map<string, number>()
-      refunded.set(decision, given)
-      const places = placesOf(name, identity)
-      const rules = places.flatMap(({ rule, key }): RefundedRule[] => {
-        const before = given.get(rule.name) ?? 0
+      const refundedUnits = refunded.get(decision) ?? new Map<string, number>()
+      refunded.set(decision, refundedUnits)
+      const keyed = bindKeys(name, identity)
+      const rules = keyed.flatMap(({ rule, key }): RefundedRule[] => {
+        const before = refundedUnits.get(rule.name) ?? 0
         const spent = charged.has(rule.name) ? (costs[rule.name] ?? 0) - before : 0
-        // What is in flight is released, and not refunded.
-        if (spent <= 0 || isHeld(rule)) return []
+        // Units in flight are released, not refunded.
+        if (spent <= 0 || countsInFlight(rule)) return []
         const units = Math.min(spent, cost === undefined ? spent : costFor(rule, cost, 0))
-        given.set(rule.name, before + units)
+        refundedUnits.set(rule.name, before + units)
         return [{ ...bindRule(rule, key, units, nowMs()), units, spent }]
       })
-      if (rules.length === 0) return changed(name, identity, { at: 0, verdicts: [] })
-      return changed(
+      if (rules.length === 0) return changeResult(name, identity, { at: 0, verdicts: [] })
+      return changeResult(
         name,
         identity,
         await engine.change(
           'refund',
-          toRefund({ policy: policies.get(name)!, rules, spentAt: at, now: clock.now?.() }),
+          prepareRefund({ policy: policies.get(name)!, rules, spentAt: at, now: clock.now?.() }),
           background,
         ),
       )
@@ -312,14 +356,14 @@ export function limiterOnStore(
 
     async reset(name, identity = {}, { rule: only } = {}) {
       if (only !== undefined) checkRule(name, only, rulesOf(name))
-      const places = placesOf(name, identity)
-      const rules = places
+      const keyed = bindKeys(name, identity)
+      const rules = keyed
         .filter(({ rule }) => only === undefined || rule.name === only)
         .map(({ rule, key }) => bindRule(rule, key, 0, nowMs()))
-      return changed(
+      return changeResult(
         name,
         identity,
-        await engine.change('reset', toReset({ rules, now: clock.now?.() }), background),
+        await engine.change('reset', prepareReset({ rules, now: clock.now?.() }), background),
       )
     },
 
@@ -328,8 +372,12 @@ export function limiterOnStore(
   return limiter
 }
 
-/** @throws Error: limits by name have no caller that could be unknown or blocked */
-function ofLimit(decision: Decision): Allowed | Denied | Unavailable {
+/**
+ * Narrows a decision to the kinds that a limit by name can have.
+ *
+ * @throws Error for the other kinds: a limit by name has no caller that could be unknown or blocked
+ */
+function narrowDecision(decision: Decision): Allowed | Denied | Unavailable {
   switch (decision.kind) {
     case 'allowed':
     case 'denied':
@@ -352,13 +400,17 @@ function retryAfterOf(decision: Allowed | Denied | Unavailable): number {
   }
 }
 
-/** @param otherwise for rules that a cost by rule name does not name */
+/**
+ * The cost of a rule.
+ *
+ * @param otherwise for rules that a cost by rule name does not name
+ */
 function costFor(rule: LimitRule, cost: NonNullable<LimitOptions['cost']>, otherwise: number): number {
   if (typeof cost === 'number') return cost
   return Object.hasOwn(cost, rule.name) ? cost[rule.name]! : otherwise
 }
 
-/** Whether a request of this cost may have to wait in a queue. */
+/** Whether a call of this cost may have to wait in a queue. */
 function joinsQueue(rules: readonly LimitRule[], cost: NonNullable<LimitOptions['cost']> = 1): boolean {
   return rules.some(rule => {
     const units = costFor(rule, cost, 1)
@@ -366,16 +418,16 @@ function joinsQueue(rules: readonly LimitRule[], cost: NonNullable<LimitOptions[
   })
 }
 
-/** How long the queues are that a request would join (µs). */
-function queueOf({ verdicts }: LimitDecision): number {
-  const queues = enforced(verdicts).filter(({ rule }) => rule.counting.isQueue)
+/** The wait in the queues that a call would join (µs). */
+function queueWait({ verdicts }: LimitDecision): number {
+  const queues = onlyEnforced(verdicts).filter(({ rule }) => rule.counting.isQueue)
   return Math.max(0, ...queues.map(({ resetAfter }) => resetAfter))
 }
 
-const isHeld = ({ counting }: LimitRule) => counting.state === 'held'
+const countsInFlight = ({ counting }: LimitRule) => counting.state === 'held'
 
-/** What is released when the work is over: by name, or where a block ends. */
-function releasing(release: () => void): Pick<LimitDecision, 'release' | typeof Symbol.asyncDispose> {
+/** Both ways to release a decision: by name, and at the end of a block. */
+function releaseMethods(release: () => void): Pick<LimitDecision, 'release' | typeof Symbol.asyncDispose> {
   return {
     release,
     async [Symbol.asyncDispose]() {
@@ -385,12 +437,13 @@ function releasing(release: () => void): Pick<LimitDecision, 'release' | typeof 
 }
 
 /**
- * How long to wait before asking again (ms). What is in flight ends at any time, mostly long before `retryAfterMs`, so it is asked
- * about again soon, and then less and less often.
+ * How long to wait before the next attempt (ms). Units in flight are often released long before `retryAfterMs`, so
+ * the next attempt comes soon, and later ones less and less often.
  */
 function pauseAfter({ retryAfterMs, verdicts }: LimitDecision, attempt: number): number {
-  const refusing = enforced(verdicts).filter(({ allowed }) => !allowed)
-  const isWaitingForOthers = refusing.length > 0 && refusing.every(({ rule }) => isHeld(rule as LimitRule))
+  const refusing = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
+  const isWaitingForOthers =
+    refusing.length > 0 && refusing.every(({ rule }) => countsInFlight(rule as LimitRule))
   return isWaitingForOthers
     ? Math.min(retryAfterMs, FIRST_PAUSE_MS * 2 ** Math.min(attempt, 5))
     : retryAfterMs
@@ -399,5 +452,5 @@ function pauseAfter({ retryAfterMs, verdicts }: LimitDecision, attempt: number):
 /** It doubles five times, to 1.6 s. */
 const FIRST_PAUSE_MS = 50
 
-/** -1 stays -1. */
+/** Converts µs to whole ms, rounded up. -1 (never) stays -1. */
 const milliseconds = (microseconds: number) => (microseconds < 0 ? -1 : Math.ceil(microseconds / 1e3))

@@ -1,6 +1,6 @@
 /**
- * Limits by name as a service binding: other Workers call them without HTTP, without a store of their own, and with types. The only
- * module that imports `cloudflare:workers`.
+ * Limits by name as a service binding: other Workers call them with types, and without HTTP or a store of their own.
+ * The only module that imports `cloudflare:workers`.
  */
 import { RpcTarget, WorkerEntrypoint, waitUntil } from 'cloudflare:workers'
 import type { ConfigInput } from '../../config/check/schema.ts'
@@ -9,27 +9,27 @@ import type { LimitIdentity, LimitOptions } from '../limits/arguments.ts'
 import { createLimiter } from '../limits/create-limiter.ts'
 import type { AcquireOptions, LimitDecision, Limiter, LimiterSettings } from '../limits/limiter.ts'
 
-/** Set by the caller's wrangler.toml, beside `service` and `entrypoint`; no request can change it. */
+/** Props of a binding. Only the caller's wrangler.toml can set them, beside `service` and `entrypoint`. */
 export interface LimitsProps {
-  /** The limit that `limit({ key })` means. Needed only where the config has several. */
+  /** The limit for `limit({ key })`. Needed only if the config has several. */
   limit?: string
 }
 
-/** A decision, as it travels: plain data. */
+/** A decision as plain data, which can be sent between Workers. */
 export interface RpcDecision {
-  /** As in Cloudflare's rate limiting binding. */
+  /** The same as `allowed`, for compatibility with Cloudflare's rate limiting binding. */
   success: boolean
   limit: string
   allowed: boolean
-  /** Whole ms to wait before the work begins (`leaky-bucket`; else 0). */
+  /** How long to wait before the work starts (`leaky-bucket`; else 0). In whole ms. */
   delayMs: number
-  /** Whole ms after which this cost would be allowed; 0 when it is, -1 for never. */
+  /** After this time the same cost would be allowed; 0 if it is allowed now, -1 if never. In whole ms. */
   retryAfterMs: number
-  /** One for each rule that took part. */
+  /** One verdict for each rule that took part. */
   rules: readonly RpcVerdict[]
-  /** Set when the store has not decided. */
+  /** Why the store has not decided; absent if it has. */
   degraded?: string
-  /** For `refund`. */
+  /** Identifies the decision for `refund`. */
   receipt: string
 }
 
@@ -42,23 +42,28 @@ export interface RpcVerdict {
   retryAfterMs: number
 }
 
-/** What a binding to the entrypoint can do. */
+/** The methods of a binding to the entrypoint. */
 export interface LimitsService {
-  /** As Cloudflare's rate limiting binding: any period, exact, and one count for the world. */
+  /** As Cloudflare's rate limiting binding: any period, and one count for the world. */
   limit(options: { key: string }): Promise<RpcDecision>
-  /** @throws TypeError for a limit, a part of an identity or a cost that does not exist */
+  /**
+   * Decides, and spends if all rules of the limit admit.
+   *
+   * @throws TypeError for an unknown limit or part of an identity, and for an invalid cost
+   */
   limit(name: string, identity?: LimitIdentity, options?: LimitOptions): Promise<RpcDecision>
-  /** How things stand. Spends nothing. */
+  /** Returns what `limit` would return now, and spends nothing. */
   peek(name: string, identity?: LimitIdentity): Promise<RpcDecision>
   /**
    * Gives back what a decision has spent, or `cost` units of it.
-   * @param receipt of that decision. An isolate remembers the last 10,000 for a minute
+   *
+   * @param receipt of the decision. An isolate remembers the last 10,000 for a minute
    * @throws TypeError for a receipt that is older, or of another isolate
    */
   refund(receipt: string, options?: LimitOptions): Promise<RpcDecision>
   /**
-   * Waits until it may be done. What it holds is free again when the returned object is disposed of, at the latest when the context
-   * of the caller ends:
+   * Waits until the limit admits. Units in flight are released when the returned object is disposed of, at the latest
+   * when the context of the caller ends:
    *
    *     using slot = await env.LIMITS.acquire('exports', { account: '42' })
    */
@@ -66,9 +71,12 @@ export interface LimitsService {
 }
 
 /** A release is reported to the store within 250 ms. */
-const REPORTED_MS = 500
+const REPORT_GRACE_MS = 500
 
-/** What is held until it is released: by `release`, by `using`, or when the context of the caller ends. */
+/**
+ * An acquired decision. Its units in flight are held until `release`, the end of a `using` block, or the end of the
+ * caller's context.
+ */
 export class AcquiredSlot extends RpcTarget {
   readonly #decision: LimitDecision
   readonly #plain: RpcDecision
@@ -78,11 +86,12 @@ export class AcquiredSlot extends RpcTarget {
     super()
     this.#decision = decision
     this.#plain = plain
-    // As long as this context lives, it is disposed of when the caller's ends; and the timer that reports the release can go off.
+    // Keeps this context alive. Only then is the slot disposed of when the context of the caller ends, and only then
+    // can the timer run that reports the release.
     const released = new Promise<void>(resolve => {
       this.#released = resolve
     })
-    ctx.waitUntil(released.then(() => new Promise(resolve => setTimeout(resolve, REPORTED_MS))))
+    ctx.waitUntil(released.then(() => new Promise(resolve => setTimeout(resolve, REPORT_GRACE_MS))))
   }
 
   get decision(): RpcDecision {
@@ -104,11 +113,13 @@ export class AcquiredSlot extends RpcTarget {
 }
 
 /**
- * The class that a Worker exports as an entrypoint:
+ * Creates the class that a Worker exports as an entrypoint:
  *
  *     export class Limits extends limitsEntrypoint(config) {}
  *
- * and in the caller's wrangler.toml: `services = [{ binding = "LIMITS", service = "…", entrypoint = "Limits" }]`.
+ * The caller's wrangler.toml has `services = [{ binding = "LIMITS", service = "…", entrypoint = "Limits" }]`.
+ *
+ * @throws ConfigError (from its methods) naming every mistake of the config and each missing variable
  */
 export function limitsEntrypoint(
   config: ConfigInput,
@@ -118,7 +129,7 @@ export function limitsEntrypoint(
   env: Environment,
 ) => WorkerEntrypoint<Environment, LimitsProps> & LimitsService {
   const names = Object.keys(config.limits ?? {})
-  /** One for the isolate: plain data that learns from all requests. */
+  /** One for the isolate: plain data, shared by all requests. */
   let limiter: Limiter | undefined
   const receipts = new Receipts()
 
@@ -136,14 +147,14 @@ export function limitsEntrypoint(
       const decision =
         typeof first === 'string'
           ? await this.#limiter.limit(first, identity, options)
-          : await this.#limiter.limit(...this.#ofKey(first))
-      // A call has no end that could be seen: what stays held is for `acquire`.
+          : await this.#limiter.limit(...this.#argumentsForKey(first))
+      // The end of the caller's work is unknown, so nothing stays held: only `acquire` holds units.
       decision.release()
-      return plainOf(decision, receipts.issue(decision))
+      return toPlainDecision(decision, receipts.issue(decision))
     }
 
     async peek(name: string, identity: LimitIdentity = {}): Promise<RpcDecision> {
-      return plainOf(await this.#limiter.peek(name, identity), '')
+      return toPlainDecision(await this.#limiter.peek(name, identity), '')
     }
 
     async refund(receipt: string, options: LimitOptions = {}): Promise<RpcDecision> {
@@ -152,7 +163,7 @@ export function limitsEntrypoint(
         throw new TypeError(
           'This receipt is unknown: it is older than a minute, or comes from another isolate.',
         )
-      return plainOf(await this.#limiter.refund(decision, options), receipt)
+      return toPlainDecision(await this.#limiter.refund(decision, options), receipt)
     }
 
     async acquire(
@@ -161,10 +172,10 @@ export function limitsEntrypoint(
       options: AcquireOptions = {},
     ): Promise<AcquiredSlot> {
       const decision = await this.#limiter.acquire(name, identity, options)
-      return new AcquiredSlot(decision, plainOf(decision, receipts.issue(decision)), this.ctx)
+      return new AcquiredSlot(decision, toPlainDecision(decision, receipts.issue(decision)), this.ctx)
     }
 
-    #ofKey({ key }: { key: string }): [name: string, identity: LimitIdentity] {
+    #argumentsForKey({ key }: { key: string }): [name: string, identity: LimitIdentity] {
       const name = this.ctx.props?.limit ?? (names.length === 1 ? names[0] : undefined)
       if (name === undefined)
         throw new TypeError(
@@ -187,18 +198,18 @@ export function limitsEntrypoint(
   }
 }
 
-/** Decisions that may be refunded: plain data of this isolate. */
+/** The decisions that can be refunded. Plain data of this isolate. */
 class Receipts {
   readonly #decisions = new Map<string, { decision: LimitDecision; until: number }>()
 
   issue(decision: LimitDecision): string {
     const now = Date.now()
     for (const [receipt, { until }] of this.#decisions) {
-      if (until > now && this.#decisions.size < MOST_RECEIPTS) break
+      if (until > now && this.#decisions.size < MAX_RECEIPTS) break
       this.#decisions.delete(receipt)
     }
     const receipt = crypto.randomUUID()
-    this.#decisions.set(receipt, { decision, until: now + RECEIPT_MS })
+    this.#decisions.set(receipt, { decision, until: now + RECEIPT_LIFETIME_MS })
     return receipt
   }
 
@@ -208,10 +219,10 @@ class Receipts {
   }
 }
 
-const MOST_RECEIPTS = 10_000
-const RECEIPT_MS = 60_000
+const MAX_RECEIPTS = 10_000
+const RECEIPT_LIFETIME_MS = 60_000
 
-function plainOf(
+function toPlainDecision(
   { limit, allowed, delayMs, retryAfterMs, verdicts, degraded }: LimitDecision,
   receipt: string,
 ): RpcDecision {

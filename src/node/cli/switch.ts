@@ -13,7 +13,13 @@ import {
   switchable,
   switchRule,
 } from '../../ops/switches.ts'
-import { isOver, type RuleSwitch, SWITCH_MODES, type Switch, type Switches } from '../../switches/switches.ts'
+import {
+  hasExpired,
+  type RuleSwitch,
+  SWITCH_MODES,
+  type Switch,
+  type Switches,
+} from '../../switches/switches.ts'
 import {
   destructive,
   mustConfirm,
@@ -212,7 +218,7 @@ function documentOf(switches: Switches, config: LoadedConfig) {
 type Standing = 'applies' | 'over' | 'rule-gone'
 
 function standingOf(each: Switch, written?: Switchable, isRule = false): Standing {
-  if (isOver(each, Date.now())) return 'over'
+  if (hasExpired(each, Date.now())) return 'over'
   return isRule && !written ? 'rule-gone' : 'applies'
 }
 
@@ -224,7 +230,7 @@ const STANDINGS: Record<Standing, string> = {
 
 function describedKill({ kill }: Switches): string {
   if (!kill) return 'The kill switch is off: limits apply.'
-  if (isOver(kill, Date.now()))
+  if (hasExpired(kill, Date.now()))
     return `The kill switch is off: limits apply. It was on ${signatureText(kill)}.`
   return `The kill switch is ${alert('ON')}: no limit applies. ${capitalized(signatureText(kill))}.`
 }

@@ -1,4 +1,4 @@
-/** From what a user wrote and the environment to what an edge runs on: the checked config and its store. */
+/** Checks the config of an edge, and connects it to its store. */
 import { checkedConfig } from '../config/check/check.ts'
 import type { ConfigInput } from '../config/check/schema.ts'
 import type { Config } from '../config/compile.ts'
@@ -10,27 +10,35 @@ import { upstashStore } from '../store/upstash.ts'
 import { isCloudflare } from './platform.ts'
 
 /**
- * The config of an edge that runs the user's code.
+ * Checks and compiles the config of an edge that runs the user's code.
+ *
  * @throws ConfigError naming every mistake: place, value and fix
  */
-export function configOfEdge(input: ConfigInput): Config {
-  const config = checkedConfig(isCloudflare() ? input : offCloudflare(input))
+export function checkEdgeConfig(input: ConfigInput): Config {
+  const config = checkedConfig(isCloudflare() ? input : withPeerAddress(input))
   if (config.rules.length > 0) return config
   throw new ConfigError([{ path: 'rules', message: 'is missing. Write at least one rule.' }])
 }
 
-/** A client could write the header that Cloudflare's edge sets, and no Worker calls through a binding. */
-function offCloudflare(input: ConfigInput): ConfigInput {
-  // The check reports what is not a config.
+/**
+ * Sets the default of `address.from` off Cloudflare to the connection: a client could write the header that
+ * Cloudflare sets. Drops `trustedWorkers`, because no Worker calls through a binding.
+ */
+function withPeerAddress(input: ConfigInput): ConfigInput {
+  // The check reports anything that is not a config.
   if (typeof input !== 'object' || input === null || Array.isArray(input) || input.address?.from) return input
   const { trustedWorkers: _, ...address } = input.address ?? {}
   return { ...input, address: { ...address, from: 'peer' } }
 }
 
-/** @throws ConfigError naming the variables that are missing or wrong */
-export function storeOfEdge(config: Config, variables: Environment): { config: Config; store: Store } {
-  // Nothing is proxied: an origin is not needed.
-  const { url, token, ...deployed } = deployedOn({ ...config, origin: 'route' }, variables)
+/**
+ * Applies the environment to a config, and connects its store.
+ *
+ * @throws ConfigError naming the variables that are missing or wrong
+ */
+export function connectStore(config: Config, variables: Environment): { config: Config; store: Store } {
+  // Nothing is proxied, so an origin is not needed.
+  const { url, token, ...deployed } = applyEnvironment({ ...config, origin: 'route' }, variables)
   const { storeDeadlineMs: deadlineMs, keyLocking, cluster, environment } = deployed
   return {
     config: deployed,
@@ -38,7 +46,7 @@ export function storeOfEdge(config: Config, variables: Environment): { config: C
   }
 }
 
-function deployedOn(config: Config, variables: Environment): ReturnType<typeof withEnvironment> {
+function applyEnvironment(config: Config, variables: Environment): ReturnType<typeof withEnvironment> {
   try {
     return withEnvironment(config, variables)
   } catch (error) {

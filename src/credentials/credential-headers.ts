@@ -1,14 +1,20 @@
-/** What a request presents as its credential, and which of it never reaches the origin. No I/O, and no secret is kept. */
+/**
+ * Reads the credential headers of a request, and removes them before the request goes to the origin. No I/O, and no
+ * secret is kept.
+ */
 import type { Credentials } from '../config/compile.ts'
 
-/** Where credentials may stand, by header. */
-export interface Presented {
+/** The credentials of a request, by the header that they were sent in. */
+export interface CredentialHeaders {
   apiKey?: string
   bearer?: string
 }
 
-/** A header that came twice was joined with a comma, which is in no credential: it is refused by its form. */
-export function presentedIn(headers: Headers): Presented {
+/**
+ * Reads both headers. A header that was sent twice is joined with a comma, which no credential contains, so it is
+ * refused as malformed.
+ */
+export function readCredentialHeaders(headers: Headers): CredentialHeaders {
   const apiKey = headers.get('x-api-key')
   const authorization = headers.get('authorization')
   const bearer = authorization === null ? null : /^Bearer\s+(.+)$/i.exec(authorization)?.[1]?.trim()
@@ -16,38 +22,39 @@ export function presentedIn(headers: Headers): Presented {
 }
 
 /**
- * Takes every credential of ours out, also one that was not looked at because another came first.
- * @param used the header that the caller was recognized by, in lower case
+ * Removes every credential for the gateway, including those that were not checked because another one came first.
+ *
+ * @param used the header of the credential that identified the caller, in lower case
  */
 export function removeCredentials(
   headers: Headers,
   credentials: Credentials,
   used: string | undefined,
 ): void {
-  const own = ownHeaders(credentials)
+  const own = findOwnHeaders(credentials)
   for (const name of own) headers.delete(name)
   if (used !== undefined && !own.has(used)) headers.delete(used)
   const authorization = headers.get('authorization')
-  if (authorization !== null && isOurs(authorization, credentials)) headers.delete('authorization')
+  if (authorization !== null && isForGateway(authorization, credentials)) headers.delete('authorization')
   if (own.has(ACCESS_HEADER)) removeCookie(headers, ACCESS_COOKIE)
 }
 
-/** By settings, of which a config has one. */
-const headersOfSettings = new WeakMap<Credentials, ReadonlySet<string>>()
+/** Cached: a config has one object of settings. */
+const ownHeaders = new WeakMap<Credentials, ReadonlySet<string>>()
 
-/** Headers that hold nothing but credentials of ours. */
-function ownHeaders(credentials: Credentials): ReadonlySet<string> {
-  let own = headersOfSettings.get(credentials)
+/** Headers that contain nothing but credentials for the gateway. */
+function findOwnHeaders(credentials: Credentials): ReadonlySet<string> {
+  let own = ownHeaders.get(credentials)
   if (!own) {
     const { opaqueKeys, jwt } = credentials
     const named = [opaqueKeys?.header, ...[...jwt.values()].map(({ header }) => header)]
     own = new Set(['x-api-key', ...named.filter(header => header !== undefined)])
-    headersOfSettings.set(credentials, own)
+    ownHeaders.set(credentials, own)
   }
   return own
 }
 
-/** Cloudflare Access sends the same token in both. */
+/** Cloudflare Access sends the same token in both places. */
 const ACCESS_HEADER = 'cf-access-jwt-assertion'
 const ACCESS_COOKIE = 'CF_Authorization'
 
@@ -59,10 +66,13 @@ function removeCookie(headers: Headers, name: string): void {
   else headers.delete('cookie')
 }
 
-/** An origin's own token is left alone. Opaque keys look like any token: where they come as bearer tokens, all are ours. */
-function isOurs(authorization: string, { keyPrefix, opaqueKeys, jwt }: Credentials): boolean {
+/**
+ * Whether the header Authorization is meant for the gateway; a token for the origin is kept. Opaque keys cannot be
+ * distinguished from such tokens, so where they are sent as bearer tokens, all bearer tokens are removed.
+ */
+function isForGateway(authorization: string, { keyPrefix, opaqueKeys, jwt }: Credentials): boolean {
   if (opaqueKeys && opaqueKeys.header === undefined && /^Bearer\b/i.test(authorization)) return true
-  // At the beginning of a word: the letters may stand inside of something else.
+  // Only at the start of a word: other texts may contain the same letters.
   if (new RegExp(`(^|[\\s,"])${keyPrefix}_`).test(authorization)) return true
   const words = authorization.split(/[\s,"]+/)
   return [...jwt.values()].some(

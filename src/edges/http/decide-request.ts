@@ -1,12 +1,12 @@
 /**
- * Decides a request: match → identify → shed → bind → decide. Never throws: an error in limiting code is handled like a store that
- * fails, and if the caller cannot be identified, the request gets a 503.
+ * Decides a request: match → identify → shed → bind → decide. Never throws: an error in limiting code is handled like
+ * a failing store, and if the caller cannot be identified, the request gets a 503.
  */
 import type { Background } from '../../background.ts'
 import type { Config } from '../../config/compile.ts'
 import type { TrafficClass } from '../../config/compile-shedding.ts'
 import type { Decided, Ending, Engine } from '../../limiter/engine.ts'
-import { degradedBy } from '../../limiter/evaluate.ts'
+import { toDegraded } from '../../limiter/evaluate.ts'
 import type { Policy } from '../../script/policy-shape.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 import { bindRules } from './bind-rules.ts'
@@ -19,58 +19,60 @@ import type { Ruling } from './ruling.ts'
 import type { Shedder } from './shed.ts'
 import { safely } from './unexpected.ts'
 
-/** A request that is decided. */
-export interface Judged {
+/** A decided request. */
+export interface DecidedRequest {
   ruling: Ruling
-  /** Absent, like the caller, if an exception came before. */
+  /** Absent, like the caller, if an exception came first. */
   matched?: Matched
   caller?: Caller
-  /** Of the shedder by worker utilization, for a request that it has not refused. */
+  /** The verdict of the worker utilization shedder, if it did not refuse the request. */
   shed?: ShedVerdict
   /** How long the decision took (ms); 0 if the engine did not make it. */
   storeMs: number
-  /** Something depends on how and when the request ends. */
+  /** If true, something depends on how and when the request ends. */
   awaitsEnding: boolean
-  /** The request is over. To be called exactly once. */
+  /** Call this exactly once, when the request is over. */
   finish(ending: Ending): void
 }
 
 /**
- * @param peer the other end of the connection, where the platform knows it
- * @param host the request as the framework around Sluice has it, for hooks
+ * Decides a request.
+ *
+ * @param peer returns the other end of the connection, if the platform reports it
+ * @param host the request object of the framework around Sluice, for hooks
  */
-export type Judge = (
+export type DecideRequest = (
   request: Request,
   peer: () => string | undefined,
   background: Background,
   host?: unknown,
-) => Promise<Judged>
+) => Promise<DecidedRequest>
 
-/** A request whose caller is known as far as the request says it. */
+/** A request whose caller is identified, as far as the request alone allows it. */
 interface Identified extends AppliedHooks {
   request: Request
-  /** Undefined where no traffic is shed. */
+  /** Undefined if the config does not shed load. */
   trafficClass: TrafficClass | undefined
 }
 
-/** What a request is judged with. */
-export interface JudgeParts {
-  /** Of all rules of the config. */
+/** Dependencies of the decision. */
+export interface DecideRequestParts {
+  /** The compiled policy of all rules. */
   policy: Policy
   engine: Engine
   identifier: Identifier
   classFor: Parts['classFor']
   matchEach: Parts['matchEach']
-  /** The shedder by worker utilization; absent where the config has none. */
+  /** The worker utilization shedder; absent if the config has none. */
   shedder?: Shedder | undefined
-  /** Functions of the config; absent where it has none. */
+  /** The hooks of the config; absent if it has none. */
   hooks?: Hooks | undefined
 }
 
-export function createJudge(
+export function createDecideRequest(
   config: Config,
-  { policy, engine, identifier, classFor, matchEach, shedder, hooks }: JudgeParts,
-): Judge {
+  { policy, engine, identifier, classFor, matchEach, shedder, hooks }: DecideRequestParts,
+): DecideRequest {
   async function decide(
     { request, caller, matched, failure, trafficClass }: Identified,
     background: Background,
@@ -88,17 +90,17 @@ export function createJudge(
 
   return async (request, peer, background, host) => {
     try {
-      const found = match(config, request, matchEach)
-      const identify: Identify = byHook => identifier.identify(request, found, peer(), byHook)
+      const beforeHooks = match(config, request, matchEach)
+      const identify: Identify = byHook => identifier.identify(request, beforeHooks, peer(), byHook)
       const applied: AppliedHooks = hooks
-        ? await hooks.apply(identify, { request, matched: found, host })
-        : { matched: found, caller: await identify() }
+        ? await hooks.apply(identify, { request, matched: beforeHooks, host })
+        : { matched: beforeHooks, caller: await identify() }
       const { matched, caller } = applied
       if (caller.refusal) return { ...applied, ruling: caller.refusal, ...WITHOUT_STORE }
       const { classes } = matched
       const trafficClass =
         classes.length > 0 ? classFor(classes, caller, () => identifier.recall(caller)) : undefined
-      const shed = trafficClass && shedder?.judge(trafficClass, caller, matched)
+      const shed = trafficClass && shedder?.evaluate(trafficClass, caller, matched)
       if (shed?.mode === 'enforce' && !shed.allowed) {
         engine.keepFresh({ background })
         return { matched, caller, ruling: { kind: 'shed', verdict: shed }, ...WITHOUT_STORE }
@@ -108,16 +110,16 @@ export function createJudge(
         { request, ...applied, trafficClass },
         background,
       )
-      // An exception here would lose the decision, which has spent and is still to be finished.
+      // An exception must not lose the decision, which has already spent units and must still be finished.
       if (outcome) safely(() => identifier.learn(caller, outcome))
       return { matched, caller, ruling: decision, storeMs, awaitsEnding, finish, ...(shed && { shed }) }
     } catch (error) {
-      const { cause, detail } = degradedBy(error)
+      const { cause, detail } = toDegraded(error)
       const ruling = { kind: 'unavailable', what: 'credential', degraded: { cause, detail } } as const
       return { ruling, ...WITHOUT_STORE }
     }
   }
 }
 
-/** The engine was not asked, so nothing of it is to be finished. */
+/** The engine was not called, so it has nothing to finish. */
 const WITHOUT_STORE = { storeMs: 0, awaitsEnding: false, finish: () => {} } as const

@@ -7,7 +7,7 @@ import { shortText } from './short-text.ts'
 export const FIRST_LINES = { keyLocking: '#!lua flags=allow-key-locking\n', plain: '\n' } as const
 
 /** Each build is made when it is first needed, from the text in short (short-text.ts). */
-export function scriptOf(text: string): Script {
+export function createScript(text: string): Script {
   const builds: Partial<Script> = {}
   let short: string | undefined
   const build = (kind: keyof Script) => {

@@ -4,7 +4,7 @@ import type { AlgorithmLua, WireNumber } from '../algorithms/lua.ts'
 import { type Locals, literal, withMacros, withWords } from './lua-text.ts'
 import type { Slot, Variant } from './policy-shape.ts'
 
-export interface Place extends Slot {
+export interface RuleText extends Slot {
   lua: AlgorithmLua
   /** From 1. */
   n: number
@@ -27,7 +27,7 @@ const MOST_BLOCK_LOCALS = 10
  * @param n of the rule, from 1
  * @param rules that its identity has
  */
-export function createPlace(slot: Slot, n: number, rules: number, locals: Locals): Place {
+export function createRuleText(slot: Slot, n: number, rules: number, locals: Locals): RuleText {
   const of = (name: string) => locals.of(`${name}_${n}`)
   const { variants } = slot
   const lua = luaOf(slot)

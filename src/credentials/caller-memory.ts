@@ -1,0 +1,67 @@
+/**
+ * Remembers the store's answers about callers, for decisions while the store does not answer: admitted credentials
+ * with their consumer and plan, and blocked consumers. Only credentials that the store has admitted are added, so
+ * made-up keys cannot evict others. Plain data, bounded in number and time.
+ */
+import { Lru } from '../lru.ts'
+import type { Outcome } from '../script/evaluation.ts'
+import { UNKNOWN_CONSUMER } from '../store/keys.ts'
+import type { Credential } from './credential.ts'
+
+/** The store's last answer about a caller. Absent fields are unknown. */
+export interface RememberedCaller {
+  /** Absent: only the block of the consumer is known. */
+  plan?: string
+  consumer?: string
+  isBlocked?: boolean
+}
+
+/** About 300 bytes each; up to twice as many are kept. */
+const MAX_REMEMBERED = 10_000
+
+/** A credential with the consumer that it claims. */
+type Claimed = Pick<Credential, 'digest' | 'consumer' | 'subject'>
+
+/** Tokens are replaced often, so their consumer is the key; the prefix keeps it apart from digests. */
+const memoryKey = ({ digest, consumer, subject }: Claimed) =>
+  subject.kind === 'token' ? `token ${consumer}` : digest
+
+export class CallerMemory {
+  readonly #credentials: Lru<Required<Pick<RememberedCaller, 'plan' | 'consumer'>>>
+  readonly #blocked: Lru<true>
+
+  constructor({ seenForMs }: { seenForMs: number }) {
+    this.#credentials = new Lru({ size: MAX_REMEMBERED, maxAgeMs: seenForMs })
+    this.#blocked = new Lru({ size: MAX_REMEMBERED, maxAgeMs: seenForMs })
+  }
+
+  recall(credential: Claimed): RememberedCaller | undefined {
+    const seen = this.#credentials.get(memoryKey(credential))
+    const isBlocked = this.#blocked.peek(seen?.consumer ?? credential.consumer)
+    return isBlocked ? { ...seen, isBlocked } : seen
+  }
+
+  /**
+   * Remembers the store's answer to a request.
+   *
+   * @param outcome of a request with this credential
+   */
+  learn(credential: Claimed, outcome: Pick<Outcome, 'status' | 'plan' | 'consumer'>): void {
+    const key = memoryKey(credential)
+    const owner = outcome.consumer ?? this.#credentials.get(key)?.consumer ?? credential.consumer
+    const isKnown = owner !== UNKNOWN_CONSUMER
+    switch (outcome.status) {
+      case 'admitted':
+        if (isKnown) this.#credentials.set(key, { plan: outcome.plan, consumer: owner })
+        this.#blocked.delete(owner)
+        break
+      case 'blocked':
+        if (isKnown) this.#blocked.set(owner, true)
+        break
+      case 'unknown-credential':
+        this.#credentials.delete(key)
+        break
+      // A refusal by a limit changes nothing: it reports neither a block nor the validity of the credential.
+    }
+  }
+}

@@ -1,0 +1,84 @@
+/** Typed calls to the store: each has its arguments and the decoder of its reply. Several calls go in one HTTP request. */
+import { GatewayError } from '../errors.ts'
+import { type DecideVerb, decodeDecide, encodeDecide } from '../script/decide.ts'
+import type { Evaluation, Outcome } from '../script/evaluation.ts'
+import { type ChangeResult, decodeRefund, encodeRefund, type Refund } from '../script/refund.ts'
+import { decodeReset, encodeReset, type Reset } from '../script/reset.ts'
+import type { Store, StoreCall } from '../store/store.ts'
+
+/** A call to the store, and the function that checks and decodes its reply. */
+export interface PreparedCall<Result> {
+  call: StoreCall
+  /** @throws GatewayError ERR_STORE_REPLY_INVALID */
+  decode(reply: unknown): Result
+}
+
+/** Prepares the decision of an evaluation. @param verb default `decide`; `peek` spends nothing */
+export function prepareDecide(evaluation: Evaluation, verb?: DecideVerb): PreparedCall<Outcome> {
+  return { call: encodeDecide(evaluation, verb), decode: reply => decodeDecide(reply, evaluation, verb) }
+}
+
+/** Prepares a refund: the units that one request has spent are given back. */
+export function prepareRefund(refund: Refund): PreparedCall<ChangeResult> {
+  return { call: encodeRefund(refund), decode: reply => decodeRefund(reply, refund) }
+}
+
+/** Prepares a reset: the whole budget of an identity becomes available again. */
+export function prepareReset(reset: Reset): PreparedCall<ChangeResult> {
+  return { call: encodeReset(reset), decode: reply => decodeReset(reply, reset) }
+}
+
+/** Prepares the lookup of the consumer that an opaque key belongs to; the result is undefined if the key is unknown. */
+export function prepareLookUp(pointerKey: string): PreparedCall<string | undefined> {
+  return {
+    call: { command: 'GET', key: pointerKey },
+    decode(reply) {
+      if (reply === null || typeof reply === 'string') return reply ?? undefined
+      throw new GatewayError('ERR_STORE_REPLY_INVALID', "The store's reply has no text.")
+    },
+  }
+}
+
+/**
+ * Runs all calls in one HTTP request. Without calls, no request is sent.
+ * @param isMoot as for Store.run
+ * @returns the results in order. If a call failed by itself (for example, one slot of a cluster is down), its place has the error
+ * @throws GatewayError as Store.run
+ */
+export async function runCalls<Result>(
+  store: Store,
+  preparedCalls: readonly PreparedCall<Result>[],
+  isMoot?: () => boolean,
+): Promise<(Result | GatewayError)[]> {
+  if (preparedCalls.length === 0) return []
+  const calls = preparedCalls.map(({ call }) => call)
+  const replies = await store.run(calls, isMoot)
+  if (replies.length !== preparedCalls.length) {
+    throw new GatewayError('ERR_STORE_REPLY_INVALID', `The store's reply has ${replies.length} answers.`)
+  }
+  return preparedCalls.map(({ decode }, i) => {
+    const reply = replies[i]
+    if (reply instanceof GatewayError) return reply
+    try {
+      return decode(reply)
+    } catch (error) {
+      if (error instanceof GatewayError) return error
+      throw error
+    }
+  })
+}
+
+/**
+ * Runs one call.
+ * @param isMoot as for Store.run
+ * @throws GatewayError as Store.run, and ERR_STORE_REPLY_INVALID for a reply that cannot be decoded
+ */
+export async function runCall<Result>(
+  store: Store,
+  preparedCall: PreparedCall<Result>,
+  isMoot?: () => boolean,
+): Promise<Result> {
+  const [result] = await runCalls(store, [preparedCall], isMoot)
+  if (result instanceof GatewayError) throw result
+  return result as Result
+}

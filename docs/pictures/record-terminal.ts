@@ -120,7 +120,7 @@ async function startedBy(server: ChildProcess): Promise<Started> {
       ...[found(/^Redis .*$/m), found(/^Bridge .*$/m), found(/^Origin .*$/m), found(/^Demo key: .*$/m)],
       ...['…', found(lastLine)],
     ],
-    requests: found(/^Fifteen in a row:\n +(.*)$/m),
+    requests: found(/^Send fifteen in a row:\n +(.*)$/m),
     url: found(/UPSTASH_REDIS_REST_URL=(\S+)/),
     token: found(/UPSTASH_REDIS_REST_TOKEN=(\S+)/),
   }

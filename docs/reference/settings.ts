@@ -192,10 +192,10 @@ function numberOf({ pipe = [] }: Schema): string {
 /** Said shorter or longer than in the messages. */
 const KINDS: Record<string, string> = {
   origin: "http(s) URL, or `'route'`",
-  'address of keys': 'https URL',
-  'address of a team': 'https URL',
+  'URL of a key set': 'https URL',
+  'URL of an Access team': 'https URL',
   'origin of a web page': 'origin, as in `https://app.example.com`',
-  'nothing to count by': '[part](#by)',
+  'identity part': '[part](#by)',
   issuer: 'text',
   audience: 'text',
   credential: 'name of a credential',
@@ -204,12 +204,12 @@ const KINDS: Record<string, string> = {
 /** The kind of a value, taken from the message for a wrong one: `is not a duration. …`. */
 function textOf(schema: Schema): string {
   const message = v.safeParse(schema as unknown as v.GenericSchema, 0).issues?.[0].message ?? ''
-  const [, kind = ''] = /^is (?:not an? )?(.+?)\.(?: |$)/.exec(message) ?? []
+  const [, kind = ''] = /^is (?:not (?:an?|the) )?(.+?)\.(?: |$)/.exec(message) ?? []
   if (!kind && schema.type === 'string') return 'text'
-  const range = told(schema, /It can be from (.+)\.$/)
+  const range = told(schema, /is out of range\. Use a duration from (.+)\.$/)
   if (range) return `${kind}, ${range.replaceAll(/'.+?'/g, '`$&`')}`
   const letters = told(schema, /Use (\d+ to \d+ .+?)(?:, as in .*)?\.$/)
-  const isName = letters === "1 to 63 lower case letters, digits, '-' and '_'"
+  const isName = letters === "1 to 63 lowercase letters, digits, '-' and '_'"
   return `${KINDS[kind] ?? kind}${letters && !isName ? `: ${letters}` : ''}`
 }
 

@@ -153,7 +153,7 @@ function describeFailure(error: unknown): string {
   }
   if (!(error instanceof Error)) return LOST
   if (/^(Timeout|Abort)Error$/.test(error.name))
-    return `did not answer within ${DEADLINE_MS / 1000} s. A change may have been made: look before you repeat it.`
+    return `did not answer within ${DEADLINE_MS / 1000} s. A change may have been made: check before you repeat it.`
   // A failed connection is a TypeError too, and has a cause on Node only.
   if (error instanceof TypeError && FOREIGN_REPLY.test(error.message)) return isOther
   return isUnreachable(error.cause) ? 'cannot be reached. Check its URL.' : LOST
@@ -164,7 +164,7 @@ const FOREIGN_REPLY =
   /^Request did not return a result|^Cannot (read|destructure)|is not (a function|iterable)/
 
 const LOST =
-  'broke the connection before it answered. A change may have been made: look before you repeat it.'
+  'broke the connection before it answered. A change may have been made: check before you repeat it.'
 
 /** Whether no connection was made, so that nothing was sent. Only Node reports it; on other platforms the connection counts as lost. */
 function isUnreachable(cause: unknown): boolean {

@@ -52,13 +52,16 @@ export async function resetLimit(
 ): Promise<void> {
   const rules = limitOf(config, name)
   withUsageErrors(() => checkIdentity(name, identity, rules))
-  const limiter = limiterOnStore(config, store.decisions)
-  try {
-    const { degraded } = await limiter.reset(name, identity, rule === undefined ? {} : { rule })
-    if (degraded) throw new AdminError('store', `The store did not reset the limit (${degraded}). Try again.`)
-  } catch (error) {
-    throw error instanceof TypeError ? new AdminError('not-found', error.message) : error
+  const names = rules.map(rule => rule.name)
+  if (rule !== undefined && !names.includes(rule)) {
+    throw new AdminError(
+      'not-found',
+      `The limit '${name}' has no rule '${rule}'.${didYouMean(rule, names)} Rules: ${names.join(', ')}.`,
+    )
   }
+  const limiter = limiterOnStore(config, store.decisions)
+  const { degraded } = await limiter.reset(name, identity, rule === undefined ? {} : { rule })
+  if (degraded) throw new AdminError('store', `The store did not reset the limit (${degraded}). Try again.`)
 }
 
 /** The owner of counters: a consumer as in keys of the store, or the address of a client. */

@@ -19,7 +19,7 @@ const PLACES: readonly [title: string, ...beginnings: string[]][] = [
 
 /** Their texts are for programs: generated Lua and TypeScript, names of counters, keys of maps; or they only pass messages on. */
 const NOT_FOR_PEOPLE =
-  /\.generated\.ts$|script\/(?:policy|state|sync|signal)-text\.ts$|bundle-lua\.ts$|build-worker\.ts$|start\/edge\.ts$|metrics\/counters\.ts$|answer-validity\.ts$|metrics\/log\.ts$|http\/problem\.ts$|credentials\/seen\.ts$/
+  /\.generated\.ts$|script\/(?:policy|state|sync|signal)-text\.ts$|bundle-lua\.ts$|build-worker\.ts$|start\/edge\.ts$|metrics\/counters\.ts$|answer-validity\.ts$|metrics\/log\.ts$|http\/problem\.ts$|credentials\/caller-memory\.ts$/
 
 /** What `--help` prints in a terminal of 100 columns. */
 function helpOf(command: Command): string {

@@ -117,7 +117,7 @@ describe('two Workers', () => {
     for (let i = 0; i < 3; i++) expect(await ask()).toEqual([passed, passed])
     expect((await ask(mintApiKey('nobody'))).map(({ status }) => status)).toEqual([401, 401])
     expect(JSON.parse(await sluice(['--json']))).toMatchObject({ kill: { by: 'ops', standing: 'applies' } })
-    expect(await sluice(['kill', 'off'])).toBe('The kill switch is off: limits count.\n')
+    expect(await sluice(['kill', 'off'])).toBe('The kill switch is off: limits apply.\n')
     await untilBoth(({ degraded }) => degraded === null)
     expect(await statuses()).toEqual([429, 429])
   })
@@ -127,7 +127,7 @@ describe('two Workers', () => {
     expect(await statuses()).toEqual([200, 200])
     await sluice(['block', consumer, '--yes', '--for', '1h'])
     expect(await statuses()).toEqual([403, 403])
-    expect(await sluice(['unblock', consumer])).toBe(`${consumer} is let in again.\n`)
+    expect(await sluice(['unblock', consumer])).toBe(`Consumer '${consumer}' is no longer blocked.\n`)
     // Each remembers for a second at most that it was blocked.
     await expect.poll(statuses, { timeout: 10_000 }).toEqual([429, 429])
   })

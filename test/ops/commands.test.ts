@@ -140,6 +140,46 @@ it('overrides have one shape, and a burst only where there is one', async () => 
   expect(await shown()).toEqual(left)
 })
 
+it.each([
+  [
+    ['limits', 'peek', 'zendsk'],
+    "The config has no limit 'zendsk'. Did you mean 'zendesk'? Limits: zendesk, exports.",
+  ],
+  [
+    ['limits', 'reset', 'zendesk', '--rule', 'dya', '--yes'],
+    "The limit 'zendesk' has no rule 'dya'. Did you mean 'day'? Rules: day.",
+  ],
+  [['limits', 'peek', '--consumer', 'acme', '--plan', 'por'], /has no plan 'por'\. Did you mean 'pro'\?/],
+  [
+    ['consumers', 'show', 'amce'],
+    /^The store has no consumer 'amce'\. Did you mean 'acme'\? Consumers: acme\.$/,
+  ],
+  [
+    ['consumers', 'override', 'acme', 'minutes', '--limit', '8'],
+    /^The config has no rule 'minutes' .* Did you mean 'minute'\?/,
+  ],
+  [
+    ['consumers', 'override', 'acme', 'minut', '--remove', '--yes'],
+    /has no override of rule 'minut'\. Did you mean 'minute'\?/,
+  ],
+  [['switch', 'rule', 'qeue', 'off'], /^The config has no rule 'qeue'\. Did you mean 'queue'\?/],
+  [['switch', 'rule', 'sloww', 'reset'], /^Rule 'sloww' is not switched\. Did you mean 'slow'\?/],
+] as const)('%j names what was probably meant', async ([group, ...args], message) => {
+  await redis.connection.send(['FLUSHALL'])
+  await runWithErrors('consumers', 'override', 'acme', 'minute', '--limit', '8')
+  await runWithErrors('switch', 'rule', 'slow', 'off')
+  const error = await runWithErrors(group, ...args).catch(error => error)
+  expect(error.message).toMatch(message)
+})
+
+it('a consumer that is new is noted, with the one that was probably meant', async () => {
+  await redis.connection.send(['FLUSHALL'])
+  const [, first] = await runWithErrors('consumers', 'set', 'acme', '--plan', 'pro')
+  expect(first).toBe("Consumer 'acme' is new in this store. Check the spelling if you expected it to exist.")
+  const [, second] = await runWithErrors('consumers', 'set', 'amce', '--plan', 'pro')
+  expect(second).toBe("Consumer 'amce' is new in this store. Did you mean 'acme'?")
+})
+
 const KEY = 'sluice:{switches}'
 const OPS = { at: new Date('2026-11-21T06:00:00.000Z'), by: 'ops' }
 
@@ -248,7 +288,7 @@ describe('sluice switch', () => {
   it('kills and restores, and asks before it kills', async () => {
     await expect(run('kill', 'on')).rejects.toMatchObject({
       message: expect.stringMatching(
-        /^Turn the kill switch on\? No rule limits any request then\. There is no terminal/,
+        /^Turn the kill switch on\? While it is on, no rule limits any request\. There is no terminal/,
       ),
     })
     const [killed] = await run('kill', 'on', '--yes', ...ops, '--for', '10m', '--reason', 'incident 42')

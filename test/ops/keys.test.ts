@@ -320,7 +320,7 @@ describeOnRedis('keys', start => {
       [noJson, other],
       [
         gone,
-        'broke the connection before it answered\\. A change may have been made: look before you repeat it\\.',
+        'broke the connection before it answered\\. A change may have been made: check before you repeat it\\.',
       ],
       [refused, 'answered with an error: WRONGPASS'],
       [otherApi, other],
@@ -343,6 +343,6 @@ it('a store that does not answer is told as one that may have done it', async ()
   server.close()
   expect(error).toMatchObject({
     kind: 'store',
-    message: `The store at 127.0.0.1:${port} did not answer within 5 s. A change may have been made: look before you repeat it.`,
+    message: `The store at 127.0.0.1:${port} did not answer within 5 s. A change may have been made: check before you repeat it.`,
   })
 }, 15e3)

@@ -101,7 +101,7 @@ describe('an override', () => {
     ['tokens', { limit: 999_999_937, burst: 1e9 }, 'usage', /more than 2\^51 steps/],
     ['window', { limit: 2 ** 23 }, 'usage', /limit: 8388608 is not an amount/],
     ['window', { limit: 2 }, 'usage', /cost: 3 can never be admitted: it is above the limit of 2/],
-    ['queue', { queue: 700 }, 'usage', /queue: 700 could hold a request for 70 s/],
+    ['queue', { queue: 700 }, 'usage', /queue: 700 could delay a request by 70 s/],
     [
       'plans',
       { burst: 5 },

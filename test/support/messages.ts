@@ -107,7 +107,7 @@ function isMessage(text: string): boolean {
 const PLACEHOLDER = /\$\{.*?\}/g
 
 const CODE =
-  /redis\.call|^#!|=>|[({]\s*$|^\s*(?:\/[/*]|--@|(?:local|import|export|end|do)\b[^.]*(?:\n|=|\{|default))|^[A-Z]+(?:[ -][A-Z]+)+$|^(?:[A-Z][a-z]+|, X)-[\w-]+, |^(?:RateLimit|Origin|:authority)(?:,|$)|^# (?:HELP|TYPE)|^Bearer (?:realm|\$)|^,? (?:and|or) $/
+  /redis\.call|^#!|=>|[({]\s*$|^\s*(?:\/[/*]|--@|(?:local|import|export|end|do)\b[^.]*(?:\n|=|\{|default))|^[A-Z]+(?:[ -][A-Z]+)+$|^(?:[A-Z][a-z]+|, X)-[\w-]+, |^(?:RateLimit|Origin|:authority)(?:,|$)|^# (?:HELP|TYPE)|^Bearer (?:realm|\$)|^,? (?:and|or) $|^(?:rule|candidate) \w+$/
 
 /** As text with placeholders; undefined for what is not text. */
 function render(node: Node): string | undefined {
@@ -129,26 +129,37 @@ const UNKNOWN = `$\{…}`
 const isSum = ({ type, operator }: Node) => type === 'BinaryExpression' && operator === '+'
 
 function renderPlaceholder(node: Node): string {
-  if (node.type === 'ConditionalExpression') {
+  if (isChoice(node)) {
     const choices = choicesOf(node).map(renderPlaceholder)
     return choices.every(choice => choice === UNKNOWN) ? UNKNOWN : `{${choices.join('|')}}`
   }
   if (node.type === 'Identifier') return `\${${node.name}}`
   if (node.type === 'MemberExpression' && !node.computed) return `\${${(node.property as Node).name}}`
   if (node.type === 'TSNonNullExpression') return renderPlaceholder(node.expression as Node)
+  // A text in colour.
+  if (node.type === 'CallExpression' && (node.callee as Node).type === 'Identifier') {
+    const [only, ...others] = node.arguments as Node[]
+    if (only?.type === 'Literal' && others.length === 0) return renderPlaceholder(only)
+  }
   return render(node) ?? UNKNOWN
 }
 
+const isChoice = ({ type, operator }: Node) =>
+  type === 'ConditionalExpression' || (type === 'LogicalExpression' && operator !== '&&')
+
+/** Of `a ? b : c` the last two, of `a || b` and `a ?? b` both. */
 function choicesOf(node: Node): Node[] {
-  if (node.type !== 'ConditionalExpression') return [node]
-  return [...choicesOf(node.consequent as Node), ...choicesOf(node.alternate as Node)]
+  if (!isChoice(node)) return [node]
+  const choices =
+    node.type === 'ConditionalExpression' ? [node.consequent, node.alternate] : [node.left, node.right]
+  return (choices as Node[]).flatMap(choicesOf)
 }
 
 /** What `render` does not show of a text: the expressions in it that are not texts themselves. */
 function innerOf(node: Node): Node[] {
   if (node.type === 'TemplateLiteral') return (node.expressions as Node[]).flatMap(innerOf)
   if (isSum(node)) return [node.left as Node, node.right as Node].flatMap(innerOf)
-  if (node.type === 'ConditionalExpression') return [node.test as Node, ...choicesOf(node).flatMap(innerOf)]
+  if (isChoice(node)) return [...(node.test ? [node.test as Node] : []), ...choicesOf(node).flatMap(innerOf)]
   return render(node) === undefined ? [node] : []
 }
 

@@ -54,6 +54,8 @@ it.each([
   vi.spyOn(globalThis, 'fetch').mockRejectedValue(error)
   await expect(createKey(store, { consumer })).rejects.toMatchObject({
     kind: 'store',
-    message: expect.stringContaining('broke off before it answered; the change may have been made.'),
+    message: expect.stringContaining(
+      'broke the connection before it answered. A change may have been made: check before you repeat it.',
+    ),
   })
 })

@@ -162,7 +162,7 @@ export function mistakesAtGateway(
     if (by.some(needsCredential)) {
       report(
         'by',
-        `needs a valid credential, which a failed one is not. Use a part that every caller has, such as 'address'.`,
+        `needs a valid credential, and on: 'auth-failure' counts callers without one. Use a part that every caller has, such as 'address'.`,
       )
     }
     if (ofPlans)

@@ -60,7 +60,7 @@ export function explainCommand(load: ConfigLoader): Command {
     )
     .action(run.bind(null, load))
   for (const { part, example } of CF_PARTS) {
-    command.option(`--${part} <value>`, `${part} of the client as Cloudflare reports it, such as ${example}`)
+    command.option(`--${part} <value>`, `${part} that Cloudflare reports for the client, such as ${example}`)
   }
   return withExamples(
     command,

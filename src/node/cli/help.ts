@@ -1,6 +1,6 @@
 /** How help reads: options in groups, each command with examples, titles in bold where the terminal has colours. */
 import { styleText } from 'node:util'
-import { type Command, type HelpConfiguration, Option } from 'commander'
+import { type Command, Help, type HelpConfiguration, Option } from 'commander'
 
 /** Groups of options beside those of the command itself, in the order in which help shows them. */
 export const CHANGE_OPTIONS = 'Change Options:'
@@ -20,6 +20,15 @@ export function withExamples(command: Command, ...examples: readonly string[]): 
 
 export const HELP: HelpConfiguration = {
   showGlobalOptions: true,
+  visibleGlobalOptions(command) {
+    const all = Help.prototype.visibleGlobalOptions.call(this, command)
+    return all.filter(({ long }) => long !== '--version')
+  },
+  // What most commands have comes last.
+  visibleOptions(command) {
+    const place = ({ long }: Option) => ['--json', '--yes', '--help'].indexOf(long ?? '')
+    return Help.prototype.visibleOptions.call(this, command).sort((a, b) => place(a) - place(b))
+  },
   // commander removes the colour again where the stream cannot show it.
   styleTitle: title => styleText('bold', title, { validateStream: false }),
   // By default groups come in the order in which their first options were added.

@@ -110,7 +110,7 @@ async function remove(load: ConfigLoader, argument: string, rule: string, flags:
   print(
     flags,
     settingsOf(consumer, record, config),
-    () => `Consumer '${consumer}' has no override of rule '${rule}' any more.`,
+    () => `Consumer '${consumer}' no longer has an override of rule '${rule}'.`,
   )
 }
 

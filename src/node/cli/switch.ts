@@ -51,7 +51,7 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
       .summary('change limits live, without a deployment')
       .description(
         'Change limits live, without a deployment: the kill switch, modes and shares of rules, blocks and overrides. ' +
-          'Turning something down applies within a second, turning it up from the request after that. ' +
+          'A change that relaxes limits applies within a second, and one that tightens them from the request after that. ' +
           'Without a command, all switches are shown.',
       )
       .addCommand(
@@ -82,14 +82,14 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
           signed(onStore(new Command('rule')))
             .summary('change the mode or the share of a rule')
             .description('Change the mode of a rule, or the share of callers for whom it is enforced.')
-            .argument('<name>', 'name of the rule; of a rule of a limit by name: <limit>/<rule>')
+            .argument('<name>', 'name of the rule; for a rule of a limit by name: <limit>/<rule>')
             .addArgument(new Argument('[state]', 'mode; reset: as in the config').choices(RULE_STATES))
             .option(
               '--share <fraction>',
               'share of callers for whom the rule is enforced, from 0 to 1',
               share,
             )
-            .option('--yes', 'accepted as for the other commands; this one asks nothing')
+            .option('--yes', 'accepted for scripts; this command asks nothing')
             .action(rule.bind(null, load)),
           'switch rule consumer-minute shadow --for 1h',
           'switch rule consumer-minute enforce --share 0.25',
@@ -131,7 +131,7 @@ async function kill(load: ConfigLoader, state: 'on' | 'off', flags: Flags): Prom
   if (state === 'off') mustStandAlone(flags, 'off')
   const set = state === 'on' ? switchOf(flags) : undefined
   const { store, config } = await openStore(flags, load)
-  if (set) await mustConfirm('Turn the kill switch on? No rule limits any request then.', flags)
+  if (set) await mustConfirm('Turn the kill switch on? While it is on, no rule limits any request.', flags)
   const switches = set ? await killLimits(store, set) : await restoreLimits(store)
   print(flags, documentOf(switches, config), () => `${describedKill(switches)}${inEnvironmentOf(store)}`)
 }

@@ -1,0 +1,126 @@
+/** The help of each command: groups, examples that work, and colour only where a terminal shows it. */
+import { WriteStream } from 'node:tty'
+import { stripVTControlCharacters } from 'node:util'
+import type { Command } from 'commander'
+import { afterEach, describe, expect, it, vi } from 'vitest'
+import { alertCell, table } from '../../src/node/cli/output.ts'
+import { programFor } from '../../src/node/cli/run.ts'
+import { runHere } from '../support/command-line.ts'
+
+const helpOf = async (...command: string[]) => (await runHere([...command, '--help'])).stdout
+const headingsOf = (help: string) => help.split('\n').filter(line => /^\S.*:$/.test(line))
+
+describe('help', () => {
+  it('lists commands by what they are for', async () => {
+    const headings = ['Develop and deploy:', 'Operate a running gateway:', 'Host your own Redis:', 'Help:']
+    expect(headingsOf(await helpOf())).toEqual(['Options:', ...headings])
+  })
+
+  it("lists a command's own options first, and those of the store last", async () => {
+    expect(headingsOf(await helpOf('consumers', 'block'))).toEqual([
+      ...['Arguments:', 'Options:', 'Change Options:', 'Store Options:', 'Global Options:', 'Examples:'],
+    ])
+  })
+
+  it('describes a command in sentences, and in a list by a phrase', async () => {
+    for (const command of leavesOf(await programFor([]))) {
+      expect(command.description(), command.name()).toMatch(/^[A-Z].*[.]$/s)
+      expect(command.summary(), command.name()).toMatch(/^[a-z].*[^.]$/)
+      const texts = [...command.options, ...command.registeredArguments].map(({ description }) => description)
+      for (const text of texts) expect(text).toMatch(/^(?!.*[.] [A-Z]).*[^.]$/)
+    }
+  })
+
+  it('has examples that each command takes', async () => {
+    const program = await programFor([])
+    for (const command of leavesOf(program)) command.action(() => {})
+    const all = leavesOf(program).map(command => examplesIn(fullHelpOf(command)))
+    expect(all.every(examples => examples.length > 0)).toBe(true)
+    for (const example of all.flat()) {
+      // The program keeps what it has parsed.
+      const fresh = await programFor([])
+      for (const command of leavesOf(fresh)) command.action(() => {})
+      const words = example.split(' < ')[0]!.split(' ')
+      await expect(fresh.parseAsync(words, { from: 'user' }), example).resolves.toBeDefined()
+    }
+  })
+})
+
+function leavesOf(command: Command): Command[] {
+  return command.commands.length === 0 ? [command] : command.commands.flatMap(leavesOf)
+}
+
+function fullHelpOf(command: Command): string {
+  let text = ''
+  command.configureOutput({ writeOut: part => (text += part) }).outputHelp()
+  return text
+}
+
+const examplesIn = (help: string) =>
+  [...help.matchAll(/^ {2}npx sluicegate (.*)$/gm)].map(([, words]) => words!)
+
+describe('an error of usage', () => {
+  it.each([
+    [['keis'], "Unknown command 'keis'. Did you mean 'keys'?"],
+    [['keys', 'lits'], "Unknown command 'lits'. Did you mean 'list'?"],
+    [['keys', 'list', '--jsn'], "Unknown option '--jsn'. Did you mean '--json'?"],
+    [['keys', 'expire', 'acme/0f3a'], "Missing required argument 'when'."],
+    [
+      ['start', '--port', 'http'],
+      "Option '--port <port>' argument 'http' is invalid. Use a number from 0 to 65535; 0 takes any free port.",
+    ],
+    [
+      ['switch', 'kill', 'maybe'],
+      /^Command-argument value 'maybe' is invalid .* Allowed choices are on, off\.$/,
+    ],
+  ])('of %j is a sentence, and says where to look', async (args, message) => {
+    const { code, stderr } = await runHere(args)
+    const [first, second] = stderr.split('\n')
+    expect([code, second]).toEqual([2, 'Add --help to see the usage.'])
+    if (typeof message === 'string') expect(first).toBe(message)
+    else expect(first).toMatch(message)
+  })
+})
+
+describe('colour', () => {
+  const stdout = process.stdout as { isTTY?: boolean; getColorDepth?: unknown }
+  const before = { isTTY: stdout.isTTY, getColorDepth: stdout.getColorDepth }
+  afterEach(() => Object.assign(stdout, before))
+
+  const check = async (env: Record<string, string>) => (await runHere(['check'], env)).stdout.split(':')[0]
+  const onTerminal = () => {
+    Object.assign(stdout, { isTTY: true, getColorDepth: WriteStream.prototype.getColorDepth })
+  }
+
+  it('is there on a terminal', async () => {
+    onTerminal()
+    expect(await check({ TERM: 'xterm-256color' })).toBe('The config is \x1b[32mvalid\x1b[39m')
+  })
+
+  it('is not there without a terminal', async () => {
+    Object.assign(stdout, { isTTY: false })
+    expect(await check({ TERM: 'xterm-256color' })).toBe('The config is valid')
+  })
+
+  it('is not there with NO_COLOR', async () => {
+    onTerminal()
+    expect(await check({ TERM: 'xterm-256color', NO_COLOR: '1' })).toBe('The config is valid')
+    expect((await runHere(['--help'], { NO_COLOR: '1', FORCE_COLOR: '0' })).stdout).toMatch(/^Usage: /)
+  })
+
+  it('makes the titles of help bold', async () => {
+    const { stdout } = await runHere(['--help'], { FORCE_COLOR: '1' })
+    expect(stdout).toMatch(/^\x1b\[1mUsage:\x1b\[22m /)
+    expect(stripVTControlCharacters(stdout)).toBe(await helpOf())
+  })
+
+  it('leaves the columns of a table where they are, and what a cell holds is never a colour', () => {
+    const draw = () => table(['RULE', 'DENIED', 'MODE'], [['a\x1b[31m', alertCell('3 (1 %)'), 'enforce']])
+    const plain = 'RULE    DENIED   MODE\na?[31m  3 (1 %)  enforce'
+    expect(draw()).toBe(plain)
+    vi.stubEnv('FORCE_COLOR', '1')
+    const coloured = draw()
+    expect(coloured).toContain('\x1b[31m3 (1 %)\x1b[39m  enforce')
+    expect(stripVTControlCharacters(coloured)).toBe(plain)
+  })
+})

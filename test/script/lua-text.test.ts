@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { LUA } from '../../src/algorithms/lua.generated.ts'
 import { SECTIONS } from '../../src/algorithms/lua.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import { Locals, literal, name, withMacros, withWords } from '../../src/script/lua-text.ts'
+import { expandMacros, Locals, literal, nameInLiteral, replaceWords } from '../../src/script/lua-text.ts'
 import { createPolicy } from '../../src/script/policy.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import { rulesOf } from '../support/engines.ts'
@@ -64,8 +64,8 @@ describe('a literal', () => {
   })
 
   it('without its quotes is a name', () => {
-    for (const text of NAMES) expect(name(text)).toBe(text)
-    for (const text of HOSTILE) expect(() => name(text)).toThrow(TypeError)
+    for (const text of NAMES) expect(nameInLiteral(text)).toBe(text)
+    for (const text of HOSTILE) expect(() => nameInLiteral(text)).toThrow(TypeError)
   })
 })
 
@@ -118,7 +118,7 @@ describeOnRedis('a literal', (start, kind) => {
     await forEvery(fc.tuple(integer, divisor, integer), 20, async ([a, b, c]) => {
       const sum = `${literal(a)} + ${literal(c)}`
       const call = `floor_div(${sum}, ${literal(b)}), ceil_div(${sum}, ${literal(b)}), ceil_to_ms(floor_div(${sum}, ${literal(b)}) - ceil_div(${literal(c)}, ${literal(b)}))`
-      const written = withMacros(`return { ${call} }`)
+      const written = expandMacros(`return { ${call} }`)
       const floor = Math.floor((a + c) / b)
       const expected = [floor, Math.ceil((a + c) / b), Math.ceil((floor - Math.ceil(c / b)) / 1000) * 1000]
       // + 0 turns -0 into 0.
@@ -198,11 +198,11 @@ describe('words of a section', () => {
     ['', ''],
     ["''", "''"],
   ])('are replaced, and quoted text and fields are not: %j', (text, expected) => {
-    expect(withWords(text, upper)).toBe(expected)
+    expect(replaceWords(text, upper)).toBe(expected)
   })
 
   it('are replaced by what they stand for, whatever is in it', () => {
-    expect(withWords('n', () => '$& $1 $$')).toBe('$& $1 $$')
+    expect(replaceWords('n', () => '$& $1 $$')).toBe('$& $1 $$')
   })
 
   it('stand in no section with a comment, whose quotes would turn those of the code inside out', () => {
@@ -223,11 +223,11 @@ describe('a call that is written out', () => {
     ['unfloor_div(a, b)', 'unfloor_div(a, b)'],
     ['floor_div', 'floor_div'],
   ])('%j', (text, expected) => {
-    expect(withMacros(text)).toBe(expected)
+    expect(expandMacros(text)).toBe(expected)
   })
 
   it('has a closing bracket', () => {
-    expect(() => withMacros('floor_div(a, f(b)')).toThrow('A call in a Lua section has no closing bracket.')
+    expect(() => expandMacros('floor_div(a, f(b)')).toThrow('A call in a Lua section has no closing bracket.')
   })
 })
 

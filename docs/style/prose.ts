@@ -64,9 +64,9 @@ export function linesOf(block: TextNode): Prose[] {
   }))
 }
 
-/** Not the end of a sentence, though a capital letter, a digit or code follows. */
-const ABBREVIATION = /(?:\b(?:e\.g|i\.e|etc|vs|cf)|^)\.$/
-const SENTENCE_END = /[.!?]['"”’)\]]*\s+(?=['"“‘([]*[\p{Lu}\p{N}\uFFFC])|\n\n/gu
+/** Not the end of a sentence. */
+const ABBREVIATION = /(?:\b(?:e\.g|i\.e|etc|vs|cf|approx)|^)\.$/
+const SENTENCE_END = /[.!?]['"”’)\]]*\s+|\n\n/g
 
 export function sentencesOf({ text }: Prose): Sentence[] {
   const starts = [0]

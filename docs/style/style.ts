@@ -64,7 +64,7 @@ export const PHRASES: readonly Wording[] = [
   { pattern: /\b(?:tells?|telling|told) of\b/i, instead: 'write "shows", "reports" or "describes"' },
   { pattern: /\btold\b(?! of\b)/i, instead: 'name the way: "sent", "reported", "shown", "configured"' },
   {
-    pattern: /\bit is asked\b|\b(?:the store|the origin|Redis|a rule|the issuer|the hook) is asked\b/i,
+    pattern: /\b(?:it|the store|the origin|Redis|a rule|the issuer|the hook) is asked\b(?! to\b)/i,
     instead:
       'use the active voice and the field\'s verb, as in "Sluice queries the store", "the isolate sends a request to it"',
   },

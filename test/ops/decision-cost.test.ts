@@ -148,7 +148,9 @@ describe('the price', () => {
     ])
     expect([cost.refused.least, cost.refused.dollarsPerMillion]).toEqual([3, [6, 6]])
     const read = (page: string) => readFileSync(new URL(`../../${page}`, import.meta.url), 'utf8')
-    expect(read('README.md')).toContain('(5 commands each, at $0.20 per 100,000) and $300 if all are refused (3 commands)')
+    expect(read('README.md')).toContain(
+      '(5 commands each, at $0.20 per 100,000) and $300 if all are refused (3 commands)',
+    )
     expect(read('docs/deploy.md')).toMatch(
       /\| 5 \(.+\) \| \$10 per million \|\n\| a refused one \| 3 \| \$6 per million \|/,
     )

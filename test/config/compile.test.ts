@@ -325,7 +325,7 @@ describe('a mistake', () => {
       ],
     ],
     [
-      'a sliding window of more steps than can be told apart',
+      'a sliding window with too many steps',
       withRule({ algorithm: 'sliding-window', limit: 8_000_000, period: '31622399.999s' }),
       [
         "rules[0].limit: 8000000 per '31622399.999s' needs more than 2^51 steps to slide. Lower the limit, or choose a period of whole seconds.",
@@ -404,7 +404,7 @@ describe('a mistake', () => {
       ],
     ],
     [
-      'a share of everybody together',
+      'a share of all callers together',
       { ...CONFIG, limits: { zendesk: [{ ...RULE, by: undefined, enforce: 0.5 }] } },
       [
         'limits.zendesk[0].enforce: 0.5 is a share of callers, and this rule counts all callers together. Leave it out, or add by.',

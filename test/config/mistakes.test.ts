@@ -282,7 +282,7 @@ describe('a mistake in plans', () => {
       ],
     ],
     [
-      'nobody that is left',
+      'no callers that are left',
       withRule({ plans: { free: false } }),
       [
         "rules[0].plans: is false for every plan, so the rule would apply to no caller. Use mode: 'off', or keep a plan.",
@@ -333,7 +333,7 @@ describe('a mistake in routes', () => {
       ],
     ],
     [
-      'a cost that nobody can pay',
+      'a cost that can never be admitted',
       withRoutes({ ...ROUTE, cost: 11 }),
       [
         'routes[0].cost: 11 times the cost of rules[0] (1) is above its burst of 10: no request here would ever be admitted. Lower it.',

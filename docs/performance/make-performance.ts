@@ -134,7 +134,11 @@ function hopsIn(first: readonly string[][]): string[][] {
       `${(own - ping).toFixed(2)} ms`,
       `whole request: ${near.own}; with a \`PING\`: ${near.other}`,
     ],
-    ['a round trip to the store of 20 ms instead of 0 ms', `${(distant - own).toFixed(2)} ms`, `whole request: ${far.own}`],
+    [
+      'a round trip to the store of 20 ms instead of 0 ms',
+      `${(distant - own).toFixed(2)} ms`,
+      `whole request: ${far.own}`,
+    ],
     [
       'CPU of the Worker instead of a plain proxy',
       `${((microseconds - bare) / 1000).toFixed(2)} ms`,

@@ -29,7 +29,7 @@ export function configFileError(error: unknown, file: string): ConfigFileError {
 
 const hasCode = (error: unknown, code: string) => (error as { code?: unknown } | undefined)?.code === code
 
-/** Node takes a file for CommonJS where package.json says so, and then stumbles over its first import or export. */
+/** Node takes a file for CommonJS where package.json says so, and then fails at its first import or export. */
 function isReadAsCommonJs(error: unknown): boolean {
   return (
     error instanceof SyntaxError &&

@@ -13,7 +13,7 @@ import {
 
 declare module 'node:http' {
   interface IncomingMessage {
-    /** Who makes the request, and how its limits stand: set by `expressGuard`. */
+    /** The caller of the request, and how its limits stand: set by `expressGuard`. */
     sluice?: CallerInfo
   }
 }

@@ -6,7 +6,7 @@ import { devVarsFile } from './dev-vars.ts'
 import { type Project, projectWith } from './project.ts'
 
 /**
- * @param configFile in the place of sluice.config.ts
+ * @param configFile instead of sluice.config.ts
  * @param readConfig checks it, and throws when it is wrong
  */
 export function bundleOptions(
@@ -50,7 +50,7 @@ function useBuiltModule(
     name: 'built-module',
     setup(build) {
       build.onLoad({ filter: /[\\/]src[\\/]built[\\/]worker\.generated\.ts$/ }, async () => ({
-        // Whoever builds reads the config once more, and says what is wrong with it; then nothing of this is run.
+        // The build reads the config once more and reports its mistakes; this module then never runs.
         contents: await readConfig().then(
           config => workerModule(config, { packageName }),
           () => 'export default undefined',

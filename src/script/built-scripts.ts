@@ -1,4 +1,4 @@
-/** Scripts that were compiled when the Worker was built: it carries their text, and no compiler. */
+/** Scripts that were compiled when the Worker was built. The Worker carries their text, and no compiler. */
 
 import { fnv1a } from '../hash.ts'
 import { notBuiltError } from '../not-built.ts'
@@ -6,25 +6,27 @@ import type { Script } from '../store/store.ts'
 import { FIRST_LINES } from './create-script.ts'
 import type { PolicyScripts, PolicyShape } from './policy-shape.ts'
 
-/** One script as it stands in src/built/worker.generated.ts. */
+/** A script as it is in src/built/worker.generated.ts. */
 export interface BuiltScript {
+  /** Without the first line (create-script.ts). */
   text: string
-  /** Without the kinds that the store is never asked for. */
+  /** Only of the builds that this Worker uses. */
   sha1: Readonly<Partial<Record<keyof Script, string>>>
 }
 
+/** The built scripts of one policy. */
 export type BuiltScripts = Partial<Record<keyof PolicyScripts, BuiltScript>>
 
-/** Names what a script was compiled from. Numbers that differ give another name. */
+/** A fingerprint of everything that the scripts depend on. Rules with other numbers have another one. */
 export function fingerprintOf(shape: PolicyShape): string {
   const { slots, identities, plans, hasSubject, leases } = shape
   return fnv1a(JSON.stringify({ slots, identities, plans, hasSubject, leases })).toString(36)
 }
 
 /**
- * Finds the scripts of a policy among those that were built.
+ * Creates the function that finds the built scripts of a policy.
  * @param built by the fingerprint of the policy
- * @returns throws for a policy that is not among them
+ * @returns a function that throws if the policy was not built
  */
 export function finderOf(
   built: Readonly<Record<string, BuiltScripts>>,
@@ -34,9 +36,9 @@ export function finderOf(
     const find = (name: keyof PolicyScripts) => {
       const script = scripts?.[name]
       if (!script) throw notBuiltError('the scripts of these rules')
-      return inBuilds(script)
+      return toScript(script)
     }
-    // At once, and not with the first request, where a missing script would be a failure of the limits among others.
+    // Looked up now, so that a missing script fails at start-up, and not as a failure of the limits at the first request.
     const decide = find('decide')
     return {
       decide,
@@ -47,10 +49,10 @@ export function finderOf(
   }
 }
 
-/** A script that is the same for all configs: of sync.ts, of signal.ts. */
-export const loadScript = (built: BuiltScript) => () => inBuilds(built)
+/** Loads a built script that is the same for all configs: that of sync.ts or signal.ts. */
+export const loadScript = (built: BuiltScript) => () => toScript(built)
 
-function inBuilds({ text, sha1 }: BuiltScript): Script {
+function toScript({ text, sha1 }: BuiltScript): Script {
   const build = (kind: keyof Script) => ({ source: FIRST_LINES[kind] + text, sha1: sha1[kind] ?? '' })
   return { keyLocking: build('keyLocking'), plain: build('plain') }
 }

@@ -1,4 +1,4 @@
-/** Policies with scripts that are compiled here: for limits by name that were not built, administration and tests. Each is made once. */
+/** Policies with scripts that are compiled at run time: for limits by name that were not built, administration and tests. Cached. */
 import type { GatewayRule, LimitRule, Rule } from '../config/compile-rule.ts'
 import { createGatewayPolicy, createLimitPolicy } from './policy.ts'
 import type { Policy } from './policy-shape.ts'
@@ -6,18 +6,18 @@ import { compileScripts } from './scripts.ts'
 
 /** The policy of the gateway with this config. */
 export function gatewayPolicy(config: { rules: readonly GatewayRule[]; plans: readonly string[] }): Policy {
-  return remembered(config.rules, () => createGatewayPolicy(config, compileScripts))
+  return findOrCreate(config.rules, () => createGatewayPolicy(config, compileScripts))
 }
 
-/** The policy of one limit by name. @param rules as they are in a config */
+/** The policy of one limit by name. @param rules the same array for each call, because it is the key of the cache */
 export function limitPolicy(rules: readonly LimitRule[]): Policy {
-  return remembered(rules, () => createLimitPolicy(rules, compileScripts))
+  return findOrCreate(rules, () => createLimitPolicy(rules, compileScripts))
 }
 
-/** Plain data, for as long as the config lives. */
+/** Plain data. An entry lives as long as its config. */
 const policies = new WeakMap<readonly Rule[], Policy>()
 
-function remembered(rules: readonly Rule[], make: () => Policy): Policy {
+function findOrCreate(rules: readonly Rule[], make: () => Policy): Policy {
   const policy = policies.get(rules) ?? make()
   policies.set(rules, policy)
   return policy

@@ -1,32 +1,32 @@
-/** Numbers that the Lua text and the Lua files have in common. */
+/** Numbers that are used in the generated Lua text and in the Lua files. */
 import { FEW_HOLDERS, NO_HOLDER } from '../algorithms/concurrency.ts'
 import { literal } from './lua-text.ts'
 
 /**
- * No record of Sluice lies further ahead than this (µs). The longest time to refill is two years (algorithms/rate.ts), and twice
- * that after a clock has been set back by as much; one day allows for rounding.
+ * The furthest instant of a valid record, from now (µs). The longest time to refill is two years (algorithms/rate.ts), and four years
+ * after the clock was set back by two. One more day allows for rounding.
  */
 const HORIZON = (4 * 366 + 1) * 86400e6
 
 /**
- * A state stays this much longer than it means anything, so that a failover to a slower clock still finds it. This is garbage
- * collection, never meaning, so whole seconds suffice. Three years of them fit into a C integer of 32 bits, so '%d' can write
- * them, which is faster than '%.0f'.
+ * How long a state is kept after it has become idle, so that a failover to a server with a slower clock still finds it. The TTL is
+ * garbage collection only and never decides a limit, so whole seconds are enough. Three years in seconds fit into a C integer of 32
+ * bits, so '%d' can format them, which is faster than '%.0f'.
  */
 const KEEP_SECONDS = 10
 
-/** The marks of rules (marks.ts) as the script reads them: as bytes. */
+/** The marks of rules (marks.ts) as bytes, which is how the script reads them. */
 export const ABSENT = 48
 export const ENFORCE = 101
 export const SHADOW = 115
 export const STAYS_SHADOW = 83
 
-/** Of a holder of units in flight: the bytes of its record, from how many on there is a summary, and they are written in place. */
+/** Units in flight: bytes of a holder's record; the size above which there is a summary; the size above which records are written in place. */
 const HOLDER_BYTES = 24
 const FEW_BYTES = FEW_HOLDERS * HOLDER_BYTES
 const MANY_BYTES = 64 * HOLDER_BYTES
 
-/** Constants of the Lua files. */
+/** Constants by the name that stands for them in Lua text. */
 export const CONSTANTS: ReadonlyMap<string, string> = /* @__PURE__ */ (() =>
   new Map(
     Object.entries({

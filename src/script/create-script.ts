@@ -1,12 +1,12 @@
-/** A script in its two builds, from its text. */
+/** Creates the two builds of a script. */
 import { sha1 } from '../sha1.ts'
 import type { Script } from '../store/store.ts'
 import { shortText } from './short-text.ts'
 
-/** The plain build keeps the place of the first line empty: lines count the same in both. */
+/** The first line of each build. It is empty in the plain build, so that line numbers are the same in both. */
 export const FIRST_LINES = { keyLocking: '#!lua flags=allow-key-locking\n', plain: '\n' } as const
 
-/** Each build is made when it is first needed, from the text in short (short-text.ts). */
+/** Creates a script from its text. Each build is created at its first use, from the shortened text (short-text.ts). */
 export function createScript(text: string): Script {
   const builds: Partial<Script> = {}
   let short: string | undefined

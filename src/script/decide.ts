@@ -1,32 +1,34 @@
 /**
- * The wire of the script that decides, for the verbs `decide` and `peek`.
+ * The wire format of the script that decides, for the verbs `decide` and `peek`.
  *
- *     KEYS     for a caller with a credential the record of the consumer, then that of the credential, then the pointer that leads
- *              to the consumer, as far as the subject has them (subject.lua); then, for each identity that is asked about, its
- *              state and the keys of its rules; long logs come last
- *     ARGV[1]  verb: 'decide'; 'peek', which says the same and spends nothing; or, with a policy that has leases, a number above 1:
- *              it decides, and may spend for so many requests like this one at once (lease.ts)
- *     ARGV[2]  marks, a letter each: for each identity 1 where it is asked about, else 0, and then for each of its rules 0 where
- *              it is not asked about, e enforced, s shadow, S shadow whatever an override says
- *     ARGV[3]  the subject (subject.lua), or ''
- *     ARGV[4]  the plan, where it is known without the store: a token names it, or an earlier decision has found it; else ''
+ *     KEYS     1. the records of the caller, as far as the subject has them (subject.lua): the record of the consumer, that of the
+ *                 credential, the pointer to the consumer
+ *              2. for each identity of the request its state, followed by the keys of its rules
+ *              3. long logs
+ *     ARGV[1]  verb: 'decide', or 'peek', which has the same reply and spends nothing. With a policy that has leases, a number above
+ *              1: decides, and may spend for up to this many similar requests at once (lease.ts)
+ *     ARGV[2]  marks, a letter each. For each identity: 1 if it is part of the request, else 0; then for each of its rules: 0 absent,
+ *              e enforced, s shadow, S shadow that no override can enforce
+ *     ARGV[3]  the kind of the subject (subject.lua), or ''
+ *     ARGV[4]  the plan if it is known without the store, because a token or an earlier decision names it; else ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
- *     ARGV     of each rule with a calendar the ends of its windows, of each that counts what is in flight what the isolate holds; then, only where one of them is not 1, what each rule costs; a
- *              rule that costs 0 admits, and writes nothing. Empty values at the end are left out
+ *     ARGV     for each rule with a calendar the ends of its windows; for each `concurrency` rule the units that the isolate holds.
+ *              Then the cost of each rule, unless all costs are 1. A rule with cost 0 admits, and writes nothing. Empty values at
+ *              the end are left out
  *
- *     reply    { status, plan, now, then the row of each rule, then text if rules have overrides, then for how many requests was
- *                spent if a number was asked for and the request is admitted }
- *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (nothing follows;
- *                      rules that count guesses can refuse first)
- *              plan: after a pointer 'plan consumer'
- *              a row: retry_after (µs; 0: it allows, -1: it never will, -2: it does not apply to this caller; left out with
- *                     status 2), remaining, reset_after, and of a queue the delay until departure
- *              an override: `1e20,5;` (which rule, from 1; its mark; limit and burst as written)
+ *     reply    { status, plan, now, the row of each rule, the overrides as text if there are any, the number of requests that were
+ *                spent for if ARGV[1] is a number and the request is admitted }
+ *              status: 1 admitted, 2 admitted and spent by every rule, 0 refused, -1 bad credential, -2 blocked (nothing follows).
+ *                      Rules on bad credentials are checked first, so they can also refuse a blocked consumer
+ *              plan: with a pointer 'plan consumer'
+ *              a row: retry_after (µs; 0: allows, -1: never admits this cost, -2: does not apply to this caller; left out with
+ *                     status 2), remaining, reset_after, and for a queue the delay until departure
+ *              an override: `1e20,5;` (number of the rule from 1, mark, limit and burst as the operator wrote them)
  *
- * Commands: TIME (unless now is given), one MGET, and when admitted one SETEX an identity; a log takes one SETEX, or SETRANGE and
- * EXPIRE, and a long one two or more GETRANGE; what is in flight one SETEX, or with more than 64 isolates two SETRANGE and at
- * times EXPIRE; a pointer one GET. A refused request writes nothing; one with a bad credential
- * spends the rules that count guesses and no others.
+ * Commands: TIME (unless now is given), one MGET, and for an admitted request one SETEX per identity. In addition: for a log one SETEX,
+ * or SETRANGE and EXPIRE; for a long log two or more GETRANGE; for units in flight one SETEX, or with more than 64 isolates two
+ * SETRANGE and sometimes EXPIRE; for a pointer one GET. A refused request writes nothing. A request with a bad credential spends only
+ * under rules on bad credentials.
  */
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluation.ts'
@@ -36,36 +38,43 @@ import { MARKS } from './marks.ts'
 import type { Policy } from './policy-shape.ts'
 import { checkFields, checkStanding, formatTime, invalidReply, isField, placeRules } from './wire.ts'
 
-/** `peek` returns what `decide` would, and spends nothing. */
+/** `peek` returns what `decide` would return, and spends nothing. */
 export type DecideVerb = 'decide' | 'peek'
 
-/** KEYS and ARGV, and whether the script touches keys that only it can name. */
+/** Encodes an evaluation as a call of the script. */
 export function encodeDecide(
   { policy, rules, subject, plan, wantedRequests, now }: Evaluation,
   verb: DecideVerb = 'decide',
 ): ScriptCall & { keys: string[]; args: string[] } {
   const wanted = wantedRequestsOf({ policy, wantedRequests }, verb)
-  // The plan of a caller is known where its subject is, and rules of plans count nowhere else.
+  // Rules for plans apply only if the caller has a plan: from its subject, which the script looks up, or a known one.
   const applies = ({ rule: { match } }: BoundRule) =>
     subject !== undefined || match.plans === undefined || (plan !== undefined && match.plans.includes(plan))
   const { bySlot, keys, marks, ruleArguments } = placeRules(policy, rules, applies)
-  const claimed = (subject?.kind === 'token' && subject.plan) || (plan ?? '')
-  const asked = wanted > 1 ? String(wanted) : verb
-  const args: string[] = [asked, marks, subject?.kind ?? '', claimed, formatTime(now), ...ruleArguments]
+  const knownPlan = (subject?.kind === 'token' && subject.plan) || (plan ?? '')
+  const verbArgument = wanted > 1 ? String(wanted) : verb
+  const args: string[] = [
+    verbArgument,
+    marks,
+    subject?.kind ?? '',
+    knownPlan,
+    formatTime(now),
+    ...ruleArguments,
+  ]
   if (rules.some(({ cost }) => cost !== 1))
     args.push(...Array.from(bySlot, bound => String(bound?.cost ?? 1)))
-  // Most requests need the first two or three.
+  // Most requests need only the first two or three arguments.
   while (args.at(-1) === '') args.pop()
   return {
     script: policy.decide,
-    keys: [...recordsOf(subject), ...keys],
+    keys: [...recordKeysOf(subject), ...keys],
     args,
     ...(subject?.kind === 'pointer' && { hasHiddenKeys: true }),
   }
 }
 
-/** In the order in which the script looks for them. */
-function recordsOf(subject: Subject | undefined): string[] {
+/** The keys of the caller's records, in the order of KEYS. */
+function recordKeysOf(subject: Subject | undefined): string[] {
   switch (subject?.kind) {
     case 'key':
       return [subject.consumerKey, subject.credentialKey]
@@ -88,10 +97,13 @@ const STATUS = new Map<unknown, Outcome['status']>([
 ])
 const ALL_SPENT = 2
 const DOES_NOT_APPLY = -2
-/** Behind status, plan and time. */
+/** The rows follow status, plan and time. */
 const ROWS_AT = 3
 
-/** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent */
+/**
+ * Decodes the reply to an evaluation.
+ * @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent
+ */
 export function decodeDecide(
   reply: unknown,
   {
@@ -110,35 +122,35 @@ export function decodeDecide(
   if (status === 'blocked') return { status, plan: '', at, verdicts: [] }
 
   const [plan = '', consumer] = text.split(' ')
-  const { places, length, standingAt } = rowsOf(policy, first === ALL_SPENT)
+  const { rowStarts, length, standingAt } = rowsOf(policy, first === ALL_SPENT)
   const end = ROWS_AT + length
   const wanted = wantedRequestsOf({ policy, wantedRequests }, verb)
-  const behind: unknown[] = reply.slice(end)
-  const granted = wanted > 1 && status === 'admitted' ? grantIn(behind.pop(), wanted) : 1
-  if (reply.length < end || behind.length > 1) {
+  const trailing: unknown[] = reply.slice(end)
+  const granted = wanted > 1 && status === 'admitted' ? checkGrant(trailing.pop(), wanted) : 1
+  if (reply.length < end || trailing.length > 1) {
     throw invalidReply(`${reply.length - ROWS_AT} fields for ${policy.slots.length} rules`)
   }
   const fields = checkFields(reply.slice(ROWS_AT, end))
-  const overrides = overridesIn(behind[0], policy.slots.length)
+  const overrides = parseOverrides(trailing[0], policy.slots.length)
   const verdicts: Verdict[] = []
   for (const bound of rules) {
     const { plans } = bound.rule.match
     if (plans && !plans.includes(plan)) continue
     const slot = policy.slotOf(bound.rule)
-    const row = places[slot]!
+    const row = rowStarts[slot]!
     const retryAfter = first === ALL_SPENT ? 0 : fields[row]!
     if (retryAfter === DOES_NOT_APPLY) continue
     const remaining = fields[row + standingAt]!
     const resetAfter = fields[row + standingAt + 1]!
     const delay = bound.rule.counting.isQueue ? fields[row + standingAt + 2]! : 0
     checkStanding(remaining, resetAfter, delay)
-    const { rule, mode } = overridden(bound, overrides?.get(slot))
+    const { rule, mode } = applyOverride(bound, overrides?.get(slot))
     verdicts.push({ rule, mode, allowed: retryAfter === 0, remaining, resetAfter, retryAfter, delay })
   }
   if ((status !== 'refused') !== verdicts.every(({ allowed, mode }) => allowed || mode === 'shadow')) {
     throw invalidReply('a status that contradicts its rules')
   }
-  // Only a caller without a subject has a plan that was not looked up.
+  // Without a subject, the plan is that of the request. The store has not verified it, so it is left out.
   const known = subject ? plan : ''
   return {
     ...{ status, plan: known, at, verdicts: withAgreement(verdicts) },
@@ -147,43 +159,45 @@ export function decodeDecide(
   }
 }
 
-function grantIn(value: unknown, wanted: number): number {
+function checkGrant(value: unknown, wanted: number): number {
   if (isField(value) && value >= 1 && value <= wanted) return value
   throw invalidReply('a grant out of range')
 }
 
-/** Where the row of each slot begins, and how long all of them are. */
+/** The layout of the rows in a reply. */
 interface Rows {
-  places: readonly number[]
+  /** Where the row of each slot begins. */
+  rowStarts: readonly number[]
+  /** The length of all rows together. */
   length: number
-  /** The place of `remaining` in a row. */
+  /** Where `remaining` is in a row: after `retry_after`, if there is one. */
   standingAt: 0 | 1
 }
 
-/** Plain data, made once for a policy: with and without `retry_after`. */
+/** The layouts of each policy, without and with `retry_after`. Computed once. */
 const rowsOfPolicies = new WeakMap<Policy, { spent: Rows; any: Rows }>()
 
 function rowsOf(policy: Policy, areAllSpent: boolean): Rows {
   let rows = rowsOfPolicies.get(policy)
   if (!rows) {
-    rows = { spent: rowsFrom(policy, 0), any: rowsFrom(policy, 1) }
+    rows = { spent: layOutRows(policy, 0), any: layOutRows(policy, 1) }
     rowsOfPolicies.set(policy, rows)
   }
   return areAllSpent ? rows.spent : rows.any
 }
 
-function rowsFrom({ slots }: Policy, standingAt: 0 | 1): Rows {
-  const places: number[] = []
+function layOutRows({ slots }: Policy, standingAt: 0 | 1): Rows {
+  const rowStarts: number[] = []
   let length = 0
   for (const { isQueue } of slots) {
-    places.push(length)
+    rowStarts.push(length)
     length += standingAt + (isQueue ? 3 : 2)
   }
-  return { places, length, standingAt }
+  return { rowStarts, length, standingAt }
 }
 
 interface AppliedOverride {
-  /** As an operator wrote them; 0: as in the config. */
+  /** As the operator wrote them. 0: the number of the config. */
   limit: number
   burst: number
   mode: Verdict['mode']
@@ -192,8 +206,8 @@ interface AppliedOverride {
 /** `1e20,5;`: rule 1 is enforced, with a limit of 20 and a burst of 5. */
 const OVERRIDE = /(\d{1,4})([es])(\d{0,10}),(\d{0,10});/gy
 
-/** Overrides by the slot of their rule; undefined where the consumer has no override. */
-function overridesIn(text: unknown, slots: number): Map<number, AppliedOverride> | undefined {
+/** Parses the overrides of a reply, by slot. @returns undefined if the consumer has none */
+function parseOverrides(text: unknown, slots: number): Map<number, AppliedOverride> | undefined {
   if (text === undefined) return undefined
   const overrides = new Map<number, AppliedOverride>()
   if (typeof text !== 'string') throw invalidReply('overrides that are not text')
@@ -209,8 +223,11 @@ function overridesIn(text: unknown, slots: number): Map<number, AppliedOverride>
   return overrides
 }
 
-/** The rule with the numbers that the consumer has, as headers and messages show them. */
-function overridden(bound: BoundRule, override: AppliedOverride | undefined): Pick<Verdict, 'rule' | 'mode'> {
+/** The rule with the limit and burst of the override, for headers and messages. */
+function applyOverride(
+  bound: BoundRule,
+  override: AppliedOverride | undefined,
+): Pick<Verdict, 'rule' | 'mode'> {
   if (!override) return bound
   const { rule } = bound
   const { limit, burst } = override

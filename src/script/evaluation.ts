@@ -1,98 +1,99 @@
-/** The input of one decision and its result, as plain values on both sides of the wire. */
+/** The input and the result of one decision, as plain values. */
 import type { Holding } from '../algorithms/algorithm.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { Policy } from './policy-shape.ts'
 
-/** A rule as it takes part in one request: for which identity, at what cost, enforced or not. */
+/** A rule that is bound to one request: its identity, cost and mode. */
 export interface BoundRule {
   rule: Rule
-  /** Key of the state that holds its counters. */
+  /** Key of the state with its counters. */
   key: string
-  /** Key of its own, where it has one: of its log, or of its holders. */
+  /** The rule's own key, if it has one: of its log, or of its holders. */
   ownKey?: string
   /** Units. */
   cost: number
-  /** Decides who is in the share of callers for whom the rule is enforced; absent: the key. */
+  /** Identifies the caller if the rule is enforced for a share of the callers. Absent: `key`. */
   shareKey?: string
-  /** `spend`: its cost is checked, and spent when all rules admit. `report`: it only reports how things stand. */
+  /** `spend`: the cost is checked, and spent if all rules admit. `report`: the rule only reports its state. */
   role: 'spend' | 'report'
   mode: 'enforce' | 'shadow'
-  /** Set for a shadow that was switched to shadow: no override of a consumer enforces it. */
+  /** Set if a live switch has set the mode to `shadow`, so that no override of a consumer can enforce the rule. */
   staysShadow?: boolean
-  /** Calendar windows: the ends (µs) of the windows around now. */
+  /** For calendar windows: the ends of the windows around now (µs). */
   ends?: readonly number[]
-  /** `concurrency`: what this isolate holds of the identity. */
+  /** For `concurrency`: the units that this isolate holds of the identity. */
   holding?: Holding
 }
 
-/** All that one decision is about. */
+/** The input of one decision. */
 export interface Evaluation {
-  /** The rules that are compiled together; `rules` are some of them. */
+  /** The compiled rules; `rules` are some of them. */
   policy: Policy
   rules: readonly BoundRule[]
-  /** What the credential of the caller is; absent: an anonymous caller. */
+  /** The credential of the caller. Absent for an anonymous caller. */
   subject?: Subject
-  /** Without a subject: the plan that a hook names, or that units of an earlier request were counted by. */
+  /** Without a subject: the plan that a hook names, or the plan under which earlier units were counted. */
   plan?: string | undefined
   /**
-   * How many requests like this one the isolate would like to spend for at once (lease.ts), a whole number; absent or 1: an
-   * ordinary decision. It counts only with a policy that has leases.
+   * For how many similar requests the isolate wants to spend at once (lease.ts), a whole number. Absent or 1: for this request only.
+   * Ignored if the policy has no leases.
    */
   wantedRequests?: number | undefined
-  /** µs since the epoch; absent: the clock of the store, as always in production. */
+  /** µs since the epoch. Absent, as always in production: the clock of the store. */
   now?: number
 }
 
-/** The credential of a caller, as the store checks it. Keys are those of records (src/store/records.ts). */
+/** The credential of a caller, to be checked by the store. The keys are those of records (src/store/records.ts). */
 export type Subject =
-  /** The credential is valid if it has a record. */
+  /** An API key: valid if it has a record. */
   | { kind: 'key'; consumerKey: string; credentialKey: string }
-  /** The same, but only the store knows the consumer: keys have `UNKNOWN_CONSUMER` in its place. */
+  /** An opaque key: the same, but only the store knows the consumer. The keys have `UNKNOWN_CONSUMER` in its place. */
   | { kind: 'pointer'; consumerKey: string; credentialKey: string; pointerKey: string }
-  /** Already verified by its signature. */
+  /** A token, already verified by its signature. */
   | { kind: 'token'; consumerKey: string; plan?: string }
-  /** Known to be bad (another slot of a cluster has found out): only rules `on: 'auth-failure'` count. */
+  /** Known to be bad, because another slot of a cluster does not know it. Only rules `on: 'auth-failure'` count. */
   | { kind: 'failed' }
 
-/** The answer of one rule. */
+/** The result of one rule. */
 export interface Verdict {
   rule: Rule
   /** A shadow never changes the outcome. */
   mode: 'enforce' | 'shadow'
   allowed: boolean
-  /** Units left, after this request if it was admitted. */
+  /** Units left, after this request if it is admitted. */
   remaining: number
-  /** µs until the whole budget is back. */
+  /** The time until the whole budget is available again (µs). */
   resetAfter: number
-  /** µs after which this cost would be admitted; 0 now, -1 never. */
+  /** The time after which this cost would be admitted (µs); 0: now, -1: never. */
   retryAfter: number
-  /** µs until an admitted request may depart (`leaky-bucket`); else 0. */
+  /** The time until an admitted request may depart (`leaky-bucket`, µs); else 0. */
   delay: number
-  /** Set for a candidate: whether it allows the same requests as the rule that it would replace. */
+  /** Set for a candidate: whether it decides like the rule that it would replace. */
   agrees?: boolean
 }
 
+/** The result of one decision. */
 export interface Outcome {
-  /** After `unknown-credential` the verdicts are those of rules `on: 'auth-failure'`. */
+  /** With `unknown-credential` the verdicts are those of rules `on: 'auth-failure'`. */
   status: 'admitted' | 'refused' | 'unknown-credential' | 'blocked'
   /** The caller's plan; empty for an anonymous caller. */
   plan: string
-  /** The consumer that the credential belongs to, where only the store knew. */
+  /** The consumer that the credential belongs to, if only the store knew it. */
   consumer?: string
   /** When it was decided, by the clock of the store (µs). */
   at: number
   /** One for each rule that applies to this caller. */
   verdicts: readonly Verdict[]
-  /** For how many requests an admitted one has spent, where that is more than 1: itself and those that the isolate may serve now. */
+  /** For how many requests an admitted one has spent, itself included. Absent: 1. The isolate may serve the others. */
   granted?: number
 }
 
-/** Verdicts that count. */
+/** The verdicts of enforced rules. */
 export function onlyEnforced(verdicts: readonly Verdict[]): readonly Verdict[] {
   return verdicts.filter(({ mode }) => mode === 'enforce')
 }
 
-/** Each candidate beside the rule that it would replace, where both apply. */
+/** Sets `agrees` of each candidate, if the rule that it would replace applies too. */
 export function withAgreement(verdicts: readonly Verdict[]): readonly Verdict[] {
   if (!verdicts.some(({ rule }) => rule.candidateFor)) return verdicts
   const allowed = new Map(verdicts.map(verdict => [verdict.rule.name, verdict.allowed]))

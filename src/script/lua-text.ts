@@ -1,6 +1,6 @@
 /**
- * Lua text that is made here, never by a caller: literals come from one function that refuses everything but safe integers and
- * names of a narrow alphabet, and the sections of the algorithms are text of this repository.
+ * Functions that generate Lua text. Callers cannot inject code: all literals come from one function, which accepts only safe integers
+ * and names of a narrow alphabet, and the sections of the algorithms are files of this repository.
  */
 
 /** Rule names, plans, tags and families: no quote, no backslash, no line end. */
@@ -12,7 +12,7 @@ const NAME = /^[A-Za-z0-9_-]{0,63}$/
  */
 export function literal(value: number | string): string {
   if (typeof value === 'number' && Number.isSafeInteger(value)) {
-    // A minus sign before a digit is an operator in Lua: `2^-1`, `a--1`.
+    // Parentheses, because a minus sign could join an operator before it: `a--1` begins a comment.
     return value < 0 ? `(${value})` : String(value)
   }
   if (typeof value === 'string' && NAME.test(value)) return `'${value}'`
@@ -20,40 +20,40 @@ export function literal(value: number | string): string {
 }
 
 /**
- * A name as it stands inside a literal.
+ * A name to be placed inside a longer literal, without quotes.
  * @throws TypeError for text that is not a name
  */
-export function name(text: string): string {
+export function nameInLiteral(text: string): string {
   return literal(text).slice(1, -1)
 }
 
-/** Text between quotes, and words that are not fields of something. */
+/** Quoted text, and words that are not fields of a table. */
 const WORDS = /'[^']*'|(?<![.\w])[A-Za-z_]\w*/g
 
-/** The text with words replaced; quoted text and fields (`log.key`) stay. */
-export function withWords(text: string, wordFor: (word: string) => string | undefined): string {
+/** Replaces words. Quoted text and fields (`log.key`) stay. */
+export function replaceWords(text: string, wordFor: (word: string) => string | undefined): string {
   return text.replace(WORDS, word => wordFor(word) ?? word)
 }
 
-/** Functions in the sections of algorithms that become arithmetic: a call would take longer than all of it. */
+/** Functions in the sections of algorithms that are expanded to arithmetic, because a call takes longer than the arithmetic itself. */
 const MACROS: Record<string, (args: string[]) => string> = {
   floor_div: ([a, b]) => `((${a} - (${a}) % (${b})) / (${b}))`,
   ceil_div: ([a, b]) => `((${a} + -(${a}) % (${b})) / (${b}))`,
   ceil_to_ms: ([a]) => `(${a} + -(${a}) % 1000)`,
 }
 
-/** The text with `floor_div(a, b)`, `ceil_div(a, b)` and `ceil_to_ms(a)` written out, for integers. */
-export function withMacros(text: string): string {
+/** Expands `floor_div(a, b)`, `ceil_div(a, b)` and `ceil_to_ms(a)`. Their arguments are integers. */
+export function expandMacros(text: string): string {
   const start = /\b(floor_div|ceil_div|ceil_to_ms)\(/.exec(text)
   if (!start) return text
   const from = start.index + start[0].length
-  const { args, end } = argumentsAt(text, from)
-  const written = MACROS[start[1]!]!(args.map(withMacros))
-  return text.slice(0, start.index) + written + withMacros(text.slice(end))
+  const { args, end } = parseArguments(text, from)
+  const written = MACROS[start[1]!]!(args.map(expandMacros))
+  return text.slice(0, start.index) + written + expandMacros(text.slice(end))
 }
 
-/** The arguments of a call, and where the text after its closing bracket begins. */
-function argumentsAt(text: string, from: number): { args: string[]; end: number } {
+/** Parses the arguments of a call. @param from index after the opening bracket @returns also the index after the closing bracket */
+function parseArguments(text: string, from: number): { args: string[]; end: number } {
   const args = ['']
   let depth = 0
   for (let at = from; at < text.length; at++) {
@@ -70,8 +70,8 @@ function argumentsAt(text: string, from: number): { args: string[]; end: number 
 }
 
 /**
- * Locals of a script by name. Lua has 200 for a function: those above the bound are fields of a table, which take a little
- * longer.
+ * The locals of a script. A Lua function can have at most 200. Above the bound they become fields of a table, whose access takes a
+ * little longer.
  */
 export class Locals {
   readonly #names = new Map<string, string>()
@@ -84,7 +84,7 @@ export class Locals {
     this.#bound = bound
   }
 
-  /** How the text refers to it. */
+  /** The Lua expression for a local. Declares it at the first use. */
   of(name: string): string {
     const known = this.#names.get(name)
     if (known) return known
@@ -95,7 +95,7 @@ export class Locals {
     return text
   }
 
-  /** To stand before all else; all are nil. */
+  /** The declaration of all locals, for the beginning of the script. */
   declaration(): string {
     const spilled = this.#spilled > 0 ? 'local spilled = {}\n' : ''
     return this.#declared.length > 0 ? `local ${this.#declared.join(', ')}\n${spilled}` : spilled

@@ -1,2 +1,2 @@
-/** How the rules of a request are marked on the wire (ARGV[2]), a letter each. */
+/** The marks of identities and rules in ARGV[2], a letter each (decide.ts). */
 export const MARKS = { absent: '0', present: '1', enforce: 'e', shadow: 's', staysShadow: 'S' } as const

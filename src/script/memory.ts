@@ -1,10 +1,10 @@
-/** All or nothing over plain memory, with the TypeScript models: check all, then commit all. No I/O, no clock. */
+/** Decides and refunds over plain memory, with the TypeScript models: checks all rules, then commits all or none. No I/O, no clock. */
 import { IDLE, type Model, type State } from '../algorithms/algorithm.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
 import type { RefundedRule } from './refund.ts'
 
-/** States of rules by tag, by the key of the identity. */
+/** The states of rules, by key of the identity and by tag. */
 export interface StateMemory {
   get(key: string): Map<string, State> | undefined
   set(key: string, states: Map<string, State>): unknown
@@ -13,17 +13,23 @@ export interface StateMemory {
 /** The model that counts a rule. */
 export type ModelOf = (rule: Rule) => Model
 
+/** A rule as it is counted in memory. */
 export interface RuleToCount {
   bound: BoundRule
-  /** The rule as the verdict shows it; it may be counted by other numbers. */
+  /** The rule in the verdict. It may show other numbers than those that count. */
   shown: Rule
-  /** Its cost is checked, and not spent. */
+  /** Whether the cost is checked and never spent. */
   isOnlyChecked?: boolean
-  /** How often its cost is spent, where there is room for all of them (default 1). */
+  /** For how many requests the cost is spent, if the rule has room for all of them. Default: 1. */
   times?: number
 }
 
-/** @returns a verdict for each rule, as things stand then */
+/**
+ * Decides the rules, all or nothing.
+ * @param now µs
+ * @param isPeek spends nothing
+ * @returns a verdict for each rule, with the state afterwards
+ */
 export function decideInMemory(
   modelOf: ModelOf,
   memory: StateMemory,
@@ -34,7 +40,7 @@ export function decideInMemory(
   const checked = rules.map(({ bound, shown, isOnlyChecked, times = 1 }) => {
     const { rule, key, cost, role, mode } = bound
     const model = modelOf(rule)
-    const reading = readingOf(memory, bound, now)
+    const reading = toReading(memory, bound, now)
     const check =
       role === 'report'
         ? { retryAfter: 0, ...model.peek(reading) }
@@ -45,8 +51,12 @@ export function decideInMemory(
   const admitted = checked.every(({ standing, mode }) => standing.retryAfter === 0 || mode === 'shadow')
 
   const spent = admitted ? checked.flatMap(({ rule, key, after }) => (after ? { rule, key, after } : [])) : []
-  dropIdle(memory, new Set(spent.filter(({ after }) => !isApart(after.state)).map(({ key }) => key)), now)
-  for (const { rule, key, after } of spent) store(memory, key, rule.tag, after.state)
+  dropIdle(
+    memory,
+    new Set(spent.filter(({ after }) => !isStoredApart(after.state)).map(({ key }) => key)),
+    now,
+  )
+  for (const { rule, key, after } of spent) setState(memory, key, rule.tag, after.state)
 
   const verdicts = checked.map(({ shown, mode, standing, after }): Verdict => {
     const { retryAfter } = standing
@@ -56,7 +66,11 @@ export function decideInMemory(
   return { admitted, verdicts }
 }
 
-/** Gives back units of each rule; a rule with none to give back only reports how things stand. */
+/**
+ * Gives back units of each rule. A rule with no units to give back only reports its state.
+ * @param spentAt when the units were spent (µs)
+ * @param now µs
+ */
 export function refundInMemory(
   modelOf: ModelOf,
   memory: StateMemory,
@@ -66,21 +80,21 @@ export function refundInMemory(
 ): Verdict[] {
   const changed = rules.map(({ units, spent, shown, ...refunded }) => {
     const model = modelOf(refunded.rule)
-    const reading = readingOf(memory, refunded, now)
+    const reading = toReading(memory, refunded, now)
     const after = units > 0 ? model.refund({ ...reading, units, spent, spentAt }) : undefined
     return { refunded, shown, after, standing: after ?? model.peek(reading) }
   })
   const written = changed.filter(({ after }) => after)
-  const rewritten = written.filter(({ after }) => !isApart(after!.state))
+  const rewritten = written.filter(({ after }) => !isStoredApart(after!.state))
   dropIdle(memory, new Set(rewritten.map(({ refunded }) => refunded.key)), now)
-  for (const { refunded, after } of written) store(memory, refunded.key, refunded.rule.tag, after!.state)
+  for (const { refunded, after } of written) setState(memory, refunded.key, refunded.rule.tag, after!.state)
   return changed.map(({ refunded: { mode }, shown, standing: { remaining, resetAfter } }) => ({
     ...{ rule: shown, mode, allowed: true, remaining, resetAfter },
     ...{ retryAfter: 0, delay: 0 },
   }))
 }
 
-function readingOf(
+function toReading(
   memory: StateMemory,
   { rule, key, ends, holding }: Pick<BoundRule, 'rule' | 'key' | 'ends' | 'holding'>,
   now: number,
@@ -95,12 +109,13 @@ function dropIdle(memory: StateMemory, keys: ReadonlySet<string>, now: number): 
   }
 }
 
-/** Holders lie under a key of their own, which is not written with the records of other rules. */
-const isApart = ([, , , holders]: State) => holders !== undefined
+/** Whether the state is stored under a key of its own (holders), and not with the records of other rules. */
+const isStoredApart = ([, , , holders]: State) => holders !== undefined
 
-export const isIdle = (state: State, now: number) => state[0] <= now && !isApart(state)
+/** Whether the record is idle: it means the same as no record. @param now µs */
+export const isIdle = (state: State, now: number) => state[0] <= now && !isStoredApart(state)
 
-function store(memory: StateMemory, key: string, tag: string, state: State): void {
+function setState(memory: StateMemory, key: string, tag: string, state: State): void {
   if (!memory.get(key)) memory.set(key, new Map())
   memory.get(key)!.set(tag, state)
 }

@@ -1,6 +1,6 @@
 /**
- * The scripts over plain memory, with the TypeScript models. It is their specification in the parity tests, and replays
- * traffic without a store. What it is compared with is compiled by policy-text.ts.
+ * A model of the scripts: the same results over plain memory, with the TypeScript models of the algorithms. It is the specification in
+ * the parity tests, which compare it with the scripts of policy-text.ts. It also replays traffic without a store.
  */
 
 import { IDLE, type State } from '../algorithms/algorithm.ts'
@@ -32,25 +32,28 @@ import type { ChangeResult, Refund } from './refund.ts'
 import type { Reset } from './reset.ts'
 import type { Message } from './sync.ts'
 
-type At<T> = T & { now: number }
+type WithNow<T> = T & { now: number }
 
-/** The model compiles nothing: of a policy it needs the plans, and whether there are leases. */
-export type ModelEvaluation = At<
+/** The model needs no scripts: of a policy it uses only the plans, and whether there are leases. */
+export type ModelEvaluation = WithNow<
   Omit<Evaluation, 'policy'> & { policy: Pick<PolicyShape, 'plans' | 'leases'> }
 >
 
 const modelOf = (rule: Rule) => algorithms[rule.algorithm]
 
+/** The model of the scripts over one database. All times are µs. */
 export class ScriptModel {
-  /** What the store would hold: records of rules by state key and tag. */
+  /** The states of rules, by state key and tag. */
   readonly #states = new Map<string, Map<string, State>>()
   /** Records of credentials and consumers, and pointers, by key. */
   readonly #records = new Map<string, string>()
 
+  /** Stores a record (store/records.ts) or a pointer. */
   setRecord(key: string, text: string): void {
     this.#records.set(key, text)
   }
 
+  /** Models the script of decide.ts. */
   decide(
     { policy, rules, subject, plan: given = '', wantedRequests, now }: ModelEvaluation,
     verb: DecideVerb = 'decide',
@@ -58,7 +61,7 @@ export class ScriptModel {
     const { plans } = policy
     const caller = this.#identify(subject, now)
     const { isUnknown = false, hasBlock = false, consumer, overrides = [] } = caller ?? {}
-    // A plan that the config does not know counts as the default plan.
+    // A plan that the config does not have is replaced by the default plan.
     const known = !caller || isUnknown ? '' : plans.includes(caller.plan) ? caller.plan : plans[0]!
     const plan = caller ? known : given
 
@@ -66,18 +69,18 @@ export class ScriptModel {
       .filter(({ rule: { on, match } }) =>
         on === 'auth-failure' ? true : !isUnknown && !hasBlock && (match.plans?.includes(plan) ?? true),
       )
-      .flatMap(bound => overridden(bound, overrides, now))
+      .flatMap(bound => applyOverride(bound, overrides, now))
     const counted = applying.map(({ bound, shown }) => {
       const key =
         consumer === undefined ? bound.key : bound.key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
       const isOnlyChecked = !isUnknown && bound.rule.on === 'auth-failure'
       return { bound: { ...bound, key }, shown, isOnlyChecked }
     })
-    // A blocked consumer spends nothing, and bad credentials are counted one by one.
+    // Bad credentials are counted one by one, without a lease.
     const wanted = isUnknown ? 1 : wantedRequestsOf({ policy, wantedRequests }, verb)
     const decide = (counted: readonly RuleToCount[], isPeek: boolean) =>
       decideInMemory(modelOf, this.#states, counted, now, isPeek)
-    const times = wanted > 1 ? grantOf(wanted, counted, decide(counted, true).verdicts) : 1
+    const times = wanted > 1 ? computeGrant(wanted, counted, decide(counted, true).verdicts) : 1
     const { admitted, verdicts } = decide(
       counted.map(each => ({ ...each, times })),
       verb === 'peek',
@@ -92,14 +95,20 @@ export class ScriptModel {
     }
   }
 
-  refund({ rules, spentAt, consumerKey, now }: At<Omit<Refund, 'policy'>>): ChangeResult {
+  /** Models the script of refund.ts. */
+  refund({ rules, spentAt, consumerKey, now }: WithNow<Omit<Refund, 'policy'>>): ChangeResult {
     const record = consumerKey === undefined ? undefined : this.#records.get(consumerKey)
     const { overrides } = parseConsumer(record ?? '')
-    const refunded = rules.map(each => ({ ...each, ...numbersFor(each, overrides, now), shown: each.rule }))
+    const refunded = rules.map(each => ({
+      ...each,
+      ...applyOverriddenNumbers(each, overrides, now),
+      shown: each.rule,
+    }))
     return { at: now, verdicts: refundInMemory(modelOf, this.#states, refunded, spentAt, now) }
   }
 
-  reset({ rules, now }: At<Reset>): ChangeResult {
+  /** Models reset.lua. */
+  reset({ rules, now }: WithNow<Reset>): ChangeResult {
     for (const { key, rule } of rules) {
       const states = this.#states.get(key)
       for (const [tag, state] of states ?? []) if (isIdle(state, now) || tag === rule.tag) states!.delete(tag)
@@ -111,10 +120,10 @@ export class ScriptModel {
     return { at: now, verdicts }
   }
 
-  /** What sync.ts does. */
+  /** Models the script of sync.ts. */
   sync(messages: readonly Message[], now: number): MessageAnswer[] {
-    return messages.map(({ key: place, holding, ttl: period, want }) => {
-      const [, key = '', tag = ''] = /^(.*):held:(\w+)$/.exec(place) ?? []
+    return messages.map(({ key: ownKey, holding, ttl: period, want }) => {
+      const [, key = '', tag = ''] = /^(.*):held:(\w+)$/.exec(ownKey) ?? []
       const states = this.#states.get(key) ?? new Map<string, State>()
       const quota = { rate: 1, period, burst: 1 }
       const reading = { quota, holding, state: states.get(tag) ?? IDLE, now }
@@ -127,9 +136,9 @@ export class ScriptModel {
 
   #identify(subject: Subject | undefined, now: number): Caller | undefined {
     if (!subject) return undefined
-    if (subject.kind === 'failed') return UNKNOWN
+    if (subject.kind === 'failed') return UNKNOWN_CALLER
     const consumer = subject.kind === 'pointer' ? this.#records.get(subject.pointerKey) : undefined
-    if (subject.kind === 'pointer' && consumer === undefined) return UNKNOWN
+    if (subject.kind === 'pointer' && consumer === undefined) return UNKNOWN_CALLER
     const named = (key: string) =>
       consumer === undefined ? key : key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
     const record = parseConsumer(this.#records.get(named(subject.consumerKey)) ?? '')
@@ -138,17 +147,17 @@ export class ScriptModel {
     const learnt = consumer === undefined ? {} : { consumer }
     if (subject.kind === 'token') return { plan: subject.plan || (plan ?? ''), hasBlock, overrides }
     const credential = parseCredential(this.#records.get(named(subject.credentialKey)) ?? '')
-    if (!credential) return { ...UNKNOWN, ...learnt }
+    if (!credential) return { ...UNKNOWN_CALLER, ...learnt }
     return { plan: credential.plan ?? plan ?? '', hasBlock, overrides, ...learnt }
   }
 }
 
 /**
- * For how many requests to spend: for each rule at most its share of what is left, and always for the request itself.
- * @param before how the rules stand before, in their order
+ * For how many requests to spend: at least for the request itself, and at most 1/16 of what each rule has left.
+ * @param before the verdicts of a peek, in the order of the rules
  */
-function grantOf(want: number, counted: readonly RuleToCount[], before: readonly Verdict[]): number {
-  // What a shadow would refuse is not spent, and guesses are not requests: they do not bound it.
+function computeGrant(want: number, counted: readonly RuleToCount[], before: readonly Verdict[]): number {
+  // Rules that do not spend do not limit the lease: shadows that would refuse, rules on bad credentials, and rules that only report.
   const most = before.map(({ allowed, remaining }, i) => {
     const { bound, isOnlyChecked } = counted[i]!
     const isSpent = allowed && bound.role === 'spend' && !isOnlyChecked
@@ -160,23 +169,23 @@ function grantOf(want: number, counted: readonly RuleToCount[], before: readonly
 interface Caller {
   isUnknown?: boolean
   plan: string
-  /** Blocked, and the block has not ended. */
+  /** Whether the consumer is blocked, and the block has not ended. */
   hasBlock: boolean
   overrides: readonly Override[]
-  /** Learnt from the store. */
+  /** The consumer that a pointer names. */
   consumer?: string
 }
 
-const UNKNOWN: Caller = { isUnknown: true, plan: '', hasBlock: false, overrides: [] }
+const UNKNOWN_CALLER: Caller = { isUnknown: true, plan: '', hasBlock: false, overrides: [] }
 
-/** The first override of the family counts; one whose time has passed changes nothing. */
+/** The first override of the family. If it has expired, none applies. */
 function overrideFor(rule: Rule, overrides: readonly Override[], now: number): Override | undefined {
   const override = rule.takesOverrides ? overrides.find(({ family }) => family === rule.family) : undefined
   return override?.until !== undefined && override.until <= now ? undefined : override
 }
 
-/** The rule as this consumer has it: to count by, and to show; none where it is off. */
-function overridden(bound: BoundRule, overrides: readonly Override[], now: number): RuleToCount[] {
+/** Applies the overrides of the consumer to a rule. @returns no rule if an override turns it off */
+function applyOverride(bound: BoundRule, overrides: readonly Override[], now: number): RuleToCount[] {
   const { rule } = bound
   const override = overrideFor(rule, overrides, now)
   if (!override) return [{ bound, shown: rule }]
@@ -189,7 +198,11 @@ function overridden(bound: BoundRule, overrides: readonly Override[], now: numbe
   return [{ bound: { ...bound, mode, rule: withNumbers(rule, numbers) }, shown }]
 }
 
-function numbersFor({ rule }: { rule: Rule }, overrides: readonly Override[], now: number): { rule: Rule } {
+function applyOverriddenNumbers(
+  { rule }: { rule: Rule },
+  overrides: readonly Override[],
+  now: number,
+): { rule: Rule } {
   const numbers = overrideFor(rule, overrides, now)?.numbers
   return { rule: numbers ? withNumbers(rule, numbers) : rule }
 }

@@ -1,12 +1,12 @@
--- The numbers of rules as one consumer has them. The record of the consumer
--- (src/store/records.ts) holds overrides, `override=<family>,…`; the first of each
--- family counts, until its time has passed. Every value in the record is escaped, so
--- that none can hold a `=`. Fields are text; an empty one leaves what the config says.
+-- Applies the overrides of a consumer. The record of the consumer
+-- (src/store/records.ts) has fields `override=<family>,…`. The first override of each
+-- family counts until it expires. Every value in the record is escaped, so that it
+-- cannot contain `=`. An empty field leaves the number of the config.
 --
 --   overridden(number, family, mark, tag, first, second, third)
---       mark, tag and the three numbers of a rule, as they are then. Notes in
---       `changes` what the reply says: `1e20,5;` (rule, mark, limit and burst as an
---       operator wrote them)
+--       returns the mark, the tag and the three numbers of a rule after its override.
+--       Adds the override to `changes`, for the reply: `1e20,5;` (number of the rule,
+--       mark, limit and burst as the operator wrote them)
 local function overridden(number, family, mark, tag, first, second, third)
   local _, at = string.find(settings, family, 1, true)
   if not at or mark == ABSENT then

@@ -1,4 +1,4 @@
--- Only the store knows the consumer: its name takes the place of the '?' in the keys.
+-- Only the store knows the consumer. Its name replaces the '?' in the keys.
 consumer = redis.call('GET', KEYS[3]) or nil
 for i = 1, consumer and #KEYS or 0 do
   KEYS[i] = string.gsub(KEYS[i], '{c:%?}', function()

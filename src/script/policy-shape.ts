@@ -1,48 +1,49 @@
-/** What a policy is: the rules that are decided together, as far as they are the same for every request. */
+/** The types of a policy: the rules that can be decided together, without what differs from request to request. */
 import type { Quota } from '../algorithms/algorithm.ts'
 import type { AlgorithmName } from '../algorithms/all.ts'
 import type { Rule } from '../config/compile-rule.ts'
 import type { Script } from '../store/store.ts'
 
-/** What the text of a script depends on. */
+/** Everything that the text of the scripts depends on. */
 export interface PolicyShape {
   slots: readonly Slot[]
-  /** How many identities the slots count for. */
+  /** The number of identities that the slots count for. */
   identities: number
-  /** The plans that the config knows, the default one first. */
+  /** The plans of the config, the default plan first. */
   plans: readonly string[]
-  /** Callers have credentials, which the script looks up. */
+  /** Whether callers can have credentials, which the script looks up. */
   hasSubject: boolean
-  /** A decision can spend for several requests at once (lease.ts): at least one rule has a lease. */
+  /** Whether a decision can spend for several requests at once (lease.ts), because at least one rule has a lease. */
   leases?: boolean
 }
 
-/** One rule, with its numbers for each plan. */
+/** A rule with its numbers for each plan. */
 export interface Slot {
   algorithm: AlgorithmName
-  /** What it counts for, from 0: rules of one identity share one state. */
+  /** Number of its identity, from 0. Rules of one identity share one state. */
   identity: number
   family: string
   takesOverrides: boolean
-  /** It counts bad credentials (`on: 'auth-failure'`). */
+  /** Whether it counts bad credentials (`on: 'auth-failure'`). */
   isGuess: boolean
-  /** An admitted request may have to wait for its turn: the row has a delay. */
+  /** Whether it is a queue: an admitted request may be delayed, and the row in the reply has a delay. */
   isQueue: boolean
-  /** What travels with each request: the ends of the windows of a calendar, or what the isolate holds. */
+  /** The argument that each request has for this rule: the ends of calendar windows, or the units that the isolate holds. */
   argument?: 'ends' | 'holding'
   /**
-   * It has a key of its own, for its log or its holders. `whole`: it is read with the states. `parts`: it is long, and separate
-   * commands read only the needed part.
+   * Set if the rule has a key of its own, for its log or its holders. `whole`: the value is read with the states. `parts`: the value
+   * is long, and separate commands read only the needed part.
    */
   own?: 'whole' | 'parts'
-  /** It keeps all it knows under its own key, and has no record in the state of its identity. */
+  /** Whether everything is stored under its own key, without a record in the state of its identity. */
   isApart: boolean
-  /** The numbers; the first are those of callers without a plan. */
+  /** The numbers for each plan. The first are those of callers without a plan. */
   variants: readonly Variant[]
 }
 
+/** The numbers of a rule for some plans. */
 export interface Variant {
-  /** Absent: every plan. */
+  /** Absent: all plans. */
   plans?: readonly string[]
   tag: string
   quota: Quota
@@ -54,10 +55,10 @@ export interface PolicyScripts {
   refund: Script
 }
 
-/** Where the scripts of a policy come from. */
+/** Compiles the scripts of a policy, or finds those that were built. */
 export type ScriptsOf = (shape: PolicyShape) => PolicyScripts
 
 export interface Policy extends PolicyShape, PolicyScripts {
-  /** The place of a rule among the slots. */
+  /** Index of a rule's slot. @throws Error for a rule of another policy */
   slotOf(rule: Rule): number
 }

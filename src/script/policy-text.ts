@@ -1,39 +1,42 @@
 /**
- * From a policy to Lua: one straight line of code for all its rules, with their numbers as constants. `decideText` is the script
- * that decides and peeks, `refundText` the one that gives back. docs/script.md shows one.
+ * Compiles a policy to Lua: straight-line code for all its rules, with their numbers as constants. `decideText` is the script that
+ * decides and peeks, `refundText` the one that gives units back. docs/script.md shows an example.
  *
- * Each rule has its own copy of the sections of its algorithm, whose locals end in the number of the rule: `backlog_2`. In the
- * text are three ends: how things stand (refused, or only asked), all is spent and the state lies as expected (the usual one), and
- * all else. The usual one reads each state by one call and writes it by one.
+ * Each rule has its own copy of the sections of its algorithm. Their locals end in the number of the rule: `backlog_2`. A decision
+ * has three ends:
+ *
+ *     nothing is spent    the request is refused, or it is a peek
+ *     the usual end       all rules spend, and the states have the expected layout: one call reads each state, one call writes it
+ *     any other           some rules do not spend, or a state has other records
  */
 import { ABSENT, CONSTANTS, ENFORCE } from './constants.ts'
 import { LEASE_DIVISOR } from './lease.ts'
 import { OVERRIDES, POINTER, PRELUDE, SUBJECT } from './lua.generated.ts'
-import { Locals, literal, name, withWords } from './lua-text.ts'
+import { Locals, literal, nameInLiteral, replaceWords } from './lua-text.ts'
 import type { PolicyShape, Variant } from './policy-shape.ts'
 import {
-  assigned,
+  assignment,
   chunked,
   createRuleText,
+  hasVariableNumbers,
   isNumber,
-  isVariable,
   numberOf,
   type RuleText,
 } from './rule-text.ts'
-import { commitAny, commitUsual, type Identity, readState, standingOf } from './state-text.ts'
+import { commitAny, commitUsual, type Identity, readStanding, readState } from './state-text.ts'
 
-/** What of the string library the text names; each is a local, which is faster than a field. */
+/** Library functions of the script. Each is a local, because a local is faster than a field. */
 const LIBRARY = {
   ...{ byte: 'string.byte', find: 'string.find', format: 'string.format', match: 'string.match' },
   ...{ sub: 'string.sub', rep: 'string.rep', concat: 'table.concat', sort: 'table.sort' },
 }
 
-/** Decides, and peeks. src/script/decide.ts is the other end of its wire. */
+/** The script that decides and peeks. src/script/decide.ts encodes its arguments and decodes its reply. */
 export function decideText(policy: PolicyShape): string {
   return new PolicyText(policy).decide()
 }
 
-/** Gives back. src/script/refund.ts is the other end of its wire. */
+/** The script that gives units back. src/script/refund.ts encodes its arguments and decodes its reply. */
 export function refundText(policy: PolicyShape): string {
   return new PolicyText(policy).refund()
 }
@@ -41,18 +44,18 @@ export function refundText(policy: PolicyShape): string {
 class PolicyText {
   readonly #policy: PolicyShape
   readonly #locals = new Locals()
-  readonly #places: readonly RuleText[]
-  readonly #identities: readonly (Identity & { asked: string })[]
+  readonly #rules: readonly RuleText[]
+  readonly #identities: readonly (Identity & { isPresent: string })[]
 
   constructor(policy: PolicyShape) {
     this.#policy = policy
     const sizes = Map.groupBy(policy.slots, ({ identity }) => identity)
-    this.#places = policy.slots.map((slot, i) =>
+    this.#rules = policy.slots.map((slot, i) =>
       createRuleText(slot, i + 1, sizes.get(slot.identity)!.length, this.#locals),
     )
     this.#identities = Array.from({ length: policy.identities }, (_, i) => ({
-      places: this.#places.filter(({ identity }) => identity === i),
-      asked: this.#locals.of(`asked_${i + 1}`),
+      rules: this.#rules.filter(({ identity }) => identity === i),
+      isPresent: this.#locals.of(`asked_${i + 1}`),
       key: this.#locals.of(`key_${i + 1}`),
       state: this.#locals.of(`state_${i + 1}`),
       fits: this.#locals.of(`fits_${i + 1}`),
@@ -64,57 +67,57 @@ class PolicyText {
     const body = [
       'verb = ARGV[1]\n',
       hasSubject ? "subject = ARGV[3] or ''\n" : '',
-      this.#marks(5 + this.#withArgument().length),
-      this.#keys(
+      this.#readArguments(5 + this.#withArgument().length),
+      this.#locateKeys(
         hasSubject && "subject == 'key' and 2 or subject == 'pointer' and 3 or subject == 'token' and 1 or 0",
       ),
-      this.#mget(hasSubject && `if subject == 'pointer' then\n${POINTER}end\n`),
+      this.#fetchValues(hasSubject && `if subject == 'pointer' then\n${POINTER}end\n`),
       hasSubject ? `plan = ''\n${SUBJECT}` : "plan = ARGV[4] or ''\n",
-      this.#plans(hasSubject ? "subject ~= '' and not is_bad" : undefined),
-      hasSubject ? this.#unknownAndBlocked() : '',
-      this.#overrides(hasSubject ? 'settings and not is_bad' : 'settings', true),
+      this.#applyPlan(hasSubject ? "subject ~= '' and not is_bad" : undefined),
+      hasSubject ? this.#skipRulesOnRequests() : '',
+      this.#applyOverrides(hasSubject ? 'settings and not is_bad' : 'settings', true),
       'admitted = true\n',
-      ...this.#identities.map(identity => readState(identity, checkOf)),
-      this.#decideEnd(),
+      ...this.#identities.map(identity => readState(identity, checkRule)),
+      this.#endDecision(),
     ]
     const names = ['verb', 'plan', 'values', 'admitted', 'place', 'reply', 'changes', 'settings']
     const ofSubject = hasSubject ? ['subject', 'is_bad', 'is_blocked', 'consumer'] : []
     const ofLease = leases ? ['grant'] : []
-    return this.#script([...names, ...ofSubject, ...ofLease], "local now = ARGV[5] or ''\n", body)
+    return this.#assembleScript([...names, ...ofSubject, ...ofLease], "local now = ARGV[5] or ''\n", body)
   }
 
   refund(): string {
     const first = 5 + this.#withArgument().length
     const body = [
       'spent_at = ARGV[1] + 0\n',
-      this.#marks(undefined),
-      ...this.#places.map(
-        ({ of, n }) =>
-          `${of('units')}, ${of('spent')} = ARGV[${first + 2 * n - 1}] + 0, ARGV[${first + 2 * n}] + 0\n`,
+      this.#readArguments(undefined),
+      ...this.#rules.map(
+        ({ of, ruleNumber }) =>
+          `${of('units')}, ${of('spent')} = ARGV[${first + 2 * ruleNumber - 1}] + 0, ARGV[${first + 2 * ruleNumber}] + 0\n`,
       ),
-      this.#keys("ARGV[3] == 'consumer' and 1 or 0"),
-      this.#mget(''),
+      this.#locateKeys("ARGV[3] == 'consumer' and 1 or 0"),
+      this.#fetchValues(''),
       "if ARGV[3] == 'consumer' then\nsettings = values[1]\nend\n",
       'plan = ARGV[4]\n',
-      this.#plans(),
-      this.#overrides('settings', false),
+      this.#applyPlan(),
+      this.#applyOverrides('settings', false),
       ...this.#identities.map(identity => readState(identity, () => '')),
       ...this.#identities.map(identity =>
         commitAny(identity, {
           isSpent: ({ of }) => `${of('mark')} ~= ${ABSENT} and ${of('units')} > 0`,
-          spend: place => place.section('refund'),
+          spend: rule => rule.section('refund'),
         }),
       ),
-      `return { now${this.#places.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0`).join('')} }\n`,
+      `return { now${this.#rules.map(({ of }) => `, ${of('remaining')} or 0, ${of('reset_after')} or 0`).join('')} }\n`,
     ]
     const names = ['spent_at', 'plan', 'values', 'place', 'settings', 'changes', '_']
-    return this.#script(names, 'local now = ARGV[5]\n', body)
+    return this.#assembleScript(names, 'local now = ARGV[5]\n', body)
   }
 
-  /** The locals come first, and only the text says which there are. */
-  #script(names: readonly string[], now: string, body: readonly string[]): string {
-    const text = withWords(body.join(''), word => CONSTANTS.get(word))
-    const declared = [...new Set(this.#places.map(({ lua }) => lua.declare))].join('')
+  /** Assembles the script. The declarations of the locals come first, but depend on the text that follows. */
+  #assembleScript(names: readonly string[], now: string, body: readonly string[]): string {
+    const text = replaceWords(body.join(''), word => CONSTANTS.get(word))
+    const declared = [...new Set(this.#rules.map(({ lua }) => lua.declare))].join('')
     const library = Object.entries(LIBRARY).filter(([name]) =>
       new RegExp(`(?<![.\\w])${name}\\(`).test(declared + text),
     )
@@ -130,16 +133,16 @@ class PolicyText {
     ].join('')
   }
 
-  /** Rules of which something travels with each request. */
+  /** The rules that have an argument in each request. */
   #withArgument(): readonly RuleText[] {
-    return this.#places.filter(({ argument }) => argument)
+    return this.#rules.filter(({ argument }) => argument)
   }
 
-  /** @param lastBefore place in ARGV after which the costs follow, if any */
-  #marks(lastBefore: number | undefined): string {
-    const names = this.#identities.flatMap(({ asked, places }) => [
-      asked,
-      ...places.map(({ of }) => of('mark')),
+  /** Reads the marks, the arguments of rules, and the costs. @param lastBefore index in ARGV before the costs; undefined: there are none */
+  #readArguments(lastBefore: number | undefined): string {
+    const names = this.#identities.flatMap(({ isPresent, rules }) => [
+      isPresent,
+      ...rules.map(({ of }) => of('mark')),
     ])
     const read = chunked(names, 50).map(
       (part, i) => `${part.join(', ')} = byte(ARGV[2], ${i * 50 + 1}, ${i * 50 + part.length})\n`,
@@ -147,17 +150,17 @@ class PolicyText {
     const given = this.#withArgument().map(
       ({ of, argument }, i) => `${of(argument!)} = ARGV[${6 + i}]${argument === 'holding' ? " or ''" : ''}\n`,
     )
-    if (lastBefore === undefined || this.#places.length === 0) return [...read, ...given].join('')
-    const costs = this.#places.map(({ of }) => of('cost'))
+    if (lastBefore === undefined || this.#rules.length === 0) return [...read, ...given].join('')
+    const costs = this.#rules.map(({ of }) => of('cost'))
     const amounts = costs.map((_, i) => `ARGV[${lastBefore + 1 + i}] + 0`)
     return [
       ...read,
       ...given,
       `if ARGV[${lastBefore + 1}] then\n`,
-      ...chunked(costs, 50).map((part, i) => assigned(part, amounts.slice(i * 50, i * 50 + part.length))),
+      ...chunked(costs, 50).map((part, i) => assignment(part, amounts.slice(i * 50, i * 50 + part.length))),
       'else\n',
       ...chunked(costs, 50).map(part =>
-        assigned(
+        assignment(
           part,
           part.map(() => '1'),
         ),
@@ -166,42 +169,42 @@ class PolicyText {
     ].join('')
   }
 
-  /** The places of states and of keys of single rules among the keys: behind the records, and the long logs last. */
-  #keys(records: string | false): string {
+  /** Computes the indexes in KEYS: first the records of the caller, then each state with the keys of its rules, then the long logs. */
+  #locateKeys(records: string | false): string {
     const next = (name: string) => `place = place + 1\n${this.#locals.of(name)} = place\n`
     const where = (mark: string, text: string) => `if ${mark} ~= ${ABSENT} then\n${text}end\n`
-    const long = this.#places.filter(({ own }) => own === 'parts')
+    const long = this.#rules.filter(({ own }) => own === 'parts')
     return [
       `place = ${records || 0}\n`,
-      ...this.#identities.map(({ places, asked }, i) =>
+      ...this.#identities.map(({ rules, isPresent }, i) =>
         where(
-          asked,
+          isPresent,
           next(`key_${i + 1}`) +
-            places
+            rules
               .filter(({ own }) => own === 'whole')
-              .map(({ of, n }) => where(of('mark'), next(`own_key_${n}`)))
+              .map(({ of, ruleNumber }) => where(of('mark'), next(`own_key_${ruleNumber}`)))
               .join(''),
         ),
       ),
       long.length > 0 ? `${this.#locals.of('whole')} = place\n` : '',
-      ...long.map(({ of, n }) => where(of('mark'), next(`own_key_${n}`))),
+      ...long.map(({ of, ruleNumber }) => where(of('mark'), next(`own_key_${ruleNumber}`))),
     ].join('')
   }
 
-  #mget(before: string | false): string {
-    const hasLong = this.#places.some(({ own }) => own === 'parts')
+  #fetchValues(before: string | false): string {
+    const hasLong = this.#rules.some(({ own }) => own === 'parts')
     const keys = hasLong ? `unpack(KEYS, 1, ${this.#locals.of('whole')})` : 'unpack(KEYS)'
     return `${before || ''}values = redis.call('MGET', ${keys})\n`
   }
 
   /**
-   * The numbers of the caller's plan. A rule that is not for that plan does not apply.
-   * @param mayBeUnknown condition under which the plan may be one that the config does not know
+   * Assigns the numbers of the caller's plan, and skips rules that do not apply to that plan.
+   * @param mayBeUnknown Lua condition under which the config may not know the plan
    */
-  #plans(mayBeUnknown?: string): string {
-    const varying = this.#places.filter(isVariable)
-    const limited = this.#places.filter(({ variants }) => variants.some(({ plans }) => plans))
-    const defaults = varying.map(place => this.#numbers(place, place.variants[0]!)).join('')
+  #applyPlan(mayBeUnknown?: string): string {
+    const varying = this.#rules.filter(hasVariableNumbers)
+    const limited = this.#rules.filter(({ variants }) => variants.some(({ plans }) => plans))
+    const defaults = varying.map(rule => this.#assignNumbers(rule, rule.variants[0]!)).join('')
     const { plans } = this.#policy
     if (plans.length === 0) return defaults
     const known = plans.map(plan => `plan ~= ${literal(plan)}`).join(' and ')
@@ -211,32 +214,32 @@ class PolicyText {
         ? ''
         : `if ${mayBeUnknown} and ${known} then\nplan = ${literal(plans[0]!)}\nend\n`
     const branches = plans.flatMap(plan => {
-      const changes = limited.map(place => {
-        const variant = place.variants.find(({ plans }) => !plans || plans.includes(plan))
-        if (!variant) return `${place.of('mark')} = ${ABSENT}\n`
-        return variant === place.variants[0] ? '' : this.#numbers(place, variant)
+      const changes = limited.map(rule => {
+        const variant = rule.variants.find(({ plans }) => !plans || plans.includes(plan))
+        if (!variant) return `${rule.of('mark')} = ${ABSENT}\n`
+        return variant === rule.variants[0] ? '' : this.#assignNumbers(rule, variant)
       })
       const text = changes.join('')
       return text ? [`if plan == ${literal(plan)} then\n${text}`] : []
     })
-    const chosen = inChains(branches).map(chain => `${chain.join('else')}end\n`)
+    const chosen = splitIntoChains(branches).map(chain => `${chain.join('else')}end\n`)
     return [defaults, unknown, ...chosen].join('')
   }
 
-  #numbers({ of, lua }: RuleText, variant: Variant): string {
+  #assignNumbers({ of, lua }: RuleText, variant: Variant): string {
     const names = lua.numbers.filter(isNumber)
-    return assigned(
+    return assignment(
       [of('tag'), ...names.map(of)],
       [literal(variant.tag), ...names.map(name => literal(numberOf(variant, name)))],
     )
   }
 
-  /** With a bad credential only guesses count, and with a blocked consumer too. */
-  #unknownAndBlocked(): string {
-    const others = this.#places.filter(({ isGuess }) => !isGuess).map(({ of }) => of('mark'))
+  /** Skips all rules but those on bad credentials, if the credential is bad or its consumer is blocked. */
+  #skipRulesOnRequests(): string {
+    const others = this.#rules.filter(({ isGuess }) => !isGuess).map(({ of }) => of('mark'))
     if (others.length === 0) return ''
     const none = chunked(others, 50).map(part =>
-      assigned(
+      assignment(
         part,
         part.map(() => String(ABSENT)),
       ),
@@ -244,79 +247,79 @@ class PolicyText {
     return `if is_bad or is_blocked then\n${none.join('')}end\n`
   }
 
-  /** @param isDecision what was spent can be given back whatever the mode is by now */
-  #overrides(condition: string, isDecision: boolean): string {
-    const places = this.#places.filter(({ takesOverrides }) => takesOverrides)
-    if (places.length === 0) return ''
+  /** @param isDecision whether overrides also set the mode. A refund gives units back whatever the mode is now */
+  #applyOverrides(condition: string, isDecision: boolean): string {
+    const rules = this.#rules.filter(({ takesOverrides }) => takesOverrides)
+    if (rules.length === 0) return ''
     return [
       `if ${condition} and string.find(settings, 'override=', 1, true) then\n`,
       OVERRIDES,
-      ...places.map(place => this.#override(place, isDecision)),
+      ...rules.map(rule => this.#applyOverride(rule, isDecision)),
       'end\n',
     ].join('')
   }
 
-  #override({ of, n, family, lua: { numbers } }: RuleText, isDecision: boolean): string {
-    // What travels with the request is not overridden.
+  #applyOverride({ of, ruleNumber, family, lua: { numbers } }: RuleText, isDecision: boolean): string {
+    // Arguments that travel with the request cannot be overridden.
     const own = numbers.map(number => (isNumber(number) ? of(number) : undefined))
     const values = [of('tag'), ...own.filter(value => value !== undefined)].join(', ')
     const mark = of('mark')
-    const given = `'${n}', 'override=${name(family)},', ${mark}, ${values}`
+    const given = `'${ruleNumber}', 'override=${nameInLiteral(family)},', ${mark}, ${values}`
     return `${isDecision ? mark : '_'}, ${values} = overridden(${given})\n`
   }
 
-  #decideEnd(): string {
+  #endDecision(): string {
     const { hasSubject, leases } = this.#policy
-    const isUsual = this.#identities.map(({ places, key, fits }) => {
-      const spent = places
+    const isUsual = this.#identities.map(({ rules, key, fits }) => {
+      const spent = rules
         .filter(({ isGuess }) => !isGuess)
         .map(({ of }) => `${of('retry_after')} == 0 and ${of('cost')} > 0`)
-      // A guess is not spent; one that is refused has a retry time to say.
-      const guesses = places
+      // Rules on bad credentials do not spend for a good one. One that refuses (as a shadow) has a retry time in the reply.
+      const guesses = rules
         .filter(({ isGuess }) => isGuess)
         .map(({ of }) => `(${of('retry_after')} or 0) == 0`)
       return `(not ${key} or ${[fits, ...spent, ...guesses].join(' and ')})`
     })
     const isKnown = hasSubject ? ['not is_bad'] : []
-    const standing = this.#places.map(standingOf).join('')
-    const anySpent = (place: RuleText) =>
-      `${place.of('retry_after')} == 0 and ${place.of('cost')} > 0${place.isGuess ? ' and is_bad' : ''}`
-    const any = { isSpent: anySpent, spend: (place: RuleText) => place.section('spend') }
-    // Each end returns: with `elseif`, a jump from the first would go past all the others, and Lua has a bound for that.
+    const standing = this.#rules.map(readStanding).join('')
+    const anySpent = (rule: RuleText) =>
+      `${rule.of('retry_after')} == 0 and ${rule.of('cost')} > 0${rule.isGuess ? ' and is_bad' : ''}`
+    const any = { isSpent: anySpent, spend: (rule: RuleText) => rule.section('spend') }
+    // Each end returns. With `elseif`, the first end would jump over all others, and Lua limits the length of jumps.
     return [
       `if not admitted or verb == 'peek'${hasSubject ? ' and not is_blocked' : ''} then\n`,
       standing,
-      this.#reply(1),
+      this.#returnReply(1),
       'end\n',
       hasSubject ? "if is_blocked then\nreturn { -2, '', now }\nend\n" : '',
-      leases ? this.#grant() : '',
+      leases ? this.#computeGrant() : '',
       `if ${[...isKnown, ...isUsual].join(' and ') || 'true'} then\n`,
       ...this.#identities.map(commitUsual),
-      this.#reply(2, leases),
+      this.#returnReply(2, leases),
       'end\n',
       ...this.#identities.map(identity => commitAny(identity, any)),
-      this.#reply(1, leases),
+      this.#returnReply(1, leases),
     ].join('')
   }
 
   /**
-   * For how many requests to spend (lease.ts), where the verb is a number: from here on a rule costs what all of them do. Of a queue
-   * the delay is that of the first; the others depart evenly behind it.
+   * If the verb is a number, computes for how many requests to spend (lease.ts), and multiplies the costs. The delay of a queue is that
+   * of the first request; the others depart evenly after it.
    */
-  #grant(): string {
-    // A guess is spent when it was wrong, and then nothing else is.
-    const places = this.#places.filter(({ isGuess }) => !isGuess)
-    const bounds = places.map(place => {
-      const { of } = place
+  #computeGrant(): string {
+    // Rules on bad credentials spend only if the credential is bad, and then no other rule spends.
+    const rules = this.#rules.filter(({ isGuess }) => !isGuess)
+    const bounds = rules.map(rule => {
+      const { of } = rule
       return [
-        `if ${of('retry_after')} == 0 and ${of('cost')} > 0 then\n${place.section('standing')}`,
+        `if ${of('retry_after')} == 0 and ${of('cost')} > 0 then\n${rule.section('standing')}`,
         `local most = ${of('remaining')} / (${literal(LEASE_DIVISOR)} * ${of('cost')})\n`,
         'if most < grant then\ngrant = most\nend\nend\n',
       ].join('')
     })
-    const costs = places.map(({ of }) => of('cost'))
+    const costs = rules.map(({ of }) => of('cost'))
     const raised = chunked(costs, 50).map(part =>
-      assigned(
+      assignment(
         part,
         part.map(cost => `${cost} * grant`),
       ),
@@ -332,12 +335,13 @@ class PolicyText {
   }
 
   /**
-   * @param admitted 2: every rule has spent, and `retry_after` is left out
-   * @param hasGrant it ends with `grant`, if that is set
+   * Returns the reply (decide.ts).
+   * @param admitted 2: every rule has spent, so the rows have no `retry_after`
+   * @param hasGrant whether the reply ends with `grant`, if that is set
    */
-  #reply(admitted: 1 | 2, hasGrant = false): string {
+  #returnReply(admitted: 1 | 2, hasGrant = false): string {
     const { hasSubject } = this.#policy
-    const rows = this.#places.map(({ of, isQueue }) => {
+    const rows = this.#rules.map(({ of, isQueue }) => {
       const retryAfter = admitted === 2 ? [] : [`${of('retry_after')} or -2`]
       const standing = [`${of('remaining')} or 0`, `${of('reset_after')} or 0`]
       return [...retryAfter, ...standing, ...(isQueue ? [`${of('delay')} or 0`] : [])].join(', ')
@@ -346,8 +350,8 @@ class PolicyText {
     const status = admitted === 2 ? '2' : known
     const plan = hasSubject ? "consumer and plan .. ' ' .. consumer or plan" : 'plan'
     const values = [status, plan, 'now', ...rows]
-    if (!this.#places.some(({ takesOverrides }) => takesOverrides)) {
-      // Where it is nil, the list is one shorter.
+    if (!this.#rules.some(({ takesOverrides }) => takesOverrides)) {
+      // If `grant` is nil, the list is one shorter.
       return `do return { ${[...values, ...(hasGrant ? ['grant'] : [])].join(', ')} } end\n`
     }
     return `
@@ -360,11 +364,14 @@ ${hasGrant ? 'reply[#reply + 1] = grant\n' : ''}do return reply end
   }
 }
 
-/** Bytes of an if with all its elseif, which jump to its end: over some 35,000 instructions, where Lua can jump over 131,071. */
+/**
+ * The most bytes of an `if` with all its `elseif`. Each branch jumps to the end of the chain: over about 35,000 instructions at this
+ * length, and Lua can jump over at most 131,071.
+ */
 const LONGEST_CHAIN = 200_000
 
-/** Branches of which at most one is taken, in as few chains of elseif as Lua can jump over. */
-function inChains(branches: readonly string[]): string[][] {
+/** Splits branches that exclude each other into as few `if … elseif` chains as possible. */
+function splitIntoChains(branches: readonly string[]): string[][] {
   const chains: string[][] = []
   let length = Number.POSITIVE_INFINITY
   for (const branch of branches) {
@@ -378,12 +385,12 @@ function inChains(branches: readonly string[]): string[][] {
   return chains
 }
 
-/** May the cost of a rule pass? */
-function checkOf(place: RuleText): string {
-  const { of } = place
+/** Checks whether the rule admits its cost. */
+function checkRule(rule: RuleText): string {
+  const { of } = rule
   return [
     `${of('retry_after')} = 0\n`,
-    `if ${of('cost')} > 0 then\n${place.section('check')}`,
+    `if ${of('cost')} > 0 then\n${rule.section('check')}`,
     `if ${of('retry_after')} ~= 0 and ${of('mark')} == ${ENFORCE} then\nadmitted = false\nend\nend\n`,
   ].join('')
 }

@@ -1,20 +1,21 @@
 /**
- * A policy: the rules that are decided together, as far as they are the same for every request. It is compiled to one Lua script
- * for decisions and one for refunds, so a config leaves in the script cache of Redis at most two for the gateway and two for
- * each limit by name, whatever requests come. Beside them are there the probe's, the one that resets, and a small one of src/ops;
- * a deployment with other rules adds its own.
+ * Creates policies. A policy has the rules that can be decided together, and two Lua scripts: one for decisions, one for refunds. So a
+ * config adds at most two scripts for the gateway and two for each limit by name to the script cache of Redis, whatever requests
+ * arrive. In addition there are the scripts of the probe, of resets, and a small one of src/ops. A deployment with other rules adds
+ * its own.
  */
 import type { GatewayRule, LimitRule, Rule } from '../config/compile-rule.ts'
 import type { Policy, PolicyShape, ScriptsOf, Slot } from './policy-shape.ts'
 
-/** A rule, and what it counts for: rules with the same text share their state. */
+/** A rule and its identity. Rules with the same identity text share their state. */
 export interface PolicyRule {
   rule: Rule
   identity: string
 }
 
 /**
- * @param rules in their order, with one for each plan that has numbers of its own
+ * Creates a policy.
+ * @param rules in their order. A rule with numbers for several plans is there once for each of them
  * @param scriptsOf compiles the scripts (scripts.ts), or finds those that were built (built-scripts.ts)
  */
 export function createPolicy(
@@ -26,13 +27,13 @@ export function createPolicy(
   const places = new Map<string, number>()
   const slots: Slot[] = []
   for (const { rule, identity } of rules) {
-    // The rows of several plans have one name.
+    // The entries of one rule for several plans have the same name, and become variants of one slot.
     const name = `${rule.name} ${identity}`
     const at = places.get(name) ?? slots.length
     places.set(name, at)
-    const slot = slotOf(rule, identities.indexOf(identity))
+    const slot = createSlot(rule, identities.indexOf(identity))
     const before = slots[at]
-    slots[at] = before ? merged(before, slot) : slot
+    slots[at] = before ? mergeSlots(before, slot) : slot
   }
   const shape = { slots, identities: identities.length, plans, hasSubject }
   const leases = rules.some(({ rule }) => rule.lease)
@@ -40,8 +41,8 @@ export function createPolicy(
 }
 
 /**
- * The policy of the gateway.
- * @param config `rules` with those that are off: they can be switched on
+ * Creates the policy of the gateway.
+ * @param config `rules` includes rules that are off, because a live switch can turn them on
  */
 export function createGatewayPolicy(
   { rules, plans }: { rules: readonly GatewayRule[]; plans: readonly string[] },
@@ -51,7 +52,7 @@ export function createGatewayPolicy(
   return createPolicy(counted, { plans, hasSubject: true }, scriptsOf)
 }
 
-/** The policy of one limit by name. */
+/** Creates the policy of one limit by name. */
 export function createLimitPolicy(rules: readonly LimitRule[], scriptsOf: ScriptsOf): Policy {
   const counted = rules.map(rule => ({ rule, identity: rule.by.join(' ') }))
   return createPolicy(counted, { plans: [], hasSubject: false }, scriptsOf)
@@ -76,7 +77,7 @@ function withScripts(shape: PolicyShape, scriptsOf: ScriptsOf): Policy {
   }
 }
 
-function slotOf(rule: Rule, identity: number): Slot {
+function createSlot(rule: Rule, identity: number): Slot {
   const { state, isQueue = false } = rule.counting
   const { plans } = rule.match
   return {
@@ -88,20 +89,20 @@ function slotOf(rule: Rule, identity: number): Slot {
     isQueue,
     ...(rule.calendar && { argument: 'ends' }),
     ...(state === 'held' && { argument: 'holding', own: 'whole' }),
-    ...(state === 'log' && { own: isLong(rule) ? 'parts' : 'whole' }),
+    ...(state === 'log' && { own: hasLongLog(rule) ? 'parts' : 'whole' }),
     isApart: state === 'held',
     variants: [{ ...(plans && { plans }), tag: rule.tag, quota: rule.quota }],
   }
 }
 
-function merged(slot: Slot, { variants, own }: Slot): Slot {
+function mergeSlots(slot: Slot, { variants, own }: Slot): Slot {
   return { ...slot, ...(own === 'parts' && { own }), variants: [...slot.variants, ...variants] }
 }
 
-const isLong = ({ quota }: Rule) => quota.burst > MAX_SHORT_LOG
+const hasLongLog = ({ quota }: Rule) => quota.burst > MAX_SHORT_LOG
 const MAX_SHORT_LOG = 100
 
-/** Whether separate commands read a part of the log. */
+/** Whether the rule has a long log, of which separate commands read only the needed part. */
 export function readsLogInParts(rule: Rule): boolean {
-  return rule.counting.state === 'log' && isLong(rule)
+  return rule.counting.state === 'log' && hasLongLog(rule)
 }

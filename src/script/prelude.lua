@@ -1,32 +1,31 @@
--- What every script begins with.
+-- The beginning of every script.
 --
--- All times are integers in microseconds, all amounts are integers; each stays
+-- All times are integers in microseconds, and all amounts are integers. Each stays
 -- below 2^52 (the config check ensures it), where the double arithmetic of Lua
--- 5.1 is exact. tostring, .. and cjson keep 14 digits, so no number is written
--- with them.
+-- 5.1 is exact. tostring, .. and cjson keep only 14 digits, so numbers are not
+-- formatted with them.
 --
--- STATE. All counters of one identity live in one string of records, one record
--- a rule, 14 bytes each, most significant bit first:
+-- STATE. All counters of one identity are in one string of records. Each rule has
+-- one record of 14 bytes, most significant bit first:
 --
 --     3 bytes  tag       the rule that the record belongs to: a hash of its name,
 --                        its algorithm and the numbers that its state depends on
---                        (config/compile-rule.ts), so that no rule reads the
---                        numbers of another
---     42 bits  idle_at   the instant from which the record means an idle caller,
---                        in whole milliseconds before the end of the year 2109.
---                        Counted backwards, so that foreign text reads as an
---                        instant that is too far ahead to be valid
+--                        (config/compile-rule.ts). So a rule never reads the
+--                        numbers of another one
+--     42 bits  idle_at   the instant at which the caller is idle again, in whole
+--                        milliseconds before the end of the year 2109. It is
+--                        counted backwards, so that text from another program
+--                        decodes to an instant too far in the future to be valid
 --     46 bits  n         defined by the algorithm
 --
--- Bytes and not text: three rules take 42 bytes, which Redis keeps in one
--- allocation with the object, and they are read in a third of the time. A value
--- whose length is not a multiple of 14 (truncated, foreign) reads as idle, and
--- the next commit replaces it.
+-- The state is bytes and not text, because three rules then take 42 bytes, which
+-- Redis stores in one allocation with the object, and which are read in a third of
+-- the time. A value whose length is not a multiple of 14 (truncated, or from
+-- another program) counts as idle, and the next commit replaces it.
 --
--- Integers to bytes and back, by the struct library of Redis. The same in Lua
--- takes three times as long and serves as a replacement on a server without that
--- library. Each integer has at most four bytes, which the library supports on
--- every machine.
+-- The struct library of Redis packs and unpacks the integers. On a server without
+-- that library, Lua code replaces it, which takes three times as long. Each integer
+-- has at most four bytes, which the library supports on every machine.
 local struct = rawget(_G, 'struct')
 local pack_integers, unpack_integers
 if struct then
@@ -69,7 +68,7 @@ else
   end
 end
 
--- The instant of this run: the clock of this server, unless the test gives one.
+-- The time of this run: the clock of this server, unless a test passes another one.
 if now == '' then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]

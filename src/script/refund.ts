@@ -1,14 +1,14 @@
 /**
- * The wire of the script that gives back what one request has spent, or parts of it.
+ * The wire format of the script that gives back all or some of the units that one request has spent.
  *
- *     KEYS     the record of the consumer if ARGV[3] says so; then states and logs as in decide.ts
- *     ARGV[1]  when the request was admitted, by the clock of the store
+ *     KEYS     the record of the consumer if ARGV[3] is 'consumer'; then states and logs as in decide.ts
+ *     ARGV[1]  when the request was admitted, by the clock of the store (µs)
  *     ARGV[2]  marks as in decide.ts
- *     ARGV[3]  'consumer' where rules are counted for a consumer, whose overrides then apply; else ''
- *     ARGV[4]  the plan that the request was counted by, or ''
+ *     ARGV[3]  'consumer' if the rules are counted for a consumer, whose overrides then apply; else ''
+ *     ARGV[4]  the plan under which the request was counted, or ''
  *     ARGV[5]  now in microseconds, or '' for the clock of the store
- *     ARGV     what decide.ts has there; then for each rule the units to give back (0: it only
- *              reports how things stand), and the units of that request that are still spent
+ *     ARGV     the arguments of rules as in decide.ts; then for each rule the units to give back (0: only report the state), and the
+ *              units of that request that are still spent
  *
  *     reply    { now, then for each rule remaining and reset_after }
  */
@@ -17,36 +17,37 @@ import type { BoundRule, Verdict } from './evaluation.ts'
 import type { Policy } from './policy-shape.ts'
 import { checkFields, checkStanding, formatTime, invalidReply, isField, placeRules } from './wire.ts'
 
-/** What one request has spent, and how much of it is given back. */
+/** The units that one request has spent, and how many of them to give back. */
 export interface Refund {
-  /** The rules that were decided together. */
+  /** The policy of the rules. */
   policy: Policy
   rules: readonly RefundedRule[]
   /** When the request was admitted, by the clock of the store (µs). */
   spentAt: number
-  /** Key of the record of the consumer that the rules are counted for: its overrides apply. */
+  /** Key of the record of the consumer that the rules are counted for. Its overrides apply. */
   consumerKey?: string | undefined
-  /** The plan that the request was counted by; absent: no rule has numbers for plans. */
+  /** The plan under which the request was counted. Absent if no rule has numbers for plans. */
   plan?: string | undefined
-  /** µs since the epoch; absent: the clock of the store. */
+  /** µs since the epoch. Absent: the clock of the store. */
   now?: number | undefined
 }
 
 export interface RefundedRule
   extends Pick<BoundRule, 'rule' | 'key' | 'ownKey' | 'ends' | 'holding' | 'mode'> {
-  /** Units to give back; 0: it only reports how things stand. */
+  /** Units to give back. 0: the rule only reports its state. */
   units: number
-  /** Units of that request that are still spent, `units` included. */
+  /** Units of that request that are still spent, including `units`. */
   spent: number
 }
 
-/** How things stand after a change. */
+/** The result of a refund or a reset: the states afterwards. */
 export interface ChangeResult {
-  /** When it was made, by the clock of the store (µs). */
+  /** When the change was made, by the clock of the store (µs). */
   at: number
   verdicts: readonly Verdict[]
 }
 
+/** Encodes a refund as a call of the script. */
 export function encodeRefund({ policy, rules, spentAt, consumerKey, plan, now }: Refund): ScriptCall {
   const { bySlot, keys, marks, ruleArguments } = placeRules(policy, rules)
   const of = consumerKey === undefined ? '' : 'consumer'
@@ -58,7 +59,10 @@ export function encodeRefund({ policy, rules, spentAt, consumerKey, plan, now }:
 
 const FIELDS = 2
 
-/** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent */
+/**
+ * Decodes the reply to a refund.
+ * @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent
+ */
 export function decodeRefund(reply: unknown, { policy, rules }: Refund): ChangeResult {
   if (!Array.isArray(reply)) throw invalidReply('no list')
   const [at, ...rest] = reply as unknown[]

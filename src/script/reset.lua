@@ -1,10 +1,10 @@
--- Makes the whole budget of rules available again, by removing their records. The
--- other end of this contract is src/script/reset.ts.
+-- Makes the whole budget of rules available again, by removing their records.
+-- src/script/reset.ts encodes the arguments and decodes the reply.
 --
---   KEYS     states, one for each identity; then the logs of the rules
+--   KEYS     the state of each identity; then the own keys of the rules (logs, holders)
 --   ARGV[1]  how many of the keys are states
 --   ARGV[2]  now in microseconds, or '' for the clock of this server
---   ARGV     then two values a rule: index into KEYS of its state, tag
+--   ARGV     then two values for each rule: index of its state in KEYS, tag
 --
 --   reply    { now }
 
@@ -16,7 +16,7 @@ for key = 1, states do
       is_reset[ARGV[i + 1]] = true
     end
   end
-  -- MGET, which reads a key of another type as missing.
+  -- MGET and not GET, because MGET treats a key of another type as missing.
   local state = redis.call('MGET', KEYS[key])[1]
   if state then
     local kept, idle_at = '', 0

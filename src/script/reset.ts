@@ -1,27 +1,29 @@
-/** The wire of reset.lua. The contract is described there. */
+/** Encodes calls of reset.lua, and decodes its replies. reset.lua describes the wire format. */
 import type { ScriptCall } from '../store/store.ts'
 import { CONSTANTS } from './constants.ts'
 import { createScript } from './create-script.ts'
 import type { BoundRule, Verdict } from './evaluation.ts'
 import { PRELUDE, RESET as TEXT } from './lua.generated.ts'
-import { withWords } from './lua-text.ts'
+import { replaceWords } from './lua-text.ts'
 import type { ChangeResult } from './refund.ts'
 import { formatTime, invalidReply, isField } from './wire.ts'
 
-/** Rules to reset: their whole budget becomes available again. */
+/** The rules to reset. Their whole budget becomes available again. */
 export interface Reset {
   rules: readonly Pick<BoundRule, 'rule' | 'key' | 'ownKey' | 'mode'>[]
-  /** µs since the epoch; absent: the clock of the store. */
+  /** µs since the epoch. Absent: the clock of the store. */
   now?: number | undefined
 }
 
-/** One for all policies: it removes records, and need not read them. */
+/** One script for all policies, because it removes records by their tags and needs no numbers of rules. */
 export const RESET = /* @__PURE__ */ (() => createScript(resetText()))()
 
+/** The text of the script. */
 export function resetText(): string {
-  return `local now = ARGV[2]\n${PRELUDE}${withWords(TEXT, word => CONSTANTS.get(word))}`
+  return `local now = ARGV[2]\n${PRELUDE}${replaceWords(TEXT, word => CONSTANTS.get(word))}`
 }
 
+/** Encodes a reset as a call of the script. */
 export function encodeReset({ rules, now }: Reset): ScriptCall {
   const states = [...new Set(rules.map(({ key }) => key))]
   const logs = [...new Set(rules.flatMap(({ ownKey }) => ownKey ?? []))]
@@ -33,7 +35,10 @@ export function encodeReset({ rules, now }: Reset): ScriptCall {
   }
 }
 
-/** @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that reset.lua cannot have sent */
+/**
+ * Decodes the reply to a reset.
+ * @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that reset.lua cannot have sent
+ */
 export function decodeReset(reply: unknown, { rules }: Reset): ChangeResult {
   const [at] = Array.isArray(reply) ? (reply as unknown[]) : []
   if (!isField(at) || at < 0) throw invalidReply('no time')

@@ -1,75 +1,83 @@
-/** A rule of a policy as the Lua text refers to it: its locals, its constants, and its copy of the sections. */
+/** The Lua text of one rule in a script: its locals, its constants, and its copy of the algorithm's sections. */
 import { LUA } from '../algorithms/lua.generated.ts'
 import type { AlgorithmLua, WireNumber } from '../algorithms/lua.ts'
-import { type Locals, literal, withMacros, withWords } from './lua-text.ts'
+import { expandMacros, type Locals, literal, replaceWords } from './lua-text.ts'
 import type { Slot, Variant } from './policy-shape.ts'
 
 export interface RuleText extends Slot {
   lua: AlgorithmLua
-  /** From 1. */
-  n: number
-  /** The text of a section, with the words of this rule. */
+  /** The number of the rule in its policy, from 1. */
+  ruleNumber: number
+  /** The text of a section, with the locals and constants of this rule. */
   section(name: 'read' | 'check' | 'spend' | 'refund' | 'standing' | 'write'): string
-  /** `cost` → `cost_2` */
+  /** The name of a local of this rule: `cost` → `cost_2`. */
   of(name: string): string
+  /** The Lua expression of its tag. */
   tag: string
-  /** The two numbers of its record. */
+  /** The names of the two numbers of its record. */
   idleAt: string
   count: string
-  /** They are locals of the block that reads or writes the state. */
+  /** Whether these two are locals of the block that reads or writes the state. Else they are locals of the whole script. */
   isBlockLocal: boolean
 }
 
-/** The two numbers of each record of a larger identity are locals of the whole script, which can go into a table. */
+/** An identity with more rules than this has the numbers of its records in locals of the whole script, which can spill into a table. */
 const MOST_BLOCK_LOCALS = 10
 
 /**
- * @param n of the rule, from 1
- * @param rules that its identity has
+ * Creates the text of a rule.
+ * @param ruleNumber from 1
+ * @param rulesOfIdentity how many rules its identity has
  */
-export function createRuleText(slot: Slot, n: number, rules: number, locals: Locals): RuleText {
-  const of = (name: string) => locals.of(`${name}_${n}`)
+export function createRuleText(
+  slot: Slot,
+  ruleNumber: number,
+  rulesOfIdentity: number,
+  locals: Locals,
+): RuleText {
+  const of = (name: string) => locals.of(`${name}_${ruleNumber}`)
   const { variants } = slot
-  const lua = luaOf(slot)
+  const lua = findLua(slot)
   const constants = new Map<string, string>()
   for (const name of lua.numbers) {
-    if (isNumber(name) && !isVariable(slot)) constants.set(name, literal(numberOf(variants[0]!, name)))
+    if (isNumber(name) && !hasVariableNumbers(slot))
+      constants.set(name, literal(numberOf(variants[0]!, name)))
   }
-  const isOwn = new Set([...lua.keeps, ...lua.numbers, ...OF_EACH_RULE])
-  const isBlockLocal = rules <= MOST_BLOCK_LOCALS
-  const idleAt = isBlockLocal ? `idle_at_${n}` : of('idle_at')
-  const count = isBlockLocal ? `n_${n}` : of('n')
+  const ownWords = new Set([...lua.keeps, ...lua.numbers, ...OWN_WORDS])
+  const isBlockLocal = rulesOfIdentity <= MOST_BLOCK_LOCALS
+  const idleAt = isBlockLocal ? `idle_at_${ruleNumber}` : of('idle_at')
+  const count = isBlockLocal ? `n_${ruleNumber}` : of('n')
   const replaced = new Map([...constants, ['idle_at', idleAt], ['n', count]])
-  const wordFor = (word: string) => replaced.get(word) ?? (isOwn.has(word) ? of(word) : undefined)
+  const wordFor = (word: string) => replaced.get(word) ?? (ownWords.has(word) ? of(word) : undefined)
   const hasEnds = slot.argument === 'ends'
   return {
     ...slot,
     lua,
-    n,
+    ruleNumber,
     of,
     idleAt,
     count,
     isBlockLocal,
 
     get tag() {
-      return isVariable(slot) ? of('tag') : literal(variants[0]!.tag)
+      return hasVariableNumbers(slot) ? of('tag') : literal(variants[0]!.tag)
     },
     section(name) {
       const text = lua[name].replace(/--@ if ends\n([\s\S]*?)--@ end\n/g, hasEnds ? '$1' : '')
-      // A section has locals of its own.
+      // A section with locals becomes a block, so that they do not clash with those of other sections.
       const block = /^local /m.test(text) ? `do\n${text}end\n` : text
-      return withMacros(withWords(block, wordFor))
+      return expandMacros(replaceWords(block, wordFor))
     },
   }
 }
 
-/** Words in the sections that each rule has for itself. */
-const OF_EACH_RULE = [
+/** Words in the sections that become locals of the rule, besides those that its algorithm declares. */
+const OWN_WORDS = [
   ...['cost', 'retry_after', 'delay', 'remaining', 'reset_after', 'units', 'spent'],
   ...['own_bytes', 'own_offset'],
 ]
 
-/** Those that do not travel with the request. */
+/** The numbers that do not travel with the request. */
 type Constant = Exclude<WireNumber, 'ends' | 'holding' | 'own_key'>
 
 const NOT_NUMBERS: ReadonlySet<WireNumber> = new Set(['ends', 'holding', 'own_key'])
@@ -80,19 +88,20 @@ export function numberOf({ quota }: Variant, name: Constant): number {
   return name === 'limit' ? quota.burst : quota[name]!
 }
 
-function luaOf({ algorithm }: Slot): AlgorithmLua {
+function findLua({ algorithm }: Slot): AlgorithmLua {
   const lua = LUA[algorithm]
   if (!lua) throw new Error(`The algorithm ${algorithm} has no Lua body.`)
   return lua
 }
 
-/** Its numbers depend on the caller. */
-export const isVariable = ({ variants, takesOverrides }: Slot) => takesOverrides || variants.length > 1
+/** Whether the numbers of the rule depend on the caller: by plan or by override. */
+export const hasVariableNumbers = ({ variants, takesOverrides }: Slot) =>
+  takesOverrides || variants.length > 1
 
-/** Its record is in the state as a rule. A guess is spent when it was wrong, and most states have no record of one. */
-export const isExpected = ({ isGuess, isApart }: Slot) => !isGuess && !isApart
+/** Whether the state usually has a record of the rule. Rules on bad credentials rarely spend, so most states have none of theirs. */
+export const isExpectedInState = ({ isGuess, isApart }: Slot) => !isGuess && !isApart
 
-export const assigned = (names: readonly string[], values: readonly string[]) =>
+export const assignment = (names: readonly string[], values: readonly string[]) =>
   `${names.join(', ')} = ${values.join(', ')}\n`
 
 export function chunked<T>(list: readonly T[], size: number): T[][] {

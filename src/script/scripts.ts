@@ -1,5 +1,5 @@
 /**
- * The scripts of a policy, compiled when they are first needed. The Worker carries no compiler: it has those that were built
+ * Compiles the scripts of a policy when they are first needed. The Worker does not carry this compiler: its scripts are built
  * (built-scripts.ts).
  */
 import type { Script } from '../store/store.ts'
@@ -7,6 +7,7 @@ import { createScript } from './create-script.ts'
 import type { PolicyScripts, PolicyShape } from './policy-shape.ts'
 import { decideText, refundText } from './policy-text.ts'
 
+/** The scripts of a policy. Each is compiled at its first use. */
 export function compileScripts(shape: PolicyShape): PolicyScripts {
   let decide: Script | undefined
   let refund: Script | undefined

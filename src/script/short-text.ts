@@ -1,18 +1,18 @@
 /**
- * The text of a script as it is deployed: with short names for its locals, and without spaces that Lua does not need. A Worker
- * carries its scripts as text, where a name like `reset_after_3` stands dozens of times. Lines count as before.
+ * Shortens the text of a script for deployment: locals get short names, and unneeded spaces are removed. A Worker carries its scripts
+ * as text, in which a name like `reset_after_3` occurs dozens of times. Line numbers do not change.
  *
- * A short name comes from a hash of the long one, so that a name has the same short one in nearly all scripts: what scripts have in
- * common takes no more room in the bundle of a Worker, which is compressed.
+ * A short name comes from a hash of the long one, so a local has the same short name in nearly all scripts. Text that scripts have in
+ * common then takes hardly any room in the bundle of a Worker, because the bundle is compressed.
  *
- * In one script a name gets the same short name everywhere, whatever its scope, and two names never get the same one. So the script means
- * the same, as long as every name that is renamed is a local wherever it stands. Names that Lua or Redis define are kept, and a
- * script of Redis can define no others: it may neither set a global nor read one that is not there.
+ * Within a script, a name gets the same short name in every scope, and two names never get the same one. So the meaning of the script
+ * stays the same if every renamed name is a local wherever it occurs. This is the case: names that Lua or Redis define are kept, and
+ * a Redis script can neither set a global nor read an undefined one.
  */
 import { fnv1a } from '../hash.ts'
 
-/** Lua's own words, and the globals of Lua 5.1, Redis and Valkey; `arg` and `self` are declared by Lua itself. */
-const KEPT: ReadonlySet<string> = /* @__PURE__ */ (() =>
+/** The keywords of Lua, and the globals of Lua 5.1, Redis and Valkey. Lua itself declares `arg` and `self`. */
+const RESERVED: ReadonlySet<string> = /* @__PURE__ */ (() =>
   new Set([
     ...[
       'and',
@@ -50,8 +50,8 @@ const KEPT: ReadonlySet<string> = /* @__PURE__ */ (() =>
   ]))()
 
 /**
- * The tokens of Lua 5.1: comments, strings, numbers, names, `..` and `...` (which a name can follow without being a field), space,
- * and any other character.
+ * The tokens of Lua 5.1: comments, strings, numbers, names, `..` and `...`, space, and any other character. `..` is a token of its
+ * own, so that a name after it does not look like a field.
  */
 const TOKENS =
   /--\[(=*)\[.*?\]\1\]|--[^\n\r]*|\[(=*)\[.*?\]\2\]|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|0[xX]\w*|\.?\d(?:[eE][+-]|[\w.])*|[A-Za-z_]\w*|\.{2,3}|\s+|./gs
@@ -59,15 +59,15 @@ const TOKENS =
 const isName = (token: string | undefined) => token !== undefined && /^[A-Za-z_]/.test(token)
 const isCode = (token: string) => !token.startsWith('--') && token.trim() !== ''
 
-/** Whether two tokens would be others without a space between them: `local name`, `1 .. text`, and `- -`, which begins a comment. */
+/** Whether two tokens need a space between them: `local name`, `1 .. text`, and `- -`, which would begin a comment. */
 function needsSpace(before = '', after = ''): boolean {
-  // A long string begins with two brackets, and may end anywhere.
+  // Two opening brackets would begin a long string.
   if (before === '[' && after.startsWith('[')) return true
   const both = (before + after).match(TOKENS)
   return both?.length !== 2 || both[0] !== before
 }
 
-/** The same script in short. The same text always gets the same names, and a text that is short already stays as it is. */
+/** Shortens a script. The result depends only on the text. Shortening it again changes nothing. */
 export function shortText(text: string): string {
   const tokens = text.match(TOKENS) ?? []
   const shortNames = shortNamesFor(tokens.filter(isCode))
@@ -80,54 +80,56 @@ export function shortText(text: string): string {
 }
 
 function shortNamesFor(tokens: readonly string[]): ReadonlyMap<string, string> {
-  const { all, declared, keys } = namesAmong(tokens)
+  const { all, declared, keys } = collectNames(tokens)
   const isLong = (name: string) =>
-    declared.has(name) && !keys.has(name) && !KEPT.has(name) && !SHORT.test(name)
-  const taken = new Set([...KEPT, ...[...all].filter(name => !isLong(name))])
+    declared.has(name) && !keys.has(name) && !RESERVED.has(name) && !SHORT_NAME.test(name)
+  const inUse = new Set([...RESERVED, ...[...all].filter(name => !isLong(name))])
   const shortNames = new Map<string, string>()
   for (const name of [...all].filter(isLong)) {
     let short: string | undefined
-    for (let attempt = 0; short === undefined || taken.has(short); attempt++) short = candidate(name, attempt)
-    taken.add(short)
+    for (let attempt = 0; short === undefined || inUse.has(short); attempt++)
+      short = shortNameCandidate(name, attempt)
+    inUse.add(short)
     shortNames.set(name, short)
   }
   return shortNames
 }
 
-/** Names that are short enough; all that are given are. */
-const SHORT = /^[A-Za-z]{1,2}\d*$/
+/** Names that are not shortened. All short names have this form. */
+const SHORT_NAME = /^[A-Za-z]{1,2}\d*$/
 
 const LETTERS = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'
 
-/** `backlog_2` → `k2`, or `kR2` where that is taken. */
-function candidate(name: string, attempt: number): string {
+/** `backlog_2` → `k2`, or `kR2` if `k2` is in use. */
+function shortNameCandidate(name: string, attempt: number): string {
   const [, stem = '', number = ''] = /^(.*?)(?:_(\d+))?$/.exec(name)!
   const hash = fnv1a(`${stem}${attempt || ''}`)
   const second = attempt > 0 ? LETTERS[Math.floor(hash / LETTERS.length) % LETTERS.length] : ''
-  // So that there is no end of names.
+  // After many attempts a number is added, so that an unused name is always found.
   const more = attempt > 100 ? attempt : ''
   return `${LETTERS[hash % LETTERS.length]}${second}${number}${more}`
 }
 
 interface Names {
-  /** In the order of the text. */
+  /** All names, in the order of the text. */
   all: ReadonlySet<string>
-  /** Declared as a local somewhere. */
+  /** Names that are declared as a local somewhere. */
   declared: ReadonlySet<string>
-  /** Fields and keys of tables. A name that only looks like a key is kept without need. */
+  /** Fields and keys of tables. A name that only looks like a key is also kept, which does no harm. */
   keys: ReadonlySet<string>
 }
 
-function namesAmong(tokens: readonly string[]): Names {
+function collectNames(tokens: readonly string[]): Names {
   const all = new Set<string>()
   const declared = new Set<string>()
   const keys = new Set<string>()
-  /** Names declare locals here, as long as commas join them. */
+  /** Whether the next names declare locals: after `local`, `for` or `function (`, as long as commas join them. */
   let isDeclaring = false
   const brackets: string[] = []
   for (const [i, token] of tokens.entries()) {
     const [before = '', next] = [tokens[i - 1], tokens[i + 1]]
-    if (token === 'local' || token === 'for' || (token === '(' && isOfFunction(tokens, i))) isDeclaring = true
+    if (token === 'local' || token === 'for' || (token === '(' && beginsParameters(tokens, i)))
+      isDeclaring = true
     else if (isName(token) && token !== 'function') {
       all.add(token)
       const isInTable = brackets.at(-1) === '{' && /^[{,;]$/.test(before)
@@ -142,8 +144,8 @@ function namesAmong(tokens: readonly string[]): Names {
   return { all, declared, keys }
 }
 
-/** Whether the bracket begins the parameters of a function, which can have a name of several parts. */
-function isOfFunction(tokens: readonly string[], bracket: number): boolean {
+/** Whether the bracket begins the parameters of a function. The function can have a name of several parts. */
+function beginsParameters(tokens: readonly string[], bracket: number): boolean {
   let at = bracket - 1
   while (tokens[at] !== 'function' && (/^[.:]$/.test(tokens[at] ?? '') || isName(tokens[at]))) at -= 1
   return tokens[at] === 'function'

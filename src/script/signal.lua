@@ -1,31 +1,31 @@
--- What isolates share about an origin (how busy its workers are, how fast it answers), in windows of a second. The
--- other end of this contract is src/script/signal.ts.
+-- The measurements of an origin that all isolates share (how busy its workers are, how fast it answers), in windows of
+-- a second. src/script/signal.ts encodes the arguments and decodes the replies.
 --
---   KEYS[1]  the signal: windows, the controller's state, and the mean of what is pushed
---   KEYS[2]  reporters, only for a push: a hash, `<thousandths> <µs>` for each
+--   KEYS[1]  the signal: windows, the state of the controller, and the mean of the pushes
+--   KEYS[2]  reporters, only for a push: a hash with `<thousandths> <µs>` for each machine
 --   ARGV[1]  'report' or 'push'
 --   ARGV[2]  now in microseconds, or '' for the clock of this server
 --
--- report, of one isolate:
+-- report, sent by an isolate:
 --   ARGV[3]  length of a window in ms
---   ARGV[4]  how many sums there are
+--   ARGV[4]  number of sums
 --   ARGV     then the sums of this isolate since its last report;
---            then, where it knows one, the window after which a state holds, and that state
+--            then, if the isolate has computed one, the window after which a state is valid, and that state
 --   reply    { now, number of the last closed window or -1, its sums…, window of the
 --              latest state or -1, that state, mean of the pushes when the window
---              closed or -1, how many reporters it is of }
+--              closed or -1, number of reporters in that mean }
 --
--- push, of a machine of the origin:
---   ARGV[3]  reporter
+-- push, sent by a machine of the origin:
+--   ARGV[3]  name of the reporter
 --   ARGV[4]  its value in thousandths
---   ARGV[5]  after how many ms without another push it counts no more
---   reply    { now, mean of the pushes, how many reporters it is of }
+--   ARGV[5]  after how many ms without another push the value no longer counts
+--   reply    { now, mean of the pushes, number of reporters in that mean }
 --
 -- A window has the number floor(now / length). KEYS[1] is
 --
 --   <open>;<its sums>;<closed>;<its sums>;<its mean>;<reporters>;<window of the state>;<state>|<mean> <µs> <stale after µs> <reporters>
 --
--- and what cannot be read of it is as if it were not there.
+-- Parts that cannot be parsed count as missing.
 local KEPT_SECONDS, MOST_BYTES, MOST_NUMBER = 3600, 2048, 4503599627370496
 local MOST_REPORTERS, MORE_REPORTERS, FEW_REPORTERS, MEAN_EVERY = 1000, 100, 20, 200000
 
@@ -33,7 +33,7 @@ local function integer(number)
   return string.format('%.0f', number)
 end
 
--- The integers of a text, if there are so many and none is too large.
+-- The integers in a text; nil if there are not `count` of them, or if one is too large.
 local function integers(text, count)
   local numbers = {}
   for digits in string.gmatch(text or '', '%d+') do
@@ -53,11 +53,11 @@ local function joined(numbers)
   return table.concat(texts, ' ')
 end
 
--- MGET, which reads a key of another type as missing.
+-- MGET and not GET, because MGET treats a key of another type as missing.
 local text = redis.call('MGET', KEYS[1])[1] or ''
 local windows, pushes = string.match(#text < MOST_BYTES and text or '', '^([^|]*)|([^|]*)$')
 local pushed = integers(pushes, 4)
--- A clock that is set back a little, as by a failover, leaves it fresh.
+-- The mean stays fresh if the clock was set back a little, for example by a failover.
 local is_fresh = pushed and math.abs(now - pushed[2]) < pushed[3]
 if not is_fresh or pushed[1] > 1000 or pushed[4] > MOST_REPORTERS then
   pushed = nil
@@ -71,8 +71,8 @@ if ARGV[1] == 'push' then
     redis.call('HSET', KEYS[2], reporter, entry)
   end
   redis.call('EXPIRE', KEYS[2], KEPT_SECONDS)
-  -- The mean reads all of them, which takes a microsecond each. Of many, one does not change it much, and so it is made
-  -- five times a second. Between two means a few more reporters than may be kept can be there.
+  -- Computing the mean reads all reporters, which takes a microsecond each. With many reporters a single push hardly
+  -- changes the mean, so it is computed five times a second. Meanwhile there can be a few reporters above the maximum.
   local size = redis.call('HLEN', KEYS[2])
   local is_recent = pushed and pushed[2] <= now and now - pushed[2] < MEAN_EVERY
   if is_recent and size > FEW_REPORTERS and size <= MOST_REPORTERS + MORE_REPORTERS then
@@ -123,7 +123,7 @@ local open, open_sums, closed, closed_sums, mean, reporters, state_at, state = s
 open, state_at, reporters = (open or -1) + 0, (state_at or -1) + 0, (reporters or 0) + 0
 closed, mean = math.max(-1, closed or -1), math.max(-1, mean or -1)
 local sums, last = integers(open_sums, count), integers(closed_sums, count)
--- A clock that was set back leaves windows that are not over, and a state of one.
+-- After the clock was set back, the windows and the state can belong to the future. Then they start anew.
 local is_back = open > current
 if not sums or not last or is_back or closed >= open or mean > 1000 or reporters > MOST_REPORTERS then
   open, closed, mean, reporters = current, -1, -1, 0

@@ -1,63 +1,74 @@
-/** The wire of signal.lua, where the contract is described. The script is in signal-text.ts. */
+/** Encodes calls of signal.lua, and decodes its replies. signal.lua describes the wire format; signal-text.ts has the script. */
 import { reportersKey, signalKey } from '../store/keys.ts'
 import type { Script, ScriptCall } from '../store/store.ts'
 import { formatTime, invalidReply, isField } from './wire.ts'
 
-/** The state of a controller, and the window after which it holds. */
+/** The state of a controller after a window. */
 export interface WindowState {
   window: number
   text: string
 }
 
+/** The measurements of one isolate. */
 export interface SignalReport {
+  /** Name of the signal. */
   signal: string
   windowMs: number
-  /** What this isolate has seen since its last report. */
+  /** The sums of this isolate since its last report. */
   sums: readonly number[]
-  /** What it has computed and the store does not have. */
+  /** The state that the isolate has computed, if the store does not have it. */
   state?: WindowState | undefined
-  /** µs since the epoch; absent: the clock of the store. */
+  /** µs since the epoch. Absent: the clock of the store. */
   now?: number | undefined
 }
 
-/** What all isolates have reported. */
+/** The measurements of all isolates. */
 export interface SignalSnapshot {
   /** By the clock of the store (µs). */
   at: number
-  /** The last window that is over. */
+  /** The last window that has ended. Absent if there is none. */
   closed?: { window: number; sums: readonly number[]; pushed?: PushedMean }
+  /** The latest state of the controller. Absent if there is none. */
   state?: WindowState
 }
 
-/** What machines of the origin have pushed. */
+/** The mean of the values that machines of the origin have pushed. */
 export interface PushedMean {
   /** Mean over the reporters, in thousandths. */
   mean: number
   reporters: number
 }
 
+/** The value of one machine of the origin. */
 export interface SignalPush {
+  /** Name of the signal. */
   signal: string
+  /** Name of the machine. */
   reporter: string
   /** In thousandths: 0 to 1000. */
   value: number
-  /** After so long without another push, the reporter counts no more. */
+  /** After this time without another push, the value no longer counts. */
   staleAfterMs: number
+  /** µs since the epoch. Absent: the clock of the store. */
   now?: number | undefined
 }
 
-/** Sums of one signal. */
+/** The most sums of one signal. */
 export const MOST_SUMS = 16
 
-/** The largest that a sum gets: doubles are exact below. */
+/** The largest value of a sum. Up to this value doubles are exact. */
 export const MOST_SUM = 2 ** 52
 
-/** What `write` of a controller may return: the script keeps it between semicolons. */
+/** The text of a state. The script stores it between semicolons. */
 const STATE = /^[0-9A-Za-z .-]{0,100}$/
 
+/** Whether the script can store this text as the state of a controller. */
 export const isStateText = (text: unknown): text is string => typeof text === 'string' && STATE.test(text)
 
-/** @throws TypeError for what the script could not keep */
+/**
+ * Encodes a report as a call of the script.
+ * @throws TypeError for values that the script could not store
+ */
 export function encodeReport(
   script: Script,
   { signal, windowMs, sums, state, now }: SignalReport,
@@ -81,7 +92,8 @@ export function encodeReport(
 }
 
 /**
- * @param sums how many the report had
+ * Decodes the reply to a report.
+ * @param sums the number of sums in the report
  * @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent
  */
 export function decodeReport(reply: unknown, sums: number): SignalSnapshot {
@@ -105,7 +117,10 @@ export function decodeReport(reply: unknown, sums: number): SignalSnapshot {
   }
 }
 
-/** @throws TypeError for what the script could not count */
+/**
+ * Encodes a push as a call of the script.
+ * @throws TypeError for values that the script could not count
+ */
 export function encodePush(
   script: Script,
   { signal, reporter, value, staleAfterMs, now }: SignalPush,
@@ -122,7 +137,10 @@ export function encodePush(
   }
 }
 
-/** @throws GatewayError ERR_STORE_REPLY_INVALID */
+/**
+ * Decodes the reply to a push.
+ * @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent
+ */
 export function decodePush(reply: unknown): PushedMean {
   const [at, mean, reporters] = Array.isArray(reply) ? (reply as unknown[]) : []
   if (!isCount(at)) throw invalidReply('no time')

@@ -1,64 +1,69 @@
-/** Lua text that reads the state of an identity and writes it. The format is in prelude.lua. */
+/** The Lua text that reads and writes the state of an identity. prelude.lua describes the format. */
 import { ABSENT } from './constants.ts'
-import { chunked, isExpected, type RuleText } from './rule-text.ts'
+import { chunked, isExpectedInState, type RuleText } from './rule-text.ts'
 
-/** The rules that share one state, and the locals that the text has for it. */
+/** The rules that share one state, and the names of its locals in the Lua text. */
 export interface Identity {
-  places: readonly RuleText[]
-  /** Its place among the keys; nil where it is not asked about. */
+  rules: readonly RuleText[]
+  /** Index of its key in KEYS; nil if no rule of this identity is part of the request. */
   key: string
-  /** Its bytes. */
+  /** The bytes of the state. */
   state: string
-  /** The state is as expected: the records of these rules in their order, or nothing at all. */
+  /** Whether the state is as expected: empty, or exactly the records of these rules in their order. */
   fits: string
 }
 
-/** Bytes of a record, and how its three integers lie after the tag (prelude.lua). */
-const RECORD = 14
+/** Bytes of a record, and the layout of the three integers after its tag (prelude.lua). */
+const RECORD_BYTES = 14
 const INTEGERS = 'I4I4I3'
-/** Milliseconds at the end of 2109, from which idle_at is counted backwards. */
+/** The instant near the end of 2109 from which `idle_at` is counted backwards (ms). */
 const LAST_MS = 2 ** 42 - 1
 
-/** Records that are read or written by one call: Lua has 200 locals for a function. */
-const CHUNK = 8
+/** How many records one call reads or writes. It is bounded because a Lua function can have at most 200 locals. */
+const RECORDS_PER_CALL = 8
 
-/** From the bytes of a state to what each of its rules makes of it. */
-export function readState({ places, state, key, fits }: Identity, then: (place: RuleText) => string): string {
-  const expected = places.filter(isExpected)
-  const recorded = places.filter(({ isApart }) => !isApart)
+/** Reads the state, and then runs the `read` section of each rule. @param then more text for each rule */
+export function readState({ rules, state, key, fits }: Identity, then: (rule: RuleText) => string): string {
+  const expected = rules.filter(isExpectedInState)
+  const recorded = rules.filter(({ isApart }) => !isApart)
   return [
     `${state} = ${key} and values[${key}]\n`,
     `${fits} = not ${state}\n`,
     'do\n',
-    ...chunked(recorded, CHUNK).map(part => declared(part, '0, 0')),
+    ...chunked(recorded, RECORDS_PER_CALL).map(part => declareNumbers(part, '0, 0')),
     ...(recorded.length > 0
       ? [
           `if ${state} then\n`,
           readExpected(expected, state, fits),
-          `if not ${fits} and #${state} % ${RECORD} == 0 then\n`,
+          `if not ${fits} and #${state} % ${RECORD_BYTES} == 0 then\n`,
           readAny(recorded, state),
           'end\nend\n',
         ]
       : []),
-    ...places.map(
-      place => `if ${place.of('mark')} ~= ${ABSENT} then\n${place.section('read')}${then(place)}end\n`,
+    ...rules.map(
+      rule => `if ${rule.of('mark')} ~= ${ABSENT} then\n${rule.section('read')}${then(rule)}end\n`,
     ),
     'end\n',
   ].join('')
 }
 
-/** All records at once, where they are those of the rules, in their order. */
+/** Reads all records at once, if they are those of the rules in their order. */
 function readExpected(expected: readonly RuleText[], state: string, fits: string): string {
   if (expected.length === 0) return ''
-  const chunks = chunked(expected, CHUNK).map((part, i) => {
-    const names = part.flatMap(({ n }) => [`tag_at_${n}`, `a_${n}`, `b_${n}`, `c_${n}`])
-    const at = i === 0 ? '' : `, ${i * CHUNK * RECORD + 1}`
+  const chunks = chunked(expected, RECORDS_PER_CALL).map((part, i) => {
+    const names = part.flatMap(({ ruleNumber }) => [
+      `tag_at_${ruleNumber}`,
+      `a_${ruleNumber}`,
+      `b_${ruleNumber}`,
+      `c_${ruleNumber}`,
+    ])
+    const at = i === 0 ? '' : `, ${i * RECORDS_PER_CALL * RECORD_BYTES + 1}`
     const layout = `'>${part.map(() => `c3${INTEGERS}`).join('')}'`
-    const isOurs = part.map(({ n, tag }) => `tag_at_${n} == ${tag}`).join(' and ')
+    const isOurs = part.map(({ ruleNumber, tag }) => `tag_at_${ruleNumber} == ${tag}`).join(' and ')
     const text = [
       `local ${names.join(', ')} = unpack_integers(${layout}, ${state}${at})\n`,
       `if ${isOurs} then\n`,
-      ...part.map(place => decoded(place, `_${place.n}`)),
+      ...part.map(rule => decodeRecord(rule, `_${rule.ruleNumber}`)),
       `${fits} = true\n`,
       'end\n',
     ].join('')
@@ -66,151 +71,154 @@ function readExpected(expected: readonly RuleText[], state: string, fits: string
   })
   const [first = '', ...rest] = chunks
   const all = rest.length === 0 ? first : `do\n${first}end\n${rest.join('')}`
-  return `if #${state} == ${expected.length * RECORD} then\n${all}end\n`
+  return `if #${state} == ${expected.length * RECORD_BYTES} then\n${all}end\n`
 }
 
-/** One record after the other, for a state with others than those. Of two with one tag the first counts. */
-function readAny(places: readonly RuleText[], state: string): string {
-  const again = chunked(places, CHUNK).map(part => declared(part, '0, 0').replace(/^local /, ''))
-  const branches = places.map(
+/** Reads one record after the other, for any other state. If two records have the same tag, the first one counts. */
+function readAny(rules: readonly RuleText[], state: string): string {
+  const again = chunked(rules, RECORDS_PER_CALL).map(part =>
+    declareNumbers(part, '0, 0').replace(/^local /, ''),
+  )
+  const branches = rules.map(
     ({ tag, idleAt, count }) => `if tag == ${tag} then\n${idleAt}, ${count} = other_idle_at, other_n\n`,
   )
   return [
-    ...(places.length > CHUNK ? again : []),
-    `for at = #${state} - ${RECORD - 1}, 1, -${RECORD} do\n`,
+    ...(rules.length > RECORDS_PER_CALL ? again : []),
+    `for at = #${state} - ${RECORD_BYTES - 1}, 1, -${RECORD_BYTES} do\n`,
     `local tag, a, b, c = unpack_integers('>c3${INTEGERS}', ${state}, at)\n`,
     'local other_idle_at, other_n\n',
-    decoded({ idleAt: 'other_idle_at', count: 'other_n' }, ''),
+    decodeRecord({ idleAt: 'other_idle_at', count: 'other_n' }, ''),
     ...branches.map((branch, i) => (i === 0 ? branch : `else${branch}`)),
     'end\nend\n',
   ].join('')
 }
 
-/** How a rule stands, where it applies. */
-export function standingOf(place: RuleText): string {
-  return `if ${place.of('mark')} ~= ${ABSENT} then\n${place.section('standing')}end\n`
+/** Computes `remaining` and `reset_after` of a rule that applies. */
+export function readStanding(rule: RuleText): string {
+  return `if ${rule.of('mark')} ~= ${ABSENT} then\n${rule.section('standing')}end\n`
 }
 
-/** Every rule of the identity has spent, and its state holds nothing else: written by one call. */
-export function commitUsual({ places, key }: Identity): string {
-  const expected = places.filter(isExpected)
-  const others = places
-    .filter(place => !isExpected(place))
-    .map(place =>
-      place.isApart && !place.isGuess ? spentApart(place, place.section('spend')) : standingOf(place),
+/** Writes the state in one call. For the usual case: every rule of the identity has spent, and the state has no other records. */
+export function commitUsual({ rules, key }: Identity): string {
+  const expected = rules.filter(isExpectedInState)
+  const others = rules
+    .filter(rule => !isExpectedInState(rule))
+    .map(rule =>
+      rule.isApart && !rule.isGuess ? spendApart(rule, rule.section('spend')) : readStanding(rule),
     )
   if (expected.length === 0) return others.length > 0 ? `if ${key} then\n${others.join('')}end\n` : ''
-  const [first = [], ...rest] = chunked(expected, CHUNK)
+  const [first = [], ...rest] = chunked(expected, RECORDS_PER_CALL)
   return [
     `if ${key} then\n`,
     'local idle_at, bytes = 0\n',
-    packed(first, ''),
-    ...rest.map(part => `do\n${packed(part, 'bytes .. ')}end\n`),
+    packRecords(first, ''),
+    ...rest.map(part => `do\n${packRecords(part, 'bytes .. ')}end\n`),
     setex(`KEYS[${key}]`, 'bytes'),
     ...others,
     'end\n',
   ].join('')
 }
 
-/** A rule without a record spends and writes its own key. */
-function spentApart(place: RuleText, spend: string): string {
-  return `do\n${declared([place])}${spend}${place.section('standing')}${place.section('write')}${ownWritten(place)}end\n`
+/** Spends under a rule that has no record in the state, and writes its own key. */
+function spendApart(rule: RuleText, spend: string): string {
+  return `do\n${declareNumbers([rule])}${spend}${rule.section('standing')}${rule.section('write')}${writeOwnKey(rule)}end\n`
 }
 
-/** Spends, and packs the records into `bytes`. */
-function packed(places: readonly RuleText[], before: string): string {
-  const layout = `'>${places.map(() => `c3${INTEGERS}`).join('')}'`
-  const values = places.map(place => `${place.tag}, ${integers(place)}`).join(', ')
+/** Spends under the rules, and packs their records into `bytes`. */
+function packRecords(rules: readonly RuleText[], before: string): string {
+  const layout = `'>${rules.map(() => `c3${INTEGERS}`).join('')}'`
+  const values = rules.map(rule => `${rule.tag}, ${integers(rule)}`).join(', ')
   return [
-    declared(places),
-    ...places.map(place =>
+    declareNumbers(rules),
+    ...rules.map(rule =>
       [
-        place.section('spend'),
-        place.section('standing'),
-        place.section('write'),
-        encoded(place),
-        `if ${place.idleAt} > idle_at then\nidle_at = ${place.idleAt}\nend\n`,
-        ownWritten(place),
+        rule.section('spend'),
+        rule.section('standing'),
+        rule.section('write'),
+        encodeRecord(rule),
+        `if ${rule.idleAt} > idle_at then\nidle_at = ${rule.idleAt}\nend\n`,
+        writeOwnKey(rule),
       ].join(''),
     ),
     `bytes = ${before}pack_integers(${layout}, ${values})\n`,
   ].join('')
 }
 
-/** Some have spent, or the state holds more than is expected: what still means something is kept. */
+/** Writes the state in all other cases: only some rules have spent, or the state has other records. Records that are not idle are kept. */
 export function commitAny(
-  { places, key, state }: Identity,
-  { isSpent, spend }: { isSpent: (place: RuleText) => string; spend: (place: RuleText) => string },
+  { rules, key, state }: Identity,
+  { isSpent, spend }: { isSpent: (rule: RuleText) => string; spend: (rule: RuleText) => string },
 ): string {
   return [
     `if ${key} then\n`,
     "local bytes, idle_at = '', 0\n",
-    ...places.map(place =>
-      place.isApart
-        ? `if ${isSpent(place)} then\n${spentApart(place, spend(place))}else${standingOf(place)}`
+    ...rules.map(rule =>
+      rule.isApart
+        ? `if ${isSpent(rule)} then\n${spendApart(rule, spend(rule))}else${readStanding(rule)}`
         : `
-if ${isSpent(place)} then
-${spend(place)}${place.section('standing')}${declared([place])}${place.section('write')}${encoded(place)}bytes = bytes .. ${place.tag} .. pack_integers('>${INTEGERS}', ${integers(place)})
-if ${place.idleAt} > idle_at then
-idle_at = ${place.idleAt}
+if ${isSpent(rule)} then
+${spend(rule)}${rule.section('standing')}${declareNumbers([rule])}${rule.section('write')}${encodeRecord(rule)}bytes = bytes .. ${rule.tag} .. pack_integers('>${INTEGERS}', ${integers(rule)})
+if ${rule.idleAt} > idle_at then
+idle_at = ${rule.idleAt}
 end
-${ownWritten(place)}else${standingOf(place)}`.trimStart(),
+${writeOwnKey(rule)}else${readStanding(rule)}`.trimStart(),
     ),
     "if bytes ~= '' then\n",
-    `for at = 1, ${state} and #${state} % ${RECORD} == 0 and #${state} or 0, ${RECORD} do\n`,
+    `for at = 1, ${state} and #${state} % ${RECORD_BYTES} == 0 and #${state} or 0, ${RECORD_BYTES} do\n`,
     `local a, b = unpack_integers('>I4I4', ${state}, at + 3)\n`,
     `local other = (${LAST_MS} - a * 1024 - (b - b % 4194304) / 4194304) * 1000\n`,
     `if other > now and other - now < HORIZON then\n`,
     `local tag = string.sub(${state}, at, at + 2)\n`,
     'local found = string.find(bytes, tag, 1, true)\n',
-    `while found and found % ${RECORD} ~= 1 do\nfound = string.find(bytes, tag, found + 1, true)\nend\n`,
-    `if not found then\nbytes = bytes .. string.sub(${state}, at, at + ${RECORD - 1})\n`,
+    `while found and found % ${RECORD_BYTES} ~= 1 do\nfound = string.find(bytes, tag, found + 1, true)\nend\n`,
+    `if not found then\nbytes = bytes .. string.sub(${state}, at, at + ${RECORD_BYTES - 1})\n`,
     'if other > idle_at then\nidle_at = other\nend\nend\nend\nend\n',
     setex(`KEYS[${key}]`, 'bytes'),
     'end\nend\n',
   ].join('')
 }
 
-/** The two numbers of each record, as locals of a block; nothing where they are locals of the whole script. */
-function declared(places: readonly RuleText[], values?: string): string {
-  const { isBlockLocal } = places[0]!
-  const names = places.map(({ idleAt, count }) => `${idleAt}, ${count}`).join(', ')
-  const start = values ? ` = ${places.map(() => values).join(', ')}` : ''
+/** Declares the two numbers of each record as locals of a block. If they are locals of the whole script, only assigns the values. */
+function declareNumbers(rules: readonly RuleText[], values?: string): string {
+  const { isBlockLocal } = rules[0]!
+  const names = rules.map(({ idleAt, count }) => `${idleAt}, ${count}`).join(', ')
+  const start = values ? ` = ${rules.map(() => values).join(', ')}` : ''
   return isBlockLocal ? `local ${names}${start}\n` : start && `${names}${start}\n`
 }
 
-/** The integers of a record, the locals a, b and c, to `idle_at` and `n`. */
-const decoded = ({ idleAt, count }: Pick<RuleText, 'idleAt' | 'count'>, suffix: string) =>
+/** Decodes a record: the integers in the locals a, b and c become `idle_at` and `n`. */
+const decodeRecord = ({ idleAt, count }: Pick<RuleText, 'idleAt' | 'count'>, suffix: string) =>
   `
 ${count} = b${suffix} % 4194304
 ${idleAt} = (${LAST_MS} - a${suffix} * 1024 - (b${suffix} - ${count}) / 4194304) * 1000
 ${count} = ${count} * 16777216 + c${suffix}
 `.trimStart()
 
-/** `idle_at`, a multiple of 1000, and `n` to the integers of a record: the locals a, b and c. */
-const encoded = ({ n, idleAt, count }: RuleText) =>
+/** Encodes a record: `idle_at` (a multiple of 1000) and `n` become the integers in the locals a, b and c. */
+const encodeRecord = ({ ruleNumber, idleAt, count }: RuleText) =>
   `
-local b_${n}, c_${n} = (${LAST_MS} - ${idleAt} / 1000) % 1024, ${count} % 16777216
-local a_${n} = (${LAST_MS} - ${idleAt} / 1000 - b_${n}) / 1024
-b_${n} = b_${n} * 4194304 + (${count} - c_${n}) / 16777216
+local b_${ruleNumber}, c_${ruleNumber} = (${LAST_MS} - ${idleAt} / 1000) % 1024, ${count} % 16777216
+local a_${ruleNumber} = (${LAST_MS} - ${idleAt} / 1000 - b_${ruleNumber}) / 1024
+b_${ruleNumber} = b_${ruleNumber} * 4194304 + (${count} - c_${ruleNumber}) / 16777216
 `.trimStart()
 
-const integers = ({ n }: RuleText) => `a_${n}, b_${n}, c_${n}`
+const integers = ({ ruleNumber }: RuleText) => `a_${ruleNumber}, b_${ruleNumber}, c_${ruleNumber}`
 
-const life = (idleAt: string) =>
+const lifetime = (idleAt: string) =>
   `format('%d', (${idleAt} - now + -(${idleAt} - now) % 1000000) / 1000000 + KEEP_SECONDS)`
 
-const setex = (key: string, bytes: string) => `redis.call('SETEX', ${key}, ${life('idle_at')}, ${bytes})\n`
+const setex = (key: string, bytes: string) =>
+  `redis.call('SETEX', ${key}, ${lifetime('idle_at')}, ${bytes})\n`
 
-function ownWritten({ own, of, idleAt }: RuleText): string {
+function writeOwnKey({ own, of, idleAt }: RuleText): string {
   if (!own) return ''
   const key = `KEYS[${of('own_key')}]`
   return `
 if ${of('own_offset')} then
 redis.call('SETRANGE', ${key}, ${of('own_offset')}, ${of('own_bytes')})
-redis.call('EXPIRE', ${key}, ${life(idleAt)})
+redis.call('EXPIRE', ${key}, ${lifetime(idleAt)})
 elseif ${of('own_bytes')} then
-redis.call('SETEX', ${key}, ${life(idleAt)}, ${of('own_bytes')})
+redis.call('SETEX', ${key}, ${lifetime(idleAt)}, ${of('own_bytes')})
 end
 `.trimStart()
 }

@@ -1,18 +1,18 @@
--- Who calls: the record of the credential, and that of the consumer. The plan is
--- that of the credential, else that of the consumer, else the default one, which
--- also stands in for plans that the config does not know.
+-- Identifies the caller by the records of its credential and its consumer. The plan is
+-- that of the credential, else that of the consumer, else the default plan. The default
+-- plan also replaces plans that the config does not have.
 --
---   ARGV[3]  the subject: what the caller's credential is
---            ''         an anonymous caller, or one whose credential was checked before
+--   ARGV[3]  the kind of the subject
+--            ''         an anonymous caller, or a credential that was checked before
 --            'key'      KEYS[1] is the record of the consumer, KEYS[2] that of the
 --                       credential, which must exist
---            'pointer'  the same; in the place of the consumer the keys have a '?',
---                       and KEYS[3] holds the consumer
+--            'pointer'  the same, but the keys have a '?' instead of the consumer, and
+--                       KEYS[3] contains the consumer
 --            'token'    already verified by its signature; KEYS[1] is the record of
 --                       the consumer
 --            'failed'   the credential is known to be bad
---   ARGV[4]  the plan, where it is known without the store: a token names it, or an
---            earlier decision has found it; else ''
+--   ARGV[4]  the plan if it is known without the store, because a token or an earlier
+--            decision names it; else ''
 if subject == '' then
   plan = ARGV[4] or ''
 elseif subject == 'failed' then

@@ -1,16 +1,16 @@
-/** The script of sync.ts, made of the sections of src/algorithms/concurrency.lua. */
+/** The script of sync.ts, from the sections of src/algorithms/concurrency.lua. */
 import { LUA } from '../algorithms/lua.generated.ts'
 import type { Script } from '../store/store.ts'
 import { CONSTANTS } from './constants.ts'
 import { createScript } from './create-script.ts'
 import { PRELUDE } from './lua.generated.ts'
-import { withMacros, withWords } from './lua-text.ts'
+import { expandMacros, replaceWords } from './lua-text.ts'
 
 const { declare, keeps, read, write } = LUA.concurrency!
 
 /**
- * Reads and writes the records of each key as a decision does, and admits no request. A call can have several messages about one key:
- * of requests whose consumer only the store knew, each of which is a holder by itself.
+ * The text of the script. It reads and writes the records of each key like a decision, without a request to admit. A call can have
+ * several messages about the same key: requests whose consumer only the store knew are holders of their own.
  */
 export function syncText(): string {
   const text = `
@@ -44,12 +44,12 @@ end
 reply[1] = now
 return reply
 `.trimStart()
-  return withWords(withMacros(text), word => CONSTANTS.get(word))
+  return replaceWords(expandMacros(text), word => CONSTANTS.get(word))
 }
 
 let script: Script | undefined
 
-/** Compiled when it is first needed. */
+/** The script, compiled at its first use. */
 export function syncScript(): Script {
   script ??= createScript(syncText())
   return script

@@ -1,34 +1,34 @@
 /**
- * The wire of the script that receives what an isolate holds, without a request to decide: that units are free again, or are still
- * held. One script for all policies (sync-text.ts).
+ * The wire format of the script that receives the units that an isolate holds, without a request to decide. Such a message reports
+ * released units, or renews held ones. One script for all policies (sync-text.ts). docs/concurrency.md describes the messages.
  *
- *     KEYS     of rules that count what is in flight
+ *     KEYS     the own keys of `concurrency` rules
  *     ARGV[1]  now in microseconds, or '' for the clock of the store
- *     ARGV     then three values a key: what the isolate holds, as in decide.ts; how long it is held without another message (µs);
- *              and '' or '<units> <limit> <least>': how many units it wants in advance, under which limit, and how many holders
- *              there must be at least
+ *     ARGV     then three values for each key: the units that the isolate holds, as in decide.ts; how long they stay without another
+ *              message (µs); and '', or '<units> <limit> <least>': the units that the isolate wants in advance, the limit, and the
+ *              least number of holders for a grant
  *
- *     reply    { now, then of each key: how many units are granted in advance, how many holders there are, what is in flight }
+ *     reply    { now, then for each key: the units granted in advance, the number of holders, the units in flight }
  *
- * Commands: TIME (unless now is given), MGET, and a SETEX for each key; of many holders two SETRANGE, and at times EXPIRE.
+ * Commands: TIME (unless now is given), MGET, and one SETEX for each key; with many holders two SETRANGE, and sometimes EXPIRE.
  */
 import type { Holding } from '../algorithms/algorithm.ts'
 import type { AdvanceRequest, MessageAnswer } from '../algorithms/concurrency.ts'
 import type { Script, ScriptCall } from '../store/store.ts'
 import { checkFields, formatHolding, formatTime, invalidReply } from './wire.ts'
 
-/** What an isolate holds of one identity under one rule. */
+/** The units that an isolate holds of one identity under one rule. */
 export interface Message {
-  /** Key of the rule (`ownKey`). */
+  /** The rule's own key (`BoundRule.ownKey`). */
   key: string
   holding: Holding
-  /** How long it is held without another message (µs). */
+  /** How long the units stay without another message (µs). */
   ttl: number
-  /** Units that it wants in advance. */
+  /** The units that the isolate wants in advance. Absent: none. */
   want?: AdvanceRequest
 }
 
-/** @param now µs since the epoch; absent: the clock of the store */
+/** Encodes messages as one call of the script. @param now µs since the epoch; absent: the clock of the store */
 export function encodeSync(script: Script, messages: readonly Message[], now?: number): ScriptCall {
   return {
     script,
@@ -45,7 +45,8 @@ export function encodeSync(script: Script, messages: readonly Message[], now?: n
 }
 
 /**
- * @returns what the store has answered to each message
+ * Decodes the reply to messages.
+ * @returns the answer to each message
  * @throws GatewayError ERR_STORE_REPLY_INVALID for any reply that the script cannot have sent
  */
 export function decodeSync(reply: unknown, messages: readonly Message[]): MessageAnswer[] {

@@ -1,4 +1,4 @@
-/** At most so many at once of work that is limited by name: `await using decision = await limiter.acquire(…)`. */
+/** Limits by name on concurrent work: `await using decision = await limiter.acquire(…)`. */
 import { expect, it } from 'vitest'
 import { type Limiter, limiterOnStore } from '../../src/edges/limits/limiter.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
@@ -18,7 +18,7 @@ const { limits } = configOf({
 
 const ACME = { account: '42' }
 
-/** A limiter whose time passes while it sleeps; what happens meanwhile is passed in. */
+/** A limiter whose clock advances while it sleeps. @param whileAsleep runs after each sleep */
 function limiterOn(redis: RedisEngine, whileAsleep: (ms: number) => Promise<void> = async () => {}) {
   const slept: number[] = []
   const time = { now: NOON }
@@ -37,7 +37,7 @@ function limiterOn(redis: RedisEngine, whileAsleep: (ms: number) => Promise<void
 }
 
 describeOnRedisEngine('work that holds units', fresh => {
-  it('gives them back where the block ends, also when it throws', async () => {
+  it('releases them at the end of the block, even if it throws', async () => {
     const { limiter } = limiterOn(await fresh())
     await expect(async () => {
       await using one = await limiter.limit('exports', ACME)
@@ -51,7 +51,7 @@ describeOnRedisEngine('work that holds units', fresh => {
     expect((await limiter.limit('exports', ACME)).allowed).toBe(false)
   })
 
-  it('gives them back by name, once', async () => {
+  it('releases them once by release()', async () => {
     const { limiter } = limiterOn(await fresh())
     const held = [await limiter.limit('exports', ACME), await limiter.limit('exports', ACME)]
     held[0]!.release()
@@ -60,7 +60,7 @@ describeOnRedisEngine('work that holds units', fresh => {
     expect((await limiter.limit('exports', ACME)).allowed).toBe(false)
   })
 
-  it('waits until others are done: it asks again soon, and then less often', async () => {
+  it('waits until other work ends: it asks again soon, and then less often', async () => {
     const redis = await fresh()
     const held: { release(): void }[] = []
     const { limiter, slept } = limiterOn(redis, async () => {
@@ -72,7 +72,7 @@ describeOnRedisEngine('work that holds units', fresh => {
     expect(slept).toEqual([50, 100, 200, 400, 0])
   })
 
-  it('gives up after its timeout, and holds nothing then', async () => {
+  it('gives up after its timeout, and then holds nothing', async () => {
     const { limiter, slept } = limiterOn(await fresh())
     const held = [await limiter.limit('exports', ACME), await limiter.limit('exports', ACME)]
     const third = await limiter.acquire('exports', ACME, { timeoutMs: 1000 })
@@ -82,7 +82,7 @@ describeOnRedisEngine('work that holds units', fresh => {
     expect((await limiter.limit('exports', ACME)).allowed).toBe(true)
   })
 
-  it('is told by a peek whether a unit is free, which then holds none', async () => {
+  it('can peek whether a unit is free, which holds no unit', async () => {
     const { limiter } = limiterOn(await fresh())
     const held = []
     for (;;) {
@@ -98,7 +98,7 @@ describeOnRedisEngine('work that holds units', fresh => {
     held[1]!.release()
   })
 
-  it('is not refunded what it holds, and is what it has spent under other rules', async () => {
+  it('is refunded what it has spent under other rules, and not the units that it holds', async () => {
     const { limiter } = limiterOn(await fresh())
     const decision = await limiter.limit('exports', ACME)
     await limiter.refund(decision)
@@ -110,18 +110,18 @@ describeOnRedisEngine('work that holds units', fresh => {
     decision.release()
   })
 
-  it('forgets by a reset what others hold, and reports again what it holds itself', async () => {
+  it('after a reset reports the units of its own isolate again; those of others are forgotten until their next message', async () => {
     const redis = await fresh()
     const [{ limiter }, other] = [limiterOn(redis), limiterOn(redis)]
     await limiter.limit('exports', ACME)
     await other.limiter.limit('exports', ACME)
     await limiter.reset('exports', ACME)
-    // Its own unit comes back with its next message: one is left.
+    // The next message of the isolate reports its own unit again, so one unit is left.
     expect((await limiter.limit('exports', ACME)).allowed).toBe(true)
     expect((await limiter.limit('exports', ACME)).allowed).toBe(false)
   })
 
-  it('can be released where nothing is held, which changes nothing', async () => {
+  it('can be released if it holds nothing, which has no effect', async () => {
     const { limiter } = limiterOn(await fresh())
     await using one = await limiter.limit('pages')
     one.release()

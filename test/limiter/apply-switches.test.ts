@@ -1,4 +1,4 @@
-/** An answer under switches that came with it: turned down counts for it, turned up does not. */
+/** Switches that came with the answer: `shadow` and `off` apply to that answer, `enforce` only to later requests. */
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { applyNewerSwitches, modeUnderSwitches } from '../../src/limiter/apply-switches.ts'
@@ -38,7 +38,7 @@ function evaluationOf(names: string[], asked = NO_SWITCHES): Evaluation {
   return compiled({ rules, plans: ['free'], subject })
 }
 
-/** What the store says when these refuse. */
+/** The answer of the store if these rules refuse. */
 function outcomeOf({ rules }: Evaluation, refusing: string[], plan = 'free'): Outcome {
   const verdicts = rules.map(({ rule, mode }): Verdict => {
     const allowed = !refusing.includes(rule.name)
@@ -61,27 +61,27 @@ describe('a refusal', () => {
     ['shadow', switched({ minute: { mode: 'shadow' } }), ['admitted', 'minute shadow', 'hour enforce']],
     ['off', switched({ minute: { mode: 'off' } }), ['admitted', 'hour enforce']],
     [
-      'enforced for nobody',
+      'enforced for no caller',
       switched({ minute: { share: 0 } }),
       ['admitted', 'minute shadow', 'hour enforce'],
     ],
-    ['killed with all', switched({}, true), ['admitted']],
-  ])('by a rule that is now %s is none', (_, latest, expected) => {
+    ['off by the kill switch', switched({}, true), ['admitted']],
+  ])('by a rule that is now %s is lifted', (_, latest, expected) => {
     expect(relaxed(BOTH, ['minute'], [NO_SWITCHES, latest])).toEqual(expected)
   })
 
-  it('that another rule shares stays, by that one alone', () => {
+  it('by two rules stays with the rule that is still enforced', () => {
     const latest = switched({ minute: { mode: 'shadow' } })
     expect(relaxed(BOTH, BOTH, [NO_SWITCHES, latest])).toEqual(['refused', 'minute shadow', 'hour enforce'])
   })
 
-  it('by a rule that was switched on and is not any more is none', () => {
+  it('by a rule that is no longer switched to enforce is lifted', () => {
     const on = switched({ tried: { mode: 'enforce' }, none: { mode: 'enforce' } })
     expect(relaxed(['tried', 'none'], ['tried'], [on, NO_SWITCHES])).toEqual(['admitted', 'tried shadow'])
     expect(relaxed(['tried', 'none'], ['none'], [on, NO_SWITCHES])).toEqual(['admitted', 'tried shadow'])
   })
 
-  it('of guesses stays: nobody has said yet whether the credential is good', () => {
+  it('because of too many guesses stays, because the credential has not been checked', () => {
     for (const latest of [switched({}, true), switched({ guesses: { mode: 'off' } })]) {
       expect(relaxed(['minute', 'guesses'], ['guesses'], [NO_SWITCHES, latest])).toEqual([
         'refused',
@@ -91,13 +91,13 @@ describe('a refusal', () => {
     }
   })
 
-  it('stays where nobody has vouched for the credential: the slot that knows has not answered', () => {
+  it('stays if the credential is not verified: its slot has not answered', () => {
     const latest = switched({}, true)
     expect(relaxed(['minute'], ['minute'], [NO_SWITCHES, latest], '')).toEqual(['refused', 'minute enforce'])
   })
 
-  it('by a consumer of its own accord is switched down too', () => {
-    // Its record enforces what was asked as a shadow.
+  it('by an override of the consumer is also lifted by a switch', () => {
+    // The record of the consumer enforces a rule that was bound as a shadow.
     const asked = switched({ minute: { mode: 'shadow' } })
     const evaluation = evaluationOf(['minute'], asked)
     const outcome = outcomeOf(evaluationOf(['minute']), ['minute'])
@@ -105,7 +105,7 @@ describe('a refusal', () => {
       status: 'admitted',
       verdicts: [{ mode: 'shadow' }],
     })
-    // Of a rule that nobody has switched it is the consumer's.
+    // For a rule without a switch, the override of the consumer decides.
     const tried = evaluationOf(['tried'])
     const own = { ...outcomeOf(evaluationOf(['tried'], switched({ tried: { mode: 'enforce' } })), ['tried']) }
     expect(applyNewerSwitches(own, tried, NO_SWITCHES, nameOf)).toEqual(own)
@@ -113,7 +113,7 @@ describe('a refusal', () => {
 })
 
 describe('an admission', () => {
-  it('is none the less one when a rule has been turned up', () => {
+  it('stays if a rule is switched to enforce meanwhile', () => {
     const asked = switched({ minute: { mode: 'shadow' } })
     expect(relaxed(['minute', 'tried'], BOTH, [asked, switched({ tried: { mode: 'enforce' } })])).toEqual([
       'admitted',
@@ -122,7 +122,7 @@ describe('an admission', () => {
     ])
   })
 
-  it('by a rule by global is lifted for callers outside of its share', () => {
+  it('under a rule by global is decided by the share key of each caller', () => {
     const [all] = rulesOf(rule('all', { by: 'global' }))
     const share = switched({ all: { share: 0.5 } })
     const statuses = Array.from({ length: 20 }, (_, i) => {
@@ -136,7 +136,7 @@ describe('an admission', () => {
     expect(new Set(statuses).size).toBe(2)
   })
 
-  it('under a rule that is now a shadow shows it as one', () => {
+  it('shows a rule that is now a shadow as a shadow', () => {
     const latest = switched({ minute: { mode: 'shadow' }, hour: { mode: 'off' } })
     expect(relaxed(BOTH, [], [NO_SWITCHES, latest])).toEqual(['admitted', 'minute shadow'])
   })
@@ -150,7 +150,7 @@ describe('a share', () => {
       key => modeUnderSwitches(minute!, key, switched({ minute: { share } }), 'minute') === 'enforce',
     )
 
-  it('keeps those it had when it grows, and is everybody or nobody at its ends', () => {
+  it('keeps its callers when it grows, and has no caller at 0 and all callers at 1', () => {
     const [none, some, more, all] = [0, 0.25, 0.5, 1].map(enforcedAt)
     expect([none!.length, all!.length]).toEqual([0, 1000])
     expect(some!.length).toBeGreaterThan(200)

@@ -1,4 +1,4 @@
-/** Many decisions at once, over HTTP, through the real client and the bridge: nothing is lost or given twice. */
+/** Many concurrent decisions over HTTP, with the real client and the bridge: no unit is lost or spent twice. */
 
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
@@ -18,10 +18,10 @@ import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
 const TOKEN = 'a token for tests'
 
-/** Nothing here is about the deadline, and hundreds of calls at once take long on a busy machine. */
+/** These tests do not test the deadline, and hundreds of concurrent calls take long on a busy machine. */
 const PATIENT_MS = 60_000
 
-/** One of each, narrow enough to refuse, and one that fills again within the run. */
+/** One rule of each algorithm, tight enough to refuse. One of them refills during the run. */
 const RULES: RuleInput[] = [
   { name: 'a', by: 'consumer', algorithm: 'fixed-window', limit: 60, period: '300d' },
   { name: 'b', by: 'consumer', algorithm: 'token-bucket', limit: 40, period: '10s', burst: 50 },
@@ -60,15 +60,15 @@ describeOnRedis('300 decisions at once', (start, kind) => {
     const asked = compiled({ rules: [bound(narrow!, consumerStateKey('one'))], plans: [] })
     const outcomes = await Promise.all(Array.from({ length: 300 }, () => ask(asked)))
     expect(outcomes.filter(({ status }) => status === 'admitted')).toHaveLength(60)
-    // Each unit was told to one caller.
+    // Each value of `remaining` was returned to exactly one caller.
     const left = outcomes
       .filter(({ status }) => status === 'admitted')
       .map(({ verdicts }) => verdicts[0]!.remaining)
     expect(left.sort((a, b) => b - a)).toEqual(Array.from({ length: 60 }, (_, i) => 59 - i))
   })
 
-  it(`on overlapping identities are what the model makes of them one after the other (SEED=${SEED})`, async () => {
-    // A plain seed: a race between requests does not come again, so nothing could be shrunk.
+  it(`on overlapping identities have the results of the model in the order of the store (SEED=${SEED})`, async () => {
+    // A plain seed without shrinking, because a race between requests cannot be repeated.
     const random = randomFrom(SEED)
     const asked = Array.from({ length: 300 }, () => ({
       rules: countFor(`c${random.int(1, 3)}`, `198.51.100.${random.int(1, 3)}`, random.pick([1, 1, 2, 3])),
@@ -78,7 +78,7 @@ describeOnRedis('300 decisions at once', (start, kind) => {
       asked.map(async evaluation => ({ evaluation, outcome: await ask(compiled(evaluation)) })),
     )
 
-    // The store decides one at a time: by its clock they stand in a row.
+    // The store decides one request at a time, so its clock gives their order.
     const inOrder = outcomes.sort((a, b) => a.outcome.at - b.outcome.at)
     const times = new Set(inOrder.map(({ outcome }) => outcome.at))
     const model = new ScriptModel()
@@ -87,14 +87,14 @@ describeOnRedis('300 decisions at once', (start, kind) => {
         expect(outcome).toEqual(model.decide({ ...evaluation, policy: evaluation, now: outcome.at }))
       }
     } else {
-      // Two within one tick of a coarse clock cannot be told apart; the real one is not coarse.
+      // With a coarse clock, two requests can have the same time. Only the embedded Redis has one.
       expect(kind).toBe('embedded')
     }
     const statuses = inOrder.map(({ outcome }) => outcome.status)
     expect(statuses.filter(status => status === 'admitted').length).toBeGreaterThan(60)
     expect(statuses.filter(status => status === 'refused').length).toBeGreaterThan(60)
 
-    // In any order: what is left under each rule is the limit without what was admitted.
+    // In any order, the units left are the limit minus the units of admitted requests.
     const spent = new Map<string, number>()
     for (const { evaluation, outcome } of inOrder) {
       for (const { key, rule, cost } of outcome.status === 'admitted' ? evaluation.rules : []) {
@@ -113,10 +113,10 @@ describeOnRedis('300 decisions at once', (start, kind) => {
   })
 
   it.each([
-    ['the address they share refuses', 1, 70],
+    ['their common address refuses', 1, 70],
     ['each consumer refuses', 15, 40],
   ] as const)(
-    'over several slots never exceed a limit, and what was given back is there again: %s',
+    'over several slots never exceed a limit, and units that were given back are available again: %s',
     async (name, cost, most) => {
       const options = { url: bridge.url, token: TOKEN, deadlineMs: PATIENT_MS, keyLocking: true }
       const slots = upstashStore({ ...options, cluster: true })
@@ -137,12 +137,12 @@ describeOnRedis('300 decisions at once', (start, kind) => {
         admitted.all += 1
         admitted.by[i]! += 1
       }
-      // Each is two calls or three over HTTP, and the embedded Redis is slow.
+      // Each attempt takes two or three HTTP calls, and the embedded Redis is slow.
       const attempts = kind === 'embedded' ? 100 : 200
       await Promise.all(Array.from({ length: attempts }, (_, i) => attempt(i % 10)))
 
       expect(admitted.all).toBeLessThanOrEqual(most)
-      // Whoever was refused by what another gave back a moment later finds it there now.
+      // Requests that were refused because of units that were given back later are admitted now.
       for (let i = 0; i < 10; i++) for (let again = 0; again < 8; again++) await attempt(i)
       expect(admitted.all).toBe(most)
       expect(await left(e!, address)).toBe(70 - most)

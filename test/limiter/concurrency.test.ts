@@ -1,6 +1,6 @@
 /**
- * What is in flight, from the engine to the script: when units are held and free again, what an isolate sends to the store and with
- * which HTTP request, and what becomes of it when something is lost. interleavings.test.ts visits all orders of events.
+ * Units in flight, from the engine to the script: when they are held and free again, which messages an isolate sends and with which
+ * HTTP request, and what happens if messages are lost. interleavings.test.ts visits all orders of events.
  */
 import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile-rule.ts'
@@ -22,7 +22,7 @@ const [three, ten, second, closed, short] = rulesOf(
 const ACME = consumerStateKey('acme')
 const TIMEOUT = new GatewayError('ERR_STORE_TIMEOUT', 'The store did not answer in time.')
 
-/** What is left of a limit that all isolates share. */
+/** The units left, over all isolates. */
 const remainingOf = ({ decision }: Decided) =>
   decision.kind === 'allowed' || decision.kind === 'denied' ? decision.verdicts[0]!.remaining : undefined
 
@@ -44,7 +44,7 @@ describeOnRedisEngine('units in flight', fresh => {
   })
 
   it.each(['complete', 'cancelled', 'failed'] as const)(
-    'are free once when a request is %s',
+    'are released once when a request is %s',
     async ending => {
       const { isolate } = await set()
       const [one] = [await isolate.ask(three), await isolate.ask(three), await isolate.ask(three)]
@@ -55,7 +55,7 @@ describeOnRedisEngine('units in flight', fresh => {
     },
   )
 
-  it('are as many as a request costs', async () => {
+  it('are as many as the cost of the request', async () => {
     const { isolate } = await set()
     expect((await isolate.ask(three, 4)).decision).toMatchObject({ kind: 'denied', retryAfter: -1 })
     const two = await isolate.ask(three, 2)
@@ -74,7 +74,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect((await other.ask(three)).decision.kind).toBe('allowed')
   })
 
-  it('are not held when another rule refuses, and the other spends nothing when these are used up', async () => {
+  it('are not held if another rule refuses, and the other rule spends nothing if they are used up', async () => {
     const { isolate } = await set()
     await isolate.askAll(three, second)
     await isolate.askAll(three, second)
@@ -88,7 +88,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(full.decision).toMatchObject({ kind: 'denied' })
   })
 
-  it('of a shadow are counted as it would, and never refuse', async () => {
+  it('are counted under a shadow, which never refuses', async () => {
     const { isolate } = await set()
     const shadow = { ...three, mode: 'shadow' as const }
     const verdicts = []
@@ -99,7 +99,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(verdicts).toEqual([true, true, true, false, false])
   })
 
-  it('are reported free with the next decision about them, in its own message', async () => {
+  it('are reported as released by the next decision of the identity', async () => {
     const { isolate } = await set()
     const one = await isolate.ask(ten)
     one.finish('complete')
@@ -108,20 +108,20 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(isolate.requests.map(calls => calls.length)).toEqual([1, 1])
   })
 
-  it('are reported free beside the next decision about anything, in the same HTTP request', async () => {
+  it('are reported as released together with the next decision of any identity, in the same HTTP request', async () => {
     const { redis, time, isolate } = await set()
     const one = await isolate.ask(ten)
     one.finish('complete')
     await isolate.ask(ten, 1, consumerStateKey('globex'))
     expect(isolate.requests.map(calls => calls.length)).toEqual([1, 2])
     expect(remainingOf(await isolateOn(redis, time, 'B').ask(ten, 0))).toBe(10)
-    // It is reported once.
+    // They are reported once.
     await isolate.ask(ten, 1, consumerStateKey('globex'))
     await time.pass(900)
     expect(isolate.requests.map(calls => calls.length)).toEqual([1, 2, 1])
   })
 
-  it('are reported free alone after a quarter of a second, several in one call', async () => {
+  it('are reported as released alone after 250 ms, several in one call', async () => {
     const { redis, time, isolate } = await set()
     const held = [await isolate.ask(ten), await isolate.ask(ten, 1, consumerStateKey('globex'))]
     for (const { finish } of held) finish('complete')
@@ -138,7 +138,7 @@ describeOnRedisEngine('units in flight', fresh => {
   it.each([
     ['the same caller', () => ACME],
     ['a caller for each', (n: number) => consumerStateKey(`caller-${n}`)],
-  ])('are never reported alone while decisions come, of %s', async (_, keyOf) => {
+  ])('are not reported alone while decisions are made, for %s', async (_, keyOf) => {
     const { redis, time, isolate } = await set()
     for (let n = 0; n < 60; n++) {
       const { finish } = await isolate.ask(ten, 1, keyOf(n))
@@ -153,7 +153,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(time.waiting).toBe(0)
   })
 
-  it('are reported free at once where four fifths of the limit were in use', async () => {
+  it('are reported as released at once if four fifths of the limit were in use', async () => {
     const { redis, time, isolate } = await set()
     const held = await Promise.all(Array.from({ length: 8 }, () => isolate.ask(ten)))
     held[7]!.finish('complete')
@@ -162,11 +162,11 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(isolate.requests).toHaveLength(9)
   })
 
-  it('are held as long as a request lasts: the isolate reports them three times within the ttl', async () => {
+  it('are held as long as the request lasts: the isolate renews them three times within the ttl', async () => {
     const { redis, time, isolate } = await set()
     const one = await isolate.ask(ten)
     await time.pass(60_000)
-    // 3 s of ttl: each second.
+    // With a ttl of 3 s, once per second.
     expect(isolate.requests).toHaveLength(61)
     const other = isolateOn(redis, time, 'B')
     expect(remainingOf(await other.ask(ten, 0))).toBe(9)
@@ -176,7 +176,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(time.waiting).toBe(0)
   })
 
-  it('are renewed as often within a ttl that is no multiple of three', async () => {
+  it('are also renewed three times within a ttl that is not a multiple of three', async () => {
     const { time, isolate } = await set()
     const one = await isolate.ask(short)
     await time.pass(3330)
@@ -185,10 +185,10 @@ describeOnRedisEngine('units in flight', fresh => {
     await time.pass(250)
   })
 
-  it('of an isolate that has died are free after the ttl, and not before', async () => {
+  it('of a dead isolate are free after the ttl, and not before', async () => {
     const { redis, time, isolate } = await set()
     await isolate.ask(ten, 10)
-    // Nothing of it runs any more.
+    // The isolate no longer runs.
     const later = Object.assign(new Timers(), { nowMs: time.nowMs + 2999 })
     const other = isolateOn(redis, later, 'B')
     expect((await other.ask(ten)).decision).toMatchObject({ kind: 'denied', retryAfter: 1000 })
@@ -196,10 +196,10 @@ describeOnRedisEngine('units in flight', fresh => {
     expect((await other.ask(ten, 10)).decision.kind).toBe('allowed')
   })
 
-  it('of a request that the platform has ended without a word are given up, while the isolate lives', async () => {
+  it('of a request that the platform has ended without notice are given up while the isolate lives on', async () => {
     const { redis, time, isolate } = await set()
     await isolate.ask(ten, 4)
-    // Its timers are gone with it. Another request of the isolate lives on.
+    // The timers of the request have ended with it. Another request of the isolate goes on.
     const gone = new Timers()
     Object.assign(gone, { nowMs: time.nowMs })
     const living = isolate.kept
@@ -211,7 +211,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(remainingOf(await isolateOn(redis, time, 'B').ask(ten, 0))).toBe(0)
   })
 
-  it('that the store has counted and whose reply was lost are free with the next message', async () => {
+  it('that the store has counted are free with the next message if the reply was lost', async () => {
     const { redis, time, isolate } = await set()
     isolate.fault = async run => {
       await run()
@@ -228,7 +228,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(remainingOf(await other.ask(closed, 0))).toBe(2)
   })
 
-  it('of a request that the store executes after the isolate has given up are not counted', async () => {
+  it('are not counted if the store executes the request after the isolate has given it up', async () => {
     const { redis, time, isolate } = await set()
     let late: (() => Promise<unknown[]>) | undefined
     isolate.fault = async run => {
@@ -244,7 +244,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(remainingOf(await isolateOn(redis, time, 'B').ask(closed, 0))).toBe(2)
   })
 
-  it('are counted by the isolate itself while the store does not answer, and reported to the store later', async () => {
+  it('are counted in the isolate while the store does not answer, and reported to the store later', async () => {
     const { redis, time, isolate } = await set()
     isolate.fault = async () => {
       throw new GatewayError('ERR_STORE_UNREACHABLE', 'gone')
@@ -264,7 +264,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(remainingOf(await isolateOn(redis, time, 'B').ask(three, 0))).toBe(0)
   })
 
-  it('are all known again to a store that was emptied, after a third of the ttl', async () => {
+  it('are all counted again by an emptied store after a third of the ttl', async () => {
     const { redis, time, isolate } = await set()
     await isolate.ask(ten, 4)
     await redis.send(['FLUSHALL'])
@@ -274,7 +274,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(remainingOf(await other.ask(ten, 0))).toBe(6)
   })
 
-  it('of an opaque key whose consumer only the store knows are held for that consumer', async () => {
+  it('of an opaque key are held for its consumer, which only the store knows', async () => {
     const { redis, time, isolate } = await set()
     const subject = await opaqueKeyIn(redis)
     const own = await isolate.ask(three)
@@ -291,7 +291,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(isolate.kept.holdings.heldUnits).toEqual([])
   })
 
-  it('of several requests whose consumer only the store knew are renewed, and free, all of them', async () => {
+  it('of several requests whose consumer only the store knew are all renewed and all released', async () => {
     const { redis, time, isolate } = await set()
     const subject = await opaqueKeyIn(redis)
     const demanded = [{ rule: ten, key: consumerStateKey('?'), cost: 1 }]
@@ -305,7 +305,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(isolate.kept.holdings.heldUnits).toEqual([])
   })
 
-  it('that one slot of a cluster has counted and another has refused are free with the next message', async () => {
+  it('are free with the next message if one slot of a cluster has counted them and another has refused', async () => {
     const { redis, time } = await set()
     const isolate = isolateOn(redis, time, 'A', { isCluster: true })
     const address = { rule: second, key: addressStateKey('192.0.2.1'), cost: 1 }
@@ -318,7 +318,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(remainingOf(await isolateOn(redis, time, 'B').ask(three, 0))).toBe(1)
   })
 
-  it('leave nothing behind in the isolate, and a key in the store that ends with the ttl', async () => {
+  it('leave nothing behind in the isolate, and in the store a key that expires with the ttl', async () => {
     const { redis, time, isolate } = await set()
     const held = await Promise.all(Array.from({ length: 3 }, () => isolate.ask(three)))
     for (const { finish } of held) finish('complete')
@@ -331,7 +331,7 @@ describeOnRedisEngine('units in flight', fresh => {
   })
 })
 
-/** An opaque key of acme, as an isolate shows it that does not know whose it is. */
+/** The subject of an opaque key of acme, in an isolate that does not know its consumer. */
 async function opaqueKeyIn(redis: Pick<RedisEngine, 'setRecord'>): Promise<Subject> {
   const digest = 'a'.repeat(64)
   await redis.setRecord(`sluice:{k:${digest}}`, 'acme')

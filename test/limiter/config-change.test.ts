@@ -1,7 +1,7 @@
 /**
- * A config that changes while states of the old one live. What a record means is said by its tag (compile-rule.ts): with
- * the same tag a rule goes on counting, with another it starts afresh, and no rule reads the number of another one.
- * The reference keeps a list for each tag, and so predicts every reply.
+ * A config changes while the store has states of the old one. The tag of a rule (compile-rule.ts) says what its record means: with the
+ * same tag a rule keeps its counts, with another tag it starts with a whole budget. No rule reads the numbers of another one.
+ * The reference keeps a list for each tag, so it predicts every reply.
  */
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -20,7 +20,7 @@ import { SEED } from '../support/random.ts'
 import { costs, evaluationOf, listOf, NOON } from '../support/traffic.ts'
 import { pauses } from '../support/waits.ts'
 
-/** Fewer units at once than the limit, where the algorithm has such a parameter. */
+/** The numbers of a rule. Its burst or queue, if it has one, is smaller than its limit. */
 function numbersOf(algorithm: AlgorithmName): NumbersInput {
   const { parameters } = descriptionOf({ algorithm })
   const atOnce = { ...('burst' in parameters && { burst: 5 }), ...('queue' in parameters && { queue: 4 }) }
@@ -34,7 +34,7 @@ const NUMBERS = Object.fromEntries(ALGORITHMS.map(algorithm => [algorithm, numbe
 
 const ruleOf = (input: object): Rule => rulesOf({ name: 'a', by: 'consumer', ...input } as RuleInput)[0]!
 
-/** A rule and what it becomes. */
+/** A rule before and after a change. */
 interface Change {
   title: string
   from: Rule
@@ -54,7 +54,7 @@ const TIMING = ['token-bucket', 'leaky-bucket', 'gcra'] as const
 const only = (algorithms: readonly AlgorithmName[], change: object) =>
   Object.fromEntries(algorithms.map(algorithm => [algorithm, change]))
 
-/** Those that go on counting, and those that start afresh. */
+/** Changes after which the rule keeps its counts, and changes after which it starts with a whole budget. */
 const KEPT = [
   ...changes('a higher limit', only(COUNTING, { limit: 13 })),
   ...changes('a lower limit', only(COUNTING, { limit: 2 })),
@@ -80,19 +80,22 @@ const ALGORITHM_CHANGES: Change[] = ALGORITHMS.flatMap(before =>
   })),
 )
 
-/** A new algorithm may have no definition yet to compare with. */
+/** Whether there is a definition to compare with. A new algorithm may have none yet. */
 const isDefined = ({ from, to }: Change) => hasDefinition(from.algorithm) && hasDefinition(to.algorithm)
 
 describe('the tag of a rule', () => {
-  it.each(KEPT)('stays with $title: it goes on counting', ({ from, to }) => {
+  it.each(KEPT)('stays the same with $title: the rule keeps its counts', ({ from, to }) => {
     expect(to.tag).toBe(from.tag)
   })
 
-  it.each([...AFRESH, ...ALGORITHM_CHANGES])('changes with $title: it starts afresh', ({ from, to }) => {
-    expect(to.tag).not.toBe(from.tag)
-  })
+  it.each([...AFRESH, ...ALGORITHM_CHANGES])(
+    'changes with $title: the rule starts with a whole budget',
+    ({ from, to }) => {
+      expect(to.tag).not.toBe(from.tag)
+    },
+  )
 
-  it('changes with the zone and the kind of a calendar', () => {
+  it('changes with the time zone and the kind of calendar period', () => {
     const tags = [
       { period: 'day' },
       { period: 'day', timeZone: 'Asia/Tokyo' },
@@ -104,17 +107,17 @@ describe('the tag of a rule', () => {
   })
 })
 
-/** A few requests before the change, a few after it; and a last one under the old rule, as after a rollback. */
+/** Requests before the change, requests after it, and a last one under the old rule, as after a rollback. */
 const aroundAChange = fc.record({
   before: listOf(steps, 10, 5),
   afterwards: listOf(steps, 10, 5),
   rollback: steps,
 })
 
-/** The model is quick, and predicts the scripts (parity.test.ts). */
+/** More runs on the model, which is fast and predicts the scripts (parity.test.ts). */
 const runsOn = (engine: Engine) => (engine instanceof ModelEngine ? 4 : 1)
 
-/** What a rule admitted, in order. */
+/** The requests that a rule has admitted, in order. */
 const admittedUnder = (rule: Rule, answered: Answered): Admitted[] =>
   answered.flatMap(({ evaluation, outcome }) => {
     const [verdict] = outcome.verdicts
@@ -124,7 +127,7 @@ const admittedUnder = (rule: Rule, answered: Answered): Admitted[] =>
       : []
   })
 
-/** For each algorithm two configs that are live at once, as in a gradual deployment. */
+/** For each algorithm, two configs that are in use at the same time, as in a gradual deployment. */
 const PAIRS: Change[] = [
   ...changes('two limits', only(COUNTING, { limit: 2 })),
   ...changes('two limits and bursts', only(['token-bucket', 'gcra'], { limit: 3, burst: 2 })),
@@ -132,7 +135,7 @@ const PAIRS: Change[] = [
   ...changes('two periods', ofAll({ period: '3s' })),
 ]
 
-/** Rules come, go and are named otherwise, in one state. */
+/** Sets of rules that share one state. Rules are added, removed and renamed. */
 const ruleSet = fc.uniqueArray(
   fc.record({
     name: fc.constantFrom('a', 'b', 'c', 'd'),
@@ -143,7 +146,7 @@ const ruleSet = fc.uniqueArray(
 
 describeOnEngines('a rule that is changed', fresh => {
   it.each([...KEPT, ...AFRESH, ...ALGORITHM_CHANGES].filter(isDefined))(
-    `$title counts at once, and reads no number of the old rule as its own (SEED=${SEED})`,
+    `$title: the new rule counts from the first request on, and never misreads numbers of the old one (SEED=${SEED})`,
     async ({ from, to }) => {
       const engine = await fresh()
       await forEvery(aroundAChange, runsOn(engine), async ({ before, afterwards, rollback }) => {
@@ -156,9 +159,9 @@ describeOnEngines('a rule that is changed', fresh => {
   )
 })
 
-describeOnEngines('two configs that are live at once', fresh => {
+describeOnEngines('two configs in use at the same time', fresh => {
   it.each(PAIRS.filter(isDefined))(
-    `with $title never undo what the other has counted (SEED=${SEED})`,
+    `with $title never undo the counts of each other (SEED=${SEED})`,
     async ({ from, to }) => {
       const engine = await fresh()
       const byEither = fc.record({ pause: pauses, cost: costs, config: fc.constantFrom('from', 'to') })
@@ -177,7 +180,7 @@ describeOnEngines('two configs that are live at once', fresh => {
     },
   )
 
-  it('with two limits of sliding-window: the lower one cuts nothing of what the higher one has counted', async () => {
+  it('with two limits of sliding-window: the lower limit does not cut the counts of the higher one', async () => {
     const engine = await fresh()
     const [wide, narrow] = [100, 4].map(limit => ruleOf({ algorithm: 'sliding-window', limit, period: '1s' }))
     const spend = async (rule: Rule, cost: number, at: number) => {
@@ -191,8 +194,8 @@ describeOnEngines('two configs that are live at once', fresh => {
   })
 })
 
-describeOnEngines('rules that come and go', fresh => {
-  it(`leave each other alone in the state they share (SEED=${SEED})`, async () => {
+describeOnEngines('rules that are added and removed', fresh => {
+  it(`do not affect each other in their common state (SEED=${SEED})`, async () => {
     const engine = await fresh()
     const underASet = fc.record({ pause: pauses, cost: costs, set: fc.constantFrom(0, 0, 0, 1, 2) })
     const scenario = fc.record({ sets: listOf(ruleSet, 3), steps: listOf(underASet, 50) })

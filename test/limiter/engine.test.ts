@@ -1,6 +1,6 @@
 /**
- * The engine by itself, over a store and a clock that are passed in: what it decides while switches, the store or its own code
- * change under it, that `finish` counts once, and what it does beside a decision. The edges have suites of their own.
+ * The engine by itself, with a store and a clock that are passed in. Switches, failures of the store and exceptions in limiting code
+ * happen during decisions; `finish` counts once; probes and hand-overs run beside decisions. The edges have suites of their own.
  */
 
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -59,7 +59,7 @@ afterAll(() => redis?.close())
 let nowMs: number
 let tasks: Promise<unknown>[]
 let calls: StoreCall[][]
-/** What the store does in the place of its work. */
+/** Runs before each call to the store, and can fail. */
 let fault: (() => unknown) | undefined
 let finished: [Decision['kind'], Ending][]
 let engine: Engine
@@ -74,7 +74,7 @@ beforeEach(async () => {
   engine = engineWith()
 })
 
-/** @param config of the engine, beside the share of each limit that one isolate admits */
+/** @param config of the engine. Default: the isolate's share is the whole limit */
 function engineWith(
   options: Partial<EngineOptions> = {},
   config: Partial<Parameters<typeof createEngine>[0]> = {},
@@ -139,12 +139,12 @@ const kill = () => put(formatSwitches({ kill: by, rules: new Map() }))
 const switchRule = (name: string, change: Pick<RuleSwitch, 'mode'>) =>
   put(formatSwitches({ rules: new Map([[name, { ...by, ...change }]]) }))
 
-describe('a switch that changes while a request is decided', () => {
+describe('a switch that changes during a decision', () => {
   it.each([
     ['read in the background', options],
     ['awaited', awaiting],
   ])(
-    'marks a request that was bound under a kill switch, also when it is lifted meanwhile: %s',
+    'a request that was bound under a kill switch is marked even if the switch is turned off meanwhile: %s',
     async (_, how) => {
       await kill()
       await engine.decide(demandOf(many), how)
@@ -162,7 +162,7 @@ describe('a switch that changes while a request is decided', () => {
     },
   )
 
-  it('marks it also when the trip for its credential brings the news', async () => {
+  it('the request is also marked if the trip for its credential brings the change', async () => {
     await redis.connection.send(['SET', SUBJECT.credentialKey, 'plan=free created=2026-01-01'])
     await kill()
     const demand = { ...demandOf(two), subject: SUBJECT }
@@ -176,7 +176,7 @@ describe('a switch that changes while a request is decided', () => {
     expect(calls.map(each => each.length)).toEqual([2])
   })
 
-  it('admits a request whose rule is turned down, which has spent nothing', async () => {
+  it('a request is admitted without being counted if the rule that refused it is switched off', async () => {
     expect(await kinds(3, two, many)).toEqual(['allowed', 'allowed', 'denied'])
     await switchRule('two', { mode: 'off' })
     const { decision, outcome } = await engine.decide(demandOf(two, many), options)
@@ -186,7 +186,7 @@ describe('a switch that changes while a request is decided', () => {
   })
 })
 
-describe('switches, where nothing is counted', () => {
+describe('switches, without rules to count', () => {
   const isRefresh = (each: readonly StoreCall[]) =>
     each.length === 1 && 'command' in each[0]! && each[0].command === 'GET'
   const refreshes = () => calls.filter(isRefresh).length
@@ -207,7 +207,7 @@ describe('switches, where nothing is counted', () => {
     expect(refreshes()).toBe(2)
   })
 
-  it('do not delay a request, unless its edge waits for them', async () => {
+  it('do not delay a request unless its edge waits for them', async () => {
     let answer = () => {}
     fault = () => new Promise<void>(resolve => (answer = resolve))
     expect(await kinds(1)).toEqual(['allowed'])
@@ -220,14 +220,14 @@ describe('switches, where nothing is counted', () => {
     await decided
   })
 
-  it('do not cost a request its decision when they cannot be read', async () => {
+  it('do not affect the decision if they cannot be read', async () => {
     fail(UNREACHABLE)
     expect((await engine.decide(demandOf(), awaiting)).decision).toEqual({
       ...{ kind: 'allowed', verdicts: [], delay: 0 },
     })
   })
 
-  it('are awaited by no second request while they cannot be read', async () => {
+  it('are awaited by one request only while they cannot be read', async () => {
     fail(UNREACHABLE)
     await engine.decide(demandOf(), awaiting)
     nowMs += 1000
@@ -257,7 +257,7 @@ describe('switches, where nothing is counted', () => {
     expect(calls).toEqual([])
   })
 
-  it('are read where every demand breaks, so that the kill switch still works', async () => {
+  it('are read even if no demand can be built, so that the kill switch still works', async () => {
     await kill()
     const broken = () =>
       engine.decideBroken(
@@ -270,7 +270,7 @@ describe('switches, where nothing is counted', () => {
   })
 })
 
-it('decides also when the lookup of earlier answers throws', async () => {
+it('decides even if the lookup of earlier answers throws', async () => {
   fail(UNREACHABLE)
   const recall = () => {
     throw new TypeError('a bug')
@@ -280,7 +280,7 @@ it('decides also when the lookup of earlier answers throws', async () => {
 })
 
 describe('finish', () => {
-  it('counts once, whatever is called after it', async () => {
+  it('has an effect only at the first call', async () => {
     const decided = await engine.decide(demandOf(two), options)
     expect(finished).toEqual([])
     decided.finish('complete')
@@ -299,7 +299,7 @@ describe('finish', () => {
     expect(finished).toEqual([['allowed', 'failed']])
   })
 
-  it('counts once when its listener throws', async () => {
+  it('has an effect only at the first call, even if its listener throws', async () => {
     let times = 0
     engine = engineWith({
       onFinish() {
@@ -313,7 +313,7 @@ describe('finish', () => {
     expect(times).toBe(1)
   })
 
-  it('belongs to a refusal, a peek and a broken demand too', async () => {
+  it('is also part of a refusal, a peek and a broken demand', async () => {
     const denied = await engine.decide(
       { policy: policyWith(two), rules: [{ rule: two, key: KEY, cost: 3 }] },
       options,
@@ -324,14 +324,14 @@ describe('finish', () => {
     expect(finished.map(([kind]) => kind)).toEqual(['denied', 'allowed', 'allowed'])
   })
 
-  it('has to be observed only where something listens', () => {
+  it('has to be called at the end of the request only if something listens', () => {
     expect(engine.awaitsEndings).toBe(true)
     expect(engineWith({ onFinish: undefined }).awaitsEndings).toBe(false)
   })
 })
 
 describe('an exception in limiting code', () => {
-  it('is handled like a store that fails, by each rule, and its message stays inside', async () => {
+  it('is handled by the failure policy of each rule, and its message is not passed on', async () => {
     fail(new TypeError(`of ${KEY}`))
     const decisions = [await decide(closed), await decide(local), await decide(open)]
     expect(decisions.map(({ kind }) => kind)).toEqual(['unavailable', 'allowed', 'allowed'])
@@ -341,7 +341,7 @@ describe('an exception in limiting code', () => {
     }
   })
 
-  it('before the store was asked counts nothing, and closed rules refuse', async () => {
+  it('before the trip: nothing is counted, and closed rules refuse', async () => {
     const broken = engineWith({
       decideAt: () => {
         throw new RangeError('a bug')
@@ -356,7 +356,7 @@ describe('an exception in limiting code', () => {
   })
 })
 
-describe('a demand that could not be made', () => {
+describe('a demand that could not be built', () => {
   const broken = (rules: Rule[], subject?: typeof SUBJECT, seen?: RememberedCaller) =>
     engine.decideBroken(
       { candidates: rules, policy: policyWith(), error: new TypeError('a bug'), ...(subject && { subject }) },
@@ -375,14 +375,14 @@ describe('a demand that could not be made', () => {
     })
   })
 
-  it('passes a closed rule that is a shadow, or is turned down', async () => {
+  it('is not refused by a closed rule that is a shadow, or is switched to shadow', async () => {
     expect(broken([{ ...closed, mode: 'shadow' }]).kind).toBe('allowed')
     await switchRule('closed', { mode: 'shadow' })
     await engine.decide(demandOf(many), options)
     expect(broken([closed]).kind).toBe('allowed')
   })
 
-  it('asks for what is known of the credential', () => {
+  it('uses the earlier answers about the credential', () => {
     expect(broken([open], SUBJECT)).toMatchObject({ kind: 'unavailable', what: 'credential' })
     expect(broken([open], SUBJECT, { isBlocked: true })).toEqual({ kind: 'blocked' })
     engine = engineWith({ credentials: 'recent' })
@@ -393,7 +393,7 @@ describe('a demand that could not be made', () => {
   })
 })
 
-/** Opens on the second failure. */
+/** The breaker opens on the second failure. */
 const BREAKER = { failures: 2, slowCalls: 9, slowAfterMs: 1000, retryAfterMs: 1000 }
 
 describe('beside a decision', () => {
@@ -404,7 +404,7 @@ describe('beside a decision', () => {
     each.some(call => 'keys' in call && call.keys.some(key => key.includes('probe-')))
   const probes = () => calls.filter(isProbe).length
 
-  it('the store is probed only when it is time', async () => {
+  it('the store is probed only when a probe is due', async () => {
     engine = engineWith({}, { breaker: BREAKER })
     await kinds(1, open)
     expect(probes()).toBe(0)
@@ -421,13 +421,13 @@ describe('beside a decision', () => {
     await settle()
     fault = undefined
     nowMs += 1000
-    // This one still finds it open; the next is decided by the store.
+    // This request still finds the breaker open. The store decides the next one.
     expect(await decide(open)).toMatchObject({ degraded: { cause: 'breaker-open' } })
     await settle()
     expect(await decide(open)).not.toHaveProperty('degraded')
   })
 
-  it.each(['decideBroken', 'refund', 'reset'] as const)('the store is probed by %s, too', async by => {
+  it.each(['decideBroken', 'refund', 'reset'] as const)('%s also probes the store', async by => {
     engine = engineWith({}, { breaker: BREAKER })
     fail(UNREACHABLE)
     await kinds(2, open)
@@ -446,12 +446,12 @@ describe('beside a decision', () => {
     expect(probes()).toBe(1)
   })
 
-  it('what the isolate has counted is handed over only after the store has answered', async () => {
+  it('local counts are handed over only after the store has answered', async () => {
     fail(UNREACHABLE)
     expect(await kinds(2, local)).toEqual(['allowed', 'allowed'])
     await settle()
     fault = undefined
-    // No trip, so no answer.
+    // Without rules there is no trip, so the store has not answered.
     await kinds(1)
     await settle()
     const states = async () => ((await redis.connection.send(['KEYS', 'sluice:*'])) as unknown[]).length
@@ -463,14 +463,14 @@ describe('beside a decision', () => {
 })
 
 describe('peek', () => {
-  it('spends nothing, and says whether the cost would be admitted', async () => {
+  it('spends nothing, and shows whether the cost would be admitted', async () => {
     await kinds(1, two)
     for (let i = 0; i < 3; i++) expect(await remaining(two)).toEqual([1])
     await kinds(1, two)
     expect((await engine.peek(demandOf(two), options)).decision).toMatchObject({ kind: 'denied' })
   })
 
-  it('spends nothing during an outage either, in the isolate', async () => {
+  it('spends nothing in the isolate either, during an outage', async () => {
     fail(UNREACHABLE)
     for (let i = 0; i < 3; i++) {
       const { decision } = await engine.peek(demandOf(local), options)
@@ -484,7 +484,7 @@ describe('peek', () => {
   })
 })
 
-describe('a change', () => {
+describe('a refund or a reset', () => {
   const bound = () => bindRule(two, KEY, 1, nowMs)
   const refund = (spentAt: number) =>
     engine.change(
@@ -500,7 +500,7 @@ describe('a change', () => {
   const reset = () =>
     engine.change('reset', prepareReset({ rules: [bound()], now: nowMs * 1e3 }), options.background)
 
-  it('gives back, and says how things stand', async () => {
+  it('gives units back, and returns the state afterwards', async () => {
     const { at } = await engine.decide(demandOf(two), options)
     await kinds(1, two)
     expect(await refund(at)).toMatchObject({ at: nowMs * 1e3, verdicts: [{ remaining: 1 }] })
@@ -517,9 +517,9 @@ describe('a change', () => {
   })
 
   it.each([
-    ['the store is gone', UNREACHABLE, 'store-unreachable'],
+    ['the store is down', UNREACHABLE, 'store-unreachable'],
     ['limiting code throws', new TypeError('a bug'), 'internal'],
-  ])('that is not made because %s says so, and changes nothing', async (_, error, cause) => {
+  ])('returns the cause and changes nothing if %s', async (_, error, cause) => {
     const { at } = await engine.decide(demandOf(two), options)
     fail(error)
     expect(await refund(at)).toMatchObject({ status: 'degraded', cause })
@@ -529,11 +529,11 @@ describe('a change', () => {
   })
 })
 
-describe('more requests than the isolate may have in flight', () => {
+describe('requests above the limit on calls in flight', () => {
   const expiresAfterMs = 10_000
 
-  it('are counted in the isolate where rules are open or local, and refused where they are closed', async () => {
-    // They have waited in vain for their turn.
+  it('are counted in the isolate by open and local rules, and refused by closed rules', async () => {
+    // The requests have waited too long for their turn.
     engine = engineWith(
       { sleep: async () => {} },
       { inFlight: { most: 1, expiresAfterMs, patienceMs: 500, longestMs: 10_000 } },
@@ -551,7 +551,7 @@ describe('more requests than the isolate may have in flight', () => {
     expect((await waiting).decision).toMatchObject({ kind: 'allowed', verdicts: [{ remaining: 8 }] })
   })
 
-  it('make room for others when they have ended', async () => {
+  it('are sent when earlier calls have ended', async () => {
     engine = engineWith({}, { inFlight: { most: 1, expiresAfterMs, patienceMs: 500, longestMs: 10_000 } })
     for (let i = 0; i < 3; i++) expect(await decide(many)).not.toHaveProperty('degraded')
     fail(UNREACHABLE)

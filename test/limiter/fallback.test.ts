@@ -1,4 +1,4 @@
-/** Which rules are counted in the isolate when the store has not answered, by the cause. */
+/** Which rules are counted in the isolate if the store has not answered, by the cause. */
 
 import { describe, expect, it } from 'vitest'
 import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
@@ -10,7 +10,7 @@ import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { bound } from '../support/bound.ts'
 import { compiled } from '../support/engines.ts'
 
-/** Of 5 requests within a limit of 2: how many pass, and whether the last was counted. */
+/** Sends 5 requests with a limit of 2. Returns how many pass, and whether any of them was not counted. */
 function passed(onStoreFailure: OnStoreFailure, cause: DegradedCause, isConfirmed: boolean) {
   const rule = compileLimitRule(
     { name: 'two', algorithm: 'fixed-window', limit: 2, period: '7d', onStoreFailure },
@@ -34,7 +34,7 @@ function passed(onStoreFailure: OnStoreFailure, cause: DegradedCause, isConfirme
   return [kinds.filter(kind => kind === 'allowed').length, isUncounted]
 }
 
-describe('while the store does not answer, a rule that is open', () => {
+describe('while the store does not answer, an open rule', () => {
   it.each(['store-unreachable', 'store-refused', 'store-quota', 'store-reply-invalid', 'internal'] as const)(
     'lets every request pass after %s',
     cause => {
@@ -50,13 +50,13 @@ describe('while the store does not answer, a rule that is open', () => {
     },
   )
 
-  it('is counted in the isolate whenever the isolate is overloaded', () => {
+  it('is counted in the isolate if the isolate is overloaded', () => {
     for (const isConfirmed of [false, true])
       expect(passed('open', 'overload', isConfirmed)).toEqual([2, false])
   })
 })
 
-describe('while the isolate is overloaded, a rule that is', () => {
-  it('closed admits nothing', () => expect(passed('closed', 'overload', false)).toEqual([0, false]))
-  it('local admits its share', () => expect(passed('local', 'overload', false)).toEqual([2, false]))
+describe('while the isolate is overloaded', () => {
+  it('a closed rule admits nothing', () => expect(passed('closed', 'overload', false)).toEqual([0, false]))
+  it('a local rule admits its share', () => expect(passed('local', 'overload', false)).toEqual([2, false]))
 })

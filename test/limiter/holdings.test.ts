@@ -1,4 +1,4 @@
-/** What an isolate holds, by itself. interleavings.test.ts and concurrency.test.ts have it together with the store. */
+/** The holdings of an isolate, without a store. interleavings.test.ts and concurrency.test.ts test them together with the store. */
 import { describe, expect, it } from 'vitest'
 import { Holdings } from '../../src/limiter/holdings.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
@@ -9,8 +9,8 @@ import { NOON } from '../support/traffic.ts'
 const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'concurrency', limit: 5 })
 const claimed = (consumer = 'acme') => bound(rule!, consumerStateKey(consumer), 1, NOON / 1e3)
 
-describe('what an isolate holds', () => {
-  it('never repeats an epoch under one name: when all are used up, it takes another name', () => {
+describe('the holdings of an isolate', () => {
+  it('never repeat an epoch under one name: when all are used up, the isolate takes another name', () => {
     let names = 0
     const holdings = new Holdings(
       () => NOON / 1e3,
@@ -25,7 +25,7 @@ describe('what an isolate holds', () => {
     expect(said.map(text => Number(text.at(-1)))).toEqual([1, 2, 3, 1, 2, 3, 1, 2, 3])
   })
 
-  it('goes on under that name with what it holds already', () => {
+  it('move to the new name with all units', () => {
     let names = 0
     const holdings = new Holdings(
       () => NOON / 1e3,
@@ -41,21 +41,21 @@ describe('what an isolate holds', () => {
     ])
   })
 
-  it('counts a unit that it has admitted by itself beside one whose reply is on its way', () => {
+  it('count a unit that was admitted without the store beside one whose reply is on its way', () => {
     const holdings = new Holdings(() => NOON / 1e3)
     const pending = holdings.claim(claimed())
     const own = holdings.claim(claimed())
     holdings.settle(own, 'refused')
     holdings.hold(own)
     const next = holdings.claim(claimed())
-    // Both, in an epoch of their own: the store adds nothing for the first one any more.
+    // The new epoch contains both units, so the store no longer adds the first one.
     expect(next.holding.epoch).toBeGreaterThan(pending.holding.epoch)
     expect(next.holding.started - next.holding.ended).toBe(2)
     holdings.settle(pending, 'admitted')
     expect(holdings.claim(claimed()).holding).toMatchObject({ started: 2, ended: 0 })
   })
 
-  it('does not take a claim under its old name for one of the same epoch under the new one', () => {
+  it('do not confuse a claim under the old name with one of the same epoch under the new name', () => {
     let names = 0
     const holdings = new Holdings(
       () => NOON / 1e3,
@@ -64,12 +64,12 @@ describe('what an isolate holds', () => {
     )
     const [one, lost] = [holdings.claim(claimed()), holdings.claim(claimed())]
     holdings.settle(lost, 'lost')
-    // Epoch 1 again, of another holder, in which the first claim is counted as admitted.
+    // Epoch 1 again, but of another holder. It already counts the first claim as admitted.
     holdings.settle(one, 'admitted')
     expect(holdings.claim(claimed()).holding).toMatchObject({ holder: 'isolate1', started: 1, ended: 0 })
   })
 
-  it('settles a claim once, and releases it once', () => {
+  it('settle a claim once, and release it once', () => {
     const holdings = new Holdings(() => NOON / 1e3)
     const claim = holdings.claim(claimed())
     holdings.settle(claim, 'admitted')

@@ -1,6 +1,6 @@
 /**
- * Units that isolates hold in advance, from the engine to the script: when they ask for them, which requests need not ask the store
- * then, and when the units are free again. fleet.test.ts simulates a whole fleet.
+ * Units in advance, from the engine to the script: when isolates ask for them, which requests then need no decision of the store, and
+ * when the units are free again. fleet.test.ts simulates a whole fleet.
  */
 import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile-rule.ts'
@@ -31,7 +31,7 @@ describeOnRedisEngine('units in advance', (fresh, kind) => {
         { rule, key: GLOBAL, cost: 1 },
         { rule: other, key: consumerStateKey('acme'), cost: 1 },
       ])
-    /** One request after the other, each of which takes a while. */
+    /** Sends one request after the other. Each takes `ms`. */
     const work = async (requests: number, ms = 60) => {
       for (let i = 0; i < requests; i++) {
         const { finish } = await ask()
@@ -42,13 +42,13 @@ describeOnRedisEngine('units in advance', (fresh, kind) => {
     return { redis, time, isolate, ask, work }
   }
 
-  /** What another isolate sees in flight. */
+  /** The units in flight, as another isolate sees them. */
   async function inFlight(redis: RedisEngine, time: Timers, rule = fleet): Promise<number> {
     const { decision } = await isolateOn(redis, time, 'B').ask(rule, 0, GLOBAL)
     return rule.limit - (decision.kind === 'allowed' ? decision.verdicts[0]!.remaining : Number.NaN)
   }
 
-  it('are asked for with another request to the store, and then the key is not read', async () => {
+  it('are asked for together with another HTTP request; later requests do not read the key', async () => {
     const { redis, time, isolate, ask, work } = await set()
     await work(8)
     const before = isolate.requests.length
@@ -70,7 +70,7 @@ describeOnRedisEngine('units in advance', (fresh, kind) => {
     expect(time.waiting).toBe(0)
   })
 
-  it('are not held by a small fleet', async () => {
+  it('are not used in a small fleet', async () => {
     const { redis, time, isolate, work } = await set({ leastHolders: 2 })
     await work(20)
     for (const calls of isolate.requests) {
@@ -113,7 +113,7 @@ describeOnRedisEngine('units in advance', (fresh, kind) => {
     expect(await inFlight(redis, time)).toBe(0)
   })
 
-  it('whose grant was lost are free again', async () => {
+  it('are free again if their grant was lost', async () => {
     const { redis, time, isolate, work } = await set()
     isolate.fault = async run => {
       await run()
@@ -127,11 +127,11 @@ describeOnRedisEngine('units in advance', (fresh, kind) => {
     expect(await inFlight(redis, time)).toBe(0)
   })
 
-  it('are no longer used when no message was confirmed for a third of the ttl', async () => {
+  it('are not used if no message was confirmed within a third of the ttl', async () => {
     const { time, isolate, ask, work } = await set()
     await work(8)
     const before = isolate.requests.length
-    // As if the platform had run nothing meanwhile.
+    // Time passes as if the platform had not run the isolate.
     time.nowMs += 6000
     await ask()
     const keys = isolate.requests
@@ -140,7 +140,7 @@ describeOnRedisEngine('units in advance', (fresh, kind) => {
     expect(keys).toContain(HELD)
   })
 
-  it.skipIf(kind === 'embedded')('of a limit that was lowered are not used again', async () => {
+  it.skipIf(kind === 'embedded')('are not used again if the limit was lowered', async () => {
     const { redis, time, isolate, work } = await set()
     await work(12, 30)
     const lower: Rule = { ...fleet, limit: 1, quota: { ...fleet.quota, burst: 1 } }

@@ -1,7 +1,7 @@
 /**
- * Every order in which requests, replies, endings and messages of two isolates can happen, with messages that are late, repeated or
- * lost, isolates that die and a store that is emptied: docs/concurrency.md proves what is checked here. The bookkeeping of the
- * isolate and the model of the store are the real ones; the model predicts the script (test/script/parity.test.ts).
+ * Every order of requests, replies, endings and messages of two isolates, with messages that are late, repeated or lost, isolates that
+ * die, and a store that is emptied. docs/concurrency.md proves the properties that these tests check. The holdings and the model of the
+ * store are the real code; test/script/parity.test.ts compares the model with the script.
  */
 import { describe, expect, it } from 'vitest'
 import { IDLE, type State } from '../../src/algorithms/algorithm.ts'
@@ -19,7 +19,7 @@ const RULE: RuleInput = { name: 'a', by: 'consumer', algorithm: 'concurrency', l
 
 const STATE = consumerStateKey('acme')
 
-/** Made once: worlds are made again and again. */
+/** Cached, because thousands of worlds are created. */
 const rules = new Map<number, Rule>()
 function ruleWith(limit: number): Rule {
   const rule = rules.get(limit) ?? rulesOf({ ...RULE, limit } as RuleInput)[0]!
@@ -31,19 +31,19 @@ interface Asked {
   kind: 'request'
   isolate: number
   claim: Claim
-  /** The isolate waits for the reply, has it, or has given up. */
+  /** `nothing`: the isolate waits for the reply. */
   isolateKnows: 'nothing' | 'reply' | 'timeout'
-  /** What the store has answered. */
+  /** The answer of the store: whether it has admitted the request. */
   reply?: boolean
   isEnded: boolean
 }
 
-/** An isolate asks for units in advance. */
+/** A question of an isolate for units in advance. */
 interface Question {
   isolate: number
   claim: Claim
   isolateKnows: Asked['isolateKnows']
-  /** What the store has granted. */
+  /** The units that the store has granted. */
   granted?: number
 }
 
@@ -54,11 +54,11 @@ interface Sent {
   isReceived: boolean
 }
 
-/** One isolate, and how many requests it makes. */
+/** One isolate. */
 interface Isolate {
   holdings: Holdings
   isDead: boolean
-  /** Units that it holds in advance, and no request uses. */
+  /** Units in advance that no request uses. */
   spare: Claim[]
 }
 
@@ -68,7 +68,7 @@ interface Plan {
   requests: readonly number[]
   /** How often each isolate asks for `WANTED` units in advance. */
   questions?: readonly number[]
-  /** How often each of these may happen. */
+  /** How often each of these events may happen. */
   most: { late: number; repeated: number; unconfirmed: number; death: number; restart: number; epoch: number }
 }
 
@@ -92,7 +92,7 @@ class World {
   readonly #sent: Sent[] = []
   #state: State = IDLE
   #nowMs = NOON / 1e3
-  /** Units that were held at once; the origin sees those that are in flight. */
+  /** The most units that were held at once, in flight or in advance. */
   mostHeld = 0
 
   constructor(plan: Plan) {
@@ -110,7 +110,7 @@ class World {
     this.#made = plan.requests.map(() => 0)
   }
 
-  /** All that can happen next, by name. */
+  /** The names of all events that can happen next. */
   next(): string[] {
     const may = (what: keyof typeof NOTHING) => this.#happened[what] < this.#plan.most[what]
     const names: string[] = []
@@ -164,7 +164,7 @@ class World {
         break
       }
       case 'take': {
-        // Of a unit that was held in advance the store is not asked.
+        // The store does not decide a request that uses a unit in advance.
         const claim = this.#isolates[i]!.spare.pop()!
         this.#made[i]! += 1
         const known = { isolateKnows: 'reply', reply: true } as const
@@ -273,7 +273,7 @@ class World {
     this.mostHeld = Math.max(this.mostHeld, this.held)
   }
 
-  /** Requests that were admitted and are not over, as the origin sees them. */
+  /** Requests that were admitted and are not over: those that the origin has. */
   get inFlight(): number {
     return this.#asked.filter(
       ({ isolate, isolateKnows, reply, isEnded }) =>
@@ -281,7 +281,7 @@ class World {
     ).length
   }
 
-  /** The same, with the units that isolates hold in advance. */
+  /** The same, plus the units that isolates hold in advance. */
   get held(): number {
     const spare = this.#isolates.filter(({ isDead }) => !isDead).map(({ spare }) => spare.length)
     return spare.reduce((sum, units) => sum + units, this.inFlight)
@@ -298,10 +298,10 @@ class World {
     return 1000 - remaining
   }
 
-  /** Everything that is on its way arrives, and each isolate sends what is not confirmed. */
+  /** Delivers everything that is on its way, and lets each isolate send its unconfirmed changes. */
   settle(): void {
     for (let round = 0; round < 4; round++) {
-      // What was received without a reply is sent again.
+      // After this time, messages without a reply are sent again.
       this.#nowMs += 500
       this.#asked.forEach((asked, i) => {
         if (asked.reply === undefined) this.happen(`arrive ${i}`)
@@ -322,7 +322,7 @@ class World {
     }
   }
 
-  /** So long that what is not renewed expires; the isolates that live renew. */
+  /** Lets more than a ttl pass. Isolates that are alive renew; everything else expires. */
   passTtl(): void {
     for (let third = 0; third < 4; third++) {
       this.#nowMs += this.#rule.quota.period / 3e3
@@ -339,7 +339,7 @@ class World {
     }
   }
 
-  /** Two worlds with the same text have the same future. */
+  /** Worlds with the same fingerprint have the same future. */
   fingerprint(): string {
     return JSON.stringify([
       this.#state,
@@ -390,7 +390,7 @@ class World {
   }
 }
 
-/** Visits every world that can be reached. @returns how many there are */
+/** Visits every reachable world. @returns their number */
 function explore(plan: Plan, visit: (world: World, path: readonly string[]) => void): number {
   const seen = new Set<string>()
   const replay = (path: readonly string[]) => {
@@ -425,7 +425,7 @@ describe('in every order of events', () => {
       'an ending arrives, and its reply is lost',
       { limit: 1, requests: [2, 1], most: { ...NOTHING, unconfirmed: 1 } },
     ],
-    ['an epoch begins meanwhile', { limit: 1, requests: [2, 1], most: { ...NOTHING, epoch: 1 } }],
+    ['an epoch begins in between', { limit: 1, requests: [2, 1], most: { ...NOTHING, epoch: 1 } }],
     [
       'epochs begin while a reply is late',
       { limit: 2, requests: LARGE, most: { ...NOTHING, epoch: 2, late: 1 } },
@@ -456,20 +456,23 @@ describe('in every order of events', () => {
       { limit: 4, requests: [1, 1], questions: [1, 1], most: NOTHING },
     ])
 
-  it.each(plans)('no more are in flight than the limit, and what is over is free again: %s', (_, plan) => {
-    const worlds = explore(plan, (world, path) => {
-      expect(world.mostHeld, path.join(', ')).toBeLessThanOrEqual(plan.limit)
-      // The store never counts fewer than there are.
-      expect(world.counted, path.join(', ')).toBeGreaterThanOrEqual(world.held)
-      world.settle()
-      // What a dead isolate held, and what a repeated request has taken, is free after the ttl.
-      if (plan.most.death + plan.most.repeated > 0) world.passTtl()
-      expect(world.counted, `${path.join(', ')}, settled`).toBe(world.held)
-    })
-    expect(worlds).toBeGreaterThan(100)
-  })
+  it.each(plans)(
+    'at most the limit is in flight, and units of ended requests are free again: %s',
+    (_, plan) => {
+      const worlds = explore(plan, (world, path) => {
+        expect(world.mostHeld, path.join(', ')).toBeLessThanOrEqual(plan.limit)
+        // The store never counts fewer units than are held.
+        expect(world.counted, path.join(', ')).toBeGreaterThanOrEqual(world.held)
+        world.settle()
+        // Units of a dead isolate, and units of a repeated request, are free after the ttl.
+        if (plan.most.death + plan.most.repeated > 0) world.passTtl()
+        expect(world.counted, `${path.join(', ')}, settled`).toBe(world.held)
+      })
+      expect(worlds).toBeGreaterThan(100)
+    },
+  )
 
-  it('a store that was emptied knows all that is in flight after a third of the ttl', () => {
+  it('after a third of the ttl, a store that was emptied counts all units in flight', () => {
     const plan = { limit: 2, requests: [2, 1], most: { ...NOTHING, restart: 1 } }
     const worlds = explore(plan, (world, path) => {
       world.settle()

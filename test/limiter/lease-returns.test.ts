@@ -1,4 +1,4 @@
-/** What a lease gives back, beside the same budget with nothing leased in advance: on the model, which is the specification. */
+/** Compares a budget whose leases give units back with the same budget without leases, on the model, which is the specification. */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { ScriptModel } from '../../src/script/model.ts'
@@ -13,7 +13,7 @@ import { NOON } from '../support/traffic.ts'
 const KEY = consumerStateKey('acme')
 const POLICY = { plans: ['free'] } as unknown as Policy
 
-/** Units are spent at once; what of them is left is given back some time later. */
+/** Units that are spent in advance. The unused ones are given back some time later. */
 interface Taken {
   pauseMs: number
   units: number
@@ -31,7 +31,7 @@ const taken: fc.Arbitrary<Taken> = fc
   .map(each => ({ ...each, left: Math.min(each.left, each.units) }))
 
 it.each(['gcra', 'token-bucket', 'fixed-window', 'sliding-window'] as const)(
-  `%s never has more left than if it had not been taken (SEED=${SEED})`,
+  `%s never has more units left than without the lease (SEED=${SEED})`,
   async algorithm => {
     const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm, limit: 40, period: '1s' })
     await forEvery(fc.array(taken, { minLength: 2, maxLength: 30 }), 300, async takes => {
@@ -51,7 +51,7 @@ it.each(['gcra', 'token-bucket', 'fixed-window', 'sliding-window'] as const)(
           at,
           run(now) {
             isSpent = leased.decide(asked(units, now)).status === 'admitted'
-            // Where there was room for all, there is room for a part.
+            // If there was room for all units, there is room for a part of them.
             if (isSpent && units > left)
               expect(plain.decide(asked(units - left, now)).status).toBe('admitted')
           },

@@ -1,6 +1,6 @@
 /**
- * Leases in fleets, on the model of the script and a clock of their own: never above a limit, every unit accounted for, and how many
- * trips each shape of traffic costs.
+ * Leases in simulated fleets, on the model of the script and a virtual clock: limits are never exceeded, every unit is accounted for,
+ * and each shape of traffic needs at most so many trips.
  */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
@@ -14,7 +14,7 @@ const LONG: RuleInput = { ...RULE, name: 'long', algorithm: 'fixed-window', limi
 
 const ALGORITHMS = ['fixed-window', 'sliding-window', 'token-bucket', 'gcra', 'leaky-bucket'] as const
 
-/** Small enough to be reached, large enough for leases. */
+/** Limits that the traffic reaches, and that are large enough for leases. */
 const limits = fc.oneof(
   { weight: 1, arbitrary: fc.integer({ min: 1, max: 50 }) },
   { weight: 7, arbitrary: fc.integer({ min: 200, max: 5000 }) },
@@ -30,7 +30,7 @@ const ruleNamed = (name: string): fc.Arbitrary<RuleInput> =>
     })
     .map(({ algorithm, limit, period, forMs }): RuleInput => {
       const common = { ...RULE, name, limit, lease: { for: `${forMs}ms` } } as const
-      // No request may wait for longer than a minute.
+      // The config check limits delays to one minute.
       return algorithm === 'leaky-bucket'
         ? { ...common, algorithm, period: '1s', queue: Math.min(limit, 500) }
         : { ...common, algorithm, period }
@@ -45,7 +45,7 @@ const plans = (first: fc.Arbitrary<RuleInput>): fc.Arbitrary<LeaseFleetPlan> =>
           fc.tuple(fc.constant(rule), ...others.map((_, i) => ruleNamed(`other${i}`))),
         ),
       isolates: fc.constantFrom(1, 3, 10, 50),
-      // Of all isolates together.
+      // For all isolates together.
       perSecond: fc.array(fc.constantFrom(1000, 2000, 300, 10), { minLength: 1, maxLength: 3 }),
       callers: fc.constantFrom(1, 1, 2, 100),
       costs: fc.constantFrom([1], [1], [1, 5], [1, 2, 40]),
@@ -62,7 +62,7 @@ const plans = (first: fc.Arbitrary<RuleInput>): fc.Arbitrary<LeaseFleetPlan> =>
       perSecond: perSecond.map(each => each / isolates),
     }))
 
-/** The most that the algorithm admits of one caller between two multiples of the period. */
+/** The most units that the algorithm admits for one caller between two multiples of the period. */
 function mostInWindow(rule: RuleInput): number {
   const { limit } = rule as { limit: number }
   switch (rule.algorithm) {
@@ -85,7 +85,7 @@ function expectSound(plan: LeaseFleetPlan, report: LeaseFleetReport): void {
   expect(report.mostInWindow).toBeLessThanOrEqual(mostInWindow(plan.rules[0]!) + report.mostHeld)
 }
 
-it(`never admit what was not spent, whatever the traffic and whatever is lost (SEED=${SEED})`, async () => {
+it(`leases never admit a request whose units were not spent, whatever the traffic and the losses (SEED=${SEED})`, async () => {
   const seen = { runs: 0, leased: 0, refused: 0, lost: 0 }
   await forEvery(plans(ruleNamed('first')), 40, async plan => {
     const report = await runLeaseFleet(plan)
@@ -100,7 +100,7 @@ it(`never admit what was not spent, whatever the traffic and whatever is lost (S
   expectShare('fleets that lost units', seen.lost, seen.runs, 0.2)
 })
 
-it(`account for every unit of a window that goes on (SEED=${SEED})`, async () => {
+it(`leases account for every unit of a window that has not ended (SEED=${SEED})`, async () => {
   const seen = { runs: 0, leased: 0 }
   const first = limits.map((limit): RuleInput => ({ ...LONG, limit }) as RuleInput)
   await forEvery(plans(first), 40, async plan => {
@@ -117,7 +117,7 @@ it(`account for every unit of a window that goes on (SEED=${SEED})`, async () =>
 })
 
 const FREE = { ...LONG, limit: 1_000_000 } as RuleInput
-/** By algorithm, with 1.25 times as many requests as it admits. */
+/** Trips per request with 1.25 times as many requests as the limit admits, by algorithm. */
 const AT_THE_EDGE = {
   'fixed-window': 0.25,
   'sliding-window': 1,
@@ -132,7 +132,7 @@ const second = (algorithm: (typeof ALGORITHMS)[number]) =>
     ...(algorithm === 'leaky-bucket' && { queue: 800 }),
   }) as RuleInput
 
-/** Above what was measured, by a tenth to a half: other seeds bring other traffic. */
+/** The bounds are 10 to 50 % above the measured values, because other seeds bring other traffic. */
 const SHAPES: [string, most: number, LeaseFleetPlan][] = [
   ['steady 10 a second in one isolate', 1, { isolates: 1, perSecond: 10, seconds: 20, rules: [FREE] }],
   ['steady 100 a second in one isolate', 0.1, { isolates: 1, perSecond: 100, seconds: 10, rules: [FREE] }],
@@ -140,7 +140,7 @@ const SHAPES: [string, most: number, LeaseFleetPlan][] = [
   ['50 isolates with 20 a second each', 0.6, { isolates: 50, perSecond: 20, seconds: 4, rules: [FREE] }],
   ['bursts', 0.12, { isolates: 5, perSecond: [1, 300], seconds: 10, rules: [FREE] }],
   [
-    'a budget that comes to its end',
+    'a budget that runs out',
     0.3,
     { isolates: 10, perSecond: 60, seconds: 8, rules: [{ ...LONG, limit: 3000 } as RuleInput] },
   ],
@@ -150,7 +150,7 @@ const SHAPES: [string, most: number, LeaseFleetPlan][] = [
     { isolates: 50, perSecond: 20, seconds: 4, rules: [{ ...LONG, limit: 2000 } as RuleInput] },
   ],
   ...ALGORITHMS.map((algorithm): [string, number, LeaseFleetPlan] => [
-    `${algorithm}, at the edge of exhaustion all the time`,
+    `${algorithm}, always close to its limit`,
     AT_THE_EDGE[algorithm],
     { isolates: 10, perSecond: 100, seconds: 6, rules: [second(algorithm)] },
   ]),
@@ -158,7 +158,7 @@ const SHAPES: [string, most: number, LeaseFleetPlan][] = [
 ]
 
 it.each(SHAPES)(
-  `%s: at most %d trips a request, and the budget is used (SEED=${SEED})`,
+  `%s: at most %d trips per request, and the budget is used (SEED=${SEED})`,
   async (_, most, plan) => {
     const seeded = { ...plan, seed: SEED }
     const report = await runLeaseFleet(seeded)
@@ -171,7 +171,7 @@ it.each(SHAPES)(
     expectSound({ ...seeded, deaths: 0 }, report)
     expect(report.units / without.units).toBeGreaterThanOrEqual(0.98)
     const hasQueue = plan.rules.some(({ algorithm }) => algorithm === 'leaky-bucket')
-    // Of callers that come often nothing is lost but places in a queue; what a lease has left that saved no trip may be, since it takes none to be given back.
+    // Callers with many requests lose only places in a queue. With few requests, unused units can be lost: no trip is made for them alone unless a lease has saved one.
     if ((plan.callers ?? 1) === 1 && !hasQueue) expect(report.lost).toBe(0)
     expect(report.trips / report.requests).toBeLessThanOrEqual(most)
   },

@@ -1,4 +1,4 @@
-/** Limits by name with leases: what calls, refunds, resets and peeks mean for what an isolate holds. */
+/** Limits by name with leases: the effect of calls, refunds, resets and peeks on the leased units. */
 import { expect, it, vi } from 'vitest'
 import { SYSTEM_TIMER, type Timer } from '../../src/clock.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
@@ -20,26 +20,26 @@ const limits: ConfigInput['limits'] = {
     { name: 'exact', algorithm: 'sliding-log', limit: 1000, period: '20s' },
   ],
 }
-/** A config has at least one. */
+/** A config needs at least one rule. */
 const RULE: RuleInput = { name: 'any', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }
 const ACCOUNT = { account: '42' }
 
 interface Setup {
   limiter: Limiter
   store: CountedStore
-  /** Keeps the replies of the store to the limiter back, until it is called. */
+  /** Delays the replies of the store to the limiter until the returned function is called. */
   hold(): () => void
-  /** µs */
+  /** Advances the clock. @param time µs */
   pass(time: number): void
-  /** Of the rules of `calls`, by the store alone. */
+  /** The spent units of each rule of `calls`, as counted by the store. */
   spent(): Promise<number[]>
 }
 
-/** @param timer default: nothing is given back in time, since its trips would be counted */
+/** @param timer default: one that never fires, so that no trips of their own give units back */
 function setUp(redis: RedisEngine, timer: Timer = () => () => {}): Setup {
   const config = configOf({ rules: [RULE], limits, lease: { for: '10s' } })
   const store = storeOf(redis)
-  // At the beginning of a window.
+  // The clock starts at the beginning of a window.
   let now = Math.ceil(NOON / (20 * SECOND)) * 20 * SECOND
   const clock = { now: () => now, sleep: async () => {}, timer }
   let held: Promise<void> | undefined
@@ -71,7 +71,7 @@ function setUp(redis: RedisEngine, timer: Timer = () => () => {}): Setup {
   }
 }
 
-/** So many calls, all of which are allowed. */
+/** Makes calls, and expects that all of them are allowed. */
 async function call(limiter: Limiter, times: number): Promise<LimitDecision[]> {
   const decisions: LimitDecision[] = []
   for (let i = 0; i < times; i++) decisions.push(await limiter.limit('calls', ACCOUNT))
@@ -80,7 +80,7 @@ async function call(limiter: Limiter, times: number): Promise<LimitDecision[]> {
 }
 
 describeOnRedisEngine('limits by name with leases', fresh => {
-  it('make few trips, and spend no more than was called when they are closed', async () => {
+  it('make few trips, and after close() have spent no more than was called', async () => {
     const { limiter, store, spent } = setUp(await fresh())
     const decisions = await call(limiter, 200)
     expect(store.requests.length).toBeLessThan(20)
@@ -93,11 +93,11 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     expect(await spent()).toEqual([200, 200])
   })
 
-  it('give back what comes with replies that were under way when they were closed', async () => {
+  it('give back the units of replies that were on their way at close()', async () => {
     const { limiter, store, hold, spent } = setUp(await fresh(), SYSTEM_TIMER)
     await call(limiter, 3)
     const release = hold()
-    // The first that asks for more than itself.
+    // The first call that asks for other calls too.
     const late = call(limiter, 1)
     await vi.waitUntil(() => store.requests.length === 4, PATIENT_MS)
     let isClosed = false
@@ -109,7 +109,7 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     release()
     await Promise.all([late, closed])
     expect(await spent()).toEqual([4, 4])
-    // From then on each call is decided by the store.
+    // From then on the store decides each call.
     for (let calls = 5; calls < 20; calls++) {
       await call(limiter, 1)
       expect(await spent()).toEqual([calls, calls])
@@ -128,12 +128,12 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     expect(await spent()).toEqual([46, 46])
   })
 
-  it('a refund does not give back to a new window what was spent in the old one', async () => {
+  it('a refund does not give units of the old window back to the new one', async () => {
     const { limiter, store, pass, spent } = setUp(await fresh())
     pass(19 * SECOND)
     await call(limiter, 50)
     pass(2 * SECOND)
-    // Until the store has answered in the new window; what is left of the old one stays.
+    // Until the store has answered in the new window. The unused units of the old window stay.
     const before = store.requests.length
     while (store.requests.length === before) await call(limiter, 1)
     const [inWindow] = await spent()
@@ -144,7 +144,7 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     expect((await spent())[0]).toBe(inWindow)
   })
 
-  it('a reset makes the whole budget available, and nothing is given back on top', async () => {
+  it('after a reset exactly the whole budget is available: leased units are not given back on top', async () => {
     const { limiter, store, spent } = setUp(await fresh())
     await call(limiter, 50)
     await limiter.reset('calls', ACCOUNT)
@@ -156,7 +156,7 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     expect(await spent()).toEqual([10, 10])
   })
 
-  it('a peek spends nothing, and leaves the lease as it is', async () => {
+  it('a peek spends nothing, and does not change the lease', async () => {
     const { limiter, store, spent } = setUp(await fresh())
     await call(limiter, 50)
     const [before] = await spent()
@@ -167,7 +167,7 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     expect(store.requests.length).toBe(trips)
   })
 
-  it('each call asks where a rule of the limit has no lease, and where it costs nothing', async () => {
+  it('each call makes a trip if a rule of the limit has no lease, or if the call costs nothing', async () => {
     const { limiter, store } = setUp(await fresh())
     for (let i = 0; i < 20; i++) await limiter.limit('mixed')
     for (let i = 0; i < 20; i++) await limiter.limit('calls', ACCOUNT, { cost: 0 })

@@ -1,4 +1,4 @@
-/** Limits that are asked by name: the library's face, over every Redis. */
+/** Limits by name: the API of the library, on every Redis. */
 import { expect, it } from 'vitest'
 import { type LimitDecision, type Limiter, limiterOnStore } from '../../src/edges/limits/limiter.ts'
 import { GatewayError } from '../../src/errors.ts'
@@ -35,7 +35,7 @@ const { limits } = configOf({
   },
 })
 
-/** A clock that stands still but for those who sleep; they are woken in the order of their time. */
+/** A clock that advances only when all workers sleep: to the earliest time at which one of them wakes. */
 class VirtualClock {
   time = NOON
   readonly #sleepers: { at: number; wake: () => void }[] = []
@@ -54,7 +54,7 @@ class VirtualClock {
       isDone = true
     })
     while (!isDone) {
-      // Whoever is awake has to come to rest first: asleep, or done.
+      // Workers that are awake must first fall asleep or finish.
       for (let turns = 0; turns < 3; turns++) await new Promise(resolve => setImmediate(resolve))
       if (this.calls.size > 0) {
         await Promise.race(this.calls)
@@ -68,7 +68,7 @@ class VirtualClock {
     await ending
   }
 
-  /** To the store, under way; none fails here. */
+  /** Calls to the store that have not ended. */
   readonly calls = new Set<Promise<unknown>>()
 }
 
@@ -96,12 +96,12 @@ const standing = ({ verdicts }: LimitDecision) =>
   Object.fromEntries(verdicts.map(({ rule, remaining }) => [rule.name, remaining]))
 
 describeOnRedisEngine('a limit by name', fresh => {
-  it('decides all of its rules at once, for the identities that each is counted by', async () => {
+  it('decides all of its rules together, each for its own identity', async () => {
     const { limiter } = limiterOn(await fresh())
     const first = await limiter.limit('zendesk', { account: 'a' })
     expect(first).toMatchObject({ allowed: true, delayMs: 0, retryAfterMs: 0, at: NOON })
     expect(standing(first)).toEqual({ second: 9, minute: 199, 'account-day': 4999 })
-    // What everybody shares is shared, what an account has is its own.
+    // Two rules count all accounts together, the third counts each account.
     expect(standing(await limiter.limit('zendesk', { account: 'b' }, { cost: 9 }))).toEqual({
       second: 0,
       minute: 190,
@@ -112,7 +112,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(standing(refused)).toEqual({ second: 0, minute: 190, 'account-day': 4991 })
   })
 
-  it('can be asked how things stand', async () => {
+  it('can be peeked without spending', async () => {
     const { limiter } = limiterOn(await fresh())
     await limiter.limit('zendesk', { account: 'a' }, { cost: 4 })
     for (let i = 0; i < 3; i++) {
@@ -121,7 +121,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     }
   })
 
-  it('says by a peek what a call would be told, and spends nothing', async () => {
+  it('returns from a peek what a call would return, and spends nothing', async () => {
     const { limiter, clock } = limiterOn(await fresh())
     const who = { account: 'a' }
     for (let i = 0; i < 10; i++) {
@@ -139,7 +139,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await limiter.peek('zendesk', who)).toMatchObject({ allowed: true, retryAfterMs: 0 })
   })
 
-  it('says by a peek when the turn in a queue would come, and when there is no place', async () => {
+  it('returns from a peek the delay in a queue, and whether the queue is full', async () => {
     const { limiter } = limiterOn(await fresh())
     const who = { domain: 'x' }
     for (;;) {
@@ -150,7 +150,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     }
   })
 
-  it('counts a different cost under each rule where that is asked', async () => {
+  it('counts a different cost under each rule if the call says so', async () => {
     const { limiter } = limiterOn(await fresh())
     const who = { team: 't', user: 7 }
     const decision = await limiter.limit('model', who, { cost: { tokens: 400 } })
@@ -159,11 +159,11 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(refused).toMatchObject({ allowed: false, retryAfterMs: 60 })
   })
 
-  it('gives back what a call did not need, and no more than it has spent', async () => {
+  it('refunds what a call did not need, and no more than it has spent', async () => {
     const { limiter, clock } = limiterOn(await fresh())
     const who = { team: 't', user: 7 }
     const decision = await limiter.limit('model', who, { cost: { tokens: 400 } })
-    // Of a cost by rule name only what is named is given back.
+    // With a cost by rule name, only the named rules are refunded.
     expect(standing(await limiter.refund(decision, { cost: { tokens: 100 } }))).toMatchObject({
       requests: 4,
       tokens: 700,
@@ -173,13 +173,13 @@ describeOnRedisEngine('a limit by name', fresh => {
       tokens: 1000,
     })
     expect(standing(await limiter.refund(decision))).toMatchObject({ requests: 5 })
-    // And once only: what others have spent since is theirs.
+    // Units are refunded once only, so units that other calls have spent since stay spent.
     await limiter.limit('model', who, { cost: { tokens: 400 } })
     await limiter.refund(decision)
     await limiter.refund(decision)
     expect(standing(await limiter.peek('model', who))).toEqual({ requests: 4, tokens: 600, trial: 1 })
     await limiter.reset('model', who)
-    // What has come back by itself is not given back again.
+    // Units that have refilled are not refunded again.
     const early = await limiter.limit('model', who, { cost: { tokens: 100 } })
     clock.time += 3e6
     await limiter.limit('model', who, { cost: { tokens: 50 } })
@@ -187,20 +187,20 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(verdicts.find(({ rule }) => rule.name === 'tokens')!.remaining).toBe(950)
   })
 
-  it('gives back all of what was reserved and not used, while what was used comes back first', async () => {
+  it('refunds all reserved units that were not used: used units refill first', async () => {
     const { limiter, clock } = limiterOn(await fresh())
     const who = { team: 't', user: 7 }
     const decision = await limiter.limit('model', who, { cost: { tokens: 1000 } })
-    // Half a minute brings 500 back: those that were used.
+    // In half a minute 500 units refill: those that were used.
     clock.time += 30e6
     expect(standing(await limiter.refund(decision, { cost: { tokens: 500 } })).tokens).toBe(1000)
     const later = await limiter.limit('model', who, { cost: { tokens: 1000 } })
-    // 45 s bring 750: of the 500 that were not used 250 have come back already.
+    // In 45 s 750 units refill, so 250 of the 500 unused units have already refilled.
     clock.time += 45e6
     expect(standing(await limiter.refund(later, { cost: { tokens: 500 } })).tokens).toBe(1000)
   })
 
-  it('takes what a rule that is off is asked by, and counts nothing under it', async () => {
+  it('accepts the identity and cost of a rule that is off, and counts nothing under it', async () => {
     const { limits: off } = configOf({
       rules: [{ name: 'any', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' }],
       limits: {
@@ -215,17 +215,17 @@ describeOnRedisEngine('a limit by name', fresh => {
       const decision = await limiter.limit('x', { account: 'a' }, { cost: { account: 1 } })
       expect([decision.allowed, standing(decision)]).toEqual([true, { all: 8 - i }])
     }
-    // A reset is for all rules: this one may have been switched on before.
+    // A reset includes rules that are off, because a switch may have turned them on before.
     expect(standing(await limiter.reset('x', { account: 'a' }, { rule: 'account' }))).toEqual({ account: 1 })
   })
 
-  it('gives up in time also where the store takes its time', async () => {
+  it('gives up in time even if the store is slow', async () => {
     const { limiter, clock } = limiterOn(await fresh())
     await limiter.limit('crawler', {}, { cost: 10 })
     const slow: Limiter = limiterOnStore(
       { limits },
       {
-        // Each trip takes 100 ms, and somebody else is always faster.
+        // Each trip takes 100 ms, and another caller always gets the unit.
         run: async () => {
           clock.time += 100e3
           return [[0, '', clock.time, ...[0, 0, 1e6], ...[1, 5, 1e6], ...[1, 5, 1e6]]]
@@ -246,7 +246,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(clock.time - startedAt).toBeLessThan(1.2e6)
   })
 
-  it('says that a change was not made when the store is gone, where a request is let through', async () => {
+  it('reports that a reset or a refund has failed while the store is down, although calls are let through', async () => {
     const { limiter } = limiterOn(await fresh())
     const decision = await limiter.limit('zendesk', { account: 'a' })
     const gone = limiterOnStore({ limits }, { run: () => Promise.reject(new Error()), ping: async () => {} })
@@ -261,7 +261,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await gone.refund(decision)).toMatchObject({ allowed: false, degraded: 'internal' })
   })
 
-  it('does what the rules say while the store is gone: passes, waits for it, or counts by itself', async () => {
+  it('applies the failure policy of its rules while the store is down', async () => {
     const rule = { name: 'all', algorithm: 'fixed-window', limit: 2, period: '1h' } as const
     const { limits } = configOf({
       rules: [{ ...rule, by: 'address' }],
@@ -282,7 +282,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await ask('local')).toEqual([false, true, 'internal'])
   })
 
-  it('waits for a store that hangs once, where the config has a breaker, and refunds nothing the store has not spent', async () => {
+  it('waits only once for a store that hangs if the config has a breaker, and does not refund local counts', async () => {
     const { limits, breaker } = configOf({
       rules: [{ name: 'a', by: 'address', algorithm: 'gcra', limit: 1, period: '1s' }],
       limits: {
@@ -304,12 +304,12 @@ describeOnRedisEngine('a limit by name', fresh => {
     for (let i = 0; i < 4; i++)
       expect(await limiter.limit('local')).toMatchObject({ degraded: 'breaker-open' })
     expect((await limiter.limit('local')).allowed).toBe(false)
-    // The first, and the probe behind it.
+    // The first call and the probe.
     expect(calls).toBe(2)
     expect((await limiter.refund(decision)).allowed).toBe(false)
   })
 
-  it('gives nothing back to a rule that has not spent: a shadow that would have refused', async () => {
+  it('refunds nothing under a rule that has not spent: a shadow that would have refused', async () => {
     const { limiter } = limiterOn(await fresh())
     const who = { team: 't', user: 7 }
     await limiter.limit('model', who)
@@ -323,14 +323,14 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(third.allowed).toBe(true)
     expect(standing(await limiter.refund(third))).toEqual({ requests: 3, tokens: 998 })
     expect(standing(await limiter.peek('model', who))).toMatchObject({ trial: 0 })
-    // Nor after a refusal.
+    // After a refusal nothing is refunded either.
     const refused = await limiter.limit('model', who, { cost: { tokens: 1001 } })
     expect(refused).toMatchObject({ allowed: false, retryAfterMs: -1 })
     await limiter.refund(refused)
     expect(standing(await limiter.peek('model', who))).toMatchObject({ requests: 3, tokens: 998 })
   })
 
-  it('counts attempts at a second factor: each is spent before it is known, and given back when it was right', async () => {
+  it('limits attempts at a second factor: each is spent first, and refunded if it was right', async () => {
     const { limiter, clock } = limiterOn(await fresh())
     const attempt = async (isRight: boolean) => {
       const decision = await limiter.limit('second-factor', { account: 'alice', address: '192.0.2.1' })
@@ -338,9 +338,9 @@ describeOnRedisEngine('a limit by name', fresh => {
       return decision
     }
     for (let i = 0; i < 4; i++) expect((await attempt(false)).allowed).toBe(true)
-    // However often it is right, the guesses stay spent.
+    // However often an attempt is right, the wrong ones stay spent.
     for (let i = 0; i < 9; i++) expect((await attempt(true)).allowed).toBe(true)
-    // Those that come at once are not more than there is room for.
+    // Concurrent attempts do not exceed the limit.
     const atOnce = await Promise.all(Array.from({ length: 9 }, () => attempt(false)))
     expect(atOnce.filter(({ allowed }) => allowed)).toHaveLength(1)
     const refused = await attempt(true)
@@ -349,7 +349,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect((await attempt(true)).allowed).toBe(true)
   })
 
-  it('resets one rule of one identity, or all of them, and nobody else', async () => {
+  it('resets one rule of one identity, or all of its rules, and no other identity', async () => {
     const { limiter } = limiterOn(await fresh())
     const [a, b] = [{ account: 'a' }, { account: 'b' }]
     await limiter.limit('zendesk', a, { cost: 5 })
@@ -374,7 +374,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     })
   })
 
-  it('tells a worker how long to wait for its turn', async () => {
+  it('returns how long a worker has to wait for its turn', async () => {
     const { limiter } = limiterOn(await fresh())
     const delays: number[] = []
     for (let i = 0; i < 5; i++) delays.push((await limiter.limit('mail', { domain: 'x' })).delayMs)
@@ -383,7 +383,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await limiter.limit('mail', { domain: 'y' })).toMatchObject({ allowed: true, delayMs: 0 })
   })
 
-  it('waits for a place and for its turn, or gives up in time', async () => {
+  it('waits for a place in the queue and for its turn, or gives up in time', async () => {
     const { limiter, clock } = limiterOn(await fresh())
     const times: number[] = []
     const work = Promise.all(
@@ -395,7 +395,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     await clock.runUntilDone(work)
     expect(times).toEqual([0, 500, 1000, 1500, 2000, 2500, 3000, 3500])
 
-    // The bucket is empty at 4 s.
+    // The bucket would be empty at 4 s.
     expect(clock.time - NOON).toBe(3.5e6)
     const late = limiter.acquire('mail', { domain: 'x' }, { timeoutMs: 499 })
     await clock.runUntilDone(late)
@@ -405,19 +405,19 @@ describeOnRedisEngine('a limit by name', fresh => {
       await clock.runUntilDone(never)
       expect(await never).toMatchObject({ allowed: false, retryAfterMs: -1 })
     }
-    // What joins no queue waits for none.
+    // A call with cost 0 does not join the queue, so it does not wait.
     const peek = limiter.acquire('mail', { domain: 'x' }, { cost: 0, timeoutMs: 10 })
     await clock.runUntilDone(peek)
     expect(await peek).toMatchObject({ allowed: true })
-    // Giving up has kept no place.
+    // The calls that gave up have not kept a place.
     expect((await limiter.limit('mail', { domain: 'x' })).delayMs).toBe(500)
   })
 
-  it('spends in one request of one call, whatever the number of rules', async () => {
+  it('spends with one call in one HTTP request, whatever the number of rules', async () => {
     const store = storeOf(await fresh(), { isCluster: true })
     const limiter = limiterOnStore({ limits }, store)
     await limiter.limit('zendesk', { account: 'a' })
-    // The first found no script.
+    // The first call found no script in Redis.
     expect(store.requests).toEqual([1])
   })
 
@@ -450,7 +450,7 @@ describeOnRedisEngine('a limit by name', fresh => {
       "The limit 'crawler' has no rule 'hour'. Rules: second, minute, day.",
     ],
   ] as const)(
-    'that is asked wrongly (%s, %j, %j) says what is wrong',
+    'rejects wrong arguments with a message (%s, %j, %j)',
     async (name, identity, options, message) => {
       const redis = await fresh()
       const { limiter } = limiterOn(redis)
@@ -461,11 +461,11 @@ describeOnRedisEngine('a limit by name', fresh => {
 })
 
 describeOnRedisEngine('8 workers under 10 per second, 200 per minute and 5,000 per day', (fresh, kind) => {
-  it(`together never exceed any of them, and use at least 99 % of what is allowed (SEED=${SEED})`, async () => {
+  it(`together never exceed any limit, and use at least 99 % of what is allowed (SEED=${SEED})`, async () => {
     const random = randomFrom(SEED)
     const { limiter, clock } = limiterOn(await fresh())
     const calls: number[] = []
-    // Until one in the night: two aligned days. The embedded Redis would take half a minute for them.
+    // Until 1 a.m. of the next day, so in two calendar days. On the embedded Redis this would take half a minute.
     const isWhole = kind === 'redis-server'
     const end = NOON + (isWhole ? 13 * 3600e6 : 210e6)
     const worker = async () => {
@@ -475,7 +475,7 @@ describeOnRedisEngine('8 workers under 10 per second, 200 per minute and 5,000 p
         const { allowed } = await limiter.acquire('crawler', {}, { timeoutMs: left })
         if (!allowed) return
         calls.push(clock.time)
-        // The call itself takes its time.
+        // The work itself takes some time.
         await clock.sleep(random.int(1, 400))
       }
     }
@@ -486,19 +486,19 @@ describeOnRedisEngine('8 workers under 10 per second, 200 per minute and 5,000 p
       [10, 1e6],
       [200, 60e6],
     ] as const) {
-      // The limit-th call before this one is a whole period ago.
+      // The call `limit` calls earlier must be at least a period ago.
       const tooSoon = calls.filter((at, i) => i >= limit && at - calls[i - limit]! < period)
       expect(tooSoon).toEqual([])
     }
     if (!isWhole) {
-      // Three minutes and a half: 200 at once, but for what 10 a second take, in each of four minutes.
+      // Three and a half minutes are part of four windows of a minute, each with 200 calls at 10 a second.
       expect(calls.length).toBe(800)
       return
     }
     const perDay = Map.groupBy(calls, at => Math.floor(at / 86400e6))
     expect([...perDay.values()].map(day => day.length)).toEqual([5000, 5000])
 
-    // While the day's quota lasts, the minutes are used to the full: 5,000 in 25 minutes.
+    // Until the day's quota is used up, every minute is used in full: 5,000 calls in 25 minutes.
     const night = [...perDay.values()][1]!
     const minutes = (night.at(-1)! - night[0]!) / 60e6
     expect(5000 / ((Math.floor(minutes) + 1) * 200)).toBeGreaterThanOrEqual(0.99)
@@ -522,7 +522,7 @@ describeOnRedisEngine('8 workers behind a leaky bucket', fresh => {
   })
 })
 
-it('an identity can name no other, whatever is in it', async () => {
+it('different identities have different keys, whatever their text', async () => {
   const values = [
     'a',
     'A',
@@ -549,7 +549,7 @@ it('an identity can name no other, whatever is in it', async () => {
     expect(key).toMatch(/^sluice:\{l:l\}:state:account=[^{}:,=*~\s]*$/)
     expect(key.length).toBeLessThan(200)
   }
-  // Two parts are not one with a comma in it.
+  // Two parts differ from one part whose value has a comma.
   const two = limitStateKey('l', [
     ['account', 'a'],
     ['user', 'b'],

@@ -1,4 +1,4 @@
-/** The limiter in the isolate's own memory: what it admits, what it remembers, and what it tells the store afterwards. */
+/** The local limiter: what it admits, what it stores, and what it hands over to the store afterwards. */
 
 import { describe, expect, it } from 'vitest'
 import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
@@ -33,8 +33,8 @@ const counted = (rule: LimitRuleInput, cost: number, key = KEY): BoundRule =>
 const decide = (local: LocalLimiter, rules: readonly BoundRule[], verb?: DecideVerb) =>
   local.decide(policyOf(rules), rules, verb)
 
-describeOnRedisEngine('what was spent in the isolate', fresh => {
-  it.each(RULES)('is told to the store: $name', async rule => {
+describeOnRedisEngine('units that were spent in the isolate', fresh => {
+  it.each(RULES)('are handed over to the store: $name', async rule => {
     const store = storeOf(await fresh())
     const local = createLocalLimiter(1, Date.now)
     for (const cost of [1, 3]) expect(decide(local, [counted(rule, cost)]).admitted).toBe(true)
@@ -42,12 +42,12 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     await local.handOver(store)
     expect(local.isHandOverDue()).toBe(false)
     const [now] = await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
-    // A bucket holds the one that departs, and ten more.
+    // A leaky bucket has room for the request that departs, and for ten more.
     const all = rule.algorithm === 'leaky-bucket' ? 11 : 10
     expect(now).toMatchObject({ verdicts: [{ remaining: all - 4 }] })
   })
 
-  it('is told only as far as it has not come back since', async () => {
+  it('are handed over only if they have not refilled', async () => {
     const store = storeOf(await fresh())
     let time = Date.now()
     const local = createLocalLimiter(1, () => time)
@@ -61,7 +61,7 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     expect(remaining).toBeLessThan(50)
   })
 
-  it('is told with the numbers of the plan that it was spent on', async () => {
+  it('are handed over with the numbers of their plan', async () => {
     const store = storeOf(await fresh())
     const local = createLocalLimiter(1, Date.now)
     const onPlan = (limit: number, cost: number, key: string) =>
@@ -77,7 +77,7 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     expect(answers.map(answer => (answer as Outcome).verdicts[0]!.remaining)).toEqual([20, 9])
   })
 
-  it('is told for the plan that it was spent on, where the plan has a state of its own', async () => {
+  it('are handed over to the state of their plan, if the plan has its own', async () => {
     const redis = await fresh()
     const store = storeOf(redis)
     const local = createLocalLimiter(1, Date.now)
@@ -101,7 +101,7 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     expect((now as Outcome).verdicts.map(({ remaining }) => remaining)).toEqual([70])
   })
 
-  it('is told as far as others have left something', async () => {
+  it('are handed over as far as the store has units left', async () => {
     const store = storeOf(await fresh())
     const rule = RULES[3]!
     await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 8)], plans: [] }))])
@@ -112,7 +112,7 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
     expect(now).toMatchObject({ verdicts: [{ remaining: 0 }] })
   })
 
-  it('is told some twenty identities at a time, each in a call of its own', async () => {
+  it('are handed over for twenty identities at a time, each in its own call', async () => {
     const store = storeOf(await fresh(), { isCluster: true })
     const local = createLocalLimiter(1, Date.now)
     for (let i = 0; i < 50; i++) decide(local, [counted(RULES[0]!, 1, `sluice:{ip:192.0.2.${i}}:state`)])
@@ -121,8 +121,8 @@ describeOnRedisEngine('what was spent in the isolate', fresh => {
   })
 })
 
-describe('the limiter in the isolate', () => {
-  /** A store that fails in such a way, and remembers what it was asked. */
+describe('the local limiter', () => {
+  /** A store that fails with this code, and records the number of calls in each request. */
   const failing = (code: ErrorCode) => {
     const asked: number[] = []
     const run = async (calls: readonly unknown[]) => {
@@ -132,7 +132,7 @@ describe('the limiter in the isolate', () => {
     return { asked, run, ping: async () => {} }
   }
 
-  it('never tells anything twice that the store may have heard, and counts it until the store answers', async () => {
+  it('never hands over units twice that the store may have received, and goes on counting them', async () => {
     const local = createLocalLimiter(0.5, Date.now)
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 2, period: '7d' }
     expect(decide(local, [counted(few, 1)]).admitted).toBe(true)
@@ -144,7 +144,7 @@ describe('the limiter in the isolate', () => {
     expect(local.isHandOverDue()).toBe(false)
   })
 
-  it('goes on counting while it tells, one teller at a time', async () => {
+  it('goes on counting during a hand-over, and runs one hand-over at a time', async () => {
     const local = createLocalLimiter(0.5, Date.now)
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 4, period: '7d' }
     decide(local, [counted(few, 1)])
@@ -158,7 +158,7 @@ describe('the limiter in the isolate', () => {
     expect(local.isHandOverDue()).toBe(true)
   })
 
-  it('keeps what the store refuses, so that a Redis that answers and cannot write gives nobody a share anew', async () => {
+  it('keeps units that the store has refused, so that a read-only Redis does not give callers a new share', async () => {
     const local = createLocalLimiter(0.5, Date.now)
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 2, period: '7d' }
     expect(decide(local, [counted(few, 1)]).admitted).toBe(true)
@@ -167,7 +167,7 @@ describe('the limiter in the isolate', () => {
     expect(local.isHandOverDue()).toBe(true)
   })
 
-  it('keeps a bounded number of identities, those that came last', async () => {
+  it('keeps a bounded number of identities: the last ones', async () => {
     const local = createLocalLimiter(1, Date.now)
     const few: LimitRuleInput = { name: 'one', algorithm: 'fixed-window', limit: 1, period: '7d' }
     const key = (i: number) => `sluice:{ip:${i}}:state`
@@ -176,7 +176,7 @@ describe('the limiter in the isolate', () => {
     expect(decide(local, [counted(few, 1, key(0))]).admitted).toBe(true)
   })
 
-  it('tells of all that it keeps, however many, and keeps none of it then', async () => {
+  it('hands over all identities, however many', async () => {
     const local = createLocalLimiter(1, Date.now)
     const few: LimitRuleInput = { name: 'one', algorithm: 'fixed-window', limit: 2, period: '7d' }
     const keys = Array.from({ length: 10_030 }, (_, i) => `sluice:{ip:${i}}:state`)
@@ -193,7 +193,7 @@ describe('the limiter in the isolate', () => {
     expect(told.size).toBe(keys.length)
   })
 
-  it('gives no share anew to an identity whose spending the store has been told of', async () => {
+  it('does not give an identity a new share after a hand-over', async () => {
     let time = 1.7e12
     const local = createLocalLimiter(1, () => time)
     const rule: LimitRuleInput = { name: 'ten', algorithm: 'gcra', limit: 10, period: '10s' }
@@ -210,7 +210,7 @@ describe('the limiter in the isolate', () => {
     await local.handOver(store)
     expect(local.isHandOverDue()).toBe(false)
     expect(decide(local, [counted(rule, 1)]).admitted).toBe(false)
-    // What has come back meanwhile can be spent, and the store is told of that alone.
+    // Units that have refilled can be spent again, and only these are handed over.
     time += 3000
     expect(decide(local, [counted(rule, 3)]).admitted).toBe(true)
     expect(decide(local, [counted(rule, 1)]).admitted).toBe(false)
@@ -221,7 +221,7 @@ describe('the limiter in the isolate', () => {
     expect(local.isHandOverDue()).toBe(false)
   })
 
-  it('owes nothing for a request that costs nothing, or that was only a peek', () => {
+  it('has nothing to hand over after a request with cost 0 or a peek', () => {
     const local = createLocalLimiter(1, Date.now)
     const rule: LimitRuleInput = { name: 'free', algorithm: 'fixed-window', limit: 10, period: '7d' }
     expect(decide(local, [counted(rule, 0)])).toMatchObject({ verdicts: [{ allowed: true, remaining: 10 }] })
@@ -232,7 +232,7 @@ describe('the limiter in the isolate', () => {
     expect(local.isHandOverDue()).toBe(true)
   })
 
-  it('remembers of a log two numbers and no entries', () => {
+  it('stores two numbers for a log, and no entries', () => {
     const local = createLocalLimiter(1, Date.now)
     const log: LimitRuleInput = { name: 'log', algorithm: 'sliding-log', limit: 50_000, period: '1h' }
     for (let i = 0; i < 5; i++) expect(decide(local, [counted(log, 10_000)]).admitted).toBe(true)
@@ -241,7 +241,7 @@ describe('the limiter in the isolate', () => {
     expect(verdicts[0]).toMatchObject({ remaining: 0, rule: { algorithm: 'sliding-log', limit: 50_000 } })
   })
 
-  it.each(RULES)('is not made to forget by requests that cost more than the share: $name', rule => {
+  it.each(RULES)('does not lose counts because of requests that cost more than the share: $name', rule => {
     let time = 1.7e12
     const local = createLocalLimiter(0.1, () => time)
     const hundred = { ...rule, limit: 100, period: '1h', queue: undefined } as LimitRuleInput
@@ -250,18 +250,18 @@ describe('the limiter in the isolate', () => {
       dear += decide(local, [counted(hundred, 50)]).admitted ? 1 : 0
       admitted += decide(local, [counted(hundred, 1)]).admitted ? 1 : 0
     }
-    // Within an hour the share is there once or twice: for one dear request each, or for ten.
+    // Within an hour the share is available once or twice: each time for one expensive request, or for ten cheap ones.
     expect(dear).toBeLessThanOrEqual(2)
     expect(dear * 10 + admitted).toBeLessThanOrEqual(22)
   })
 
-  it('admits what a share of the limit does in any stretch of time, whatever the algorithm', () => {
+  it('admits as much as a limit of the size of the share, whatever the algorithm', () => {
     for (const algorithm of ['gcra', 'token-bucket'] as const) {
       let time = 1.7e12
       const local = createLocalLimiter(0.1, () => time)
       const rule: LimitRuleInput = { name: 'r', algorithm, limit: 100, period: '10s', burst: 20 }
       let admitted = 0
-      // A minute of ten a second: 2 at once, and one a second.
+      // A minute with ten requests a second: 2 are admitted at once, then one a second.
       for (let i = 0; i < 600; i++, time += 100)
         admitted += decide(local, [counted(rule, 1)]).admitted ? 1 : 0
       expect(admitted, algorithm).toBe(2 + 59)

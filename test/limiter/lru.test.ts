@@ -1,16 +1,16 @@
-/** Memory that is bounded in number and time. */
+/** A memory whose entries are bounded in number and age. */
 import { afterEach, expect, it, vi } from 'vitest'
 import { Lru } from '../../src/lru.ts'
 import { randomFrom, SEED } from '../support/random.ts'
 
 afterEach(() => void vi.useRealTimers())
 
-it('keeps what was used last, and at most twice as much', () => {
+it('keeps the entries that were used last, and at most twice the size', () => {
   const random = randomFrom(SEED)
   const size = 20
   const kept = new Set<string>()
   const memory = new Lru<string>({ size, onEviction: key => expect(kept.delete(key)).toBe(true) })
-  /** The last is the one that was used last. */
+  /** In the order of their last use. */
   let used: string[] = []
   const use = (key: string) => {
     used = [...used.filter(each => each !== key), key]
@@ -34,7 +34,7 @@ it('keeps what was used last, and at most twice as much', () => {
   }
 })
 
-it('returns what was set last, until it is deleted', () => {
+it('returns the value that was set last, until it is deleted', () => {
   const memory = new Lru<number>({ size: 2 })
   memory.set('a', 1)
   memory.set('b', 2)
@@ -44,7 +44,7 @@ it('returns what was set last, until it is deleted', () => {
   expect([memory.get('a'), memory.get('b')]).toEqual([undefined, 2])
 })
 
-it('reports what was pushed out, once, and not what is still there', () => {
+it('reports each evicted key once, and no key that is still there', () => {
   const gone: string[] = []
   const memory = new Lru<number>({ size: 2, onEviction: key => gone.push(key) })
   for (const key of ['a', 'b', 'c']) memory.set(key, 1)
@@ -55,7 +55,7 @@ it('reports what was pushed out, once, and not what is still there', () => {
   expect(gone).toEqual(['b', 'a'])
 })
 
-it('a reading without use does not keep anything', () => {
+it('peek does not count as use', () => {
   const memory = new Lru<number>({ size: 2 })
   for (const key of ['a', 'b', 'c']) memory.set(key, 1)
   memory.peek('a')
@@ -63,7 +63,7 @@ it('a reading without use does not keep anything', () => {
   expect([memory.peek('a'), memory.peek('d')]).toEqual([undefined, 1])
 })
 
-it('a value is too old after its time, however often it is read, and set again it is young', () => {
+it('a value expires at its maximum age, however often it is read; setting it again renews it', () => {
   vi.useFakeTimers({ now: 0 })
   const memory = new Lru<number>({ size: 2, maxAgeMs: 1000 })
   memory.set('a', 1)

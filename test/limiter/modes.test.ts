@@ -1,4 +1,4 @@
-/** Rules that are tried out before they count: shadows, shares of callers, candidates. */
+/** Rules that are tried out before they are enforced: shadows, shares of callers, candidates. */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
@@ -30,7 +30,7 @@ const KEY = consumerStateKey('acme')
 const LIVE: RuleInput = { name: 'live', by: 'consumer', algorithm: 'fixed-window', limit: 3, period: '1h' }
 
 describeOnEngines('a shadow', fresh => {
-  it(`never changes the outcome, nor what the others say (SEED=${SEED})`, async () => {
+  it(`never changes the outcome, nor the verdicts of other rules (SEED=${SEED})`, async () => {
     const engine = await fresh()
     let wouldHaveDenied = 0
     const scenario = fc.record({ live: traffic(30), tried: ruleNumbers, shadowsFirst: fc.boolean() })
@@ -60,7 +60,7 @@ describeOnEngines('a shadow', fresh => {
     if (!FC_PATH) expect(wouldHaveDenied).toBeGreaterThan(runsFor(engine, 10))
   })
 
-  it('keeps a state as if it were live, spends only what is really admitted, and says what it would have done', async () => {
+  it('has a state like an enforced rule, spends only for admitted requests, and reports what it would have done', async () => {
     const engine = await fresh()
     const rules = rulesOf(LIVE, { ...LIVE, name: 'tight', limit: 2, mode: 'shadow' })
     const ask = async () => {
@@ -74,12 +74,12 @@ describeOnEngines('a shadow', fresh => {
     }
     expect(await ask()).toEqual(['admitted', [true, 2], [true, 1]])
     expect(await ask()).toEqual(['admitted', [true, 1], [true, 0]])
-    // Would have denied, and takes nothing more.
+    // The shadow would have refused, and spends nothing.
     expect(await ask()).toEqual(['admitted', [true, 0], [false, 0]])
     expect(await ask()).toEqual(['refused', [false, 0], [false, 0]])
   })
 
-  it('holds nobody: the delay of a queue that is tried out is only told', async () => {
+  it('does not delay requests: the delay of a shadow queue is only reported', async () => {
     const engine = await fresh()
     const rules = rulesOf({
       ...{ name: 'queue', by: 'consumer', algorithm: 'leaky-bucket', limit: 1, period: '1s' },
@@ -100,7 +100,7 @@ describeOnEngines('a shadow', fresh => {
 })
 
 describeOnRedisEngine('a refused request', fresh => {
-  it('spends nothing under a shadow either', async () => {
+  it('spends nothing under shadows either', async () => {
     const redis = await fresh()
     const [live, shadow] = rulesOf(
       { ...LIVE, limit: 1 },
@@ -115,7 +115,7 @@ describeOnRedisEngine('a refused request', fresh => {
 })
 
 describeOnEngines('a candidate', fresh => {
-  it('is a shadow that says whether it agrees with the rule it would replace', async () => {
+  it('is a shadow that reports whether it agrees with the rule it would replace', async () => {
     const engine = await fresh()
     const rules = rulesOf(LIVE, {
       ...{ name: 'log', by: 'consumer', algorithm: 'sliding-log', limit: 2, period: '1h' },
@@ -131,20 +131,20 @@ describeOnEngines('a candidate', fresh => {
       )
       agreements.push(outcome.verdicts.map(({ agrees }) => agrees))
     }
-    // Both allow twice; then the log alone would have denied; then both deny.
+    // Both rules admit twice. Then only the log would have refused. Then both refuse.
     expect(agreements).toEqual([
       [undefined, true],
       [undefined, true],
       [undefined, false],
       [undefined, true],
     ])
-    // Where the live rule does not apply there is nothing to agree with.
+    // Without a verdict of the live rule there is nothing to compare.
     const alone = await engine.evaluate(evaluationOf([bound(rules[1]!, KEY)], NOON))
     expect(alone.verdicts[0]).not.toHaveProperty('agrees')
   })
 })
 
-/** With a name, and so a state, of its own. */
+/** The shadow has its own name and tag, and so its own state. */
 const asShadow = (rule: Rule): Rule => ({
   ...rule,
   name: `tried-${rule.name}`,
@@ -152,7 +152,7 @@ const asShadow = (rule: Rule): Rule => ({
   tag: `_${rule.tag.slice(1)}`,
 })
 
-it('a share of callers is stable, grows by adding, and is not the same for every rule', () => {
+it('a share of callers is stable, keeps its callers when it grows, and differs between rules', () => {
   const keys = Array.from({ length: 4000 }, (_, i) => consumerStateKey(`consumer-${i}`))
   const within = (enforce: number, name = 'a') => {
     const [rule] = rulesOf({ ...LIVE, name, enforce })
@@ -161,7 +161,7 @@ it('a share of callers is stable, grows by adding, and is not the same for every
   expect(within(0).size).toBe(0)
   expect(within(1).size).toBe(4000)
   for (const share of [0.01, 0.1, 0.5, 0.9]) {
-    // Four standard deviations.
+    // The tolerance is four standard deviations.
     expect(Math.abs(within(share).size - 4000 * share)).toBeLessThan(
       4 * Math.sqrt(4000 * share * (1 - share)),
     )
@@ -172,7 +172,7 @@ it('a share of callers is stable, grows by adding, and is not the same for every
   expect(both.size).toBeLessThan(100)
 })
 
-it('a share of callers is not for one whose place nobody knows yet: an opaque key on first sight', () => {
+it('a share of callers excludes an opaque key whose consumer is not known yet', () => {
   const [most, all] = rulesOf({ ...LIVE, enforce: 0.999 }, { ...LIVE, name: 'all' })
   const modes = [most!, all!].map(rule => bound(rule, consumerStateKey(UNKNOWN_CONSUMER)).mode)
   expect(modes).toEqual(['shadow', 'enforce'])

@@ -1,4 +1,4 @@
-/** What is promised of every decision, whatever the rules and the traffic. */
+/** Properties of every decision, whatever the rules and the traffic. */
 import { expect, it } from 'vitest'
 import type { BoundRule, Outcome, Verdict } from '../../src/script/evaluation.ts'
 import { consumerKey, consumerStateKey, credentialKey } from '../../src/store/keys.ts'
@@ -24,7 +24,7 @@ const counted = (rules: ReturnType<typeof rulesOf>, key = STATE): BoundRule[] =>
   rules.map(rule => bound(rule, key))
 
 describeOnRedisEngine('a refused request', fresh => {
-  it(`changes no byte in Redis, whatever else was asked (SEED=${SEED})`, async () => {
+  it(`changes no byte in Redis, whatever the traffic (SEED=${SEED})`, async () => {
     const redis = await fresh()
     let refusals = 0
     await forEvery(traffic(30), runsFor(redis, 30), async scenario => {
@@ -44,7 +44,7 @@ describeOnRedisEngine('a refused request', fresh => {
     if (!FC_PATH) expect(refusals).toBeGreaterThan(runsFor(redis, 30))
   })
 
-  it('changes nothing for a caller whose credential is unknown', async () => {
+  it('writes nothing for a caller with an unknown credential', async () => {
     const redis = await fresh()
     const rules = counted(rulesOf({ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 5, period: '1s' }))
     const key = credentialKey('acme', 'ff')
@@ -53,7 +53,7 @@ describeOnRedisEngine('a refused request', fresh => {
     expect(await redis.snapshot()).toEqual({})
   })
 
-  it('writes nothing when it only peeks', async () => {
+  it('writes nothing if the cost is 0', async () => {
     const redis = await fresh()
     const rules = rulesOf({
       name: 'a',
@@ -101,7 +101,7 @@ describeOnEngines('a decision', fresh => {
     if (!FC_PATH) expect(waits).toBeGreaterThan(runsFor(engine, 15))
   })
 
-  it('refuses all when one refuses, and still tells the truth about each', async () => {
+  it('is refused if one rule refuses, and reports the true state of each rule', async () => {
     const engine = await fresh()
     const rules = rulesOf(
       { name: 'wide', by: 'consumer', algorithm: 'gcra', limit: 100, period: '1s' },
@@ -133,7 +133,7 @@ describeOnEngines('a decision', fresh => {
     })
   })
 
-  it('starts a rule afresh when its algorithm or period changes, and keeps its count when its limit does', async () => {
+  it('starts a rule with a whole budget if its algorithm or period has changed, and keeps its counts if its limit has', async () => {
     const engine = await fresh()
     const rule = { name: 'a', by: 'consumer', algorithm: 'fixed-window', limit: 2, period: '1h' } as const
     const remaining = async (changes: object) => {
@@ -150,7 +150,7 @@ describeOnEngines('a decision', fresh => {
     expect(await remaining({ algorithm: 'gcra' })).toBe(2)
     expect(await remaining({ name: 'b' })).toBe(2)
 
-    // gcra keeps a time, which other numbers would misread: two configs that are live at once do not undo each other.
+    // The state of gcra is a time, which rules with other numbers would misread. So two configs in use at the same time do not undo each other's counts.
     const wide = rulesOf({ ...rule, algorithm: 'gcra', limit: 100 })
     const narrow = rulesOf({ ...rule, algorithm: 'gcra', limit: 10 })
     let admitted = 0
@@ -187,7 +187,7 @@ describeOnEngines('a decision', fresh => {
     }
     expect(await ask('pro')).toEqual(['pro', 'all', 'pro'])
     expect(await ask('free')).toEqual(['free', 'all', 'free'])
-    // A plan that is no longer in the config counts as the first one: never as unlimited.
+    // A plan that is no longer in the config is replaced by the first one, so the caller is never unlimited.
     expect(await ask('gone')).toEqual(['free', 'all', 'free'])
   })
 })

@@ -1,4 +1,4 @@
-/** What is given back: never more than was taken, never above the budget, and within the guarantee when told since when. */
+/** Refunds: never more than was spent, never above the budget, and within the guarantee of the algorithm. */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { countings } from '../../src/algorithms/all.ts'
@@ -16,7 +16,7 @@ import { FC_PATH, SEED } from '../support/random.ts'
 import { evaluationOf, listOf, NOON, newCaller, ruleOf } from '../support/traffic.ts'
 import { after, pauses } from '../support/waits.ts'
 
-/** One caller of one rule. */
+/** One caller under one rule. */
 class Caller {
   readonly #engine: Engine
   readonly #key = consumerStateKey(newCaller())
@@ -36,7 +36,7 @@ class Caller {
     return verdicts[0]!
   }
 
-  /** Gives back units of what a request has spent. */
+  /** Gives back units that a request has spent. */
   async giveBack(units: number, now: number, spent: Admission, gatewayClock = now): Promise<Verdict> {
     const rule = { ...this.counted(units, gatewayClock), units, spent: spent.cost }
     const { verdicts } = await this.#engine.refund({ rules: [rule], spentAt: spent.at, now })
@@ -49,16 +49,16 @@ class Caller {
   }
 }
 
-/** The model is quick, and predicts the scripts (parity.test.ts). */
+/** More runs on the model, which is fast and predicts the scripts (parity.test.ts). */
 const runsOn = (engine: Engine) => (engine instanceof ModelEngine ? 50 : runsFor(engine, 3))
 
-/** From 0 to 1. */
+/** A part, from 0 to 1. */
 const part = fc.nat(100).map(hundredths => hundredths / 100)
 
 /** A whole number from 1 to `most`. */
 const upTo = (most: number, part: number) => Math.max(1, Math.round(part * most))
 
-/** Spends a part of what is left, or gives back a part of what one of the latest requests has spent. */
+/** Spends a part of the units left, or gives back a part of what one of the latest requests has spent. */
 const step = fc.oneof(
   fc.record({ verb: fc.constant('spend' as const), pause: pauses, part }),
   fc.record({
@@ -69,9 +69,9 @@ const step = fc.oneof(
   }),
 )
 
-describeOnEngines('what is given back', fresh => {
+describeOnEngines('a refund', fresh => {
   it.each(ALGORITHMS_OVER_TIME)(
-    `late to %s keeps its guarantee, what is given back not counted (SEED=${SEED})`,
+    `of %s, even a late one, keeps its guarantee for the units that were not given back (SEED=${SEED})`,
     async algorithm => {
       const engine = await fresh()
       let refunds = 0
@@ -79,7 +79,7 @@ describeOnEngines('what is given back', fresh => {
       await forEvery(scenario, runsOn(engine), async ({ numbers, start, steps }) => {
         const caller = new Caller(engine, ruleOf(numbers))
         const { rule } = caller
-        // Windows and logs know what they have counted, to the unit.
+        // Windows and logs store exact counts, so the reference predicts them to the unit.
         const reference = countings[algorithm].state === 'time' ? undefined : new ReferenceLimiter()
         const admitted: Admitted[] = []
         let now = start
@@ -96,7 +96,7 @@ describeOnEngines('what is given back', fresh => {
             refunds += 1
             afterRefund = true
           } else {
-            // Greedily after a refund.
+            // After a refund, all units that are left are spent.
             const { remaining } = await caller.ask(0, now)
             const cost = afterRefund ? Math.max(1, remaining) : upTo(remaining, step.part)
             latest = await caller.ask(cost, now)
@@ -110,17 +110,17 @@ describeOnEngines('what is given back', fresh => {
           expect(await caller.ask(0, now), `step ${i}`).toEqual(expected)
         }
       })
-      // Refunds are not rare, or the runs say little.
+      // With too few refunds the runs would prove little.
       if (engine instanceof ModelEngine && !FC_PATH) expect(refunds).toBeGreaterThan(100)
     },
   )
 
   it.each(ALGORITHMS)(
-    `to %s lifts what is left by as much at most, and never above the budget (SEED=${SEED})`,
+    `of %s raises remaining by at most its units, and never above the budget (SEED=${SEED})`,
     async algorithm => {
       const engine = await fresh()
       const refund = fc.record({
-        // A clock that is set back too, so that what was spent may lie ahead.
+        // Negative: the clock is set back, so the units may have been spent in the future.
         partsOfPeriod: fc.oneof(
           part,
           part,
@@ -156,7 +156,7 @@ describeOnEngines('what is given back', fresh => {
   )
 
   it.each(ALGORITHMS)(
-    `by a reset of %s is the whole budget, and nothing of the past is left (SEED=${SEED})`,
+    `by a reset of %s makes the whole budget available, and leaves no trace of the past (SEED=${SEED})`,
     async algorithm => {
       const engine = await fresh()
       const scenario = fc.record({ numbers: numbersOf(algorithm), now: starts })
@@ -175,20 +175,20 @@ describeOnEngines('what is given back', fresh => {
   )
 
   it.each(ALGORITHMS_OVER_TIME)(
-    'to %s is not taken from others: what was spent by a clock that has since been set back far',
+    'of %s gives nothing back if the clock was set back so far that the units no longer count',
     async algorithm => {
       const engine = await fresh()
       const caller = new Caller(engine, ruleOf({ algorithm, limit: 5, period: '1s' }))
       const { burst } = caller.rule.quota
       await caller.ask(burst, NOON)
-      // So far that it reads as idle.
+      // So far back that the record counts as idle.
       const now = NOON - 60e6
       expect((await caller.ask(burst, now)).allowed).toBe(true)
       expect((await caller.giveBack(1, now, { at: NOON, cost: burst })).remaining).toBe(0)
     },
   )
 
-  it('to a day is nothing of the day before, also where the clock of the gateway is ahead of midnight', async () => {
+  it('of a day gives nothing back to the next day, even if the clock of the gateway is already past midnight', async () => {
     const engine = await fresh()
     const caller = new Caller(engine, ruleOf({ algorithm: 'fixed-window', limit: 5, period: 'day' }))
     const midnight = Date.UTC(2026, 10, 21) * 1e3

@@ -1,4 +1,4 @@
-/** The memory of refusals by itself: bounded, and true to what the store has said. The way through the gateway: test/gateway/refusals.test.ts. */
+/** The memory of refusals: it is bounded, and agrees with the store. test/gateway/refusals.test.ts tests it with the gateway. */
 import { describe, expect, it } from 'vitest'
 import { createRefusalMemory, type LookupPhase } from '../../src/limiter/refusals.ts'
 import type { Evaluation, Outcome } from '../../src/script/evaluation.ts'
@@ -36,7 +36,7 @@ function memory(rememberForMs = 1000) {
 }
 
 describe('the memory of refusals', () => {
-  it('forgets the oldest in a flood of identities, and does not grow', () => {
+  it('drops the oldest refusals in a flood of identities, and does not grow', () => {
     const { keep, find } = memory()
     for (let i = 0; i < 20_000; i++) keep(demandOf(`10.0.${i >> 8}.${i & 255}`), refusal(-1))
     const known = Array.from({ length: 20_000 }, (_, i) => find(demandOf(`10.0.${i >> 8}.${i & 255}`)))
@@ -44,19 +44,19 @@ describe('the memory of refusals', () => {
     expect(known.slice(-4000).every(Boolean)).toBe(true)
   })
 
-  it('counts a retry time from when the store was asked, and says it from when it has answered', () => {
+  it('ends a refusal by the start of the trip, and shows its times by the end of the trip', () => {
     const { world, keep, find } = memory(60_000)
     const askedAt = world.time
     world.time += 40
     keep(demandOf('10.0.0.1'), refusal(500_000), askedAt)
     world.time += 100
     expect(find(demandOf('10.0.0.1'))!.verdicts[0]).toMatchObject({ retryAfter: 400_000, resetAfter: 1.9e6 })
-    // By then the store may admit it: it decided after it was asked.
+    // From now on the store may admit the request, because it may have decided right after the start of the trip.
     world.time = askedAt + 500
     expect(find(demandOf('10.0.0.1'))).toBeUndefined()
   })
 
-  it('remembers nothing that is over when the answer comes', () => {
+  it('does not remember a refusal whose retry time is over when the answer arrives', () => {
     const { world, keep, find } = memory()
     const askedAt = world.time
     world.time += 300
@@ -64,7 +64,7 @@ describe('the memory of refusals', () => {
     expect(find(demandOf('10.0.0.1'))).toBeUndefined()
   })
 
-  it('goes by the retry time where the store does not answer, and no longer than a minute', () => {
+  it('uses the retry time while the store does not answer, and at most a minute', () => {
     const { world, keep, find } = memory()
     keep(demandOf('10.0.0.1'), refusal(5e6))
     keep(demandOf('10.0.0.2'), refusal(-1))
@@ -81,14 +81,14 @@ describe('the memory of refusals', () => {
     expect(find(demandOf('10.0.0.2'), 'after-failure')).toBeUndefined()
   })
 
-  it('lets one request ask again when it ends, and refuses the others until the answer is there, or lost', () => {
+  it('lets one request ask again when it ends, and refuses the others until the answer arrives or is lost', () => {
     const { world, keep, find } = memory()
     const demand = demandOf('10.0.0.1')
     keep(demand, refusal(-1))
     world.time += 1000
     expect(find(demand)).toBeUndefined()
     for (let i = 0; i < 3; i++) expect(Boolean(find(demand))).toBe(true)
-    // The one that asks goes on asking while it waits for its turn.
+    // The request that asks again is not refused while it waits for its turn.
     expect(find(demand, 'waiting')).toBeUndefined()
     world.time += 1000
     expect(find(demand)).toBeUndefined()
@@ -96,7 +96,7 @@ describe('the memory of refusals', () => {
     expect([Boolean(find(demand)), Boolean(find(demand, 'waiting'))]).toEqual([true, true])
   })
 
-  it('is no memory of what was changed after the store was asked', () => {
+  it('does not remember a refusal if its state was changed during the trip', () => {
     const { world, refusals, keep, find } = memory()
     const askedAt = world.time
     world.time += 5

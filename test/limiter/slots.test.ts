@@ -1,4 +1,4 @@
-/** One decision over several slots of a cluster: what each may spend, and what is given back. */
+/** One decision over several slots of a cluster: what each slot spends, and what is given back. */
 
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
@@ -55,19 +55,19 @@ const decideOn = (store: Store, evaluation: Evaluation, options: EvaluateOptions
   evaluate(store, evaluation, { onCluster: evaluateOnCluster, ...options })
 
 describe('an evaluation', () => {
-  it('of an anonymous caller with a plan has it in every slot', () => {
+  it('of an anonymous caller with a plan has the plan in every slot', () => {
     const { subject: _, ...anonymous } = asked(NOON, { plan: 'free' })
     expect(splitBySlot(anonymous).map(({ plan }) => plan)).toEqual(['free', 'free'])
   })
 
-  it('wants a lease in one slot only', () => {
+  it('wants a lease only if it has a single slot', () => {
     const one = asked(NOON, { rules: [bound(wide!, CONSUMER)], wantedRequests: 20 })
     expect(splitBySlot(one).map(({ wantedRequests }) => wantedRequests)).toEqual([20])
     const parts = splitBySlot(asked(NOON, { wantedRequests: 20 }))
     expect(parts.map(part => 'wantedRequests' in part)).toEqual([false, false])
   })
 
-  it('is split by slot, the credential with its own', () => {
+  it('is split by slot; only the slot of the credential gets the subject', () => {
     const parts = splitBySlot(asked(NOON))
     expect(parts.map(({ rules, subject }) => [rules.map(({ rule }) => rule.name), subject])).toEqual([
       [['narrow'], undefined],
@@ -75,7 +75,7 @@ describe('an evaluation', () => {
     ])
   })
 
-  it('asks the slot of the credential even if nothing is counted there', () => {
+  it('includes the slot of the credential even if nothing is counted there', () => {
     const parts = splitBySlot(asked(NOON, { rules: [bound(narrow!, ADDRESS)] }))
     expect(parts.map(({ rules, subject }) => [rules.length, subject])).toEqual([
       [1, undefined],
@@ -97,8 +97,8 @@ describeOnRedisEngine('a lease on a cluster', fresh => {
   const policy = asked(NOON, { rules: [...OURS, bound(theirs!, ADDRESS)] }).policy
 
   it.each([
-    ['is taken in one slot', OURS, 60, [1540, 1540]],
-    ['is not taken over several', [...OURS, bound(theirs!, ADDRESS)], undefined, [1599, 1599, 1599]],
+    ['is granted in one slot', OURS, 60, [1540, 1540]],
+    ['is not granted over several slots', [...OURS, bound(theirs!, ADDRESS)], undefined, [1599, 1599, 1599]],
   ] as const)('%s', async (_, rules, granted, remaining) => {
     const redis = await fresh()
     await redis.setRecord(CREDENTIAL, credentialOf('free'))
@@ -128,7 +128,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     return outcome
   }
 
-  it('is one request of one call a slot, and the rules come back in their order', async () => {
+  it('is one HTTP request with one call per slot, and the verdicts are in the order of the rules', async () => {
     const { store } = await prepared()
     const outcome = await ask(store, asked(NOON))
     expect(said(outcome)).toEqual(['admitted', ['narrow', true, 1], ['wide', true, 4], ['log', true, 3]])
@@ -136,7 +136,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     expect(store.requests).toEqual([2])
   })
 
-  it('gives back what one slot has spent when the other refuses, and tells the truth about both', async () => {
+  it('gives back what one slot has spent if the other refuses, and reports the true state of both', async () => {
     const { store } = await prepared()
     await ask(store, asked(NOON))
     await ask(store, asked(NOON))
@@ -144,7 +144,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     const third = await ask(store, asked(NOON))
     expect(said(third)).toEqual(['refused', ['narrow', false, 0], ['wide', true, 3], ['log', true, 2]])
     expect(store.requests).toEqual([2, 1])
-    // Nothing is missing: a peek says the same.
+    // A peek shows the same state.
     const peek = await ask(
       store,
       asked(NOON, { rules: asked(NOON).rules.map(({ rule, key }) => bound(rule, key, 0)) }),
@@ -152,7 +152,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     expect(peek.verdicts.map(({ remaining }) => remaining)).toEqual([0, 3, 2])
   })
 
-  it('gives back also while no more calls may be in flight, which would refuse the second request', async () => {
+  it('also gives back while the limit on calls in flight is reached', async () => {
     const { store } = await prepared()
     for (let i = 0; i < 2; i++) await ask(store, asked(NOON))
     let isFull = false
@@ -171,7 +171,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     })
   })
 
-  it('gives back what was spent for a caller whose credential is unknown', async () => {
+  it('gives back what was spent for a caller with an unknown credential', async () => {
     const { redis, store } = await prepared()
     await redis.send(['DEL', CREDENTIAL])
     const outcome = await ask(store, asked(NOON))
@@ -183,7 +183,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     expect(peek.verdicts[0]!.remaining).toBe(2)
   })
 
-  it('gives back under rules of a plan too', async () => {
+  it('also gives back under rules of a plan', async () => {
     const { redis, store } = await prepared()
     const [ofPlan] = rulesOf({
       ...{ name: 'plan', by: 'consumer', algorithm: 'fixed-window', limit: 9, period: '1h' },
@@ -197,7 +197,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     expect(verdicts[0]!.remaining).toBe(7)
   })
 
-  // The state of a gcra is that of the plan's numbers.
+  // The state of a gcra rule depends on the numbers of the plan.
   it.each(['fixed-window', 'gcra'] as const)(
     'counts a rule once, and gives it back once, though plans have rows of their own: %s',
     async algorithm => {
@@ -214,7 +214,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
       const rows = rules.map(rule => bound(rule, CONSUMER))
       const both = asked(NOON, { rules: [...rows, bound(narrow!, ADDRESS)], plans })
       for (let i = 0; i < 2; i++) await ask(store, both)
-      // The address refuses: what the consumer's slot has spent is given back.
+      // The address refuses, so what the consumer's slot has spent is given back.
       expect((await ask(store, both)).status).toBe('refused')
       const { verdicts } = await ask(store, asked(NOON, { rules: rows, plans }))
       expect(verdicts.map(({ rule, remaining }) => [rule.limit, remaining])).toEqual([[9, 6]])
@@ -224,7 +224,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
   it.each([
     ['is unreadable', [1, 'free']],
     ['is a failure', new GatewayError('ERR_STORE_UNREACHABLE', 'gone')],
-  ])('refuses when one slot does, also where the answer of the other %s', async (_, other) => {
+  ])('refuses if one slot refuses, even if the answer of the other %s', async (_, other) => {
     const { store } = await prepared()
     const [consumer] = [bound(log!, CONSUMER)]
     for (let i = 0; i < 4; i++) await ask(store, asked(NOON, { rules: [consumer] }))
@@ -240,12 +240,12 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     expect((await decideOn(broken, free)).status).toBe('degraded')
   })
 
-  it(`says what one slot would have said (SEED=${SEED})`, async () => {
+  it(`has the same result as a decision in one slot (SEED=${SEED})`, async () => {
     const { redis, store } = await prepared()
     const alone = storeOf(redis)
     let refused = 0
     await forEvery(traffic(30, pauses), 14, async ({ numbers, steps }) => {
-      // A place in a queue is not given back, and what is in flight is given back by what the isolate says next.
+      // Places in a queue are not given back, and units in flight are released by the next message of the isolate.
       const rules = namedRules(numbers).filter(
         ({ algorithm }) => algorithm !== 'leaky-bucket' && algorithm !== 'concurrency',
       )
@@ -268,7 +268,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
   })
 })
 
-describeOnRedisEngine('who calls, over two slots', fresh => {
+describeOnRedisEngine('the caller, over two slots', fresh => {
   const guesses = rulesOf(GUESSES)[0]!
   const rules = [bound(guesses, ADDRESS), bound(narrow!, ADDRESS), bound(wide!, CONSUMER)]
   const prepared = async (record = credentialOf()) => {
@@ -286,7 +286,7 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
   const left = ({ verdicts }: Outcome) =>
     Object.fromEntries(verdicts.map(({ rule, remaining }) => [rule.name, remaining]))
 
-  it('a bad credential spends its rule with a second request, and gives the rest back', async () => {
+  it('with a bad credential spends under rules on guesses in a second request, and gets the rest back', async () => {
     const { store, ask } = await prepared('nonsense')
     const first = await ask()
     expect([first.status, left(first), store.requests]).toEqual([
@@ -295,7 +295,7 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
       [2, 2],
     ])
     await ask()
-    // One request: the slot of the address refuses by itself. A good credential is told the same.
+    // One request is enough, because the slot of the address refuses. A valid credential gets the same reply.
     const third = await ask()
     expect([third.status, left(third).guesses]).toEqual(['refused', 0])
     expect(store.requests).toEqual([2])
@@ -306,7 +306,7 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
     expect(peek).toMatchObject({ verdicts: [{ remaining: 2 }] })
   })
 
-  it('a peek with a bad credential says how guesses stand, and spends none', async () => {
+  it('with a bad credential can peek at the rule on guesses, which spends nothing', async () => {
     const { store } = await prepared('nonsense')
     const peek = () => decideOn(store, asked(NOON, { rules }), { verb: 'peek' })
     for (let i = 0; i < 2; i++) {
@@ -319,12 +319,12 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
     expect(store.requests).toEqual([2, 2, 2])
   })
 
-  it('a good credential spends no guess', async () => {
+  it('with a valid credential spends nothing under rules on guesses', async () => {
     const { store, ask } = await prepared()
     expect([left(await ask()), store.requests]).toEqual([{ guesses: 2, narrow: 1, wide: 4 }, [2]])
   })
 
-  it('a consumer that is blocked has spent nothing', async () => {
+  it('spends nothing if its consumer is blocked', async () => {
     const { redis, store, ask } = await prepared()
     await redis.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
     expect((await ask()).status).toBe('blocked')
@@ -335,7 +335,7 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
     expect(peek).toMatchObject({ verdicts: [{ remaining: 2 }] })
   })
 
-  it('what an override has spent is given back under its numbers', async () => {
+  it('with an override gets units back under the numbers of the override', async () => {
     const { redis, ask } = await prepared()
     const input: RuleInput = {
       name: 'wide',
@@ -348,11 +348,11 @@ describeOnRedisEngine('who calls, over two slots', fresh => {
     await redis.setRecord(consumerKey('acme'), formatConsumer({ overrides }))
     expect(left(await ask())).toEqual({ guesses: 2, narrow: 1, wide: 49 })
     await ask()
-    // The address refuses from now on, and the bucket of the consumer loses nothing to it.
+    // From now on the address refuses, which spends nothing from the bucket of the consumer.
     for (let i = 0; i < 3; i++) expect(left(await ask())).toEqual({ guesses: 2, narrow: 0, wide: 48 })
   })
 
-  it('an opaque key is looked up first, then decided as if it were known', async () => {
+  it('with an opaque key is looked up first, and then decided like any other', async () => {
     const { redis, store, ask } = await prepared()
     const unknown = {
       kind: 'pointer',

@@ -1,4 +1,4 @@
-/** Limits by name under live switches: turned down for those who ask, never for what is given back. */
+/** Limits by name under live switches. Switches apply to calls, and never to refunds and resets. */
 import { beforeEach, describe, expect, it } from 'vitest'
 import { type Limiter, type LimiterClock, limiterOnStore } from '../../src/edges/limits/limiter.ts'
 import { createSwitchBoard } from '../../src/switches/live.ts'
@@ -47,18 +47,18 @@ describeOnRedisEngine('a limit by name', fresh => {
   const left = async (rule: string) =>
     (await limiter.peek('zendesk')).verdicts.find(verdict => verdict.rule.name === rule)?.remaining
 
-  it('is turned down at once, by limit and rule, in the same trip', async () => {
+  it('is switched by limit and rule, and the switch applies in the same trip', async () => {
     expect(await ask(3)).toEqual([true, true, false])
     await set('zendesk/two', { mode: 'off' })
     store.requests.length = 0
     expect(await ask(2)).toEqual([true, true])
-    // The question goes along with the first.
+    // The switches are read together with the first call.
     expect(store.requests).toEqual([2, 1])
-    // The same rule of another limit is another.
+    // A rule of the same name in another limit has its own switch.
     expect(await ask(3, 'alone')).toEqual([true, true, false])
   })
 
-  it('gives nothing back for what was admitted though it was refused: it has spent nothing', async () => {
+  it('refunds nothing for a call that was admitted by a switch after a refusal: it has spent nothing', async () => {
     await ask(2)
     await set('zendesk/two', { mode: 'shadow' })
     const decision = await limiter.limit('zendesk')
@@ -68,7 +68,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await left('many')).toBe(7)
   })
 
-  it('gives back what was spent before, whatever is switched since', async () => {
+  it('refunds and resets what was spent before, whatever the switches are now', async () => {
     await set('zendesk/none', { mode: 'enforce' })
     await limiter.peek('zendesk')
     const decision = await limiter.limit('zendesk')
@@ -89,7 +89,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await left('two')).toBe(2)
   })
 
-  it('marks a call that was bound under a kill switch, also when it is lifted meanwhile', async () => {
+  it('marks a call that was bound under a kill switch, even if the switch is turned off meanwhile', async () => {
     await put({ kill: by, rules: new Map() })
     await limiter.peek('alone')
     await put({ rules: new Map() })
@@ -99,30 +99,33 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await limiter.limit('alone')).not.toHaveProperty('degraded')
   })
 
-  it('charges a rule that is off nothing', async () => {
+  it('spends nothing under a rule that is off', async () => {
     const { allowed, costs } = await limiter.limit('zendesk')
     expect([allowed, costs]).toEqual([true, { two: 1, many: 1 }])
   })
 
-  describe('of which nothing is left to ask', () => {
+  describe('without any rule left', () => {
     it.each<[string, Switches]>([
       ['kill', { kill: by, rules: new Map() }],
       ['off', { rules: new Map([['alone/two', { ...by, mode: 'off' }]]) }],
-    ])('asks for the switches alone, once a second, and is turned up again: %s', async (name, switches) => {
-      await ask(3, 'alone')
-      await put(switches)
-      expect(await ask(2, 'alone')).toEqual([true, true])
-      const killed = name === 'kill' ? { degraded: 'kill-switch' } : {}
-      expect(await limiter.limit('alone')).toMatchObject({ allowed: true, verdicts: [], ...killed })
-      await put({ rules: new Map() })
-      store.requests.length = 0
-      expect(await ask(2, 'alone')).toEqual([true, false])
-      expect(store.requests).toEqual([1, 1])
-    })
+    ])(
+      'reads the switches alone, once a second, so that its rules can be switched on again: %s',
+      async (name, switches) => {
+        await ask(3, 'alone')
+        await put(switches)
+        expect(await ask(2, 'alone')).toEqual([true, true])
+        const killed = name === 'kill' ? { degraded: 'kill-switch' } : {}
+        expect(await limiter.limit('alone')).toMatchObject({ allowed: true, verdicts: [], ...killed })
+        await put({ rules: new Map() })
+        store.requests.length = 0
+        expect(await ask(2, 'alone')).toEqual([true, false])
+        expect(store.requests).toEqual([1, 1])
+      },
+    )
   })
 })
 
-it('a limiter without a board asks for no switches', async () => {
+it('a limiter without a board does not read switches', async () => {
   const requests: number[] = []
   const store = {
     run: async (calls: readonly unknown[]) => {

@@ -1,6 +1,6 @@
 /**
- * Clocks and numbers at their extremes: a clock that jumps or is set back (a failover to a Redis that is behind), the
- * smallest and largest limits, periods and costs that a config can have.
+ * Extreme clocks and numbers: a clock that jumps or is set back (a failover to a Redis whose clock is behind), and the smallest and
+ * largest limits, periods and costs of a config.
  */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
@@ -43,7 +43,7 @@ import { after, type Pause, pauses } from '../support/waits.ts'
 const HOUR = 3600e6
 const YEAR = 365 * 24 * HOUR
 
-/** What the config check lets through at the ends of each range; the third is a prime. */
+/** The smallest and largest numbers that the config check allows. The third limit is a prime. */
 const WIDE = [
   { limit: 1, period: '366d' },
   { limit: 1e9, period: '1s' },
@@ -76,11 +76,11 @@ const EXTREMES: readonly NumbersInput[] = [
 
 const JUMPS = [1, HOUR, 13 * HOUR, YEAR, 366 * 24 * HOUR] as const
 
-/** Events of the rules, and jumps of the clock now and then. */
+/** Pauses up to the events of rules, and sometimes a jump of the clock. */
 const withJumps = (...jumps: number[]) =>
   fc.oneof({ weight: 4, arbitrary: pauses }, { weight: 1, arbitrary: fc.constantFrom(...jumps) })
 
-/** The model is quick, and predicts the scripts (parity.test.ts). */
+/** More runs on the model, which is fast and predicts the scripts (parity.test.ts). */
 const runsOn = (engine: Engine) => (engine instanceof ModelEngine ? 5 : 1)
 
 describeOnEngines('a reply', fresh => {
@@ -101,7 +101,7 @@ describeOnEngines('a reply', fresh => {
     async period => {
       const engine = await fresh()
       const rules = [ruleOf({ algorithm: 'fixed-window', limit: 3, period, timeZone: 'Asia/Tokyo' })]
-      // Up to the first of March, and over it.
+      // The steps lead up to March 1, and past it.
       const walking = fc.record({ pause: withJumps(5 * HOUR, 11 * HOUR), cost: costs })
       await forEvery(fc.record({ steps: listOf(walking, 40, 20) }), runsOn(engine), async ({ steps }) => {
         await expectReference(engine, steps, () => rules, Date.UTC(2028, 1, 26) * 1e3)
@@ -110,11 +110,11 @@ describeOnEngines('a reply', fresh => {
   )
 })
 
-/** As often small as large. */
+/** Whole numbers whose logarithms are evenly distributed, so small and large ones are equally frequent. */
 const upTo = (most: number, least = 1) =>
   fc.nat(1e6).map(n => Math.max(least, Math.floor(Math.exp((n / 1e6) * Math.log(most + 1)))))
 
-/** Any legal rule: each number from its smallest to its largest. */
+/** Any valid rule: each number between its minimum and its maximum. */
 const legalNumbers: fc.Arbitrary<NumbersInput> = fc
   .record({
     algorithm: fc.constantFrom(...ALGORITHMS),
@@ -148,7 +148,7 @@ function expectSane(verdicts: readonly Verdict[], where: string): void {
   }
 }
 
-/** Requests and refunds of one caller. The refund of `admission` -1 is for the latest one. */
+/** Requests and refunds of one caller. `admission` -1 refunds the latest admitted request. */
 const verbs = (pause: fc.Arbitrary<Pause>) =>
   fc.oneof(
     {
@@ -168,7 +168,7 @@ const verbs = (pause: fc.Arbitrary<Pause>) =>
   )
 type Verb = ReturnType<typeof verbs> extends fc.Arbitrary<infer T> ? T : never
 
-/** Fails at the first step in which model and script differ, or say what cannot be. */
+/** Fails at the first step in which model and script differ, or return impossible values. */
 async function expectTwins(redis: Engine, rules: readonly Rule[], steps: readonly Verb[]): Promise<void> {
   const model = new ModelEngine()
   const key = consumerStateKey(newCaller())
@@ -192,7 +192,7 @@ async function expectTwins(redis: Engine, rules: readonly Rule[], steps: readonl
 }
 
 describeOnRedisEngine('numbers of any size', fresh => {
-  it(`are read alike by model and script, with refunds, and over jumps to and fro (SEED=${SEED})`, async () => {
+  it(`have the same results in model and script, with refunds, and over jumps back and forth (SEED=${SEED})`, async () => {
     const redis = await fresh()
     const pause = withJumps(...JUMPS, -1, -999, -HOUR, -13 * HOUR, -YEAR)
     const scenario = fc.record({ numbers: listOf(legalNumbers, 3), steps: listOf(verbs(pause), 30) })
@@ -202,8 +202,8 @@ describeOnRedisEngine('numbers of any size', fresh => {
   })
 })
 
-describeOnRedisEngine('a clock that goes to and fro', fresh => {
-  it.each(ALGORITHMS)(`leaves the same of %s in model and script (SEED=${SEED})`, async algorithm => {
+describeOnRedisEngine('a clock that jumps back and forth', fresh => {
+  it.each(ALGORITHMS)(`has the same results for %s in model and script (SEED=${SEED})`, async algorithm => {
     const redis = await fresh()
     const scenario = fc.record({
       numbers: numbersOf(algorithm),
@@ -226,11 +226,11 @@ describeOnRedisEngine('a clock that goes to and fro', fresh => {
   })
 })
 
-/** In µs: how long it takes until all is back, and so how long anything is remembered. */
+/** The time until the whole budget is available again, and so the time for which anything is stored (µs). */
 const spanOf = ({ algorithm, period, limit, quota }: Rule) =>
   countings[algorithm].state === 'time' ? Math.floor((quota.burst * period) / limit) : period
 
-/** The longest that this cost can be refused while the clock only goes forward. */
+/** The longest time for which this cost can be refused while the clock only moves forward (µs). */
 const longestWait = (rule: Rule, cost: number) => {
   switch (rule.algorithm) {
     case 'fixed-window':
@@ -243,7 +243,7 @@ const longestWait = (rule: Rule, cost: number) => {
   }
 }
 
-/** A caller that can also ask what would be said, at any instant: a second rule refuses, so that nothing is spent. */
+/** A caller that can also look at a verdict without spending, at any instant: a second rule then refuses the request. */
 class Caller {
   readonly #engine: Engine
   readonly #key = consumerStateKey(newCaller())
@@ -269,13 +269,13 @@ class Caller {
   }
 }
 
-/** From 0 to 1. */
+/** A part, from 0 to 1. */
 const part = fc.nat(1000).map(thousandths => thousandths / 1000)
 
 /** A whole number from 1 to `most`. */
 const partOf = (most: number, part: number) => Math.max(1, Math.round(part * most))
 
-/** By how much the clock is set back: µs, or in parts of the time that a rule remembers. */
+/** How far the clock is set back: in µs, or in parts of `spanOf` the rule. */
 const setBack = fc.oneof(
   fc.record({ µs: fc.constantFrom(1, 1000, YEAR) }),
   fc.record({ spans: part }),
@@ -284,7 +284,7 @@ const setBack = fc.oneof(
 
 describeOnEngines('a clock that is set back', fresh => {
   it.each(ALGORITHMS_OVER_TIME)(
-    `gives no caller the limit of %s again, and locks none out (SEED=${SEED})`,
+    `never gives a caller the limit of %s again, and never locks it out (SEED=${SEED})`,
     async algorithm => {
       const engine = await fresh()
       const scenario = fc.record({
@@ -328,7 +328,7 @@ describeOnEngines('a clock that is set back', fresh => {
           expect(since.retryAfter).toBeGreaterThanOrEqual(then.retryAfter)
         }
 
-        // Greedily from then on: all that is left, and one more as soon as it fits.
+        // From then on the caller spends greedily: all units that are left, and one more as soon as it is allowed.
         let left = since.remaining
         for (let i = 0; i < 6; i++) {
           if (left > 0) await spend(left, now, afterwards)
@@ -344,7 +344,7 @@ describeOnEngines('a clock that is set back', fresh => {
     },
   )
 
-  it('by a year and a half, still keeps what a slow rule has spent, also when others are written', async () => {
+  it('by a year and a half keeps the counts of a slow rule, even if other records are written', async () => {
     const engine = await fresh()
     const [slow, fast] = rulesOf(
       { name: 'slow', by: 'consumer', algorithm: 'gcra', limit: 1, period: '366d', burst: 2 },
@@ -358,7 +358,7 @@ describeOnEngines('a clock that is set back', fresh => {
     expect(verdicts[0]!.remaining).toBe(0)
   })
 
-  it('or put forward by days, keeps the limits of the calendar, though the gateway has not noticed', async () => {
+  it('or forward by days keeps the limits of calendar windows, although the clock of the gateway stays', async () => {
     const engine = await fresh()
     for (const off of [-40, -3, -2, -1, 1, 2, 3, 40]) {
       const rule = ruleOf({ algorithm: 'fixed-window', limit: 5, period: 'day', timeZone: 'Europe/Berlin' })
@@ -374,19 +374,19 @@ describeOnEngines('a clock that is set back', fresh => {
   })
 })
 
-/** Where it is remembered what was spent, what came before the clock was set back and what came after go together. */
+/** Expects that what was spent before and after the clock was set back is within one limit, if the store still has the counts. */
 function expectNoMoreThanBefore(rule: Rule, before: Admitted[], after: Admitted[], setBackTo: number): void {
-  // A log forgets what had passed when its newest entry came.
+  // A log drops the entries that had expired when its newest entry was added.
   const logged = (before.at(-1)?.at ?? 0) - rule.period
   const remembered = before.filter(({ at }) => rule.algorithm !== 'sliding-log' || at > logged)
   const all = [...remembered, ...after].toSorted((a, b) => a.at - b.at)
   if (rule.algorithm !== 'fixed-window' && rule.algorithm !== 'sliding-window') {
-    // Departures are told by two clocks.
+    // Departures are in two different times, so only the admissions are compared.
     const promised: Rule = rule.algorithm === 'leaky-bucket' ? { ...rule, algorithm: 'gcra' } : rule
     expect(violationOf(promised, all)).toBeUndefined()
     return
   }
-  // What is spent in the old window again counts in the one that had begun: these two have the limit of two.
+  // Units that are spent in the old window again count in the window that had begun, so both together have the limit of two.
   const perWindow = Map.groupBy(all, ({ at }) => windowOf(rule, at))
   const again = windowOf(rule, setBackTo)
   for (const [window, spent] of perWindow) {

@@ -37,7 +37,7 @@ const config = checkedConfig({
 })
 const { decide, refund } = gatewayPolicy(config)
 const SCRIPTS = [decide, refund, RESET, signalScript()]
-/** Before their names are shortened. */
+/** The texts of the scripts before they are shortened. */
 const TEXTS = [
   decideText(gatewayPolicy(config)),
   refundText(gatewayPolicy(config)),
@@ -52,14 +52,14 @@ describe('the bundle', () => {
   it.each([
     ['algorithms', bundleAlgorithms],
     ['script', bundleScripts],
-  ])('of src/%s is what its .lua files make (npm run bundle-lua)', (folder, bundle) => {
+  ])('of src/%s is up to date with its .lua files (npm run bundle-lua)', (folder, bundle) => {
     const written = readFileSync(new URL(`../../src/${folder}/lua.generated.ts`, import.meta.url), 'utf8')
     expect(written).toBe(bundle())
   })
 })
 
 describe('a script', () => {
-  it('has the SHA-1 of both builds, which count lines alike', () => {
+  it('has the SHA-1 of both builds, which have the same line numbers', () => {
     for (const { keyLocking, plain } of SCRIPTS) {
       for (const { source, sha1: sha } of [keyLocking, plain]) expect(sha).toBe(sha1(source))
       expect(keyLocking.source.split('\n').slice(1)).toEqual(plain.source.split('\n').slice(1))
@@ -67,12 +67,12 @@ describe('a script', () => {
     }
   })
 
-  it('formats every number that goes to Redis itself', () => {
-    // tostring and .. keep 14 digits; a microsecond of today has 16.
+  it('formats every number that it sends to Redis', () => {
+    // tostring and .. keep 14 digits, and the current time in microseconds has 16.
     for (const text of TEXTS) expect(text).not.toMatch(/tostring\(|\.\. *(now|idle_at|keep_ms)\b/)
   })
 
-  it('leaves no macro and no directive', () => {
+  it('has no macros and directives left', () => {
     for (const text of TEXTS) expect(text).not.toMatch(/floor_div|ceil_div|ceil_to_ms|--@/)
   })
 })
@@ -84,7 +84,7 @@ describeOnRedis('the script', start => {
   })
   afterAll(() => redis?.close())
 
-  it(`says the same on a server without the struct library (SEED=${SEED})`, async () => {
+  it(`returns the same on a server without the struct library (SEED=${SEED})`, async () => {
     const withoutStruct = ({ plain }: Script) => {
       const source = plain.source.replace("rawget(_G,'struct')", 'nil')
       expect(source).not.toBe(plain.source)
@@ -97,7 +97,7 @@ describeOnRedis('the script', start => {
       const model = new ModelEngine()
       let requests = 0
       const onBoth = async (asked: TimedEvaluation) => {
-        // By turns: what one has written the other reads.
+        // By turns, so that each reads what the other has written.
         const actual = await (requests++ % 2 === 0 ? bare : whole).evaluate(asked)
         expect(actual).toEqual(await model.evaluate(asked))
         return actual

@@ -1,4 +1,4 @@
-/** This side of the contract of the one call; what the script makes of it is tested on every Redis. */
+/** The arguments and replies of a decision, without a store. Other suites test the script on every Redis. */
 
 import { describe, expect, it } from 'vitest'
 import { toDecision } from '../../src/limiter/decision.ts'
@@ -20,7 +20,7 @@ const [second, hour] = rulesOf(SECOND, {
 const rules = [bound(second!, 'C'), bound(hour!, 'A')]
 const WHO = { kind: 'key', consumerKey: 'R', credentialKey: 'K' } as const
 
-describe('a question to the store', () => {
+describe('the call of a decision', () => {
   it('declares every key once, the records first', () => {
     const evaluation = compiled({ rules, plans: ['free', 'pro'], subject: WHO })
     const { keys, args } = encodeDecide(evaluation)
@@ -28,13 +28,13 @@ describe('a question to the store', () => {
     expect(args).toEqual(['decide', '1e1e', 'key', '', '', '1', '5'])
   })
 
-  it('leaves out what is as usual', () => {
+  it('leaves out default values', () => {
     expect(encodeDecide(compiled({ rules: [rules[0]!], plans: ['free'] })).args).toEqual(['decide', '1e'])
     const peek = encodeDecide(compiled({ rules: [rules[0]!], plans: ['free'], subject: WHO }), 'peek')
     expect(peek.args).toEqual(['peek', '1e', 'key'])
   })
 
-  it('marks rules and identities that are not asked about, and those that cannot refuse', () => {
+  it('marks rules and identities that are not part of the request, and rules that cannot refuse', () => {
     const policy = policyOf(rules)
     const [ofConsumer, ofAddress] = rules
     expect(encodeDecide({ policy, rules: [ofConsumer!] })).toMatchObject({
@@ -50,7 +50,7 @@ describe('a question to the store', () => {
     expect(encodeDecide({ policy, rules: [{ ...shadow, staysShadow: true }] }).args[1]).toBe('1S00')
   })
 
-  it('has no two keys for one identity, and no key for two', () => {
+  it('rejects two keys for one identity, and one key for two identities', () => {
     const [ofConsumer, ofAddress] = rules
     const policy = policyOf([ofConsumer!, { ...ofAddress!, key: 'C' }])
     expect(() => encodeDecide({ policy, rules })).toThrow('Rules of one identity have several keys.')
@@ -67,7 +67,7 @@ describe('a question to the store', () => {
     expect(encodeDecide(asked).keys).toEqual(['C', `C:log:${short!.tag}`, `C:log:${long!.tag}`])
   })
 
-  it('counts rules of plans only where the plan is known', () => {
+  it('counts rules of plans only if the plan is known', () => {
     const rule = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s' } as const
     const plans = ['pro', 'pro-max']
     const { rules: ofPlans } = configOf({ plans, rules: [{ ...rule, match: { plans: ['pro-max'] } }] })
@@ -79,12 +79,12 @@ describe('a question to the store', () => {
   })
 })
 
-describe('an answer of the store', () => {
+describe('the reply to a decision', () => {
   const evaluation = compiled({ rules, plans: ['free'], subject: WHO })
-  /** Both rules allow. */
+  /** Both rules admit the request. */
   const ALLOWED = [0, 1, 1, 0, 1, 1]
 
-  it('has no retry times where every rule has spent', () => {
+  it('has no retry times if every rule has spent', () => {
     const { status, verdicts } = decodeDecide([2, 'free', 17, 9, 1, 95, 2], evaluation)
     expect([status, ...verdicts.map(({ remaining, resetAfter }) => [remaining, resetAfter])]).toEqual([
       ...['admitted', [9, 1], [95, 2]],
@@ -92,7 +92,7 @@ describe('an answer of the store', () => {
     expect(verdicts.every(({ allowed, retryAfter }) => allowed && retryAfter === 0)).toBe(true)
   })
 
-  it('is read rule by rule, without those that do not apply', () => {
+  it('has a verdict for each rule that applies', () => {
     const reply = [0, 'free', 17, 5, 0, 100000, -2, 0, 0]
     expect(decodeDecide(reply, evaluation)).toEqual({
       status: 'refused',
@@ -116,7 +116,7 @@ describe('an answer of the store', () => {
     )
   })
 
-  it('tells the numbers that the consumer has, and whose key it was', () => {
+  it('has the overridden numbers of the consumer, and the consumer of a pointer', () => {
     const reply = [1, 'free acme', 17, 0, 6, 0, 0, 9, 0, '1s7,8;']
     const { consumer, plan, verdicts } = decodeDecide(reply, evaluation)
     expect([consumer, plan]).toEqual(['acme', 'free'])
@@ -155,7 +155,7 @@ describe('an answer of the store', () => {
     [[2, 'free', 17, 1, 1, 1]],
     [[2, 'free', 17, 1, 1, 1, 1, 1]],
     [[0, 'free', 17, ...ALLOWED]],
-  ])('that the script cannot have sent is refused: %j', reply => {
+  ])('is rejected if the script cannot have sent it: %j', reply => {
     expect(() => decodeDecide(reply, evaluation)).toThrow(
       expect.objectContaining({ code: 'ERR_STORE_REPLY_INVALID' }),
     )
@@ -167,22 +167,22 @@ describe('a lease', () => {
   const evaluation = compiled({ rules: [bound(leased!, 'C'), rules[1]!], plans: ['free'], subject: WHO })
   const wanting = (wantedRequests: number, of = evaluation) => ({ ...of, wantedRequests })
   const invalid = expect.objectContaining({ code: 'ERR_STORE_REPLY_INVALID' })
-  /** By both rules. */
+  /** Both rules have spent. */
   const SPENT = [2, 'free', 17, 9, 1, 95, 2]
   const ALLOWED = [1, 'free', 17, 0, 1, 1, 0, 1, 1]
 
-  it('is asked for with a number in the place of the verb', () => {
+  it('is requested by a number instead of the verb', () => {
     expect(encodeDecide(wanting(20)).args).toEqual(['20', '1e1e', 'key', '', '', '1', '5'])
     expect(encodeDecide(wanting(20)).script).toBe(evaluation.policy.decide)
   })
 
-  it.each([1, 0, -1, Number.NaN])('is not asked for with %d wanted', want => {
+  it.each([1, 0, -1, Number.NaN])('is not requested for %d requests', want => {
     expect(encodeDecide(wanting(want))).toEqual(encodeDecide(evaluation))
     expect(decodeDecide(SPENT, wanting(want))).toEqual(decodeDecide(SPENT, evaluation))
     expect(() => decodeDecide([...SPENT, 1], wanting(want))).toThrow(invalid)
   })
 
-  it('is not asked for by a peek, nor where no rule has one', () => {
+  it('is not requested by a peek, or if no rule has a lease', () => {
     expect(encodeDecide(wanting(20), 'peek')).toEqual(encodeDecide(evaluation, 'peek'))
     expect(decodeDecide(SPENT, wanting(20), 'peek')).toEqual(decodeDecide(SPENT, evaluation))
     const plain = compiled({ rules, plans: ['free'], subject: WHO })
@@ -190,7 +190,7 @@ describe('a lease', () => {
     expect(decodeDecide(SPENT, wanting(20, plain))).toEqual(decodeDecide(SPENT, plain))
   })
 
-  it('is granted at the end of the reply, behind overrides', () => {
+  it('is granted at the end of the reply, after overrides', () => {
     const grants = [SPENT, ALLOWED, [...ALLOWED, '1s7,8;']].map(
       reply => decodeDecide([...reply, 20], wanting(20)).granted,
     )
@@ -204,7 +204,7 @@ describe('a lease', () => {
     expect(decodeDecide([...SPENT, 1], wanting(20))).toEqual(decodeDecide(SPENT, evaluation))
   })
 
-  it('is not granted to a request that is not admitted', () => {
+  it('is granted only to an admitted request', () => {
     const refused = [0, 'free', 17, 5, 0, 1, 0, 1, 1]
     expect(decodeDecide(refused, wanting(20))).toEqual(decodeDecide(refused, evaluation))
     const unknown = [-1, '', 17, -2, 0, 0, -2, 0, 0]
@@ -227,12 +227,12 @@ describe('a lease', () => {
     ['overrides alone', ['1s7,8;']],
     ['two', [5, 5]],
     ['one behind two texts', ['1s7,8;', '2s7,8;', 5]],
-  ])('that the script cannot have granted is refused: %s', (_, end) => {
+  ])('is rejected if the script cannot have granted it: %s', (_, end) => {
     expect(() => decodeDecide([...SPENT, ...end], wanting(20))).toThrow(invalid)
     expect(() => decodeDecide([...ALLOWED, ...end], wanting(20))).toThrow(invalid)
   })
 
-  it('without a number to ask for one has no place in the reply', () => {
+  it('is rejected in the reply to a call that did not request one', () => {
     expect(() => decodeDecide([...SPENT, 5], evaluation)).toThrow(invalid)
   })
 })
@@ -248,19 +248,19 @@ describe('a decision', () => {
     delay: 0,
   })
 
-  it('waits for the slowest of the rules that refused', () => {
+  it('has the longest retry time of the rules that refused', () => {
     const decision = toDecision({ status: 'refused', plan: '', at: 0, verdicts: [0, 5, 9, 7].map(verdict) })
     expect(decision).toMatchObject({ kind: 'denied', retryAfter: 9 })
     expect(decision.kind === 'denied' && decision.violated).toHaveLength(3)
   })
 
-  it('waits for ever when one of them never admits it', () => {
+  it('has no retry time if one of the rules never admits the cost', () => {
     expect(toDecision({ status: 'refused', plan: '', at: 0, verdicts: [5, -1].map(verdict) })).toMatchObject({
       retryAfter: -1,
     })
   })
 
-  it('asks nobody when there is nothing to ask', async () => {
+  it('makes no trip without rules and without a credential', async () => {
     const store = {
       run: () => Promise.reject(new Error('asked')),
       ping: () => Promise.reject(new Error('asked')),
@@ -273,7 +273,7 @@ describe('a decision', () => {
     })
   })
 
-  it('that a bug prevents is let through, and the log gets no foreign text', async () => {
+  it('that fails because of a bug is degraded, and its log text has no foreign message', async () => {
     const store = { run: () => Promise.reject(new TypeError('secret')), ping: () => Promise.resolve() }
     expect(await evaluate(store, compiled({ rules, plans: ['free'] }))).toEqual({
       status: 'degraded',

@@ -1,4 +1,4 @@
-/** A lease: what the model, which is the specification of the script, spends at once, and what it promises of it. */
+/** Leases: the units that a decision spends in advance, and their guarantees. The model is the specification of the script. */
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
@@ -44,12 +44,12 @@ const DAY: RuleInput = { ...HOUR, name: 'day', limit: 16_000, period: '1d' }
 
 interface Asking extends Partial<TimedEvaluation> {
   wantedRequests?: number
-  /** By the name of the rule. */
+  /** By name of the rule. */
   costs?: Record<string, number>
   modes?: Record<string, 'enforce' | 'shadow'>
 }
 
-/** One request at noon that all of the rules count. */
+/** One request at noon that all rules count. */
 function asking(rules: readonly Rule[], { costs = {}, modes = {}, ...changes }: Asking): TimedEvaluation {
   const asked = rules.map(rule => {
     const mode = modes[rule.name]
@@ -67,13 +67,13 @@ describeOnEngines('a lease', fresh => {
     return outcomes
   }
 
-  it('is as large as was wanted, where every rule has sixteen times as much left', async () => {
+  it('has the wanted size if every rule has sixteen times as much left', async () => {
     const [first, second] = await answers(await fresh(), rulesOf(HOUR, DAY), { wantedRequests: 60 }, {})
     expect([first!.granted, leftIn(first!)]).toEqual([60, [1540, 15_940]])
     expect([second!.granted, leftIn(second!)]).toEqual([undefined, [1539, 15_939]])
   })
 
-  it('takes a sixteenth of what the scarcest rule has left before, and less and less of it', async () => {
+  it('takes a sixteenth of what the scarcest rule has left, so each lease is smaller than the one before', async () => {
     const questions = Array.from({ length: 3 }, () => ({ wantedRequests: 5000 }))
     const outcomes = await answers(await fresh(), rulesOf(HOUR, DAY), ...questions)
     expect(outcomes.map(({ granted }) => granted)).toEqual([100, 93, 87])
@@ -86,19 +86,19 @@ describeOnEngines('a lease', fresh => {
     ])
   })
 
-  it('counts what a request costs', async () => {
+  it('takes the cost of a request into account', async () => {
     const costs = { hour: 3, day: 50 }
     const [outcome] = await answers(await fresh(), rulesOf(HOUR, DAY), { wantedRequests: 5000, costs })
     expect([outcome!.granted, leftIn(outcome!)]).toEqual([20, [1600 - 60, 16_000 - 1000]])
   })
 
-  it('is not bounded by a rule that only reports, nor is anything of it spent there', async () => {
+  it('is not limited by a rule that only reports, and spends nothing under it', async () => {
     const rules = rulesOf({ ...HOUR, limit: 2 }, DAY)
     const [outcome] = await answers(await fresh(), rules, { wantedRequests: 5000, costs: { hour: 0 } })
     expect([outcome!.granted, leftIn(outcome!)]).toEqual([1000, [2, 15_000]])
   })
 
-  it('is bounded by a shadow that allows, and not by one that would refuse', async () => {
+  it('is limited by a shadow that admits, and not by one that would refuse', async () => {
     const rules = rulesOf({ ...HOUR, limit: 40 }, DAY)
     const modes = { hour: 'shadow' } as const
     const cost = { hour: 41 }
@@ -112,7 +112,7 @@ describeOnEngines('a lease', fresh => {
     expect([refusing!.granted, leftIn(refusing!)]).toEqual([999, [38, 14_999]])
   })
 
-  it('grants no lease where too little is left, and refuses as a call without a lease does', async () => {
+  it('is not granted if too little is left, and does not change refusals', async () => {
     const rules = rulesOf({ ...HOUR, limit: 31 }, DAY)
     const [outcome] = await answers(await fresh(), rules, { wantedRequests: 5000 })
     expect([outcome!.granted, leftIn(outcome!)]).toEqual([undefined, [30, 15_999]])
@@ -143,14 +143,14 @@ describeOnEngines('a lease', fresh => {
     ])
   })
 
-  it('is nothing that a peek takes', async () => {
+  it('is not taken by a peek', async () => {
     const engine = await fresh()
     const rules = rulesOf(HOUR, DAY)
     const peek = await engine.peek(asking(rules, { wantedRequests: 60 }))
     expect([peek.granted, leftIn(peek)]).toEqual([undefined, [1600, 16_000]])
   })
 
-  it('is bounded by the numbers that a consumer has', async () => {
+  it('is limited by the overridden numbers of the consumer', async () => {
     const engine = await fresh()
     await engine.setRecord(WHO.credentialKey, credentialOf())
     const config = configOf({ rules: [HOUR, DAY] })
@@ -161,7 +161,7 @@ describeOnEngines('a lease', fresh => {
     expect(outcome!.verdicts[0]!.rule.limit).toBe(320)
   })
 
-  it('is not for bad credentials, whose guesses are counted one by one', async () => {
+  it('is not granted to bad credentials, which are counted one by one', async () => {
     const engine = await fresh()
     const guesses: RuleInput = {
       ...{ name: 'guesses', by: 'address', on: 'auth-failure' },
@@ -196,7 +196,7 @@ describeOnEngines('a lease', fresh => {
   })
 })
 
-/** Rules with up to some thousand units, of which leases can be taken, and now and then too few. */
+/** Rules with up to several thousand units: usually enough for leases, and sometimes too few. */
 const leasedRule = fc
   .record({
     numbers: fc.oneof(...ALGORITHMS_OVER_TIME.map(numbersOf)),
@@ -224,7 +224,7 @@ const scenario = fc.record({
 })
 type Scenario = typeof scenario extends fc.Arbitrary<infer T> ? T : never
 
-/** All rules are the caller's, so that one request counts under all of them. */
+/** All rules count the same caller, so each request counts under all of them. */
 function* requestsOf({ set, steps }: Scenario) {
   const caller = consumerStateKey(newCaller())
   const rules = rulesOf(
@@ -247,7 +247,7 @@ function* requestsOf({ set, steps }: Scenario) {
 describe('a lease, whatever the rules and the requests', () => {
   const totals = { decisions: 0, leases: 0, refusals: 0 }
 
-  it(`is within every limit, and a sixteenth of what was left (SEED=${SEED})`, async () => {
+  it(`is within every limit, and at most a sixteenth of what was left (SEED=${SEED})`, async () => {
     await forEvery(scenario, 300, async plan => {
       const engine = new ModelEngine()
       const spent = new Map<Rule, Admitted[]>()
@@ -280,7 +280,7 @@ describe('a lease, whatever the rules and the requests', () => {
     expectShare('refusals', totals.refusals, totals.decisions, 0.02, 0.9)
   })
 
-  it(`admits and refuses as without one, and asks as without one for one request (SEED=${SEED})`, async () => {
+  it(`does not change which requests are admitted, and for one request is an ordinary decision (SEED=${SEED})`, async () => {
     await forEvery(scenario, 150, async plan => {
       const [one, none] = [new ModelEngine(), new ModelEngine()]
       const requests = requestsOf(plan)
@@ -289,7 +289,7 @@ describe('a lease, whatever the rules and the requests', () => {
         const { request } = next.value
         const { wantedRequests: _, ...ordinary } = request
         const expected = await none.peek(ordinary)
-        // Whatever is wanted: what a request may cost does not hang on it.
+        // Whether the request is admitted does not depend on the size of the lease.
         const wanting = await one.peek(request)
         expect(wanting).toEqual(expected)
         const outcome = await none.evaluate(ordinary)
@@ -304,7 +304,7 @@ describe('the script of a policy', () => {
   const rules = (own: object) => [HOUR, DAY].map(rule => ({ ...rule, lease: undefined, ...own }))
   const shapeOf = (own: object) => gatewayPolicy(configOf({ rules: rules(own) as RuleInput[] }))
 
-  it('has the text of leases only where a rule has a lease', () => {
+  it('has the text for leases only if a rule has a lease', () => {
     const [plain, leased] = [shapeOf({}), shapeOf({ lease })]
     expect(plain).not.toHaveProperty('leases')
     expect(decideText(plain)).not.toContain('grant')
@@ -315,12 +315,12 @@ describe('the script of a policy', () => {
     expect(leased.slots).toEqual(plain.slots)
   })
 
-  it('is not that of another with the same rules and no lease', () => {
+  it('differs from that of the same rules without leases', () => {
     expect(shapeOf({ lease }).decide.plain.sha1).not.toBe(shapeOf({}).decide.plain.sha1)
     expect(shapeOf({ lease: { for: '1s' } }).decide.plain.sha1).toBe(shapeOf({ lease }).decide.plain.sha1)
   })
 
-  it('decides for a policy without leases as always, whatever is wanted', () => {
+  it('of a policy without leases ignores the wanted number of requests', () => {
     const { policy, rules } = { policy: shapeOf({}), rules: rulesOf(HOUR, DAY) }
     const asked = { ...asking(rules, {}), policy }
     const [one, other] = [new ScriptModel(), new ScriptModel()]

@@ -1,10 +1,10 @@
-/** What the compiler writes into a script is safe integers and plain names, or it throws; nothing else of a config gets there. */
+/** The compiler writes only safe integers and plain names of a config into a script, and throws for anything else. */
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { LUA } from '../../src/algorithms/lua.generated.ts'
 import { SECTIONS } from '../../src/algorithms/lua.ts'
 import type { Rule } from '../../src/config/compile.ts'
-import { Locals, literal, name, withMacros, withWords } from '../../src/script/lua-text.ts'
+import { expandMacros, Locals, literal, nameInLiteral, replaceWords } from '../../src/script/lua-text.ts'
 import { createPolicy } from '../../src/script/policy.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 import { rulesOf } from '../support/engines.ts'
@@ -44,18 +44,18 @@ const NO_INTEGERS = [Number.NaN, Infinity, -Infinity, 1.5, 2 ** 53, -(2 ** 53), 
 const INTEGERS = [0, 1, -1, 1e15, 2 ** 53 - 1, -(2 ** 53) + 1, 4294967296]
 
 describe('a literal', () => {
-  it.each([...HOSTILE, ...NO_INTEGERS])('is not made of %j', value => {
+  it.each([...HOSTILE, ...NO_INTEGERS])('rejects %j', value => {
     expect(() => literal(value)).toThrow(new TypeError(REFUSED))
   })
 
   it.each([undefined, null, true, {}, [], 1n, ['a'], { toString: () => 'a' }, Symbol('a')])(
-    'is not made of what is neither text nor a number: %o',
+    'rejects values that are neither text nor numbers: %o',
     value => {
       expect(() => literal(value as unknown as string)).toThrow(new TypeError(REFUSED))
     },
   )
 
-  it('of a negative number is in brackets, where a minus sign could begin a comment', () => {
+  it('of a negative number is in parentheses, because a minus sign could begin a comment', () => {
     expect(`a-${literal(-1)}`).toBe('a-(-1)')
   })
 
@@ -63,9 +63,9 @@ describe('a literal', () => {
     expect(literal(-0)).toBe('0')
   })
 
-  it('without its quotes is a name', () => {
-    for (const text of NAMES) expect(name(text)).toBe(text)
-    for (const text of HOSTILE) expect(() => name(text)).toThrow(TypeError)
+  it('without its quotes can be part of a longer literal', () => {
+    for (const text of NAMES) expect(nameInLiteral(text)).toBe(text)
+    for (const text of HOSTILE) expect(() => nameInLiteral(text)).toThrow(TypeError)
   })
 })
 
@@ -76,20 +76,20 @@ describeOnRedis('a literal', (start, kind) => {
   })
   afterAll(() => redis?.close())
 
-  /** With its type: a number and the same text look alike in a reply. */
+  /** Evaluates the literal, and returns its type too, because a number and the same text look alike in a reply. */
   async function evaluated(expression: string): Promise<string> {
-    // '%.0f' writes all digits of an integer.
+    // '%.0f' formats all digits of an integer.
     const source = `local value = ${expression} return type(value) .. ' ' .. (type(value) == 'number' and string.format('%.0f', value) or value)`
     return String(await redis.connection.send(['EVAL', source, '0']))
   }
 
-  it('is the value itself in Lua', async () => {
+  it('has the same value in Lua', async () => {
     for (const value of [...NAMES, ...INTEGERS]) {
       expect(await evaluated(literal(value))).toBe(`${typeof value} ${value}`)
     }
   })
 
-  it(`is the value itself, whatever is written, or is not made (SEED=${SEED})`, async () => {
+  it(`of any value has the same value in Lua, or is rejected (SEED=${SEED})`, async () => {
     const text = fc.oneof(
       fc.string({ unit: 'binary', maxLength: 70 }),
       fc.string({ unit: fc.constantFrom('a', 'Z', '0', '_', '-'), maxLength: 70 }),
@@ -112,16 +112,16 @@ describeOnRedis('a literal', (start, kind) => {
     if (!FC_PATH) expect(made).toBeGreaterThan(runs / 8)
   })
 
-  it(`in arithmetic that is written out is worth what the call was (SEED=${SEED})`, async () => {
+  it(`in an expanded call has the same result as the call (SEED=${SEED})`, async () => {
     const integer = fc.integer({ min: -1e9, max: 1e9 })
     const divisor = fc.integer({ min: 1, max: 1e6 })
     await forEvery(fc.tuple(integer, divisor, integer), 20, async ([a, b, c]) => {
       const sum = `${literal(a)} + ${literal(c)}`
       const call = `floor_div(${sum}, ${literal(b)}), ceil_div(${sum}, ${literal(b)}), ceil_to_ms(floor_div(${sum}, ${literal(b)}) - ceil_div(${literal(c)}, ${literal(b)}))`
-      const written = withMacros(`return { ${call} }`)
+      const written = expandMacros(`return { ${call} }`)
       const floor = Math.floor((a + c) / b)
       const expected = [floor, Math.ceil((a + c) / b), Math.ceil((floor - Math.ceil(c / b)) / 1000) * 1000]
-      // + 0 turns -0 into 0.
+      // Adding 0 turns -0 into 0.
       const actual = (await redis.connection.send(['EVAL', written, '0'])) as unknown as number[]
       expect(actual.map(Number)).toEqual(expected.map(value => value + 0))
     })
@@ -132,7 +132,7 @@ describe('a policy', () => {
   const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 3, period: '1s' })
   const of = (rule: Rule, plans: readonly string[] = ['free']) =>
     createPolicy([{ rule, identity: 'consumer' }], { plans, hasSubject: true }, compileScripts)
-  /** Both rows of a rule with numbers for a plan: the tags and the names of plans are in the text. */
+  /** A rule with numbers for a plan, so the text has tags and names of plans. */
   const forPlan = (change: Partial<Rule>) =>
     createPolicy(
       [
@@ -149,7 +149,7 @@ describe('a policy', () => {
     () => policy.refund.keyLocking,
   ]
 
-  it.each(HOSTILE)('has no text with a plan, a tag or a family %j in it', hostile => {
+  it.each(HOSTILE)('is not compiled with a plan, a tag or a family %j', hostile => {
     const policies = [
       of({ ...rule!, match: { plans: ['free'] } }, ['free', hostile]),
       of({ ...rule!, match: { plans: [hostile] } }, [hostile]),
@@ -161,7 +161,7 @@ describe('a policy', () => {
     for (const policy of policies) for (const text of texts(policy)) expect(text).toThrow(TypeError)
   })
 
-  it.each(NO_INTEGERS)('has no text with a number %d in it', value => {
+  it.each(NO_INTEGERS)('is not compiled with a number %d', value => {
     for (const number of ['rate', 'period', 'burst'] as const) {
       const quota = { ...rule!.quota, [number]: value }
       const policies = [
@@ -173,7 +173,7 @@ describe('a policy', () => {
     }
   })
 
-  it('has nothing else of a rule in its text', () => {
+  it('has no other property of a rule in its text', () => {
     const hostile = "'hostile"
     const { plain } = policyOf([
       {
@@ -197,15 +197,15 @@ describe('words of a section', () => {
     ['f(n)%n', 'f(N)%N'],
     ['', ''],
     ["''", "''"],
-  ])('are replaced, and quoted text and fields are not: %j', (text, expected) => {
-    expect(withWords(text, upper)).toBe(expected)
+  ])('are replaced, but not in quoted text and fields: %j', (text, expected) => {
+    expect(replaceWords(text, upper)).toBe(expected)
   })
 
-  it('are replaced by what they stand for, whatever is in it', () => {
-    expect(withWords('n', () => '$& $1 $$')).toBe('$& $1 $$')
+  it('are replaced literally, whatever characters the new text has', () => {
+    expect(replaceWords('n', () => '$& $1 $$')).toBe('$& $1 $$')
   })
 
-  it('stand in no section with a comment, whose quotes would turn those of the code inside out', () => {
+  it('are in sections without comments, because quotes in comments would pair up with those of the code', () => {
     for (const lua of Object.values(LUA)) {
       for (const section of [...SECTIONS, 'declare' as const]) {
         const lines = lua[section].split('\n').filter(line => !/^--@ (if ends|end)$/.test(line))
@@ -215,7 +215,7 @@ describe('words of a section', () => {
   })
 })
 
-describe('a call that is written out', () => {
+describe('an expanded call', () => {
   it.each([
     ['ceil_to_ms(a)', '(a + -(a) % 1000)'],
     ['floor_div(f(a, b), c)', '((f(a, b) - (f(a, b)) % (c)) / (c))'],
@@ -223,11 +223,11 @@ describe('a call that is written out', () => {
     ['unfloor_div(a, b)', 'unfloor_div(a, b)'],
     ['floor_div', 'floor_div'],
   ])('%j', (text, expected) => {
-    expect(withMacros(text)).toBe(expected)
+    expect(expandMacros(text)).toBe(expected)
   })
 
-  it('has a closing bracket', () => {
-    expect(() => withMacros('floor_div(a, f(b)')).toThrow('A call in a Lua section has no closing bracket.')
+  it('is rejected without a closing bracket', () => {
+    expect(() => expandMacros('floor_div(a, f(b)')).toThrow('A call in a Lua section has no closing bracket.')
   })
 })
 
@@ -240,7 +240,7 @@ describe('locals', () => {
     expect(locals.declaration()).toBe('local a, b\nlocal spilled = {}\n')
   })
 
-  it('are declared only where there are some', () => {
+  it('are declared only if there are any', () => {
     expect(new Locals().declaration()).toBe('')
     const few = new Locals()
     few.of('a')

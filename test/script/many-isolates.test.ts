@@ -1,6 +1,6 @@
 /**
- * The model predicts the script also where many isolates hold something of one identity: where the sum counts, where it is made
- * anew, where records are written in place, and where units are wanted in advance.
+ * The model also predicts the script if many isolates hold units of one identity: the summary is used and renewed, records are written
+ * in place, and units are granted in advance.
  */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
@@ -13,7 +13,7 @@ import { listOf, NOON, newCaller } from '../support/traffic.ts'
 const RUNS = process.env.SOAK ? 400 : 8
 const MOST_STEPS = 240
 
-/** So many of them that there is a sum, and that records are written in place. */
+/** Enough isolates for a summary, and often for records that are written in place. */
 const holders = fc.oneof(
   { weight: 6, arbitrary: fc.integer({ min: 0, max: 99 }) },
   { weight: 2, arbitrary: fc.integer({ min: 0, max: 11 }) },
@@ -21,14 +21,14 @@ const holders = fc.oneof(
 
 const step = fc.record({
   verb: fc.constantFrom('decide', 'decide', 'decide', 'decide', 'sync', 'sync', 'peek', 'refund'),
-  /** Now and then a request has no holding. */
+  /** Sometimes a request has no holding. */
   holder: fc.option(holders, { freq: 20, nil: undefined }),
   epoch: fc.constantFrom(1, 1, 1, 1, 2, 0),
   ended: fc.integer({ min: 0, max: 3 }),
   held: fc.integer({ min: 0, max: 2 }),
   cost: fc.constantFrom(1, 1, 1, 3, 0, 40),
   want: fc.option(fc.integer({ min: 0, max: 3 }), { nil: undefined }),
-  /** ms; the ttl is three seconds. */
+  /** ms. The ttl is three seconds. */
   pause: fc.oneof(
     { weight: 60, arbitrary: fc.constantFrom(0, 1, 7, 20) },
     { weight: 1, arbitrary: fc.constantFrom(900, 1500, 2999, 3000, 3001, -20, -1000, -3001, -6001) },
@@ -37,7 +37,7 @@ const step = fc.record({
 
 const scenario = fc.record({
   limit: fc.constantFrom(30, 120, 1000),
-  /** So many isolates have said before that they hold a unit. */
+  /** How many isolates have reported a unit before. */
   before: fc.constantFrom(0, 10, 90, 90),
   steps: listOf(step, MOST_STEPS, 60),
 })
@@ -60,7 +60,7 @@ describeOnRedisEngine('many isolates', (fresh, kind) => {
         ...{ key: ownKey, ttl: rule!.quota.period },
         holding: { holder: nameOf(i), epoch: 1, started: 1, ended: 0 },
       }))
-      // All in one call, as if each had sent its own.
+      // One call has the messages of all these isolates, as if each had sent its own.
       if (first.length > 0) expect(await redis.sync(first, now)).toEqual(await model.sync(first, now))
       for (const [i, { verb, holder, epoch, ended, held, cost, want, pause }] of steps.entries()) {
         now += pause * 1e3
@@ -96,7 +96,7 @@ describeOnRedisEngine('many isolates', (fresh, kind) => {
         }
       }
     })
-    // The embedded Redis has too few runs for every case.
+    // The embedded Redis has too few runs to reach every case.
     if (kind === 'embedded') return
     expect(most).toBeGreaterThan(70)
     expect(granted).toBeGreaterThan(0)

@@ -1,4 +1,4 @@
-/** The model predicts every reply of the scripts: random verbs over random rule sets, one of which replaces another. */
+/** The model predicts every reply of the scripts, for random verbs under random rule sets that replace each other. */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
@@ -19,24 +19,24 @@ import {
 } from '../support/traffic.ts'
 import { after, pausesToAndFro } from '../support/waits.ts'
 
-/** `npm run test:soak` asks for many more. */
+/** `npm run test:soak` makes many more. */
 const REQUESTS = Number(process.env.PARITY_REQUESTS ?? 4000)
 const MOST_STEPS = 100
-/** The lists of steps are half as long on average, and some of them are kept short. */
+/** Lists have half the maximum length on average, and some are kept short. */
 const MEAN_STEPS = 0.4 * MOST_STEPS
-/** The embedded Redis takes some milliseconds for each decision, and more beside other work. */
+/** The embedded Redis takes a few milliseconds for each decision, and more on a busy machine. */
 const TIMED = { timeout: 60_000 + 10 * REQUESTS }
 
-/** When a step happens, under which of the rule sets, and what it counts. */
+/** The time of a step, its rule set, and what it counts. */
 const common = { pause: pausesToAndFro, set: fc.constantFrom(0, 0, 0, 1), counts: countsOfIsolates }
 
 const refund = fc.record({
   verb: fc.constant('refund' as const),
   ...common,
   units: fc.constantFrom(1, 1, 0, 2, 5, 1e9),
-  /** What the request has spent above the units that are given back. */
+  /** Units of the request that stay spent. */
   kept: fc.constantFrom(0, 0, 1, 3),
-  /** µs after now, or which of the latest admissions. */
+  /** In µs from now, or the index of one of the latest admissions. */
   spent: fc.oneof(
     fc.record({ after: fc.constantFrom(0, -1, 1) }),
     fc.record({ admission: fc.integer({ min: -6, max: -1 }) }),
@@ -64,12 +64,12 @@ interface Moment {
   admittedAt: readonly number[]
 }
 
-/** What the isolate says of a rule that counts what is in flight. */
+/** The message of the isolate about a rule that counts units in flight. */
 function messageOf({ rule, ownKey, holding }: BoundRule): Message[] {
   return holding && ownKey !== undefined ? [{ key: ownKey, holding, ttl: rule.quota.period }] : []
 }
 
-/** One step, to be carried out by each engine. */
+/** One step, which each engine executes. */
 function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
   const asked = evaluationOf(boundRules(rules, step.counts, caller, now), now)
   switch (step.verb) {
@@ -93,7 +93,7 @@ function actionOf(step: Step, { rules, caller, now, admittedAt }: Moment) {
 }
 
 describeOnRedisEngine('parity', (fresh, kind) => {
-  // The embedded Redis takes ten times as long for each.
+  // The embedded Redis takes ten times as long for each request.
   const requests = kind === 'embedded' ? REQUESTS / 4 : REQUESTS
 
   it(`the model predicts ${requests} random verbs (SEED=${SEED})`, TIMED, async () => {
@@ -122,7 +122,7 @@ describeOnRedisEngine('parity', (fresh, kind) => {
     })
     const { decide, peek, refund, reset, sync, refused } = totals
     const all = decide + peek + refund + reset + sync
-    // No verb and neither outcome is rare, or the runs say little.
+    // If a verb or an outcome were rare, the runs would prove little.
     expectShare('peeks', peek, all, 0.02)
     expectShare('refunds', refund, all, 0.02)
     expectShare('resets', reset, all, 0.02)

@@ -1,7 +1,7 @@
 /**
- * The model predicts every reply of a compiled policy: random configs, each with one policy for all its rules, and random requests
- * that ask for some of them, as the gateway and limits by name bind them. Between requests the records of consumers change,
- * units are given back, budgets are reset, and records in a state change their places.
+ * The model predicts every reply of a compiled policy, for random configs and random requests that use some of the rules, bound like
+ * those of the gateway and of limits by name. Between requests the records of consumers change, units are given back, budgets are
+ * reset, and the records in states are reordered.
  */
 import { isDeepStrictEqual } from 'node:util'
 import * as fc from 'fast-check'
@@ -52,19 +52,19 @@ import { FC_PATH, SEED } from '../support/random.ts'
 import { type Cost, countsOfIsolates as counts, listOf, NOON, unitsFor } from '../support/traffic.ts'
 import { after, pausesToAndFro } from '../support/waits.ts'
 
-/** `npm run test:soak` asks for many more. */
+/** `npm run test:soak` makes many more. */
 const REQUESTS = Number(process.env.PARITY_REQUESTS ?? 2000)
 const MOST_STEPS = REQUESTS > 10_000 ? 150 : 60
-/** How many steps of a run are verbs on average: lists are half as long as they can be, and some of them are kept short. */
+/** The average number of steps in a run that are verbs. Lists have half the maximum length on average, and some are kept short. */
 const MEAN_VERBS = 0.33 * MOST_STEPS
-/** The embedded Redis takes some milliseconds for each decision, and more beside other work. */
+/** The embedded Redis takes a few milliseconds for each decision, and more on a busy machine. */
 const TIMED = { timeout: 60_000 + 20 * REQUESTS }
 
-/** Few, so that they meet the same counters and records again. */
+/** Few consumers, so that requests often meet the same counters and records. */
 const CONSUMERS = ['acme', 'globex'] as const
 const consumer = fc.constantFrom(...CONSUMERS, 'acme' as const)
 
-/** The place of a rule; where there are fewer, counting starts again. */
+/** Index of a rule, modulo the number of rules. */
 const place = fc.nat(39)
 const asked = fc.oneof(
   { weight: 3, arbitrary: fc.constant<{ without: number[] } | { only: number[] }>({ without: [] }) },
@@ -77,7 +77,7 @@ type SubjectKind = (typeof SUBJECTS)[number]
 
 const plan = fc.constantFrom(undefined, 'gone', ...PLANS)
 const request = {
-  // Many at once: where there are many rules, few are at their limits otherwise.
+  // Often without a pause: with many rules, requests would rarely reach a limit otherwise.
   pause: fc.oneof({ weight: 1, arbitrary: fc.constant(0) }, { weight: 1, arbitrary: pausesToAndFro }),
   subject: fc.constantFrom<SubjectKind>('key', 'key', 'key', ...SUBJECTS, 'pointer', 'token'),
   consumer,
@@ -85,11 +85,11 @@ const request = {
   address: fc.constantFrom('192.0.2.1', '192.0.2.1', '192.0.2.2'),
   route: fc.constantFrom('reports', 'reports', undefined),
   asked,
-  /** The cost of its route. */
+  /** The cost of the route. */
   factor: fc.constantFrom(1, 1, 1, 1, 1, 1, 2, 0),
-  /** In the place of what the rules cost. */
+  /** Replaces the costs of the rules. */
   counts: fc.oneof({ weight: 2, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: counts }),
-  /** For how many requests like it to spend at once: with leases. */
+  /** With leases: for how many requests to spend. */
   wantedRequests: fc.oneof(
     { weight: 1, arbitrary: fc.constant(undefined) },
     { weight: 1, arbitrary: fc.integer({ min: 1, max: 20 }) },
@@ -103,10 +103,10 @@ const request = {
     },
   ),
 }
-/** An earlier request: the latest is -1. */
+/** Index of an earlier admitted request; -1 is the latest. */
 const admission = fc.integer({ min: -6, max: -1 })
 
-/** µs from now at which something ends; what is before now has ended. */
+/** When something ends, in µs from now. Negative: it has ended. */
 const end = fc.option(fc.integer({ min: -1e5, max: 1e6 }), { nil: undefined })
 const override = fc.record({
   of: place,
@@ -127,7 +127,7 @@ const step = fc.oneof(
       admission,
       units: fc.constantFrom<number | 'all'>('all', 'all', 1, 0, 2, 1e9),
       kept: fc.constantFrom(0, 0, 1, 3),
-      /** µs after the admission. */
+      /** In µs after the admission. */
       late: fc.constantFrom(0, 0, 0, 1, -1),
     }),
   },
@@ -177,14 +177,14 @@ const scenario = fc.record({
   steps: listOf(step, MOST_STEPS),
 })
 
-/** A request as it was asked, with the keys that only the store knew. */
+/** An admitted request. Its keys include the consumer, even if only the store knew it. */
 interface Admitted {
   policy: Policy
   rules: readonly BoundRule[]
   plan: string
   consumerKey?: string
   verdicts: readonly Verdict[]
-  /** For how many requests was spent. */
+  /** For how many requests it has spent. */
   granted: number
   at: number
 }
@@ -215,7 +215,7 @@ function credentialFor({ subject, consumer, claimed }: RequestStep): Credential 
   }
 }
 
-/** The rules of one config, asked and changed in a store and in the model. */
+/** One run: the same steps under the rules of one config, in a store and in the model. */
 class Run {
   readonly #redis: RedisEngine
   readonly #model = new ScriptModel()
@@ -241,7 +241,7 @@ class Run {
     this.#names = [...new Set(this.rules.map(({ name }) => name))]
   }
 
-  /** Most credentials are known from the start. */
+  /** Stores the credentials, so that most requests have a valid one. */
   async start(): Promise<void> {
     await this.#redis.send(['FLUSHALL'])
     for (const name of CONSUMERS) {
@@ -287,7 +287,7 @@ class Run {
     const rules = bound.map(each => this.#withHolding(each, step))
     const subject: Subject | undefined =
       step.subject === 'failed' && credential ? { kind: 'failed' } : credential?.subject
-    // Without a rule and a record there is nothing to ask.
+    // Without a rule and a record there is no call.
     if (rules.length === 0 && (subject === undefined || subject.kind === 'failed')) return
     const outcome = await this.#decide(
       {
@@ -312,14 +312,14 @@ class Run {
     })
   }
 
-  /** The rows of several plans are one rule, of which an isolate says one thing. */
+  /** The entries of one rule for several plans have the same holding. */
   #withHolding(bound: BoundRule, { counts }: RequestStep): BoundRule {
     const { rule } = bound
     const holding = counts?.[this.#names.indexOf(rule.name) % counts.length]?.holding
     return holding && rule.counting.state === 'held' ? { ...bound, holding } : bound
   }
 
-  /** As src/edges binds them, but that some rules are left out and others cost more. */
+  /** Binds rules like src/edges, but leaves some out and changes the costs of others. */
   async #demanded(step: RequestStep, credential: Credential | undefined): Promise<DemandedRule[]> {
     const { address, route, factor, counts } = step
     const isAsked = this.#filter(step.asked)
@@ -327,7 +327,7 @@ class Run {
       counts?.[this.#names.indexOf(name) % counts.length]?.cost
     const withCost = (demanded: DemandedRule): DemandedRule => {
       const cost = demanded.rule.on === 'auth-failure' ? undefined : costOf(demanded.rule)
-      // The rows of several plans cost the same.
+      // The entries of one rule for several plans have the same cost.
       const first = this.rules.find(({ name }) => name === demanded.rule.name)!
       return cost === undefined ? demanded : { ...demanded, cost: unitsFor(first, cost) }
     }
@@ -420,7 +420,7 @@ class Run {
     this.#tally.count(verb)
   }
 
-  /** What an isolate has counted by itself, for one identity and the rules of one plan. */
+  /** Hands over local counts of an isolate, for one identity and the rules of one plan. */
   async #handOver({ admission, plan, of, units }: Of<'hand over'>): Promise<void> {
     const admitted = this.#admitted.at(admission)?.rules ?? []
     const rules = admitted.filter(({ rule, role }) => rule.on === 'request' && role === 'spend')
@@ -449,7 +449,7 @@ class Run {
     await this.#setRecord(consumerKey(consumer), formatConsumer(record))
   }
 
-  /** As an operator sets it; undefined where the rule takes no such override. */
+  /** The override as an operator would set it; undefined if the rule does not accept it. */
   #compiled({ of, limit, atOnce, mode, end }: Of<'override'>['overrides'][number]): Override | undefined {
     const { input, config } = this.#checked
     const taking = new Set(config.rules.flatMap(({ name, takesOverrides }) => (takesOverrides ? [name] : [])))
@@ -461,7 +461,7 @@ class Run {
     if (!units) return undefined
     try {
       const compiled = compileOverride(input, { rule: rule.name, ...units, ...(mode && { mode }) })
-      // One tag in 238,328 is that of another rule.
+      // One tag in 238,328 is equal to that of another rule.
       if (this.rules.some(({ tag, name }) => tag === compiled.numbers?.tag && name !== rule.name))
         return undefined
       return end === undefined ? compiled : { ...compiled, until: this.#now + end }
@@ -476,7 +476,7 @@ class Run {
     await this.#redis.setRecord(key, text)
   }
 
-  /** Every state with its records in another order, and a record of a rule that no config knows. */
+  /** Reverses the records of every state, and adds a record of a rule that is in no config. */
   async #shuffle(): Promise<void> {
     for (const key of (await this.#redis.send(['KEYS', '*:state*'])) as Buffer[]) {
       if (/:(log|held):/.test(key.toString())) continue
@@ -502,22 +502,22 @@ class Run {
 
 const REQUEST = new Request('http://gateway.test/')
 
-/** The same, and a readable difference where they are not. */
+/** Expects equal values, and shows a readable difference. */
 function expectEqual(actual: unknown, expected: unknown): void {
   if (!isDeepStrictEqual(actual, expected)) expect(actual).toEqual(expected)
 }
 
-/** By their policies. */
+/** The texts of scripts, by policy. */
 const texts = new WeakMap<Policy, string>()
 
-/** Whether it has more locals than a function of Lua can have. */
+/** Whether the script has more locals than a Lua function can have. */
 function isSpilled(policy: Policy): boolean {
   const text = texts.get(policy) ?? decideText(policy)
   texts.set(policy, text)
   return text.includes('spilled[')
 }
 
-/** What has occurred, so that the test notices when it has become empty. */
+/** Counts what has occurred, so that the test fails if it no longer covers a case. */
 class Tally {
   readonly #counts = new Map<string, number>()
   decisions = 0
@@ -572,7 +572,7 @@ class Tally {
     }
   }
 
-  /** What takes part beside rules that spend as usual. */
+  /** Counts the special rules that take part in a lease. */
   #countLease(rules: readonly BoundRule[], verdicts: readonly Verdict[]): void {
     const costs = new Map(rules.map(({ rule, cost }) => [rule.name, cost]))
     const bound = new Set(rules.map(({ rule }) => rule))
@@ -607,11 +607,11 @@ const SELDOM = [
   ...['lease wanted, refused', 'lease wanted, blocked', 'lease wanted, unknown-credential'],
   ...['lease, guesses', 'lease, shadow'],
 ]
-/** Only of many requests; test/script/lease.test.ts has one of each. */
+/** Expected only with many requests; test/script/lease.test.ts has one of each. */
 const RARE = ['lease, shadow that would refuse', 'lease, overridden numbers', 'lease, delay']
 
 describeOnRedisEngine('a compiled policy', (fresh, kind) => {
-  // The embedded Redis takes ten times as long for each.
+  // The embedded Redis takes ten times as long for each request.
   const requests = kind === 'embedded' ? REQUESTS / 8 : REQUESTS
 
   it(`decides ${requests} random requests as the model predicts (SEED=${SEED})`, TIMED, async () => {
@@ -621,7 +621,7 @@ describeOnRedisEngine('a compiled policy', (fresh, kind) => {
     await forEvery(scenario, Math.ceil(requests / MEAN_VERBS), async ({ config, edge, steps }) => {
       const policy = checked(config)
       if (!policy) return
-      // The scripts of thousands of configs would fill the memory.
+      // Otherwise the scripts of thousands of configs would fill the memory of Redis.
       if (runs++ % 100 === 0) await redis.send(['SCRIPT', 'FLUSH'])
       const run = new Run(redis, policy, edge, tally)
       await run.start()
@@ -636,7 +636,7 @@ describeOnRedisEngine('a compiled policy', (fresh, kind) => {
     if (process.env.PARITY_REPORT) console.log(kind, runs, tally.report())
     if (FC_PATH) return
     expect(tally.decisions).toBeGreaterThan(requests / 3)
-    // So few requests prove only that the embedded Redis runs the same scripts.
+    // With so few requests, the embedded Redis only has to show that it runs the same scripts.
     if (kind === 'embedded') return
     for (const what of OFTEN) expect(tally.of(what), what).toBeGreaterThan(requests / 400)
     for (const what of SELDOM) expect(tally.of(what), what).toBeGreaterThan(0)

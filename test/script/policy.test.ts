@@ -1,4 +1,4 @@
-/** A policy as a whole: how many scripts it is, what two of them share in one Redis, and how large it can become. */
+/** Policies: how many scripts they have, what two of them share in one Redis, and how large they can become. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { ALGORITHM_NAMES, descriptionOf } from '../../src/algorithms/index.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
@@ -55,7 +55,7 @@ function subsets<T>(items: readonly T[]): T[][] {
   return first === undefined ? [[]] : subsets(rest).flatMap(subset => [subset, [first, ...subset]])
 }
 
-/** Everything that can be asked of these rules: whichever apply, whoever asks, and however. */
+/** All kinds of calls for these rules: every subset of the rules, every subject and every verb. */
 function* callsOf(
   policy: Policy,
   rules: readonly (Rule & { by: readonly string[] })[],
@@ -93,7 +93,7 @@ describe('the scripts of a config', () => {
     { kind: 'pointer', consumerKey: 'R', credentialKey: 'K', pointerKey: 'P' },
   ]
 
-  it('are two for the gateway and two for each limit by name, whatever is asked', () => {
+  it('are two for the gateway and two for each limit by name, whatever the requests', () => {
     const shas = (calls: Iterable<ScriptCall>) => new Set([...calls].map(({ script }) => script.plain.sha1))
     const ofGateway = shas(callsOf(gatewayPolicy(config), config.rules, subjects))
     expect(ofGateway.size).toBe(2)
@@ -104,7 +104,7 @@ describe('the scripts of a config', () => {
     expect(new Set([ofGateway, ...all].flatMap(found => [...found])).size).toBe(6)
   })
 
-  it('are made once, and are the same for the same config', () => {
+  it('are created once, and are the same for equal configs', () => {
     const twin = configOf({
       plans: ['free', 'pro'],
       rules: structuredClone(RULES),
@@ -118,7 +118,7 @@ describe('the scripts of a config', () => {
     expect(gatewayPolicy(twin).refund.keyLocking).toEqual(policy.refund.keyLocking)
   })
 
-  it('know no rule of another config', () => {
+  it('reject a rule of another config', () => {
     const [other] = configOf({ rules: [{ ...RULES[0]!, limit: 11 }] }).rules
     expect(() => prepareDecide({ policy: gatewayPolicy(config), rules: [bound(other!, 'C')] })).toThrow(
       'The rule second is not in this policy.',
@@ -127,7 +127,7 @@ describe('the scripts of a config', () => {
 })
 
 describeOnRedisEngine('the scripts of a config', (fresh, kind) => {
-  const title = `stay so few in the cache of Redis${kind === 'embedded' ? ' (the embedded one does not count its scripts)' : ''}`
+  const title = `are the only ones in the script cache of Redis${kind === 'embedded' ? ' (the embedded one does not count its scripts)' : ''}`
   it(title, { skip: kind === 'embedded' }, async () => {
     const redis = await fresh()
     await redis.send(['SCRIPT', 'FLUSH'])
@@ -136,7 +136,7 @@ describeOnRedisEngine('the scripts of a config', (fresh, kind) => {
       ...callsOf(gatewayPolicy(config), config.rules, [undefined, TOKEN]),
       ...[...config.limits.values()].flatMap(rules => [...callsOf(limitPolicy(rules), rules, [undefined])]),
     ]
-    // One after the other: at once each of a thousand would send the text of its script, and wait in line for all before it.
+    // One after the other. A thousand concurrent calls would each send the source of the script.
     for (const call of calls) await redis.run(call)
     const memory = String(await redis.send(['INFO', 'memory']))
     expect(/number_of_cached_scripts:(\d+)/.exec(memory)?.[1]).toBe('6')
@@ -160,8 +160,8 @@ describeOnRedisEngine('the scripts of a config', (fresh, kind) => {
   })
 })
 
-describeOnRedisEngine('two configs that are live at once', fresh => {
-  /** Asks by turns, each with a policy of its own. */
+describeOnRedisEngine('two configs in use at the same time', fresh => {
+  /** Decides by turns under the configs, each with its own policy. */
   async function remainingBy(redis: RedisEngine, configs: readonly Config[], turns: number) {
     const model = new ScriptModel()
     const remaining: Record<string, number>[] = []
@@ -192,7 +192,7 @@ describeOnRedisEngine('two configs that are live at once', fresh => {
     const after = configOf({
       rules: [
         { ...hour, name: 'new', algorithm: 'sliding-window', limit: 10 },
-        // A log becomes a long one, and stays where it is.
+        // A short log becomes a long one, under the same key.
         { ...hour, name: 'log', algorithm: 'sliding-log', limit: 200 },
         { ...hour, name: 'bucket', algorithm: 'token-bucket', limit: 20 },
         { ...hour, name: 'window', algorithm: 'fixed-window', limit: 5 },
@@ -248,7 +248,7 @@ describeOnRedisEngine('a policy of 200 rules', (fresh, kind) => {
   })
 })
 
-/** Each is made once, for every Redis. */
+/** Created once for all kinds of Redis. */
 const LARGEST = (() => {
   const largest = (algorithm: RuleInput['algorithm'], identities: number, plans: string[] = []) =>
     configOf({
@@ -256,7 +256,7 @@ const LARGEST = (() => {
       rules: Array.from({ length: 200 }, (_, i) => ({
         ...{ name: `rule-${i}`, by: ['consumer', `header:x-${i % identities}`], algorithm },
         ...{ limit: 500 + i, period: '1h' },
-        // The longest text is where one of the rules has a lease.
+        // A lease of one rule makes the text longest.
         ...(i === 0 && { algorithm: 'sliding-window', lease: { for: '250ms' } }),
         plans: Object.fromEntries(plans.map((plan, p) => [plan, { limit: 1000 + 300 * p + i }])),
       })) as unknown as RuleInput[],
@@ -281,7 +281,7 @@ describeOnRedisEngine('the largest policies that a config may have', (fresh, kin
     for (const { plain } of [policy.decide, policy.refund]) {
       expect(String(await redis.send(['SCRIPT', 'LOAD', plain.source]))).toBe(plain.sha1)
     }
-    // The numbers of the last plan are behind the longest jumps.
+    // The numbers of the last plan come after the longest jumps.
     const plan = config.plans.at(-1)!
     const rules = config.rules
       .filter(({ match }) => match.plans?.includes(plan) ?? true)
@@ -319,7 +319,7 @@ describe.skipIf(!hasRedisServer)(missing, () => {
   const rules = config.rules.map(rule => bound(rule, keyOf(rule)))
   const store = () => upstashStore({ url: proxy.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: true })
 
-  /** HTTP requests for each decision, and for each refund. */
+  /** The number of HTTP requests of a decision, and of a refund. */
   async function requestsOf(calls: number): Promise<number[][]> {
     const counts: number[][] = []
     for (let i = 0; i < calls; i++) {
@@ -358,7 +358,7 @@ describe.skipIf(!hasRedisServer)(missing, () => {
       { timeout: PATIENT_MS },
     )
     expect(await requestsOf(3)).toEqual(once)
-    // Several at once are sent again in one request.
+    // Several calls are repeated in one HTTP request.
     await redis.send('SCRIPT', 'FLUSH')
     const both = [
       prepareDecide({ policy, rules, subject: TOKEN }),

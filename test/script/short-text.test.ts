@@ -1,4 +1,4 @@
-/** A script in short does what it did: only locals are renamed, and only spaces are left out that mean nothing. */
+/** A shortened script does the same: only locals are renamed, and only unneeded spaces are removed. */
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { LUA } from '../../src/algorithms/lua.generated.ts'
@@ -25,7 +25,7 @@ const policy = gatewayPolicy(
 )
 const TEXTS = [decideText(policy), refundText(policy), resetText(), syncText(), signalText()]
 
-/** Scripts whose answer would differ if a name got mixed up. */
+/** Scripts that would return something else if names were mixed up. */
 const SHADOWING = `
 local value, other = 1, 2
 local function add(value, count)
@@ -54,10 +54,10 @@ function it:method(value) return self.length + value + length end
 function it.plain(value, ...) return value + select('#', ...) end
 return cjson.encode({ it.value, it [ key ], it . length, it:method(value), it.plain(length, value, key), it[4](key) })`
 
-/** Names as they stand in the text, without what strings hold. */
+/** The names in the text, without those inside strings. */
 const namesIn = (text: string) => new Set(text.replace(/'[^']*'/g, "''").match(/(?<![\w.])[A-Za-z_]\w*/g))
 
-describe('a script in short', () => {
+describe('a shortened script', () => {
   it.each([
     ['local first_name = 1 return first_name', /^local (\w)=1 return \1$/],
     ['local one, two = 1, 2 return two, one', /^local (\w),(\w)=1,2 return \2,\1$/],
@@ -78,7 +78,7 @@ describe('a script in short', () => {
     'local other = [[name]] --[[ name\n ]] --[==[ ]] name\n]==] --name\nreturn other',
     "local other = '--' .. name --[=[ ' ]] ]=]",
     'local other = 0xE+name - 3e-2 - .5 - 1e5 - 0Xffname',
-  ])('leaves strings, comments and numbers as they are: %j', text => {
+  ])('does not change strings, comments and numbers: %j', text => {
     const literals =
       /'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|\[(=*)\[.*?\]\1\]|--[^\n]*|0[xX]\w+|\d(?:[eE][+-]|\w)*/gs
     expect(shortText(text).match(literals)).toEqual(text.match(literals))
@@ -99,11 +99,11 @@ describe('a script in short', () => {
     'local field_name=3 call{field_name=4}',
     'local field_name=3 call{1,field_name=4}',
     'local field_name=3 call{1;field_name=4}',
-  ])('keeps names that are fields too: %s', text => {
+  ])('keeps names that are also fields: %s', text => {
     expect(shortText(text).match(/field_name/g)).toHaveLength(2)
   })
 
-  it('renames what only looks like a field', () => {
+  it('renames a local that only looks like a field', () => {
     const text =
       "local long_name=1 return'a'..long_name,{long_name},{[long_name]=2},{1,long_name==1},f(...,long_name)"
     expect(shortText(text)).not.toContain('long_name')
@@ -116,13 +116,13 @@ describe('a script in short', () => {
     ['f (...) .. .5 .. a . b : c ()', 'f(...).. .5 ..a.b:c()'],
     ['return 1 or 0x1 or - a', 'return 1 or 0x1 or-a'],
     ['  a = 1\n  b = 2 \n\n', '  a=1\n  b=2 \n\n'],
-  ])('has only the spaces that mean something: %j', (text, expected) => {
+  ])('has only the spaces that are needed: %j', (text, expected) => {
     expect(shortText(text)).toBe(expected)
   })
 
-  it('gives no name that is there already, is a keyword, or is another name', () => {
+  it('has no short name that is in use already, is a keyword, or stands for another name', () => {
     const names = Array.from({ length: 3000 }, (_, i) => `name${'x'.repeat(i % 7)}${i}y`)
-    // All names of one letter are there.
+    // All names of one letter are in use.
     const letters = [...'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ']
     const text = `${names.map((name, i) => `local ${name} = ${i}\n`).join('')}return ${letters.join(',')}`
     const short = shortText(text)
@@ -131,14 +131,14 @@ describe('a script in short', () => {
     for (const taken of [...letters, 'do', 'if', 'in', 'or', 'io', 'os']) expect(given).not.toContain(taken)
   })
 
-  it('stays as it is when it is shortened again, and is the same each time', () => {
+  it('does not change if it is shortened again, and is the same each time', () => {
     for (const text of TEXTS) {
       expect(shortText(text)).toBe(shortText(text))
       expect(shortText(shortText(text))).toBe(shortText(text))
     }
   })
 
-  it('has as many lines, as many different names, and the same strings in the same order', () => {
+  it('has the same number of lines and of different names, and the same strings in the same order', () => {
     for (const text of TEXTS) {
       const short = shortText(text)
       expect(short.length).toBeLessThan(text.length * 0.75)
@@ -148,7 +148,7 @@ describe('a script in short', () => {
     }
   })
 
-  it('is what is deployed, in both builds', () => {
+  it('is the deployed text of both builds', () => {
     const { plain, keyLocking } = createScript(TEXTS[0]!)
     expect(plain.source).toBe(`\n${shortText(TEXTS[0]!)}`)
     expect(keyLocking.source.split('\n').slice(1)).toEqual(plain.source.split('\n').slice(1))
@@ -156,7 +156,7 @@ describe('a script in short', () => {
   })
 })
 
-describeOnRedis('a script in short', start => {
+describeOnRedis('a shortened script', start => {
   let redis: TestRedis
   beforeAll(async () => {
     redis = await start()
@@ -169,12 +169,12 @@ describeOnRedis('a script in short', start => {
     ['shadows, closures and recursion', SHADOWING],
     ['strings and comments', STRINGS],
     ['fields, methods and keys', FIELDS],
-  ])('answers the same: %s', async (_, text) => {
+  ])('returns the same: %s', async (_, text) => {
     expect(shortText(text)).not.toBe(text)
     expect(await run(shortText(text))).toBe(await run(text))
   })
 
-  it(`answers the same, whatever its locals are called (SEED=${SEED})`, async () => {
+  it(`returns the same, whatever the names of its locals (SEED=${SEED})`, async () => {
     const word = fc.constantFrom(
       'a',
       'b',

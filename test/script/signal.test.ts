@@ -1,4 +1,4 @@
-/** What isolates share about an origin: windows and the state of a controller, and what its machines push. */
+/** The measurements of an origin that isolates share: windows, the state of a controller, and the pushes of its machines. */
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
@@ -16,7 +16,7 @@ import { forEvery } from '../support/property.ts'
 import { SEED } from '../support/random.ts'
 
 const SECOND = 1_000_000
-/** In window 1,800,000,000. */
+/** A time in window 1,800,000,000. */
 const NOON = 1_800_000_000 * SECOND
 const WINDOW = NOON / SECOND
 const KEY = signalKey('origin')
@@ -31,11 +31,11 @@ const push = async (redis: RedisEngine, given: Partial<SignalPush> = {}) => {
 }
 
 describeOnRedisEngine('a report', fresh => {
-  it('finds nothing at first', async () => {
+  it('returns nothing at first', async () => {
     expect(await report(await fresh(), { sums: [1, 2] })).toEqual({ at: NOON })
   })
 
-  it('adds to what others have reported in its window, which is seen when it is over', async () => {
+  it('is added to the reports of others in its window, which is returned when it has ended', async () => {
     const redis = await fresh()
     await report(redis, { sums: [700, 1] })
     expect(await report(redis, { sums: [900, 2], now: NOON + 999_999 })).toEqual({ at: NOON + 999_999 })
@@ -46,27 +46,27 @@ describeOnRedisEngine('a report', fresh => {
     expect(next.closed).toEqual({ window: WINDOW + 1, sums: [5, 1] })
   })
 
-  it('after windows without one sees the last that had one', async () => {
+  it('after windows without reports returns the last window that had one', async () => {
     const redis = await fresh()
     await report(redis, { sums: [7, 1] })
     const { closed } = await report(redis, { now: NOON + 60 * SECOND })
     expect(closed).toEqual({ window: WINDOW, sums: [7, 1] })
   })
 
-  it('has windows of the length that it says', async () => {
+  it('sets the length of its windows', async () => {
     const redis = await fresh()
     await report(redis, { sums: [1], windowMs: 250 })
     const { closed } = await report(redis, { sums: [0], windowMs: 250, now: NOON + 250_000 })
     expect(closed).toEqual({ window: 4 * WINDOW, sums: [1] })
   })
 
-  it('has the clock of Redis', async () => {
+  it('uses the clock of Redis', async () => {
     const redis = await fresh()
     const { at } = await report(redis, { now: undefined })
     expect(Math.abs(at / 1000 - Date.now())).toBeLessThan(60_000)
   })
 
-  it('stays within what a double can count', async () => {
+  it('never exceeds the integers that a double can represent', async () => {
     const redis = await fresh()
     for (let i = 0; i < 3; i++) await report(redis, { sums: [2 ** 52, 2 ** 51] })
     const { closed } = await report(redis, { now: NOON + SECOND })
@@ -81,7 +81,7 @@ describeOnRedisEngine('a report', fresh => {
     expect(seconds).toBeLessThanOrEqual(3600)
   })
 
-  it('of one signal is not in another', async () => {
+  it('counts for its own signal only', async () => {
     const redis = await fresh()
     await report(redis, { sums: [1, 1] })
     expect(await report(redis, { signal: 'other', now: NOON + SECOND })).toEqual({ at: NOON + SECOND })
@@ -92,7 +92,7 @@ describeOnRedisEngine('the state of a controller', fresh => {
   const at = (seconds: number) => NOON + seconds * SECOND
   const stateOf = (window: number, text: string) => ({ state: { window: WINDOW + window, text } })
 
-  it('is kept with its window, and all see it', async () => {
+  it('is stored with its window, and all isolates get it', async () => {
     const redis = await fresh()
     await report(redis)
     const sent = await report(redis, { now: at(1), ...stateOf(0, '28000 1') })
@@ -100,7 +100,7 @@ describeOnRedisEngine('the state of a controller', fresh => {
     expect((await report(redis, { now: at(1.5) })).state).toEqual(sent.state)
   })
 
-  it('stays when another one of the same window or an older one comes', async () => {
+  it('is not replaced by a state of the same window or of an older one', async () => {
     const redis = await fresh()
     await report(redis)
     await report(redis, { now: at(3), ...stateOf(2, 'first') })
@@ -111,7 +111,7 @@ describeOnRedisEngine('the state of a controller', fresh => {
     expect((await report(redis, { now: at(4), ...stateOf(3, 'third') })).state?.text).toBe('third')
   })
 
-  it('of a window that is not over is ignored', async () => {
+  it('is ignored if its window has not ended', async () => {
     const redis = await fresh()
     for (const window of [0, 1, 1000])
       expect((await report(redis, stateOf(window, 'x'))).state).toBeUndefined()
@@ -123,7 +123,7 @@ describeOnRedisEngine('the state of a controller', fresh => {
     expect((await report(redis, { now: at(1) })).state).toEqual({ window: WINDOW, text: '' })
   })
 
-  it('stays when the clock is set back, and the next window moves it on', async () => {
+  it('stays if the clock is set back, and is replaced in the next window', async () => {
     const redis = await fresh()
     await report(redis, { now: at(100), sums: [9, 9] })
     await report(redis, { now: at(101), ...stateOf(100, 'kept') })
@@ -135,7 +135,7 @@ describeOnRedisEngine('the state of a controller', fresh => {
     expect((await report(redis, { now: at(51), ...stateOf(50, 'moved') })).state?.text).toBe('moved')
   })
 
-  it('stays when the clock is set forward and back again', async () => {
+  it('stays if the clock is set forward and back again', async () => {
     const redis = await fresh()
     await report(redis)
     await report(redis, { now: at(1), ...stateOf(0, 'a') })
@@ -144,7 +144,7 @@ describeOnRedisEngine('the state of a controller', fresh => {
     expect((await report(redis, { now: at(3), ...stateOf(2, 'c') })).state?.text).toBe('c')
   })
 
-  it('stays when the number of sums changes', async () => {
+  it('stays if the number of sums changes', async () => {
     const redis = await fresh()
     await report(redis)
     await report(redis, { now: at(1), ...stateOf(0, 'a') })
@@ -159,7 +159,7 @@ describeOnRedisEngine('a push', fresh => {
     return (await report(redis, { now })).closed?.pushed
   }
 
-  it('says the mean of all reporters, of each the last value', async () => {
+  it('returns the mean of the last values of all reporters', async () => {
     const redis = await fresh()
     expect(await push(redis, { reporter: 'a', value: 100 })).toEqual({ mean: 100, reporters: 1 })
     expect(await push(redis, { reporter: 'b', value: 1000 })).toEqual({ mean: 550, reporters: 2 })
@@ -167,7 +167,7 @@ describeOnRedisEngine('a push', fresh => {
     expect(await push(redis, { reporter: 'c', value: 1 })).toEqual({ mean: 334, reporters: 3 })
   })
 
-  it('is seen with the window that closes while it is fresh, by all alike', async () => {
+  it('is returned to all isolates with a window that closes while the push is fresh', async () => {
     const redis = await fresh()
     await push(redis, { value: 800 })
     expect(await report(redis)).toEqual({ at: NOON })
@@ -188,7 +188,7 @@ describeOnRedisEngine('a push', fresh => {
     expect(Number(await redis.send(['HLEN', reportersKey('origin')]))).toBe(1)
   })
 
-  it('is fresh on a clock that is a little behind, and not on one far behind', async () => {
+  it('stays fresh if the clock is set back a little, and not if it is set back far', async () => {
     const redis = await fresh()
     await push(redis)
     expect(await closing(redis, NOON - 2 * SECOND)).toEqual({ mean: 500, reporters: 1 })
@@ -199,7 +199,7 @@ describeOnRedisEngine('a push', fresh => {
     })
   })
 
-  it('leaves windows and the state as they are', async () => {
+  it('does not change the windows and the state', async () => {
     const redis = await fresh()
     await report(redis, { sums: [5, 6] })
     await push(redis, { now: NOON + 0.5 * SECOND })
@@ -209,7 +209,7 @@ describeOnRedisEngine('a push', fresh => {
     expect([closed?.sums, state?.text]).toEqual([[5, 6], 's'])
   })
 
-  it('of many reporters makes a new mean five times a second', async () => {
+  it('updates the mean five times a second if there are many reporters', async () => {
     const redis = await fresh()
     const entries = Array.from({ length: 21 }, (_, i) => [`m-${i}`, `0 ${NOON}`]).flat()
     await redis.send(['HSET', reportersKey('origin'), ...entries])
@@ -220,7 +220,7 @@ describeOnRedisEngine('a push', fresh => {
     expect(await push(redis, at(201))).toEqual({ mean: 238, reporters: 21 })
   })
 
-  it('of a reporter after the thousandth takes the place of the oldest, with the next mean or after 100 of them', async () => {
+  it('of a reporter above the thousandth replaces the oldest, with the next mean or after 100 of them', async () => {
     const redis = await fresh()
     const key = reportersKey('origin')
     const entries = Array.from({ length: 1000 }, (_, i) => [`m-${i}`, `400 ${NOON + i}`]).flat()
@@ -243,14 +243,14 @@ describeOnRedisEngine('a push', fresh => {
     expect([await size(), await isThere('m-102')]).toEqual([1000, false])
   })
 
-  it('lives for an hour, and so do the reporters', async () => {
+  it('expires after an hour, with the reporters', async () => {
     const redis = await fresh()
     await push(redis, { now: undefined })
     for (const key of [KEY, reportersKey('origin')]) expect(Number(await redis.send(['TTL', key]))).toBe(3600)
   })
 })
 
-/** Contents that the script has not written, or not like this. */
+/** Contents that the script cannot have written. */
 const GARBAGE = [
   ...['', '|', '||', ';;;;;;;|', 'x', '\0\xff', '1', 'a'.repeat(5000), `${'9'.repeat(3000)}|`],
   ...[
@@ -267,7 +267,7 @@ const GARBAGE = [
 ]
 
 describeOnRedisEngine('foreign contents', fresh => {
-  it.each(GARBAGE)('of the signal are as if it were not there: %j', async content => {
+  it.each(GARBAGE)('of the signal count as missing: %j', async content => {
     const redis = await fresh()
     await redis.send(['SET', KEY, content])
     await report(redis, { sums: [3, 1] })
@@ -306,7 +306,7 @@ describeOnRedisEngine('foreign contents', fresh => {
     expect(Number(await redis.send(['HLEN', reportersKey('origin')]))).toBe(1)
   })
 
-  it(`never make a reply that cannot be read (SEED=${SEED})`, async () => {
+  it(`never lead to an invalid reply (SEED=${SEED})`, async () => {
     const redis = await fresh()
     const number = fc.oneof(
       fc.integer({ min: -3, max: 3000 }),
@@ -326,29 +326,29 @@ describeOnRedisEngine('foreign contents', fresh => {
   })
 })
 
-describe('the wire', () => {
+describe('the wire format', () => {
   it.each([[[]], [[-1]], [[1.5]], [[Number.NaN]], [[2 ** 52 + 1]], [Array(17).fill(1)]])(
-    'has no report with the sums %j',
+    'rejects a report with the sums %j',
     sums => {
       expect(() => encodeReport(signalScript(), { signal: 'a', windowMs: 1000, sums })).toThrow(TypeError)
     },
   )
 
-  it.each([';', '|', '\n', 'a'.repeat(101), 'é', '\0'])('has no report with the state %j', text => {
+  it.each([';', '|', '\n', 'a'.repeat(101), 'é', '\0'])('rejects a report with the state %j', text => {
     const state = { window: 1, text }
     expect(() => encodeReport(signalScript(), { signal: 'a', windowMs: 1000, sums: [1], state })).toThrow(
       TypeError,
     )
   })
 
-  it.each([0, -1, 0.5, Number.NaN, Number.POSITIVE_INFINITY])('has no duration of %d ms', ms => {
+  it.each([0, -1, 0.5, Number.NaN, Number.POSITIVE_INFINITY])('rejects a duration of %d ms', ms => {
     const report = { signal: 'a', windowMs: ms, sums: [1] }
     const push = { signal: 'a', reporter: 'r', value: 1, staleAfterMs: ms }
     expect(() => encodeReport(signalScript(), report)).toThrow(TypeError)
     expect(() => encodePush(signalScript(), push)).toThrow(TypeError)
   })
 
-  it.each([-1, 1001, 0.5, Number.NaN])('has no push of %d thousandths', value => {
+  it.each([-1, 1001, 0.5, Number.NaN])('rejects a push of %d thousandths', value => {
     const push = { signal: 'a', reporter: 'r', value, staleAfterMs: 1 }
     expect(() => encodePush(signalScript(), push)).toThrow(TypeError)
   })
@@ -362,12 +362,12 @@ describe('the wire', () => {
     ),
     ...[5, null, undefined, ';', 'a'.repeat(101), ['x']].map(bad => changed(5, bad)),
     ...[changed(6, 1001), changed(0, -1), changed(2, -1), changed(7, -1)],
-  ])('does not take %j for the reply to a report', reply => {
+  ])('rejects the reply %j to a report', reply => {
     expect(() => decodeReport(reply, 2)).toThrow(expect.objectContaining({ code: 'ERR_STORE_REPLY_INVALID' }))
   })
 
   it.each([undefined, 'x', [], [1], [1, 2], [1, -1, 1], [-1, 1, 1], [1, 1001, 1], [1, 1, '1'], [1, null, 1]])(
-    'does not take %j for the reply to a push',
+    'rejects the reply %j to a push',
     reply => {
       expect(() => decodePush(reply)).toThrow(expect.objectContaining({ code: 'ERR_STORE_REPLY_INVALID' }))
     },

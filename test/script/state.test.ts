@@ -1,4 +1,4 @@
-/** What stands in Redis: the layout of a state, how long it lives, and what is made of one that is not a state. */
+/** States in Redis: their layout, how long they live, and how values that are not states are read. */
 import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
 import type { BoundRule } from '../../src/script/evaluation.ts'
@@ -15,7 +15,7 @@ const counted = (rules: readonly Rule[]): BoundRule[] => rules.map(rule => bound
 const gcra = (name: string, limit = 2, period: '1s' | '1h' = '1s') =>
   rulesOf({ name, by: 'consumer', algorithm: 'gcra', limit, period })[0]!
 
-/** The same layout as in src/script/prelude.lua: 3 bytes tag, 42 bits idle_at in ms before 2109, 46 bits n. */
+/** A record as in src/script/prelude.lua: 3 bytes tag, 42 bits idle_at in ms before the end of 2109, 46 bits n. */
 async function recordsOf(redis: RedisEngine): Promise<Record<string, [number, number]>> {
   const state = ((await redis.send(['GET', STATE])) as Buffer | null) ?? Buffer.alloc(0)
   const records: Record<string, [number, number]> = {}
@@ -37,7 +37,7 @@ function record(tag: string, idleAt: number, n: number): Buffer {
   return bytes
 }
 
-/** The key is to live for so many seconds from when the work is done, by the clock of Redis. */
+/** Expects that the key expires this many seconds after the work, by the clock of Redis. */
 async function expectLife(redis: RedisEngine, key: string, seconds: number, work: () => Promise<unknown>) {
   const nowMs = async () => {
     const [seconds, microseconds] = (await redis.send(['TIME'])) as Buffer[]
@@ -56,7 +56,7 @@ describeOnRedisEngine('the state in Redis', fresh => {
   const decide = (redis: RedisEngine, rules: readonly Rule[], now = NOON) =>
     redis.evaluate(evaluationOf(counted(rules), now))
 
-  it('is one string an identity, 14 bytes a rule', async () => {
+  it('is one string per identity, with 14 bytes per rule', async () => {
     const redis = await fresh()
     const [second, hour] = rulesOf(
       { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },
@@ -71,20 +71,20 @@ describeOnRedisEngine('the state in Redis', fresh => {
     })
   })
 
-  /** Written by one call for all records, or one by one because the state holds another one. */
+  /** One call writes all records, or records are written one by one because the state has another record. */
   const WAYS = [
     ['without other records', Buffer.alloc(0)],
     ['with another record', record('zzz', NOON + 1e6, 0)],
   ] as const
 
-  /** Longer than a second; in the first chunk of records that are written by one call, in the second, and in the third. */
+  /** The longest rule is in the first chunk of records that one call writes, in the second, and in the third. */
   it.each(
     WAYS.flatMap(([way, before]) => [
       ...[0, 1].map(at => ({ way, before, at, count: 2 })),
       ...[0, 7, 8, 16].map(at => ({ way, before, at, count: 17 })),
     ]),
   )(
-    'lives 10 s longer than its longest rule counts (number $at of $count, in a state $way)',
+    'lives 10 s longer than its longest rule (rule $at of $count, in a state $way)',
     async ({ before, at, count }) => {
       const redis = await fresh()
       if (before.length > 0) await put(redis, before)
@@ -98,13 +98,13 @@ describeOnRedisEngine('the state in Redis', fresh => {
     },
   )
 
-  it('lives as long as a record that is kept', async () => {
+  it('lives as long as a record of another rule that is kept', async () => {
     const redis = await fresh()
     await put(redis, record('zzz', NOON + 7200e6, 0))
     await expectLife(redis, STATE, 7210, () => decide(redis, [gcra('a')]))
   })
 
-  it('has logs that live on with each entry', async () => {
+  it('has logs whose life is extended by each entry', async () => {
     const redis = await fresh()
     const [rule] = rulesOf({ name: 'log', by: 'consumer', algorithm: 'sliding-log', limit: 10, period: '1h' })
     const { ownKey } = counted([rule!])[0]!
@@ -113,14 +113,14 @@ describeOnRedisEngine('the state in Redis', fresh => {
     await expectLife(redis, ownKey!, 3610, () => decide(redis, [rule!], NOON + 1e6))
   })
 
-  it('keeps a record whose tag is found inside of another record', async () => {
+  it('keeps a record whose tag also occurs inside another record', async () => {
     const redis = await fresh()
     const rule = gcra('a', 2, '1h')
     await put(redis, record('zzz', NOON + 1e6, 0))
     await decide(redis, [rule])
     const written = (await redis.send(['GET', STATE])) as Buffer
     expect(written.toString('latin1', 0, 3)).toBe(rule.tag)
-    // The numbers of the rule's record, which will be the same.
+    // The record of the rule will have these numbers.
     const tag = written.toString('latin1', 5, 8)
     await put(redis, record(tag, NOON + 60e6, 7))
     await decide(redis, [rule])
@@ -130,7 +130,7 @@ describeOnRedisEngine('the state in Redis', fresh => {
     })
   })
 
-  it('carries the largest numbers there are', async () => {
+  it('can contain the largest possible numbers', async () => {
     const redis = await fresh()
     const rules = rulesOf(
       { name: 'many', by: 'consumer', algorithm: 'fixed-window', limit: 1e9, period: '366d', cost: 1e9 },
@@ -146,17 +146,17 @@ describeOnRedisEngine('the state in Redis', fresh => {
     expect((await decide(redis, [rules[2]!], NOON + 1)).verdicts[0]!.retryAfter).toBe(2 * 366 * 86400e6 - 1)
   })
 
-  it('keeps the records of rules that a request does not ask about', async () => {
+  it('keeps the records of rules that are not part of the request', async () => {
     const redis = await fresh()
     const [a, b, c] = [gcra('a', 2, '1h'), gcra('b', 2, '1h'), gcra('c', 2, '1h')]
     await decide(redis, [a, b])
-    // As many records as are there already, but not the same.
+    // The request has as many rules as the state has records, but other ones.
     await decide(redis, [b, c])
     expect(Object.keys(await recordsOf(redis)).sort()).toEqual([a.tag, b.tag, c.tag].sort())
     expect((await decide(redis, [a])).verdicts[0]!.remaining).toBe(0)
   })
 
-  it('drops the records of rules that are gone, once they mean nothing', async () => {
+  it('drops the records of removed rules once they are idle', async () => {
     const redis = await fresh()
     const [old, young] = [gcra('old', 1), gcra('young', 1)]
     await decide(redis, [old])
@@ -169,7 +169,7 @@ describeOnRedisEngine('the state in Redis', fresh => {
   it('finds a tag only where a record begins', async () => {
     const redis = await fresh()
     const rule = gcra('a')
-    // A count whose bytes are the tag, in a record that comes before and is alive.
+    // An earlier live record, in which the bytes of the count are equal to the tag.
     const decoy = record('zzz', NOON + 60e6, Buffer.from(`\0${rule.tag}`).readUInt32BE(0))
     await put(redis, Buffer.concat([decoy, record(rule.tag, NOON + 1e6, 0)]))
     expect((await decide(redis, [rule])).status).toBe('refused')
@@ -186,7 +186,7 @@ describeOnRedisEngine('the state in Redis', fresh => {
     'twentyeight characters here!',
     'x'.repeat(14_000),
     `{"json":true}`,
-  ])('that reads %j is an idle caller, and is repaired', async text => {
+  ])('with the text %j counts as idle, and is replaced', async text => {
     const redis = await fresh()
     const rule = gcra('a')
     await put(redis, Buffer.from(text, 'latin1'))
@@ -195,7 +195,7 @@ describeOnRedisEngine('the state in Redis', fresh => {
   })
 
   it.each(['gcra', 'fixed-window'] as const)(
-    'with impossible numbers of %s is an idle caller',
+    'with impossible numbers of %s counts as idle',
     async algorithm => {
       const redis = await fresh()
       const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm, limit: 2, period: '1s' })
@@ -211,7 +211,7 @@ describeOnRedisEngine('the state in Redis', fresh => {
     },
   )
 
-  it(`of random bytes never fails a decision (SEED=${SEED})`, async () => {
+  it(`with random bytes never makes a decision fail (SEED=${SEED})`, async () => {
     const redis = await fresh()
     const random = randomFrom(SEED)
     const rules = [
@@ -230,14 +230,14 @@ describeOnRedisEngine('the state in Redis', fresh => {
     }
   })
 
-  it('takes the place of a key of another type', async () => {
+  it('replaces a value of another type', async () => {
     const redis = await fresh()
     await redis.send(['LPUSH', STATE, 'x'])
     expect((await decide(redis, [gcra('a')])).status).toBe('admitted')
     expect(String(await redis.send(['TYPE', STATE]))).toBe('string')
   })
 
-  it('goes by the clock of Redis when no time is given', async () => {
+  it('uses the clock of Redis if the call has no time', async () => {
     const redis = await fresh()
     const rule = gcra('a', 1, '1h')
     await redis.evaluate({ rules: counted([rule]), plans: ['free'] } as never)

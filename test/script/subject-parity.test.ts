@@ -1,4 +1,4 @@
-/** The model predicts what the script says of a subject, while its records change. */
+/** The model predicts the replies of the script about subjects, while their records change. */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { Subject, Verdict } from '../../src/script/evaluation.ts'
@@ -12,7 +12,7 @@ import { listOf, NOON, newCaller } from '../support/traffic.ts'
 import { after, pausesToAndFro } from '../support/waits.ts'
 import { asked, config, GUESSES, MINUTE, RULES } from './subject-rules.ts'
 
-/** Everything that one run keeps in the store: no two runs share a key. */
+/** The keys of one run. Different runs share no key. */
 function callerOf(consumer: string) {
   const digest = `${consumer}-digest`
   const keyed = { consumerKey: consumerKey(consumer), credentialKey: credentialKey(consumer, digest) }
@@ -34,7 +34,7 @@ type Caller = ReturnType<typeof callerOf>
 
 const ALL_RULES = [...RULES, MINUTE, GUESSES]
 const plan = fc.constantFrom(undefined, 'free', 'pro', 'max', 'gone')
-/** µs from now at which something ends; -1 has ended. */
+/** When something ends, in µs from now. -1: it has ended. */
 const end = fc.option(fc.integer({ min: -1e5, max: 1e6 }), { nil: undefined })
 
 const askStep = fc.record({
@@ -59,7 +59,7 @@ const overrideStep = fc.record({
   mode: fc.constantFrom(undefined, undefined, 'enforce' as const, 'shadow' as const, 'off' as const),
   end,
 })
-/** A change of what the store knows about the consumer, its key and the owner of that key. */
+/** A change of a record: of the consumer, of its key, or of the pointer to the consumer. */
 const recordStep = fc.oneof(
   { weight: 3, arbitrary: fc.record({ credential: plan }) },
   { weight: 1, arbitrary: fc.constant({ credential: 'nonsense' as const }) },
@@ -108,7 +108,7 @@ describeOnRedisEngine('a decision about a subject', fresh => {
       const caller = callerOf(newCaller())
       let now = NOON
       let verdicts: readonly Verdict[] = []
-      // Most runs know the credential from the start.
+      // In most runs the credential is valid from the start.
       const records: [string, string][] = [
         [caller.credentialKey, credentialOf()],
         [caller.pointerKey, caller.consumer],

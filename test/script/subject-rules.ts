@@ -1,4 +1,4 @@
-/** The rules under which the tests about subjects ask, and one request under them. */
+/** The rules of the tests about subjects, and one request under them. */
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Subject } from '../../src/script/evaluation.ts'
 import { addressStateKey, consumerStateKey, UNKNOWN_CONSUMER } from '../../src/store/keys.ts'
@@ -26,7 +26,7 @@ export const GUESSES: RuleInput = {
 
 export const config = (...rules: RuleInput[]) => configOf({ plans: PLANS, rules })
 
-/** One request under these rules: counted for acme or the address, as each says. */
+/** One request under these rules. Each rule counts acme or the address. */
 export function asked(
   rules: RuleInput[],
   subject: Subject | undefined,

@@ -1,4 +1,4 @@
-/** Subject calls, and what the store makes of it in the same trip: plans, blocks, overrides, bad credentials. */
+/** What the store looks up for a subject in the same trip: plans, blocks, overrides, bad credentials. */
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { toDecision } from '../../src/limiter/decision.ts'
@@ -36,7 +36,7 @@ describeOnEngines('the plan', fresh => {
     return [plan, ...verdicts.map(({ rule, remaining }) => `${rule.limit}: ${remaining}`)]
   }
 
-  it('is that of the credential, else that of the consumer, else the default one', async () => {
+  it('is that of the credential, else that of the consumer, else the default plan', async () => {
     expect(await planOf('pro', { plan: 'max', overrides: [] })).toEqual(['pro', '100: 99'])
     expect(await planOf(undefined, { plan: 'pro', overrides: [] })).toEqual(['pro', '100: 99'])
     expect(await planOf(undefined, { plan: 'max', overrides: [] })).toEqual(['max'])
@@ -44,19 +44,19 @@ describeOnEngines('the plan', fresh => {
     expect(await planOf(undefined, { overrides: [] })).toEqual(['free', '10: 9'])
   })
 
-  it('that the config does not know counts as the default one', async () => {
+  it('is the default plan if the config does not have it', async () => {
     expect(await planOf('gone', { plan: 'pro', overrides: [] })).toEqual(['free', '10: 9'])
     expect(await planOf(undefined, { plan: 'gone', overrides: [] })).toEqual(['free', '10: 9'])
   })
 
-  it('of a token is what it claims, else that of the consumer', async () => {
+  it('of a token is the one that it claims, else that of the consumer', async () => {
     const claims: Subject = { kind: 'token', consumerKey: consumerKey('acme'), plan: 'pro' }
     expect(await planOf(undefined, { plan: 'max', overrides: [] }, claims)).toEqual(['pro', '100: 99'])
     expect(await planOf(undefined, { plan: 'max', overrides: [] }, TOKEN)).toEqual(['max'])
     expect(await planOf(undefined, undefined, TOKEN)).toEqual(['free', '10: 9'])
   })
 
-  it('changes what is left at once, and what was spent stays spent', async () => {
+  it('changes the budget at once, and spent units stay spent', async () => {
     const engine = await fresh()
     const { setRecord } = recordsOf(engine)
     await setRecord(credentialKey('acme', 'ff'), credentialOf())
@@ -70,7 +70,7 @@ describeOnEngines('the plan', fresh => {
 })
 
 describeOnEngines('a consumer', fresh => {
-  it.each([KEY, TOKEN])('that is blocked is told so, and nothing is spent: $kind', async subject => {
+  it.each([KEY, TOKEN])('that is blocked gets this status, and spends nothing: $kind', async subject => {
     const engine = await fresh()
     await engine.setRecord(credentialKey('acme', 'ff'), credentialOf())
     const blocked: ConsumerRecord = { blockedAt: new Date(0), reason: 'abuse blocked=no', overrides: [] }
@@ -100,7 +100,7 @@ describeOnEngines('a consumer', fresh => {
   )
 
   it.each(['', 'soon', '-1', ' 1'])(
-    'is blocked without an end where that cannot be read: %j',
+    'stays blocked if the end of the block cannot be read: %j',
     async until => {
       const engine = await fresh()
       const text = `plan= blocked=1970-01-01T00:00:00.000Z until=${until}`
@@ -109,7 +109,7 @@ describeOnEngines('a consumer', fresh => {
     },
   )
 
-  it('is not blocked by what stands in a text of its record', async () => {
+  it('is not blocked by a text field of its record', async () => {
     const engine = await fresh()
     await engine.setRecord(credentialKey('acme', 'ff'), credentialOf())
     const record: ConsumerRecord = { reason: 'once blocked=2020 override=abc', overrides: [] }
@@ -117,7 +117,7 @@ describeOnEngines('a consumer', fresh => {
     expect((await engine.evaluate(asked([MINUTE], KEY))).status).toBe('admitted')
   })
 
-  it('whose credential is unknown is not looked at', async () => {
+  it('is not looked up if the credential is unknown', async () => {
     const engine = await fresh()
     await engine.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
     expect((await engine.evaluate(asked([MINUTE], KEY))).status).toBe('unknown-credential')
@@ -132,7 +132,7 @@ describeOnEngines('an override', fresh => {
     return engine
   }
 
-  it.each(RULES)('of $name lets as many through as it says, and headers say so', async rule => {
+  it.each(RULES)('of $name applies, and is shown in headers', async rule => {
     const numbers =
       rule.algorithm === 'leaky-bucket'
         ? { queue: 6 }
@@ -145,7 +145,7 @@ describeOnEngines('an override', fresh => {
     expect([limit, quota.burst]).toEqual(rule.algorithm === 'leaky-bucket' ? [300, 7] : [7, 7])
   })
 
-  it('of one rule leaves the others and other consumers alone', async () => {
+  it('of one rule does not affect other rules and other consumers', async () => {
     const engine = await overriding(overrideOf(RULES[0]!, { limit: 7 }))
     const { verdicts } = await engine.evaluate(asked(RULES, KEY))
     expect(verdicts.map(({ rule }) => rule.limit)).toEqual([7, 3, 300, 3, 3, 3, 3])
@@ -154,7 +154,7 @@ describeOnEngines('an override', fresh => {
     expect(outcome.verdicts.map(({ rule }) => rule.limit)).toEqual([3, 3, 300, 3, 3, 3, 3])
   })
 
-  it('holds until its time has passed', async () => {
+  it('applies until it expires', async () => {
     const [rule] = RULES
     const engine = await overriding(overrideOf(rule!, { limit: 7 }, { until: NOON + 1e6 }))
     const limitAt = async (now: number) =>
@@ -163,7 +163,7 @@ describeOnEngines('an override', fresh => {
     expect(await limitAt(NOON + 1e6)).toBe(3)
   })
 
-  it('turns a rule into a shadow, off, or on again', async () => {
+  it('can make a rule a shadow, turn it off, or enforce it', async () => {
     const rule = RULES[3]!
     const modeOf = async (mode: 'enforce' | 'shadow' | 'off', input = rule) => {
       const engine = await overriding(overrideOf(input, undefined, { mode }))
@@ -180,7 +180,7 @@ describeOnEngines('an override', fresh => {
     expect(await modeOf('enforce', { ...rule, mode: 'shadow' })).toEqual(['refused', ['enforce', false]])
   })
 
-  it('does not enforce a rule that has been switched to shadow, and its numbers stay', async () => {
+  it('does not enforce a rule that was switched to shadow, but its numbers apply', async () => {
     const rule = RULES[3]!
     const engine = await overriding(overrideOf(rule, { limit: 1 }, { mode: 'enforce' }))
     const evaluation = asked([rule, MINUTE], KEY)
@@ -196,7 +196,7 @@ describeOnEngines('an override', fresh => {
       verdicts.map(({ rule, mode, allowed, remaining }) => [rule.limit, mode, allowed, remaining]),
     ).toEqual([
       [1, 'shadow', false, 0],
-      // What else counts the request counts it.
+      // All other rules count the request.
       [MINUTE.limit, 'enforce', true, MINUTE.limit - 2],
     ])
   })
@@ -213,11 +213,11 @@ describeOnEngines('an override', fresh => {
     ).toBe(7)
     expect(await limitOf({ ...RULES[0]!, period: '2h' } as RuleInput)).toBe(3)
     expect(await limitOf({ ...RULES[0]!, name: 'renamed' })).toBe(3)
-    // What is counted for an address is not the consumer's.
+    // Rules that count addresses are not affected by overrides of a consumer.
     expect(await limitOf({ ...RULES[0]!, by: 'address' })).toBe(3)
   })
 
-  it('is there for what is given back too', async () => {
+  it('also applies to refunds', async () => {
     const [rule] = RULES
     const engine = await overriding(overrideOf(rule!, { limit: 7 }))
     for (let i = 0; i < 7; i++) await engine.evaluate(asked([rule!], KEY))
@@ -228,7 +228,7 @@ describeOnEngines('an override', fresh => {
     expect((await engine.evaluate(asked([rule!], KEY))).status).toBe('refused')
   })
 
-  it('that has switched the rule off since leaves what it has spent to be given back', async () => {
+  it('that has turned the rule off since does not prevent a refund', async () => {
     const engine = await overriding()
     const rule = RULES.find(({ name }) => name === 'gcra')!
     const spent = asked([rule], KEY)
@@ -251,7 +251,7 @@ describeOnEngines('a rule on auth-failure', fresh => {
     return { engine, bad, ask }
   }
 
-  it('is spent by a bad credential, and by nothing else', async () => {
+  it('counts bad credentials, and nothing else', async () => {
     const { bad, ask } = await prepared()
     for (let i = 0; i < 3; i++) expect((await ask(KEY)).verdicts[0]!.remaining).toBe(2)
     const outcome = await ask(bad)
@@ -260,7 +260,7 @@ describeOnEngines('a rule on auth-failure', fresh => {
     expect((await ask(KEY)).verdicts.map(({ remaining }) => remaining)).toEqual([1, 6])
   })
 
-  it('refuses the good ones too when there were too many, and does not say which were good', async () => {
+  it('after too many guesses also refuses valid credentials, and does not show which are valid', async () => {
     const { engine, bad, ask } = await prepared()
     for (let i = 0; i < 2; i++) expect((await ask(bad)).status).toBe('unknown-credential')
     const before = await engine.snapshot()
@@ -274,7 +274,7 @@ describeOnEngines('a rule on auth-failure', fresh => {
     expect(await engine.snapshot()).toEqual(before)
   })
 
-  it('refuses a blocked consumer like any other when there were too many, and else says that it is blocked', async () => {
+  it('refuses a blocked consumer after too many guesses; before, the reply is that it is blocked', async () => {
     const { engine, bad, ask } = await prepared()
     await engine.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
     expect((await ask(KEY)).status).toBe('blocked')
@@ -284,7 +284,7 @@ describeOnEngines('a rule on auth-failure', fresh => {
     expect(await engine.snapshot()).toEqual(before)
   })
 
-  it('that is a shadow refuses nobody', async () => {
+  it('never refuses as a shadow', async () => {
     const { engine, bad } = await prepared()
     const rules = [{ ...GUESSES, mode: 'shadow' as const }, MINUTE]
     for (let i = 0; i < 4; i++) {
@@ -296,7 +296,7 @@ describeOnEngines('a rule on auth-failure', fresh => {
 })
 
 describeOnEngines('an opaque key', fresh => {
-  it('of an unknown consumer is found, counted and told in one call', async () => {
+  it('is looked up and counted in one call, which returns its consumer', async () => {
     const engine = await fresh()
     await engine.setRecord(pointerKey('ff'), 'acme')
     await engine.setRecord(credentialKey('acme', 'ff'), credentialOf('pro'))
@@ -308,13 +308,13 @@ describeOnEngines('an opaque key', fresh => {
     const cold = await engine.evaluate(asked([MINUTE, GUESSES, log], POINTER))
     expect(cold).toMatchObject({ status: 'admitted', plan: 'pro', consumer: 'acme' })
     expect(cold.verdicts.map(({ remaining }) => remaining)).toEqual([49, 2, 2])
-    // The isolate has learnt whose it is: the same budget.
+    // The isolate now knows the consumer, and the budget is the same.
     const warm = await engine.evaluate(asked([MINUTE, GUESSES, log], KEY))
     expect(warm.verdicts.map(({ remaining }) => remaining)).toEqual([48, 2, 1])
     expect(warm).not.toHaveProperty('consumer')
   })
 
-  it('that nobody knows, or that was revoked, is a bad credential', async () => {
+  it('that is unknown or was revoked is a bad credential', async () => {
     const engine = await fresh()
     const unknown = await engine.evaluate(asked([MINUTE, GUESSES], POINTER))
     expect([unknown.status, unknown.verdicts.map(({ remaining }) => remaining)]).toEqual([

@@ -1,4 +1,4 @@
-/** The breaker, on a clock that is passed in: when it opens, whom it lets wait, and how it closes. */
+/** The breaker, on a clock that is passed in: when it opens, which calls wait, and when it closes. */
 
 import { describe, expect, it } from 'vitest'
 import type { BreakerSettings } from '../../src/config/compile-breaker.ts'
@@ -16,12 +16,12 @@ const refused = () => new GatewayError('ERR_STORE_REFUSED', 'OOM')
 const overload = () => new GatewayError('ERR_STORE_OVERLOAD', 'busy')
 const usedUp = () => new GatewayError('ERR_STORE_QUOTA', 'used up')
 
-/** A store that takes so long and fails in such a way, behind a breaker. */
+/** A store behind a breaker. `world` sets how long its calls take and how they fail. */
 function isolate(settings: BreakerSettings | undefined = SETTINGS) {
   const world = {
     time: 1e6,
     takesMs: 10,
-    /** Of that time, the isolate was late for so long. */
+    /** How much of that time the isolate was late. */
     lateMs: 0,
     failure: undefined as (() => Error) | undefined,
     calls: 0,
@@ -59,7 +59,7 @@ function isolate(settings: BreakerSettings | undefined = SETTINGS) {
 }
 
 describe('a breaker', () => {
-  it('opens on the first call that reaches the deadline: a dead store costs one, and then nothing', async () => {
+  it('opens on the first call that reaches the deadline; later calls do not wait', async () => {
     const { world, store, run } = isolate()
     world.failure = timeout
     world.takesMs = 250
@@ -70,7 +70,7 @@ describe('a breaker', () => {
     expect(store.isOpen()).toBe(true)
   })
 
-  it('opens on quick failures only when there are several in a row', async () => {
+  it('opens on quick failures only if there are several in a row', async () => {
     const { world, store, run } = isolate()
     for (const failure of [refused, refused, undefined, refused, refused]) {
       world.failure = failure
@@ -81,7 +81,7 @@ describe('a breaker', () => {
     expect(store.isOpen()).toBe(true)
   })
 
-  it('opens on as many slow calls in a row as it is told, though they succeed', async () => {
+  it('opens on the configured number of slow calls in a row, even if they succeed', async () => {
     const { world, store, run } = isolate({ ...SETTINGS, slowCalls: 2, slowAfterMs: 100 })
     for (const takesMs of [100, 10, 100]) {
       world.takesMs = takesMs
@@ -92,9 +92,9 @@ describe('a breaker', () => {
     expect(store.isOpen()).toBe(true)
   })
 
-  it('never opens where there is none', async () => {
+  it('never opens without settings', async () => {
     const { world, store, run } = isolate(undefined)
-    // The default of the parameter is for the tests: this is a config without one.
+    // isolate(undefined) uses the default of the tests, so this store is created without settings.
     const never = withBreaker(
       { run: () => Promise.reject(timeout()), ping: async () => {} },
       undefined,
@@ -107,14 +107,14 @@ describe('a breaker', () => {
     expect([await run(), store.isOpen()]).toEqual(['ok', false])
   })
 
-  it('tries the store at once, then after each pause, one at a time, and closes on the first good answer', async () => {
+  it('probes the store at once, then after each pause, one probe at a time, and closes on the first quick answer', async () => {
     const { world, store, run } = isolate()
     world.failure = timeout
     await run()
     expect(store.isProbeDue()).toBe(true)
     world.takesMs = 250
     const probing = store.probe()
-    // Those who come while it is on its way send none of their own.
+    // While a probe is on its way, no other probe is due.
     expect(store.isProbeDue()).toBe(false)
     await probing
     expect(store.isOpen()).toBe(true)
@@ -123,7 +123,7 @@ describe('a breaker', () => {
     expect(store.isProbeDue()).toBe(false)
     world.time += 1
     expect(store.isProbeDue()).toBe(true)
-    // An answer that is slow is none to go by.
+    // A slow answer does not close the breaker.
     world.failure = undefined
     await store.probe()
     expect(store.isOpen()).toBe(true)
@@ -133,7 +133,7 @@ describe('a breaker', () => {
     expect([store.isOpen(), await run(), world.probes]).toEqual([false, 'ok', 3])
   })
 
-  it('sends another probe when one was lost with the request that it belonged to', async () => {
+  it('probes again if a probe was lost with the request that it belonged to', async () => {
     const { world, store, run } = isolate()
     world.failure = timeout
     await run()
@@ -151,7 +151,7 @@ describe('a breaker', () => {
     expect(store.isOpen()).toBe(true)
   })
 
-  it('lets a request through to the store after long silence, and only one', async () => {
+  it('lets one request through to the store after a long time without calls', async () => {
     const { world, store, run } = isolate()
     world.failure = timeout
     await run()
@@ -162,7 +162,7 @@ describe('a breaker', () => {
     expect(store.isOpen()).toBe(false)
   })
 
-  it('stays open when that one fails too', async () => {
+  it('stays open if that request fails too', async () => {
     const { world, store, run } = isolate()
     world.failure = timeout
     await run()
@@ -172,7 +172,7 @@ describe('a breaker', () => {
     expect(store.isOpen()).toBe(true)
   })
 
-  it('opens at once when the plan is used up, and asks again after a second, then only every half minute', async () => {
+  it('opens at once if the quota is used up, probes after a second, and then every 30 seconds', async () => {
     const { world, store, run } = isolate()
     world.failure = usedUp
     expect(await run()).toBe('ERR_STORE_QUOTA')
@@ -186,7 +186,7 @@ describe('a breaker', () => {
     expect(store.isProbeDue()).toBe(true)
   })
 
-  it('does not hold against the store that the isolate was late', async () => {
+  it('does not count the time in which the isolate was late', async () => {
     const { world, store, run } = isolate()
     world.takesMs = 900
     world.lateMs = 651
@@ -195,7 +195,7 @@ describe('a breaker', () => {
     expect([await run(), store.isOpen()]).toEqual(['ok', true])
   })
 
-  it('counts a call that failed by overload neither for the store nor against it', async () => {
+  it('ignores calls that failed because of overload', async () => {
     const { world, store, run } = isolate()
     for (const failure of [refused, overload, overload, overload, refused, overload]) {
       world.failure = failure
@@ -208,16 +208,16 @@ describe('a breaker', () => {
     expect(store.isOpen()).toBe(true)
   })
 
-  it('only suspects an outage after a slow call, until two probes fail too', async () => {
+  it('only suspects an outage after a slow call, until two slow probes confirm it', async () => {
     const { world, store, run } = isolate()
     world.failure = timeout
     await run()
     expect([store.isOpen(), store.isOutageConfirmed()]).toEqual([true, false])
-    // The isolate was too busy to find it out.
+    // The isolate was too busy for the probe.
     world.failure = overload
     await store.probe()
     expect([store.isOpen(), store.isOutageConfirmed()]).toEqual([true, false])
-    // An answer, however slow, confirms no outage.
+    // An answer, however slow, does not confirm an outage.
     world.failure = undefined
     world.takesMs = 250
     await store.probe()
@@ -225,7 +225,7 @@ describe('a breaker', () => {
     world.failure = timeout
     await store.probe()
     expect(store.isOutageConfirmed()).toBe(false)
-    // In this one the isolate was late itself.
+    // During this probe the isolate itself was late.
     world.lateMs = 51
     await store.probe()
     expect(store.isOutageConfirmed()).toBe(false)
@@ -241,7 +241,7 @@ describe('a breaker', () => {
     expect([store.isOpen(), store.isOutageConfirmed()]).toEqual([false, false])
   })
 
-  it('needs no probe to confirm an outage that the store or its connection has reported', async () => {
+  it('needs no probe to confirm a failure that the store or its connection has reported', async () => {
     for (const failure of [refused, usedUp]) {
       const { world, store, run } = isolate()
       world.failure = failure
@@ -250,7 +250,7 @@ describe('a breaker', () => {
     }
   })
 
-  it('tells once that the store is gone, and once that it is back', async () => {
+  it('reports once that it has opened, and once that it has closed', async () => {
     const world = { time: 0, failure: timeout() as Error | undefined }
     const answer = async () => {
       if (world.failure) throw world.failure
@@ -277,7 +277,7 @@ describe('a breaker', () => {
     ])
   })
 
-  it('is not moved by what was begun before it opened', async () => {
+  it('ignores the results of calls that began before it opened', async () => {
     const world = { time: 0 }
     const answers: ((failure?: Error) => void)[] = []
     const bare: Store = {
@@ -301,7 +301,7 @@ describe('a breaker', () => {
     expect(store.isOpen()).toBe(false)
   })
 
-  it('is not kept open by a clock that is set back', async () => {
+  it('is not kept open by a clock that was set back', async () => {
     const { world, store, run } = isolate()
     world.failure = timeout
     await run()
@@ -313,7 +313,7 @@ describe('a breaker', () => {
     expect(await run()).toBe('ok')
   })
 
-  it('of a cluster opens when all of it fails, and not over one slot', async () => {
+  it('of a cluster opens if all slots fail, and not if one does', async () => {
     const lost = new GatewayError('ERR_STORE_UNREACHABLE', 'gone')
     const world = { replies: [lost, 'reply'] as unknown[], time: 0 }
     const bare: Store = { isCluster: true, run: async () => world.replies, ping: async () => {} }
@@ -332,7 +332,7 @@ describe('a breaker', () => {
     expect(store.isOpen()).toBe(false)
   })
 
-  it('tells why it is open, and nothing of what was asked', async () => {
+  it('returns the reason why it is open, without keys', async () => {
     const { world, store, run } = isolate()
     world.failure = timeout
     await run()

@@ -1,9 +1,9 @@
-/** The deadline of a call to the store and the lag meter behind it, on a clock that is passed in. */
+/** The deadline of a call to the store, and the lag meter that it uses, on a clock that is passed in. */
 import { describe, expect, it } from 'vitest'
 import { startDeadline } from '../../src/store/deadline.ts'
 import { createLagMeter } from '../../src/store/lag.ts'
 
-/** An isolate whose timers run when the test lets them. */
+/** An isolate whose timers run only when the test runs them. */
 function isolate() {
   const world = { time: 1e6 }
   const timers = new Set<{ at: number; run: () => void }>()
@@ -17,7 +17,7 @@ function isolate() {
     },
     clearTimer: (timer: unknown) => void timers.delete(timer as { at: number; run: () => void }),
   }
-  /** Time passes, and timers run on time. */
+  /** Advances the clock; timers run on time. */
   function pass(ms: number): void {
     const until = world.time + ms
     for (;;) {
@@ -35,7 +35,7 @@ function isolate() {
     timers,
     start: () => startDeadline(250, clock),
     pass,
-    /** Time passes in which no timer can run. */
+    /** Advances the clock without running timers, which are then late. */
     isBusy(ms: number) {
       world.time += ms
       pass(0)
@@ -44,7 +44,7 @@ function isolate() {
 }
 
 describe('the deadline of a call', () => {
-  it('passes on time in an isolate that is responsive, and blames the store', () => {
+  it('expires on time in a responsive isolate, with a timeout of the store', () => {
     const { start, pass } = isolate()
     const deadline = start()
     pass(249)
@@ -57,14 +57,14 @@ describe('the deadline of a call', () => {
     const { start, pass, isBusy } = isolate()
     const deadline = start()
     isBusy(200)
-    // Of the 200 ms the first 50 were on time, and the other 150 late.
+    // The first 50 of the 200 ms count, the other 150 ms are lateness.
     pass(199)
     expect(deadline.failure()).toBeUndefined()
     pass(1)
     expect(deadline.failure()?.code).toBe('ERR_STORE_TIMEOUT')
   })
 
-  it('passes after forty times its time at the latest, and then blames the isolate', () => {
+  it('expires after forty times its duration at the latest, as an overload of the isolate', () => {
     const { world, start, isBusy } = isolate()
     const deadline = start()
     const startedAt = world.time
@@ -74,7 +74,7 @@ describe('the deadline of a call', () => {
     expect(world.time - startedAt).toBeLessThan(10_000 + 5000)
   })
 
-  it('passes though the clock is set back', () => {
+  it('expires even if the clock is set back', () => {
     const { world, start, pass } = isolate()
     const deadline = start()
     pass(100)
@@ -93,7 +93,7 @@ describe('the deadline of a call', () => {
     expect([timers.size, deadline.signal.aborted]).toEqual([0, false])
   })
 
-  it('records how late the isolate is when a reply arrives before the timer that would have shown it', () => {
+  it('records the lateness if a reply arrives before the timer that would measure it', () => {
     const { world, lag, start } = isolate()
     const deadline = start()
     world.time += 180
@@ -103,7 +103,7 @@ describe('the deadline of a call', () => {
 })
 
 describe('the lag meter', () => {
-  it('counts late time once, however many timers were due in it, and ignores a few ms', () => {
+  it('counts late time once, however many timers were due in it, and ignores lateness of a few ms', () => {
     const world = { time: 1000 }
     const lag = createLagMeter(() => world.time)
     expect([lag.record(950), lag.record(960), lag.record(996)]).toEqual([50, 40, 0])
@@ -113,7 +113,7 @@ describe('the lag meter', () => {
     expect(lag.total()).toBe(60)
   })
 
-  it('goes by the latest time that any request has seen, and follows a clock that is set back', () => {
+  it('uses the latest time that any request has seen, and follows a clock that was set back', () => {
     const world = { time: 1000 }
     const lag = createLagMeter(() => world.time)
     lag.now()

@@ -1,4 +1,4 @@
-/** Two callers share a key of the store only if they are the same one to the rule, whatever they are made of. */
+/** Two callers share a key of the store only if they are the same identity to the rule, whatever their values are. */
 
 import { describe, expect, it } from 'vitest'
 import type { By } from '../../src/config/check/rule-schema.ts'
@@ -21,7 +21,7 @@ import { STATE_KEY } from '../support/store-keys.ts'
 
 const SHA = 'ab'.repeat(32)
 
-/** Few and alike, so that what could be taken for another often is. */
+/** Few and similar values, so that values that could be confused often meet. */
 const VALUES = [
   ...[
     '',
@@ -81,7 +81,7 @@ function randomText(random: Random): string {
   return String.fromCharCode(...Array.from({ length: random.int(1, 3) }, () => random.int(0, 0xffff)))
 }
 
-/** All there is to know of a request that something can be counted by. */
+/** Everything about a request that a rule can count by. */
 interface Facts {
   consumer?: string
   digest: string
@@ -141,7 +141,7 @@ async function keyOf(facts: Facts, by: By[]): Promise<string | undefined> {
       credential: { consumer, digest, method, ...(claims && { claims }), header: '', isVerified: false },
     }),
   } as Caller
-  // As a Request is, but for what it would not carry.
+  // Like a Request, but it also accepts values that a Request would reject.
   const request = {
     method: verb,
     url: `http://${host}/`,
@@ -151,7 +151,7 @@ async function keyOf(facts: Facts, by: By[]): Promise<string | undefined> {
   return identityKeys(request as unknown as Request, caller, route)({ by, identity: nameOf(by) })
 }
 
-/** What is counted apart, said in a way that mistakes nothing for something else. */
+/** An unambiguous text for the identity that a rule counts. */
 function identityOf({ consumer, digest, claims, method, ...facts }: Facts, by: By[]): string {
   const entries = by.flatMap((part): [string, unknown][] => {
     const [kind, name = ''] = part.split(/:(.*)/s)
@@ -181,7 +181,7 @@ function identityOf({ consumer, digest, claims, method, ...facts }: Facts, by: B
   return JSON.stringify(Object.entries(Object.fromEntries(entries)).sort(([a], [b]) => (a < b ? -1 : 1)))
 }
 
-it(`of two requests is the same only if all that is counted by is (SEED=${SEED})`, async () => {
+it(`the keys of two requests are equal only if their identities are (SEED=${SEED})`, async () => {
   const random = randomFrom(SEED)
   const told = new Map<string, string>()
   let collisions = 0
@@ -202,14 +202,14 @@ it(`of two requests is the same only if all that is counted by is (SEED=${SEED})
     told.set(key, identity)
     expect(await keyOf(structuredClone(facts), [...by])).toBe(key)
   }
-  // Alike enough to have met often, and different enough to have been told apart.
+  // The requests were similar enough to meet often, and different enough to need different keys.
   expect(collisions).toBeGreaterThan(200)
   expect(told.size).toBeGreaterThan(500)
 })
 
 describe('a value', () => {
   it.each(['header.a', 'claim.auth0.a', 'account'])(
-    'in %s is its own, and none is what it is to have none',
+    'in %s has its own key, and differs from a missing value',
     async part => {
       const texts = [...new Set(VALUES)]
       const keys = [...texts, undefined].map(value => identityStateKey(undefined, [[part, value]]))
@@ -220,18 +220,18 @@ describe('a value', () => {
     },
   )
 
-  it('as the consumer of a token is its own, and of no other issuer or key', async () => {
+  it('as the consumer of a token differs from the consumers of other issuers and of API keys', async () => {
     const texts = [...new Set(VALUES)]
     const consumers = texts.flatMap(text => ['a', 'auth0', 'a-b'].map(issuer => jwtConsumer(issuer, text)))
     expect(new Set(consumers).size).toBe(3 * texts.length)
     for (const consumer of consumers) {
-      // What is put into keys and headers of requests to the origin.
+      // The consumer is written into keys and into headers for the origin.
       expect(consumer).toMatch(/^[a-z0-9_-]+~[\w.%#!'()-]*$/)
       expect(consumer.length).toBeLessThan(170)
     }
   })
 
-  it('moved to the part beside it is another identity', async () => {
+  it('is another identity if it is moved to the next part', async () => {
     const pairs = [
       ['a', 'b'],
       ['a,header.b=b', ''],
@@ -249,7 +249,7 @@ describe('a value', () => {
   })
 })
 
-it('no two things of the store have one key, in one environment or in two', async () => {
+it('all keys of the store are different, within an environment and between environments', async () => {
   const random = randomFrom(SEED)
   const keys = new Set<string>()
   const names = ['a', 'c', 'key', 'keys', 'state', 'consumer', 'live', 'test', 'log', 'l']

@@ -1,4 +1,4 @@
-/** The bound on calls in flight, and the turns of those that wait, on a clock that is passed in. */
+/** The limit on calls in flight, and the queue of waiting calls, on a clock that is passed in. */
 
 import { describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
@@ -7,7 +7,7 @@ import { type GuardedStore, withBreaker } from '../../src/store/breaker.ts'
 import { withInFlightLimit } from '../../src/store/in-flight.ts'
 import type { ScriptCall } from '../../src/store/store.ts'
 
-/** A store that answers when the test says so, and timers that run when the test says so. */
+/** A store whose answers, and timers whose runs, are controlled by the test. */
 function isolate({ most = 2, expiresAfterMs = 500, patienceMs = 500 } = {}) {
   const world = { time: 1e6, late: 0, probes: 0, sizes: [] as number[], pauses: [] as number[] }
   const answers: ((failure?: Error) => void)[] = []
@@ -52,7 +52,7 @@ function isolate({ most = 2, expiresAfterMs = 500, patienceMs = 500 } = {}) {
     for (const answer of answers.splice(0)) answer(failure)
     await settle()
   }
-  /** All that wait look once. */
+  /** Lets all waiting requests check once. */
   const look = async () => {
     for (const timer of timers.splice(0)) timer()
     await settle()
@@ -62,8 +62,8 @@ function isolate({ most = 2, expiresAfterMs = 500, patienceMs = 500 } = {}) {
 
 const settle = () => new Promise(resolve => setImmediate(resolve))
 
-describe('the bound on calls in flight', () => {
-  it('lets one call more wait for its turn, and opens no breaker over it', async () => {
+describe('the limit on calls in flight', () => {
+  it('lets further calls wait for their turn, which does not open the breaker', async () => {
     const { answers, answerAll, store, run, look } = isolate()
     const all = [run(), run(), run()]
     await look()
@@ -74,7 +74,7 @@ describe('the bound on calls in flight', () => {
     expect(await Promise.all(all)).toEqual(['1', '2', '3'])
   })
 
-  it('sends what waits together, 50 at most, and gives each its own reply', async () => {
+  it('sends waiting calls together, 50 at most, and returns to each its own reply', async () => {
     const { world, answerAll, run, look } = isolate()
     const all = Array.from({ length: 72 }, () => run())
     await answerAll()
@@ -85,7 +85,7 @@ describe('the bound on calls in flight', () => {
     expect(await Promise.all(all)).toEqual(all.map((_, i) => `${i + 1}`))
   })
 
-  it('sends no more than four such requests at once: what they learn may answer the rest', async () => {
+  it('has at most four such batches in flight, because their replies may make the rest unnecessary', async () => {
     const { world, answers, answerAll, run, look } = isolate({ most: 10 })
     let isKnown = false
     const all = Array.from({ length: 1000 }, () => run(() => isKnown))
@@ -100,14 +100,14 @@ describe('the bound on calls in flight', () => {
     expect(replies.filter(reply => reply === 'ERR_STORE_OVERLOAD')).toHaveLength(790)
   })
 
-  it('looks seldom where very many wait, and still lets each look four times', async () => {
+  it('checks less often if very many calls wait, but at least four times for each', async () => {
     const { world, run, look } = isolate({ expiresAfterMs: 1e6 })
     const all = Array.from({ length: 2002 }, () => run())
     for (let looks = 0; looks < 3; looks++) {
       world.time += 500
       await look()
     }
-    // Two of them look in each ms.
+    // Together they check twice per ms.
     expect(Math.max(...world.pauses)).toBe(1000)
     const third = all[2]!
     expect(await Promise.race([third, settle().then(() => 'waits')])).toBe('waits')
@@ -115,7 +115,7 @@ describe('the bound on calls in flight', () => {
     expect(await third).toBe('ERR_STORE_OVERLOAD')
   })
 
-  it('takes what waits along with a call that comes when there is room', async () => {
+  it('sends waiting calls together with a new call when there is room', async () => {
     const { world, answers, run, look } = isolate()
     const waiting = [run(), run(), run()].at(-1)
     world.time += 500
@@ -127,7 +127,7 @@ describe('the bound on calls in flight', () => {
     expect(await Promise.all([waiting, next])).toEqual(['3', '4'])
   })
 
-  it('fails all of one HTTP request alike', async () => {
+  it('returns the same error to all calls of one HTTP request', async () => {
     const { answerAll, run, look } = isolate()
     const all = [run(), run(), run(), run()]
     await answerAll()
@@ -137,7 +137,7 @@ describe('the bound on calls in flight', () => {
     expect((await Promise.all(all)).slice(2)).toEqual(['ERR_STORE_REFUSED', 'ERR_STORE_REFUSED'])
   })
 
-  it('makes no call whose reply is known by now', async () => {
+  it('does not send a call that has become moot', async () => {
     const { world, answerAll, run, look } = isolate()
     const all = [run(), run(), run(() => true), run()]
     await answerAll()
@@ -147,7 +147,7 @@ describe('the bound on calls in flight', () => {
     expect(await Promise.all(all)).toEqual(['1', '2', 'ERR_STORE_OVERLOAD', '4'])
   })
 
-  it('gives a call up that has waited too long; time in which the isolate was late does not count', async () => {
+  it('gives up a call that has waited too long, without the time in which the isolate was late', async () => {
     const { world, run, look } = isolate({ expiresAfterMs: 5000 })
     void [run(), run()]
     let reply: unknown
@@ -166,7 +166,7 @@ describe('the bound on calls in flight', () => {
     expect([reply, world.sizes]).toEqual(['ERR_STORE_OVERLOAD', [1, 1]])
   })
 
-  it('takes a call for lost soon where the request that has taken it along was ended', async () => {
+  it('soon gives up a call if the platform has ended the request that sent it', async () => {
     const { world, run, look } = isolate()
     const waiting = [run(), run(), run()].at(-1)
     world.time += 500
@@ -175,11 +175,11 @@ describe('the bound on calls in flight', () => {
     await look()
     world.time += 1
     await look()
-    // It may have been made.
+    // The store may have executed the call.
     expect(await waiting).toBe('ERR_STORE_TIMEOUT')
   })
 
-  it('has room again when a call has ended, also when it has failed', async () => {
+  it('has room again when a call has ended, even with an error', async () => {
     const { answers, run } = isolate()
     const [first] = [run(), run()]
     answers[0]!(new Error('gone'))
@@ -188,7 +188,7 @@ describe('the bound on calls in flight', () => {
     expect(answers).toHaveLength(3)
   })
 
-  it('has room again when calls were lost with the requests that the platform ended', async () => {
+  it('has room again if calls were lost because the platform ended their requests', async () => {
     const { world, answers, run, waiting } = isolate()
     void [run(), run()]
     world.time += 499
@@ -197,14 +197,14 @@ describe('the bound on calls in flight', () => {
     world.time += 1
     void run()
     expect(answers).toHaveLength(3)
-    // A clock that is set back does not keep the bound reached.
+    // A clock that was set back does not keep the limit reached.
     void run()
     world.time -= 3600e3
     void run()
     expect(answers).toHaveLength(5)
   })
 
-  it('does not keep the probe of the breaker out', async () => {
+  it('does not block the probe of the breaker', async () => {
     const { world, store, run, waiting } = isolate()
     void [run(), run()]
     await store.probe()

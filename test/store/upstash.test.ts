@@ -1,4 +1,4 @@
-/** The store over HTTP, on every Redis there is: decisions and plain commands in one request. */
+/** The store over HTTP, on every kind of Redis: decisions and plain commands in one HTTP request. */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
@@ -8,10 +8,10 @@ import { type CountingProxy, startCountingProxy } from '../support/counting-prox
 import { PATIENT_MS } from '../support/patience.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
-/** A reset of nothing, which answers with the time it was given. */
+/** A reset of no rule, which returns the time of its argument. */
 const SCRIPT = { script: RESET, keys: ['sluice:{k:x}'], args: ['0', '17'] }
 
-it('says that a URL cannot be asked without quoting it: it may hold a password', () => {
+it('rejects an invalid URL without quoting it, because it may contain a password', () => {
   const url = 'https://$u:secret-token@host.example'
   const made = () => upstashStore({ url, token: 't', deadlineMs: 5000, keyLocking: true })
   expect(made).toThrow('The URL of the store is not valid. Use the http or https URL of its REST API.')
@@ -35,7 +35,7 @@ describeOnRedis('the store', start => {
   const store = (environment?: string) =>
     upstashStore({ url: proxy.url, token: 't', deadlineMs: 5000, keyLocking: true, environment })
 
-  it('runs plain commands beside decisions in one request, in the environment that it is of', async () => {
+  it('runs plain commands together with decisions in one HTTP request, in its environment', async () => {
     await redis.connection.send(['SET', 'sluice:test:{a}', 'text'])
     const calls = [
       { command: 'GET', key: 'sluice:{a}' },
@@ -52,7 +52,7 @@ describeOnRedis('the store', start => {
     expect(Number(await redis.connection.send(['TTL', 'sluice:test:{b}']))).toBeGreaterThan(90)
   })
 
-  it('sends only the decision again when Redis has forgotten the script', async () => {
+  it('sends only the decision again if Redis has lost the script', async () => {
     await redis.connection.send(['SCRIPT', 'FLUSH'])
     await redis.connection.send(['DEL', 'sluice:{b}'])
     const count = { command: 'HINCRBY', key: 'sluice:{b}', field: 'f', by: 1 } as const
@@ -60,12 +60,12 @@ describeOnRedis('the store', start => {
   })
 })
 
-describe('what Upstash says when the plan is used up or throttled', () => {
+describe('an error of Upstash', () => {
   it.each([
     'ERR max daily request limit exceeded. Limit: 10000, Usage: 10000. See https://upstash.com/docs for details',
     'ERR max requests limit exceeded. Limit: 500000, Usage: 500000.',
     'Too Many Requests',
-  ])('is told apart from an outage: %s', async error => {
+  ])('about a used-up or throttled plan is distinguished from an outage: %s', async error => {
     const proxy = await startCountingProxy('http://127.0.0.1:9')
     proxy.fault = (_, response) => void response.writeHead(429).end(JSON.stringify({ error }))
     const store = upstashStore({ url: proxy.url, token: 't', deadlineMs: 5000, keyLocking: true })
@@ -73,7 +73,7 @@ describe('what Upstash says when the plan is used up or throttled', () => {
     await proxy.close()
   })
 
-  it('is not that a single request is too large', async () => {
+  it('about a request that is too large is not about the plan', async () => {
     const proxy = await startCountingProxy('http://127.0.0.1:9')
     const error = 'ERR max request size exceeded. Limit: 10485760 bytes'
     proxy.fault = (_, response) => void response.writeHead(400).end(JSON.stringify({ error }))

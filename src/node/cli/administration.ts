@@ -41,7 +41,7 @@ export function destructive(command: Command): Command {
   return onStore(command).option('--yes', YES_HELP)
 }
 
-/** Who does it, why, and for how long. */
+/** The author of a change, the reason, and how long it lasts. */
 export interface SignedFlags {
   by?: string
   reason?: string
@@ -49,7 +49,7 @@ export interface SignedFlags {
   until?: string
 }
 
-/** The options of a change that is to be undone one day, by whoever comes upon it. */
+/** The options of a temporary change: the next administrator sees the author, the reason and the end. */
 export function signed(command: Command): Command {
   const duration = new Option(
     '--for <duration>',

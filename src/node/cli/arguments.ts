@@ -95,7 +95,7 @@ export function restStore(flags: { url?: string; token?: string }): { url: strin
     )
   }
   if (!isStoreUrl(url))
-    // Never the value: what is pasted here by mistake is a redis:// URL with its password.
+    // Never the value: users paste a redis:// URL here by mistake, and it has a password.
     throw new AdminError(
       'usage',
       'The URL of the store is not valid. Use the http or https URL of its REST API, without credentials.',

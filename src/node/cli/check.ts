@@ -60,7 +60,7 @@ function described(loaded: Config, warnings: readonly Warning[], file: string): 
   const rules = loaded.rules.filter(({ mode }) => mode !== 'off')
   const config = { ...loaded, rules }
   const { limits, origin } = config
-  // No edge takes requests with it: what is said of callers does not apply.
+  // No edge takes requests with this config: the sections about callers do not apply.
   const isLimitsAlone = loaded.rules.length === 0 && !origin
   const sections: Section[] = [
     [

@@ -10,7 +10,7 @@ const CONSUMER = 'demo'
 const LIFETIME_MS = 86400e3
 
 export interface DemoKey {
-  /** Makes one for these settings, in the place of the one before. */
+  /** Makes one for these settings, instead of the one before. */
   renew(settings: KeySettings): Promise<string>
   /** Removes it. */
   forget(): Promise<void>

@@ -1,4 +1,4 @@
-/** How keys are told. Never the secret, but for the one time when a key is made. */
+/** How keys are printed. The secret of a key is printed once, when the key is made. */
 import type { CreatedKey, KeyInfo } from '../../ops/keys.ts'
 import { table, time, timeAhead } from './output.ts'
 

@@ -149,7 +149,7 @@ async function servesUntil({ url, origin }: Stack, signal: AbortSignal): Promise
   return false
 }
 
-/** A Redis that has just been started anew is not connected yet. */
+/** A Redis that has just been restarted is not connected yet. */
 async function patiently<T>(act: () => Promise<T>, signal: AbortSignal): Promise<T> {
   for (let left = 20; ; left--) {
     try {

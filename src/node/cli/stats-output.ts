@@ -3,7 +3,7 @@ import type { Config } from '../../config/compile.ts'
 import { type RuleCounts, type Stats, sumByOutcome, sumByRule } from '../../ops/stats.ts'
 import { alertCell, type Cell, table, time } from './output.ts'
 
-/** What of it is asked for. */
+/** The part of the statistics to print. */
 export interface Shown {
   rule?: string
   by?: 'route' | 'plan'
@@ -76,7 +76,7 @@ function withoutTripLines({ refusals = 0, leases = 0 }: Stats['withoutTrip'], su
   return parts.length > 0 ? ['', `Decided without a trip to the store: ${parts.join(', ')}.`] : []
 }
 
-/** For labels that are no names. */
+/** For labels that are not names. */
 const WORDS = new Map([
   ['-', '(none)'],
   ['~', '(others)'],

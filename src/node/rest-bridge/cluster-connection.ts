@@ -43,7 +43,7 @@ export class ClusterConnection implements FoundRedis {
     try {
       await topology.refresh()
       const keys = new CommandKeys(await within(seed.send(['COMMAND']), deadlineMs).catch(noneIfForbidden))
-      // The first commands need not wait; and a node that is gone is no reason to do without the others.
+      // The first commands need not wait, and the other nodes serve without one that is gone.
       const attempts = topology.masters.map(({ firstAttempt }) => firstAttempt)
       await within(Promise.all(attempts), deadlineMs).catch(() => {})
       return new ClusterConnection(topology, keys, deadlineMs)

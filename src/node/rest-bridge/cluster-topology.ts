@@ -39,7 +39,7 @@ export class ClusterTopology {
 
   /**
    * Without a slot, or when no node serves it: any node, which for a slot says so itself (CLUSTERDOWN). It is the
-   * same one while it answers, so that a script sent without keys is known where it is asked for again.
+   * same one while it answers, so that a script sent without keys is known to the node that gets its EVALSHA.
    */
   nodeFor(slot: number | undefined): RedisServer {
     const owner = slot === undefined ? undefined : this.#owners[slot]
@@ -47,7 +47,7 @@ export class ClusterTopology {
   }
 
   /**
-   * The node that `teller` sends us to; undefined when it is none of the cluster's. A script can return any error,
+   * The node that `teller` sends us to; undefined when it is not a node of the cluster. A script can return any error,
    * `MOVED 0 elsewhere:6379` too, and the password goes only to nodes of the cluster.
    */
   async nodeAt(address: string, teller: RedisServer): Promise<RedisServer | undefined> {

@@ -1,7 +1,7 @@
 /**
  * Where the first key of a command stands, learned from the server's own description of its commands (COMMAND), so
  * that new commands and modules need nothing here. It only decides which node is asked first: of a command whose
- * key cannot be told, and of the keys after the first, the nodes themselves say where they belong.
+ * key is not known, and of the keys after the first, the nodes themselves say where they belong.
  */
 import type { Command, Reply } from './redis-server.ts'
 
@@ -20,7 +20,7 @@ export class CommandKeys {
     this.#learn(descriptions)
   }
 
-  /** Undefined: it has none, or none that can be told. */
+  /** Undefined: it has none, or it is not known which word is one. */
   firstKeyOf(command: Command): Word | undefined {
     const name = String(command[0]).toUpperCase()
     const find = this.#finders.get(`${name}|${String(command[1]).toUpperCase()}`) ?? this.#finders.get(name)

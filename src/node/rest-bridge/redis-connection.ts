@@ -19,7 +19,7 @@ export { type Command, ErrorReply, type RedisConnection, RedisUnavailable, type 
 export async function connectRedis(url: string, deadlineMs: number): Promise<FoundRedis> {
   const server = new RedisServer(url, deadlineMs)
   try {
-    // A connection is no answer yet: Redis may ask for a password.
+    // A connection alone is not enough: Redis may require a password.
     await within(
       server.connected.then(() => server.send(['PING'])),
       deadlineMs,

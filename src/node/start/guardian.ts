@@ -1,6 +1,6 @@
 /**
  * Sees to it that nothing is left behind, however the process ends that started it. A guardian is a process of its
- * own, told which process groups and directories are in its care; when its input closes, because the owner is done
+ * own that gets a list of process groups and directories. When its input closes, because the owner is done
  * or because the owner was killed, it ends the groups, removes the directories and exits.
  */
 import { type ChildProcess, spawn } from 'node:child_process'

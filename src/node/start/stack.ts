@@ -25,7 +25,7 @@ export interface StackOptions {
   /** 0: any free one. */
   ports: { gateway: number; bridge: number; origin: number }
   watch: boolean
-  /** In the place of sluice.config.ts (tests). */
+  /** Instead of sluice.config.ts (tests). */
   configFile?: string
   onMessage?: (message: WorkerMessage) => void
   /** Called when a Redis of our own ends by itself. */

@@ -5,7 +5,7 @@ export interface WorkerSettings {
   port: number
   /** Bindings of the Worker: secrets and variables. */
   bindings: Record<string, string>
-  /** Build anew and reload when a source file changes. */
+  /** Build again and reload when a source file changes. */
   watch: boolean
   /** The file to take the place of sluice.config.ts (tests). */
   configFile?: string

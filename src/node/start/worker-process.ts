@@ -146,7 +146,7 @@ function reject(message: string): void {
 }
 
 function say(message: WorkerMessage): void {
-  // The parent may go away between the two: what is left to say then has no listener, and is no error.
+  // The parent may exit between the two: the message then has no receiver, which is not an error.
   if (process.connected) process.send!(message, undefined, undefined, () => {})
 }
 

@@ -50,7 +50,7 @@ export type LogEntry = readonly [time: number, total: number]
 export interface Holding {
   /** Identifies the isolate: eight random letters and digits. */
   holder: string
-  /** An isolate that does not know what Redis has counted starts to count anew, in a later epoch. */
+  /** An isolate that does not know what Redis has counted starts a new count, in a later epoch. */
   epoch: number
   /** Units of the requests that were admitted in this epoch or were in flight when it began. */
   started: number

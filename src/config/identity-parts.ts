@@ -27,7 +27,7 @@ export const identityParts = {
   route: {},
   /** The method as sent: GET, HEAD, POST, … HEAD and GET are counted separately. */
   method: {},
-  /** The host name of the request. */
+  /** The hostname of the request. */
   host: {},
   /** The value of a header. Its name is written in lower case. Without: counted with all others without the header. */
   header: { isNamed: true },

@@ -17,7 +17,7 @@ export interface Situation {
   evaluation: Evaluation
   /** Absent: the config does not shed traffic. */
   trafficClass?: TrafficClass | undefined
-  /** Whether the store is asked about the request. */
+  /** Whether the store decides about the request. */
   isAsked: boolean
 }
 

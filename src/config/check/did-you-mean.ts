@@ -20,7 +20,7 @@ export function nearest(word: string, known: readonly string[]): string | undefi
   return best?.name
 }
 
-/** The name without the differences that are easily overlooked: case, and the separator between words. */
+/** The name without the differences that readers overlook: case, and the separator between words. */
 const plain = (name: string) => name.toLowerCase().replaceAll(/[-_ ]/g, '')
 
 /** The number of letters to add, remove or replace, and of neighbours to swap (optimal string alignment distance). */

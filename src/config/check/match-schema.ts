@@ -17,7 +17,7 @@ export const place = {
       v.minLength(1, 'is empty: it would match nothing. Name a method, or leave it out.'),
     ),
   ),
-  /** A URLPattern for the host name: `'api.example.com'`, `'*.example.com'`. Default: all. */
+  /** A URLPattern for the hostname: `'api.example.com'`, `'*.example.com'`. Default: all. */
   host: v.optional(hostPattern),
   /** A URLPattern for the path: `'/reports/*'`, `'/users/:id'`. Case does not matter. Default: all. */
   path: v.optional(pathPattern),

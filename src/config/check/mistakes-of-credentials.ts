@@ -19,7 +19,7 @@ export function mistakesOfCredentials({ jwt = {} }: CredentialsInput, plans: rea
   return issuers.flatMap(({ name, issuer, header }, i) => {
     const twin = issuers.findIndex(other => other.issuer === issuer && other.header === header)
     if (twin === i) return []
-    const message = `has the same issuer and header as ${issuers[twin]!.name}, so their tokens cannot be told apart. Keep one of them.`
+    const message = `has the same issuer and header as ${issuers[twin]!.name}, so their tokens cannot be distinguished. Keep one of them.`
     return [{ path: `credentials.jwt.${name}`, message }]
   })
 }

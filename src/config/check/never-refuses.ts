@@ -100,7 +100,7 @@ function mostAdmitted({ input, rule }: CheckedRule): Bound | undefined {
 }
 
 /**
- * The units that `rate × t` does not include: the burst, or the limit of windows that begin anew (docs/algorithms.md). For an
+ * The units that `rate × t` does not include: the burst, or the limit of windows that begin again (docs/algorithms.md). For an
  * algorithm that is not listed, no bound is known.
  */
 const AT_ONCE: { readonly [Name in AlgorithmName]?: (rule: GatewayRule) => number } = {

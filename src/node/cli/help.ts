@@ -1,4 +1,4 @@
-/** How help reads: options in groups, each command with examples, titles in bold where the terminal has colours. */
+/** How help reads: options in groups, each command with examples, titles in bold where the terminal supports color. */
 import { styleText } from 'node:util'
 import { type Command, Help, type HelpConfiguration, Option } from 'commander'
 
@@ -29,7 +29,7 @@ export const HELP: HelpConfiguration = {
     const place = ({ long }: Option) => ['--json', '--yes', '--help'].indexOf(long ?? '')
     return Help.prototype.visibleOptions.call(this, command).sort((a, b) => place(a) - place(b))
   },
-  // commander removes the colour again where the stream cannot show it.
+  // commander removes color again if the stream cannot show it.
   styleTitle: title => styleText('bold', title, { validateStream: false }),
   // By default groups come in the order in which their first options were added.
   groupItems(_, visible, groupOf) {

@@ -27,7 +27,7 @@ function cellOf(cell: Cell): { text: string; isAlert: boolean } {
 /** A cell in red. */
 export const alertCell = (text: string): Cell => ({ text, isAlert: true })
 
-/** Red, for what is denied, blocked or switched off. Like the others without colour where standard output is no terminal, and with NO_COLOR. */
+/** Red, for what is denied, blocked or switched off. Like all colors, it is left out if standard output is not a terminal, and with NO_COLOR. */
 export const alert = (text: string) => styleText('red', text)
 
 export const success = (text: string) => styleText('green', text)

@@ -137,13 +137,13 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
 
 /** True once a request would succeed: the gateway's store answers, and so does the origin. */
 async function servesUntil({ url, origin }: Stack, signal: AbortSignal): Promise<boolean> {
-  let told = ''
+  let shown = ''
   while (!signal.aborted) {
     const missing = (await answers(`${url}/_sluice/health`, ok => ok)) ? '' : 'the store'
     const waitingFor = missing || ((await answers(origin, () => true)) ? '' : `the origin at ${origin}`)
     if (!waitingFor) return true
-    if (waitingFor !== told) console.log(`Waiting for ${waitingFor} …`)
-    told = waitingFor
+    if (waitingFor !== shown) console.log(`Waiting for ${waitingFor} …`)
+    shown = waitingFor
     await new Promise(resolve => setTimeout(resolve, 250))
   }
   return false

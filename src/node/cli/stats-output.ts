@@ -93,7 +93,7 @@ function liveShares(allowed: number, limited: number): [string, Cell] {
   return [first, limited > 0 ? alertCell(second) : second]
 }
 
-/** `0.3 %`; what is not nothing is never said to be, nor what is not all. */
+/** `0.3 %`. A share above 0 is never shown as 0 %, and a share below 1 never as 100 %. */
 function share(part: number, sum: number): string {
   const percent = (100 * part) / sum
   if (part > 0 && percent < 0.1) return '< 0.1 %'

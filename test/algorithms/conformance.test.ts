@@ -1,28 +1,28 @@
-/** One specification, three implementations: the model, and the script on each Redis. */
+/** Tests all implementations against the same tables: the model, and the script on each Redis. */
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnEngines, type Engine, rulesOf } from '../support/engines.ts'
 import { type Row, type VectorTable, vectors } from './vectors.ts'
 
-/** Not the epoch, so that nothing rests on small numbers; a multiple of every period in the tables. */
+/** Not the epoch, so that no test depends on small numbers. A multiple of every period in the tables. */
 const START = 1_700_000_000 * 1e6
 const KEY = 'sluice:{c:a}:state'
 
 const microseconds = (seconds: number) => Math.round(seconds * 1e6)
 
-/** The verb that the row asks for. */
-async function ask(engine: Engine, shape: VectorTable['rule'], at: number, cost: Row[1]) {
+/** Runs the row: an evaluation, a reset or a refund. */
+async function runRow(engine: Engine, shape: VectorTable['rule'], at: number, cost: Row[1]) {
   const [rule] = rulesOf({ ...shape, name: 'a', by: 'consumer' } as RuleInput)
   const now = START + microseconds(at)
   if (typeof cost === 'number') {
     return await engine.evaluate({ rules: [bound(rule!, KEY, cost, now / 1e3)], plans: ['free'], now })
   }
-  const placed = bound(rule!, KEY, 1, now / 1e3)
-  if (cost === 'reset') return await engine.reset({ rules: [placed], now })
+  const boundRule = bound(rule!, KEY, 1, now / 1e3)
+  if (cost === 'reset') return await engine.reset({ rules: [boundRule], now })
   const [units, spent, spentAt] = cost
   return await engine.refund({
-    ...{ rules: [{ ...placed, units, spent }], now },
+    ...{ rules: [{ ...boundRule, units, spent }], now },
     spentAt: START + microseconds(spentAt),
   })
 }
@@ -33,7 +33,7 @@ for (const [algorithm, tables] of Object.entries(vectors)) {
       it.each(tables)('$title', async ({ rule, rows }) => {
         const engine = await fresh()
         for (const [at, cost, allowed, remaining, resetAfter, retryAfter, delay = 0] of rows) {
-          const { verdicts } = await ask(engine, rule, at, cost)
+          const { verdicts } = await runRow(engine, rule, at, cost)
           const { rule: _rule, mode: _mode, ...answer } = verdicts[0]!
           expect(answer, `at ${at} s, cost ${cost}`).toEqual({
             allowed,

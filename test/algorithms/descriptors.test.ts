@@ -1,4 +1,4 @@
-/** What the descriptors say of their algorithms, against the twins, the store and the config. */
+/** Compares the descriptors with the models, the Lua files, the store and the config. */
 
 import { existsSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
@@ -18,18 +18,18 @@ describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
   const { state, local } = countings[algorithm]
   const rule = ruleOf({ algorithm, limit: 10, period: '10s' })
 
-  it('has the name that the index has for it, and a Lua twin of that name', () => {
+  it('has the same name as in the index and as its Lua file', () => {
     expect(description.parameters.algorithm).toEqual({ kind: 'name', is: algorithm })
     expect(existsSync(new URL(`../../src/algorithms/${algorithm}.lua`, import.meta.url))).toBe(true)
   })
 
-  it('names the units at once as one of its parameters, and the rule has them', () => {
+  it('names the parameter of the units at once, and the rule has this number', () => {
     const atOnce = unitsAtOnce(description, rule.quota.burst)
     if (atOnce) expect(description.parameters).toHaveProperty(atOnce.parameter)
     expect(atOnce?.units ?? rule.quota.burst).toBe(10)
   })
 
-  it('knows the numbers that its Lua file names, in that order', () => {
+  it('has the numbers that its Lua file names, in the same order', () => {
     const text = readFileSync(new URL(`../../src/algorithms/${algorithm}.lua`, import.meta.url), 'utf8')
     const named = [...text.matchAll(/^--@ (?:numbers|text) (.+)$/gm)].flatMap(([, names]) =>
       names!.split(', '),
@@ -37,24 +37,24 @@ describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
     expect(LUA[algorithm]!.numbers).toEqual(named)
   })
 
-  it('lets another limit start afresh where the state is a time, and only there', () => {
+  it('gives a rule another tag when its limit changes only if the state is a time', () => {
     const other = ruleOf({ algorithm, limit: 20, period: '10s' })
     expect(other.tag !== rule.tag).toBe(state === 'time')
     expect(other.family).toBe(rule.family)
   })
 
-  it('says why it cannot be leased where a rule of it cannot, and only there', () => {
+  it('has a reason against leases only if its rules cannot have a lease', () => {
     const input = { name: 'a', algorithm, limit: 10, period: '10s' } as LimitRuleInput
     expect(description.whyNoLease === undefined).toBe(canBeLeased(input, { state }))
   })
 
-  it('lets an isolate admit a share of the limit by itself, in two numbers of memory', () => {
+  it('lets an isolate admit a share of the limit locally, with a state of two numbers', () => {
     const quota = local.shareOf(rule.quota, 5, 0.5)
     const now = Date.UTC(2026, 10, 20, 12) * 1e3
     let state = IDLE
     let admitted = 0
     for (let i = 0; i < 10; i++) {
-      // What is in flight the isolate knows without a state.
+      // Units in flight come from the holding, not from the state.
       const holding = { holder: 'isolateA', epoch: 1, started: admitted, ended: 0 }
       const { after } = local.model.decide({ quota, state, now, holding, cost: 1 })
       if (after) admitted += 1
@@ -65,7 +65,7 @@ describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
   })
 })
 
-it('plans and overrides can change what the descriptors say, from the lowest amount that they take', () => {
+it('plans and overrides can change the parameters that the descriptors name, with their lower bounds', () => {
   const having = (parameter: string) =>
     ALGORITHM_NAMES.filter(algorithm => parameter in descriptionOf({ algorithm }).parameters)
   expect([...planUnits].map(([name, { low, algorithms }]) => [name, low, algorithms])).toEqual([
@@ -84,6 +84,6 @@ it.each([
   [{ algorithm: 'fixed-window', limit: 10, period: 'month', timeZone: 'Europe/Berlin' }, 'ILP'],
   [{ algorithm: 'sliding-window', limit: 10, period: '1s' }, '8Hp'],
   [{ algorithm: 'sliding-log', limit: 10, period: '1s' }, 'QgW'],
-])('a live deployment finds the records of %j under the same tag as before', (numbers, tag) => {
+])('the tag of %j stays the same, so that a deployment finds its records', (numbers, tag) => {
   expect(ruleOf(numbers).tag).toBe(tag)
 })

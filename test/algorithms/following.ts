@@ -1,4 +1,4 @@
-/** The requests of one caller, each compared with what the reference says of it. */
+/** Compares every reply to the requests of one caller with the reply of the reference. */
 import * as fc from 'fast-check'
 import { expect } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
@@ -10,7 +10,7 @@ import { type Cost, costs, evaluationOf, NOON, newCaller, unitsFor } from '../su
 import { after, type Pause, pauses } from '../support/waits.ts'
 import { ReferenceLimiter } from './reference.ts'
 
-/** One request: all of its rules are asked for the same. */
+/** One request, with the same cost for all of its rules. */
 export interface Step {
   pause: Pause
   cost: Cost
@@ -18,14 +18,14 @@ export interface Step {
 
 export const steps: fc.Arbitrary<Step> = fc.record({ pause: pauses, cost: costs })
 
-/** Any instant of the year that begins at noon: µs. */
+/** Any instant within a year from NOON on (µs). */
 export const starts: fc.Arbitrary<number> = fc.nat(366 * 86400).map(seconds => NOON + seconds * 1e6)
 
-export type Answered = { asked: TimedEvaluation; outcome: Outcome }[]
+export type Answered = { evaluation: TimedEvaluation; outcome: Outcome }[]
 
 /**
  * Fails at the first reply that differs from that of the reference.
- * @param rulesOf the rules of the i-th request
+ * @param rulesOf returns the rules of the i-th request
  */
 export async function expectReference<S extends Step>(
   engine: Engine,
@@ -40,14 +40,14 @@ export async function expectReference<S extends Step>(
   for (const [i, step] of steps.entries()) {
     const rules = rulesOf(step, i)
     now = after(step.pause, now, rules, answered.at(-1)?.outcome.verdicts ?? [])
-    const asked = evaluationOf(
+    const evaluation = evaluationOf(
       rules.map(rule => bound(rule, key, unitsFor(rule, step.cost), now / 1e3)),
       now,
     )
-    const expected = reference.evaluate(asked)
-    const outcome = await engine.evaluate(asked)
+    const expected = reference.evaluate(evaluation)
+    const outcome = await engine.evaluate(evaluation)
     expect(outcome, `step ${i}`).toEqual(expected)
-    answered.push({ asked, outcome })
+    answered.push({ evaluation, outcome })
   }
   return answered
 }

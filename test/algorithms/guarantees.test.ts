@@ -1,7 +1,6 @@
 /**
- * What each algorithm promises, against an adversary that knows how things stand: it asks what is left, and spends it
- * at the worst instants there are. Its plans are partly made by hand, partly found by a search for the pattern that
- * gets the most units into one period.
+ * Tests the guarantee of each algorithm against an adversary that knows what is left, and spends it at the worst instants. Some of
+ * its plans are written by hand. Others are found by a search for the pattern with the most units in one period.
  */
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -26,7 +25,7 @@ import {
 } from './guarantees.ts'
 import { nextWindow, windowOf } from './windows.ts'
 
-/** What to ask for, from what is left. */
+/** The cost of a request, computed from the remaining units. */
 const AMOUNTS = {
   all: remaining => remaining,
   'one more than all': remaining => remaining + 1,
@@ -34,7 +33,7 @@ const AMOUNTS = {
   one: (_, unit) => unit,
 } satisfies Record<string, (remaining: number, unit: number) => number>
 
-/** What counts as one: large limits are spent by the million. */
+/** The units that count as one. Large limits are spent by the million. */
 const unitOf = ({ limit }: Rule) => (limit >= 1e6 ? 1e6 : 1)
 
 interface Move {
@@ -50,11 +49,11 @@ const unitsOfLimit = (rule: Rule) => rule.limit / unitOf(rule)
 
 interface Attack {
   start?: number
-  /** By how much the clock of the gateway is off (µs), which only chooses among calendars. */
+  /** The error of the gateway's clock (µs). This clock only selects the calendar windows that are sent. */
   skew?: () => number
 }
 
-/** Carries out a plan for a caller of its own; what was admitted. */
+/** Carries out a plan for a new caller. @returns the admitted requests */
 async function attack(
   engine: Engine,
   rule: Rule,
@@ -65,8 +64,8 @@ async function attack(
   const unit = unitOf(rule)
   let now = start
   const ask = async (cost: number) => {
-    const counted = bound(rule, key, cost, (now + skew()) / 1e3)
-    const { verdicts } = await engine.evaluate(evaluationOf([counted], now))
+    const boundRule = bound(rule, key, cost, (now + skew()) / 1e3)
+    const { verdicts } = await engine.evaluate(evaluationOf([boundRule], now))
     return verdicts[0]!
   }
   const admitted: Admitted[] = []
@@ -88,9 +87,9 @@ async function attack(
   return admitted
 }
 
-const again = (times: number, ...moves: Move[]): Plan => Array.from({ length: times }, () => moves).flat()
+const repeat = (times: number, ...moves: Move[]): Plan => Array.from({ length: times }, () => moves).flat()
 
-const BURSTS = again(
+const BURSTS = repeat(
   3,
   { wait: 'until just before the window ends', amount: 'all' },
   { wait: 'until the window ends', amount: 'all' },
@@ -98,10 +97,10 @@ const BURSTS = again(
   { wait: 'until just after the window has ended', amount: 'all' },
 )
 
-/** Twice the limit is what fits into two windows. */
+/** Spends all at the end of a window, and then each unit as soon as it fits. Two windows admit at most twice the limit. */
 const burstThenGreed = (rule: Rule): Plan => [
   { wait: 'until just before the window ends', amount: 'all' },
-  ...again(2 * unitsOfLimit(rule) + 2, { wait: 'until it fits', amount: 'all' }),
+  ...repeat(2 * unitsOfLimit(rule) + 2, { wait: 'until it fits', amount: 'all' }),
 ]
 
 const plansFor = (rule: Rule): Record<string, Plan> => ({
@@ -110,11 +109,11 @@ const plansFor = (rule: Rule): Record<string, Plan> => ({
   'half of the window before, then greedily': [
     { wait: 'until just before the window ends', amount: 'half' },
     { wait: 'until just before the window ends', amount: 'all' },
-    ...again(2 * unitsOfLimit(rule) + 2, { wait: 'until it fits', amount: 'all' }),
+    ...repeat(2 * unitsOfLimit(rule) + 2, { wait: 'until it fits', amount: 'all' }),
   ],
   'all at the end of a window, then again and again too soon': [
     { wait: 'until just before the window ends', amount: 'all' },
-    ...again(
+    ...repeat(
       unitsOfLimit(rule) + 2,
       { wait: 'until a step before it fits', amount: 'one' },
       { wait: 'until just before it fits', amount: 'one' },
@@ -122,8 +121,8 @@ const plansFor = (rule: Rule): Record<string, Plan> => ({
     ),
   ],
   'all as soon as all is back': [
-    ...again(3, { wait: 'until all is back', amount: 'all' }),
-    ...again(
+    ...repeat(3, { wait: 'until all is back', amount: 'all' }),
+    ...repeat(
       unitsOfLimit(rule),
       { wait: 'until it fits', amount: 'one more than all' },
       { wait: 'not at all', amount: 'all' },
@@ -131,14 +130,14 @@ const plansFor = (rule: Rule): Record<string, Plan> => ({
   ],
 })
 
-/** Any plan, for properties: one that breaks a guarantee shrinks to a few moves. */
+/** Random moves for properties. A plan that breaks a guarantee shrinks to a few moves. */
 const moves: fc.Arbitrary<Move> = fc.record({
   wait: fc.constantFrom(...(Object.keys(WAITS) as Wait[])),
   amount: fc.constantFrom(...(Object.keys(AMOUNTS) as Move['amount'][])),
   part: fc.nat(1000).map(thousandths => thousandths / 1000),
 })
 
-/** The plan that gets the most into one period: from a random one uphill, one changed move after the other. A search, not a property: it climbs from a plain seed. */
+/** Searches for the plan with the most units in one period, by hill climbing from a random plan. */
 async function search(random: Random, rule: Rule): Promise<{ plan: Plan; reached: number }> {
   const randomMove = (): Move => ({
     wait: random.pick(Object.keys(WAITS) as Move['wait'][]),
@@ -155,7 +154,7 @@ async function search(random: Random, rule: Rule): Promise<{ plan: Plan; reached
   for (let i = 0; i < 300; i++) {
     const changed = plan.map(move => (random.chance(2 / plan.length) ? randomMove() : move))
     const score = await scoreOf(changed)
-    // As good is good enough: the way up leads over plains.
+    // Equal scores are accepted, so that the search can leave a plateau.
     if (score >= reached) [plan, reached] = [changed, score]
   }
   return { plan, reached }
@@ -163,15 +162,15 @@ async function search(random: Random, rule: Rule): Promise<{ plan: Plan; reached
 
 const searches = new Map<Rule, ReturnType<typeof search>>()
 
-function found(rule: Rule): ReturnType<typeof search> {
+function searchOnce(rule: Rule): ReturnType<typeof search> {
   const known = searches.get(rule) ?? search(randomFrom(SEED), rule)
   searches.set(rule, known)
   return known
 }
 
-/** A new algorithm is attacked once it is known here, and in guarantees.ts, what it promises. */
 type Periodic = Extract<NumbersInput, { period: unknown }>
 
+/** The rules that are attacked. A new algorithm also needs its guarantee in guarantees.ts. */
 const NUMBERS: Partial<Record<AlgorithmName, readonly Periodic[]>> = {
   'fixed-window': [
     { algorithm: 'fixed-window', limit: 6, period: '1s' },
@@ -212,7 +211,7 @@ const CASES = Object.values(NUMBERS)
   .flat()
   .map(numbers => ({ title: titleOf(numbers), numbers, rule: ruleOf(numbers) }))
 
-/** The most that a stretch just shorter than one period can have at all. */
+/** The most units that an interval just shorter than one period can have. */
 function mostPossible(rule: Rule): number {
   const windowEnd = nextWindow(rule, NOON)
   const unit = unitOf(rule)
@@ -244,14 +243,14 @@ describe('an adversary', () => {
       waiting.push(mostWaiting(admitted))
     }
     expect(Math.max(...reached)).toBe(mostPossible(rule))
-    // The whole queue, where there is one.
+    // For leaky-bucket, the whole queue was used.
     expect(Math.max(...waiting)).toBe(rule.algorithm === 'leaky-bucket' ? rule.quota.burst - 1 : 0)
   })
 
   it.each(CASES)(
     `by searching gets three quarters of it at least from $title (SEED=${SEED})`,
     async ({ rule }) => {
-      const { reached } = await found(rule)
+      const { reached } = await searchOnce(rule)
       expect(reached, `SEED=${SEED}`).toBeGreaterThanOrEqual(0.75 * mostPossible(rule))
     },
   )
@@ -279,7 +278,7 @@ describe('an adversary', () => {
 describeOnEngines('an adversary', fresh => {
   it.each(CASES)(`gets as much as the model gives of $title (SEED=${SEED})`, async ({ rule }) => {
     const engine = await fresh()
-    const { plan } = await found(rule)
+    const { plan } = await searchOnce(rule)
     for (const moves of [burstThenGreed(rule), plan]) {
       const admitted = await attack(engine, rule, moves)
       expect(admitted).toEqual(await attack(new ModelEngine(), rule, moves))
@@ -288,7 +287,7 @@ describeOnEngines('an adversary', fresh => {
   })
 })
 
-/** Some hours before something happens to the calendar. */
+/** Starts some hours before a special day of a calendar. */
 const CALENDARS = [
   { what: 'a day of 25 hours', period: 'day', timeZone: 'Europe/Berlin', start: '2026-10-24T09:00Z' },
   { what: 'a day of 23 hours', period: 'day', timeZone: 'America/New_York', start: '2027-03-13T09:00Z' },
@@ -323,7 +322,7 @@ describeOnEngines('windows of the calendar', fresh => {
       const random = randomFrom(SEED)
       const engine = await fresh()
       const rule = ruleOf({ algorithm: 'fixed-window', limit: 5, period, timeZone })
-      const bothEnds = again(
+      const bothEnds = repeat(
         5,
         { wait: 'until just before the window ends', amount: 'all' },
         { wait: 'not at all', amount: 'one more than all' },
@@ -334,7 +333,7 @@ describeOnEngines('windows of the calendar', fresh => {
         skew: () => random.int(-20 * 3600, 20 * 3600) * 1e6,
       })
       expect(violationOf(rule, admitted), `SEED=${SEED}`).toBeUndefined()
-      // Each is open from its first microsecond to its last: of the first there is the end, of the last the beginning.
+      // Every window admits its whole limit, except for the last one, of which the plan covers only the beginning.
       const perWindow = Map.groupBy(admitted, ({ at }) => windowOf(rule, at))
       expect([...perWindow.values()].map(unitsOf)).toEqual([5, 5, 5, 5, 5, 3])
     },

@@ -1,14 +1,14 @@
-/** What is promised of the requests that a rule has admitted, in whatever order and at whatever instants they came. */
+/** The guarantees of the algorithms about admitted requests, for any order and any times of arrival. */
 import type { Rule } from '../../src/config/compile.ts'
 import type { Admission } from './reference.ts'
 import { windowOf } from './windows.ts'
 
 export interface Admitted extends Admission {
-  /** µs until it departed (`leaky-bucket`). */
+  /** µs until the request departed (`leaky-bucket`). */
   delay: number
 }
 
-/** The most units that may be admitted from one instant to another, both included. */
+/** The most units that may be admitted between two instants, both included. */
 export function mostBetween(rule: Rule, from: number, to: number): number {
   const { limit, period, quota } = rule
   switch (rule.algorithm) {
@@ -26,19 +26,23 @@ export function mostBetween(rule: Rule, from: number, to: number): number {
 /** floor(a × b / c) */
 const share = (a: number, b: number, c: number) => Number((BigInt(a) * BigInt(b)) / BigInt(c))
 
-/** How the guarantee of the rule's algorithm was broken; undefined where it holds. In order of admission. */
+/**
+ * Checks the guarantee of the rule's algorithm.
+ * @param admitted in the order of admission
+ * @returns a description of the violation, or undefined if the guarantee holds
+ */
 export function violationOf(rule: Rule, admitted: readonly Admitted[]): string | undefined {
   return (
-    stretchOf(rule, admitted) ??
+    intervalViolation(rule, admitted) ??
     (rule.algorithm === 'fixed-window' || rule.algorithm === 'sliding-window'
-      ? windowAbove(rule, admitted)
+      ? windowViolation(rule, admitted)
       : undefined) ??
-    (rule.algorithm === 'leaky-bucket' ? departureOf(rule, admitted) : undefined)
+    (rule.algorithm === 'leaky-bucket' ? departureViolation(rule, admitted) : undefined)
   )
 }
 
-/** Every stretch between two admissions. */
-function stretchOf(rule: Rule, admitted: readonly Admitted[]): string | undefined {
+/** Checks every interval between two admissions. */
+function intervalViolation(rule: Rule, admitted: readonly Admitted[]): string | undefined {
   for (const [i, { at: from }] of admitted.entries()) {
     let units = 0
     for (const { at: to, cost } of admitted.slice(i)) {
@@ -50,7 +54,7 @@ function stretchOf(rule: Rule, admitted: readonly Admitted[]): string | undefine
   return undefined
 }
 
-function windowAbove(rule: Rule, admitted: readonly Admitted[]): string | undefined {
+function windowViolation(rule: Rule, admitted: readonly Admitted[]): string | undefined {
   const windows = Map.groupBy(admitted, ({ at }) => windowOf(rule, at))
   for (const [window, spent] of windows) {
     const units = unitsOf(spent)
@@ -59,11 +63,14 @@ function windowAbove(rule: Rule, admitted: readonly Admitted[]): string | undefi
   return undefined
 }
 
-/** Departures evenly spaced to the microsecond that a delay is rounded up to, and no longer queue than there may be. */
-function departureOf({ limit, period, quota }: Rule, admitted: readonly Admitted[]): string | undefined {
+/** Checks that departures are evenly spaced, to the microsecond to which delays are rounded up, and that the queue is not too long. */
+function departureViolation(
+  { limit, period, quota }: Rule,
+  admitted: readonly Admitted[],
+): string | undefined {
   const departures = admitted.map(({ at, delay, cost }) => ({ cost, leaves: at + delay }))
   for (const [i, first] of departures.entries()) {
-    // Of all pairs and not of neighbours only: what is rounded up must not add up.
+    // Checks all pairs and not only neighbours, because rounding must not accumulate.
     let units = first.cost
     for (const next of departures.slice(i + 1)) {
       const between = next.leaves - first.leaves
@@ -77,7 +84,7 @@ function departureOf({ limit, period, quota }: Rule, admitted: readonly Admitted
   return waiting > quota.burst - 1 ? `${waiting} waiting at once: at most ${quota.burst - 1}` : undefined
 }
 
-/** The most units that were held at the same time. */
+/** The most units that waited at the same time. */
 export function mostWaiting(admitted: readonly Admitted[]): number {
   const waiting = admitted.map(({ at: now }, i) =>
     unitsOf(admitted.slice(0, i + 1).filter(({ at, delay }) => at + delay > now)),
@@ -89,7 +96,7 @@ export function unitsOf(list: readonly Admission[]): number {
   return list.reduce((sum, { cost }) => sum + cost, 0)
 }
 
-/** The most that was admitted in any stretch shorter than one period. */
+/** The most units that were admitted in any interval shorter than one period. */
 export function mostInOnePeriod({ period }: Rule, admitted: readonly Admitted[]): number {
   return Math.max(
     0,

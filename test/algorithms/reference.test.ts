@@ -1,4 +1,4 @@
-/** Every reply, against what the definition of the algorithm says of the plain list of admitted requests. */
+/** Compares every reply with the independent definition of the algorithm (reference.ts). */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
@@ -18,7 +18,7 @@ import { hasDefinition } from './reference.ts'
 const MORE = process.env.SOAK ? 40 : 1
 const TIMED = { timeout: 30_000 * Math.ceil(MORE / 5) }
 
-/** The model is quick, and predicts the scripts (parity.test.ts): a few runs show that the definition holds there too. */
+/** Few runs suffice on Redis: the model is faster, and parity.test.ts compares the scripts with it. */
 const runsOn = (engine: Engine) => (engine instanceof ModelEngine ? 24 : 6) * MORE
 
 const requests = listOf(steps, 60)
@@ -41,7 +41,7 @@ describeOnEngines('a reply', fresh => {
       asked += answered.length
       refused += refusedOf(answered)
     })
-    // Neither outcome is rare, or the runs say little.
+    // If one of the outcomes were rare, the runs would prove little.
     expectShare('refusals', refused, asked, 0.1, 0.9)
   })
 

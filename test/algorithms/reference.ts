@@ -1,30 +1,32 @@
 /**
- * What each algorithm means, in another style than the models. There is no state, only the list of what was admitted,
- * and one question about it: would this cost be admitted at t? All that a reply tells is searched for with that
- * question. Slow on purpose, and exact: BigInt wherever there is a product or a fraction.
+ * An independent definition of each algorithm. It has no state, only the list of admitted requests, and answers one question: would
+ * this cost be admitted at t? Every value of a reply is found by a search with this question. It is slow on purpose, and exact: products
+ * and fractions use BigInt.
  */
 import type { AlgorithmName } from '../../src/algorithms/index.ts'
 import type { Rule } from '../../src/config/compile.ts'
 import type { BoundRule, Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import { windowOf } from './windows.ts'
 
-/** When (µs), and how many units. */
+/** An admitted request. */
 export interface Admission {
+  /** µs */
   at: number
+  /** Units. */
   cost: number
 }
 
 type Admissions = readonly Admission[]
 
 interface Definition {
-  /** Would this cost be admitted at t, given what was admitted until then? */
+  /** Whether this cost would be admitted at t after these admissions. */
   admits(list: Admissions, t: number, cost: number): boolean
-  /** µs until what is admitted at t may depart. */
+  /** µs until a request that is admitted at t may depart. */
   delay?(list: Admissions, t: number): number
 }
 
 const definitions: Partial<Record<AlgorithmName, (rule: Rule) => Definition>> = {
-  /** No more than the limit with the same window. */
+  /** At most the limit in the same window. */
   'fixed-window': rule => ({
     admits: (list, t, cost) => {
       const window = windowOf(rule, t)
@@ -32,7 +34,7 @@ const definitions: Partial<Record<AlgorithmName, (rule: Rule) => Definition>> = 
     },
   }),
 
-  /** Without word of an ending, units are in flight until a period after the last of them, to the millisecond. */
+  /** Without messages about endings, units stay in flight until a period after the last of them, rounded to milliseconds. */
   concurrency: ({ limit, period }) => ({
     admits: (list, t, cost) => {
       let [units, until] = [cost, t]
@@ -45,19 +47,19 @@ const definitions: Partial<Record<AlgorithmName, (rule: Rule) => Definition>> = 
     },
   }),
 
-  /** No more than the limit later than a period ago. */
+  /** At most the limit within the last period. */
   'sliding-log': ({ limit, period }) => ({
     admits: (list, t, cost) => unitsOf(list.filter(({ at }) => at > t - period)) + cost <= limit,
   }),
 
-  /** This window, and the share of the one before that the last period covers, in steps begun. */
+  /** The units of this window, plus the share of the previous one that the last period covers, rounded up to steps. */
   'sliding-window': rule => ({
     admits: (list, t, cost) => {
       const { limit, period } = rule
       const step = rule.quota.step!
       const window = windowOf(rule, t)
       const unitsIn = (index: number) => unitsOf(list.filter(({ at }) => windowOf(rule, at) === index))
-      // More than the limit was spent before the limit was lowered, and weighs no more than it.
+      // A count above the limit was spent before the limit was lowered, and counts as the limit.
       const previous = BigInt(Math.min(unitsIn(window - 1), limit))
       const covered = BigInt(Math.ceil(((window + 1) * period - t) / step))
       const steps = BigInt(period / step)
@@ -65,7 +67,7 @@ const definitions: Partial<Record<AlgorithmName, (rule: Rule) => Definition>> = 
     },
   }),
 
-  /** Never more than the burst and what the rate gives meanwhile, in each stretch that ends now. */
+  /** In each interval that ends at t, at most the burst plus the units of the rate during the interval. */
   gcra: ({ limit, period, quota: { burst } }) => ({
     admits: (list, t, cost) => {
       let units = cost
@@ -77,7 +79,7 @@ const definitions: Partial<Record<AlgorithmName, (rule: Rule) => Definition>> = 
     },
   }),
 
-  /** Tokens of `period` drops each, of which `limit` fall in a microsecond, until the bucket is full. */
+  /** A token consists of `period` drops. Each microsecond adds `limit` drops, until the bucket is full. */
   'token-bucket': ({ limit, period, quota: { burst } }) => ({
     admits: (list, t, cost) => {
       const full = BigInt(burst) * BigInt(period)
@@ -87,22 +89,22 @@ const definitions: Partial<Record<AlgorithmName, (rule: Rule) => Definition>> = 
         if (drops > full) drops = full
         filledAt = at
       }
-      for (const { at, cost: taken } of list) {
+      for (const { at, cost: spent } of list) {
         fillUntil(at)
-        drops -= BigInt(taken) * BigInt(period)
+        drops -= BigInt(spent) * BigInt(period)
       }
       fillUntil(t)
       return drops >= BigInt(cost) * BigInt(period)
     },
   }),
 
-  /** Each unit has the outlet to itself for period / limit, one after the other, and is in the bucket until then. */
+  /** Each unit occupies the outlet for period / limit, one after the other, and is in the bucket until then. */
   'leaky-bucket': ({ limit, period, quota: { burst } }) => {
-    // Times are told in parts of a microsecond, `limit` to one.
+    // Times are in units of 1 / limit microseconds.
     const slot = BigInt(period)
     const partsOf = (at: number) => BigInt(at) * BigInt(limit)
-    /** When the outlet is free again after each request, and for how many units it was taken. */
-    const taken = (list: Admissions) => {
+    /** For each request, when the outlet is free again after it, and its units. */
+    const occupations = (list: Admissions) => {
       let free = 0n
       return list.map(({ at, cost }) => {
         free = (free > partsOf(at) ? free : partsOf(at)) + BigInt(cost) * slot
@@ -111,31 +113,31 @@ const definitions: Partial<Record<AlgorithmName, (rule: Rule) => Definition>> = 
     }
     return {
       admits: (list, t, cost) => {
-        const still = taken(list).map(({ free, units }) => {
+        const inBucket = occupations(list).map(({ free, units }) => {
           const slotsLeft = ceilDiv(free - partsOf(t), slot)
           return slotsLeft < 0n ? 0n : slotsLeft < units ? slotsLeft : units
         })
-        return still.reduce((sum, units) => sum + units, BigInt(cost)) <= BigInt(burst)
+        return inBucket.reduce((sum, units) => sum + units, BigInt(cost)) <= BigInt(burst)
       },
       delay: (list, t) => {
-        const left = (taken(list).at(-1)?.free ?? 0n) - partsOf(t)
+        const left = (occupations(list).at(-1)?.free ?? 0n) - partsOf(t)
         return left > 0n ? Number(ceilDiv(left, BigInt(limit))) : 0
       },
     }
   },
 }
 
-/** For b above 0. */
+/** Division that rounds up, for b above 0. */
 const ceilDiv = (a: bigint, b: bigint) => (a > 0n ? (a + b - 1n) / b : a / b)
 
 function unitsOf(list: Admissions): number {
   return list.reduce((sum, { cost }) => sum + cost, 0)
 }
 
-/** A new algorithm has none until what it admits is written down, without a look at its twins. */
+/** Whether the algorithm has a definition in this file. It must be written without copying the model. */
 export const hasDefinition = (algorithm: AlgorithmName) => algorithm in definitions
 
-/** What one rule would reply, found by asking its definition. The clock only goes forward. */
+/** Computes the reply of one rule from its definition. The clock must not go back. */
 export class Reference {
   readonly rule: Rule
   readonly #definition: Definition
@@ -156,14 +158,14 @@ export class Reference {
   }
 
   /**
-   * The smallest wait after which this cost is admitted, if nobody spends meanwhile; -1: not even by an idle rule.
+   * The smallest wait after which this cost is admitted, if nothing else is spent. -1: not admitted even without earlier requests.
    *
-   * By bisection, as what once is admitted stays so: of what was spent, time only takes away. Windows end, entries
-   * pass, the covered share shrinks (and a window that becomes the previous one weighs what it did), backlogs drain.
+   * Uses bisection: once a cost would be admitted, it stays so, because time only reduces what counts. Windows end, entries expire, the
+   * covered share shrinks (and a window that becomes the previous one has the same weight), backlogs drain.
    */
   retryAfter(t: number, cost: number): number {
     const admits = (wait: number) => this.#definition.admits(this.#list, t + wait, cost)
-    // A peek takes nothing, so nothing can be in its way.
+    // A peek spends nothing, so it is always admitted.
     if (cost === 0) return 0
     if (!this.#definition.admits([], t, cost)) return -1
     if (admits(0)) return 0
@@ -177,7 +179,7 @@ export class Reference {
     return admitted
   }
 
-  /** The largest cost that would be admitted now: where a cost is, a smaller one is too. */
+  /** The largest cost that would be admitted at t. If a cost is admitted, every smaller one is too. */
   remaining(t: number): number {
     let [admitted, refused] = [0, this.#budget + 1]
     while (refused - admitted > 1) {
@@ -189,8 +191,8 @@ export class Reference {
   }
 
   /**
-   * The whole budget is back when all of it could be spent at once. That is also when a backlog has drained (`gcra`,
-   * `leaky-bucket`), the bucket is full, the newest entry has passed, and neither window weighs anything.
+   * The time until the whole budget could be spent at once. At that time, a backlog has drained (`gcra`, `leaky-bucket`), the bucket
+   * is full, the newest entry has expired, and no window counts any more.
    */
   resetAfter(t: number): number {
     return this.retryAfter(t, this.#budget)
@@ -199,25 +201,25 @@ export class Reference {
   /** @returns the delay until departure */
   spend(t: number, cost: number): number {
     const delay = this.#definition.delay?.(this.#list, t) ?? 0
-    // Where the whole budget is there nothing of the past counts, nor will it ever: time only takes away.
+    // If the whole budget is available, no earlier admission counts, and none will: time only reduces what counts.
     if (this.resetAfter(t) === 0) this.#list = []
     this.#list.push({ at: t, cost })
     return delay
   }
 }
 
-/** The decision over several rules: all of what each would admit is spent, or nothing. */
+/** Decides several rules, all or nothing. */
 export class ReferenceLimiter {
-  /** By key and tag: what is one record in the store. */
+  /** By key and tag, which identify a record in the store. */
   readonly #lists = new Map<string, Admissions>()
 
   evaluate({ rules, now }: Pick<Evaluation, 'rules'> & { now: number }): Outcome {
-    const asked = rules.map(counted => {
-      const reference = this.of(counted)
-      return { ...counted, reference, retryAfter: reference.retryAfter(now, counted.cost) }
+    const checked = rules.map(boundRule => {
+      const reference = this.of(boundRule)
+      return { ...boundRule, reference, retryAfter: reference.retryAfter(now, boundRule.cost) }
     })
-    const admitted = asked.every(({ mode, retryAfter }) => mode === 'shadow' || retryAfter === 0)
-    const verdicts = asked.map(({ rule, key, mode, cost, reference, retryAfter }) => {
+    const admitted = checked.every(({ mode, retryAfter }) => mode === 'shadow' || retryAfter === 0)
+    const verdicts = checked.map(({ rule, key, mode, cost, reference, retryAfter }) => {
       const allowed = retryAfter === 0
       const delay = admitted && allowed && cost > 0 ? reference.spend(now, cost) : 0
       this.#lists.set(nameOf(key, rule), reference.list)
@@ -227,18 +229,18 @@ export class ReferenceLimiter {
     return { status: admitted ? 'admitted' : 'refused', plan: '', at: now, verdicts }
   }
 
-  /** Takes units off what was admitted at t: as if it had been asked for without them. */
+  /** Removes units from the admissions at t, as if the request had cost less. */
   giveBack({ rule, key }: Pick<BoundRule, 'rule' | 'key'>, t: number, units: number): void {
     let back = units
     const kept = this.of({ rule, key }).list.map(({ at, cost }) => {
-      const taken = at === t ? Math.min(back, cost) : 0
-      back -= taken
-      return { at, cost: cost - taken }
+      const removed = at === t ? Math.min(back, cost) : 0
+      back -= removed
+      return { at, cost: cost - removed }
     })
     this.#lists.set(nameOf(key, rule), kept)
   }
 
-  /** How a rule stands for the one it is counted for. */
+  /** The reference of a rule for a key. */
   of({ rule, key }: Pick<BoundRule, 'rule' | 'key'>): Reference {
     return new Reference(rule, this.#lists.get(nameOf(key, rule)))
   }

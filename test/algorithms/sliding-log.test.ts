@@ -1,4 +1,4 @@
-/** The log itself: short ones that are read whole, long ones of which only the ends are, and what others put there. */
+/** Tests the stored log: short logs that are read whole, long logs of which only parts are read, and damaged logs. */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
@@ -17,7 +17,7 @@ const logOf = (limit: number, period: '1s' | '1m' | '1h' = '1m'): Rule =>
 
 const ask = (rule: Rule, cost: number, now: number) => evaluationOf([bound(rule, STATE, cost)], now)
 
-/** One unit every so many microseconds. A connection keeps the order, so only one reply in fifty is waited for. */
+/** Spends one unit every `every` microseconds. A connection keeps the order, so only one reply in fifty is awaited. */
 async function spendOneByOne(redis: RedisEngine, rule: Rule, units: number, every: number): Promise<void> {
   for (let i = 0; i < units; i += 50) {
     const instants = Array.from({ length: Math.min(50, units - i) }, (_, k) => NOON + (i + k) * every)
@@ -26,7 +26,7 @@ async function spendOneByOne(redis: RedisEngine, rule: Rule, units: number, ever
 }
 
 describeOnRedisEngine('a log', fresh => {
-  // 100 is the longest that is read whole.
+  // 100 is the highest limit whose log is read whole.
   it.each([
     [100, 5],
     [101, 5],
@@ -35,7 +35,7 @@ describeOnRedisEngine('a log', fresh => {
   ])(`of %i units, up to %i a request, is what the model makes of it (SEED=${SEED})`, async (limit, most) => {
     const redis = await fresh()
     const rule = logOf(limit, '1s')
-    // Some more than the limit in a period, so that it fills and refuses.
+    // More than the limit in a period, so that the log fills and requests are refused.
     const between = Math.ceil((0.75e6 * most) / limit)
     const pause = fc.oneof(
       { weight: 40, arbitrary: fc.integer({ min: 0, max: between }) },
@@ -51,7 +51,7 @@ describeOnRedisEngine('a log', fresh => {
       { weight: 1, arbitrary: fc.record({ pause, units, refundOf: fc.integer({ min: -30, max: -1 }) }) },
     )
     let refused = 0
-    // Long enough that the log fills, and that its ends move on.
+    // Enough steps to fill the log and to move its ends.
     await forEvery(fc.record({ steps: listOf(step, 200, 60) }), runsFor(redis, 3), async ({ steps }) => {
       const model = new ModelEngine()
       const key = consumerStateKey(newCaller())
@@ -92,7 +92,7 @@ describeOnRedisEngine('a log', fresh => {
   }, 60_000)
 
   it.each([40, 110])(
-    'of %i that is gone, cut short, foreign or of another type is an idle caller’s, and is repaired',
+    'of %i that is missing, cut short, foreign or of another type counts as empty, and is repaired',
     async limit => {
       const redis = await fresh()
       const rule = logOf(limit)
@@ -119,7 +119,7 @@ describeOnRedisEngine('a log', fresh => {
           await redis.send(['DEL', key])
           await redis.send(['LPUSH', key, 'x'])
         },
-        // The record without its log, and the log without its record.
+        // The log without its record.
         () => redis.send(['DEL', STATE]),
       ]
       for (const [i, spoil] of harm.entries()) {
@@ -128,7 +128,7 @@ describeOnRedisEngine('a log', fresh => {
         const now = NOON + limit + 1
         const { status, verdicts } = await redis.evaluate(ask(rule, 1, now))
         expect([status, verdicts[0]!.remaining], `harm ${i}`).toEqual(['admitted', limit - 1])
-        // From here on it counts again.
+        // The repaired log counts again.
         expect((await redis.evaluate(ask(rule, limit, now + 1))).status).toBe('refused')
         expect((await redis.evaluate(ask(rule, limit - 1, now + 1))).status).toBe('admitted')
         expect((await redis.evaluate(ask(rule, 1, now + 2))).verdicts[0]).toMatchObject({
@@ -140,7 +140,7 @@ describeOnRedisEngine('a log', fresh => {
   )
 
   it.each([40, 110])(
-    'of %i with anything inside never fails a decision',
+    'of %i with random bytes never fails a decision',
     async limit => {
       const random = randomFrom(SEED)
       const redis = await fresh()

@@ -1,7 +1,7 @@
 /**
- * What each algorithm says, as tables: at (s), cost → allowed, remaining, reset_after (s), retry_after (s), delay (s).
- * Every row goes on from the state that the rows before it left. Instead of a cost a row can give back units of what was
- * spent at a time, or reset the rule.
+ * The replies of each algorithm as tables: at (s), cost → allowed, remaining, reset_after (s), retry_after (s), delay (s).
+ * Each row starts from the state after the rows before it. Instead of a cost, a row can give back units that were spent at some time,
+ * or reset the rule.
  */
 import type { RuleInput } from '../../src/config/check/schema.ts'
 
@@ -17,7 +17,7 @@ export interface VectorTable {
   rows: readonly Row[]
 }
 
-/** Units to give back, of how many that are still spent, and when those were spent (s). */
+/** Units to give back, the units of the request that are still spent, and the time at which they were spent (s). */
 export type Back = readonly [units: number, spent: number, spentAt: number]
 
 export type Row = readonly [
@@ -36,9 +36,9 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       title: '5 per 5 s, burst 5',
       rule: { algorithm: 'gcra', limit: 5, period: '5s' },
       rows: [
-        // A cost above the burst can never be admitted, and takes nothing.
+        // A cost above the burst can never be admitted, and spends nothing.
         [0, 6, false, 5, 0, -1],
-        // Each unit takes a second of the five.
+        // Each unit takes one second to come back.
         [0, 1, true, 4, 1, 0],
         // Cost 0 peeks.
         [0, 0, true, 4, 1, 0],
@@ -47,12 +47,12 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         // Full: the next unit comes back after one second, three after three.
         [0, 1, false, 0, 5, 1],
         [0, 3, false, 0, 5, 3],
-        // A peek is admitted even then.
+        // A peek is admitted even if nothing is left.
         [0, 0, true, 0, 5, 0],
-        // Just before, and just then.
+        // One microsecond too early, and exactly in time.
         [0.999999, 1, false, 0, 4.000001, 0.000001],
         [1, 1, true, 0, 5, 0],
-        // Refused by what is missing, not by a whole period.
+        // The time to wait is that of the missing units, not a whole period.
         [3.5, 3, false, 2, 2.5, 0.5],
         [3.5, 2, true, 0, 4.5, 0],
         // A long pause gives the burst back, and no more.
@@ -78,7 +78,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [0, 1, true, 0, 0.333334, 0],
         [0.333333, 1, false, 0, 0.000001, 0.000001],
         [0.333334, 1, true, 0, 0.333334, 0],
-        // Two thirds after the second, counted from when it came: 0.333334 + 0.333333…
+        // Two thirds of a second after the second request: 0.333334 + 0.333333…
         [0.666667, 1, false, 0, 0.000001, 0.000001],
         [0.666668, 1, true, 0, 0.333334, 0],
       ],
@@ -92,7 +92,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [0.333334, 1, true, 0, 1, 0],
         [0.666666, 1, false, 0, 0.666668, 0.000001],
         [0.666667, 1, true, 0, 1, 0],
-        // Where a rounded interval would have drifted, the third is back after exactly a second.
+        // With a rounded interval this would drift: the third unit is back after exactly a second.
         [0.999999, 1, false, 0, 0.666668, 0.000001],
         [1, 1, true, 0, 1, 0],
       ],
@@ -103,7 +103,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       rows: [
         [0, 5, true, 0, 5, 0],
         [1, [2, 5, 0], true, 3, 2, 0],
-        // Of the three that are left one has drained, and is not given back twice.
+        // One of the three remaining units has drained, and is not given back twice.
         [1, [3, 3, 0], true, 5, 0, 0],
         [1, 5, true, 0, 5, 0],
         [2, 'reset', true, 5, 0, 0],
@@ -117,7 +117,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [10, 2, true, 0, 2, 0],
         [9, 1, false, 0, 3, 2],
         [11, 1, true, 0, 2, 0],
-        // Set back by more than a burst, it reads as idle instead of refusing for ever.
+        // Set back by more than a burst, the record counts as empty. Otherwise it would refuse for a very long time.
         [0, 1, true, 1, 1, 0],
       ],
     },
@@ -134,11 +134,11 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [102, 2, false, 1, 8, 8],
         [103, 1, true, 0, 7, 0],
         [109.999999, 1, false, 0, 0.000001, 0.000001],
-        // A peek is admitted even then.
+        // A peek is admitted even if nothing is left.
         [109.999999, 0, true, 0, 0.000001, 0],
-        // The next window is whole.
+        // The next window has the whole limit.
         [110, 3, true, 0, 10, 0],
-        // An ended window is nothing.
+        // A window that has ended does not count.
         [500, 0, true, 3, 0, 0],
       ],
     },
@@ -165,7 +165,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [0, 1, false, 0, 2800, 2800],
         [2799.999999, 1, false, 0, 0.000001, 0.000001],
         [2800, 1, true, 1, 86400, 0],
-        // The clock is set back over midnight: the new day goes on.
+        // The clock is set back over midnight: the new day stays current.
         [2799, 2, false, 1, 86401, 86401],
       ],
     },
@@ -191,7 +191,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [100, 2, true, 0, 10, 0],
         [99.5, 1, false, 0, 10.5, 10.5],
         [110, 1, true, 1, 10, 0],
-        // Set back by more than a window, it reads as idle instead of refusing for ever.
+        // Set back by more than a window, the record counts as empty. Otherwise it would refuse for a very long time.
         [20, 1, true, 1, 10, 0],
       ],
     },
@@ -201,20 +201,20 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       title: '5 tokens, refilled at 5 per 5 s',
       rule: { algorithm: 'token-bucket', limit: 5, period: '5s' },
       rows: [
-        // More than the bucket holds can never be had.
+        // A cost above the size of the bucket can never be admitted.
         [0, 6, false, 5, 0, -1],
         [0, 4, true, 1, 4, 0],
         // Cost 0 peeks.
         [0, 0, true, 1, 4, 0],
-        // Two more tokens are there after two seconds, not sooner.
+        // Two more tokens come back after exactly two seconds.
         [0, 3, false, 1, 4, 2],
         [1.999999, 3, false, 2, 2.000001, 0.000001],
         [2, 3, true, 0, 5, 0],
-        // A peek at an empty bucket is admitted too.
+        // A peek is admitted even if the bucket is empty.
         [2, 0, true, 0, 5, 0],
         // Refill is continuous: half a token counts towards the next.
         [3.5, 2, false, 1, 3.5, 0.5],
-        // Full again, and no fuller.
+        // The bucket is full again, and not more.
         [100, 0, true, 5, 0, 0],
         [100, 5, true, 0, 5, 0],
       ],
@@ -257,21 +257,21 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       title: 'departures at 2 per second, 3 may wait',
       rule: { algorithm: 'leaky-bucket', limit: 2, period: '1s', queue: 3 },
       rows: [
-        // More than the bucket holds can never be admitted.
+        // A cost above the size of the bucket can never be admitted.
         [0, 5, false, 4, 0, -1],
-        // The first departs at once, each further one half a second later.
+        // The first request departs at once, and each further one half a second later.
         [0, 1, true, 3, 0.5, 0, 0],
         [0, 1, true, 2, 1, 0, 0.5],
         [0, 2, true, 0, 2, 0, 1],
-        // Full, until the first has left its place.
+        // The bucket is full until the first request has departed.
         [0, 1, false, 0, 2, 0.5],
         [0.499999, 1, false, 0, 1.500001, 0.000001],
         [0.5, 1, true, 0, 2, 0, 1.5],
-        // A peek takes no place.
+        // A peek does not use a place.
         [0.5, 0, true, 0, 2, 0],
-        // What arrives between two departures waits for the next.
+        // A request between two departures waits for the next one.
         [2.25, 1, true, 2, 0.75, 0, 0.25],
-        // An empty bucket holds nobody.
+        // If the bucket is empty, a request departs at once.
         [10, 1, true, 3, 0.5, 0, 0],
       ],
     },
@@ -302,16 +302,16 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       rows: [
         [100, 11, false, 10, 0, -1],
         [104, 8, true, 2, 16, 0],
-        // 8 count until the window ends at 110, then less by the tenth of a second: 3 fit when 7 are left of them.
+        // 8 units count fully until the window ends at 110, then 0.8 less each second: 3 fit when only 7 of them count.
         [104, 3, false, 2, 16, 7.25],
         [111.249999, 3, false, 2, 8.750001, 0.000001],
         [111.25, 3, true, 0, 18.75, 0],
-        // In the middle of the window half of the 8 count: 4 + 3.
+        // In the middle of the window, half of the 8 units count: 4 + 3.
         [115, 3, true, 0, 15, 0],
         [115, 1, false, 0, 15, 1.25],
-        // A peek is admitted even then.
+        // A peek is admitted even if nothing is left.
         [115, 0, true, 0, 15, 0],
-        // 10 at once: not before those 6 have passed, a whole window later.
+        // 10 at once fit only when those 6 no longer count, a whole window later.
         [115, 10, false, 0, 15, 15],
         [129.999999, 10, false, 9, 0.000001, 0.000001],
         [130, 10, true, 0, 20, 0],
@@ -334,10 +334,10 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       rows: [
         [99, 2, true, 0, 11, 0],
         [105, 1, true, 0, 15, 0],
-        // The window of the store's past clock is over: what came after it still counts in full.
+        // The window has ended by the earlier clock. Units that were spent after it still count fully.
         [99.5, 1, false, 0, 20.5, 10.5],
         [110, 1, true, 0, 20, 0],
-        // Set back by more than a window, it reads as idle instead of refusing for ever.
+        // Set back by more than a window, the record counts as empty. Otherwise it would refuse for a very long time.
         [20, 1, true, 1, 20, 0],
       ],
     },
@@ -363,7 +363,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [0, 1, true, 2, 10, 0],
         [4, 1, true, 1, 10, 0],
         [6, 1, true, 0, 10, 0],
-        // Each leaves the last 10 s at its own time.
+        // Each unit expires 10 s after its own time.
         [6, 1, false, 0, 10, 4],
         [6, 2, false, 0, 10, 8],
         [6, 3, false, 0, 10, 10],
@@ -396,7 +396,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [95, 1, true, 0, 15, 0],
         [95, 1, false, 0, 15, 15],
         [110, 2, true, 0, 10, 0],
-        // Set back by more than a period, it reads as idle instead of refusing for ever.
+        // Set back by more than a period, the log counts as empty. Otherwise it would refuse for a very long time.
         [50, 1, true, 1, 10, 0],
       ],
     },

@@ -1,9 +1,9 @@
-/** Which window an instant is in, and when the next begins: by arithmetic, or by asking Intl for the local date. */
+/** Finds the window of an instant and the start of the next one: by arithmetic, or with Intl for calendar windows. */
 import type { Rule } from '../../src/config/compile.ts'
 
 const HOUR = 3600e6
 
-/** A number for each window, one more for the next. */
+/** The number of a window. Consecutive windows have consecutive numbers. */
 export function windowOf({ period, calendar }: Pick<Rule, 'period' | 'calendar'>, at: number): number {
   if (!calendar) return Math.floor(at / period)
   const [year, month, day] = localDate(calendar.timeZone, at)
@@ -13,7 +13,7 @@ export function windowOf({ period, calendar }: Pick<Rule, 'period' | 'calendar'>
   return calendar.period === 'day' ? days : Math.floor((days + 3) / 7)
 }
 
-/** The first instant of the next window, by walking to an hour in which the window changes, and bisection. */
+/** The first instant of the next window. Finds the hour in which the window changes, and then uses bisection. */
 export function nextWindow(rule: Pick<Rule, 'period' | 'calendar'>, at: number): number {
   if (!rule.calendar) return (windowOf(rule, at) + 1) * rule.period
   const window = windowOf(rule, at)
@@ -32,7 +32,7 @@ type LocalDate = readonly [year: number, month: number, day: number]
 const formats = new Map<string, Intl.DateTimeFormat>()
 const dates = new Map<string, LocalDate>()
 
-/** Formatting takes microseconds, and the list of what was admitted is asked about again and again. */
+/** The local date of an instant. Cached, because formatting takes microseconds and the reference asks for the same instants often. */
 function localDate(timeZone: string, at: number): LocalDate {
   const ms = Math.floor(at / 1e3)
   const name = `${timeZone} ${ms}`

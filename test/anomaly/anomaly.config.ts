@@ -1,9 +1,9 @@
-/** What the Worker of the anomaly suite runs with. */
+/** The config of the Worker in the anomaly suite. */
 import { defineConfig } from '../../src/config/define.ts'
 import type { Duration } from '../../src/config/duration.ts'
 import { AT_ONCE, LIMIT, MODES, SLOT_TTL_MS, SOAK_LIMIT, SOAK_PERIOD_MS, STORE } from './policy.ts'
 
-/** In each mode one for consumers, and one for those without a key. */
+/** For each mode, a rule for consumers and a rule for callers without a key. */
 const inEachMode = (name: string, path: string, limit: number, period: Duration) =>
   MODES.flatMap(mode =>
     (['consumer', 'address'] as const).map(by => ({
@@ -17,7 +17,7 @@ const inEachMode = (name: string, path: string, limit: number, period: Duration)
     })),
   )
 
-/** The same of what is in flight: no caller here has more than one request at once, so none of these may refuse. */
+/** The same for requests in flight. No caller has more than one request at once, so none of these rules may refuse. */
 const inFlightInEachMode = MODES.flatMap(mode =>
   (['consumer', 'address'] as const).map(by => ({
     name: `in-flight-${mode}-${by}`,
@@ -32,12 +32,12 @@ const inFlightInEachMode = MODES.flatMap(mode =>
 
 export default defineConfig({
   origin: 'https://origin.invalid',
-  // Only an origin that hangs is to reach it, also on a busy machine.
+  // Long, so that only an origin that hangs reaches it, even on a busy machine.
   originDeadline: '5s',
   credentials: { accept: ['api-key', 'anonymous'] },
   store: STORE,
   rules: [
-    // Long, so that what is spent stays spent while a scenario runs.
+    // A long period, so that no units come back while a scenario runs.
     ...inEachMode('', '', LIMIT, '300d'),
     ...inFlightInEachMode,
     ...inEachMode('soak-', '/soak', SOAK_LIMIT, `${SOAK_PERIOD_MS}ms`),
@@ -51,7 +51,7 @@ export default defineConfig({
       match: { path: '/held/*' },
     },
   ],
-  // The reports of its signal ride on the requests that fail, and nothing is shed.
+  // Nothing is shed, but the reports of the signal travel with the requests that fail.
   shedding: {
     classes: [{ name: 'critical', match: { path: '/critical/*' } }, { name: 'other' }],
     fleetUsage: { capacity: 10_000, ttl: `${SLOT_TTL_MS}ms`, onStoreFailure: 'open' },

@@ -1,6 +1,6 @@
 /**
- * Whatever fails, in whichever call, the gateway does what its policy says: no error that nothing asks for, no reply that
- * keeps waiting, no more above a limit than is stated, nothing left behind. docs/reliability.md has the results.
+ * Tests that the gateway follows its failure policy for every fault in every call: no unexpected errors, no reply that takes too long, no
+ * more requests above a limit than documented, and no units that stay held. docs/reliability.md has the results.
  */
 import { afterAll, beforeAll } from 'vitest'
 import { armHttp, armShut } from '../support/fault-proxy.ts'
@@ -19,7 +19,7 @@ let redis: TestRedis
 let lanes: Lanes
 beforeAll(async () => {
   redis = await startRedis(hasRedisServer ? 'redis-server' : 'embedded')
-  // Each is a Worker of its own, and three seconds of computing to start.
+  // Each lane has its own Worker, whose start takes three seconds of CPU.
   lanes = await Lanes.start(IS_WHOLE ? MODES.length : MODES.length - 1, redis.url)
 })
 afterAll(async () => {

@@ -1,4 +1,4 @@
-/** Clients that go away in the middle: the gateway goes on, and counts them as what they are. */
+/** Clients that leave in the middle of a request: the gateway keeps working, and counts correctly. */
 import { connect } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { armHttp } from '../support/fault-proxy.ts'
@@ -12,9 +12,9 @@ const GONE = 20
 
 interface Leaving {
   name: string
-  /** Lines of the request, as far as it comes. */
+  /** The lines of the request that the client sends before it leaves. */
   lines: (address: string) => readonly string[]
-  /** What keeps it waiting until it goes. */
+  /** A fault that keeps the client waiting until it leaves. */
   wait?: (lane: Lane) => { disarm(): Promise<void> }
 }
 
@@ -61,10 +61,10 @@ export function describeClients(lanes: () => Lanes): void {
   describe(`${GONE} clients that go away at once`, { concurrent: true }, () => {
     it.each(LEAVING)('$name leave nothing behind', async leaving => {
       await lanes().use(async lane => {
-        const held = leaving.wait?.(lane)
+        const fault = leaving.wait?.(lane)
         const address = lane.address()
         await Promise.all(Array.from({ length: GONE }, () => goAway(lane.url, leaving.lines(address))))
-        await held?.disarm()
+        await fault?.disarm()
 
         const { replies } = await undisturbed(async () => {
           await untilDecided(lane, MODE)
@@ -79,7 +79,7 @@ export function describeClients(lanes: () => Lanes): void {
   })
 }
 
-/** Sends that and closes with a reset, as soon as it has gone out and been looked at. */
+/** Sends the lines, waits until the gateway has read them, and closes the connection with a reset. */
 async function goAway(url: string, lines: readonly string[]): Promise<void> {
   const { hostname, port } = new URL(url)
   const socket = connect(Number(port), hostname)

@@ -1,17 +1,17 @@
-/** One request, and what comes back, by the clock of whoever asks. */
+/** Sends one request, and observes its reply from the client's side. */
 import { type Agent, type RequestOptions, request } from 'node:http'
 
-/** What a caller saw. */
-export interface Seen {
+/** The reply as its client observed it. */
+export interface Observed {
   status: number
-  /** `Sluice-Degraded` */
+  /** The header `Sluice-Degraded`. */
   mark?: string
-  /** Of problem details. */
+  /** The type of problem details. */
   type?: string
   retryAfter?: string
-  /** It ended before its end. */
+  /** The reply was cut off. */
   isBroken?: true
-  /** From the first byte sent to the last one received. */
+  /** Time from the first byte sent to the last byte received. */
   ms: number
 }
 
@@ -19,16 +19,16 @@ export interface Ask extends Pick<RequestOptions, 'method'> {
   key?: string
   address?: string
   body?: string
-  /** Goes away after so long, whatever comes. */
+  /** The client leaves after this time, even if the reply has begun. */
   leaveAfterMs?: number
 }
 
-/** One request over a socket. @throws when it breaks before there is a status */
+/** Sends one request over a socket. @throws Error if the connection breaks before a status arrives */
 export function exchange(
   agent: Agent,
   url: string,
   { method = 'GET', key, address, body, leaveAfterMs }: Ask = {},
-): Promise<Seen> {
+): Promise<Observed> {
   const headers = { ...(key && { 'x-api-key': key }), ...(address && { 'cf-connecting-ip': address }) }
   const startedAt = performance.now()
   return new Promise((resolve, reject) => {

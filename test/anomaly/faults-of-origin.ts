@@ -1,17 +1,17 @@
-/** Ways in which the origin can fail, and what the caller gets for each. */
+/** The faults of the origin, and the reply that the caller gets for each. */
 import type { TcpFault } from '../support/fault-proxy.ts'
 
 export interface OriginFault {
   name: string
-  /** Absent: nobody listens. */
+  /** Absent: the origin does not listen. */
   fault?: TcpFault
-  /** What the caller sees. */
+  /** The status that the caller gets. */
   status: number
-  /** The reply ends before its end, and the caller can tell. */
+  /** The reply is cut off, and the caller can detect it. */
   isBroken?: true
 }
 
-/** Headers, and a part of the body. */
+/** The headers and a part of the body. */
 const cut = (bytes: Buffer) => bytes.subarray(0, bytes.indexOf('\r\n\r\n') + 14)
 
 const says = (text: string): TcpFault => ({ request: client => void client.end(text) })

@@ -1,10 +1,10 @@
-/** Ways in which Redis can fail behind the bridge, byte by byte on the connection between the two. */
+/** The faults of Redis behind the bridge, injected into the connection between the two. */
 import { armShut, type TcpFault } from '../support/fault-proxy.ts'
 import { commandOf } from '../support/resp.ts'
 import { DEADLINE_MS } from './policy.ts'
 import type { Anomaly } from './scenario.ts'
 
-/** A script that does nothing, in the place of ours: so the reply comes in its turn, whatever else is under way. */
+/** Replaces the command by a script that only returns a reply, so that replies on the connection keep their order. */
 const answers = (name: string, script: string, ...args: readonly string[]): Anomaly => ({
   name,
   arm: ({ redis }, when) => redis.arm({ instead: commandOf('EVAL', script, '0', ...args) }, when),
@@ -12,7 +12,7 @@ const answers = (name: string, script: string, ...args: readonly string[]): Anom
 
 const says = (error: string): Anomaly => answers(`says ${error}`, 'return redis.error_reply(ARGV[1])', error)
 
-/** What was sent before on the same connection may have been done, and its reply is lost too. */
+/** Breaks the connection instead of sending the command. Earlier commands on it may have been executed, and lose their replies too. */
 const breaks = (name: string, request: TcpFault['request'], rest: Partial<Anomaly> = {}): Anomaly => ({
   name,
   arrives: true,
@@ -29,7 +29,7 @@ const spoils = (name: string, reply: TcpFault['reply'], rest: Partial<Anomaly> =
 
 const typical = { isTypical: true } as const
 
-/** Whatever is under way on the connection shares its fate. */
+/** Faults that affect all commands under way on the connection. */
 const CONNECTION_FAULTS: readonly Anomaly[] = [
   { name: 'refuses connections', arrives: true, arm: ({ redis }, when) => armShut(redis, when) },
   {

@@ -1,6 +1,6 @@
 /**
- * Ways in which the store can fail over HTTP, between the Worker and the bridge. Where a call does not get there, nothing is
- * spent; where only the reply is lost, Redis has spent what nobody was told of.
+ * The faults of the store over HTTP, between the Worker and the bridge. If a call does not arrive, nothing is spent. If only the reply is
+ * lost, Redis has spent units that the Worker does not know of.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Fault } from '../support/counting-proxy.ts'
@@ -8,15 +8,15 @@ import { DEADLINE_MS } from './policy.ts'
 
 export interface StoreFault {
   name: string
-  /** Absent: nobody listens while the call is made. */
+  /** Absent: the store does not listen during the call. */
   fault?: Fault
-  /** The call gets to Redis, so it may have been spent. */
+  /** The call reaches Redis, so it may spend units. */
   arrives?: true
-  /** It is no failure, and must not be taken for one. */
+  /** Not a failure, and must not be treated as one. */
   isHarmless?: true
-  /** It asks for patience: the plan is used up. */
+  /** The store reports that its plan is used up, so the Worker waits longer before it tries again. */
   isPatient?: true
-  /** One of those that `npm test` tries. */
+  /** Also part of `npm test`, not only of `npm run test:anomalies`. */
   isTypical?: true
 }
 
@@ -35,12 +35,12 @@ const errors = (status: number, ...messages: readonly string[]): StoreFault[] =>
     fault: says(status, JSON.stringify({ error: message })),
   }))
 
-/** The call is passed on, and the answer replaced when all of it is there. */
+/** Forwards the call, and replaces the complete answer. */
 const spoiled =
   (act: (body: Buffer, response: ServerResponse) => void): Fault =>
   (_, response, passOn) =>
     passOn(async answer => {
-      // The other side may give up on it meanwhile.
+      // The client may have given up since.
       response.on('error', () => {})
       act(await bodyOf(answer), response)
     })
@@ -51,11 +51,11 @@ export async function bodyOf(answer: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(chunks)
 }
 
-/** Another list in the place of the reply's. */
+/** Replaces the list in the reply of a script. */
 const edited = (edit: (list: unknown[]) => unknown): Fault =>
   spoiled((body, response) => {
     const answer = JSON.parse(String(body)) as { result: unknown[] } | { result: unknown[] }[]
-    // What is no decision has no list.
+    // Only replies of scripts have a list.
     for (const each of [answer].flat()) {
       if (Array.isArray(each.result)) each.result = edit(each.result) as unknown[]
     }
@@ -64,7 +64,7 @@ const edited = (edit: (list: unknown[]) => unknown): Fault =>
 
 const DRIP_MS = 40
 
-/** `npm test` takes those; what they do to the gateway, the others do too. */
+/** `npm test` runs only these: the other faults have the same effects on the gateway. */
 const typical = (fault: StoreFault): StoreFault => ({ ...fault, isTypical: true })
 
 const patient = (fault: StoreFault): StoreFault => ({ ...fault, isPatient: true })

@@ -1,4 +1,4 @@
-/** Holds what callers saw, and what the store has counted meanwhile, to the policy. */
+/** Checks the replies of callers, and the counters of the store, against the failure policy. */
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { type CounterOwner, peekCaller } from '../../src/ops/limits.ts'
 import config from './anomaly.config.ts'
@@ -18,9 +18,9 @@ import {
 export interface Judged {
   /** Replies that the store has not decided. */
   degraded: readonly Reply[]
-  /** Of all requests, ms. */
+  /** The longest time of a reply (ms). */
   slowest: number
-  /** Units above the limits, of all callers. */
+  /** Admitted units above the limits, of all callers. */
   excess: number
   mistakes: readonly string[]
   callers: readonly Caller[]
@@ -28,11 +28,11 @@ export interface Judged {
 
 export interface Circumstances {
   mode: Mode
-  /** Calls that failed may have been done, though nobody heard of it. */
+  /** Calls that failed may have been executed. */
   arrives: boolean
-  /** So many times the store forgot everything. */
+  /** How many times the store has lost all data. */
   losses?: number
-  /** So many units, of all callers together, it may have forgotten. */
+  /** How many units of all callers together the store may have lost. */
   unreplicated?: number
 }
 
@@ -54,48 +54,49 @@ export async function judge(
 
   const outages = endsOfOutages(all)
   let above = 0
-  let unheard = 0
-  let gone = 0
-  for (const { counted, replies } of callers) {
+  let unreported = 0
+  let lost = 0
+  for (const { owner, replies } of callers) {
     const decided = passed(replies).filter(isDecided).length
     const marked = passed(replies).length - decided
-    if (!counted) {
-      if (decided > 0) mistakes.push('a key that nobody has made was found good')
+    if (!owner) {
+      if (decided > 0) mistakes.push('a key that is not in the store was accepted')
       continue
     }
-    const most = mostWithoutStore(mode, marked) * Math.max(1, outagesOf(replies, outages))
-    if (marked > most) mistakes.push(`${marked} passed without the store, where ${most} may`)
+    const mostMarked = mostWithoutStore(mode, marked) * Math.max(1, outagesOf(replies, outages))
+    if (marked > mostMarked)
+      mistakes.push(`${marked} passed without the store, but at most ${mostMarked} may`)
     const over = Math.max(0, passed(replies).length - LIMIT)
     above += over
     if (isForgotten) {
       if (decided > LIMIT * (1 + losses)) mistakes.push(`the store admitted ${decided} of ${LIMIT}`)
       continue
     }
-    const spent = await spentBy(lane, counted, mode)
-    gone += Math.max(0, decided - spent)
+    const spent = await spentBy(lane, owner, mode)
+    lost += Math.max(0, decided - spent)
     const undecided = replies.filter(reply => !isDecided(reply))
-    // A lost or late reply may have been spent, and what the isolate has admitted in its place is told to the store again.
-    const twice = mode === 'closed' ? [] : arrives ? undecided : undecided.filter(isLate)
-    const asked = decided + undecided.length + twice.length
-    if (spent > asked) mistakes.push(`${spent} are spent, by no more than ${asked} requests`)
-    // What an isolate has admitted by itself is told to the store when it is back: with open too, while an outage is suspected.
-    unheard += Math.max(0, spent - decided - (mode === 'closed' ? 0 : marked))
-    // What was not replicated was spent when the caller was refused.
-    if (wasRefusedInVain(replies, spent + unreplicated)) mistakes.push('refused with budget left')
+    // A call whose reply was lost or late may have spent a unit. If the isolate has admitted the request, it reports another unit later.
+    const countedTwice = mode === 'closed' ? [] : arrives ? undecided : undecided.filter(isLate)
+    const most = decided + undecided.length + countedTwice.length
+    if (spent > most) mistakes.push(`${spent} are spent, by at most ${most} requests`)
+    // The isolate reports its own admissions when the store is back: with `open` too, while an outage is suspected.
+    unreported += Math.max(0, spent - decided - (mode === 'closed' ? 0 : marked))
+    // Units that were not replicated had been spent when the caller was refused.
+    if (wasRefusedWithBudget(replies, spent + unreplicated)) mistakes.push('refused with budget left')
   }
-  if (gone > unreplicated) mistakes.push(`${gone} were admitted by the store that are not spent in it`)
-  // On a busy machine a call can be late without any fault, and what it spends is spent.
+  if (lost > unreplicated) mistakes.push(`${lost} were admitted by the store that are not spent in it`)
+  // On a busy machine, a call can be late without any fault, and still spend a unit.
   const late = degraded.filter(isLate).length
-  if (!arrives && unheard > late) mistakes.push(`${unheard} spent by calls that never arrived`)
+  if (!arrives && unreported > late) mistakes.push(`${unreported} spent by calls that never arrived`)
   return { degraded, slowest, excess: above, mistakes, callers }
 }
 
-/** Its call may have been done, though the reply was not waited for. */
+/** Whether the isolate did not wait for the store, so that the call may have been executed. */
 function isLate({ mark }: Reply): boolean {
   return mark === 'store-timeout' || mark === 'overload'
 }
 
-/** When a decision of the store followed others that were made without it. */
+/** The times at which the store decided again after decisions without it. */
 function endsOfOutages(replies: readonly Reply[]): readonly number[] {
   const inOrder = replies.toSorted((one, other) => one.at - other.at)
   return inOrder.flatMap((reply, i) =>
@@ -103,43 +104,43 @@ function endsOfOutages(replies: readonly Reply[]): readonly number[] {
   )
 }
 
-/** In how many outages somebody passed. */
+/** The number of outages in which one of these requests passed. */
 function outagesOf(replies: readonly Reply[], ends: readonly number[]): number {
   const marked = passed(replies).filter(reply => !isDecided(reply))
   return new Set(marked.map(({ at }) => ends.findIndex(end => end > at))).size
 }
 
-function wasRefusedInVain(replies: readonly Reply[], spent: number): boolean {
+function wasRefusedWithBudget(replies: readonly Reply[], spent: number): boolean {
   return spent < LIMIT && replies.some(reply => isDecided(reply) && reply.status === 429)
 }
 
-/** As the store has it. */
-export async function spentBy(lane: Lane, counted: CounterOwner, mode: Mode): Promise<number> {
-  const { standings } = await peekCaller(lane.admin, checked, counted)
-  const name = `${mode}-${'consumer' in counted ? 'consumer' : 'address'}`
+/** The units that a caller has spent according to the store. */
+export async function spentBy(lane: Lane, owner: CounterOwner, mode: Mode): Promise<number> {
+  const { standings } = await peekCaller(lane.admin, checked, owner)
+  const name = `${mode}-${'consumer' in owner ? 'consumer' : 'address'}`
   return LIMIT - standings.find(({ rule }) => rule.name === name)!.remaining
 }
 
-/** How long a slot may take to be free: its ttl, and what a busy machine is late. */
+/** How long it may take until units in flight are free: the ttl, and the delay of a busy machine. */
 const FREE_WITHIN_MS = SLOT_TTL_MS + LATE_MS
 
-/** All replies have ended, so every slot has to be free, at the latest when its ttl has passed. */
-export async function slotsTaken(lane: Lane, callers: readonly Caller[], mode: Mode): Promise<string[]> {
+/** Waits until no units are in flight. All replies have ended, so they must be free when the ttl has passed. @returns mistakes */
+export async function unitsStillHeld(lane: Lane, callers: readonly Caller[], mode: Mode): Promise<string[]> {
   const until = performance.now() + FREE_WITHIN_MS
-  let counted = callers.flatMap(({ counted }) => counted ?? [])
+  let owners = callers.flatMap(({ owner }) => owner ?? [])
   for (;;) {
-    // One after the other: of all places in a scenario there are hundreds.
-    const taken: CounterOwner[] = []
-    for (const each of counted) if ((await slotsOf(lane, each, mode)) > 0) taken.push(each)
-    counted = taken
-    if (counted.length === 0) return []
-    if (performance.now() > until) return [`${counted.length} callers have slots that ended requests took`]
+    // One after the other, because all scenarios of a fault together have hundreds of callers.
+    const holding: CounterOwner[] = []
+    for (const owner of owners) if ((await unitsInFlight(lane, owner, mode)) > 0) holding.push(owner)
+    owners = holding
+    if (owners.length === 0) return []
+    if (performance.now() > until) return [`${owners.length} callers still hold units of ended requests`]
     await new Promise(resolve => setTimeout(resolve, 50))
   }
 }
 
-async function slotsOf(lane: Lane, counted: CounterOwner, mode: Mode): Promise<number> {
-  const { standings } = await peekCaller(lane.admin, checked, counted)
-  const name = `in-flight-${mode}-${'consumer' in counted ? 'consumer' : 'address'}`
+async function unitsInFlight(lane: Lane, owner: CounterOwner, mode: Mode): Promise<number> {
+  const { standings } = await peekCaller(lane.admin, checked, owner)
+  const name = `in-flight-${mode}-${'consumer' in owner ? 'consumer' : 'address'}`
   return AT_ONCE - standings.find(({ rule }) => rule.name === name)!.remaining
 }

@@ -1,6 +1,6 @@
 /**
- * A Worker in workerd with everything it stands on, and a place to spoil each way: between it and the bridge, between the
- * bridge and Redis, and between it and the origin. Scenarios that run at once take a lane each.
+ * A Worker in workerd with its dependencies, and a proxy on each connection for faults: between Worker and bridge, between bridge and
+ * Redis, and between Worker and origin. Scenarios that run at the same time use separate lanes.
  */
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync } from 'node:fs'
@@ -16,28 +16,28 @@ import { type CountingProxy, startCountingProxy } from '../support/counting-prox
 import { startTcpProxy, type TcpProxy, targetOf } from '../support/fault-proxy.ts'
 import { startOrigin, type TestOrigin } from '../support/origin.ts'
 import { endOfCommand } from '../support/resp.ts'
-import { type Ask, exchange, type Seen } from './exchange.ts'
+import { type Ask, exchange, type Observed } from './exchange.ts'
 
 export interface Lane {
   url: string
-  /** Between the Worker and the bridge. */
+  /** The proxy between the Worker and the bridge. */
   store: CountingProxy
-  /** Between the bridge and Redis. */
+  /** The proxy between the bridge and Redis. */
   redis: TcpProxy
-  /** Between the Worker and the origin. */
+  /** The proxy between the Worker and the origin. */
   originDoor: TcpProxy
   origin: TestOrigin
-  /** Past all faults but those of Redis itself. */
+  /** Only affected by faults of Redis. */
   admin: AdminStore
-  /** Process of the Worker's owner: workerd is a child of it. */
+  /** The parent process of workerd. */
   pid: number
-  /** Where it was asked for. */
+  /** Absent unless `inspect` was set. */
   inspectorUrl?: string
-  ask(path: string, ask?: Ask): Promise<Seen>
+  ask(path: string, ask?: Ask): Promise<Observed>
   key(consumer: string): Promise<string>
-  /** Resolves when its store answers, of whose faults there are none any more. */
+  /** Resolves when the store answers. There must be no active fault. */
   ready(): Promise<void>
-  /** Names that nobody else has. */
+  /** A new name that no other caller has. */
   name(): string
   address(): string
   close(): Promise<void>
@@ -50,7 +50,7 @@ const READY_MS = 10_000
 
 let names = 0
 
-/** @param redisUrl of a Redis that others may use too: no two scenarios have a caller in common */
+/** @param redisUrl a Redis that may be shared, because scenarios have no callers in common */
 export async function startLane(redisUrl: string, { inspect = false } = {}): Promise<Lane> {
   const guardian = startGuardian()
   const directory = mkdtempSync(join(tmpdir(), 'sluice-'))
@@ -75,7 +75,7 @@ export async function startLane(redisUrl: string, { inspect = false } = {}): Pro
       ORIGIN_URL: `http://127.0.0.1:${originDoor.port}`,
     },
   })
-  // A connection for each request: what becomes of one says nothing about another.
+  // A new connection for each request, so that requests do not affect each other.
   const agent = new Agent({ keepAlive: false })
   return {
     url: worker.url,
@@ -114,7 +114,7 @@ export async function startLane(redisUrl: string, { inspect = false } = {}): Pro
   }
 }
 
-/** So many lanes, each for one at a time. */
+/** A pool of lanes. Each lane is used by one scenario at a time. */
 export class Lanes {
   readonly #all: readonly Lane[]
   readonly #free: Lane[]

@@ -1,23 +1,23 @@
 /**
- * Every fault in every place: each call of the scenario in turn fails, then all of them, in each mode. `npm run
- * test:anomalies` does that and writes what it found into docs/reliability.md; `npm test` takes some of it.
+ * Runs every fault at every place: each call of the scenario fails in turn, then all of them, in each mode. `npm run
+ * test:anomalies` runs everything and writes the results into docs/reliability.md. `npm test` runs a selection.
  */
 import { afterAll, describe, expect, it } from 'vitest'
 import { writeTable } from '../../docs/reliability/tables.ts'
-import { slotsTaken } from './judge.ts'
+import { unitsStillHeld } from './judge.ts'
 import type { Lane, Lanes } from './lane.ts'
 import { MODES, type Mode } from './policy.ts'
 import { type Anomaly, type Finding, play, type Which } from './scenario.ts'
 
 export const IS_WHOLE = process.env.ANOMALIES === 'all'
 
-/** No scenario makes more calls; the first that finds nothing to spoil ends the search. */
+/** More calls than any scenario makes. The first number without a call ends the search. */
 const MOST_CALLS = 40
 
-/** In `npm test`: where some are known already, and all of them. */
+/** The places in `npm test`: a call at which some keys are known already, and all calls. */
 const FEW: readonly Which[] = [3, 'every']
 
-/** One test a fault, each in every place. */
+/** Describes one test for each fault, which is run at every place. */
 export function describeMatrix(
   title: string,
   table: string,
@@ -27,7 +27,7 @@ export function describeMatrix(
   describeByMode(title, table, anomalies, lanes, inAllPlaces)
 }
 
-/** One test a case, in each mode. The title says how many are left out. */
+/** Describes one test for each case, which is run in each mode. The title says how many cases are left out. */
 export function describeByMode<Case extends { name: string; isTypical?: true }>(
   title: string,
   table: string,
@@ -49,7 +49,7 @@ export function describeByMode<Case extends { name: string; isTypical?: true }>(
             const found = await find(lane, each, mode)
             return {
               ...found,
-              mistakes: [...found.mistakes, ...(await slotsTaken(lane, found.callers, mode))],
+              mistakes: [...found.mistakes, ...(await unitsStillHeld(lane, found.callers, mode))],
             }
           })
           return [mode, finding] as const
@@ -64,7 +64,7 @@ export function describeByMode<Case extends { name: string; isTypical?: true }>(
   })
 
   afterAll(() => {
-    // A run of which something failed, or was left out, leaves the page as it is.
+    // A run with failures or omitted cases does not change the page.
     if (!IS_WHOLE || found.size < cases.length) return
     const rows = cases.map(({ name }) => rowOf(name, found.get(name)!))
     writeTable(table, { head: HEAD, rows })
@@ -84,7 +84,7 @@ async function inAllPlaces(lane: Lane, anomaly: Anomaly, mode: Mode): Promise<Fi
 }
 
 function placesOf({ isPatient }: Anomaly): readonly Which[] {
-  // Each takes half a minute until the store is asked again, and the first that fails is the last that is asked.
+  // Only one place: the first failure stops all calls, and it takes half a minute until the store is asked again.
   if (isPatient) return ['every']
   return IS_WHOLE ? [...Array.from({ length: MOST_CALLS }, (_, i) => i + 1), 'every'] : FEW
 }

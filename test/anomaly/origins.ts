@@ -1,4 +1,4 @@
-/** The origin fails: the caller is told so, nobody else notices, and what was admitted stays counted. */
+/** Faults of the origin: only the caller of the failed request gets an error, and the request stays counted. */
 import { afterAll, describe, expect, it } from 'vitest'
 import { writeTable } from '../../docs/reliability/tables.ts'
 import { armShut } from '../support/fault-proxy.ts'
@@ -18,7 +18,7 @@ export function describeOrigins(lanes: () => Lanes): void {
   describe('an origin that', { concurrent: true }, () => {
     it.each(ORIGIN_FAULTS)('$name is $status for its caller alone, and counted', async origin => {
       await lanes().use(async lane => {
-        const { counted, replies } = await undisturbed(async () => {
+        const { owner, replies } = await undisturbed(async () => {
           await untilDecided(lane, MODE)
           const caller = anonymous(lane)
           const armed = origin.fault
@@ -33,7 +33,7 @@ export function describeOrigins(lanes: () => Lanes): void {
         const [{ status, isBroken, ms }, ...rest] = replies as [Reply, ...Reply[]]
         expect({ status, isBroken }).toEqual({ status: origin.status, isBroken: origin.isBroken })
         expect(rest.map(({ status }) => status)).toEqual([...Array(LIMIT - 1).fill(200), 429])
-        expect(await spentBy(lane, counted!, MODE)).toBe(LIMIT)
+        expect(await spentBy(lane, owner!, MODE)).toBe(LIMIT)
         found.set(origin.name, [
           origin.name,
           `\`${status}\`${isBroken ? ', cut off' : ''}`,

@@ -1,27 +1,28 @@
-/** What the gateway promises while the store fails: the settings of the suite, and what a caller may see under them. */
-import type { Seen } from './exchange.ts'
+/** The settings of the suite, and the replies that callers may get under them while the store fails. */
+import type { Observed } from './exchange.ts'
 
-/** Of a rule: what becomes of a request that its limit cannot be asked about. */
+/** The failure policies of a rule (`onStoreFailure`). */
 export const MODES = ['open', 'closed', 'local'] as const
 export type Mode = (typeof MODES)[number]
 
-/** Of every rule. */
+/** The limit of every rule. */
 export const LIMIT = 2
 
-/** Requests in flight, of every rule about them, and how long a slot stays taken that is not renewed. */
+/** The limit of every `concurrency` rule. */
 export const AT_ONCE = 4
+/** How long units in flight stay held without being renewed. */
 export const SLOT_TTL_MS = 2000
 
-/** Of the rules of the soak, which has to find an end in Redis too. */
+/** The limit and period of the soak rules. The period is short, so that records in Redis expire. */
 export const SOAK_LIMIT = 20
 export const SOAK_PERIOD_MS = 5000
 
 const LOCAL_SHARE = 0.5
 
-/** What one isolate admits by itself of a limit. */
+/** How many units of a limit an isolate admits without the store. */
 const LOCAL_LIMIT = LIMIT * LOCAL_SHARE
 
-/** The default. */
+/** The deadline of the store, which is the default. */
 export const DEADLINE_MS = 250
 const RETRY_AFTER_MS = 250
 
@@ -32,23 +33,23 @@ export const STORE = {
 } as const
 
 /**
- * How much later than the deadline an answer may come. On a machine that is busy with other suites timers are late; what
- * was measured stands in docs/reliability.md.
+ * How much later than the deadline a reply may come. Long, because timers are late on a machine that is busy with other suites.
+ * docs/reliability.md has measured values.
  */
 export const LATE_MS = 10_000
 
-/** From the last fault to the first decision that is made in the store again; measured as above. */
+/** The longest time from the last fault to the first decision of the store. Long for the same reason. */
 export const RECOVERY_MS = 30_000
 
-/** The same, after the store has said that its plan is used up: it is tried every 30 seconds then. */
+/** The same after the store has reported that its plan is used up. Then it is retried every 30 seconds. */
 export const PATIENCE_MS = 60_000
 
 const TEMPORARY_REDUCED_CAPACITY =
   'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity'
 
 /**
- * So many requests of one caller may pass without the store in one outage, whatever it has admitted.
- * @param marked those that did, and say so
+ * How many requests of one caller may pass without the store in one outage.
+ * @param marked how many have passed with the header `Sluice-Degraded`
  */
 export function mostWithoutStore(mode: Mode, marked: number): number {
   if (mode === 'open') return marked
@@ -56,41 +57,41 @@ export function mostWithoutStore(mode: Mode, marked: number): number {
 }
 
 /**
- * Marks of requests that were late, which on a busy machine need no fault: until the outage is confirmed, `open` is decided
- * as `local`.
+ * Whether a request was decided without the store because it was slow. On a busy machine, that can happen without a fault. Until
+ * an outage is confirmed, `open` is decided as `local`.
  */
 export function isSlownessMark(mark: string): boolean {
   return ['store-timeout', 'breaker-open', 'overload'].includes(mark)
 }
 
-export interface Asked {
+export interface Situation {
   mode: Mode
-  /** It shows a credential that this isolate has not seen to be good. */
+  /** This isolate has not verified the credential. */
   isUnknown: boolean
-  /** The store has lost what it knew of keys. */
+  /** The store has lost its keys. */
   isForgotten: boolean
 }
 
-/** What is wrong with a reply, whatever happened behind it; undefined when it is one that the policy asks for. */
+/** Checks a reply. @returns what is wrong with it, or undefined if the policy permits it */
 export function mistakeIn(
-  { status, mark, type, retryAfter }: Seen,
-  { mode, isUnknown, isForgotten }: Asked,
+  { status, mark, type, retryAfter }: Observed,
+  { mode, isUnknown, isForgotten }: Situation,
 ): string | undefined {
   switch (status) {
     case 200:
       if (mark === undefined) return undefined
       if (mode === 'closed') return 'a closed rule let it pass, marked'
-      return isUnknown ? 'a credential that nobody has seen passed, marked' : undefined
+      return isUnknown ? 'a credential that was never verified passed, marked' : undefined
     case 401:
-      return isUnknown || isForgotten ? undefined : 'a good credential was refused'
+      return isUnknown || isForgotten ? undefined : 'a valid credential was refused'
     case 429:
       if (mark === undefined || mode === 'local') return undefined
       return mode === 'open' && isSlownessMark(mark) ? undefined : 'refused by a limit that was not asked'
     case 503:
       if (type !== TEMPORARY_REDUCED_CAPACITY) return `503 of type ${type}`
       if (mark === undefined || !retryAfter) return '503 that does not say why, or how long'
-      return mode === 'closed' || isUnknown ? undefined : '503, which nothing asks for'
+      return mode === 'closed' || isUnknown ? undefined : 'unexpected 503'
     default:
-      return `${status}, which nothing asks for`
+      return `unexpected ${status}`
   }
 }

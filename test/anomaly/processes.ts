@@ -1,10 +1,10 @@
-/** Something happens to Redis while many ask at once: they get what the policy says, and the books are right afterwards. */
+/** Events of the Redis process under load: replies follow the policy, and the counters are right afterwards. */
 import { describe } from 'vitest'
 import type { Target } from '../support/fault-proxy.ts'
 import { hasRedisServer } from '../support/redis.ts'
 import { startRedisProcess } from '../support/redis-process.ts'
 import { anonymous, askAs, type Caller, consumerOf } from './callers.ts'
-import { judge, slotsTaken } from './judge.ts'
+import { judge, unitsStillHeld } from './judge.ts'
 import type { Lane, Lanes } from './lane.ts'
 import { describeByMode } from './matrix.ts'
 import { LIMIT, type Mode, RECOVERY_MS } from './policy.ts'
@@ -13,13 +13,13 @@ import { backSince, type Finding, isTakenForFailure, untilDecided } from './scen
 
 const AT_ONCE = 4
 
-/** A busy machine is slow with as many; this is no measurement of what it can take. */
+/** A pause between requests, because the suite does not measure throughput and a busy machine is slow. */
 const PAUSE_MS = 5
 
-/** Of each that asks at once the last request, and one more. */
+/** The units that a failover may lose: the last request of each concurrent caller, and one more. */
 const UNREPLICATED = 2 * AT_ONCE
 
-/** As many of them are made beforehand: while Redis is gone, no key can be made. */
+/** Consumers with keys that are created in advance, because no key can be created while Redis is down. */
 const CONSUMERS = 40
 
 export function describeProcesses(lanes: () => Lanes): void {
@@ -38,7 +38,7 @@ async function strike(lane: Lane, event: RedisEvent, mode: Mode): Promise<Findin
   let load: Promise<void>[] = []
   try {
     await event.prepare?.(redis)
-    await turnTo(lane, redis)
+    await connectTo(lane, redis)
     const spares = await Promise.all(Array.from({ length: CONSUMERS }, () => consumerOf(lane)))
     const callers: Caller[] = []
     const ask = async () => {
@@ -70,8 +70,8 @@ async function strike(lane: Lane, event: RedisEvent, mode: Mode): Promise<Findin
       losses: event.losses ?? 0,
       unreplicated: event.isCopiedLate ? UNREPLICATED : 0,
     })
-    // Here, since afterwards the lane is turned to another Redis.
-    const mistakes = [...judged.mistakes, ...(await slotsTaken(lane, judged.callers, mode))]
+    // Checked before the lane is connected to another Redis.
+    const mistakes = [...judged.mistakes, ...(await unitsStillHeld(lane, judged.callers, mode))]
     const backAfter = backSince(overAt, [...callers, ...after])
     if (backAfter > RECOVERY_MS) mistakes.push(`the store was asked again after ${Math.round(backAfter)} ms`)
     const replies = callers.flatMap(({ replies }) => replies)
@@ -80,14 +80,14 @@ async function strike(lane: Lane, event: RedisEvent, mode: Mode): Promise<Findin
   } finally {
     isOver = true
     await Promise.allSettled(load)
-    await turnTo(lane, before)
+    await connectTo(lane, before)
     await redis.close()
     if (last !== redis) await last.close()
   }
 }
 
-/** From here on the bridge of the lane talks to another Redis. */
-async function turnTo(lane: Lane, target: Target): Promise<void> {
+/** Connects the bridge of the lane to another Redis. */
+async function connectTo(lane: Lane, target: Target): Promise<void> {
   lane.redis.target = target
   lane.redis.cut()
   await lane.ready()

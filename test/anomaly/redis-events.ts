@@ -1,33 +1,33 @@
-/** What happens to a Redis as a process, while it is asked. */
+/** Events of a Redis process under load. */
 import { rmSync } from 'node:fs'
 import { type RedisProcess, startRedisProcess } from '../support/redis-process.ts'
 import { DEADLINE_MS } from './policy.ts'
 
 export interface RedisEvent {
   name: string
-  /** A call that fails may have been done. */
+  /** A call that fails may have been executed. */
   arrives?: true
-  /** So many times everything that was stored is lost, keys of callers too. */
+  /** How many times all data is lost, including API keys. */
   losses?: number
-  /** What was admitted last was not copied yet, and is forgotten. */
+  /** The last units are lost, because they were not replicated yet. */
   isCopiedLate?: true
-  /** It is no failure: no reply may be degraded. */
+  /** Not a failure: no reply may be degraded. */
   isHarmless?: true
   isTypical?: true
-  /** @returns when it is over; the Redis that is to be asked from now on, where that is another */
+  /** Resolves when the event is over. @returns the Redis to use from then on, if it is another one */
   happen(redis: RedisProcess): Promise<RedisProcess | undefined>
-  /** Before there is any load. */
+  /** Runs before the load. */
   prepare?(redis: RedisProcess): Promise<void>
 }
 
 const sleep = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
 
-/** Long enough to be noticed by callers in every state. */
+/** Long enough to affect callers in every state. */
 const A_WHILE_MS = 2 * DEADLINE_MS
 
 const TIMES = 10
 
-/** For a while, and then not any more. */
+/** An event that lasts for a while and is then reverted. */
 const meanwhile =
   (begin: (redis: RedisProcess) => unknown, end: (redis: RedisProcess) => unknown) =>
   async (redis: RedisProcess) => {
@@ -74,7 +74,7 @@ export const REDIS_EVENTS: readonly RedisEvent[] = [
   {
     name: 'is made a replica, and a primary again (READONLY)',
     happen: meanwhile(
-      // Of nobody: what it has stays.
+      // There is no primary on this port, so the data stays.
       redis => redis.send('REPLICAOF', redis.host, '1'),
       redis => redis.send('REPLICAOF', 'NO', 'ONE'),
     ),
@@ -124,7 +124,7 @@ export const REDIS_EVENTS: readonly RedisEvent[] = [
     arrives: true,
     prepare: async redis => void (await redis.send('CONFIG', 'SET', 'lua-time-limit', '20')),
     happen: meanwhile(
-      // It never answers.
+      // The script never ends, so its reply is not awaited.
       async redis => void redis.send('EVAL', 'while true do end', '0').catch(() => {}),
       redis => redis.send('SCRIPT', 'KILL'),
     ),

@@ -1,23 +1,31 @@
 /**
- * A fixed short sequence of requests by several callers while one store call in it, or every one, fails in one way, and
- * then as many as it takes until the store decides again.
+ * A short fixed sequence of requests by several callers, while one store call or all of them fail in one way. Then further requests, until
+ * the store decides again.
  */
 import type { Armed, When } from '../support/fault-proxy.ts'
-import { anonymous, askAs, type Caller, consumerOf, isDecided, type Reply, stranger } from './callers.ts'
+import {
+  anonymous,
+  askAs,
+  type Caller,
+  consumerOf,
+  isDecided,
+  type Reply,
+  withUnknownKey,
+} from './callers.ts'
 import { type Judged, judge } from './judge.ts'
 import type { Lane } from './lane.ts'
 import { isSlownessMark, LIMIT, type Mode, PATIENCE_MS, RECOVERY_MS } from './policy.ts'
 
-/** A way to fail, put where it belongs. */
+/** A fault that can be injected into a lane. */
 export interface Anomaly {
   name: string
-  /** What is asked may have been done, though nobody heard of it. */
+  /** A call that fails may have been executed. */
   arrives?: true
-  /** One of those that `npm test` tries. */
+  /** Also part of `npm test`. */
   isTypical?: true
-  /** It is no failure, and must not be taken for one. */
+  /** Not a failure, and must not be treated as one. */
   isHarmless?: true
-  /** After an answer that asks for patience the store is asked again later than after others. */
+  /** The store reports that its plan is used up, so it is retried later than after other faults. */
   isPatient?: true
   arm(lane: Lane, when: When): Armed
 }
@@ -26,9 +34,9 @@ export interface Anomaly {
 export type Which = number | 'every'
 
 export interface Finding extends Judged {
-  /** From the last fault to the first decision in the store, ms. */
+  /** Time from the last fault to the first decision of the store (ms). */
   backAfter: number
-  /** Whether any call failed: with a large n none does. */
+  /** Whether any call failed. If n is above the number of calls, none does. */
   hasHit: boolean
 }
 
@@ -36,7 +44,7 @@ const ROUNDS = LIMIT + 1
 
 export async function play(lane: Lane, anomaly: Anomaly, mode: Mode, which: Which): Promise<Finding> {
   await lane.ready()
-  const callers = [await consumerOf(lane), anonymous(lane), await consumerOf(lane), stranger(lane)]
+  const callers = [await consumerOf(lane), anonymous(lane), await consumerOf(lane), withUnknownKey(lane)]
   lane.origin.received.length = 0
   const armed = anomaly.arm(lane, n => which === 'every' || n === which)
   try {
@@ -67,12 +75,12 @@ export async function play(lane: Lane, anomaly: Anomaly, mode: Mode, which: Whic
   return { ...judged, mistakes, backAfter, hasHit }
 }
 
-/** On a busy machine a slow reply can be too slow and open the breaker: the fault is not to blame for that. */
+/** Whether a reply was degraded for another reason than slowness, which on a busy machine can occur without a fault. */
 export function isTakenForFailure(replies: readonly Reply[]): boolean {
   return replies.some(({ mark }) => mark !== undefined && !isSlownessMark(mark))
 }
 
-/** Asks, as another caller each time, until a decision is made in the store again. */
+/** Sends requests of new callers until the store decides one of them. */
 export async function untilDecided(lane: Lane, mode: Mode, within = RECOVERY_MS): Promise<Caller[]> {
   const callers: Caller[] = []
   const until = performance.now() + 2 * within
@@ -85,7 +93,7 @@ export async function untilDecided(lane: Lane, mode: Mode, within = RECOVERY_MS)
   return callers
 }
 
-/** @param at of the last fault, by performance.now() */
+/** Time until the first decision of the store (ms). @param at time of the last fault, by performance.now() */
 export function backSince(at: number, callers: readonly Caller[]): number {
   const first = callers
     .flatMap(({ replies }) => replies)

@@ -1,39 +1,39 @@
 /**
- * A process that asks without end, as many callers of many kinds, and keeps the books: what it sent, what came back, and
- * what should not have. Some of its requests it leaves before the answer.
+ * A process that sends requests continuously, from many kinds of callers, and counts requests, replies and mistakes. It leaves some
+ * requests before their reply.
  */
 import { Agent } from 'node:http'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 import { randomFrom } from '../support/random.ts'
-import { type Ask, exchange, type Seen } from './exchange.ts'
+import { type Ask, exchange, type Observed } from './exchange.ts'
 import { MODES, mistakeIn, SOAK_PERIOD_MS } from './policy.ts'
 
 export interface SoakOrder {
   url: string
   seed: number
-  /** Of consumers that nobody else asks as. */
+  /** Keys of consumers that no other process uses. */
   keys: readonly string[]
-  /** Second and third byte of addresses that nobody else has. */
+  /** The second byte of the process's addresses. */
   network: string
   atOnce: number
 }
 
-export interface Books {
+export interface SoakCounts {
   sent: number
-  /** Replies by what they say: `200`, `429`, `200 store-timeout`, … */
+  /** Replies by status and mark: `200`, `429`, `200 store-timeout`, … */
   replies: Record<string, number>
-  /** Left by us. */
+  /** Requests that this client has left. */
   left: number
-  /** No reply came, though we waited for it. */
+  /** Requests without a reply that the client has not left. */
   unanswered: number
-  /** What no policy asks for, and how often. */
+  /** Replies that the policy does not permit, by message. */
   mistakes: Record<string, number>
   slowest: number
   /** The most that the store has admitted of one caller's limit in one window. */
   mostInWindow: number
 }
 
-/** Requests of one caller before another takes its place; some go on for good. */
+/** Requests of one caller in a row. */
 const VISITS = 4
 const PAUSE_MS = 5
 
@@ -42,7 +42,7 @@ interface Caller {
   mode: (typeof MODES)[number]
   isKnown: boolean
   isMadeUp: boolean
-  /** Admitted by the store, by window. */
+  /** Requests that the store has admitted, by window. */
   admitted: Map<number, number>
 }
 
@@ -51,7 +51,7 @@ if (process.send) process.once('message', order => void work(order as SoakOrder)
 async function work({ url, seed, keys, network, atOnce }: SoakOrder): Promise<void> {
   const random = randomFrom(seed)
   const agent = new Agent({ keepAlive: false })
-  const books: Books = {
+  const counts: SoakCounts = {
     ...{ sent: 0, left: 0, unanswered: 0, slowest: 0, mostInWindow: 0 },
     replies: {},
     mistakes: {},
@@ -78,43 +78,43 @@ async function work({ url, seed, keys, network, atOnce }: SoakOrder): Promise<vo
   })
 
   async function visit(caller: Caller): Promise<void> {
-    books.sent += 1
+    counts.sent += 1
     const path = `/soak/${caller.mode}/x`
     const { isKnown: wasKnown } = caller
     if (random.chance(0.01)) {
-      books.left += 1
+      counts.left += 1
       await exchange(agent, url + path, { ...caller.ask, leaveAfterMs: random.int(0, 20) }).catch(() => {})
       return
     }
-    const askedAt = Date.now()
-    const seen = await exchange(agent, url + path, caller.ask).catch(() => undefined)
-    if (!seen) {
-      books.unanswered += 1
+    const sentAt = Date.now()
+    const observed = await exchange(agent, url + path, caller.ask).catch(() => undefined)
+    if (!observed) {
+      counts.unanswered += 1
       return
     }
-    note(caller, seen, wasKnown, askedAt)
+    note(caller, observed, wasKnown, sentAt)
   }
 
-  function note(caller: Caller, seen: Seen, wasKnown: boolean, askedAt: number): void {
-    const { status, mark, isBroken } = seen
-    add(books.replies, [status, mark, isBroken && 'cut off'].filter(Boolean).join(' '))
-    books.slowest = Math.max(books.slowest, seen.ms)
-    // The origin fails at times, and says so in its own words, or the gateway does.
-    const isOrigins = [500, 502, 504].includes(status) || (status === 503 && seen.type === undefined)
-    const asked = { mode: caller.mode, isUnknown: !wasKnown, isForgotten: true }
-    const mistake = isOrigins ? undefined : mistakeIn(seen, asked)
-    if (mistake) add(books.mistakes, mistake)
+  function note(caller: Caller, observed: Observed, wasKnown: boolean, sentAt: number): void {
+    const { status, mark, isBroken } = observed
+    add(counts.replies, [status, mark, isBroken && 'cut off'].filter(Boolean).join(' '))
+    counts.slowest = Math.max(counts.slowest, observed.ms)
+    // Errors of the origin, from the origin itself or from the gateway.
+    const isOriginError = [500, 502, 504].includes(status) || (status === 503 && observed.type === undefined)
+    const situation = { mode: caller.mode, isUnknown: !wasKnown, isForgotten: true }
+    const mistake = isOriginError ? undefined : mistakeIn(observed, situation)
+    if (mistake) add(counts.mistakes, mistake)
     if (mark !== undefined) return
     if (caller.isMadeUp && status !== 401 && status !== 429)
-      add(books.mistakes, 'a made-up key was found good')
+      add(counts.mistakes, 'a made-up key was accepted')
     if (caller.ask.key !== undefined && (status === 200 || status === 401)) caller.isKnown = status === 200
     if (status !== 200) return
-    // It was decided in between: a window counts only where both are the same.
-    const window = Math.floor(askedAt / SOAK_PERIOD_MS)
+    // The decision was between sending and reply. It is counted only if both are in the same window.
+    const window = Math.floor(sentAt / SOAK_PERIOD_MS)
     if (Math.floor(Date.now() / SOAK_PERIOD_MS) !== window) return
     const count = (caller.admitted.get(window) ?? 0) + 1
     caller.admitted.set(window, count)
-    books.mostInWindow = Math.max(books.mostInWindow, count)
+    counts.mostInWindow = Math.max(counts.mostInWindow, count)
   }
 
   async function loop(own: Caller): Promise<void> {
@@ -132,7 +132,7 @@ async function work({ url, seed, keys, network, atOnce }: SoakOrder): Promise<vo
 
   await Promise.all(Array.from({ length: atOnce }, (_, i) => loop(regular(keys[i]!))))
   agent.destroy()
-  process.send!(books, undefined, undefined, () => process.disconnect())
+  process.send!(counts, undefined, undefined, () => process.disconnect())
 }
 
 function add(counts: Record<string, number>, name: string): void {

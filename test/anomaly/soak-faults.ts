@@ -1,4 +1,4 @@
-/** Faults one after the other, at random, with pauses in which all is well: of the store, of Redis and of the origin. */
+/** Injects random faults of the store, of Redis and of the origin, one after the other, with pauses without a fault. */
 import { armHttp } from '../support/fault-proxy.ts'
 import type { Random } from '../support/random.ts'
 import type { RedisProcess } from '../support/redis-process.ts'
@@ -13,7 +13,7 @@ interface Bed {
   random: Random
 }
 
-/** @returns what ends it */
+/** Begins a fault. @returns a function that ends it */
 type Begin = (bed: Bed) => Promise<() => Promise<unknown>>
 
 const KINDS: Record<string, Begin> = {
@@ -54,13 +54,13 @@ const KINDS: Record<string, Begin> = {
 }
 
 export interface Ended {
-  /** How often each kind of fault was there. */
+  /** How many times each kind of fault occurred. */
   faults: Record<string, number>
-  /** When Redis forgot everything, each time; ms since the epoch. */
+  /** The times at which Redis lost all data (ms since the epoch). */
   losses: number[]
 }
 
-/** @param restore puts back what a Redis must know that has forgotten everything */
+/** @param restore stores the records again after Redis has lost all data */
 export async function failAtRandom(bed: Bed, until: number, restore: () => Promise<unknown>): Promise<Ended> {
   const { random } = bed
   const ended: Ended = { faults: {}, losses: [] }

@@ -1,6 +1,6 @@
 /**
- * Load for minutes, on one Worker, with faults at random: every request is answered as the policy says, the books
- * balance, and memory stays what it is. `npm run test:soak`; SOAK_MINUTES says how long.
+ * Runs one Worker under load with random faults for minutes: every reply follows the policy, all requests are accounted for, and memory
+ * does not grow. `npm run test:soak` runs it; SOAK_MINUTES sets the duration.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -14,7 +14,7 @@ import { hasRedisServer } from '../support/redis.ts'
 import { type RedisProcess, startRedisProcess } from '../support/redis-process.ts'
 import { startLane } from './lane.ts'
 import { DEADLINE_MS, LATE_MS, SOAK_LIMIT, SOAK_PERIOD_MS } from './policy.ts'
-import type { Books, SoakOrder } from './soak-client.ts'
+import type { SoakCounts, SoakOrder } from './soak-client.ts'
 import { failAtRandom } from './soak-faults.ts'
 
 const MINUTES = Number(process.env.SOAK_MINUTES ?? 2)
@@ -42,7 +42,7 @@ describe.skipIf(why !== '')(`a Worker under load with faults at random${why}`, (
       const worker = childOf(lane.pid, 'workerd')
       const memory = { worker: [] as number[], heap: [] as number[], redis: [] as number[] }
 
-      const books = Array.from({ length: CLIENTS }, (_, i) => {
+      const counts = Array.from({ length: CLIENTS }, (_, i) => {
         const client = fork(CLIENT, [], { execArgv: ['--no-warnings'] })
         clients.push(client)
         client.send({
@@ -52,18 +52,18 @@ describe.skipIf(why !== '')(`a Worker under load with faults at random${why}`, (
           network: String(i),
           atOnce: AT_ONCE,
         } satisfies SoakOrder)
-        return once(client, 'message').then(([books]) => books as Books)
+        return once(client, 'message').then(([counts]) => counts as SoakCounts)
       })
       const sampling = setInterval(() => {
         const resident = worker === undefined ? undefined : residentBytes(worker)
         if (resident !== undefined) memory.worker.push(resident)
-        // It does not answer while it is frozen or gone.
+        // Fails while Redis is frozen or down.
         redis.send('INFO', 'memory').then(
           text => memory.redis.push(usedBytes(String(text))),
           () => {},
         )
       }, 1000)
-      // Often, so that some come right after a collection.
+      // Often, so that some samples are taken right after a garbage collection.
       const watching = setInterval(() => {
         void heap.used().then(bytes => memory.heap.push(bytes))
       }, 100)
@@ -77,7 +77,7 @@ describe.skipIf(why !== '')(`a Worker under load with faults at random${why}`, (
       clearInterval(sampling)
       clearInterval(watching)
       for (const client of clients) client.send('enough')
-      const all = (await Promise.all(books)).reduce(sum)
+      const all = (await Promise.all(counts)).reduce(sum)
 
       const replied = Object.values(all.replies).reduce((one, other) => one + other, 0)
       writeTable('soak', { head: ['what', 'result'], rows: rowsOf(all, faults, losses, memory) })
@@ -98,7 +98,7 @@ describe.skipIf(why !== '')(`a Worker under load with faults at random${why}`, (
   })
 })
 
-/** The restart of a Redis that forgot everything may fall into the window before the one in which it is told. */
+/** The most losses that can affect one window. A loss is recorded after the restart, so it may belong to the window before. */
 function mostInOneWindow(losses: readonly number[]): number {
   return Math.max(
     0,
@@ -106,24 +106,24 @@ function mostInOneWindow(losses: readonly number[]): number {
   )
 }
 
-/** Samples are a second apart. */
+/** The number of samples to skip, one per second. */
 const WARM_UP = 45
 
-/** Of Redis. */
+/** The most growth of the memory of Redis, as a factor. */
 const MOST_GROWTH = 1.3
 
-/** What an isolate remembers of callers on purpose is within it; a leak of 200 bytes a request is not. */
+/** Allows for the caches of an isolate, but not for a leak of 200 bytes per request. */
 const MOST_HEAP_GROWTH = 8e6
 
-/** Half of what Workers have. */
+/** Half of the memory of a Worker. */
 const MOST_HEAP = 64e6
 
-/** What is left after a collection: the least that was seen in the first or last third of the time. */
+/** The heap after a collection: the lowest sample in the first or last third of the time. */
 function floor(samples: readonly number[], n: 1 | 3): number {
   return Math.min(...samples.slice(((n - 1) * samples.length) / 3, (n * samples.length) / 3))
 }
 
-/** @param n of what is there after the warm-up */
+/** The mean of the first or last third of the samples after the warm-up. */
 const third = (samples: readonly number[], n: 1 | 3) => {
   const settled = samples.slice(WARM_UP)
   return average(settled.slice(((n - 1) * settled.length) / 3, (n * settled.length) / 3))
@@ -134,11 +134,11 @@ const average = (samples: readonly number[]) =>
 
 const isMeasured = (samples: readonly number[]) => samples.length > WARM_UP + 10
 
-/** The last third of the time beside the first. */
+/** The mean of the last third divided by that of the first. */
 const grown = (samples: readonly number[]) =>
   isMeasured(samples) ? third(samples, 3) / third(samples, 1) : 1
 
-function sum(one: Books, other: Books): Books {
+function sum(one: SoakCounts, other: SoakCounts): SoakCounts {
   return {
     sent: one.sent + other.sent,
     left: one.left + other.left,
@@ -156,12 +156,12 @@ function added(one: Record<string, number>, other: Record<string, number>): Reco
 }
 
 function rowsOf(
-  { sent, left, unanswered, replies, slowest, mostInWindow }: Books,
+  { sent, left, unanswered, replies, slowest, mostInWindow }: SoakCounts,
   faults: Record<string, number>,
   losses: readonly number[],
   memory: Record<'worker' | 'heap' | 'redis', readonly number[]>,
 ): string[][] {
-  const told = (counts: Record<string, number>) =>
+  const formatCounts = (counts: Record<string, number>) =>
     Object.entries(counts)
       .map(([name, count]) => `${name}: ${count.toLocaleString('en')}`)
       .join('<br>')
@@ -172,10 +172,10 @@ function rowsOf(
   return [
     ['time, seed', `${MINUTES} min, ${SEED}`],
     ['requests sent', sent.toLocaleString('en')],
-    ['replies', told(replies)],
+    ['replies', formatCounts(replies)],
     ['left by their clients', left.toLocaleString('en')],
     ['not answered', String(unanswered)],
-    ['faults', told(faults)],
+    ['faults', formatCounts(faults)],
     ['slowest reply', `${Math.round(slowest)} ms`],
     [
       `most of one caller admitted by the store in a window, limit ${SOAK_LIMIT}`,
@@ -193,7 +193,7 @@ function rowsOf(
   ]
 }
 
-/** Keys and consumers as they stand in Redis. */
+/** The records of keys and consumers in Redis. */
 async function recordsOf(redis: RedisProcess): Promise<(readonly [key: string, value: string])[]> {
   const keys = (await redis.send('KEYS', '*:key:*')) as Buffer[]
   return await Promise.all(

@@ -1,4 +1,4 @@
-/** The parser of addresses against Node's own: net.isIP, net.BlockList and the host of a URL. */
+/** Compares the parser of addresses with those of Node: net.isIP, net.BlockList and the host of a URL. */
 import { BlockList, isIP } from 'node:net'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -14,7 +14,7 @@ import { expectShare, forEvery } from '../support/property.ts'
 
 const RUNS = 5000
 
-/** Zeros are frequent, so that several rows of them compete for the `::`. */
+/** Zeros are frequent, so that several runs of zeros compete for the `::`. */
 const group = fc.oneof(
   { weight: 3, arbitrary: fc.constantFrom('0', '0000', '1', 'ffff', 'FFFF', '00a') },
   { weight: 1, arbitrary: fc.integer({ min: 0, max: 0xffff }).map(number => number.toString(16)) },
@@ -29,7 +29,7 @@ const dotted = fc
 
 const eightGroups = fc.array(group, { minLength: 8, maxLength: 8 }).map(groups => groups.join(':'))
 
-/** With `::` and IPv4 at the end, and often with a group too many or too few. */
+/** Addresses with `::`, sometimes with IPv4 at the end, and often with too many or too few groups. */
 const shortened = fc
   .record({
     before: fc.array(group, { maxLength: 7 }),
@@ -50,10 +50,10 @@ const mapped = fc
 
 const text = fc.oneof(dotted, eightGroups, shortened, mapped)
 
-/** Two readers take it for two addresses (RFC 4291, section 2.5.5.1). */
+/** Rejected, because parsers read this form as different addresses (RFC 4291, section 2.5.5.1). */
 const COMPATIBLE = /^::\d+\.\d+\.\d+\.\d+$/
 
-/** As URLs spell it: RFC 5952, but for the IPv4-mapped. */
+/** The text of an address in a URL: RFC 5952, except for IPv4-mapped addresses. */
 function spelling(address: string): string {
   const url = new URL(address.includes(':') ? `http://[${address}]` : `http://${address}`)
   const host = url.hostname.replace(/[[\]]/g, '')
@@ -66,7 +66,7 @@ function spelling(address: string): string {
 const family = (address: Address) => (address.length === 2 ? 'ipv4' : 'ipv6')
 
 describe('an address', () => {
-  it('is what Node takes for one, in the spelling of URLs', async () => {
+  it('is accepted if Node accepts it, and is written as in URLs', async () => {
     let addresses = 0
     await forEvery(text, RUNS, async value => {
       const parsed = parseAddress(value)
@@ -106,12 +106,12 @@ describe('an address', () => {
       '1:2:3:4::5:6:7:8',
       '1:2:3:4:5:6:7',
     ],
-    // The last of these have one group too many by their IPv4 part.
+    // These have one group too many because of their IPv4 part.
     ...['1:2:3:4:5:6:7:1.2.3.4', '1:2:3:4::5:6:1.2.3.4', '::1:2:3:4:5:6:1.2.3.4'],
     ...['1.2.3.4:5::', '::1.2.3.4:5', '::1.2.3.4', '::ffff:1.2.3.04', '::ffff:1.2.3.256', '::0x7f000001'],
     ...['00000::', '::-1', '::+1', ' ::1', '::1 '],
     ...['1.2.3', '1.2.3.4.5', '01.2.3.4', '1.2.3.4%eth0', '1.2.3.4%a:b', '::1%', '::1%a%b', '%a:b', ''],
-  ])('%j is not one', value => expect(parseAddress(value)).toBeUndefined())
+  ])('%j is not an address', value => expect(parseAddress(value)).toBeUndefined())
 })
 
 describe('a range', () => {
@@ -122,7 +122,7 @@ describe('a range', () => {
     kept: fc.nat(8),
   })
 
-  it('has the addresses that it has for Node', async () => {
+  it('contains the same addresses as for Node', async () => {
     let inside = 0
     await forEvery(range, RUNS, async ({ value, length, other, kept }) => {
       const parsed = parseRange(`${value}/${length}`)
@@ -142,7 +142,7 @@ describe('a range', () => {
     expectShare('addresses inside', inside, RUNS, 0.05)
   })
 
-  /** Differs in one group. */
+  /** An address that differs in one group. */
   function neighbour(address: Address, at: number): Address {
     return address.map((each, i) => (i === at ? each ^ 0x0101 : each))
   }

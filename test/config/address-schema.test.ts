@@ -13,7 +13,7 @@ function mistakesIn(input: unknown): string[] {
 }
 
 describe('where the address is read', () => {
-  it('is CF-Connecting-IP unless something else is said, and an IPv6 caller is a /64', () => {
+  it('is CF-Connecting-IP by default, and an IPv6 caller is a /64', () => {
     const defaults = { from: 'cloudflare', trustedProxies: [], ipv6Prefix: 64 }
     expect(compileAddress(undefined)).toEqual(defaults)
     expect(compileAddress({})).toEqual(defaults)
@@ -86,7 +86,7 @@ describe('where the address is read', () => {
       [`trustedProxies: [] is empty. ${NAME}`],
     ],
     [
-      'proxies that are not asked for',
+      'proxies without a header that uses them',
       { trustedProxies: ['10.0.0.0/8'] },
       [
         `trustedProxies: ["10.0.0.0/8"] has no effect with from: 'cloudflare'. Leave it out, or use 'x-forwarded-for' or 'forwarded'.`,
@@ -105,7 +105,7 @@ describe('where the address is read', () => {
       ["trustedProxies: '10.0.0.0/8' is not a list. Write it like ['10.0.0.0/8', '2001:db8::/32']."],
     ],
     [
-      'trust in everybody',
+      'ranges of all addresses',
       withProxies('10.0.0.0/8', '0.0.0.0/0', '::/0'),
       [
         "trustedProxies[1]: '0.0.0.0/0' covers all addresses, so every client could choose its own. Name the proxies.",
@@ -157,7 +157,7 @@ describe('a list of ranges', () => {
   it.each([
     ...['10.0.0.0', '10.255.255.255', '192.0.2.7', '198.51.100.128', '203.0.113.9', '::1', '0:0:0:0:0:0:0:1'],
     ...['2001:db8::', '2001:DB8:7fff:ffff::1', '::ffff:10.1.2.3', '::ffff:a01:203', '2001:db8::1%eth0'],
-  ])('has %s', text => expect(isInRanges(ranges, text)).toBe(true))
+  ])('contains %s', text => expect(isInRanges(ranges, text)).toBe(true))
 
   it.each([
     ...[
@@ -172,9 +172,9 @@ describe('a list of ranges', () => {
     ...['2001:db9::', '::10.0.0.1', '::a00:1', '64:ff9b::10.0.0.1', '2002:a00:1::', '::fffe:10.0.0.1'],
     ...['10.1', '012.0.0.1', '0xa.0.0.1', '10.0.0.1:80', '10.0.0.1%eth0', ' 10.0.0.1', '10.0.0.1, 10.0.0.2'],
     ...['', 'unknown', undefined],
-  ])('has not %j', text => expect(isInRanges(ranges, text)).toBe(false))
+  ])('does not contain %j', text => expect(isInRanges(ranges, text)).toBe(false))
 
-  it('of everybody is of one family: an IPv4-mapped address is IPv4', () => {
+  it('of all addresses contains only one family: an IPv4-mapped address is IPv4', () => {
     const all = (text: string, address: string) => isInRanges(compileRanges([text]), address)
     expect(all('0.0.0.0/0', '::ffff:192.0.2.1')).toBe(true)
     expect(all('::ffff:0:0/96', '192.0.2.1')).toBe(true)
@@ -183,9 +183,9 @@ describe('a list of ranges', () => {
     expect(all('0.0.0.0/0', '2001:db8::1')).toBe(false)
   })
 
-  it('that is empty has nobody', () => expect(isInRanges([], '192.0.2.1')).toBe(false))
+  it('that is empty contains no address', () => expect(isInRanges([], '192.0.2.1')).toBe(false))
 
-  it('is the same for one address and its longest prefix', () => {
+  it('treats an address like a range with the full prefix', () => {
     expect(compileRanges(['192.0.2.7', '::1'])).toEqual(compileRanges(['192.0.2.7/32', '::1/128']))
     expect(parseAddress('::1')).toEqual(compileRanges(['::1'])[0]!.network)
   })

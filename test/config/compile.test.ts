@@ -24,7 +24,7 @@ function mistakesIn(config: unknown): string[] {
 }
 
 describe('the config that comes with the project', () => {
-  it('is the classic example: six limits, the same three for the consumer and for the address', () => {
+  it('has six limits, the same three for the consumer and for the address', () => {
     const { rules } = checkedConfig(userConfig)
     const limits = [
       [10, 1e6],
@@ -39,7 +39,7 @@ describe('the config that comes with the project', () => {
   })
 })
 
-describe('a good config', () => {
+describe('a valid config', () => {
   it('gets its defaults', () => {
     expect(checkedConfig(CONFIG)).toMatchObject({
       originDeadlineMs: 30_000,
@@ -52,7 +52,7 @@ describe('a good config', () => {
     })
   })
 
-  it('has gcra in lowest terms, and its limit and period as written beside it', () => {
+  it('compiles gcra to lowest terms, and keeps the limit and period as written', () => {
     const [rule] = checkedConfig(withRule({ limit: 240, period: '1h', burst: 20 })).rules
     expect(rule).toMatchObject({ limit: 240, period: 3600e6, quota: { rate: 1, period: 15e6, burst: 20 } })
   })
@@ -62,7 +62,7 @@ describe('a good config', () => {
     ['1e9 per second', 1e9, '1s'],
     ['1 per millisecond', 1, '1ms'],
     ['7 per day', 7, '1d'],
-  ])('can say %s', (_, limit, period) => {
+  ])('can have %s', (_, limit, period) => {
     expect(mistakesIn(withRule({ limit, period }))).toEqual([])
     expect(mistakesIn(withRule({ limit, period, algorithm: 'fixed-window' }))).toEqual([])
   })
@@ -74,7 +74,7 @@ describe('a lease', () => {
     return checkedConfig({ ...CONFIG, ...settings, rules }).rules.map(({ lease }) => lease)
   }
 
-  it('is that of the rule, else that of the config; false: none', () => {
+  it('is that of the rule, or else that of the config; false means none', () => {
     const own = { lease: { for: '1s' } }
     expect(leasesIn({ lease: { for: '250ms' } }, {}, own, { lease: false })).toEqual([
       ...[{ forMs: 250 }, { forMs: 1000 }, undefined],
@@ -82,7 +82,7 @@ describe('a lease', () => {
     expect(leasesIn({}, {}, own, { lease: false })).toEqual([undefined, { forMs: 1000 }, undefined])
   })
 
-  it('of the config is for no log, nothing in flight and no guesses', () => {
+  it('of the config does not apply to sliding-log, concurrency and auth-failure', () => {
     const lease = { for: '250ms' } as const
     const numbers = (algorithm: string) =>
       algorithm === 'concurrency' ? { algorithm, limit: 10 } : { algorithm, limit: 10, period: '1s' }
@@ -94,7 +94,7 @@ describe('a lease', () => {
     ])
   })
 
-  it('is for every plan that has numbers of its own, and for limits by name', () => {
+  it('applies to plans with their own numbers, and to limits by name', () => {
     const plans = { free: { limit: 5 } }
     expect(leasesIn({ lease: { for: '50ms' } }, { plans })).toEqual([{ forMs: 50 }, { forMs: 50 }])
     const { limits } = checkedConfig({
@@ -105,7 +105,7 @@ describe('a lease', () => {
     expect(limits.get('mails')!.map(({ lease }) => lease)).toEqual([{ forMs: 10_000 }])
   })
 
-  it('changes neither the record of the rule nor what overrides are for', () => {
+  it('changes neither the tag nor the family of the rule', () => {
     const [plain] = checkedConfig(withRule({})).rules
     const [leased] = checkedConfig(withRule({ lease: { for: '1s' } })).rules
     expect([leased!.tag, leased!.family]).toEqual([plain!.tag, plain!.family])
@@ -325,7 +325,7 @@ describe('a mistake', () => {
       ],
     ],
     [
-      'a sliding window of more steps than can be told apart',
+      'a sliding window with too many steps',
       withRule({ algorithm: 'sliding-window', limit: 8_000_000, period: '31622399.999s' }),
       [
         "rules[0].limit: 8000000 per '31622399.999s' needs more than 2^51 steps to slide. Lower the limit, or choose a period of whole seconds.",
@@ -404,7 +404,7 @@ describe('a mistake', () => {
       ],
     ],
     [
-      'a share of everybody together',
+      'a share of all callers together',
       { ...CONFIG, limits: { zendesk: [{ ...RULE, by: undefined, enforce: 0.5 }] } },
       [
         'limits.zendesk[0].enforce: 0.5 is a share of callers, and this rule counts all callers together. Leave it out, or add by.',
@@ -430,11 +430,11 @@ describe('a mistake', () => {
         "rules[0]: '10/s' is not a rule. Write { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }.",
       ],
     ],
-  ] as const)('%s is named with its place, its value and the fix', (_, config, mistakes) => {
+  ] as const)('%s is reported with its path, its value and the fix', (_, config, mistakes) => {
     expect(mistakesIn(config)).toEqual(mistakes)
   })
 
-  it('in numbers that cannot be spaced exactly says so, and what would do', () => {
+  it('in numbers that cannot be spaced exactly is reported with numbers that can', () => {
     const [mistake] = mistakesIn(withRule({ limit: 999_999_937, period: '366d' }))
     expect(mistake).toContain(
       "rules[0].limit: 999999937 per '366d' with a burst of 999999937 needs more than 2^51 steps",

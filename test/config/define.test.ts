@@ -1,4 +1,4 @@
-/** What an editor says of a config: the types that follow from the schema refuse what the schema refuses. */
+/** The types of a config, as editors show them, refuse what the check refuses. */
 import { expect, it } from 'vitest'
 import { checkConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
@@ -6,7 +6,7 @@ import { defineConfig } from '../../src/config/define.ts'
 
 const RULE = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' } as const
 
-it('takes numbers that the algorithm has', () => {
+it('accepts numbers that the algorithm has', () => {
   const config = defineConfig({
     origin: 'route',
     rules: [{ ...RULE, burst: 20, plans: { free: { burst: 5 } } }],
@@ -35,7 +35,7 @@ it.each([
   expect(() => checkConfig(config)).toThrow()
 })
 
-it('takes the plans, routes and rules that the config declares', () => {
+it('accepts the plans, routes and rules that the config declares', () => {
   const config = defineConfig({
     origin: 'route',
     plans: ['free', 'pro'],
@@ -48,7 +48,7 @@ it('takes the plans, routes and rules that the config declares', () => {
   expect(() => checkConfig(config)).not.toThrow()
 })
 
-/** Each is one declaration, so that the error is expected at its own line. */
+/** A function for each config, so that each error is expected at its own line. */
 const misnamed = {
   'a plan that is not declared': () =>
     defineConfig({
@@ -71,7 +71,7 @@ const misnamed = {
       // @ts-expect-error Type '"report"' is not assignable to type '"reports"'.
       rules: [{ ...RULE, match: { routes: ['report'] } }],
     }),
-  'a candidate for a rule that is not there': () =>
+  'a candidate for a rule that does not exist': () =>
     // @ts-expect-error Type '"c"' is not assignable to type '"a" | "b" | undefined'.
     defineConfig({ origin: 'route', rules: [RULE, { ...RULE, name: 'b', candidateFor: 'c' }] }),
 }
@@ -80,7 +80,7 @@ it.each(Object.entries(misnamed))('refuses %s, in the types and in the check', (
   expect(() => checkConfig(config())).toThrow()
 })
 
-it('leaves the names of a config that a program makes to the check', () => {
+it('leaves the names of a generated config to the check', () => {
   const rules: ConfigInput['rules'] = [{ ...RULE, match: { plans: ['free'] } }]
   const made: ConfigInput = { origin: 'route', plans: ['free'], rules }
   for (const config of [

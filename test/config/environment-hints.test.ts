@@ -18,7 +18,7 @@ function mistakesOf(variables: StoreAddress & { SLUICE_ENVIRONMENT?: string }): 
 }
 
 describe('hints for a shell', () => {
-  it('say what to export where both variables are missing, and how a Redis of your own is reached', () => {
+  it('say what to export if both variables are missing, and how to use a Redis of your own', () => {
     expect(mistakesOf({})).toEqual([
       'UPSTASH_REDIS_REST_URL: is missing. Set it to the REST URL of the database: export UPSTASH_REDIS_REST_URL=https://….upstash.io. ' +
         'For a Redis of your own, run `npx sluicegate bridge --redis redis://… --token …` and use its address: http://127.0.0.1:8079',
@@ -27,7 +27,7 @@ describe('hints for a shell', () => {
   })
 
   it.each(['redis://default:secret@redis.test:6379', ' rediss://:secret@redis.test', 'REDIS://h'])(
-    'say of the URL of a Redis that it is one, and never quote it: %s',
+    'detect the URL of a Redis, and never quote it: %s',
     url => {
       const [mistake] = mistakesOf({ UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: 't' })
       expect(mistake).toBe(
@@ -37,7 +37,7 @@ describe('hints for a shell', () => {
     },
   )
 
-  it('say what is wrong with another URL, and leave other mistakes as they are', () => {
+  it('follow the message about another URL, and leave other mistakes unchanged', () => {
     const variables = { UPSTASH_REDIS_REST_URL: 'localhost:6379', UPSTASH_REDIS_REST_TOKEN: 't' }
     expect(mistakesOf({ ...variables, SLUICE_ENVIRONMENT: 'Live' })).toEqual([
       expect.stringContaining(
@@ -49,7 +49,7 @@ describe('hints for a shell', () => {
 })
 
 it.each([new Error('x'), undefined, new ConfigError([{ path: 'rules', message: 'is missing.' }])])(
-  'gives back any other error as it is: %s',
+  'returns any other error unchanged: %s',
   error => {
     expect(withHintsForNode(error)).toBe(error)
   },

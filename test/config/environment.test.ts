@@ -6,7 +6,7 @@ const config = configOf({ rules: [{ name: 'a', by: 'consumer', algorithm: 'gcra'
 const ENV = { UPSTASH_REDIS_REST_URL: 'https://eu1.upstash.io', UPSTASH_REDIS_REST_TOKEN: 'secret-token' }
 
 describe('the environment', () => {
-  it('brings the store, and an origin over that of the config', () => {
+  it('adds the store, and an origin that overrides that of the config', () => {
     const settings = withEnvironment(config, { ...ENV, ORIGIN_URL: 'https://staging.example.com' })
     expect(settings).toMatchObject({
       url: ENV.UPSTASH_REDIS_REST_URL,
@@ -39,9 +39,12 @@ describe('the environment', () => {
     [{ ...ENV, UPSTASH_REDIS_REST_TOKEN: ' ' }, ['UPSTASH_REDIS_REST_TOKEN: is missing']],
     [{ ...ENV, SLUICE_ENVIRONMENT: 'Live' }, ['SLUICE_ENVIRONMENT: is not a valid name']],
     [{ ...ENV, ORIGIN_URL: 'nowhere' }, ['ORIGIN_URL: is not valid. Use an http or https URL']],
-  ])('with a mistake (%#) is refused by name, and no token is quoted', (env, messages) => {
-    const refused = () => withEnvironment(config, env)
-    for (const message of messages) expect(refused).toThrow(message)
-    expect(refused).not.toThrow('secret-token')
-  })
+  ])(
+    'with a mistake (%#) is refused with the name of the variable and without the token',
+    (env, messages) => {
+      const refused = () => withEnvironment(config, env)
+      for (const message of messages) expect(refused).toThrow(message)
+      expect(refused).not.toThrow('secret-token')
+    },
+  )
 })

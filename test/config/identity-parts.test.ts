@@ -1,4 +1,4 @@
-/** The table of identity parts: what each needs of a caller holds in the config, in the gateway and in its keys. */
+/** The table of identity parts: the config, the gateway and the keys agree on what each part needs of a caller. */
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import {
@@ -41,7 +41,7 @@ it('names the parts that need a credential or a token, and those of a consumer',
   expect(ALL.filter(part => isOfConsumer([part]))).toEqual(['consumer', 'credential'])
 })
 
-it('a name may hold colons', () => {
+it('a name may contain colons', () => {
   expect(readPart('claim:https://example.com/org')).toEqual({
     part: 'claim',
     name: 'https://example.com/org',
@@ -49,21 +49,21 @@ it('a name may hold colons', () => {
 })
 
 describe.each(ALL)('by %s', part => {
-  it('a rule for callers without a credential is a mistake exactly where the part needs one', () => {
+  it('a rule for callers without a credential is a mistake exactly if the part needs one', () => {
     const config = () => compiled({ by: part, match: { authenticated: false } })
     if (needsCredential(part)) expect(config).toThrow('rules[0].by')
     else expect(config().rules[0]!.by).toEqual([part])
   })
 
-  it('a caller has a key exactly where it shows what the part needs', async () => {
+  it('a caller has a key exactly if it has the credential that the part needs', async () => {
     expect((await keyFor([part], ANONYMOUS)) === undefined).toBe(needsCredential(part))
     expect((await keyFor([part], KEY_HOLDER)) === undefined).toBe(needsToken(part))
   })
 
-  it('overrides apply, and the state lies in the slot of the consumer, exactly where the part is of a consumer', async () => {
-    const isIts = isOfConsumer([part])
-    expect(compiled({ by: part }).rules[0]!.takesOverrides).toBe(isIts)
-    if (!needsToken(part)) expect((await keyFor([part], KEY_HOLDER))!.includes('{c:acme}')).toBe(isIts)
+  it('overrides apply, and the state is in the slot of the consumer, exactly if the part belongs to a consumer', async () => {
+    const isExpected = isOfConsumer([part])
+    expect(compiled({ by: part }).rules[0]!.takesOverrides).toBe(isExpected)
+    if (!needsToken(part)) expect((await keyFor([part], KEY_HOLDER))!.includes('{c:acme}')).toBe(isExpected)
   })
 })
 
@@ -84,6 +84,6 @@ it.each([
   expect(() => compiled({ by })).toThrow(message)
 })
 
-it('refuses a part that stands alone beside others', () => {
+it('refuses global together with other parts', () => {
   expect(() => compiled({ by: ['global', 'route'] })).toThrow("combines 'global' with other parts")
 })

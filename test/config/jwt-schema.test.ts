@@ -9,7 +9,7 @@ const JWKS = { jwks: 'https://issuer.example.com/jwks.json', algorithms: ['RS256
 const SECRET = { secret: 'JWT_SECRET', algorithms: ['HS256'], ...ISSUER }
 const ACCESS = { access: 'https://team.cloudflareaccess.com', audience: 'aud-tag' }
 
-/** As in a config, where the method is called `auth0`. */
+/** The mistakes as in a config in which the method is called `auth0`. */
 function mistakesIn(input: unknown, plans = ['free', 'pro']): string[] {
   const parsed = v.safeParse(v.object({ auth0: jwtSchema }), { auth0: input })
   const mistakes = parsed.success
@@ -38,7 +38,7 @@ describe('an issuer of tokens', () => {
     })
   })
 
-  it('with a secret names the variable that holds it', () => {
+  it('with a secret has the name of its variable', () => {
     expect(compiled({ ...SECRET, algorithms: ['HS256', 'HS512'] })).toMatchObject({
       keys: { secret: 'JWT_SECRET' },
       algorithms: ['HS256', 'HS512'],
@@ -63,7 +63,7 @@ describe('an issuer of tokens', () => {
     },
   )
 
-  it('can say everything', () => {
+  it('can have all settings', () => {
     const input: JwtInput = {
       jwks: 'http://localhost:8080/keys?tenant=a',
       algorithms: ['ES256', 'EdDSA', 'PS512'],
@@ -132,7 +132,7 @@ describe('a mistake', () => {
 
     ['jwks that is not a URL', { ...JWKS, jwks: 'issuer' }, [`auth0.jwks: 'issuer' ${ADDRESS}`]],
     [
-      'jwks that is not there',
+      'no value for jwks',
       { ...JWKS, jwks: undefined },
       [
         "auth0.jwks: is missing. Write an https URL (http only for localhost), as in 'https://issuer.example.com/.well-known/jwks.json'.",
@@ -328,9 +328,9 @@ describe('a mistake', () => {
       [`auth0.access: 'http://team.cloudflareaccess.com' ${TEAM}`],
     ],
     ['Access without audience', { access: ACCESS.access }, [`auth0.audience: is missing. ${AUD}`]],
-  ])('is told: %s', (_, input, mistakes) => expect(mistakesIn(input)).toEqual(mistakes))
+  ])('is reported: %s', (_, input, mistakes) => expect(mistakesIn(input)).toEqual(mistakes))
 
-  it('never shows what may be the secret', () => {
+  it('never shows a value that may be the secret', () => {
     for (const input of [
       's3cret',
       { secret: 's3cret', jwks: 's3cret' },

@@ -1,4 +1,4 @@
-/** Mistakes as users make them, beside those of compile.test.ts: each is named with its place, its value and the fix. */
+/** More mistakes that users make (see also compile.test.ts). Each is reported with its path, its value and the fix. */
 import { describe, expect, it } from 'vitest'
 import { ALGORITHM_NAMES, descriptionOf } from '../../src/algorithms/index.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
@@ -235,7 +235,7 @@ describe('a mistake in leases', () => {
   it.each([
     ['for all rules does not apply to', { lease: { for: '1s' } }, {}],
     ['is switched off for', {}, { lease: false }],
-  ])('is accepted where it %s a log, requests in flight and guesses', (_, settings, changes) => {
+  ])('is accepted if it %s a log, requests in flight and guesses', (_, settings, changes) => {
     const log = { ...RULE, name: 'log', algorithm: 'sliding-log' }
     const guesses = { ...RULE, name: 'guesses', by: 'address', on: 'auth-failure' }
     const rules = [log, HELD, guesses].map(rule => ({ ...rule, ...changes }))
@@ -282,7 +282,7 @@ describe('a mistake in plans', () => {
       ],
     ],
     [
-      'nobody that is left',
+      'no callers that are left',
       withRule({ plans: { free: false } }),
       [
         "rules[0].plans: is false for every plan, so the rule would apply to no caller. Use mode: 'off', or keep a plan.",
@@ -333,7 +333,7 @@ describe('a mistake in routes', () => {
       ],
     ],
     [
-      'a cost that nobody can pay',
+      'a cost that can never be admitted',
       withRoutes({ ...ROUTE, cost: 11 }),
       [
         'routes[0].cost: 11 times the cost of rules[0] (1) is above its burst of 10: no request here would ever be admitted. Lower it.',
@@ -419,13 +419,13 @@ describe('a mistake in lists', () => {
     ],
   ])('%j', (settings, mistake) => expect(mistakesIn({ ...CONFIG, ...settings })).toEqual([mistake]))
 
-  it('is none where the consumer is that of a token', () => {
+  it('is not the name of a consumer of tokens', () => {
     const consumers = ['acme', 'auth0~alice%40example.com', `auth0~#${'0'.repeat(64)}`]
     expect(mistakesIn({ ...CONFIG, allow: { consumers } })).toEqual([])
   })
 })
 
-it('is named whatever the value is', () => {
+it('is reported for any value', () => {
   const cyclic: Record<string, unknown> = {}
   cyclic.self = cyclic
   expect(mistakesIn({ ...CONFIG, origin: 10n, log: [5n], cors: { origins: cyclic } })).toEqual([
@@ -435,9 +435,9 @@ it('is named whatever the value is', () => {
   ])
 })
 
-describe('all mistakes are named at once', () => {
+describe('all mistakes are reported at once', () => {
   const rule = (changes: object) => ({ ...RULE, ...changes })
-  it('beside a wrong origin: names that are taken, and plans, routes and rules that are not there', () => {
+  it('together with an invalid origin: duplicate names, and plans, routes and rules that do not exist', () => {
     const config = {
       origin: 'api.example.com',
       plans: ['free', 'pro'],
@@ -459,7 +459,7 @@ describe('all mistakes are named at once', () => {
     ])
   })
 
-  it('every misspelt key, at the top and below', () => {
+  it('every misspelled key, at the top level and below', () => {
     const config = { ...CONFIG, rules: [rule({ perod: '1s', lmit: 5 })], Origin: 'x', route: [], zzz: 1 }
     expect(mistakesIn(config).map(text => text.split(' Settings')[0])).toEqual([
       "rules[0].perod: is not a setting here. Did you mean 'period'?",
@@ -470,7 +470,7 @@ describe('all mistakes are named at once', () => {
     ])
   })
 
-  it('every misspelt key of an issuer, beside its other mistakes', () => {
+  it('every misspelled key of an issuer, together with its other mistakes', () => {
     const issuer = {
       ...ISSUER,
       issuer: 5,
@@ -484,7 +484,7 @@ describe('all mistakes are named at once', () => {
     ])
   })
 
-  it('of a rule whose algorithm is misspelt, all that hang on no algorithm', () => {
+  it('of a rule whose algorithm is misspelled, all that do not depend on the algorithm', () => {
     const config = {
       ...CONFIG,
       rules: [rule({ name: 'A', algorithm: 'GCRA', limit: 0, queue: 3, mode: 'on' })],
@@ -511,7 +511,7 @@ describe('all mistakes are named at once', () => {
       ['credentials.jwt'],
     ],
     ['a wrong entry of a list', { allow: { addresses: ['x', '10.0.0.0/8'] } }, {}, ['allow.addresses[0]']],
-  ])('and nothing that follows from another mistake: %s', (_, settings, changes, paths) => {
+  ])('except those that follow from another mistake: %s', (_, settings, changes, paths) => {
     const mistakes = mistakesIn({ ...CONFIG, ...settings, rules: [rule(changes)] })
     expect(mistakes.map(text => text.split(': ')[0])).toEqual(paths)
   })
@@ -519,11 +519,11 @@ describe('all mistakes are named at once', () => {
   it.each([
     ['its modes', { mode: 'on', cost: 50 }, ['rules[0].mode', 'rules[0].cost']],
     ['an address elsewhere', { by: 'ip', enforce: 0.5, mode: 'shadow' }, ['rules[0].by', 'rules[0].enforce']],
-  ])('of a rule also what hangs on no wrong value: beside %s', (_, changes, paths) => {
+  ])('of a rule, including those that depend on no invalid value: besides %s', (_, changes, paths) => {
     expect(mistakesIn(withRule(changes)).map(text => text.split(': ')[0])).toEqual(paths)
   })
 
-  it('with the values that the user wrote, beside sections that are missing or of another form', () => {
+  it('with the values that the user wrote, even if sections are missing or have another form', () => {
     const config = {
       rules: [rule({ limit: undefined }), 5, rule({ name: 'b' }), rule({ name: 'b' })],
       shedding: { classes: [null] },

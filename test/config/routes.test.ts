@@ -1,11 +1,11 @@
-/** Of several routes that match, the most specific comes first: what docs/config.md says, as a table. */
+/** The order of routes in docs/config.md as a table: the most specific one that matches comes first. */
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { RouteMatchInput } from '../../src/config/check/route-schema.ts'
 
 const RULES = [{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }]
 
-/** The order in which routes are tried, by their places in the config. */
+/** The order in which routes are tried, as indexes into the config. */
 function order(...matches: RouteMatchInput[]): number[] {
   const routes = matches.map((match, i) => ({ name: String(i), match }))
   return checkedConfig({ origin: 'route', rules: RULES, routes }).routes.map(({ name }) => Number(name))
@@ -40,13 +40,13 @@ describe('the more specific of two routes', () => {
     ['patterns of a segment', { path: '/users/:id' }, { path: '/users/(\\d+)' }],
     ['patterns of a host', { host: 'api.*' }, { host: '*.example.com' }],
     ['methods', { methods: ['GET'] }, { methods: ['GET', 'POST', 'PUT'] }],
-  ])('is the first where only %s differ', (_, one, other) => {
+  ])('is the first one if only %s differ', (_, one, other) => {
     expect(order(one, other)).toEqual([0, 1])
     expect(order(other, one)).toEqual([0, 1])
   })
 })
 
-it('is found among many, wherever it stands', () => {
+it('is found among many, at any position', () => {
   expect(order({}, { path: '/*' }, { path: '/a/:x' }, { path: '/a/b' }, { host: 'h' })).toEqual([
     4, 3, 2, 1, 0,
   ])

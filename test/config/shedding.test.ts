@@ -1,4 +1,4 @@
-/** What `shedding` says, and what is wrong with it: path, value and fix. */
+/** The setting `shedding`: how it is compiled, and its mistakes with path, value and fix. */
 import { describe, expect, it } from 'vitest'
 import { checkConfig, checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
@@ -140,7 +140,7 @@ describe('shedding', () => {
     ],
   ])('%s', (mistake, shedding, others) => expect(mistakesOf(shedding, others)).toEqual([mistake]))
 
-  it('makes of each share that is reserved a level for the less important classes', () => {
+  it('compiles each reserved share to a level for the less important classes', () => {
     const reserved = { critical: 0.2, reads: 0.1 }
     const { rules } = checkedConfig({
       ...BASE,
@@ -154,7 +154,7 @@ describe('shedding', () => {
     ])
   })
 
-  it('takes the name of a class for nothing else', () => {
+  it('accepts any name for a class, even one that objects have', () => {
     const classes = [{ name: 'constructor', match: { methods: ['POST'] } }, { name: 'other' }]
     const { rules } = checkedConfig({
       ...BASE,
@@ -163,7 +163,7 @@ describe('shedding', () => {
     expect(rules.slice(1).map(({ name, limit }) => [name, limit])).toEqual([['fleet-usage', 10]])
   })
 
-  it('reserves a fifth for the first class where nothing else is said', () => {
+  it('reserves a fifth for the first class by default', () => {
     const { rules } = checkedConfig({ ...BASE, shedding: { classes: CLASSES, fleetUsage: { capacity: 10 } } })
     expect(rules.slice(1).map(({ name, limit }) => [name, limit])).toEqual([
       ['fleet-usage', 10],
@@ -206,7 +206,7 @@ describe('shedding', () => {
   })
 })
 
-it('is switched as a whole, and says so for a part of it', () => {
+it('is switched as a whole, and an error about one of its rules says so', () => {
   const config = checkedConfig({
     ...BASE,
     shedding: { classes: CLASSES, fleetUsage: { capacity: 10 }, workerUtilization: { signals: ['header'] } },

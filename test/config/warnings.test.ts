@@ -1,4 +1,4 @@
-/** What `check` warns of: what is valid, and may not be meant. */
+/** The warnings of `check`, about settings that are valid but may not be intended. */
 import { describe, expect, it } from 'vitest'
 import shipped from '../../sluice.config.ts'
 import { checkConfig } from '../../src/config/check/check.ts'
@@ -7,7 +7,7 @@ import { jwt } from '../../src/credentials/jwt.ts'
 
 const RULE = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }
 const rule = (changes: object) => ({ ...RULE, ...changes })
-/** Covers everybody, and never at a limit that others reach. */
+/** A rule that covers all callers, with a limit that other rules never reach. */
 const ALL = rule({ name: 'all', by: 'address', algorithm: 'sliding-log', limit: 100, period: '1h' })
 
 const warningsIn = (config: object) =>
@@ -16,7 +16,7 @@ const warningsIn = (config: object) =>
   )
 const pathsIn = (config: object) => warningsIn(config).map(text => text.split(': ')[0])
 
-it('do not appear for the config that comes with the project', () => {
+it('there are no warnings for the config that comes with the project', () => {
   expect(warningsOf(shipped)).toEqual([])
 })
 
@@ -45,13 +45,13 @@ describe('a rule that never refuses', () => {
       { credentials: { jwt: { staff: jwt(issuer) }, accept: ['staff'] } },
       'rules[1].on',
     ],
-  ])('since it %s', (_, second, settings, path) => {
+  ])('because it %s', (_, second, settings, path) => {
     expect(pathsIn({ rules: [RULE, second], ...settings })).toEqual([path])
   })
 
   const minute = { algorithm: 'fixed-window', period: '1m' }
   it.each([
-    // Twice 100 in any stretch, and 100 a minute: not more than 300 in any minute.
+    // At most twice 100, plus 100 per minute: not more than 300 in any minute.
     ['an equal one', RULE, rule({ name: 'b' }), ['rules[1]']],
     ['a stricter one', RULE, rule({ name: 'b', limit: 11 }), ['rules[1]']],
     ['a stricter one that follows', rule({ limit: 11 }), rule({ name: 'b' }), ['rules[0]']],
@@ -106,7 +106,7 @@ describe('a rule that never refuses', () => {
     expect(pathsIn({ rules })).toEqual(paths)
   })
 
-  it('is told which rule is reached first', () => {
+  it('is reported with the rule that is reached first', () => {
     expect(warningsIn({ rules: [RULE, rule({ name: 'b', limit: 11 })] })).toEqual([
       "rules[1]: never refuses: 'a' (10 per second) counts the same requests and is always reached first. Lower the limit, or remove one of the two.",
     ])
@@ -186,7 +186,7 @@ describe('requests that no rule covers', () => {
     expect(uncoveredIn({ rules, ...settings })).toEqual(expected)
   })
 
-  it('are all of them where no rule is enforced', () => {
+  it('are all requests if no rule is enforced', () => {
     const rules = [rule({ mode: 'shadow' }), rule({ name: 'b', on: 'auth-failure', by: 'address' })]
     expect(warningsIn({ rules })).toEqual([
       'rules: has no rule that is enforced: every request passes without a limit.',
@@ -206,10 +206,10 @@ describe('an identity that clients choose', () => {
     expect(pathsIn({ rules: [rule({ by })] })).toEqual(paths)
   })
 
-  it('is the address behind proxies, for whoever reaches the gateway past them', () => {
+  it('is the address behind proxies, for clients that reach the gateway directly', () => {
     const address = { from: 'x-forwarded-for', trustedProxies: ['10.0.0.0/8'] }
     expect(pathsIn({ address })).toEqual(['address.from'])
-    // True wherever it runs.
+    // The message must be true on every platform.
     expect(warningsIn({ address })).toEqual([
       expect.stringMatching(/^address.from: where the platform does not say .* as on Cloudflare Workers, /),
     ])
@@ -219,7 +219,7 @@ describe('an identity that clients choose', () => {
 describe('a lease that no request is served from', () => {
   const lease = { for: '250ms' }
 
-  it('since the fleet counts each request', () => {
+  it('because the fleet counts each request', () => {
     const shedding = {
       classes: [{ name: 'critical', match: { path: '/pay' } }, { name: 'rest' }],
       fleetUsage: { capacity: 100 },
@@ -245,7 +245,7 @@ describe('a lease that no request is served from', () => {
     ['beside a rule that counts the keys of the same callers', LEASED, { ...LOG, by: 'credential' }],
     ['beside a shadow', LEASED, { ...LOG, mode: 'shadow' }],
     ['beside a rule with other numbers for plans', LEASED, { ...LOG, plans: { free: { limit: 50 } } }],
-  ])('since it is %s', (_, leased, other) => {
+  ])('because it is %s', (_, leased, other) => {
     expect(leaseWarningsIn({ rules: [other, leased] })).toEqual([
       expect.stringMatching(/^rules\[0\]: has no lease and counts every request of 'a': /),
     ])
@@ -258,11 +258,11 @@ describe('a lease that no request is served from', () => {
     ['one that does not apply to a plan', LEASED, { ...LOG, plans: { free: false } }],
     ['one for callers with a key only', rule({ by: 'address', lease }), LOG],
     ['guesses', LEASED, GUESSES],
-  ])('is not assumed beside %s', (_, leased, other) => {
+  ])('is not reported together with %s', (_, leased, other) => {
     expect(leaseWarningsIn({ plans: ['free', 'pro'], rules: [leased, other] })).toEqual([])
   })
 
-  it('is named once, with all its rules and the fix', () => {
+  it('is reported once, with all rules and the fix', () => {
     const minute = { algorithm: 'fixed-window', limit: 50, period: '1m' }
     const rules = [RULE, rule({ name: 'b', ...minute }), rule({ name: 'off', ...minute, mode: 'off' })]
     const message =
@@ -276,7 +276,7 @@ describe('a lease that no request is served from', () => {
     ])
   })
 
-  it('is that of the config where it reaches no rule', () => {
+  it('is that of the config if it applies to no rule', () => {
     const mails = [{ name: 'a', algorithm: 'gcra', limit: 10, period: '1s' }]
     const message =
       "lease: has no effect: every rule has a lease setting of its own, or cannot have a lease (sliding-log, concurrency, on: 'auth-failure'). Leave it out."

@@ -1,7 +1,7 @@
 /** Commands that stand in the documents are ones that there are, with their options. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { runHere } from '../support/command-line.ts'
+import { runInProcess } from '../support/command-line.ts'
 
 const ROOT = new URL('../../', import.meta.url)
 const PAGES = [
@@ -16,7 +16,7 @@ const commandsIn = (text: string) =>
   )
 
 async function helpOf(path: readonly string[]): Promise<string | undefined> {
-  const { stdout } = await runHere([...path, '--help'])
+  const { stdout } = await runInProcess([...path, '--help'])
   return stdout.startsWith(`Usage: sluicegate ${path.join(' ')} `) ? stdout : undefined
 }
 

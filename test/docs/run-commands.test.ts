@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { type Result, runHere } from '../support/command-line.ts'
+import { type Result, runInProcess } from '../support/command-line.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
@@ -70,9 +70,9 @@ const wordsOf = (text: string) =>
 
 async function run(args: readonly string[], input = ''): Promise<Result> {
   const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
-  const result = await runHere([...args], env, input)
+  const result = await runInProcess([...args], env, input)
   // As docs/operations.md says, what destroys asks first; there is no terminal here.
-  return result.stderr.includes('Add --yes') ? await runHere([...args, '--yes'], env, input) : result
+  return result.stderr.includes('Add --yes') ? await runInProcess([...args, '--yes'], env, input) : result
 }
 
 /** The config of a page as a file: as it stands there, and with what the shipped one has. */

@@ -10,7 +10,7 @@ import { type AdminStore, adminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { resetRule, switchRule } from '../../src/ops/switches.ts'
 import type { SwitchMode } from '../../src/switches/switches.ts'
-import { runHere, runProcess } from '../support/command-line.ts'
+import { runInProcess, runProcess } from '../support/command-line.ts'
 import { startOrigin, type TestOrigin } from '../support/origin.ts'
 
 let origin: TestOrigin
@@ -72,7 +72,7 @@ const statuses = async () => (await ask()).map(({ status }) => status)
 const set = (mode: SwitchMode, rule = 'two') => switchRule(admin, rule, { at: new Date(), by: 'ops', mode })
 
 /** As people do it. @returns what stands on standard output */
-async function sluice(args: string[], runIt = runHere): Promise<string> {
+async function sluice(args: string[], runIt = runInProcess): Promise<string> {
   const { url, token } = workers[0]!.rest
   const env = { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token }
   const { code, stdout, stderr } = await runIt(['switch', ...args], env)

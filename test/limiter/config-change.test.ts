@@ -119,11 +119,11 @@ const runsOn = (engine: Engine) => (engine instanceof ModelEngine ? 4 : 1)
 
 /** The requests that a rule has admitted, in order. */
 const admittedUnder = (rule: Rule, answered: Answered): Admitted[] =>
-  answered.flatMap(({ asked, outcome }) => {
+  answered.flatMap(({ evaluation, outcome }) => {
     const [verdict] = outcome.verdicts
-    const { cost } = asked.rules[0]!
+    const { cost } = evaluation.rules[0]!
     return verdict!.rule === rule && verdict!.allowed && cost > 0
-      ? [{ at: asked.now, cost, delay: verdict!.delay }]
+      ? [{ at: evaluation.now, cost, delay: verdict!.delay }]
       : []
   })
 

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { runHere, runProcess } from '../support/command-line.ts'
+import { runInProcess, runProcess } from '../support/command-line.ts'
 
 let directory: string
 beforeEach(() => {
@@ -23,13 +23,13 @@ const WITH_WARNING = `export default { origin: 'route', rules: [${RULE}, { name:
 
 describe('sluice check', () => {
   it('shows warnings, and succeeds', async () => {
-    const { code, stdout, stderr } = await runHere(['check', configFile(WITH_WARNING)])
+    const { code, stdout, stderr } = await runInProcess(['check', configFile(WITH_WARNING)])
     expect([code, stderr]).toEqual([0, ''])
     expect(stdout).toMatch(/^The config is valid: 1 rule, /)
     expect(stdout.split('Warnings:\n')[1]).toBe(
       `  ${join(directory, 'other.config.ts')}:1: rules[1].mode: 'off': the rule counts and refuses nothing until it is switched on.\n`,
     )
-    expect((await runHere(['check'])).stdout).not.toContain('Warnings')
+    expect((await runInProcess(['check'])).stdout).not.toContain('Warnings')
   })
 
   it('names the variables that the config reads, which the Worker does not have', async () => {
@@ -65,7 +65,7 @@ describe('sluice check --json', () => {
       routes: [{ name: 'docs', match: { path: '/docs/*' }, cost: 2, accept: ['anonymous'] }],
       limits: { zendesk: [{ name: 'e', by: ['account'], algorithm: 'sliding-log', limit: 8, period: '1h' }] },
     }`)
-    const { code, stdout, stderr } = await runHere(['check', '--json', file])
+    const { code, stdout, stderr } = await runInProcess(['check', '--json', file])
     expect([code, stderr]).toEqual([0, ''])
     const common = { mode: 'enforce', enforced_share: 1, on_store_failure: 'local' }
     const ofGateway = { ...common, on: 'request', cost: 1, match: {}, plans: {} }
@@ -112,7 +112,7 @@ describe('sluice check --json', () => {
 
   it('has the mistakes of a config that is not valid, and fails', async () => {
     const file = configFile(`export default { orgin: 'route', rules: [${RULE}, ${RULE}] }`)
-    const { code, stdout, stderr } = await runHere(['check', file, '--json'])
+    const { code, stdout, stderr } = await runInProcess(['check', file, '--json'])
     expect(code).toBe(1)
     expect(JSON.parse(stdout)).toEqual({
       valid: false,
@@ -141,7 +141,7 @@ describe('sluice check --json', () => {
   it('has the fields that docs/config.md lists', async () => {
     const page = readFileSync(new URL('../../docs/config.md', import.meta.url), 'utf8')
     const section = page.split('## check --json')[1]!.split('\n## ')[0]!
-    const { stdout } = await runHere(['check', '--json', configFile(WITH_WARNING)])
+    const { stdout } = await runInProcess(['check', '--json', configFile(WITH_WARNING)])
     const document = JSON.parse(stdout)
     const fields = [...Object.keys(document), ...Object.keys(document.rules[0])]
     for (const field of fields) expect(section, field).toContain(`\`${field}\``)
@@ -154,13 +154,13 @@ describe('--config', () => {
     ['behind it', (file: string) => ['check', '--config', file]],
     ['as the argument of check', (file: string) => ['check', file]],
   ])('names the config: %s', async (_, args) => {
-    const { code, stdout } = await runHere(args(configFile(WITH_WARNING)))
+    const { code, stdout } = await runInProcess(args(configFile(WITH_WARNING)))
     expect([code, stdout]).toEqual([0, expect.stringContaining('a  10 per 250 ms')])
   })
 
   it('is for each command that reads it', async () => {
     const file = configFile(WITH_WARNING)
-    const explained = await runHere(['explain', 'GET', '/', '--consumer', 'acme', '--config', file])
+    const explained = await runInProcess(['explain', 'GET', '/', '--consumer', 'acme', '--config', file])
     expect(explained.stdout).toContain('10 per 250 ms, burst 20, gcra')
     const store = ['--url', 'http://127.0.0.1:1', '--token', 't']
     for (const args of [
@@ -174,7 +174,7 @@ describe('--config', () => {
       ['start'],
     ]) {
       const where = ['build', 'start'].includes(args[0]!) ? [] : store
-      const { code, stderr } = await runHere([
+      const { code, stderr } = await runInProcess([
         ...args,
         ...where,
         '--config',
@@ -185,7 +185,7 @@ describe('--config', () => {
   })
 
   it('cannot go with another file', async () => {
-    const { code, stderr } = await runHere(['check', 'a.ts', '--config', 'b.ts'])
+    const { code, stderr } = await runInProcess(['check', 'a.ts', '--config', 'b.ts'])
     expect([code, stderr]).toEqual([2, expect.stringContaining('The config file is given twice')])
   })
 })
@@ -193,7 +193,7 @@ describe('--config', () => {
 describe('--version', () => {
   it('prints that of the package', async () => {
     const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
-    expect(await runHere(['--version'])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
-    expect((await runHere(['check', '--version'])).stdout).toBe(`${version}\n`)
+    expect(await runInProcess(['--version'])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
+    expect((await runInProcess(['check', '--version'])).stdout).toBe(`${version}\n`)
   })
 })

@@ -20,7 +20,7 @@ import { consumerOfApiKey } from '../../src/credentials/api-key.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { sha256 } from '../../src/sha256.ts'
 import { statsKey } from '../../src/store/keys.ts'
-import { environmentWith, runHere, runProcess, SLUICE } from '../support/command-line.ts'
+import { environmentWith, runInProcess, runProcess, SLUICE } from '../support/command-line.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { childOf } from '../support/processes.ts'
 import { hasRedisServer, startRedis, type TestRedis } from '../support/redis.ts'
@@ -36,7 +36,7 @@ beforeEach(() => {
 afterEach(() => rmSync(directory, { recursive: true, force: true }))
 
 const own = (env: Record<string, string>) => ({ TMPDIR: directory, ...env })
-const sluice = (args: string[], env = {}, input = '') => runHere(args, own(env), input)
+const sluice = (args: string[], env = {}, input = '') => runInProcess(args, own(env), input)
 /** In a process of its own. */
 const sluiceProcess = (args: string[], env = {}, input = '') => runProcess(args, own(env), input)
 

@@ -1,11 +1,11 @@
 /** `sluice explain`: what it takes from the store, what it asks for, and its document. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { runHere } from '../support/command-line.ts'
+import { runInProcess } from '../support/command-line.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 
-const explained = (args: string[], env = {}) => runHere(['explain', 'GET', '/', ...args], env)
+const explained = (args: string[], env = {}) => runInProcess(['explain', 'GET', '/', ...args], env)
 const documentOf = async (args: string[], env = {}) =>
   JSON.parse((await explained([...args, '--json'], env)).stdout)
 
@@ -62,7 +62,7 @@ describe('sluice explain, with a store', () => {
   })
   const env = () => ({ UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' })
   const done = async (...args: string[]) => {
-    const { code, stdout, stderr } = await runHere(args, env())
+    const { code, stdout, stderr } = await runInProcess(args, env())
     expect([args, code, stderr]).toEqual([args, 0, expect.anything()])
     return stdout.trim()
   }

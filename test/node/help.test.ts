@@ -5,9 +5,9 @@ import type { Command } from 'commander'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { alertCell, table } from '../../src/node/cli/output.ts'
 import { programFor } from '../../src/node/cli/run.ts'
-import { runHere } from '../support/command-line.ts'
+import { runInProcess } from '../support/command-line.ts'
 
-const helpOf = async (...command: string[]) => (await runHere([...command, '--help'])).stdout
+const helpOf = async (...command: string[]) => (await runInProcess([...command, '--help'])).stdout
 const headingsOf = (help: string) => help.split('\n').filter(line => /^\S.*:$/.test(line))
 
 describe('help', () => {
@@ -74,7 +74,7 @@ describe('an error of usage', () => {
       /^Command-argument value 'maybe' is invalid .* Allowed choices are on, off\.$/,
     ],
   ])('of %j is a sentence, and says where to look', async (args, message) => {
-    const { code, stderr } = await runHere(args)
+    const { code, stderr } = await runInProcess(args)
     const [first, second] = stderr.split('\n')
     expect([code, second]).toEqual([2, 'Add --help to see the usage.'])
     if (typeof message === 'string') expect(first).toBe(message)
@@ -87,7 +87,8 @@ describe('colour', () => {
   const before = { isTTY: stdout.isTTY, getColorDepth: stdout.getColorDepth }
   afterEach(() => Object.assign(stdout, before))
 
-  const check = async (env: Record<string, string>) => (await runHere(['check'], env)).stdout.split(':')[0]
+  const check = async (env: Record<string, string>) =>
+    (await runInProcess(['check'], env)).stdout.split(':')[0]
   const onTerminal = () => {
     Object.assign(stdout, { isTTY: true, getColorDepth: WriteStream.prototype.getColorDepth })
   }
@@ -105,11 +106,11 @@ describe('colour', () => {
   it('is not there with NO_COLOR', async () => {
     onTerminal()
     expect(await check({ TERM: 'xterm-256color', NO_COLOR: '1' })).toBe('The config is valid')
-    expect((await runHere(['--help'], { NO_COLOR: '1', FORCE_COLOR: '0' })).stdout).toMatch(/^Usage: /)
+    expect((await runInProcess(['--help'], { NO_COLOR: '1', FORCE_COLOR: '0' })).stdout).toMatch(/^Usage: /)
   })
 
   it('makes the titles of help bold', async () => {
-    const { stdout } = await runHere(['--help'], { FORCE_COLOR: '1' })
+    const { stdout } = await runInProcess(['--help'], { FORCE_COLOR: '1' })
     expect(stdout).toMatch(/^\x1b\[1mUsage:\x1b\[22m /)
     expect(stripVTControlCharacters(stdout)).toBe(await helpOf())
   })

@@ -1,4 +1,4 @@
-/** The adaptive limit of an origin in a closed loop, by both methods, against every fixed limit. */
+/** Runs the adaptive limit in a closed loop, with both methods, and compares it with fixed limits. */
 import { describe, expect, it } from 'vitest'
 import { publishedGradient2 } from './published-gradient2.ts'
 import {
@@ -24,7 +24,7 @@ const answered = (second: Second) => second.answered
 const limited = (second: Second) => second.classes[0]!.limited
 const limits = (seconds: readonly Second[]) => seconds.map(({ limit }) => limit)
 
-/** Chance must not choose the result. */
+/** Several seeds, so that the result does not depend on chance. */
 const SEEDS = [20261122, 5]
 
 const fixed = new Map(SWEEP.map(limit => [limit, runHalvedCapacity(limit)]))
@@ -48,7 +48,7 @@ describe.each(Object.entries(METHODS))('%s', (_name, method) => {
     }
   })
 
-  it('has fewer requests waiting than the best fixed limit while half of the origin is gone', () => {
+  it('has fewer requests waiting than the best fixed limit while half of the workers are gone', () => {
     const half = (seconds: readonly Second[]) => between(seconds, HALF.from + 15, HALF.until)
     for (const seed of SEEDS) {
       const own = half(runHalvedCapacity(limit, seed))
@@ -60,26 +60,26 @@ describe.each(Object.entries(METHODS))('%s', (_name, method) => {
 
   it('envoy#46532: has no floor that it is pinned to, and refuses nothing while the load fits', () => {
     const seconds = between(runFittingLoad(limit), 60, 600)
-    // What is left is chance: at one moment, more than the mean plus four standard deviations.
+    // The few refusals are chance: moments with more requests than the mean plus four standard deviations.
     expect(total(seconds, limited)).toBeLessThan(0.0005 * total(seconds, answered))
     expect(total(seconds, second => second.limitedWithRoom)).toBe(0)
     expect(Math.min(...limits(seconds))).toBeGreaterThan(1.5 * WORKERS)
   })
 
-  it('concurrency-limits#134: the queue term does not grow the limit without end', () => {
+  it('concurrency-limits#134: the queue term does not let the limit grow without bound', () => {
     const seconds = runLongOverload(limit)
     expect(Math.max(...limits(between(seconds, 30, 600)))).toBeLessThan(2 * WORKERS)
     const [early, late] = [between(seconds, 60, 300), between(seconds, 360, 600)]
     expect(mean(late, second => second.limit)).toBeLessThan(1.3 * mean(early, second => second.limit))
-    // Nor is it learnt that the origin could do less than it can.
+    // The limit does not underestimate the capacity of the origin either.
     expect(mean(late, answered)).toBeGreaterThan(0.9 * 200)
   })
 
-  it('learns within half a minute that the origin takes twice as long for good', () => {
+  it('adapts within half a minute when the origin becomes permanently twice as slow', () => {
     for (const seed of SEEDS) {
       const full = runSlowerForGood(limit, 280, seed)
       expect(mean(between(full, SLOWER_AT + 30, 300), answered)).toBeGreaterThan(0.93 * 100)
-      // This load still fits. Some is refused until the limit knows, and then next to nothing.
+      // This load still fits. Some requests are refused until the limit has adapted, and then almost none.
       const fitting = runSlowerForGood(limit, 70, seed)
       expect(mean(between(fitting, SLOWER_AT + 30, 300), answered)).toBeGreaterThan(0.93 * 70)
       expect(total(between(fitting, SLOWER_AT + 60, 300), limited)).toBeLessThan(0.01 * 70 * 140)
@@ -88,7 +88,7 @@ describe.each(Object.entries(METHODS))('%s', (_name, method) => {
 })
 
 describe('Gradient2 by its published formula', () => {
-  it('grows without end under the same overload, at once with requests as samples', () => {
+  it('grows without bound under the same overload, and quickly with requests as samples', () => {
     const seconds = runLongOverload(publishedGradient2('request'))
     expect(seconds[120]!.limit).toBeGreaterThan(2 * WORKERS)
     expect(seconds.at(-1)!.limit).toBeGreaterThan(6 * WORKERS)

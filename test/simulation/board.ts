@@ -1,6 +1,6 @@
 /**
- * Signals as they travel: each isolate sums what it has seen and sends it once a second; messages take time, and some are lost. The
- * board sums them in windows of a second. The first isolate that reads a closed window moves the controller's state.
+ * Simulates how signals travel. Each isolate sums its measurements and sends them once a second. Messages take time, and some are lost.
+ * The board sums them in windows of a second. The first isolate that reads a closed window computes the controller's next state.
  */
 import type { Controller } from '../../src/shedding/controller.ts'
 import type { Chance } from './chance.ts'
@@ -11,15 +11,15 @@ const WINDOW_MS = 1000
 export interface Travel {
   /** The longest time that a message takes (ms). */
   delayMs: number
-  /** The share of messages that are lost, on either way. */
+  /** The share of messages that are lost, in each direction. */
   loss: number
 }
 
 class Board {
   readonly #controller: Controller<unknown>
   #text: string | undefined
-  /** The window that the state was last moved by. */
-  #movedBy = -1
+  /** The last window that is included in the state. */
+  #lastWindow = -1
   readonly #windows = new Map<number, number[]>()
 
   constructor(controller: Controller<unknown>) {
@@ -32,22 +32,22 @@ class Board {
     this.#windows.set(number, window ? window.map((sum, i) => sum + sums[i]!) : [...sums])
   }
 
-  /** @returns the state, moved by the last closed window if it was not yet */
+  /** @returns the state, which includes the last closed window */
   read(now: number): unknown {
     const controller = this.#controller
     const closed = Math.floor(now / WINDOW_MS) - 1
     const state = (this.#text !== undefined && controller.read(this.#text)) || controller.initial
-    if (closed <= this.#movedBy) return state
-    const ms = this.#movedBy < 0 ? WINDOW_MS : (closed - this.#movedBy) * WINDOW_MS
+    if (closed <= this.#lastWindow) return state
+    const ms = this.#lastWindow < 0 ? WINDOW_MS : (closed - this.#lastWindow) * WINDOW_MS
     const next = controller.next(state, { sums: this.#windows.get(closed) ?? [], ms })
     this.#text = controller.write(next)
-    this.#movedBy = closed
+    this.#lastWindow = closed
     for (const number of this.#windows.keys()) if (number <= closed) this.#windows.delete(number)
     return next
   }
 }
 
-/** A controller as the isolates of a fleet see it. */
+/** A controller that is shared by the isolates of a fleet. */
 export class Fleet<State> {
   readonly #states: State[]
   readonly #sums: number[][]
@@ -70,7 +70,7 @@ export class Fleet<State> {
       const tick = () => {
         const sums = this.#sums[i]!
         this.#sums[i] = new Array<number>(width).fill(0)
-        // An isolate without samples sends none: zeros would count as a report.
+        // An isolate without samples sends nothing, because zeros would count as a report.
         const hasSums = sums.some(sum => sum > 0)
         send(() => {
           if (hasSums) board.add(events.now, sums)
@@ -85,7 +85,7 @@ export class Fleet<State> {
     }
   }
 
-  /** What this isolate knows. */
+  /** The latest state that this isolate has received. */
   stateOf(isolate: number): State {
     return this.#states[isolate]!
   }

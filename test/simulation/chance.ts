@@ -1,14 +1,14 @@
-/** Seeded chance with the distributions that a simulation needs. */
+/** A seeded random generator with the distributions that a simulation needs. */
 import { randomFrom } from '../support/random.ts'
 
 export interface Chance {
-  /** From 0 up to, not including, 1. */
+  /** A number from 0 to below 1. */
   uniform(): number
-  /** The time until the next of so many a second (ms). */
+  /** The time until the next event of a Poisson process with this rate (ms). */
   gapMs(perSecond: number): number
-  /** With this mean; sigma is that of its logarithm. */
+  /** A lognormal number. @param sigma the standard deviation of its logarithm */
   lognormal(mean: number, sigma: number): number
-  /** From 0 up to, not including, n. */
+  /** A whole number from 0 to below n. */
   below(n: number): number
 }
 

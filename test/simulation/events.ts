@@ -1,10 +1,10 @@
-/** Virtual time: what happens next happens at once. Nothing here reads a clock, so a run is the same every time. */
+/** Virtual time, which jumps from event to event. No clock is read, so every run has the same result. */
 
 export type Run = () => void
 
-/** A binary heap by time; what is due at the same time runs in the order in which it was scheduled. */
+/** A binary heap, ordered by time. Events that are due at the same time run in the order in which they were scheduled. */
 export class Events {
-  /** ms since the simulation began. */
+  /** ms since the start of the simulation. */
   now = 0
   #times: number[] = []
   #numbers: number[] = []

@@ -1,18 +1,18 @@
-/** An origin: machines with a finite number of workers, a queue with a bound, and service times from a lognormal distribution. */
+/** Simulates an origin: machines with a number of workers and a bounded queue, and service times from a lognormal distribution. */
 import type { Chance } from './chance.ts'
 import type { Events } from './events.ts'
 
 export interface OriginOptions {
   machines: number
-  /** Of each machine: so many requests are served at a time. */
+  /** Requests that each machine serves at the same time. */
   workers: number
-  /** Of each machine: so many may wait; a request that finds the queue full fails at once. */
+  /** Requests that may wait at each machine. A request that finds the queue full fails at once. */
   queue: number
-  /** Mean (ms). */
+  /** The mean service time (ms). */
   serviceMs: number
-  /** Of the logarithm of the service time: 0.5 makes the slowest 1 % three times as slow as the median. */
+  /** The standard deviation of the logarithm of the service time. With 0.5, the slowest 1 % are three times as slow as the median. */
   sigma: number
-  /** After so long the gateway gives up. The origin notices only when it begins: it skips requests that were given up. */
+  /** The timeout of the gateway. The origin skips waiting requests that have timed out, but completes those that it has begun. */
   timeoutMs: number
 }
 
@@ -20,7 +20,7 @@ export interface Response {
   /** False: refused by a full queue, or not answered in time. */
   isOk: boolean
   latencyMs: number
-  /** What the machine says of itself (0 to 1), where it answered. */
+  /** The utilization that the machine reports (0 to 1). Undefined: it did not answer, or reports nothing. */
   utilization: number | undefined
 }
 
@@ -31,13 +31,13 @@ interface Waiting {
 
 class Machine {
   workers: number
-  /** Service times are multiplied by it. */
+  /** The factor of its service times. */
   slowness = 1
-  /** Whether its responses say how busy it is. */
+  /** Whether its responses report its utilization. */
   hasSignal = true
   busy = 0
   readonly waiting: Waiting[] = []
-  /** Time that workers were busy (ms), up to `#at`; and what that was a second ago. */
+  /** Time in which workers were busy since the last measurement (ms), up to `#at`. */
   #busyMs = 0
   #at = 0
   #utilization = 0
@@ -56,7 +56,7 @@ class Machine {
     this.busy += change
   }
 
-  /** Once a second: the share of its workers that were busy in it, as a machine measures its CPU. */
+  /** Called once a second. Measures the share of workers that were busy in it, as a machine measures its CPU. */
   measure(now: number): void {
     this.count(now, 0)
     this.#utilization = Math.min(1, this.#busyMs / 1000 / Math.max(1, this.workers))
@@ -94,7 +94,7 @@ export class Origin {
     return this.machines.reduce((sum, { busy }) => sum + busy, 0) / workers
   }
 
-  /** Whether a request that comes now would be served at once by every machine. */
+  /** Whether every machine would serve a new request at once. */
   get hasRoom(): boolean {
     return this.machines.every(({ busy, workers }) => busy < workers)
   }
@@ -125,7 +125,7 @@ export class Origin {
       start: () => {
         machine.count(events.now, 1)
         const serviceMs = this.#chance.lognormal(this.serviceMs * machine.slowness, this.#options.sigma)
-        // What has begun is finished, also when the gateway has given it up.
+        // A request that has begun is completed, even if the gateway has given up.
         events.after(serviceMs, () => {
           machine.count(events.now, -1)
           end(true)
@@ -146,7 +146,7 @@ export class Origin {
       }
   }
 
-  /** As load balancers do: of two at random, the one with fewer requests. */
+  /** The machine with fewer requests of two random ones, as load balancers choose. */
   #leastOfTwo(): Machine {
     const one = this.machines[this.#chance.below(this.machines.length)]!
     const other = this.machines[this.#chance.below(this.machines.length)]!

@@ -1,7 +1,8 @@
 /**
- * Gradient2 by its published formula, with the published constants, to compare with: once a second, the limit times the ratio of long-term
- * to current latency (0.5 to 1), plus a queue of 4, smoothed by 0.2; unchanged while less than half is in flight. The long-term latency is
- * an exponential mean over 600 samples. A sample is a request, or a window of a second if the limit is wrapped in a WindowedLimit.
+ * Gradient2 by its published formula and constants, for comparison. Once a second, the limit is multiplied by the ratio of long-term
+ * to current latency (0.5 to 1), plus a queue of 4, smoothed by 0.2. It stays unchanged while less than half of it is in flight. The
+ * long-term latency is an exponential mean over 600 samples. A sample is a request, or a window of a second if the limit is wrapped in
+ * a WindowedLimit.
  */
 import { ADAPTIVE_DEFAULTS, type AdaptiveLimit, type AdaptiveSettings } from '../../src/shedding/adaptive.ts'
 import { NO_BASELINE } from '../../src/shedding/baseline.ts'
@@ -10,10 +11,10 @@ import type { Controller } from '../../src/shedding/controller.ts'
 const QUEUE = 4
 const SMOOTHING = 0.2
 const LONG_SAMPLES = 600
-/** So many samples count alike before the mean becomes exponential. */
+/** The first samples have equal weights, before the mean becomes exponential. */
 const WARM_UP = 10
 
-/** States are kept as they are: this one runs in the simulation only. */
+/** Does not serialize its states, because it runs only in the simulation. */
 export function publishedGradient2(
   sample: 'request' | 'second',
   { min, max, initial }: AdaptiveSettings = ADAPTIVE_DEFAULTS,

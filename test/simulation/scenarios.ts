@@ -1,4 +1,4 @@
-/** What the simulation is asked, by tests and for pictures. */
+/** The scenarios of the simulation, for tests and for the pictures in the docs. */
 
 import { adaptiveController } from '../../src/shedding/adaptive.ts'
 import type { AdaptiveMethod } from '../../src/shedding/adaptive-method.ts'
@@ -18,7 +18,7 @@ const SEED = 20261122
 
 const fleet = { seed: SEED, isolates: 12, travel: { delayMs: 150, loss: 0.02 } }
 
-/** Ten machines that answer 100 requests a second in all. */
+/** Ten machines that together answer 100 requests per second. */
 const tenMachines: OriginOptions = {
   machines: 10,
   workers: 4,
@@ -28,12 +28,12 @@ const tenMachines: OriginOptions = {
   timeoutMs: 3000,
 }
 
-/** Of all requests. What is critical is 22 a second at three times the load: it fits into the origin four times. */
+/** The shares of the classes. At three times the usual load, critical requests are 22 per second, a quarter of the origin's capacity. */
 const PARTS = { test: 0.1, reads: 0.5, writes: 0.25, critical: 0.15 }
 
 export const CLASSES = Object.keys(PARTS)
 
-/** Each class repeats what was refused or failed twice. */
+/** Callers of each class repeat requests that were refused or failed, up to twice. */
 function callersAt(perSecond: (seconds: number) => number): CallerClass[] {
   return Object.entries(PARTS).map(([name, part]) => ({
     name,
@@ -43,10 +43,10 @@ function callersAt(perSecond: (seconds: number) => number): CallerClass[] {
   }))
 }
 
-/** Half of what the origin can do. */
+/** Requests per second: half of the origin's capacity. */
 export const USUAL_LOAD = 50
 
-/** Through the given points (seconds, multiple of the usual load), straight between them. */
+/** A load that is linear between the given points (seconds, multiple of the usual load). */
 function loadThrough(...points: readonly (readonly [number, number])[]): (seconds: number) => number {
   return seconds => {
     const next = points.findIndex(([at]) => at > seconds)
@@ -59,14 +59,14 @@ function loadThrough(...points: readonly (readonly [number, number])[]): (second
 
 const shedding = { ...fleet, origin: tenMachines, shedding: PRESSURE_DEFAULTS }
 
-/** To three times the usual load within eight minutes, five minutes there, and back. */
+/** The load grows to three times the usual within eight minutes, stays there for five minutes, and falls back. */
 export const RISE = { from: 60, top: 540, falls: 840, back: 1320 }
 export function runThreefold(seed = SEED): Simulated {
   const load = loadThrough([0, 1], [RISE.from, 1], [RISE.top, 3], [RISE.falls, 3], [RISE.back, 1])
   return simulate({ ...shedding, seed, seconds: 1560, classes: callersAt(load) })
 }
 
-/** Three times the load from one second to the next, for five minutes. With `limit`, the fleet's capacity is bounded as well. */
+/** The load triples within a second, for five minutes. `withCapacity`: the capacity of the fleet is limited as well. */
 export const STEP = { at: 60, until: 360 }
 export function runStep(withCapacity: boolean): Simulated {
   const load = loadThrough([0, 1], [STEP.at, 1], [STEP.at + 1, 3], [STEP.until, 3], [STEP.until + 1, 1])
@@ -74,14 +74,14 @@ export function runStep(withCapacity: boolean): Simulated {
   return simulate({ ...shedding, ...capacity, seconds: 600, classes: callersAt(load) })
 }
 
-/** Far more than the origin can do without its critical part: pressure reaches its end. */
+/** Far more load than the origin can serve, even without the other classes: the pressure reaches its maximum. */
 export function runOverwhelmed(): Simulated {
   const origin = { ...tenMachines, workers: 1 }
   const load = (seconds: number) => (seconds < 60 ? 0.3 : seconds < 240 ? 3 : 0.3) * USUAL_LOAD
   return simulate({ ...shedding, origin, seconds: 420, classes: callersAt(load) })
 }
 
-/** One of ten machines takes five times as long for everything, and is always busy. */
+/** One of ten machines becomes five times as slow, and is always busy. */
 export function runBadMachine(): Simulated {
   return simulate({
     ...shedding,
@@ -91,7 +91,7 @@ export function runBadMachine(): Simulated {
   })
 }
 
-/** The origin is overloaded, callers are refused, and then no machine reports any more. */
+/** The origin is overloaded, and callers are refused. Then all machines stop reporting. */
 export const SILENCE_AT = 220
 export function runDeadSignal(): Simulated {
   const load = loadThrough([0, 1], [20, 2.2])
@@ -101,7 +101,7 @@ export function runDeadSignal(): Simulated {
   return simulate({ ...shedding, seconds: 380, classes: callersAt(load), incidents: [[SILENCE_AT, silence]] })
 }
 
-/** Four machines with ten workers, 200 requests a second in all, and callers that want 280. */
+/** Four machines with ten workers each, which together answer 200 requests per second. Callers send 280. */
 const fourMachines: OriginOptions = {
   machines: 4,
   workers: 10,
@@ -122,7 +122,7 @@ type Limit = NonNullable<SimulationOptions['limit']>
 
 export const limitBy = (method: AdaptiveMethod): Limit => adaptiveController(undefined, method)
 
-/** From `from` to `until`, half of the workers are gone. */
+/** Half of the workers are gone between `from` and `until` (s). */
 export const HALF = { from: 80, until: 160 }
 export function runHalvedCapacity(limit: Limit, seed = SEED): Second[] {
   return simulate({
@@ -139,20 +139,20 @@ export function runHalvedCapacity(limit: Limit, seed = SEED): Second[] {
   }).seconds
 }
 
-/** The fixed limits among which the best one is looked for. */
+/** The fixed limits that are compared. */
 export const SWEEP = [20, 40, 44, 48, 56, 120, 400]
 
-/** What `bestFixed` finds in the sweep. */
+/** The result of `bestFixed` for the sweep. */
 export const BEST_FIXED = 48
 
-/** The limit by which most requests are answered in time; of those within 1 %, the lowest. */
+/** The lowest limit whose number of requests answered in time is within 1 % of the highest. */
 export function bestFixed(runs: ReadonlyMap<number, Second[]>): number {
   const answered = (limit: number) => total(runs.get(limit)!, second => second.answered)
   const most = Math.max(...[...runs.keys()].map(answered))
   return Math.min(...[...runs.keys()].filter(limit => answered(limit) >= 0.99 * most))
 }
 
-/** At 100 s every response begins to take twice as long, for good. */
+/** At this time (s), all service times double permanently. */
 export const SLOWER_AT = 100
 export function runSlowerForGood(limit: Limit, perSecond: number, seed = SEED): Second[] {
   return simulate({
@@ -173,13 +173,13 @@ export function runSlowerForGood(limit: Limit, perSecond: number, seed = SEED): 
   }).seconds
 }
 
-/** More than the origin can do, for ten minutes. */
+/** More load than the origin can serve, for ten minutes. */
 export function runLongOverload(limit: Limit, seed = SEED): Second[] {
   const classes = everyone(() => 280)
   return simulate({ ...fleet, seed, seconds: 600, origin: fourMachines, classes, limit }).seconds
 }
 
-/** Seven tenths of what the origin can do, for ten minutes. */
+/** Seven tenths of the origin's capacity, for ten minutes. */
 export function runFittingLoad(limit: Limit, seed = SEED): Second[] {
   const classes = everyone(seconds => Math.min(140, 20 + 4 * seconds))
   return simulate({ ...fleet, seed, seconds: 600, origin: fourMachines, classes, limit }).seconds
@@ -193,7 +193,7 @@ export function mean(seconds: readonly Second[], of: (second: Second) => number)
   return total(seconds, of) / seconds.length
 }
 
-/** What was seen from `from` up to, not including, `until` (s). */
+/** The seconds from `from` to before `until`. */
 export function between(seconds: readonly Second[], from: number, until: number): Second[] {
   return seconds.filter(second => second.seconds >= from && second.seconds < until)
 }

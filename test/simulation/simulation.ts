@@ -1,6 +1,6 @@
 /**
- * The closed loop: callers → isolates of the gateway (shedder, limit) → origin → signals → controllers → isolates. In virtual time
- * and seeded: the same options give the same result. What a test needs to know is in one row for each second.
+ * Simulates the closed loop: callers → isolates of the gateway (shedder, limit) → origin → signals → controllers → isolates. It runs in
+ * virtual time with a seed, so the same options have the same result. The result has one row for each second.
  */
 import type { AdaptiveLimit } from '../../src/shedding/adaptive.ts'
 import type { Controller } from '../../src/shedding/controller.ts'
@@ -12,11 +12,11 @@ import { Origin, type OriginOptions } from './origin.ts'
 
 export interface CallerClass {
   name: string
-  /** New requests a second, at so many seconds. */
+  /** New requests per second, at a time in seconds. */
   perSecond(seconds: number): number
-  /** How many callers make them. */
+  /** Number of callers. */
   callers: number
-  /** How often a client repeats what was refused or has failed. */
+  /** How many times a client repeats a request that was refused or has failed. */
   retries: number
 }
 
@@ -29,56 +29,59 @@ export interface SimulationOptions {
   isolates: number
   travel: Travel
   shedding?: PressureSettings
-  /** In flight at the origin, over all isolates: fixed, or adaptive. */
+  /** Limit of requests in flight at the origin, for all isolates together: fixed or adaptive. */
   limit?: number | Controller<AdaptiveLimit>
-  /** Of `limit`, the part that only the last class may use. */
+  /** The part of `limit` that only the last class may use. */
   reserved?: number
-  /** What happens to the origin, and when (s). */
+  /** Changes of the origin, with their times (s). */
   incidents?: readonly (readonly [seconds: number, happen: (origin: Origin) => void])[]
 }
 
 export interface ClassTally {
-  /** Requests that callers wanted, without repetitions. */
+  /** New requests, without repetitions. */
   wanted: number
-  /** With repetitions. */
+  /** All requests, with repetitions. */
   attempts: number
-  /** Refused by the shedder, and by the limit. */
+  /** Attempts that the shedder has refused. */
   shed: number
+  /** Attempts that the limit has refused. */
   limited: number
-  /** Of the wanted: answered in the end, and given up. */
+  /** New requests that were answered in the end. */
   succeeded: number
+  /** New requests whose caller has given up. */
   failed: number
 }
 
 export interface Second {
   seconds: number
-  /** The share of workers that are busy. */
+  /** The mean share of busy workers, from ten samples. */
   utilization: number
-  /** Means over the second, ten times sampled. */
+  /** The mean number of requests in flight, from ten samples. */
   inFlight: number
-  /** As one of the isolates knows it. */
+  /** The limit, baseline and pressure that one of the isolates knows. */
   limit: number
   baselineMs: number
   pressureMs: number
-  /** Refused by the limit although less than this share of workers was busy. */
+  /** Requests that the limit has refused although the origin had room (`ROOM`). */
   limitedWithRoom: number
-  /** Answered by the origin in time, and their mean latency (ms). */
+  /** Requests that the origin has answered in time. */
   answered: number
+  /** Their mean latency. */
   latencyMs: number
   failed: number
   shares: number[]
   classes: ClassTally[]
 }
 
-/** A worker in five is free: the origin has room. */
+/** The origin has room while less than this share of its workers is busy. */
 const ROOM = 0.8
 
-/** Before the first repetition; then twice as long each time. */
+/** The pause before the first repetition. It doubles with each further one. */
 const BACKOFF_MS = 500
 
 export interface Simulated {
   seconds: Second[]
-  /** By class, for each caller: how often the shedder refused it where it had let it through before, or the other way round. */
+  /** By class, for each caller: how many times the shedder's decision differed from its last one for this caller. */
   turns: Uint16Array[]
 }
 
@@ -133,7 +136,7 @@ export function simulate(options: SimulationOptions): Simulated {
     const tally = row.classes[number]!
     tally.attempts++
     const isolate = chance.below(isolates)
-    const again = () => {
+    const retry = () => {
       if (left === 0) {
         row.classes[number]!.failed++
         return
@@ -150,7 +153,7 @@ export function simulate(options: SimulationOptions): Simulated {
       refused[number]![caller] = Number(isRefused)
       if (isRefused) {
         tally.shed++
-        again()
+        retry()
         return
       }
     }
@@ -158,19 +161,19 @@ export function simulate(options: SimulationOptions): Simulated {
     if (inFlight >= most) {
       tally.limited++
       if (origin.busyShare < ROOM) row.limitedWithRoom++
-      again()
+      retry()
       return
     }
 
     inFlight++
-    const found = inFlight
+    const inFlightAtStart = inFlight
     origin.handle(({ isOk, latencyMs, utilization }) => {
-      adaptive?.report(isolate, [1, isOk ? 0 : 1, isOk ? latencyMs : 0, found])
+      adaptive?.report(isolate, [1, isOk ? 0 : 1, isOk ? latencyMs : 0, inFlightAtStart])
       if (utilization !== undefined) pressure?.report(isolate, [Math.round(utilization * 1000), 1])
       inFlight--
       if (!isOk) {
         row.failed++
-        again()
+        retry()
         return
       }
       row.answered++

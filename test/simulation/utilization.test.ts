@@ -1,4 +1,4 @@
-/** The worker utilization shedder in a closed loop. Everything is seeded: a figure that a test states is always the same. */
+/** Runs the shedder by worker utilization in a closed loop. Everything is seeded, so the figures are always the same. */
 import { describe, expect, it } from 'vitest'
 import { PRESSURE_DEFAULTS } from '../../src/shedding/pressure.ts'
 import {
@@ -30,7 +30,7 @@ function success(seconds: readonly Second[], number: number): number {
   return succeeded / (succeeded + failed)
 }
 
-/** How often what is refused grows where it shrank before, or the other way round. */
+/** How many times the refused share changes between growing and shrinking. */
 function turnsOf(seconds: readonly Second[]): number {
   const steps = seconds.slice(1).map((second, i) => Math.sign(sharesOf(second) - sharesOf(seconds[i]!)))
   const moves = steps.filter(step => step !== 0)
@@ -40,7 +40,7 @@ function turnsOf(seconds: readonly Second[]): number {
 describe('load to three times the usual within eight minutes, and back', () => {
   const { seconds, turns } = runThreefold()
 
-  it('never harms critical requests, nor writes, which are shed last', () => {
+  it('never harms critical requests or writes, which are shed last', () => {
     expect(success(seconds, CRITICAL)).toBeGreaterThanOrEqual(0.999)
     for (let from = 0; from < seconds.length; from += 30)
       expect(success(between(seconds, from, from + 30), CRITICAL), `from ${from} s`).toBeGreaterThanOrEqual(
@@ -50,16 +50,16 @@ describe('load to three times the usual within eight minutes, and back', () => {
     expect(success(seconds, CRITICAL - 1)).toBeGreaterThanOrEqual(0.999)
   })
 
-  it('sheds the least important class whole before the next', () => {
+  it('sheds the whole least important class before the next one', () => {
     for (const { shares } of seconds)
       for (const [i, share] of shares.entries()) if (share > 0 && i > 0) expect(shares[i - 1]).toBe(1)
-    // At the height of the load some reads are still served: shedding stops where it is enough.
+    // At the peak, some reads are still served: no more than necessary is shed.
     const height = between(seconds, RISE.top, RISE.falls)
     expect(success(height, CLASSES.indexOf('test'))).toBe(0)
     expect(success(height, CLASSES.indexOf('reads'))).toBeGreaterThan(0.2)
   })
 
-  it('keeps the origin busy and not full', () => {
+  it('keeps the origin busy, but not full', () => {
     const height = between(seconds, RISE.top, RISE.falls)
     const utilization = total(height, second => second.utilization) / height.length
     expect(utilization).toBeGreaterThan(0.75)
@@ -69,14 +69,16 @@ describe('load to three times the usual within eight minutes, and back', () => {
     )
   })
 
-  it('changes the direction at most ten times in 26 minutes', () => {
+  it('changes between growing and shrinking at most ten times in 26 minutes', () => {
     expect(turnsOf(seconds)).toBeLessThanOrEqual(10)
   })
 
   it('refuses the same callers while the level is the same', () => {
-    // Those of the first class are refused once and admitted once; one at the edge of the share, which wavers as the load comes back, twice.
+    // A caller of the first class is refused once and admitted once. For callers at the edge of the share, which varies as the load falls, it
+    // is twice.
     expect(Math.max(...turns[CLASSES.indexOf('test')]!)).toBeLessThanOrEqual(4)
-    // A caller at the edge of the share, which follows the load up and down for 13 minutes. By chance alone it would be hundreds.
+    // Callers at the edge of the share change more often, because it follows the load for 13 minutes. Random shedding would change hundreds
+    // of times.
     const reads = [...turns[CLASSES.indexOf('reads')]!]
     expect(Math.max(...reads)).toBeLessThanOrEqual(16)
     expect(reads.reduce((sum, count) => sum + count, 0) / reads.length).toBeLessThan(4)
@@ -92,7 +94,7 @@ describe('three times the load at once', () => {
   const alone = runStep(false).seconds
   const bounded = runStep(true).seconds
 
-  it('refuses the first caller after the quiet time and not before', () => {
+  it('refuses the first caller after the quiet time, not before', () => {
     for (const seconds of [alone, bounded]) {
       const first = seconds.find(second => allShed([second]) > 0)!.seconds
       expect(first - STEP.at).toBeGreaterThanOrEqual(quietMs / 1000)
@@ -100,12 +102,12 @@ describe('three times the load at once', () => {
     }
   })
 
-  it('harms critical requests for a minute and a half if there is nothing else: it is too slow for a step, by design', () => {
+  it('harms critical requests for a minute and a half without another limit, because it is too slow for a step by design', () => {
     expect(success(between(alone, STEP.at, STEP.at + 90), CRITICAL)).toBeLessThan(0.9)
     expect(success(between(alone, STEP.at + 120, 600), CRITICAL)).toBe(1)
   })
 
-  it('never harms critical requests where the capacity of the fleet is bounded, with a reserve for them', () => {
+  it('never harms critical requests if the capacity of the fleet is limited, with a reserve for them', () => {
     expect(success(bounded, CRITICAL)).toBeGreaterThanOrEqual(0.999)
     expect(allShed(between(bounded, STEP.at + 120, STEP.until))).toBeGreaterThan(0)
   })
@@ -115,13 +117,13 @@ describe('an overload that shedding does not end', () => {
   const { seconds } = runOverwhelmed()
   const [from, until] = [60, 240]
 
-  it('has everything refused but critical requests within 120 s', () => {
+  it('refuses everything except critical requests within 120 s', () => {
     const full = seconds.find(({ shares }) => shares.every(share => share === 1))!.seconds
     expect(full - from).toBeLessThanOrEqual(120)
     expect(sumOf(seconds, CRITICAL, 'shed')).toBe(0)
   })
 
-  it('gives back as slowly, the most important class first, and all of it', () => {
+  it('admits all classes again as slowly, the most important one first', () => {
     const free = (number: number) =>
       seconds.find(second => second.seconds > until && second.shares[number] === 0)!.seconds - until
     const [test, reads, writes] = [free(0), free(1), free(2)]
@@ -133,8 +135,8 @@ describe('an overload that shedding does not end', () => {
   })
 })
 
-describe('one bad machine of ten', () => {
-  it('makes no caller refused', () => {
+describe('one slow machine of ten', () => {
+  it('causes no refusals', () => {
     const { seconds } = runBadMachine()
     expect(between(seconds, 70, 240).some(({ failed }) => failed > 0)).toBe(true)
     expect(allShed(seconds)).toBe(0)
@@ -142,10 +144,10 @@ describe('one bad machine of ten', () => {
   })
 })
 
-describe('a signal that dies while callers are refused', () => {
+describe('a signal that stops while callers are refused', () => {
   const { seconds } = runDeadSignal()
 
-  it('opens as slowly as a signal that is good', () => {
+  it('ends shedding as slowly as a low signal', () => {
     const before = seconds[SILENCE_AT - 1]!.pressureMs
     expect(before).toBeGreaterThan(50_000)
     const after = between(seconds, SILENCE_AT, 1000).find(({ pressureMs }) => pressureMs === 0)!

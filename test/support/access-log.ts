@@ -1,6 +1,6 @@
 /**
- * Real traffic: 10,000 requests of an Apache access log, where it lies beside the project. It is no part of the
- * repository; without it a log of the same shape is made, from a seed.
+ * Reads real traffic: 10,000 requests of an Apache access log, which is not part of the repository. Without the file, a log of the
+ * same shape is generated from a seed.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -18,7 +18,7 @@ export interface LoggedRequest {
 }
 
 export interface AccessLog {
-  /** For the test's name. */
+  /** For the title of the test. */
   title: string
   requests: LoggedRequest[]
 }
@@ -43,7 +43,7 @@ function parseLine(line: string): LoggedRequest {
   }
 }
 
-/** Ten thousand requests in four days by some 1,750 addresses, of which a few are crawlers that come in bursts. */
+/** Generates 10,000 requests in four days from about 1,750 addresses, a few of which are crawlers that send bursts. */
 function madeUpLog(): LoggedRequest[] {
   const random = randomFrom(2015)
   const start = Date.UTC(2015, 4, 17, 10) * 1e3

@@ -1,4 +1,4 @@
-/** The store as those who administer use it: over the real client and the bridge. */
+/** The store for administration, over the real client and the bridge. */
 
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { type AdminStore, type AdminStoreOptions, adminStore } from '../../src/ops/admin-store.ts'
@@ -11,9 +11,9 @@ const TOKEN = 'a token for tests'
 export interface TestAdmin<T> {
   redis: T
   store: AdminStore
-  /** Counts its HTTP requests. */
+  /** Counts the HTTP requests of the store. */
   proxy: CountingProxy
-  /** Another view of the same database. */
+  /** Another store on the same database, with other options. */
   storeOf(options: Omit<AdminStoreOptions, 'url' | 'token'>): AdminStore
   close(): Promise<void>
 }

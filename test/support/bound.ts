@@ -1,9 +1,9 @@
-/** Rules bound to identities, with the defaults that tests want. */
+/** Binds rules to identities, with defaults for tests. */
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { bindRule } from '../../src/limiter/bind-rule.ts'
 import type { BoundRule } from '../../src/script/evaluation.ts'
 
-/** @param cost default: that of the rule; 0 only reports */
+/** @param cost 0 only reports what is left */
 export function bound(rule: Rule, key: string, cost = rule.cost, nowMs = Date.now()): BoundRule {
   return bindRule(rule, key, cost, nowMs)
 }

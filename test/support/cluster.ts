@@ -12,10 +12,10 @@ import { freePort } from './free-port.ts'
 import { PATIENT_MS } from './patience.ts'
 import { hasRedisServer } from './redis.ts'
 
-/** It takes about 2 s; a hook has 30. */
+/** How long the nodes may take to agree. Usually about 2 s; a hook may take 30 s. */
 const AGREE_MS = 25_000
 
-/** One suite, on a cluster of its own. */
+/** Describes a suite that runs on a private cluster. */
 export function describeOnCluster(name: string, suite: (start: () => Promise<TestCluster>) => void): void {
   if (hasRedisServer) describe(`${name}, on a Redis Cluster`, () => suite(() => TestCluster.start()))
   else
@@ -23,10 +23,10 @@ export function describeOnCluster(name: string, suite: (start: () => Promise<Tes
       suite(TestCluster.start))
 }
 
-/** A node, asked directly: it redirects, and nobody follows. */
+/** A node with a direct connection. Redirections are not followed. */
 export class TestNode {
   readonly port: number
-  /** For the other nodes. */
+  /** The port for the other nodes. */
   readonly busPort: number
   readonly #directory: string
   readonly #guardian: Guardian
@@ -44,7 +44,7 @@ export class TestNode {
     return `redis://127.0.0.1:${this.port}`
   }
 
-  /** What it was (its id, its slots) it is again after a stop. */
+  /** Starts the node. After a stop, it has its id and slots again. */
   async start(): Promise<void> {
     const settings = {
       bind: '127.0.0.1',
@@ -120,9 +120,8 @@ export class TestCluster {
     return this.nodes[0]!.url
   }
 
-  /** One more node, which nobody knows yet. */
+  /** Starts a node that is not a member of the cluster yet. */
   async add(): Promise<TestNode> {
-    // For clients, and for the other nodes.
     const ports: [number, number] = [await freePort(), await freePort()]
     const node = new TestNode(ports, this.#directory, this.#guardian)
     this.nodes.push(node)
@@ -130,7 +129,7 @@ export class TestCluster {
     return node
   }
 
-  /** One more member of the cluster, without slots. */
+  /** Starts a new member of the cluster, without slots. */
   async join(): Promise<TestNode> {
     const node = await this.add()
     await this.#introduce(node, this.nodes[0]!)
@@ -138,7 +137,7 @@ export class TestCluster {
     return node
   }
 
-  /** Every node knows every other, and that every slot is served. */
+  /** Waits until every node knows all others and considers every slot served. */
   async agrees(): Promise<void> {
     const wanted = [
       'cluster_state:ok',
@@ -156,7 +155,7 @@ export class TestCluster {
     }
   }
 
-  /** By the first node's map. */
+  /** The owner of a slot, by the slot map of the first node. */
   async ownerOf(slot: number): Promise<TestNode> {
     const ranges = (await this.nodes[0]!.ask('CLUSTER', 'SLOTS')) as [number, number, [Buffer, number]][]
     const range = ranges.find(([from, to]) => from <= slot && slot <= to)

@@ -1,4 +1,4 @@
-/** The command line, in a process of its own as a user has it, and in this one, which takes a tenth of the time. */
+/** Runs the command line: in a child process, as for a user, or in this process, which takes a tenth of the time. */
 import { execFile } from 'node:child_process'
 import { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
@@ -16,7 +16,7 @@ export interface Result {
 
 type Environment = Record<string, string | undefined>
 
-/** That of this process without what commands read of it. */
+/** The environment of this process without the variables that commands read, plus `extra`. */
 export function environmentWith(extra: Environment): NodeJS.ProcessEnv {
   const { UPSTASH_REDIS_REST_URL: _, UPSTASH_REDIS_REST_TOKEN: __, ...others } = process.env
   const { REDIS_URL: ___, SLUICE_ENVIRONMENT: ____, SLUICE_BRIDGE_TOKEN: _____, ...another } = others
@@ -25,7 +25,7 @@ export function environmentWith(extra: Environment): NodeJS.ProcessEnv {
   return { ...rest, NODE_NO_WARNINGS: '1', ...extra }
 }
 
-/** @param input for standard input, which is no terminal */
+/** @param input standard input, which is not a terminal */
 export function runProcess(args: string[], env: Environment = {}, input = ''): Promise<Result> {
   return new Promise(resolve => {
     const child = execFile(
@@ -41,10 +41,10 @@ export function runProcess(args: string[], env: Environment = {}, input = ''): P
 }
 
 /**
- * The same within this process, one at a time: not for what listens to signals, nor for messages of Node itself.
- * @param input for standard input, which is no terminal
+ * Runs a command in this process, one at a time. Not for commands that listen to signals, nor for messages of Node itself.
+ * @param input standard input, which is not a terminal
  */
-export async function runHere(args: string[], env: Environment = {}, input = ''): Promise<Result> {
+export async function runInProcess(args: string[], env: Environment = {}, input = ''): Promise<Result> {
   const written = { stdout: '', stderr: '' }
   const before = { ...process.env }
   const spies = [
@@ -71,7 +71,7 @@ export async function runHere(args: string[], env: Environment = {}, input = '')
   }
 }
 
-/** In its place, as modules may hold on to process.env. */
+/** Changes process.env in place, because modules may hold a reference to it. */
 function setEnvironment(wanted: Environment): void {
   for (const name of Object.keys(process.env)) if (wanted[name] === undefined) delete process.env[name]
   for (const [name, value] of Object.entries(wanted)) if (value !== undefined) process.env[name] = value

@@ -1,4 +1,4 @@
-/** Two Worker processes on one Redis, each with its own way to the store that can be spoiled, and an origin that counts. */
+/** Two Worker processes on one Redis, each with its own proxy to the store that can inject faults, and an origin that counts. */
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -20,11 +20,11 @@ import { Tally } from './tally.ts'
 
 export interface BedWorker {
   readonly url: string
-  /** Between this Worker and the bridge. */
+  /** The proxy between this Worker and the bridge. */
   store: CountingProxy
-  /** Its whole process group, at once. */
+  /** Kills the whole process group. */
   kill(): void
-  /** Another process with the same config, at another URL. */
+  /** Starts another process with the same config, at another URL. */
   restart(): Promise<void>
 }
 
@@ -35,7 +35,7 @@ export interface ConcurrencyBed {
   bridgeUrl: string
   redis: TestRedis
   config: Config
-  /** Past all faults. */
+  /** Not affected by the faults. */
   admin: AdminStore
   close(): Promise<void>
 }
@@ -76,7 +76,7 @@ export async function startConcurrencyBed(): Promise<ConcurrencyBed> {
         return worker.url
       },
       store,
-      // It leads a group of its own, of which workerd is a part.
+      // The process is the leader of its own group, which includes workerd.
       kill: () => void process.kill(-worker.pid, 'SIGKILL'),
       async restart() {
         worker = await start()
@@ -85,7 +85,7 @@ export async function startConcurrencyBed(): Promise<ConcurrencyBed> {
   }
 
   const workers = await Promise.all([startOne('a'), startOne('b')])
-  // What is compiled and connected for the first request can take longer than the deadline of the store.
+  // The first request compiles and connects, which can take longer than the deadline of the store.
   for (const { url } of workers) {
     await vi.waitUntil(async () => (await fetch(`${url}/many/204`)).status === 204, { timeout: PATIENT_MS })
   }

@@ -1,12 +1,12 @@
-/** One request that ends in one of the ways in which requests end, seen from its client. */
+/** A client whose request ends in one of several ways. */
 import { type Agent, type ClientRequest, request } from 'node:http'
 
 export interface Way {
   name: string
-  /** What the origin does. */
+  /** The path decides what the origin does. */
   path: string
   method?: 'HEAD'
-  /** The client leaves: after its request was sent, or when the first bytes of the body have come. */
+  /** When the client leaves: after it has sent its request, or when it has received the first bytes of the body. */
   leaves?: 'before the head' | 'in the body'
 }
 
@@ -27,21 +27,21 @@ export const WAYS: readonly Way[] = [
   { name: 'client leaves while the origin is silent', path: '/silent', leaves: 'in the body' },
 ]
 
-/** Rarely: the origin's deadline passes, a second later. */
+/** Used rarely, because it takes until the origin's deadline of a second has passed. */
 export const NO_HEAD: Way = { name: 'origin does not answer', path: '/no-head' }
 
-export interface Asked {
+export interface RequestOrder {
   agent: Agent
   url: string
   headers: Record<string, string>
   way: Way
-  /** How long after the moment of `leaves` (ms). */
+  /** How long after the moment of `leaves` the client leaves (ms). */
   leaveAfterMs: number
   /** Called just before the client leaves. */
   onLeave(): void
 }
 
-/** @returns the status, `left`, or `broken` where no head came */
+/** @returns the status, `left`, or `broken` if no head arrived */
 export function sendRequest({
   agent,
   url,
@@ -49,14 +49,14 @@ export function sendRequest({
   way,
   leaveAfterMs,
   onLeave,
-}: Asked): Promise<number | 'left' | 'broken'> {
+}: RequestOrder): Promise<number | 'left' | 'broken'> {
   return new Promise(resolve => {
     const leave = (outgoing: ClientRequest) =>
       setTimeout(() => {
         if (outgoing.destroyed) return
         onLeave()
-        // workerd takes a mere FIN for the end of what the client sends, and notices only with the next bytes that it is gone: those
-        // of an origin that is silent never come. Cloudflare's edge notices it.
+        // A reset, because workerd treats a FIN only as the end of the client's data, and detects that the client has left only when it
+        // sends the next bytes. A silent origin sends none. Cloudflare's edge detects it.
         if (way.path === '/silent') outgoing.socket?.resetAndDestroy()
         outgoing.destroy()
         resolve('left')

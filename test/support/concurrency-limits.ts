@@ -1,4 +1,4 @@
-/** What concurrency.config.ts admits at once: an address, an address whose requests count double, and a consumer. */
+/** The limits of concurrency.config.ts: for an address, for an address whose requests count double, and for a consumer. */
 export const LIMITS = {
   address: { limit: 5 },
   cost: { limit: 5, cost: 2 },

@@ -1,6 +1,6 @@
 /**
- * The config of the Workers whose requests in flight are counted. The first part of the path chooses a rule, the last one what the
- * origin does. With a ttl of an hour nothing is free again because it has expired.
+ * The config for tests of requests in flight. The first part of the path chooses a rule, the last part the behaviour of the
+ * origin. With a ttl of an hour, no unit becomes free by expiry.
  */
 import { defineConfig } from '../../src/config/define.ts'
 import type { Duration } from '../../src/config/duration.ts'
@@ -9,7 +9,7 @@ import { LIMITS, SHORT_TTL_MS } from './concurrency-limits.ts'
 const concurrency = { algorithm: 'concurrency', onStoreFailure: 'closed' } as const
 const SHORT_TTL = `${SHORT_TTL_MS}ms` as const
 
-/** @param ttl of the rules under this path */
+/** @param ttl the ttl of the rules under this path */
 const rulesUnder = (path: string, ttl: Duration) =>
   (['address', 'cost', 'key'] as const).map(name => ({
     ...{ ...concurrency, ...LIMITS[name], ttl },
@@ -18,7 +18,7 @@ const rulesUnder = (path: string, ttl: Duration) =>
     match: { path: `/${path}/${name}/*` },
   }))
 
-/** One at once. */
+/** A rule that admits one request at a time. */
 const single = (name: string, ttl: Duration) =>
   ({ ...concurrency, name, by: 'address', limit: 1, ttl, match: { path: `/${name}/*` } }) as const
 

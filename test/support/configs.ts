@@ -1,6 +1,6 @@
 /**
- * Random configs, for what must hold for every policy: rules of all algorithms, for plans, consumers, addresses and guesses,
- * few of them and too many for the locals of a script.
+ * Random configs for properties of all policies: rules of all algorithms, for plans, consumers, addresses and guesses. Some configs have
+ * few rules, others more than a script has local variables for.
  */
 import * as fc from 'fast-check'
 import { descriptionOf } from '../../src/algorithms/index.ts'
@@ -14,13 +14,13 @@ import { configOf } from './engines.ts'
 import { anyNumbers } from './numbers.ts'
 import { listOf } from './traffic.ts'
 
-/** The default one first. Two of them are words of the script. */
+/** The first plan is the default. Two of the names also occur in scripts. */
 export const PLANS = ['free', 'now', 'plan-2'] as const
 export type Plan = (typeof PLANS)[number]
 
 export const LIMIT = 'limit'
 
-/** What a random config is made of. */
+/** The parts of a random config. */
 export interface ConfigPlan {
   rules: readonly RuleInput[]
   /** The same numbers as rules of a limit by name. */
@@ -30,7 +30,7 @@ export interface ConfigPlan {
 
 const upTo12 = fc.integer({ min: 1, max: 12 })
 
-/** The numbers of a plan, of any algorithm: those that it does not have are dropped. */
+/** The numbers of a plan. Numbers that the algorithm does not have are dropped later. */
 const planNumbers = fc.oneof(
   { weight: 1, arbitrary: fc.constant(false as const) },
   { weight: 3, arbitrary: fc.record({ limit: upTo12 }) },
@@ -66,7 +66,7 @@ const rule = fc.record({
   own: fc.array(fc.tuple(fc.constantFrom(...PLANS), planNumbers), { maxLength: 3 }),
   hasOwn: fc.constantFrom(false, false, true),
   hasLease: fc.constantFrom(true, true, false),
-  /** It has so many units that a lease can be taken of it. */
+  /** The limit is high enough for leases. */
   isRich: fc.constantFrom(true, true, true, true, false),
 })
 type AnyRule = typeof rule extends fc.Arbitrary<infer T> ? T : never
@@ -81,9 +81,9 @@ const rules = fc.oneof(
 export const configPlans: fc.Arbitrary<ConfigPlan> = fc
   .record({
     rules,
-    /** All rules count the same, so that one state has many records. */
+    /** All rules count by the same identity, so that one state has many records. */
     isCrowded: fc.constantFrom(false, false, false, true),
-    /** Otherwise most requests are refused where there are many rules. */
+    /** Higher limits. Otherwise many rules together would refuse most requests. */
     isGenerous: fc.constantFrom(true, true, false),
     plans: fc.constantFrom<readonly Plan[]>(PLANS, PLANS, PLANS, ['free']),
     hasLeases: fc.constantFrom(false, true),
@@ -108,11 +108,11 @@ export const configPlans: fc.Arbitrary<ConfigPlan> = fc
     }
   })
 
-/** Some algorithms have none. */
+/** A lease, unless the algorithm cannot have one. */
 const leaseOf = ({ algorithm }: NumbersInput) =>
   descriptionOf({ algorithm }).whyNoLease ? {} : { lease: { for: '250ms' } as const }
 
-/** So many times the units. */
+/** Multiplies the units. */
 function times(factor: number, numbers: NumbersInput): NumbersInput {
   const { limit } = numbers
   if (limit > 100) return numbers
@@ -143,7 +143,7 @@ function ruleInput(
   }
 }
 
-/** The amounts of a plan or an override, under the names that the algorithm has for them. */
+/** The numbers of a plan or an override, under the parameter names of the algorithm. */
 export function numbersFor(
   { algorithm }: NumbersInput,
   numbers: AnyPlanNumbers,
@@ -155,13 +155,13 @@ export function numbersFor(
   return algorithm === 'leaky-bucket' ? { limit, queue: atOnce - 1 } : { limit }
 }
 
-/** A config that the check lets through, and what it was written as. */
+/** A config that the check has accepted, and its input. */
 export interface Checked {
   input: Pick<ConfigInput, 'rules'> & { plans: string[] }
   config: Config
 }
 
-/** Without the rules that the check refuses; undefined where none is left. */
+/** Compiles a config without the rules that the check refuses. @returns undefined if no rule is left */
 export function checked({ rules, limit, plans }: ConfigPlan): Checked | undefined {
   let names = rules.map(({ name }) => name)
   for (;;) {
@@ -185,7 +185,7 @@ export function checked({ rules, limit, plans }: ConfigPlan): Checked | undefine
 
 export const limitRulesOf = ({ limits }: Config): readonly LimitRule[] => limits.get(LIMIT)!
 
-/** What of a rule makes a difference to the text of a script. */
+/** The traits of a rule that affect the text of its script. */
 export function traitsOf(rule: Rule | GatewayRule): string[] {
   const { algorithm, calendar, on, match } = rule
   return [

@@ -1,9 +1,9 @@
-/** Passes HTTP requests on and counts them; a fault can be put in its place. */
+/** A proxy that counts HTTP requests. Tests can replace forwarding by a fault. */
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { listen } from './listen.ts'
 
-/** @param passOn does what happens without a fault; given `reply`, that has the answer in the place of the caller */
+/** @param passOn forwards the request as without a fault. With `reply`, this function handles the answer instead of the proxy. */
 export type Fault = (
   request: IncomingMessage,
   response: ServerResponse,
@@ -14,11 +14,11 @@ export interface CountingProxy {
   url: string
   /** Requests since the last call. */
   count(): number
-  /** What happens to requests instead of being passed on. */
+  /** Replaces the forwarding of requests. */
   fault: Fault | undefined
-  /** Nobody listens any more, and every connection is cut. */
+  /** Stops listening, and cuts every connection. */
   shut(): Promise<void>
-  /** Listens again, where it did. */
+  /** Listens again, on the same port. */
   open(): Promise<void>
   close(): Promise<void>
 }
@@ -46,13 +46,13 @@ export async function startCountingProxy(target: string): Promise<CountingProxy>
     if (proxy.fault) proxy.fault(incoming, response, reply => passOn(incoming, response, reply))
     else passOn(incoming, response)
   })
-  // Longer than any test lasts: it must not close a connection under a request that comes just then.
+  // Longer than any test, so that no connection is closed at the moment at which a request arrives.
   server.keepAliveTimeout = 600_000
 
   function passOn(
     incoming: IncomingMessage,
     response: ServerResponse,
-    reply: (answer: IncomingMessage, response: ServerResponse) => void = handOn,
+    reply: (answer: IncomingMessage, response: ServerResponse) => void = forward,
   ): void {
     const { method, headers, url } = incoming
     const outgoing = request(target + url, { method: method!, headers }, answer => reply(answer, response))
@@ -65,7 +65,7 @@ export async function startCountingProxy(target: string): Promise<CountingProxy>
   return proxy
 }
 
-function handOn(answer: IncomingMessage, response: ServerResponse): void {
+function forward(answer: IncomingMessage, response: ServerResponse): void {
   response.writeHead(answer.statusCode!, answer.headers)
   answer.pipe(response)
 }

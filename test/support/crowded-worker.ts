@@ -1,4 +1,4 @@
-/** The guard in workerd, with one HTTP request to the store at a time: all other requests wait for their turn. */
+/** A guard in workerd with one HTTP request to the store at a time, so that all other requests wait for their turn. */
 import { guard } from '../../src/edges/guard/index.ts'
 
 interface Environment {

@@ -1,12 +1,12 @@
-/** The config that the end-to-end tests run the Worker with. Long periods: no test hangs on how fast it runs. */
+/** The config of the end-to-end tests. Its periods are long, so that no test depends on its speed. */
 import { defineConfig } from '../../src/config/define.ts'
 
 export default defineConfig({
   origin: 'https://origin.invalid',
   originDeadline: '10s',
   plans: ['free', 'pro'],
-  // A busy machine is slow, and these tests send many requests at once: the deadline and the bound on calls in flight have
-  // tests of their own.
+  // Generous, because a busy machine is slow and these tests send many requests at once. Other tests are about the deadline and
+  // the bound on calls in flight.
   store: { deadline: '5s', maxInFlight: 1000 },
   routes: [{ name: 'log', match: { path: '/log/*' }, accept: ['api-key', 'anonymous'] }],
   rules: [

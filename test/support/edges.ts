@@ -1,4 +1,4 @@
-/** The edges, as their users run them: each on real sockets where it has some, with a store and an environment of its own. */
+/** All edges as their users run them: on real sockets if the edge has any, each with its own store and environment. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { serve } from '@hono/node-server'
@@ -16,7 +16,6 @@ import { upstashStore } from '../../src/store/upstash.ts'
 import { startOrigin } from './origin.ts'
 
 export interface Edge {
-  /** `init.address` is the address that the client has on this edge. */
   fetch(path: string, init?: RequestInit): Promise<Response>
   /** How many requests the user's code, or the origin, has received. */
   received(): number
@@ -25,7 +24,7 @@ export interface Edge {
 
 export type StartEdge = (config: ConfigInput, env: Environment) => Promise<Edge>
 
-/** Every edge reads the address from here: on one machine all clients have the same one. */
+/** Every edge reads the client's address from this header, because on one machine all clients have the same address. */
 export const ADDRESS_HEADER = 'x-test-address'
 
 const addressOf = (request: Request) => request.headers.get(ADDRESS_HEADER) ?? undefined

@@ -1,4 +1,4 @@
-/** An origin with a path for each way in which a reply goes on and ends, and with WebSockets. */
+/** An origin with WebSockets, and with a path for each way in which a reply can proceed and end. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { gzipSync } from 'node:zlib'
@@ -15,10 +15,10 @@ export interface EndingOrigin {
   close(): Promise<void>
 }
 
-/** What an origin has in flight: from the arrival of a request until its last byte is written or its connection has closed. */
+/** Observes requests in flight at the origin: from the arrival of a request until its last byte is written or its connection is closed. */
 export interface OriginObserver {
   arrived(request: IncomingMessage): void
-  /** The head of the reply is written, so the gateway learns whether its client is still there. */
+  /** The head of the reply is written, so the gateway can detect whether its client is still connected. */
   answered(request: IncomingMessage): void
   over(request: IncomingMessage): void
 }
@@ -27,7 +27,7 @@ type Route = (response: ServerResponse, request: IncomingMessage) => void
 
 export const LARGE_BYTES = 10_000_000
 const ZIPPED = gzipSync('compressed by the origin '.repeat(100))
-/** Streamed as it is: with another type, the local stand-in for the edge may wait to compress it. */
+/** A type that is streamed as it is. With other types, the local simulation of Cloudflare's edge may wait to compress the body. */
 const BYTES = { 'content-type': 'application/octet-stream' }
 
 const ROUTES: Record<string, Route> = {
@@ -113,11 +113,11 @@ const ROUTES: Record<string, Route> = {
   },
 }
 
-/** A request takes so long there, and so does a stream (ms). */
+/** The duration of slow requests and of streams (ms). */
 const SLOW_MS = 60
 const TICKS = 3
 
-/** More than all buffers on the way hold. */
+/** More than all buffers between origin and client can hold. */
 const HUGE_BYTES = 10_000_000_000
 
 function writeWithoutEnd(response: ServerResponse): void {
@@ -131,7 +131,7 @@ function writeWithoutEnd(response: ServerResponse): void {
 
 const large = () => Buffer.alloc(LARGE_BYTES, 'x')
 
-/** Routes are found by the last part of the path: what comes before it is for the rules of the gateway. */
+/** The last part of the path chooses the route. The parts before it are for the rules of the gateway. */
 const lastPartOf = ({ url = '' }: IncomingMessage) => /\/[^/]*$/.exec(url)?.[0] ?? ''
 
 export async function startEndingOrigin(observer?: OriginObserver): Promise<EndingOrigin> {

@@ -1,7 +1,6 @@
 /**
- * The gateway in workerd, each ending of a request counted: GET /endings shows the endings of each request by its header
- * X-Case. With X-Unobserved nothing depends on how the request ends; with X-Throw an exception is thrown while the reply
- * is annotated.
+ * The gateway in workerd, which records the endings of requests. GET /endings shows them by the header X-Case of the request. With
+ * X-Unobserved, nothing depends on how the request ends. With X-Throw, annotating the reply throws an exception.
  */
 
 import { checkedConfig } from '../../src/config/check/check.ts'
@@ -31,7 +30,7 @@ export default {
     const app = appOf(env, headers.has('x-unobserved') ? undefined : name)
     if (!headers.has('x-throw')) return await app.fetch(request, env, context)
 
-    // annotate() is the only one that appends.
+    // Only annotate() calls append().
     const { append } = Headers.prototype
     Object.assign(Headers.prototype, {
       append() {
@@ -46,7 +45,7 @@ export default {
   },
 }
 
-/** One for each request, so that its endings are known to be its own. */
+/** A new app for each request, so that endings are certain to belong to this request. */
 function appOf({ ORIGIN_URL: origin, STORE_URL: url, STORE_TOKEN: token }: Environment, name?: string) {
   const config = checkedConfig({
     origin,

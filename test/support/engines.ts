@@ -1,4 +1,4 @@
-/** The two ways to make a decision: the TypeScript model, and the script inside a Redis. Tests run on both. */
+/** The two engines that make decisions: the TypeScript model, and the script inside a Redis. Tests run on both. */
 import { afterAll, beforeAll, describe } from 'vitest'
 import type { MessageAnswer } from '../../src/algorithms/concurrency.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
@@ -25,22 +25,22 @@ import { describeOnRedis, hasRedisServer, type RedisKind, type TestRedis } from 
 
 type At<T> = T & { now: number }
 
-/** Without a policy: it is made of the rules themselves. */
+/** An evaluation without a policy. The policy is made from its rules. */
 export type Untimed = Omit<Evaluation, 'policy'> & { plans: readonly string[] }
 export type TimedEvaluation = At<Untimed>
 export type TimedRefund = At<Omit<Refund, 'policy'>>
 
 export interface Engine {
   evaluate(evaluation: TimedEvaluation): Promise<Outcome>
-  /** What `evaluate` would say; spends nothing. */
+  /** Returns what `evaluate` would return, and spends nothing. */
   peek(evaluation: TimedEvaluation): Promise<Outcome>
   refund(refund: TimedRefund): Promise<ChangeResult>
   reset(reset: At<Reset>): Promise<ChangeResult>
-  /** What isolates hold, said without a request. */
+  /** Sends the units that isolates hold, without a request. */
   sync(messages: readonly Message[], now: number): Promise<MessageAnswer[]>
-  /** The record of a credential or a consumer, or a pointer. */
+  /** Stores the record of a credential or a consumer, or a pointer. */
   setRecord(key: string, text: string): Promise<void>
-  /** The content of the store, byte for byte, under keys that match the pattern; always empty for the model. */
+  /** The exact content of all keys that match the pattern. Always empty for the model. */
   snapshot(pattern?: string): Promise<Record<string, string>>
 }
 
@@ -60,7 +60,7 @@ export class RedisEngine implements Engine {
   readonly #buildOf: (script: Script) => ScriptText
   readonly kind: RedisKind | undefined
 
-  /** @param buildOf a script, as it is to be run */
+  /** @param buildOf chooses the text of a script */
   constructor(
     connection: RedisConnection,
     buildOf: (script: Script) => ScriptText = ({ plain }) => plain,
@@ -94,7 +94,7 @@ export class RedisEngine implements Engine {
     return Object.fromEntries(keys.flatMap((key, i) => (contents[i] ? [[key, contents[i]]] : [])))
   }
 
-  /** Value and expiry; undefined where the key has expired meanwhile. The embedded Redis has no DUMP; all values are strings. */
+  /** Value and expiry of a key. Undefined: it has expired since. The embedded Redis has no DUMP, so GET is used: all values are strings. */
   async #contentOf(key: string): Promise<string | undefined> {
     const expiry = await this.#connection.send(['PEXPIRETIME', key])
     const value = await this.#connection.send(['DUMP', key]).catch(() => this.#connection.send(['GET', key]))
@@ -123,7 +123,7 @@ export const modelled = ({ plans, ...evaluation }: TimedEvaluation) => {
   return { ...evaluation, policy: { plans, leases } }
 }
 
-/** With a policy of its own rules, which share an identity where they share a key. */
+/** Adds a policy that is made from the rules. Rules with the same key share an identity. */
 export function compiled<T extends Untimed>({ plans, ...evaluation }: T): Omit<T, 'plans'> & Evaluation {
   const { rules, subject } = evaluation as unknown as Untimed
   const hasSubject = subject !== undefined || rules.some(({ rule }) => rule.on === 'auth-failure')
@@ -171,7 +171,7 @@ function policyFor(
   return policy
 }
 
-/** A snapshot without the keys that have expired by `nowMs`, for a test that takes longer than a key lives. */
+/** A snapshot without the keys that have expired by `nowMs`, for tests that may take longer than a key lives. */
 export function aliveAt(nowMs: number, snapshot: Record<string, string>): Record<string, string> {
   const isAlive = (content: string) => {
     const expiry = Number(content.split(' until ')[1])
@@ -180,7 +180,7 @@ export function aliveAt(nowMs: number, snapshot: Record<string, string>): Record
   return Object.fromEntries(Object.entries(snapshot).filter(([, content]) => isAlive(content)))
 }
 
-/** One suite, on the model and on every Redis there is. `fresh` gives an engine without state. */
+/** Describes a suite that runs on the model and on every installed Redis. `fresh` returns an engine without state. */
 export function describeOnEngines(name: string, suite: (fresh: () => Promise<Engine>) => void): void {
   describe(`${name}, on the model`, () => suite(async () => new ModelEngine()))
   describeOnRedisEngine(name, suite)
@@ -204,31 +204,32 @@ export function describeOnRedisEngine(
 }
 
 /**
- * Of so many random runs, those that an engine gets. The embedded Redis takes ten times as long for each: where real ones have
- * all of them, a quarter shows that it runs the same scripts.
+ * The number of random runs for an engine. A run on the embedded Redis takes ten times as long. If a real Redis does all runs, a quarter
+ * of them shows that the embedded one runs the same scripts.
  */
 export function runsFor(engine: Engine, runs: number): number {
   const isSpared = engine instanceof RedisEngine && engine.kind === 'embedded' && hasRedisServer
   return isSpared ? Math.ceil(runs / 4) : runs
 }
 
-/** The record of a credential with a plan of its own, or without. */
+/** The record of a credential, with or without its own plan. */
 export function credentialOf(plan?: string): string {
   return formatCredential({ createdAt: new Date('2026-01-01'), ...(plan && { plan }) })
 }
 
-/** Rules as they come out of a config. */
+/** Compiles rules. */
 export function rulesOf(...rules: RuleInput[]): readonly Rule[] {
   return configOf({ rules }).rules
 }
 
 export function configOf(config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>): Config {
-  // Few tests are about counters, and none else expects them to be handed on. Nor about how slow these machines are.
+  // Statistics and the breaker are off: few tests are about them, and in other tests they would add calls to the store or depend on the
+  // speed of the machine.
   const store = { breaker: false, ...config.store } as const
   return checkedConfig({ origin: 'http://origin.test', stats: { keep: false }, ...config, store })
 }
 
-/** Replies as the REST protocol gives them: text for Buffers. */
+/** Converts a reply to the form of the REST protocol: text instead of Buffers. */
 function textOf(reply: Reply): unknown {
   if (Array.isArray(reply)) return reply.map(textOf)
   return Buffer.isBuffer(reply) ? reply.toString() : reply

@@ -1,4 +1,4 @@
-/** A config that uses every part of the Worker but load shedding: what it weighs at most (bench/size.ts), and that it runs. */
+/** A config that uses every part of the Worker except load shedding and hooks, to test its size (bench/size.ts) and that it runs. */
 import { defineConfig } from '../../src/config/define.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
 

@@ -1,6 +1,6 @@
 /**
- * Spoils what goes over real sockets: the n-th call, or every call, while all others pass. Of HTTP it does so in the
- * counting proxy; of everything else (Redis' protocol, an origin's bytes) in a proxy for TCP that reads nothing.
+ * Injects faults into calls over real sockets: into the n-th call or into every call, while all others pass. For HTTP, it uses the
+ * counting proxy. For other protocols (that of Redis, the bytes of an origin), it uses a TCP proxy that does not interpret them.
  */
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import type { CountingProxy, Fault } from './counting-proxy.ts'
@@ -9,17 +9,17 @@ import { listen } from './listen.ts'
 /** Which calls fail, counted from 1. */
 export type When = (n: number) => boolean
 
-/** How a fault went. */
+/** An active fault. */
 export interface Armed {
-  /** Calls since then, those that pass included. */
+  /** Number of calls since it is active, including those that pass. */
   calls(): number
-  /** Calls that failed. */
+  /** Number of calls that failed. */
   spoiled(): number
-  /** When the last one did, by performance.now(). */
+  /** Time of the last call that failed, by performance.now(). */
   lastAt(): number
-  /** To be called before each request of a caller, where the fault is no matter of a single call. */
+  /** Must be called before each request of a caller, if the fault does not apply to a single call. */
   before?(): Promise<void>
-  /** From here on everything passes. */
+  /** Ends the fault: all further calls pass. */
   disarm(): Promise<void>
 }
 
@@ -52,7 +52,7 @@ class Counter implements Armed {
   }
 }
 
-/** Spoils the HTTP requests that are due. */
+/** Applies a fault to the HTTP requests that `when` selects. */
 export function armHttp(proxy: CountingProxy, fault: Fault, when: When): Armed {
   const counter = new Counter(when)
   proxy.fault = (request, response, passOn) => {
@@ -62,7 +62,7 @@ export function armHttp(proxy: CountingProxy, fault: Fault, when: When): Armed {
   return counter
 }
 
-/** Nobody listens while a request is under way that is due. */
+/** Stops listening during the requests that `when` selects. */
 export function armShut(door: { shut(): Promise<void>; open(): Promise<void> }, when: When): Armed {
   const counter = new Counter(when)
   let isShut = false
@@ -88,27 +88,27 @@ export function armShut(door: { shut(): Promise<void>; open(): Promise<void> }, 
 }
 
 export interface TcpFault {
-  /** In the place of sending it to the target: what to do with the connection, or what to answer. */
+  /** Replaces sending the request to the target: closes the connection, or answers. */
   request?: (client: Socket) => void
-  /** What is sent in its place, so that the reply to that comes in its turn. */
+  /** Is sent instead of the request, so that its reply arrives in the right order. */
   instead?: Buffer
-  /** It was sent: what is done with the first bytes that come back. Those that follow wait until it is done. */
+  /** The request is sent. Handles the first bytes of the reply; further bytes wait until it is done. */
   reply?: (client: Socket, bytes: Buffer) => void | Promise<void>
 }
 
 export interface TcpProxy {
   port: number
-  /** Where new connections go: a port, or a socket of this machine. */
+  /** The target of new connections: a port, or a socket of this machine. */
   target: Target
   arm(fault: TcpFault, when: When): Armed
-  /** Stops all that is under way, both ways, as when a machine freezes. */
+  /** Stops all traffic in both directions, as when a machine freezes. */
   freeze(): void
   thaw(): void
-  /** Cuts every connection, with a reset. */
+  /** Resets every connection. */
   cut(): void
-  /** Nobody listens any more, and every connection is cut. */
+  /** Stops listening, and resets every connection. */
   shut(): Promise<void>
-  /** Listens again, where it did. */
+  /** Listens again, on the same port. */
   open(): Promise<void>
   close(): Promise<void>
 }
@@ -122,8 +122,8 @@ export function targetOf(url: string): Target {
 }
 
 /**
- * @param endOf where the first message ends, 0 if it is not all there: calls are counted by it. Absent: what comes in one
- * piece is one.
+ * @param endOf finds the end of the first message, or 0 if the message is incomplete. Each message is one call. Default: each chunk is
+ * one message.
  */
 export async function startTcpProxy(
   target: Target,
@@ -139,7 +139,7 @@ export async function startTcpProxy(
     clients.add(client)
     client.on('close', () => clients.delete(client))
     let spoil: TcpFault['reply']
-    // Nothing overtakes what is being spoiled.
+    // Set while a fault handles a reply. Later bytes wait for it.
     let spoiling: Promise<void> | undefined
     let coming: Buffer = Buffer.alloc(0)
     for (const [socket, other] of [
@@ -191,7 +191,7 @@ export async function startTcpProxy(
       for (const socket of sockets) socket.resume()
     },
     cut() {
-      // The far end follows.
+      // The connections to the target are closed by their handlers.
       for (const client of clients) client.resetAndDestroy()
     },
     async shut() {

@@ -1,6 +1,6 @@
 /**
- * A whole fleet on a clock of its own: very many isolates, each with what it holds, one store (the model of the script), and an origin
- * that counts what is in flight. Requests come at random, take random times, and can lose their replies.
+ * Simulates a fleet on a virtual clock: very many isolates with the units that they hold, one store (the model of the script), and an
+ * origin that counts requests in flight. Requests arrive at random and take random times. Replies of the store can be lost.
  */
 import { IDLE, type State } from '../../src/algorithms/algorithm.ts'
 import { applyMessage, concurrency } from '../../src/algorithms/concurrency.ts'
@@ -19,42 +19,44 @@ import { VirtualClock } from './virtual-clock.ts'
 export interface FleetPlan {
   isolates: number
   limit: number
-  /** In the second half of the time all requests come to other isolates, twice as many as before: these have nothing in stock. */
+  /** In the second half, all requests go to other isolates, twice as many as before, which have no units in advance. */
   moves?: boolean
-  /** Requests that would be in flight without a limit, as a share of it. */
+  /** Requests that would be in flight without a limit, as a share of the limit. */
   load: number
-  /** How long requests come; then the fleet is left alone for two ttl. */
+  /** How long requests arrive. Afterwards, the simulation continues for two ttl without requests. */
   seconds: number
-  /** No units in advance. */
+  /** True: isolates hold no units in advance. */
   isExact?: boolean
-  /** Share of HTTP requests to the store that are executed, and whose reply is lost. */
+  /** Share of HTTP requests to the store that are executed, but whose reply is lost. */
   lost?: number
-  /** Isolates that die half way, with all that they hold. */
+  /** Isolates that die at half time, with all units that they hold. */
   deaths?: number
-  /** Half way, the store loses all that it has, or fails for so long (ms). */
+  /** At half time, the store loses all its data. */
   isEmptied?: boolean
+  /** How long the store fails from half time on (ms). */
   outageMs?: number
   seed?: number
 }
 
-/** Counts are those of the second half of the time. */
+/** Counts are those of the second half. */
 export interface FleetReport {
   requests: number
-  /** The most that the origin has seen at once, as a share of the limit. */
+  /** The most requests in flight at the origin, as a share of the limit. */
   peak: number
-  /** What the origin has had in flight on average, as a share of the limit. */
+  /** The mean number of requests in flight at the origin, as a share of the limit. */
   utilization: number
-  /** Units that the store counts beside them, as a share of the limit. */
+  /** Units that the store counts, but that no request uses, as a share of the limit. */
   idle: number
   refused: number
-  /** Of these, while less was in flight than the limit. */
+  /** Requests that were refused while fewer than the limit were in flight. */
   refusedWithRoom: number
-  /** Requests that had to ask about the rule. */
+  /** Requests for which the store was asked about the rule. */
   asked: number
-  /** Messages and questions beside requests, and HTTP requests for them alone. */
+  /** Messages without a request. */
   messages: number
+  /** HTTP requests that had only such messages. */
   alone: number
-  /** What the store counts in flight in the end. */
+  /** Units that the store counts in flight at the end. */
   left: number
 }
 
@@ -86,7 +88,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
   const until = time.nowMs + seconds * 1000
   const report = { requests: 0, refused: 0, refusedWithRoom: 0, asked: 0, messages: 0, alone: 0 }
   let state: State = IDLE
-  /** Units that are admitted and not over, and those that the origin works on. */
+  /** `live`: units that are admitted and have not ended. `inFlight`: requests at the origin. */
   let [live, inFlight, peak] = [0, 0, 0]
 
   function execute(call: StoreCall): unknown {
@@ -99,13 +101,13 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
       const [holder = '', epoch, started, ended] = args[i]!.split(' ')
       const holding = { holder, epoch: Number(epoch), started: Number(started), ended: Number(ended) }
       const [units, most, least] = args[i + 2]!.split(' ').map(Number)
-      const want = args[i + 2] ? { units: units!, limit: most!, leastHolders: least! } : undefined
-      const received = applyMessage(
+      const wanted = args[i + 2] ? { units: units!, limit: most!, leastHolders: least! } : undefined
+      const answer = applyMessage(
         { quota: { ...rule.quota, period: Number(args[i + 1]) }, holding, state, now },
-        want,
+        wanted,
       )
-      state = received.state
-      reply.push(received.granted, received.holders, received.inFlight)
+      state = answer.state
+      reply.push(answer.granted, answer.holders, answer.inFlight)
     }
     return reply
   }
@@ -177,7 +179,7 @@ export async function runFleet(plan: FleetPlan): Promise<FleetReport> {
         if (this.isDead) return
         claims.settle(outcome, false)
       } catch {
-        // As with `closed`: what is not decided is refused.
+        // As with `closed`, a request without a decision is refused.
         claims.markUndecided('store-timeout')
         claims.returnToStock()
       }

@@ -1,6 +1,6 @@
 /**
- * Sends many requests at once. Run as a process, so that neither the bridge nor Redis shares its event loop with the client;
- * for one request after the other there is no need of that.
+ * Sends many requests at once. Runs as a process, so that the bridge and Redis do not share an event loop with the client. For
+ * requests one after the other, that is not necessary.
  */
 import { Agent, request } from 'node:http'
 import { fileURLToPath } from 'node:url'
@@ -13,7 +13,7 @@ export interface FloodOrder {
   atOnce: number
 }
 
-/** Replies by status and, where it is set, `Sluice-Degraded`, as in `200 overload`. */
+/** Number of replies by status, followed by the value of `Sluice-Degraded` if there is one, as in `200 overload`. */
 export type FloodReplies = Record<string, number>
 
 if (process.argv[1] === CLIENT) {

@@ -1,2 +1,2 @@
-/** Requests that one limit of flood.config.ts admits. */
+/** Number of requests that each limit of flood.config.ts admits. */
 export const FLOOD_LIMIT = 10

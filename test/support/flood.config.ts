@@ -1,12 +1,12 @@
 /**
- * The config of the Worker that is flooded: limits for all callers, in each failure policy. They have a long period,
- * so that how many requests may pass does not depend on how fast the machine is; `/second` is for measurements.
+ * The config of the flooded Worker: limits for all callers, with each failure policy. Their period is long, so that the number of
+ * admitted requests does not depend on the speed of the machine. `/second` is for measurements.
  */
 import { defineConfig } from '../../src/config/define.ts'
 import { FLOOD_LIMIT } from './flood-limit.ts'
 
 const MODES = ['open', 'local'] as const
-/** Paths with a limit of their own. */
+/** Paths, each with its own limit, and the failure policy of the limit. */
 const LIMITS = [
   ['open', 'open'],
   ['local', 'local'],

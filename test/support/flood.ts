@@ -1,4 +1,4 @@
-/** The Worker in workerd, over the bridge and a Redis of its own, and a client that floods it from another process. */
+/** The Worker in workerd, with a bridge and a private Redis, and a client that floods it from another process. */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
@@ -13,7 +13,7 @@ const TOKEN = 'a token for tests'
 
 export interface FloodBed {
   stack: Stack
-  /** Between the Worker and the bridge. */
+  /** The proxy between the Worker and the bridge. */
   store: CountingProxy
   flood(path: string, order: Omit<FloodOrder, 'url'>): Promise<FloodReplies>
   close(): Promise<void>
@@ -49,7 +49,7 @@ export async function startFloodBed(): Promise<FloodBed> {
   }
 }
 
-/** How many replies have this status, however they are marked. */
+/** How many replies have this status, with any value of `Sluice-Degraded`. */
 export function withStatus(replies: FloodReplies, status: number): number {
   const counts = Object.entries(replies).map(([reply, count]) => (reply.startsWith(`${status}`) ? count : 0))
   return counts.reduce((sum, count) => sum + count, 0)

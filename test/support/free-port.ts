@@ -1,18 +1,18 @@
-/** Ports for servers that cannot be told to take any port and then say which one it is. */
+/** Ports for servers that cannot choose a free port themselves and report it. */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 
-/** Below the ports that the kernel gives to connections and to servers on port 0 (32768 and up on Linux). */
+/** Below the ports that the kernel assigns to connections and to servers on port 0 (32768 and up on Linux). */
 const FIRST_PORT = 10_000
-/** A block of ports for each process of the test run: two of them do not choose the same one at the same time. */
+/** Ports in the block of each process of the test run, so that two processes do not choose the same port at the same time. */
 const PORTS = 1000
 const BLOCKS = 20
 
 const block = FIRST_PORT + (Number(process.env.VITEST_POOL_ID ?? 0) % BLOCKS) * PORTS
-// Elsewhere in each run: a server of the run before may have a port still.
+// A random start, because a server of the previous run may still use a port.
 let next = Math.floor(Math.random() * PORTS)
 
-/** @returns a port of 127.0.0.1 that was free a moment ago, another one each time */
+/** @returns a port of 127.0.0.1 that was free a moment ago, a different one at each call */
 export async function freePort(): Promise<number> {
   for (let left = PORTS; left > 0; left--) {
     const port = block + (next++ % PORTS)

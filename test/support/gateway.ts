@@ -1,4 +1,4 @@
-/** The app on Node, over the real client, the bridge and a Redis: everything but workerd. */
+/** The gateway on Node, with the real client, the bridge and a Redis: everything except workerd. */
 
 import { afterAll, beforeAll, beforeEach } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
@@ -20,7 +20,7 @@ import { type RedisKind, startRedis, type TestRedis } from './redis.ts'
 
 const TOKEN = 'a token for tests'
 
-/** Counters are not handed on where a test does not want it: it may be counting requests to the store. */
+/** Keeps counters from being flushed, because tests count requests to the store. */
 const FOREVER = () => new Promise<void>(() => {})
 
 export interface TestGateway<T = TestRedis> {
@@ -28,25 +28,25 @@ export interface TestGateway<T = TestRedis> {
   origin: TestOrigin
   /** Counts the HTTP requests to the store. */
   store: CountingProxy
-  /** The same store, for administration; its requests are not counted. */
+  /** The same store for administration. Its requests are not counted. */
   admin: AdminStore
-  /** A new app, as a new isolate would have it. The clock of its live switches stands still, unless one is given. */
+  /** Creates an app, as in a new isolate. The clock of its live switches stands still, unless a clock is given. */
   app(config: Partial<ConfigInput> & Pick<ConfigInput, 'rules'>, platform?: TestPlatform): App
-  /** One that has learnt the live switches and asks for them no more, as its clock stands still. */
+  /** Creates an app that has already read the live switches. It does not read them again, because its clock stands still. */
   informed(...of: Parameters<TestGateway['app']>): Promise<App>
-  /** A key that is in the store. */
+  /** Creates an API key. */
   key(consumer: string, plan?: string): Promise<string>
   close(): Promise<void>
 }
 
-/** `isCold`: Redis may not have the scripts of this config yet. `parts` stand in for those of the gateway. */
+/** `isCold`: the scripts of this config are not loaded before the first request. `parts` replace those of the gateway. */
 export type TestPlatform = Platform & { isCold?: boolean; parts?: Partial<Parts> }
 
 export type App = (path: string, init?: RequestInit & { key?: string; address?: string }) => Promise<Response>
 
 /**
- * A gateway for the tests of a file or of a `describe`, to be called there: started before the first of them, closed after the
- * last. Each test begins with an empty Redis, a store without a fault, and nothing received or counted.
+ * Provides a gateway to the tests of a file or of a `describe`. Call it there: it starts the gateway before the first test and closes it
+ * after the last. Each test begins with an empty Redis, a store without a fault, and counts of 0.
  */
 export function useGateway(kind: RedisKind = 'embedded'): TestGateway {
   const gateway = useGatewayOn(() => startRedis(kind))
@@ -57,18 +57,18 @@ export function useGateway(kind: RedisKind = 'embedded'): TestGateway {
 }
 
 /**
- * The same on any Redis or Redis Cluster, whose data stays between the tests.
- * @param start the Redis, which is closed with the gateway
+ * Like `useGateway`, on any Redis or Redis Cluster. Its data stays between tests.
+ * @param start starts the Redis, which is closed together with the gateway
  */
 export function useGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(
   start: () => Promise<T>,
 ): TestGateway<T> {
-  // Filled in by the first hook: tests and later hooks find it complete.
+  // The first hook fills it in, before tests and later hooks use it.
   const gateway = {} as TestGateway<T>
   beforeAll(async () => {
     Object.assign(gateway, await startGatewayOn(await start()))
   })
-  // Absent when the start has failed.
+  // `close` is absent if the start has failed.
   afterAll(() => gateway.close?.())
   beforeEach(() => {
     gateway.store.fault = undefined
@@ -89,16 +89,16 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
     store,
     admin,
     app(input, platform = {}) {
-      // Longer than in production: these machines are busy, and few tests are about the deadline.
+      // The deadline is longer than in production, because test machines are busy.
       const config = checkedConfig({
         origin: origin.url,
-        // Of what is refused there would be many.
+        // Tests refuse many requests, and each would write a line.
         log: { perSecond: 0 },
         ...input,
         store: { deadline: '20s', ...input.store },
       })
       const reporting = { sleep: FOREVER, ...platform.reporting }
-      // A copy of the live switches that never grows old: otherwise a slow trip would read them once more.
+      // By default, the copy of the live switches never expires. Otherwise a slow test would read them again.
       const board = createSwitchBoard(platform.clock ?? { now: () => 0 })
       const app = createApp(
         config,
@@ -106,7 +106,7 @@ async function startGatewayOn<T extends Pick<TestRedis, 'url' | 'close'>>(redis:
         { ...ALL_PARTS, ...platform.parts },
         { board, ...platform, reporting },
       )
-      // Its scripts are in Redis before its first request, as they are soon after a deployment.
+      // Loads the scripts before the first request, as in a deployment that has been running for a moment.
       let loaded: Promise<unknown> | undefined
       const load = () =>
         Promise.all([true, false].map(keyLocking => loadScripts(admin, { ...config, keyLocking }))).catch(

@@ -1,7 +1,7 @@
-/** What the heap of the Worker's isolate holds, asked of V8's inspector. */
+/** Reads the heap usage of the Worker's isolate from V8's inspector. */
 
 export interface Heap {
-  /** Bytes in use, garbage that has not been collected yet included. */
+  /** Bytes in use, including garbage that has not been collected yet. */
   used(): Promise<number>
   close(): void
 }
@@ -22,7 +22,7 @@ export async function inspectHeap(inspectorUrl: string): Promise<Heap> {
     socket.onopen = resolve
     socket.onerror = reject
   })
-  let asked = 0
+  let lastId = 0
   const waiting = new Map<number, (bytes: number) => void>()
   socket.onmessage = ({ data }) => {
     const { id, result } = JSON.parse(String(data)) as { id: number; result?: { usedSize: number } }
@@ -32,9 +32,9 @@ export async function inspectHeap(inspectorUrl: string): Promise<Heap> {
   return {
     used: () =>
       new Promise(resolve => {
-        asked += 1
-        waiting.set(asked, resolve)
-        socket.send(JSON.stringify({ id: asked, method: 'Runtime.getHeapUsage' }))
+        lastId += 1
+        waiting.set(lastId, resolve)
+        socket.send(JSON.stringify({ id: lastId, method: 'Runtime.getHeapUsage' }))
       }),
     close: () => socket.close(),
   }

@@ -1,4 +1,4 @@
-/** Isolates of one fleet: the engine of each with what it holds, on a clock that only the test moves. */
+/** Isolates of a fleet, each with an engine and the units that it holds, on a clock that only the test moves. */
 import type { Background } from '../../src/background.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import type { DemandedRule } from '../../src/limiter/bind.ts'
@@ -21,13 +21,13 @@ import { NOON } from './traffic.ts'
 
 const ACME = consumerStateKey('acme')
 
-/** Time that stands still, and what waits for it. */
+/** A clock that stands still, with its timers. */
 export class Timers {
   nowMs = NOON / 1e3
   #waiting: { at: number; run: () => void }[] = []
 
   timer = (ms: number, run: () => void) => {
-    // As platforms do.
+    // Truncated, as on real platforms.
     const entry = { at: this.nowMs + Math.trunc(ms), run }
     this.#waiting.push(entry)
     return () => {
@@ -39,7 +39,7 @@ export class Timers {
     return this.#waiting.length
   }
 
-  /** Lets time pass, and what was waiting for it run. */
+  /** Moves the clock forward, and runs the timers that are due. */
   async pass(ms: number): Promise<void> {
     const until = this.nowMs + ms
     for (;;) {
@@ -55,17 +55,17 @@ export class Timers {
   }
 }
 
-/** Calls to a Redis that have no reply yet. */
+/** Number of calls to a Redis that have no reply yet. */
 let underWay = 0
 
-/** Until all that has been started is done, and nothing new follows from it. */
+/** Waits until all started work is done, and no new work follows from it. */
 export async function settled(): Promise<void> {
   for (let quiet = 0; quiet < 5; quiet = underWay > 0 ? 0 : quiet + 1) {
     await new Promise(resolve => setImmediate(resolve))
   }
 }
 
-/** One isolate: its engine, and the calls of each of its HTTP requests. */
+/** An isolate: its engine, and the calls of each of its HTTP requests to the store. */
 export function isolateOn(
   redis: RedisEngine,
   time: Timers,
@@ -76,9 +76,9 @@ export function isolateOn(
   const working = storeOf(redis, { isCluster })
   const isolate = {
     requests,
-    /** In the place of the next answers. */
+    /** Replaces the answers of the store. */
     fault: undefined as ((run: () => Promise<unknown[]>) => Promise<unknown[]>) | undefined,
-    /** What the platform has ended runs no more. */
+    /** The platform has ended the isolate, so nothing of it runs any more. */
     isEnded: false,
   }
   const store: Store = {
@@ -129,7 +129,7 @@ export function isolateOn(
   })
 }
 
-/** The isolate, and after it the holders of requests whose consumer only the store knew. */
+/** Makes the names of holders: first the isolate, then the holders of requests whose consumer only the store knew. */
 function named(name: string): () => string {
   let count = 0
   return () =>

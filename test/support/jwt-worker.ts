@@ -1,4 +1,4 @@
-/** A Worker that verifies the token it is sent, and nothing else: for what only workerd can show. */
+/** A Worker that only verifies the token in the request body, for tests that need workerd. */
 import type { JwtIssuer, JwtVerifier } from '../../src/config/jwt-method.ts'
 import { createJwtVerifier } from '../../src/credentials/jwt-verifier.ts'
 

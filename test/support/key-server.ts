@@ -1,13 +1,13 @@
-/** A server that publishes an issuer's keys, or fails to in any of the ways servers do; and the tokens to go with it. */
+/** A server that publishes the keys of an issuer, or fails in various ways, and functions that sign tokens with these keys. */
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type CryptoKey, exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 
 export interface KeyServer {
   url: string
-  /** Fetches that arrived. */
+  /** Number of requests. */
   fetches: number
-  /** What it answers with; a key set at first. */
+  /** Writes the answer. By default, a key set. */
   answer: (response: ServerResponse) => void
   publish(...keys: JWK[]): void
   close(): Promise<void>
@@ -41,7 +41,7 @@ export async function startKeyServer(...keys: JWK[]): Promise<KeyServer> {
 export interface SigningKey {
   kid: string
   alg: string
-  /** As published. */
+  /** The published form. */
   jwk: JWK
   publicKey: CryptoKey
   privateKey: CryptoKey
@@ -53,7 +53,7 @@ export async function signingKey(alg: string, kid: string): Promise<SigningKey> 
   return { kid, alg, jwk, publicKey, privateKey }
 }
 
-/** Signed by a key, whatever it says. */
+/** Signs any claims, even invalid ones. */
 export async function sign(
   claims: Record<string, unknown>,
   key: Pick<SigningKey, 'kid' | 'alg'> & { privateKey: CryptoKey | Uint8Array },

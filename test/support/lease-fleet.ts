@@ -1,6 +1,6 @@
 /**
- * A fleet that leases budget, on a clock of its own: isolates with what they may decide by themselves, one store (the model of the
- * script), and an origin that counts what arrives. Requests come at random, and replies, isolates and the store can be lost.
+ * Simulates a fleet with leases on a virtual clock: isolates that decide by leases and remembered refusals, one store (the model of the
+ * script), and an origin that counts. Requests arrive at random. Replies, isolates and the store can be lost.
  */
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
@@ -21,22 +21,22 @@ import { VirtualClock } from './virtual-clock.ts'
 
 export interface LeaseFleetPlan {
   isolates: number
-  /** Requests a second of all callers together in one isolate; more than one: in turns of a second, by chance. */
+  /** Requests per second of all callers in one isolate. With several rates, one is chosen at random every second. */
   perSecond: number | readonly number[]
-  /** Each caller comes in every isolate. */
+  /** Number of callers. Each of them sends requests to every isolate. */
   callers?: number
   rules: readonly RuleInput[]
-  /** What a request costs, by chance one of these. */
+  /** The cost of a request is one of these, at random. */
   costs?: readonly number[]
-  /** How long requests come (s). */
+  /** How long requests arrive (s). */
   seconds: number
-  /** From an isolate to the store and back (ms). */
+  /** Duration of a trip to the store and back (ms). */
   tripMs?: number
-  /** Share of HTTP requests to the store that are executed, and whose reply is lost. */
+  /** Share of HTTP requests to the store that are executed, but whose reply is lost. */
   lost?: number
-  /** Isolates that die half way, with all that they hold. */
+  /** Isolates that die at half time, with all units that they hold. */
   deaths?: number
-  /** Half way, the store fails for so long (ms). */
+  /** How long the store fails from half time on (ms). */
   outageMs?: number
   refusals?: boolean
   seed?: number
@@ -45,31 +45,33 @@ export interface LeaseFleetPlan {
 export interface LeaseFleetReport {
   requests: number
   admitted: number
-  /** Units of these. */
+  /** Units of the admitted requests. */
   units: number
   refused: number
-  /** Decided by neither: the store had failed. */
+  /** Requests without a decision, because the store had failed. */
   failed: number
-  /** HTTP requests to the store, and those of them that only give back. */
+  /** HTTP requests to the store. */
   trips: number
+  /** HTTP requests that only give units back. */
   tripsAlone: number
-  /** Of requests without a trip: from leases, and by remembered refusals. */
+  /** Requests that were admitted from a lease, without a trip. */
   leased: number
+  /** Requests that were refused from memory, without a trip. */
   remembered: number
-  /** By rule: units that the store has spent, less those that were given back (its own account at the end is the judge of that). */
+  /** Units of the first rule that the store has spent. */
   spent: number
   givenBack: number
-  /** Units that were spent, and neither admitted nor given back: lost replies, dead isolates. */
+  /** Units that were spent, but neither admitted nor given back, because of lost replies and dead isolates. */
   lost: number
   /** The most units of one caller that isolates held at once. */
   mostHeld: number
-  /** The most units of one caller that the origin has seen in one window of the first rule. */
+  /** The most units of one caller that reached the origin in one window of the first rule. */
   mostInWindow: number
-  /** The most units of one caller that the store has spent in one window of the first rule, less those that were given back in it. */
+  /** The most units of one caller that the store has spent in one window of the first rule, minus those that were given back in it. */
   mostSpent: number
-  /** Units that callers have asked for, in each window of the first rule up to its limit. */
+  /** Units that callers have requested, in each window of the first rule at most its limit. */
   permitted: number
-  /** What the model says is spent of the first rule at the end, of all callers. */
+  /** Units of the first rule that are spent at the end according to the model, for all callers. */
   counted: number
 }
 
@@ -80,7 +82,7 @@ const POLICY = { plans: ['free'], leases: true } as unknown as Policy
 
 export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetReport> {
   const { isolates, seconds, callers = 1, costs = [1], tripMs = 6, lost = 0, deaths = 0, outageMs = 0 } = plan
-  // Of its own, so that the same requests come whatever is decided about them.
+  // A separate generator, so that decisions do not change which requests arrive.
   const losses: Random = randomFrom((plan.seed ?? 1) + 1)
   const rules = rulesOf(...plan.rules)
   const model = new ScriptModel()
@@ -92,17 +94,18 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
     ...{ requests: 0, admitted: 0, units: 0, refused: 0, failed: 0, trips: 0, tripsAlone: 0 },
     ...{ leased: 0, remembered: 0, spent: 0, givenBack: 0 },
   }
-  /** By caller: units that isolates hold, and units at the origin by time (ms). */
+  /** Units that isolates hold, by caller. */
   const held = keys.map(() => 0)
+  /** Units at the origin and requested units, by caller, with the time (ms). */
   const seen: [at: number, units: number][][] = keys.map(() => [])
   const wanted: [at: number, units: number][][] = keys.map(() => [])
   let mostHeld = 0
-  /** By caller and window of the first rule. */
+  /** Spent units by caller and window of the first rule. */
   const spentIn = new Map<string, number>()
   let mostSpent = 0
   const windowMs = periodOf(rules[0]!)
 
-  /** @param atMs when they were spent: only in that window they can be given back */
+  /** @param atMs when the units were spent. They can be given back only in the same window. */
   function count(key: string, units: number, atMs: number): void {
     const window = `${key} ${Math.floor(atMs / windowMs)}`
     if (window !== `${key} ${Math.floor(time.nowMs / windowMs)}`) return
@@ -219,7 +222,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
   const fleet = Array.from({ length: isolates }, () => new Isolate())
   const rates = [plan.perSecond].flat()
   for (const [i, isolate] of fleet.entries()) {
-    // A source of chance of its own: whatever the replies are, the same requests come.
+    // A generator for each isolate, so that replies do not change which requests arrive.
     const arrivals = randomFrom(1000 * (plan.seed ?? 1) + i)
     let perMs = rates[0]! / 1000
     const arrive = () => {
@@ -233,18 +236,18 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
       if (time.nowMs < until) time.after(1000, change)
     }
     if (rates.length > 1) change()
-    // Not all at the same instant.
+    // A random start, so that isolates do not send at the same instant.
     time.after(pauseOf(arrivals, perMs), arrive)
   }
   time.after(500 * seconds, () => {
     for (const isolate of fleet.slice(0, deaths)) isolate.isDead = true
   })
   await time.run(until)
-  // Until all leases have ended, and what they had left is given back, or has waited in vain.
+  // Runs until all leases have ended and their units are given back, or giving them back has failed.
   await time.run(until + 15_000)
 
   const first = rules[0]!
-  const stands = keys.map(key => {
+  const spentAtEnd = keys.map(key => {
     const now = Math.floor(time.nowMs * 1e3)
     const { verdicts } = model.decide(
       { policy: POLICY, rules: [bound(first, key, 1, time.nowMs)], now },
@@ -258,7 +261,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
     permitted: wanted
       .flatMap(each => byWindow(each, windowMs))
       .reduce((sum, units) => sum + Math.min(units, first.limit), 0),
-    counted: stands.reduce((sum, each) => sum + each, 0),
+    counted: spentAtEnd.reduce((sum, each) => sum + each, 0),
   }
 }
 
@@ -266,7 +269,7 @@ const pauseOf = (random: Random, perMs: number) => -Math.log(1 - random.int(0, 9
 
 const periodOf = ({ limit, quota: { rate, period } }: Rule) => (limit * period) / rate / 1e3
 
-/** Units in each window, as `fixed-window` has them. */
+/** Units in each window of the algorithm `fixed-window`. */
 function byWindow(seen: readonly (readonly [at: number, units: number])[], ms: number): number[] {
   const windows = new Map<number, number>()
   for (const [at, units] of seen) {

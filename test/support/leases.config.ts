@@ -1,6 +1,6 @@
 /**
- * The config of the Workers that lease. Windows last longer than any test, and while the store fails nothing is admitted, so that what
- * the origin receives was spent. The deadline is long: a reply that a busy machine delivers late must not lose units.
+ * The config of Workers with leases. Windows are longer than any test, and nothing is admitted while the store fails, so the store has
+ * counted everything that the origin receives. The deadline is long, so that no units are lost by a late reply on a busy machine.
  */
 import { defineConfig } from '../../src/config/define.ts'
 import { LEASE_LIMITS } from './lease-limits.ts'

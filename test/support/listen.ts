@@ -1,4 +1,4 @@
-/** Listens on this machine alone; 0 takes any free port. */
+/** Listens on the loopback address. Port 0 chooses a free port. */
 import type { Server } from 'node:net'
 
 export function listen(server: Server, port: number): Promise<void> {

@@ -1,4 +1,4 @@
-/** Many requests of several callers over two Workers, that end in every way, while the way to the store fails now and then. */
+/** Sends many requests of several callers to two Workers. The requests end in all ways, while calls to the store fail at random. */
 import { Agent, type IncomingMessage } from 'node:http'
 import { bodyOf, STORE_FAULTS } from '../anomaly/faults-of-store.ts'
 import { DEADLINE_MS } from '../anomaly/policy.ts'
@@ -8,10 +8,10 @@ import type { Fault } from './counting-proxy.ts'
 import { armHttp } from './fault-proxy.ts'
 import { type Random, randomFrom } from './random.ts'
 
-/** Who asks, and under which rule. */
+/** A caller, and the rule that counts it. */
 export interface MixedCaller {
   name: string
-  /** The beginning of its paths: `/hour/address`. */
+  /** The prefix of its paths, which chooses the rule: `/hour/address`. */
   path: string
   headers: Record<string, string>
 }
@@ -21,24 +21,24 @@ export interface MixtureOrder {
   requests: number
   atOnce: number
   callers: readonly MixedCaller[]
-  /** A Worker is killed and started again every so many requests. */
+  /** After this many requests, a Worker is killed and started again. */
   killEvery?: number
 }
 
 export interface Mixed {
-  /** What clients saw: statuses, `left` and `broken`. */
+  /** Results of the clients: statuses, `left` and `broken`. */
   seen: Record<string, number>
-  /** Calls to the store that were spoiled, by fault. */
+  /** Number of calls to the store with each fault. */
   faults: Record<string, number>
   kills: number
 }
 
-/** Requests after which each Worker gets another fault, or none. */
+/** After this many requests, each Worker gets another fault, or none. */
 const FAULT_EVERY = 50
 const SHARES = [0.02, 0.1, 0.3]
 const LEAVE_MS = 30
 
-/** Each of these leaves the isolate without knowing, or with a wrong idea of, what the store has counted. */
+/** After each of these faults, the isolate does not know, or is wrong about, what the store has counted. */
 const OF_HTTP = [
   'hangs',
   'resets the connection',
@@ -50,7 +50,7 @@ const OF_HTTP = [
   'answers 500 after it was done',
 ]
 
-/** @param bridgeUrl where a call is sent on by itself, whether or not its sender still waits */
+/** @param bridgeUrl target of calls that are resent even if their sender no longer waits */
 function faultsBefore(bridgeUrl: string): readonly (readonly [name: string, fault: Fault])[] {
   const sendOn = async ({ method = 'POST', url, headers }: IncomingMessage, body: Buffer) => {
     const { authorization = '', 'content-type': type = '' } = headers
@@ -68,7 +68,7 @@ function faultsBefore(bridgeUrl: string): readonly (readonly [name: string, faul
       answered.then(
         ([first]) =>
           response.writeHead(first!.status, { 'content-type': 'application/json' }).end(first!.text),
-        // Its sender was killed before all of it was there.
+        // The sender was killed before its call was complete.
         () => response.destroy(),
       )
     }
@@ -116,7 +116,7 @@ export async function mix(bed: ConcurrencyBed, order: MixtureOrder): Promise<Mix
       onLeave: () => bed.tally.leave(name),
     })
     mixed.seen[result] = (mixed.seen[result] ?? 0) + 1
-    // One that was refused comes again, as clients do, a moment later.
+    // After a refusal, the client waits a moment, as real clients do.
     if (result === 429 || result === 503 || result === 'broken') await pause(random.int(0, 100))
   }
 
@@ -137,7 +137,7 @@ function rearm(
   if (random.chance(0.5)) return
   const [name, fault] = random.pick(all)
   const share = random.pick(SHARES)
-  // The first call is always spoiled, so that a slow machine, which sends few calls, meets each fault that is armed.
+  // The first call always fails, so that even a slow machine, which sends few calls, applies each fault.
   let isFirst = true
   armHttp(
     store,

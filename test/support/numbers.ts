@@ -1,4 +1,4 @@
-/** Rules with random numbers, small enough that a few requests reach their limits. */
+/** Random numbers of rules, small enough that a few requests reach the limits. */
 import * as fc from 'fast-check'
 import { countings } from '../../src/algorithms/all.ts'
 import { type AlgorithmName, algorithms } from '../../src/algorithms/index.ts'
@@ -8,33 +8,33 @@ import { parseDuration } from '../../src/config/duration.ts'
 
 export const ALGORITHMS = Object.keys(algorithms) as AlgorithmName[]
 
-/** Those that promise something over time. What is in flight at once has tests of its own (test/limiter/interleavings.test.ts). */
+/** Algorithms that limit requests over time. For `concurrency`, see test/limiter/interleavings.test.ts. */
 export const ALGORITHMS_OVER_TIME = ALGORITHMS.filter(name => countings[name].state !== 'held')
 
-// Of a list fast-check shrinks towards the first item: the plainest one.
-/** Most do not divide the periods, so that fractions of a microsecond occur. */
+// fast-check shrinks towards the first item of a list, so the simplest value comes first.
+/** Most limits do not divide the periods, so that fractions of a microsecond occur. */
 const limits = fc.constantFrom(1, 2, 3, 3, 5, 6, 7, 7, 9, 10)
 const periods = fc.constantFrom('1s', '1ms', '7ms', '100ms', '3s', '1m', '1h')
 const ttls = fc.constantFrom('1s' as const, '1.5s' as const, '15s' as const, '1h' as const)
 const calendars = fc.constantFrom(
   { period: 'day', timeZone: 'Europe/Berlin' },
   { period: 'day', timeZone: 'Asia/Kathmandu' },
-  // The clock is put forward over midnight.
+  // In Cairo, the clock is put forward over midnight.
   { period: 'day', timeZone: 'Africa/Cairo' },
   { period: 'week', timeZone: 'America/New_York' },
   { period: 'month' },
   { period: 'month', timeZone: 'Pacific/Chatham' },
 )
 
-/** With so many units an hour slides in steps of 100 µs. */
+/** With this many units per hour, a sliding window has steps of 100 µs. */
 const LOT = 800_000
 
-/** How many units count as one: large limits are spent by the lot. */
+/** How many units a test spends as one, so that it can reach large limits. */
 export const lotOf = ({ limit }: Pick<Rule, 'limit'>) => (limit >= LOT ? LOT : 1)
 
 const upTo10 = fc.integer({ min: 1, max: 10 })
 
-/** Windows and logs on the clock of the store, without those of the calendar. */
+/** Numbers of an algorithm, without calendar periods and large limits. */
 export function plainNumbersOf(algorithm: AlgorithmName): fc.Arbitrary<NumbersInput> {
   const common = { algorithm: fc.constant(algorithm), limit: limits, period: periods }
   switch (algorithm) {
@@ -54,7 +54,7 @@ export function plainNumbersOf(algorithm: AlgorithmName): fc.Arbitrary<NumbersIn
 
 type LeakyNumbers = Extract<NumbersInput, { algorithm: 'leaky-bucket' }>
 
-/** The config refuses a queue in which a request could wait for more than a minute. */
+/** Shortens the queue: the check refuses a config in which a request could wait for more than a minute. */
 function withQueueThatDrains(numbers: LeakyNumbers): LeakyNumbers {
   const most = Math.floor((60e6 * numbers.limit) / parseDuration(numbers.period as string)!)
   return { ...numbers, queue: Math.min(most, numbers.queue ?? 0) }

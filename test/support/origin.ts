@@ -1,4 +1,4 @@
-/** An origin with a path for each thing that origins do. */
+/** An origin with a path for each behaviour. */
 import { createHash } from 'node:crypto'
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -11,7 +11,7 @@ export interface Received {
   headers: IncomingHttpHeaders
   bodyBytes: number
   bodySha256: string
-  /** ms, by the clock of this process. */
+  /** Time of arrival (ms), by performance.now(). */
   at: number
 }
 
@@ -53,7 +53,7 @@ const ROUTES: Record<string, Route> = {
     response.writeHead(500, { 'content-type': 'text/plain' }).end('the origin broke'),
   '/hang': () => {},
   '/drop': request => request.socket.destroy(),
-  // The first part at once, the second when the client asked for it: shows that nothing waits for the whole.
+  // Sends the second part only after a request to /stream/go-on, which shows that the gateway does not wait for the whole body.
   '/stream': (_, response) => {
     response.writeHead(200, { 'content-type': 'text/plain' })
     response.write('first ')
@@ -78,7 +78,7 @@ export async function startOrigin(): Promise<TestOrigin> {
         hash.update(chunk)
       }
     } catch {
-      // Whoever asked went away in the middle of the body.
+      // The client has closed the connection in the middle of its body.
       return
     }
     const { method = '', url = '', headers } = request
@@ -98,7 +98,7 @@ export async function startOrigin(): Promise<TestOrigin> {
       })
       .end(JSON.stringify(entry))
   })
-  // A WebSocket handshake (RFC 6455, section 4.2.2), and then silence.
+  // Completes the WebSocket handshake (RFC 6455, section 4.2.2), and sends nothing afterwards.
   const upgraded = new Set<Duplex>()
   server.on('upgrade', (request, socket) => {
     upgraded.add(socket)

@@ -1,4 +1,4 @@
-/** Overrides as an operator would set them, for tests of what becomes of them. */
+/** Makes overrides as an operator would set them. */
 
 import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import type { PlanNumbersInput, RuleInput } from '../../src/config/check/rule-schema.ts'

@@ -1,2 +1,2 @@
-/** For what a test waits for without being about its duration: a machine under load is slow (ms). */
+/** How long tests wait for something whose duration is not tested (ms). Long, because a machine under load is slow. */
 export const PATIENT_MS = 20_000

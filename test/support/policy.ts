@@ -1,10 +1,10 @@
-/** Policies of rules that no config holds together. */
+/** Makes policies from rules that do not come from one config. */
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { createPolicy } from '../../src/script/policy.ts'
 import type { Policy, PolicyShape } from '../../src/script/policy-shape.ts'
 import { compileScripts } from '../../src/script/scripts.ts'
 
-/** Rules share an identity where they share a key. */
+/** Rules with the same key share an identity. */
 export function policyOf(
   rules: readonly { rule: Rule; key: string }[],
   { plans = [], hasSubject = false }: Partial<Pick<PolicyShape, 'plans' | 'hasSubject'>> = {},

@@ -1,7 +1,7 @@
-/** What Linux tells of processes; elsewhere nothing. */
+/** Reads properties of processes from /proc. On other systems than Linux, all results are undefined. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 
-/** The child of a process that has this name, where there is one. */
+/** The child of a process with this name, if there is one. */
 export function childOf(parent: number, name: string): number | undefined {
   if (!existsSync('/proc')) return undefined
   return readdirSync('/proc')
@@ -22,7 +22,7 @@ function statusOf(pid: number): Record<string, string> | undefined {
     const lines = readFileSync(`/proc/${pid}/status`, 'utf8').split('\n')
     return Object.fromEntries(lines.map(line => line.split(/:\s+/)))
   } catch {
-    // It ended, or it is not a process at all.
+    // The process has ended, or the entry is not a process.
     return undefined
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Properties: what must hold for every value that fast-check generates. A failure is shrunk to a short case, which is
- * printed line by line with the command that repeats it.
+ * Runs properties, which must hold for every value that fast-check generates. A failure is shrunk to a short case, which is printed
+ * with the command that repeats it.
  */
 import { relative } from 'node:path'
 import * as fc from 'fast-check'
@@ -8,10 +8,10 @@ import { expect } from 'vitest'
 import { fnv1a } from '../../src/hash.ts'
 import { FC_PATH, SEED } from './random.ts'
 
-/** Shrinking stops in time for the report: the embedded Redis takes milliseconds for each decision. */
+/** Shrinking stops after this time, so that the test can still report. Each decision of the embedded Redis takes milliseconds. */
 const SHRINKING_MS = 30_000
 
-/** @param property takes fresh keys for each value, so that no run depends on those before it */
+/** @param property must use new keys for each value, so that runs do not depend on each other */
 export async function forEvery<T>(
   values: fc.Arbitrary<T>,
   runs: number,
@@ -39,7 +39,7 @@ export async function forEvery<T>(
   throw new Error(lines.join('\n'), { cause: errorInstance })
 }
 
-/** Fails if an outcome is so rare or so common that the runs say little. A case that is repeated alone may be one-sided. */
+/** Fails if an outcome is so rare or so common that the runs prove little. Does nothing if a single case is repeated. */
 export function expectShare(what: string, part: number, whole: number, low: number, high = 1): void {
   if (FC_PATH) return
   const share = part / whole
@@ -47,7 +47,7 @@ export function expectShare(what: string, part: number, whole: number, low: numb
   expect(share, `share of ${what}`).toBeLessThanOrEqual(high)
 }
 
-/** A line for each field, and for each item of a list. */
+/** Formats a value with a line for each field and for each item of a list. */
 function linesOf(value: unknown): string[] {
   if (typeof value !== 'object' || value === null) return [`  ${fc.stringify(value)}`]
   return Object.entries(value).flatMap(([name, field]) =>
@@ -57,10 +57,10 @@ function linesOf(value: unknown): string[] {
   )
 }
 
-/** The version of a Redis in the name of its suite: the same case is to come on every machine. */
+/** The version of a Redis in the name of its suite. It is left out of the seed, so that every machine generates the same cases. */
 const VERSION = /\d+\.\d+\.\d+/
 
-/** Each test begins elsewhere, or suites of few runs would all see the same values. */
+/** Each test has its own seed. Otherwise all suites with few runs would get the same values. */
 function seedOfTest(): number {
   const { currentTestName = '' } = expect.getState()
   return (SEED ^ fnv1a(currentTestName.replace(VERSION, ''))) | 0
@@ -68,7 +68,7 @@ function seedOfTest(): number {
 
 function commandFor(path: string | null): string {
   const { testPath = '', currentTestName = '' } = expect.getState()
-  // The option takes a pattern, in which a dot stands for any character.
+  // The option is a regular expression, so special characters are replaced by dots.
   const name = currentTestName.replace(VERSION, '.*').replace(/[^\w >,.*-]/g, '.')
   const file = relative(process.cwd(), testPath)
   return `SEED=${SEED} FC_PATH=${path} npx vitest run --project node ${file} -t '${name}'`

@@ -1,4 +1,4 @@
-/** What worker-setup.ts provides to the tests inside workerd. */
+/** The values that worker-setup.ts provides to the tests inside workerd. */
 import 'vitest'
 
 declare module 'vitest' {
@@ -7,7 +7,7 @@ declare module 'vitest' {
     restToken: string
     originUrl: string
     apiKey: string
-    /** Of a consumer that one test has for itself. */
+    /** The key of a consumer that only one test uses. */
     burstKey: string
   }
 }

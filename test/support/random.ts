@@ -1,5 +1,5 @@
 /**
- * Where random tests begin. A test that fails prints its seed: SEED=… repeats it, and with FC_PATH=… a property
+ * Seeds of random tests. A test that fails prints its seed. SEED=… repeats the test, and with FC_PATH=… a property
  * (property.ts) repeats only the case to which it was shrunk.
  */
 
@@ -15,7 +15,10 @@ export interface Random {
   chance(share: number): boolean
 }
 
-/** Mulberry32: for runs that are too long, or too much of a race, to be shrunk. Properties use fast-check. */
+/**
+ * Mulberry32, a small generator, for runs that cannot be shrunk because they are too long or not deterministic. Properties use
+ * fast-check.
+ */
 export function randomFrom(seed: number): Random {
   let state = seed >>> 0
   const next = () => {

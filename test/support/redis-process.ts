@@ -1,4 +1,4 @@
-/** A redis-server of one's own, to kill, freeze and bring back: empty, as it keeps no files. */
+/** A private redis-server that tests can kill, freeze and restart. It keeps no files, so it is empty after a restart. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -10,13 +10,13 @@ import { freePort } from './free-port.ts'
 export interface RedisProcess {
   port: number
   host: string
-  /** The working directory; without it no snapshot can be written. */
+  /** The working directory. If it is removed, Redis cannot write snapshots. */
   directory: string
   start(): Promise<void>
   kill(): Promise<void>
   freeze(): void
   thaw(): void
-  /** Over a connection of its own. */
+  /** Sends a command over a new connection. */
   send(...command: string[]): Promise<Reply>
   close(): Promise<void>
 }
@@ -53,7 +53,7 @@ export async function startRedisProcess(): Promise<RedisProcess> {
   }
 
   async function send(...command: string[]): Promise<Reply> {
-    // Nothing is asked before it, as connectRedis() would: one that is busy or cannot write refuses a PING too.
+    // Does not use connectRedis(), which sends a PING first: a server that is busy or cannot write refuses it.
     const server = new RedisServer(`redis://${host}:${port}`, DEADLINE_MS)
     try {
       return await within(

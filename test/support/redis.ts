@@ -1,7 +1,6 @@
 /**
- * The Redis servers that the suites run on: the embedded one, and a real Redis and a real Valkey where they are
- * installed. Without a real one its suites are skipped under a name that says so; with SLUICE_REQUIRE_REDIS=1 the
- * absence of Redis is an error.
+ * The Redis servers that suites run on: the embedded one, and a real Redis and a real Valkey if they are installed. Suites of a
+ * server that is not installed are skipped, and their names say so. With SLUICE_REQUIRE_REDIS=1, a missing Redis is an error.
  */
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -28,10 +27,10 @@ if (!servers.some(({ name }) => name === 'redis-server') && process.env.SLUICE_R
 
 export type RedisKind = 'embedded' | ServerProgram['name']
 
-/** Every Redis there is here. */
+/** Every available Redis. */
 export const REDIS_KINDS: readonly RedisKind[] = ['embedded', ...servers.map(({ name }) => name)]
 
-/** One suite, on every Redis there is. */
+/** Describes a suite that runs on every available Redis. */
 export function describeOnRedis(
   name: string,
   suite: (start: () => Promise<TestRedis>, kind: RedisKind) => void,
@@ -48,12 +47,12 @@ export function describeOnRedis(
 
 export const hasRedisServer = REDIS_KINDS.includes('redis-server')
 
-/** What a server of its own costs comes once in each worker, not once in each suite: closed ones wait here for the next. */
+/** Servers that suites have closed. The next suite of this worker reuses them, so that each worker starts a server only once. */
 const idle = new Map<RedisKind, Server[]>()
 
 type Server = { url: string }
 
-/** As one that has just been started: without data, scripts and statistics. */
+/** A Redis without data, scripts and statistics, as after its start. */
 export async function startRedis(kind: RedisKind): Promise<TestRedis> {
   const server = idle.get(kind)?.pop() ?? (await startServer(kind))
   const connection = await connectRedis(server.url, PATIENT_MS)
@@ -69,7 +68,7 @@ export async function startRedis(kind: RedisKind): Promise<TestRedis> {
   }
 }
 
-/** Ends with this process, by its guardian. */
+/** Ends the servers when this process ends. */
 let guardian: Guardian | undefined
 
 async function startServer(kind: RedisKind): Promise<Server> {

@@ -1,6 +1,6 @@
-/** Redis' protocol, as far as a proxy has to understand it. */
+/** The part of the Redis protocol that a proxy needs. */
 
-/** Where the first command ends, which comes as a list of texts with their lengths; 0 if not all of it is there. */
+/** The end of the first command, which is a list of texts with their lengths. @returns 0 if the command is incomplete */
 export function endOfCommand(bytes: Buffer): number {
   const head = lineAt(bytes, 0, '*')
   let end = head?.end ?? 0

@@ -1,4 +1,4 @@
-/** Every part of the Worker, load shedding and hooks included: what it weighs at most (bench/size.ts), and that it runs. */
+/** A config that uses every part of the Worker, with load shedding and hooks, to test its size (bench/size.ts) and that it runs. */
 import { defineConfig } from '../../src/config/define.ts'
 import everything from './everything.config.ts'
 

@@ -1,4 +1,4 @@
-/** Everything that `npm start` runs, in front of an origin of the tests. */
+/** Everything that `npm start` runs, with an origin of the tests. */
 import { afterAll, beforeAll } from 'vitest'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'
 import { startOrigin, type TestOrigin } from './origin.ts'
@@ -9,9 +9,10 @@ export interface TestStack {
 }
 
 /**
- * For the tests of a file or of a `describe`, to be called there: started before the first of them, closed after the last.
+ * Provides a stack to the tests of a file or of a `describe`. Call it there: it starts the stack before the first test and closes it
+ * after the last.
  * @param configFile relative to test/support
- * @param variables of the environment that the Worker gets, its secrets among them
+ * @param variables environment variables for the Worker, including its secrets
  */
 export function useStack(configFile: string, variables: Record<string, string> = {}): TestStack {
   const started: { stack?: Stack; origin?: TestOrigin } = {}

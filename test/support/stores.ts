@@ -1,13 +1,13 @@
-/** An engine as a store: the way of a decision from the limiter down to the script, without HTTP. */
+/** Makes a store from an engine, to test the path of a decision from the limiter to the script without HTTP. */
 import type { PlainCall, Store } from '../../src/store/store.ts'
 import type { RedisEngine } from './engines.ts'
 
 export interface CountedStore extends Store {
-  /** For each HTTP request there would have been, the number of script calls in it. */
+  /** The number of script calls in each simulated HTTP request. */
   readonly requests: number[]
 }
 
-/** @param isCluster as in Store: calls are split by slot, and one with keys of several slots is refused as there */
+/** @param isCluster as in Store: calls must be split by slot, and a call with keys of several slots fails */
 export function storeOf(redis: RedisEngine, { isCluster = false } = {}): CountedStore {
   const requests: number[] = []
   return {

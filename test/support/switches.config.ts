@@ -1,9 +1,9 @@
-/** The config of the two Workers that switches are tested on. A long period: no test hangs on how fast it runs. */
+/** The config of the two Workers for tests of live switches. The periods are long, so that no test depends on its speed. */
 import { defineConfig } from '../../src/config/define.ts'
 
 export default defineConfig({
   origin: 'https://origin.invalid',
-  // These machines are busy; the deadline has tests of its own.
+  // Long, because test machines are busy. Other tests are about the deadline.
   store: { deadline: '5s' },
   rules: [
     { name: 'two', by: 'consumer', algorithm: 'fixed-window', limit: 2, period: '300d' },

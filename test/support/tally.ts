@@ -1,4 +1,4 @@
-/** Counts what an origin has in flight, by the caller that the header X-Caller names. */
+/** Counts the requests in flight at an origin, by the caller in the header X-Caller. */
 import type { IncomingMessage } from 'node:http'
 import type { OriginObserver } from './ending-origin.ts'
 
@@ -8,14 +8,14 @@ interface Running {
 }
 
 /**
- * A request counts as `held` from its arrival until its last byte is written or its connection has closed, or until both its client
- * has left and the head of its reply is written: then the gateway lets the origin go, which the origin notices a little later. As
- * `running` it counts until the origin has noticed.
+ * A request counts as `held` from its arrival until its last byte is written or its connection is closed. If the client leaves, it counts
+ * until the head of the reply is written: then the gateway closes the connection to the origin. The origin detects this a little later;
+ * until then, the request counts as `running`.
  */
 export class Tally implements OriginObserver {
   readonly #running = new Map<string, Running>()
   readonly #left = new Set<string>()
-  /** By caller: the most at once. */
+  /** The most requests at once, by caller. */
   readonly mostHeld = new Map<string, number>()
   readonly mostRunning = new Map<string, number>()
   arrivals = 0
@@ -38,7 +38,7 @@ export class Tally implements OriginObserver {
     this.#left.delete(nameOf(request))
   }
 
-  /** The client of a request leaves now. */
+  /** Records that the client of a request leaves now. */
   leave(name: string): void {
     this.#left.add(name)
   }

@@ -1,4 +1,4 @@
-/** Random traffic over random rule sets, for what must hold for all traffic. */
+/** Random traffic under random rules, for properties of all traffic. */
 import * as fc from 'fast-check'
 import type { Holding } from '../../src/algorithms/algorithm.ts'
 import type { NumbersInput } from '../../src/config/check/rule-schema.ts'
@@ -15,24 +15,24 @@ export const NOON = Date.UTC(2026, 10, 20, 12) * 1e3
 
 let callers = 0
 
-/** A name that no other run has used: whatever the store holds, this caller is idle. */
+/** A name that no other run has used, so that the store has no state of this caller. */
 export const newCaller = () => `caller-${callers++}`
 
-/** A list of any length up to `most`, as often long as short; a failing one shrinks to few items. */
+/** A list of any length up to `most`. Long lists are as frequent as short ones, and failing ones shrink to few items. */
 export const listOf = <T>(items: fc.Arbitrary<T>, most: number, least = 1): fc.Arbitrary<T[]> =>
   fc.array(items, { minLength: least, maxLength: most, size: 'max' })
 
 /** The numbers of one to six rules, of any algorithms. */
 export const ruleNumbers: fc.Arbitrary<NumbersInput[]> = listOf(anyNumbers, 6)
 
-/** Named by their place, so that another set has rules of the same names. */
+/** Rules that are named by their index, so that different sets have rules of the same names. */
 export function namedRules(numbers: readonly NumbersInput[]): readonly Rule[] {
   return rulesOf(...numbers.map((each, i) => ({ ...each, name: `rule-${i}`, by: 'consumer' as const })))
 }
 
 export const ruleOf = (numbers: NumbersInput): Rule => rulesOf({ ...numbers, name: 'a', by: 'consumer' })[0]!
 
-/** Units asked of a rule: a number, or as many as it has. */
+/** Units of a request: a number, or relative to the burst of the rule. */
 export type Cost = number | keyof typeof SHARES
 
 const SHARES = {
@@ -42,10 +42,10 @@ const SHARES = {
   'a third': burst => Math.ceil(burst / 3),
 } satisfies Record<string, (burst: number) => number>
 
-/** What a request asks of a rule whose limit is about ten: mostly one, now and then nothing or too much. */
+/** Costs for a rule whose limit is about ten: mostly one, sometimes nothing or too much. */
 export const costs: fc.Arbitrary<Cost> = fc.constantFrom(1, 1, 1, 1, 1, 2, 2, 0, 3, 5, 11, 1000)
 
-/** From one unit to more than all, and what just fits and just does not. */
+/** Costs from one unit to more than the burst, including those that just fit and just do not. */
 export const costsOfAnySize: fc.Arbitrary<Cost> = fc.constantFrom(
   ...([1, 1, 0, 'all but one', 'all', 'one more than all', 'a third', 1e9] as const),
 )
@@ -54,20 +54,20 @@ export function unitsFor(rule: Rule, cost: Cost): number {
   return typeof cost === 'number' ? cost * lotOf(rule) : SHARES[cost](rule.quota.burst)
 }
 
-/** Less often too much: where several rules count, one that can never admit the request refuses it for all. */
+/** Costs that are rarely too high: if several rules count, one rule that can never admit a request refuses it for all. */
 const costsOfSeveral: fc.Arbitrary<Cost> = fc.oneof(
   { weight: 30, arbitrary: fc.constantFrom(1, 1, 1, 1, 2, 0) },
   { weight: 1, arbitrary: fc.constant(14) },
 )
 
-/** Of a few isolates, in any order: the numbers of late messages are small, and their epochs early. */
+/** Holdings of a few isolates, in any order. Late messages have small numbers and early epochs. */
 const holdings: fc.Arbitrary<Holding> = fc
   .record({
     holder: fc.constantFrom('isolateA', 'isolateB', 'isolateC'),
     epoch: fc.integer({ min: 0, max: 3 }),
     ended: fc.integer({ min: 0, max: 6 }),
     held: fc.integer({ min: 0, max: 3 }),
-    // Of a rule whose limit adapts.
+    // The current value of an adaptive limit.
     limit: fc.option(fc.integer({ min: 1, max: 12 }), { freq: 4, nil: undefined }),
   })
   .map(({ held, limit, ...others }) => ({
@@ -75,21 +75,21 @@ const holdings: fc.Arbitrary<Holding> = fc
     ...(limit !== undefined && { limit }),
   }))
 
-/** For which of a few callers one rule counts a request, and how many units. */
+/** The caller for which a rule counts a request, and the units. */
 export interface Count {
   caller: number
   cost: Cost
-  /** What the isolate that asks says it holds, where the rule counts what is in flight. */
+  /** For a rule that counts requests in flight: the holding that the isolate sends. */
   holding?: Holding | undefined
 }
 
-/** One for each rule; where there are fewer, counting starts again. */
+/** A count for each rule. If there are fewer counts than rules, they repeat. */
 export const counts: fc.Arbitrary<Count[]> = listOf(
   fc.record({ caller: fc.integer({ min: 1, max: 3 }), cost: costsOfSeveral }),
   3,
 )
 
-/** The same, asked by isolates that say what they hold. */
+/** Counts with holdings of isolates. */
 export const countsOfIsolates: fc.Arbitrary<Count[]> = listOf(
   fc.record({
     caller: fc.integer({ min: 1, max: 3 }),
@@ -107,8 +107,8 @@ export function boundRules(
 ): BoundRule[] {
   return rules.map((rule, i) => {
     const { caller: number, cost, holding } = counts[i % counts.length]!
-    const counted = bound(rule, consumerStateKey(`${caller}-${number}`), unitsFor(rule, cost), now / 1e3)
-    return holding && rule.counting.state === 'held' ? { ...counted, holding } : counted
+    const boundRule = bound(rule, consumerStateKey(`${caller}-${number}`), unitsFor(rule, cost), now / 1e3)
+    return holding && rule.counting.state === 'held' ? { ...boundRule, holding } : boundRule
   })
 }
 
@@ -122,11 +122,14 @@ export interface Traffic {
   steps: { pause: Pause; counts: Count[] }[]
 }
 
-/** @param most requests; on a clock that is set back now and then, or on one that goes forward */
+/**
+ * @param most the most requests
+ * @param pauses by default those of a clock that is sometimes set back
+ */
 export const traffic = (most: number, pauses = pausesToAndFro): fc.Arbitrary<Traffic> =>
   fc.record({ numbers: ruleNumbers, steps: listOf(fc.record({ pause: pauses, counts }), most) })
 
-/** Each request in its turn, and what `evaluate` says of it. */
+/** Evaluates the requests one after the other, and yields each evaluation with its outcome. */
 export async function* played(
   { numbers, steps }: Traffic,
   caller: string,

@@ -1,4 +1,4 @@
-/** For addresses that other Workers pass on. */
+/** A config for tests of client addresses that other Workers pass on. */
 import { defineConfig } from '../../src/config/define.ts'
 
 export default defineConfig({

@@ -1,10 +1,10 @@
-/** The clock of a simulation. */
+/** The virtual clock of a simulation. */
 import { NOON } from './traffic.ts'
 
-/** Time that passes from one event to the next. */
+/** A clock that jumps from one event to the next. */
 export class VirtualClock {
   nowMs = NOON / 1e3
-  /** A heap by time. */
+  /** A binary heap, ordered by time. */
   readonly #events: { at: number; run: () => unknown; isOff?: boolean }[] = []
 
   after(ms: number, run: () => unknown): () => void {
@@ -29,7 +29,7 @@ export class VirtualClock {
       if (event.isOff) continue
       this.nowMs = event.at
       event.run()
-      // What follows from it happens before time passes.
+      // Promises that follow from the event settle before time passes.
       await new Promise(resolve => setImmediate(resolve))
     }
     this.nowMs = untilMs

@@ -1,19 +1,19 @@
-/** Pauses between requests: the instants at which the reply of a rule changes, those just beside them, and any other. */
+/** Pauses between requests. They end at the instants at which the reply of a rule changes, just before or after them, or at any other. */
 import * as fc from 'fast-check'
 import type { Rule } from '../../src/config/compile.ts'
 import type { Verdict } from '../../src/script/evaluation.ts'
 import { nextWindow } from '../algorithms/windows.ts'
 
-/** How a rule stands after the latest request. */
+/** The standing of a rule after the latest request. */
 export interface View {
   rule: Rule
   now: number
   resetAfter: number
-  /** µs until what was asked for last fits. */
+  /** µs until the cost of the latest request fits. */
   retryAfter: number
 }
 
-/** µs to wait. */
+/** Functions that compute a pause (µs). */
 export const WAITS = {
   'not at all': () => 0,
   'a microsecond': () => 1,
@@ -33,10 +33,10 @@ export const WAITS = {
 
 export type Wait = keyof typeof WAITS
 
-/** Microseconds, or until something happens to one of the rules. A negative number sets the clock back. */
+/** Microseconds, or a pause that depends on one of the rules. A negative number sets the clock back. */
 export type Pause = number | { wait: Wait; of: number; part?: number }
 
-/** Which of the rules: where there are fewer, counting starts again. */
+/** The index of a rule, modulo the number of rules. */
 const of = fc.nat(5)
 
 /** From 0 to 1. */
@@ -63,14 +63,14 @@ export const pauses: fc.Arbitrary<Pause> = fc.oneof(
   { weight: 3, arbitrary: fc.record({ wait: fc.constant<Wait>('a part of a unit'), of, part }) },
 )
 
-/** The same on a clock that is set back now and then, by two seconds at most. */
+/** Pauses of a clock that is sometimes set back, by two seconds at most. */
 export const pausesToAndFro: fc.Arbitrary<Pause> = fc.oneof(
   { withCrossShrink: true },
   { weight: 49, arbitrary: pauses },
   { weight: 1, arbitrary: fc.integer({ min: -2e6, max: -1 }) },
 )
 
-/** The instant after a pause, from the verdicts of the latest request. */
+/** The instant after a pause. @param verdicts those of the latest request */
 export function after(
   pause: Pause,
   now: number,

@@ -1,4 +1,7 @@
-/** For API keys in subprotocols of WebSockets; what is in flight is counted under /held, where the gateway relays each message. */
+/**
+ * A config for tests of API keys in WebSocket subprotocols. Under /held, requests in flight are counted, so the gateway relays each
+ * message.
+ */
 import { defineConfig } from '../../src/config/define.ts'
 
 export default defineConfig({

@@ -1,6 +1,6 @@
 /**
- * What the Worker's tests inside workerd need outside of it: a store, an origin and a key. A process of its own:
- * the one that runs those tests resolves packages as a Worker does, and Redis' Lua would be loaded as in a browser.
+ * The services that tests inside workerd need: a store, an origin and keys. They run in a separate process, because the process of those
+ * tests resolves packages as for a Worker, and would load the Lua of the embedded Redis as for a browser.
  */
 
 import { mkdtempSync } from 'node:fs'
@@ -26,7 +26,7 @@ const origin = await startDemoOrigin(0)
 const admin = adminStore({ url: bridge.url, token: restToken })
 const { key: apiKey } = await createKey(admin, { consumer: 'acme', plan: 'pro' })
 const { key: burstKey } = await createKey(admin, { consumer: 'burst', plan: 'pro' })
-// The embedded Redis reads the time here: it stands still, so that no budget comes back however busy the machine is.
+// The embedded Redis uses this clock. It stands still, so that no budget comes back, even on a slow machine.
 const startedAt = Date.now()
 Date.now = () => startedAt
 process.send!({

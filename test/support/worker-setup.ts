@@ -1,4 +1,4 @@
-/** Starts what the Worker's tests need, and tells them where it is. */
+/** Starts the services of the tests inside workerd, and provides their addresses to the tests. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'

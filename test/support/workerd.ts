@@ -10,8 +10,8 @@ export interface TestWorker {
 }
 
 /**
- * @param entry a file beside this one
- * @param compatibilityDate in the place of that of wrangler.toml, and without its flags
+ * @param entry a file in this folder
+ * @param compatibilityDate replaces the date of wrangler.toml. Its flags are left out then.
  */
 export async function startTestWorker(
   entry: string,

@@ -2,7 +2,7 @@
 import { globSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import { programFor } from '../../src/node/cli/run.ts'
 import { messagesIn } from '../support/messages.ts'
 
@@ -83,5 +83,6 @@ it('finds texts, the values in them, and what stands in front of them', () => {
 })
 
 it('every message is in the snapshot', async () => {
+  vi.stubEnv('FORCE_COLOR', undefined)
   await expect(await page()).toMatchFileSnapshot('messages.snapshot.md')
 })

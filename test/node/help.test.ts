@@ -2,7 +2,7 @@
 import { WriteStream } from 'node:tty'
 import { stripVTControlCharacters } from 'node:util'
 import type { Command } from 'commander'
-import { afterEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { alertCell, table } from '../../src/node/cli/output.ts'
 import { programFor } from '../../src/node/cli/run.ts'
 import { runInProcess } from '../support/command-line.ts'
@@ -86,6 +86,18 @@ describe('colour', () => {
   const stdout = process.stdout as { isTTY?: boolean; getColorDepth?: unknown }
   const before = { isTTY: stdout.isTTY, getColorDepth: stdout.getColorDepth }
   afterEach(() => Object.assign(stdout, before))
+  // Node decides by these whether a stream can show colors, CI services among them: `CI=true` means that it cannot.
+  beforeEach(() => {
+    for (const name of [
+      'CI',
+      'TF_BUILD',
+      'TEAMCITY_VERSION',
+      'FORCE_COLOR',
+      'NO_COLOR',
+      'NODE_DISABLE_COLORS',
+    ])
+      vi.stubEnv(name, undefined)
+  })
 
   const check = async (env: Record<string, string>) =>
     (await runInProcess(['check'], env)).stdout.split(':')[0]

@@ -36,6 +36,7 @@ export default defineConfig({
           testTimeout: 120_000,
           hookTimeout: 120_000,
           // Files share their globals as well: what one replaces must not be left to the next.
+          setupFiles: ['test/support/leave-no-trace.ts'],
           restoreMocks: true,
           unstubGlobals: true,
           unstubEnvs: true,

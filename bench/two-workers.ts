@@ -1,12 +1,13 @@
 /**
  * `npm run bench:workers`: sends the traffic of docs/hot-callers.md through two real Workers in workerd, with and without leases. Reports
- * what the store and the origin have counted, and how late changes take effect. `-- --write` writes bench/two-workers.md.
+ * what the store and the origin have counted, and how late changes take effect. `-- --write` writes bench/two-workers.md;
+ * `-- --only '1,000 a second'` runs the traffic with these words in its name, and no changes.
  */
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import { markdownOf } from '../docs/markdown-tables.ts'
 import { checkedConfig } from '../src/config/check/check.ts'
 import { connectRedis, type RedisConnection } from '../src/node/rest-bridge/redis-connection.ts'
@@ -63,10 +64,11 @@ interface Bed {
   close(): Promise<void>
 }
 
-const { write } = new Command('npm run bench:workers --')
-  .option('--write', 'write bench/two-workers.md')
+const { write, only } = new Command('npm run bench:workers --')
+  .addOption(new Option('--write', 'write bench/two-workers.md').conflicts('only'))
+  .option('--only <words>', 'run only the traffic with these words in its name, and no changes')
   .parse()
-  .opts<{ write?: true }>()
+  .opts<{ write?: true; only?: string }>()
 
 const config = checkedConfig(CONFIG)
 
@@ -196,7 +198,7 @@ async function roomInSecond(): Promise<void> {
 
 async function trafficTable(bed: Bed): Promise<string> {
   const rows: string[][] = []
-  for (const shape of SHAPES) {
+  for (const shape of SHAPES.filter(({ what }) => what.includes(only ?? ''))) {
     console.error(`${shape.what} …`)
     for (const lease of Object.keys(WAYS) as Lease[]) {
       const { requests, statuses, trips, spent, admitted, mostInOneSecond, seconds, waits } = await measured(
@@ -357,7 +359,7 @@ const bed = await startBed().catch(error => {
 })
 try {
   await warmUp(bed)
-  const sections = [await trafficTable(bed), await changesTable(bed)]
+  const sections = [await trafficTable(bed), ...(only === undefined ? [await changesTable(bed)] : [])]
   for (const section of sections) console.log(`${section}\n`)
   if (write) writeFileSync(RESULTS, pageOf(bed, sections))
 } finally {

@@ -52,7 +52,10 @@ const CONNECTION_FAULTS: readonly Anomaly[] = [
   breaks('closes the connection', client => client.end()),
   breaks('resets the connection', client => client.resetAndDestroy(), typical),
   spoils('executes the command, then resets the connection', client => void client.resetAndDestroy()),
-  spoils('closes the connection mid-reply', (client, bytes) => void client.end(bytes.subarray(0, bytes.length / 2))),
+  spoils(
+    'closes the connection mid-reply',
+    (client, bytes) => void client.end(bytes.subarray(0, bytes.length / 2)),
+  ),
   spoils('resets the connection mid-reply', (client, bytes) => {
     client.write(bytes.subarray(0, bytes.length / 2), () => client.resetAndDestroy())
   }),

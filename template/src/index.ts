@@ -1,2 +1,2 @@
-/** The Worker: what `npm run check` and `npm start` make of sluice.config.ts. Add routes or entrypoints of your own beside it. */
+/** The Worker. `npm run check` and each deployment generate it from sluice.config.ts. You can add entrypoints of your own here. */
 export { default } from './built/worker.generated.ts'

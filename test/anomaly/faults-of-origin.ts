@@ -22,7 +22,7 @@ export const ORIGIN_FAULTS: readonly OriginFault[] = [
   { name: 'closes the connection', fault: { request: client => client.end() }, status: 502 },
   { name: 'resets the connection', fault: { request: client => client.resetAndDestroy() }, status: 502 },
   {
-    name: 'resets it in the middle of the headers',
+    name: 'resets the connection in the middle of the headers',
     fault: {
       reply: (client, bytes) => {
         client.write(bytes.subarray(0, 30), () => client.resetAndDestroy())
@@ -55,7 +55,7 @@ export const ORIGIN_FAULTS: readonly OriginFault[] = [
   { name: 'answers 500', fault: says('HTTP/1.1 500 X\r\ncontent-length: 0\r\n\r\n'), status: 500 },
   { name: 'answers 503', fault: says('HTTP/1.1 503 X\r\ncontent-length: 0\r\n\r\n'), status: 503 },
   {
-    name: 'drips, within its deadline',
+    name: 'sends its reply slowly, within the deadline',
     fault: {
       reply: async (client, bytes) => {
         for (let sent = 0; sent < bytes.length; sent += 100) {

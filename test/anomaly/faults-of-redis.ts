@@ -51,12 +51,15 @@ const CONNECTION_FAULTS: readonly Anomaly[] = [
   },
   breaks('closes the connection', client => client.end()),
   breaks('resets the connection', client => client.resetAndDestroy(), typical),
-  spoils('resets it when it is done', client => void client.resetAndDestroy()),
-  spoils('closes it mid-reply', (client, bytes) => void client.end(bytes.subarray(0, bytes.length / 2))),
-  spoils('resets it mid-reply', (client, bytes) => {
+  spoils('executes the command, then resets the connection', client => void client.resetAndDestroy()),
+  spoils(
+    'closes the connection mid-reply',
+    (client, bytes) => void client.end(bytes.subarray(0, bytes.length / 2)),
+  ),
+  spoils('resets the connection mid-reply', (client, bytes) => {
     client.write(bytes.subarray(0, bytes.length / 2), () => client.resetAndDestroy())
   }),
-  spoils('drips, slower than the deadline', async (client, bytes) => {
+  spoils('sends its reply slower than the deadline', async (client, bytes) => {
     for (let sent = 0; sent < bytes.length; sent += 1) {
       await new Promise(resolve => setTimeout(resolve, (2 * DEADLINE_MS) / bytes.length))
       client.write(bytes.subarray(sent, sent + 1))

@@ -146,7 +146,7 @@ export const STORE_FAULTS: readonly StoreFault[] = [
     }),
   ),
   arriving(
-    'drips, slower than the deadline',
+    'sends its reply slower than the deadline',
     spoiled((body, response) => {
       response.writeHead(200, { ...JSON_TYPE, 'content-length': body.length })
       let sent = 0
@@ -202,15 +202,15 @@ export const STORE_FAULTS: readonly StoreFault[] = [
     edited(() => 'OK'),
   ),
   arriving(
-    'answers with a status that there is not',
+    'answers with an unknown status',
     edited(list => list.with(0, 7)),
   ),
   arriving(
-    'answers 500 after it was done',
+    'executes the call, then answers 500',
     spoiled((_, response) => response.writeHead(500, JSON_TYPE).end('{"error":"ERR"}')),
   ),
   {
-    ...arriving('is slow, and in time', (_, __, passOn) => setTimeout(passOn, DEADLINE_MS / 4)),
+    ...arriving('is slow, but within the deadline', (_, __, passOn) => setTimeout(passOn, DEADLINE_MS / 4)),
     isHarmless: true,
   },
 ]

@@ -39,7 +39,7 @@ const meanwhile =
 
 export const REDIS_EVENTS: readonly RedisEvent[] = [
   {
-    name: 'is killed, and started again with nothing in it',
+    name: 'is killed, and restarted without data',
     arrives: true,
     losses: 1,
     isTypical: true,
@@ -49,7 +49,7 @@ export const REDIS_EVENTS: readonly RedisEvent[] = [
     ),
   },
   {
-    name: 'is frozen (SIGSTOP), and goes on',
+    name: 'is frozen (SIGSTOP), and resumed',
     arrives: true,
     happen: meanwhile(
       redis => redis.freeze(),

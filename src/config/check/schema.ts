@@ -291,7 +291,7 @@ export const configSchema = settings(
     headers: v.optional(headers),
     /**
      * Answer the preflights of browsers in the gateway. Without this setting, they go to the origin, whose CORS headers are passed on. In
-     * both cases, they are neither authenticated nor counted. Default: they go to the origin.
+     * both cases, they are neither authenticated nor counted. Default: preflights go to the origin.
      */
     cors: v.optional(cors),
   },

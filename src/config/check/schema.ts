@@ -276,7 +276,7 @@ export const configSchema = settings(
     stats: v.optional(
       settings(
         {
-          /** Keep them in the store (default `true`). */
+          /** Keep the counters in the store (default `true`). */
           keep: v.optional(flag),
           /**
            * How often an isolate that has requests sends its counters to the store (default `'10s'`): one HTTP request, a command

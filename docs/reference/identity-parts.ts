@@ -24,7 +24,7 @@ export function readParts([shape]: readonly Shape[]): PartRow[] {
 
 export function tableOfParts(parts: readonly PartRow[]): Table {
   return {
-    head: ['part', 'counts apart', 'if a request has none'],
+    head: ['part', 'counts separately', 'if a request has none'],
     rows: parts.map(({ written, meaning, without }) => [`\`${written}\``, meaning, without]),
   }
 }

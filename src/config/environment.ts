@@ -11,7 +11,7 @@ export interface AnalyticsDataset {
 export interface StoreAddress {
   /** Where the store is: `https://….upstash.io`, or the address of a REST bridge. */
   UPSTASH_REDIS_REST_URL?: string
-  /** The token that goes with it. */
+  /** The token of the store. */
   UPSTASH_REDIS_REST_TOKEN?: string
 }
 
@@ -20,7 +20,10 @@ export interface Environment extends StoreAddress {
   ORIGIN_URL?: string
   /** Which of several deployments this is. Default: `environment` in the config. */
   SLUICE_ENVIRONMENT?: string
-  /** What machines of the origin show to push how busy they are (`shedding.workerUtilization`). Default: none can push. */
+  /**
+   * The secret with which machines of the origin push their utilization (`shedding.workerUtilization`). Default: machines cannot
+   * push.
+   */
   SLUICE_UTILIZATION_SECRET?: string
   /** A data set of Workers Analytics Engine, bound in wrangler.toml: each request is a data point. Default: none. */
   SLUICE_ANALYTICS?: AnalyticsDataset

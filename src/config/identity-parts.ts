@@ -38,7 +38,7 @@ export const identityParts = {
   claim: { needs: 'token', isNamed: true },
   /** The country of the client, as Cloudflare reports it. Without: counted with all others without one. */
   country: { cf: { example: 'DE' } },
-  /** The network of the client, as Cloudflare reports it. Without: counted with all others without one. */
+  /** The network of the client, by its AS number as Cloudflare reports it. Without: counted with all others without one. */
   asn: { cf: { example: 64496 } },
   /** All callers together. It cannot be combined with other parts. */
   global: { isAlone: true },

@@ -32,7 +32,7 @@ describe('the page', () => {
 
   it('leads to sections that are there', () => {
     const sections = [...PAGE.matchAll(/^#+ (.+)$/gm)].map(([, title]) =>
-      title!.toLowerCase().replaceAll('.', '').replaceAll(' ', '-'),
+      title!.toLowerCase().replaceAll(/[.,]/g, '').replaceAll(' ', '-'),
     )
     for (const [, anchor] of PAGE.matchAll(/\]\(#(.+?)\)/g)) expect(sections).toContain(anchor)
   })

@@ -9,7 +9,7 @@ export const adaptive = settings(
   {
     /**
      * How the limit follows the origin (default `'gradient'`): `'gradient'` by the ratio of the usual latency to the current one;
-     * `'aimd'` grows in small steps, and is cut by a share when responses are slow or fail.
+     * with `'aimd'`, it grows in small steps, and is reduced by a fraction when responses are slow or fail.
      */
     method: v.optional(v.picklist(METHODS, "is not a method. Use 'gradient' or 'aimd'.")),
     /** The lowest value of the limit (default `4`). The highest is the configured limit. */

@@ -17,7 +17,8 @@ export const address = settings(
      * Where the client's address is read:
      * - `cloudflare` (default): CF-Connecting-IP, which Cloudflare's edge sets even if the client sends one. Use it only on
      *   Cloudflare: on other platforms, clients can set this header.
-     * - `peer`: the other end of the connection, for a server that clients reach without a proxy.
+     * - `peer`: the other end of the connection, for a guard on a server that clients reach without a proxy. The gateway does not know
+     *   it, and would count all callers as one.
      * - `x-forwarded-for`, `forwarded` (RFC 7239): read from the right, where the nearest proxy writes, past the
      *   proxies of `trustedProxies`, up to the first address that is not in that list. The header is read only if the
      *   connection comes from a trusted proxy. Where the platform does not report the other end of the connection, a

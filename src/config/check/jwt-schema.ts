@@ -122,7 +122,10 @@ const common = {
       "is not an object. Write it like { consumer: 'sub', plan: 'plan' }.",
     ),
   ),
-  /** Maps the issuer's plans to plans of this config, as in `{ gold: 'pro' }`. Other plans keep their name. Default: all do. */
+  /**
+   * Maps the issuer's plans to plans of this config, as in `{ gold: 'pro' }`. Plans that are not listed keep their name. Default: all
+   * plans keep their name.
+   */
   plans: v.optional(
     record(v.string(), name('plan name'), "is not an object. Write it like { gold: 'pro' }."),
   ),

@@ -27,8 +27,8 @@ export const route = settings(
     /** Which requests the route is for. A request must meet all conditions. */
     match: routeMatch,
     /**
-     * Accepted credentials, tried in this order: `'api-key'`, `'opaque-key'`, names of `credentials.jwt`, and
-     * `'anonymous'` for callers without a credential. Default: `credentials.accept`.
+     * Accepted credentials, tried in this order: `'api-key'`, `'opaque-key'`, names of `credentials.jwt`, `'identify'` for callers that
+     * the hook of this name identifies, and `'anonymous'` for callers without a credential. Default: `credentials.accept`.
      */
     accept: v.optional(acceptList),
     /** The cost of a request on this route, as a multiple of the cost of each rule (default `1`). */

@@ -46,8 +46,8 @@ const named = {
 
 export const modes = {
   /**
-   * `enforce` (default), `shadow` (evaluated with its own state, but never refuses: its verdict shows what it would have done;
-   * a candidate is a shadow), or `off` (not evaluated).
+   * `enforce` (default), `shadow` (evaluated and counted, but refuses nothing; its verdict shows what it would have done), or
+   * `off` (not evaluated). A rule with `candidateFor` is a shadow.
    */
   mode: v.optional(
     v.picklist(['enforce', 'shadow', 'off'], "is not a mode. Use 'enforce', 'shadow' or 'off'."),
@@ -57,7 +57,10 @@ export const modes = {
    * and the rule's name selects the callers, so they stay selected when the share grows.
    */
   enforce: v.optional(share(0)),
-  /** A shadow rule that is compared with the rule of this name, which it would replace. Default: none. */
+  /**
+   * The name of the rule that this rule would replace. Makes this rule a shadow, and compares its verdicts with those of that rule.
+   * Default: none.
+   */
   candidateFor: v.optional(name('rule name')),
   /**
    * What happens to a request while the store does not answer: the isolate counts it in its own memory (`'local'`, within
@@ -108,9 +111,8 @@ const gatewayOnly = {
   /** Which requests are counted together: `'consumer'`, `'address'`, or a combination: `['consumer', 'route']`. */
   by,
   /**
-   * What is counted: each `request` (default), or each `auth-failure`: a credential that the store does not know. When the limit
-   * of such a rule is reached, all credentials from the same identity are refused, even valid ones: otherwise guessing
-   * could go on.
+   * What is counted: each `request` (default), or each `auth-failure` (a key that the store does not know). When the limit of an
+   * `auth-failure` rule is reached, all keys from the same identity are refused, even valid ones, so that guessing cannot succeed.
    */
   on: v.optional(
     v.picklist(['request', 'auth-failure'], "is not an event to count. Use 'request' or 'auth-failure'."),

@@ -276,7 +276,7 @@ export const configSchema = settings(
     stats: v.optional(
       settings(
         {
-          /** Keep them in the store (default `true`). */
+          /** Keep the counters in the store (default `true`). */
           keep: v.optional(flag),
           /**
            * How often an isolate that has requests sends its counters to the store (default `'10s'`): one HTTP request, a command
@@ -291,7 +291,7 @@ export const configSchema = settings(
     headers: v.optional(headers),
     /**
      * Answer the preflights of browsers in the gateway. Without this setting, they go to the origin, whose CORS headers are passed on. In
-     * both cases, they are neither authenticated nor counted. Default: they go to the origin.
+     * both cases, they are neither authenticated nor counted. Default: preflights go to the origin.
      */
     cors: v.optional(cors),
   },

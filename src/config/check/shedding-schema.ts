@@ -71,11 +71,11 @@ const workerUtilization = settings(
     /** How long the utilization is high before the first request is shed (default `'28s'`). */
     after: v.optional(duration(1e6, 3600e6, "from '1s' to '1h'")),
     /**
-     * How long the utilization is high until all classes but the first are shed (default `'2m'`). It takes as long until nothing is
-     * shed again.
+     * How long the utilization is high until all classes but the first are shed (default `'2m'`). When it is low again, it takes as
+     * long until nothing is shed.
      */
     within: v.optional(duration(2e6, 3600e6, "from '2s' to '1h'")),
-    /** How long the last value of a machine counts in `push` (default `'30s'`). */
+    /** How long the last value that a machine has pushed counts (default `'30s'`). */
     staleAfter: v.optional(duration(1e6, 3600e6, "from '1s' to '1h'")),
     /** `enforce` (default), `shadow` (reports what it would have shed), or `off`. */
     mode,

@@ -19,6 +19,7 @@ import type { Outcome } from '../script/evaluation.ts'
 import type { ChangeResult } from '../script/refund.ts'
 import { type StoreChange, withBreaker } from '../store/breaker.ts'
 import { withInFlightLimit } from '../store/in-flight.ts'
+import { isolateSleep } from '../store/lag.ts'
 import type { Store } from '../store/store.ts'
 import { type SwitchBoard, withSwitches } from '../switches/live.ts'
 import { applyNewerSwitches, isEnforcedForAny, markKillSwitch } from './apply-switches.ts'
@@ -130,7 +131,7 @@ export interface EngineOptions {
   holdingsKeeper?: HoldingsKeeper | undefined
   /** Decides without a trip where possible. Absent: the store decides each request. */
   ownAnswers?: OwnAnswers | undefined
-  /** Used by requests that wait for their turn at the store; tests pass their own. */
+  /** Used by requests that wait for their turn at the store, or for leased units; tests pass their own. */
   sleep?: Sleep | undefined
   /** The measurements of the origin. Needed if load shedding or an adaptive limit follows them. */
   originLoad?: EngineLoad | undefined
@@ -166,7 +167,7 @@ export function createEngine(
     createLocal,
     holdingsKeeper,
     ownAnswers,
-    sleep,
+    sleep = isolateSleep,
     originLoad,
   }: EngineOptions,
 ): Engine {
@@ -184,7 +185,7 @@ export function createEngine(
       ...(onStoreChange && { onChange: onStoreChange }),
     },
   )
-  const store = withInFlightLimit(guarded, config.inFlight, sleep && { sleep })
+  const store = withInFlightLimit(guarded, config.inFlight, { sleep })
   const local = createLocal?.(config.localShare, now) ?? NO_LOCAL_LIMITER
   const fallback = { credentials, local, store }
 
@@ -215,7 +216,15 @@ export function createEngine(
         verb === 'decide' && !failure
           ? ownAnswers?.forRequest(boundDemand, switchesAtBinding, () => board.current(), recall)
           : undefined
-      const ownDecision = ownAnswer?.decideBeforeTrip()
+      let ownDecision = ownAnswer?.decideBeforeTrip()
+      // Requests share no promise, so each one checks by itself whether an answer that is on its way has come. Nothing may be awaited
+      // between the last check and `beginTrip`: of several requests at once, the first one renews the lease, and the others wait.
+      while (ownAnswer && !ownDecision) {
+        const pauseMs = ownAnswer.pauseBeforeTrip()
+        if (pauseMs === 0) break
+        await sleep(pauseMs)
+        ownDecision = ownAnswer.decideAfterWait()
+      }
       if (ownDecision) return ownDecision
 
       if (verb === 'decide') claims = holdingsKeeper?.claim(bound, originLoad?.limitOf)

@@ -4,8 +4,9 @@
  *
  *     size       about the number of requests that the caller sends within the lease. The store grants at most 1/16 of what is left
  *     duration   the shortest `lease: { for }` of the rules that apply, counted from the last answer of the store
- *     renewal    when a quarter of the units or of the time is left, one request asks the store for more. The isolate serves the
- *                others meanwhile, keeps its unused units, and asks for fewer
+ *     renewal    when a quarter of the units or of the time is left, or earlier if trips are slow, one request asks the store for
+ *                more (lease-renewal.ts). The isolate serves the others meanwhile, keeps its unused units, and asks for fewer.
+ *                Requests that find no units wait for the answer, without a trip of their own
  *     return     unused units are given back when the lease ends, or after 250 ms without a request. They travel with the next
  *                decision. A trip for them alone is made only if leases have saved one before, so leases never cost more trips
  *                than requests without leases
@@ -30,6 +31,16 @@ import type { Store, StoreCall } from '../store/store.ts'
 import type { Switches } from '../switches/switches.ts'
 import { answerKeyOf, countDown, isConsistent } from './answer-validity.ts'
 import {
+  createRenewalWait,
+  createTripTime,
+  isOnItsWay,
+  type Renewal,
+  renewalShare,
+  startRenewal,
+  TRIP_TIMEOUT_MS,
+  wantedBy,
+} from './lease-renewal.ts'
+import {
   addUnitsLeft,
   canGiveBack,
   countServable,
@@ -51,6 +62,11 @@ export interface Lease {
   serve(isNeeded?: boolean): Outcome | undefined
   /** Whether `serve(true)` would serve the request. */
   canServe(): boolean
+  /**
+   * How long the request should wait for the units of a renewal that is on its way, and then check `canServe` again (ms). 0: it has
+   * to make a trip. The waits of a request end after the time of two trips.
+   */
+  pauseBeforeTrip(): number
   /** Notes that a trip begins. @returns for how many requests the store is to spend; 1: for this request only */
   beginTrip(): number
   /**
@@ -117,8 +133,9 @@ interface LeaseGroup {
   lastUsedAt: number
   /** Whether a budget that refills steadily (`gcra`, `token-bucket`) has less than 90 % of its burst left. */
   isScarce: boolean
-  /** Until when another request is renewing the lease (ms). */
-  renewingUntil: number
+  renewal: Renewal | undefined
+  /** The part of its wanted requests that the last renewal has got. */
+  grantedShare: number
   /** Until when no lease is asked for, because the store has refused (ms). */
   refusedUntil: number
 }
@@ -133,9 +150,6 @@ const MIN_REQUESTS = 4
 const MIN_REQUESTS_WHERE_REST_IS_LOST = 16
 const MAX_REQUESTS = 10_000
 
-/** A lease is renewed when this part of its units or of its time is left. */
-const RENEWAL_SHARE = 1 / 4
-
 /** After this time without a request (ms), unused units are given back. */
 const IDLE_MS = 250
 
@@ -144,9 +158,6 @@ const MAX_KEPT_LEASES = 2
 
 /** How often the isolate checks whether units are to be given back (ms). */
 const RETURN_CHECK_MS = 100
-
-/** A trip without an answer after this time is considered lost (ms). */
-const TRIP_TIMEOUT_MS = 2000
 
 /** How often a process that stops checks for replies that are still on their way (ms). */
 const STOP_CHECK_MS = 10
@@ -186,6 +197,7 @@ export function createLeases({
   let watchedUntil = Number.NEGATIVE_INFINITY
   /** Trips that have not ended: decisions and refunds. */
   let openTrips = 0
+  const tripTime = createTripTime()
   let isStopped = false
 
   function endLeases(key: string, group: LeaseGroup): void {
@@ -248,7 +260,7 @@ export function createLeases({
         lastUsedAt: 0,
         isScarce: false,
       },
-      ...{ renewingUntil: Number.NEGATIVE_INFINITY, refusedUntil: Number.NEGATIVE_INFINITY },
+      ...{ renewal: undefined, grantedShare: 1, refusedUntil: Number.NEGATIVE_INFINITY },
     }
     groups.set(key, group)
     return group
@@ -281,11 +293,13 @@ export function createLeases({
       const rate = Math.min(estimateRequests(group, time), MAX_REQUESTS)
       const losesUnusedUnits = group.isScarce || rules.some(({ rule }) => rule.counting.isQueue)
       const isFrequent = rate >= (losesUnusedUnits ? MIN_REQUESTS_WHERE_REST_IS_LOST : MIN_REQUESTS)
-      const mayRenew = time >= group.renewingUntil && time >= group.refusedUntil
       /** Set once this request makes a trip (ms). */
       let tripStartedAt: number | undefined
-      /** Whether this request renews the lease: it asks the store to spend for other requests too. */
-      let isRenewing = false
+      /** Set if this request renews the lease. */
+      let ownRenewal: Renewal | undefined
+      const wait = createRenewalWait(leaseMs, tripTime)
+
+      const mayRenew = (at: number) => at >= group.refusedUntil && !isOnItsWay(group.renewal, at)
 
       function findGrant(): LeaseGrant | undefined {
         const { lastAnswer } = group
@@ -300,9 +314,11 @@ export function createLeases({
 
       /** Whether this request has to make a trip to renew the lease. */
       function isRenewalDue(): boolean {
-        if (!mayRenew) return false
-        if (group.lastAnswer!.endsAt - now() <= leaseMs! * RENEWAL_SHARE) return true
-        return isFrequent && countServable(group.grants, rules) <= rate * RENEWAL_SHARE
+        const at = now()
+        if (!mayRenew(at)) return false
+        const share = renewalShare(leaseMs!, tripTime.ms)
+        if (group.lastAnswer!.endsAt - at <= leaseMs! * share) return true
+        return isFrequent && countServable(group.grants, rules) <= rate * share
       }
 
       return {
@@ -320,21 +336,27 @@ export function createLeases({
 
         canServe: () => findGrant() !== undefined,
 
+        pauseBeforeTrip: () => wait.pause(group.renewal, now()),
+
         beginTrip() {
           tripStartedAt = now()
           openTrips += 1
-          if (!mayRenew) return 1
+          if (!mayRenew(tripStartedAt)) return 1
+          const servable = countServable(group.grants, rules)
+          const wanted = isFrequent ? wantedBy(rate, servable, leaseMs, tripTime.ms) : 1
           // Until the answer arrives, other requests that make a trip ask for themselves only.
-          isRenewing = true
-          group.renewingUntil = tripStartedAt + TRIP_TIMEOUT_MS
-          return isFrequent ? Math.max(1, rate - countServable(group.grants, rules)) : 1
+          ownRenewal = startRenewal(tripStartedAt, wanted, group.grantedShare)
+          group.renewal = ownRenewal
+          return wanted
         },
 
         endTrip<T extends Outcome | undefined>(outcome: T): T {
           const at = now()
           openTrips -= 1
-          if (isRenewing) group.renewingUntil = Number.NEGATIVE_INFINITY
+          if (group.renewal === ownRenewal) group.renewal = undefined
           if (!outcome) return outcome
+          tripTime.record(at - tripStartedAt!)
+          if (ownRenewal) group.grantedShare = (outcome.granted ?? 1) / ownRenewal.wanted
           group.isScarce = outcome.verdicts.some(isScarce)
           if (outcome.status === 'refused' && !isGuessRefusal(outcome)) group.refusedUntil = at + leaseMs
           // The credential is no longer valid, its consumer is blocked, or there were too many guesses: then valid and bad credentials get the same reply.

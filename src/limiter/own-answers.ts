@@ -20,6 +20,13 @@ export interface OwnAnswer {
   decideBeforeTrip(): OwnDecision | undefined
   /** Whether `decideAfterFailure` would decide now. */
   canDecide(): boolean
+  /**
+   * How long the request should wait before `decideAfterWait`, because an answer for it is on its way (ms). 0: it has to make a
+   * trip.
+   */
+  pauseBeforeTrip(): number
+  /** The decision after a pause. */
+  decideAfterWait(): OwnDecision | undefined
   /** Notes that a trip begins. @returns for how many requests the store is to spend */
   beginTrip(): number
   /**
@@ -89,6 +96,8 @@ export function createOwnAnswers(
           const refusal = repeatRefusal('before-trip')
           return refusal && (serveFromLease(true) ?? refusal)
         },
+        pauseBeforeTrip: () => lease?.pauseBeforeTrip() ?? 0,
+        decideAfterWait: () => serveFromLease(true) ?? repeatRefusal('waiting'),
         canDecide: () => lease?.canServe() || repeatRefusal('waiting') !== undefined,
         beginTrip() {
           tripStartedAt = refusals?.now() ?? 0

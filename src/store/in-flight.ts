@@ -9,11 +9,11 @@
  * replies. Requests share only plain values, never a promise: the runtime ends a request that waits for a promise of another one
  * (compatibility dates before 2024-10-14), and the platform can end any request without notice.
  */
-import { type Sleep, SYSTEM_CLOCK } from '../clock.ts'
+import type { Sleep } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { GuardedStore } from './breaker.ts'
 import { timeoutError } from './deadline.ts'
-import { isolateLag } from './lag.ts'
+import { isolateLag, isolateSleep } from './lag.ts'
 import type { StoreCall } from './store.ts'
 
 export interface InFlightSettings {
@@ -70,7 +70,7 @@ interface WaitingCalls {
 export function withInFlightLimit(
   store: GuardedStore,
   settings: InFlightSettings | undefined,
-  { now = isolateLag.now, sleep = realSleep, late = isolateLag.total }: InFlightPlatform = {},
+  { now = isolateLag.now, sleep = isolateSleep, late = isolateLag.total }: InFlightPlatform = {},
 ): GuardedStore {
   if (!settings) return store
   const { most, expiresAfterMs, patienceMs, longestMs } = settings
@@ -176,7 +176,3 @@ export function withInFlightLimit(
 }
 
 const overloadError = (message: string) => new GatewayError('ERR_STORE_OVERLOAD', message)
-
-/** On Workers the clock of a request can stand still, and its timers count from that time. So the difference is added. */
-const realSleep: Sleep = ms =>
-  new Promise(resolve => setTimeout(resolve, isolateLag.now() + ms - SYSTEM_CLOCK.now()))

@@ -100,7 +100,7 @@ it('has the pictures that the simulation makes', { timeout: 60_000 }, async () =
 })
 
 describe('what the page says does not hold', () => {
-  it('leases save little where the trip takes about as long', async () => {
+  it('leases save less if a trip takes longer than the lease', async () => {
     const trips = async (tripMs: number) => {
       const plan = { isolates: 1, perSecond: 200, seconds: 10, tripMs }
       const { trips, requests } = await runLeaseFleet({ ...plan, rules: [ruleOf('fixed-window', 24_000)] })

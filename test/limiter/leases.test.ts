@@ -5,7 +5,7 @@
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
-import { type LeaseFleetPlan, type LeaseFleetReport, runLeaseFleet } from '../support/lease-fleet.ts'
+import { type LeaseFleetPlan, type LeaseFleetReport, LOST_MS, runLeaseFleet } from '../support/lease-fleet.ts'
 import { expectShare, forEvery } from '../support/property.ts'
 import { SEED } from '../support/random.ts'
 
@@ -81,6 +81,11 @@ function expectSound(plan: LeaseFleetPlan, report: LeaseFleetReport): void {
   expect(spent).toBe(units + givenBack + lost)
   expect(lost).toBeGreaterThanOrEqual(0)
   expect(trips).toBeLessThanOrEqual(requests)
+  const { tripMs = 6 } = plan
+  // At most two trips' time for the units of another request, and then its own trip.
+  expect(report.slowestMs).toBeLessThanOrEqual(
+    2 * tripMs + Math.max(tripMs, plan.lost ? LOST_MS + tripMs / 2 : 0) + 0.001,
+  )
   if (plan.deaths === 0) expect(admitted + refused + failed).toBe(requests)
   expect(report.mostInWindow).toBeLessThanOrEqual(mostInWindow(plan.rules[0]!) + report.mostHeld)
 }
@@ -139,6 +144,16 @@ const SHAPES: [string, most: number, LeaseFleetPlan][] = [
   ['steady 1,000 a second in one isolate', 0.02, { isolates: 1, perSecond: 1000, seconds: 5, rules: [FREE] }],
   ['50 isolates with 20 a second each', 0.6, { isolates: 50, perSecond: 20, seconds: 4, rules: [FREE] }],
   ['bursts', 0.12, { isolates: 5, perSecond: [1, 300], seconds: 10, rules: [FREE] }],
+  [
+    'trips that take half of the lease',
+    0.04,
+    { isolates: 1, perSecond: 1000, tripMs: 125, seconds: 8, rules: [FREE] },
+  ],
+  [
+    'trips that take longer than the lease',
+    0.3,
+    { isolates: 1, perSecond: 1000, tripMs: 300, seconds: 8, rules: [FREE] },
+  ],
   [
     'a budget that runs out',
     0.3,

@@ -71,6 +71,8 @@ function setUp(redis: RedisEngine, timer: Timer = () => () => {}): Setup {
   }
 }
 
+const callsTo = ({ requests }: CountedStore) => requests.reduce((sum, calls) => sum + calls, 0)
+
 /** Makes calls, and expects that all of them are allowed. */
 async function call(limiter: Limiter, times: number): Promise<LimitDecision[]> {
   const decisions: LimitDecision[] = []
@@ -114,6 +116,46 @@ describeOnRedisEngine('limits by name with leases', fresh => {
       await call(limiter, 1)
       expect(await spent()).toEqual([calls, calls])
     }
+  })
+
+  it('calls that find no units wait for those that another call has asked for, without a trip', async () => {
+    const { limiter, store, hold, pass, spent } = setUp(await fresh())
+    const answerFirst = hold()
+    const first = call(limiter, 1)
+    await vi.waitUntil(() => store.requests.length === 1, PATIENT_MS)
+    // From now on a trip is known to take this long.
+    pass(50_000)
+    answerFirst()
+    await first
+    await call(limiter, 100)
+    const before = callsTo(store)
+    const answer = hold()
+    const flood = Promise.all(Array.from({ length: 120 }, () => call(limiter, 1)))
+    await vi.waitUntil(() => callsTo(store) > before, PATIENT_MS)
+    answer()
+    await flood
+    expect(callsTo(store) - before).toBeLessThanOrEqual(2)
+    await limiter.close()
+    expect(await spent()).toEqual([221, 221])
+  })
+
+  it('a call that has waited for the time of two trips makes a trip of its own', async () => {
+    const { limiter, store, hold, pass } = setUp(await fresh())
+    const answerFirst = hold()
+    const first = call(limiter, 1)
+    await vi.waitUntil(() => store.requests.length === 1, PATIENT_MS)
+    pass(50_000)
+    answerFirst()
+    await first
+    await call(limiter, 100)
+    const before = callsTo(store)
+    const answer = hold()
+    const flood = Promise.all(Array.from({ length: 120 }, () => call(limiter, 1)))
+    await vi.waitUntil(() => callsTo(store) > before, PATIENT_MS)
+    pass(100_000)
+    await vi.waitUntil(() => callsTo(store) > before + 5, PATIENT_MS)
+    answer()
+    await flood
   })
 
   it('a refund gives back what one call has spent, and the lease goes on', async () => {

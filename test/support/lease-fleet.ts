@@ -5,7 +5,7 @@
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Rule } from '../../src/config/compile-rule.ts'
 import { createLeases } from '../../src/limiter/leases.ts'
-import { createOwnAnswers, type OwnAnswers } from '../../src/limiter/own-answers.ts'
+import { createOwnAnswers, type OwnAnswer, type OwnAnswers } from '../../src/limiter/own-answers.ts'
 import { createRefusalMemory } from '../../src/limiter/refusals.ts'
 import type { Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
@@ -58,6 +58,8 @@ export interface LeaseFleetReport {
   leased: number
   /** Requests that were refused from memory, without a trip. */
   remembered: number
+  /** The longest time from the arrival of a request to its decision (ms). */
+  slowestMs: number
   /** Units of the first rule that the store has spent. */
   spent: number
   givenBack: number
@@ -78,6 +80,9 @@ export interface LeaseFleetReport {
 type Ask = StoreCall & { asked: Omit<Evaluation, 'now'> }
 type GiveBack = StoreCall & { refund: Refund }
 
+/** After this time a reply counts as lost. */
+export const LOST_MS = 250
+
 const POLICY = { plans: ['free'], leases: true } as unknown as Policy
 
 export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetReport> {
@@ -92,7 +97,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
   const keys = Array.from({ length: callers }, (_, i) => consumerStateKey(`caller${i}`))
   const report = {
     ...{ requests: 0, admitted: 0, units: 0, refused: 0, failed: 0, trips: 0, tripsAlone: 0 },
-    ...{ leased: 0, remembered: 0, spent: 0, givenBack: 0 },
+    ...{ leased: 0, remembered: 0, slowestMs: 0, spent: 0, givenBack: 0 },
   }
   /** Units that isolates hold, by caller. */
   const held = keys.map(() => 0)
@@ -170,7 +175,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
           if (sinceHalf >= 0 && sinceHalf < outageMs) throw new Error('The store is gone.')
           const replies = calls.map(execute)
           const isLost = losses.chance(lost)
-          await time.pass(isLost ? 250 : tripMs / 2)
+          await time.pass(isLost ? LOST_MS : tripMs / 2)
           if (isLost) throw new Error('The reply was lost.')
           return replies
         },
@@ -179,18 +184,21 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
 
     async request(caller: number, cost: number): Promise<void> {
       report.requests += 1
+      const arrivedAt = time.nowMs
       wanted[caller]!.push([time.nowMs, cost])
       const demanded = {
         policy: POLICY,
         rules: rules.map(rule => bound(rule, keys[caller]!, cost, time.nowMs)),
       }
       const own = this.own.forRequest(demanded, NO_SWITCHES, () => NO_SWITCHES)
-      const known = own.decideBeforeTrip()
+      const known = own.decideBeforeTrip() ?? (await this.#waitForAnswer(own))
+      if (this.isDead) return
       if (known?.decision.kind === 'allowed') report.leased += 1
       else if (known) report.remembered += 1
       const decision = known?.decision.kind ?? (await this.#decide(own, demanded))
       this.own.maintain(this.#store, task => void task.catch(() => {}))
       if (this.isDead) return
+      report.slowestMs = Math.max(report.slowestMs, time.nowMs - arrivedAt)
       if (decision === undefined) report.failed += 1
       else if (decision === 'denied') report.refused += 1
       else {
@@ -201,7 +209,17 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
       }
     }
 
-    async #decide(own: ReturnType<OwnAnswers['forRequest']>, demanded: Ask['asked']) {
+    /** As the engine does. */
+    async #waitForAnswer(own: OwnAnswer) {
+      for (let pauseMs = own.pauseBeforeTrip(); pauseMs > 0; pauseMs = own.pauseBeforeTrip()) {
+        await time.pass(pauseMs)
+        const decided = own.decideAfterWait()
+        if (decided || this.isDead) return decided
+      }
+      return undefined
+    }
+
+    async #decide(own: OwnAnswer, demanded: Ask['asked']) {
       const call: Ask = {
         command: 'GET',
         key: 'decide',

@@ -3,6 +3,7 @@ import { Command, Option } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { formatAllowance } from '../../config/allowance.ts'
+import { didYouMean } from '../../config/check/did-you-mean.ts'
 import type { Rule } from '../../config/compile.ts'
 import { formatWait } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
@@ -13,6 +14,7 @@ import {
   resetCaller,
   resetLimit,
   rulesNotShown,
+  rulesOfOthers,
   rulesShown,
   type Standing,
 } from '../../ops/limits.ts'
@@ -100,6 +102,7 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
     blockedAt,
     plan: found,
     plansOfKeys,
+    otherConsumers,
   } = await peekCaller(store, config, counted, plan)
   const notShown = rulesNotShown(config, by)
   const document = {
@@ -109,6 +112,7 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
     rules: standings.map(documentOf),
     off: off.map(({ name }) => name),
     notShown,
+    ...(by === 'consumer' && { isKnown: !otherConsumers }),
   }
   print(flags, document, () => {
     if (blockedAt)
@@ -119,7 +123,9 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
       lines.push(
         `These are the limits of plan '${found}'. Keys of consumer '${flags.consumer}' have other plans: ${plansOfKeys.join(', ')}. To see those, use --plan.`,
       )
-    return [...lines, ...noteOfHeld(standings), ...noteOf(notShown, by)].join('\n')
+    if (otherConsumers) lines.push(noteOfUnknown(flags.consumer!, otherConsumers))
+    const others = by === 'consumer' ? rulesOfOthers(config) : []
+    return [...lines, ...noteOfHeld(standings), ...noteOf(notShown, by), ...noteOfOthers(others)].join('\n')
   })
 }
 
@@ -195,6 +201,17 @@ function noteOf(names: readonly string[], by: string): string[] {
   return names.length > 0
     ? [`Not shown, because they count by more than the ${by}: ${names.join(', ')}.`]
     : []
+}
+
+function noteOfUnknown(consumer: string, others: readonly string[]): string {
+  return `The store has no key and no setting of consumer '${consumer}'.${didYouMean(consumer, others)}`
+}
+
+function noteOfOthers(rules: readonly string[]): string[] {
+  if (rules.length === 0) return []
+  return [
+    `Other rules can refuse this consumer too: ${rules.join(', ')}. For rules by address, use --address.`,
+  ]
 }
 
 const isHeld = ({ counting }: Rule) => counting.state === 'held'

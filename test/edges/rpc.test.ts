@@ -65,7 +65,7 @@ describe('limits as a service binding', () => {
   it('report how to name a limit if a key alone could mean several', async () => {
     expect(await call('/limit-by-key/ambiguous')).toEqual({
       error:
-        'limit({ key }) could mean signups, mails, exports. Name one in the props of the binding: { "limit": "signups" }.',
+        'limit({ key }) does not say which limit. Name one (signups, mails, exports) in the props of the binding: { "limit": "signups" }.',
     })
   })
 

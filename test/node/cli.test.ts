@@ -88,7 +88,7 @@ describe('sluice check', () => {
     )
     const { code, stdout } = await sluice(['check', file])
     expect(code).toBe(0)
-    expect(stdout).toContain('Hooks, each within 50ms: identify, cost\n')
+    expect(stdout).toContain('Hooks (each has 50ms): identify, cost\n')
     expect(stdout).toMatch(/identify +callers that hooks.identify names, as identify~<name>\n/)
   })
 
@@ -420,7 +420,7 @@ describe('the administration', () => {
     const listed = await asked(['keys', 'list', '--env', 'live'])
     expect([listed.code, listed.stdout]).toEqual([
       0,
-      "There are no keys in environment 'live'. To look into another environment, use --env <name>.\n",
+      "There are no keys in environment 'live'. To list the keys of another one, use --env <name>.\n",
     ])
     const elsewhere = await asked(['keys', 'list', '--consumer', 'acme', '--env', 'other'])
     expect(elsewhere.stdout).toContain("There are no keys of consumer 'acme' in environment 'other'.")

@@ -44,7 +44,7 @@ export interface RpcVerdict {
 
 /** The methods of a binding to the entrypoint. */
 export interface LimitsService {
-  /** As Cloudflare's rate limiting binding: any period, and one count for the world. */
+  /** Has the signature of Cloudflare's rate limiting binding, but allows any period and counts all locations together. */
   limit(options: { key: string }): Promise<RpcDecision>
   /**
    * Decides, and spends if all rules of the limit admit.
@@ -86,8 +86,8 @@ export class AcquiredSlot extends RpcTarget {
     super()
     this.#decision = decision
     this.#plain = plain
-    // Keeps this context alive. Only then is the slot disposed of when the context of the caller ends, and only then
-    // can the timer run that reports the release.
+    // Keeps this context alive until the release is reported. Otherwise the slot would not be disposed of when the
+    // context of the caller ends, and the timer that reports the release would not run.
     const released = new Promise<void>(resolve => {
       this.#released = resolve
     })
@@ -179,7 +179,7 @@ export function limitsEntrypoint(
       const name = this.ctx.props?.limit ?? (names.length === 1 ? names[0] : undefined)
       if (name === undefined)
         throw new TypeError(
-          `limit({ key }) could mean ${names.join(', ') || 'no limit: the config has none'}. Name one in the props of the binding: { "limit": "${names[0] ?? 'name'}" }.`,
+          `limit({ key }) does not say which limit. Name one (${names.join(', ') || 'the config has none'}) in the props of the binding: { "limit": "${names[0] ?? 'name'}" }.`,
         )
       const rules = (config.limits as Record<string, readonly { by?: readonly string[] }[]> | undefined)?.[
         name
@@ -191,7 +191,7 @@ export function limitsEntrypoint(
         )
       if (parts.length > 1)
         throw new TypeError(
-          `The limit '${name}' counts by ${parts.join(' and ')}, which one key cannot name. Call limit('${name}', { … }).`,
+          `The limit '${name}' counts by ${parts.join(' and ')}, but limit({ key }) gives only one value. Call limit('${name}', { … }).`,
         )
       return [name, { [parts[0]!]: key }]
     }

@@ -99,7 +99,7 @@ function sectionsOfCallers(config: Config): Section[] {
   sections.push(['Credentials:', credentialsOf(config)])
   const hooks = hooksOf(config.hooks)
   if (hooks.length > 0) {
-    sections.push([`Hooks, each within ${config.hooks!.deadline}: ${hooks.join(', ')}`, []])
+    sections.push([`Hooks (each has ${config.hooks!.deadline}): ${hooks.join(', ')}`, []])
   }
   return sections
 }

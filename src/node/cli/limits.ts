@@ -55,8 +55,8 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
         ),
       )
   return new Command('limits')
-    .summary('show and reset what is left of limits')
-    .description('Show and reset what is left of limits by name, and of the rules of the gateway.')
+    .summary('show what is left of limits, and reset them')
+    .description('Show what is left of limits by name and of the rules of the gateway, and reset them.')
     .addCommand(
       withExamples(
         of(onStore(new Command('peek')))
@@ -116,7 +116,7 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
   }
   print(flags, document, () => {
     if (blockedAt)
-      return `Consumer '${flags.consumer}' is ${alert('blocked')} since ${time(blockedAt)} UTC: nothing is counted.`
+      return `Consumer '${flags.consumer}' has been ${alert('blocked')} since ${time(blockedAt)} UTC: nothing is counted.`
     const lines = [standings.length > 0 ? standingTable(standings) : `No rule counts by ${by} alone.`]
     if (off.length > 0) lines.push(`Turned off by an override: ${off.map(({ name }) => name).join(', ')}.`)
     if (plansOfKeys.length > 0)
@@ -221,7 +221,7 @@ function noteOfHeld(standings: readonly Standing[]): string[] {
   const held = standings.filter(({ rule, resetAfter }) => isHeld(rule) && resetAfter > 0)
   return held.map(
     ({ rule, resetAfter }) =>
-      `${rule.name}: a slot is free again when its response ends, or if its isolate has died, within ${formatWait(resetAfter)}.`,
+      `${rule.name}: a slot is free again when its response ends; if its isolate has died, within ${formatWait(resetAfter)}.`,
   )
 }
 

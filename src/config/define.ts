@@ -32,7 +32,10 @@ type NamedConfig<Plan extends string, Route extends string, Rule extends string>
 /** If the compiler does not know the names of the rules (`Rule` is `string`), rules and hooks can use any plan and route. */
 type Known<Name extends string, Rule extends string> = string extends Rule ? string : Name
 
-type NamedHooks<Plan extends string, Route extends string> = Hooks<Plan, Route> & Pick<HooksInput, 'deadline'>
+/** Maps the keys of `HooksInput`, so that an editor shows their doc comments. */
+type NamedHooks<Plan extends string, Route extends string> = {
+  [Name in keyof HooksInput]: Name extends keyof Hooks ? Hooks<Plan, Route>[Name] : HooksInput[Name]
+}
 
 type NamedRoute<Route extends string> = Omit<RouteInput, 'name'> & { name: Route }
 

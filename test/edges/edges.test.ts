@@ -1,4 +1,6 @@
 /** One list of requests for all edges: each edge replies with the same status, headers and bodies of refusals. */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
@@ -234,4 +236,63 @@ describe('a request', () => {
     expect(own).toEqual(expected)
     expect(expected.replies.map(([, { status }]) => status)).toEqual([200, 200, 420, 200, 420])
   })
+
+  const { rules: _, routes, ...withoutRules } = CONFIG
+  const limits: ConfigInput['limits'] = {
+    mails: [{ name: 'day', algorithm: 'gcra', limit: 1, period: '1d' }],
+  }
+  it.each(others)('is authenticated without any rule, as at the gateway, at: %s', async name => {
+    const requests = REQUESTS.filter(({ path }) => !path.startsWith('/reports'))
+    const config = { ...withoutRules, limits, routes: routes!.filter(({ cost }) => !cost) }
+    const number = 2 * (2 * others.length + others.indexOf(name))
+    const expected = await repliesOf(reference!, number, config, requests)
+    const own = await repliesOf(name, number + 1, config, requests)
+    expect(own).toEqual(expected)
+    expect(expected.replies.map(([, { status }]) => status)).toEqual([
+      ...[401, 401, 401, 403, 403, 200, 200, 200],
+      ...[200, 200, 200, 200, 200, 200, 200, 200, 200, 414, 204],
+    ])
+    for (const [, { headers }] of expected.replies) {
+      expect(Object.keys(headers).filter(header => /ratelimit|retry-after|degraded/.test(header))).toEqual([])
+    }
+  })
+
+  it.each(Object.keys(EDGES))(
+    'without a credential does not wait for the store if no rule counts it: %s',
+    async name => {
+      const silent = createServer(() => {})
+      await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve))
+      const { port } = silent.address() as AddressInfo
+      const env = { UPSTASH_REDIS_REST_URL: `http://127.0.0.1:${port}`, UPSTASH_REDIS_REST_TOKEN: TOKEN }
+      const edge = await EDGES[name]!(
+        { credentials: { accept: ['anonymous'] }, store: { deadline: '20s' } },
+        env,
+      )
+      const reply = await edge.fetch('/')
+      expect([reply.status, reply.headers.get('sluice-degraded'), edge.received()]).toEqual([200, null, 1])
+      await edge.close()
+      silent.closeAllConnections()
+      silent.close()
+    },
+  )
+
+  it.each(Object.keys(EDGES))(
+    'with a key that cannot be checked is refused without any rule: %s',
+    async name => {
+      const { key } = await createKey(adminStore({ url: bridge.url, token: TOKEN }), {
+        consumer: 'acme',
+        plan: 'free',
+      })
+      const failing = createServer((_, res) => void res.writeHead(500).end())
+      await new Promise<void>(resolve => failing.listen(0, '127.0.0.1', resolve))
+      const { port } = failing.address() as AddressInfo
+      const env = { UPSTASH_REDIS_REST_URL: `http://127.0.0.1:${port}`, UPSTASH_REDIS_REST_TOKEN: TOKEN }
+      const edge = await EDGES[name]!({ log: { perSecond: 0 }, stats: { keep: false } }, env)
+      const reply = await edge.fetch('/', { headers: { 'x-api-key': key } })
+      expect([reply.status, reply.headers.has('sluice-degraded'), edge.received()]).toEqual([503, true, 0])
+      await edge.close()
+      failing.closeAllConnections()
+      failing.close()
+    },
+  )
 })

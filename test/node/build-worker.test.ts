@@ -76,15 +76,35 @@ describe('the module of a Worker', () => {
   it('stays as it is when the config has a mistake, which the command names', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'sluice-build-'))
     const file = join(directory, 'wrong.config.ts')
-    writeFileSync(file, "export default { origin: 'https://api.example.com', rules: [] }")
+    writeFileSync(file, "export default { origin: 'https://api.example.com', plans: [] }")
     const before = inFolder(BUILT_FOLDER)
     const failed = promisify(execFile)(process.execPath, [SLUICE, 'build', file])
     await expect(failed).rejects.toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('rules: [] is empty.'),
+      stderr: expect.stringContaining('plans: [] is empty.'),
     })
     expect(inFolder(BUILT_FOLDER)).toEqual(before)
     rmSync(directory, { recursive: true })
+  })
+
+  it('is made of a config without rules, for API keys alone', async () => {
+    const project = mkdtempSync(join(tmpdir(), 'sluice-build-'))
+    for (const [config, built] of [
+      [{}, "the Worker's scripts for a config without rules"],
+      [{ rules: [] }, "the Worker's scripts for a config without rules"],
+      [
+        { origin: 'route', limits: LIMITS },
+        "the Worker's scripts for a config without rules and 2 limits by name",
+      ],
+      [{ limits: LIMITS }, 'the scripts for 2 limits by name'],
+    ] as const) {
+      writeFileSync(join(project, 'sluice.config.ts'), `export default ${JSON.stringify(config)}`)
+      const { stdout } = await promisify(execFile)(process.execPath, [SLUICE, 'build'], { cwd: project })
+      expect(stdout).toBe(`Built ${built}.\n`)
+      const module = readFileSync(join(project, 'src/built/worker.generated.ts'), 'utf8')
+      expect(module).toContain(fingerprintOf(gatewayPolicy(configOf(config as ConfigInput))))
+    }
+    rmSync(project, { recursive: true })
   })
 
   /** Builds in a project of its own, and says what the module imports as its config. */

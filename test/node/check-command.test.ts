@@ -52,6 +52,30 @@ describe('sluice check', () => {
   })
 })
 
+it.each([
+  ['{}', 'no rules, no origin (for guards, middleware and limits by name).', true],
+  ["{ origin: 'route', rules: [] }", 'no rules, origin route.', true],
+  [
+    "{ limits: { mails: [{ name: 'b', algorithm: 'gcra', limit: 1, period: '1s' }] } }",
+    '1 limit by name.',
+    false,
+  ],
+])('sluice check accepts a config without rules, %s', async (text, summary, warns) => {
+  const { code, stdout, stderr } = await runInProcess(['check', configFile(`export default ${text}\n`)])
+  expect([code, stderr]).toEqual([0, ''])
+  expect(stdout.split('\n')[0]).toBe(`The config is valid: ${summary}`)
+  expect(stdout.includes('rules: has no rule: ')).toBe(warns)
+
+  const explained = await runInProcess([
+    'explain',
+    'GET',
+    '/',
+    '--config',
+    configFile(`export default ${text}\n`),
+  ])
+  expect(explained.stdout).toContain('\n\nThe config has no rules.\n\nThe store is not called')
+})
+
 describe('sluice check --json', () => {
   it('is one document with the numbers of each rule, and their units', async () => {
     const rules = [

@@ -46,6 +46,10 @@ function pinned(...names: string[]): Record<string, string> {
   return Object.fromEntries(names.map(name => [name, devDependencies[name]]))
 }
 
+/** @param manifest a package.json of this repository */
+export const versionOf = (manifest = 'package.json'): string =>
+  JSON.parse(readFileSync(join(ROOT, manifest), 'utf8')).version
+
 export interface Installed {
   /** With node_modules. */
   folder: string
@@ -58,8 +62,7 @@ export interface Installed {
 export async function installPackage(): Promise<Installed> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-package-'))
   await npm(ROOT, 'pack', '--pack-destination', folder)
-  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
-  const tarball = join(folder, `sluicegate-${version}.tgz`)
+  const tarball = join(folder, `sluicegate-${versionOf()}.tgz`)
   const manifest = {
     ...{ name: 'fresh', private: true, type: 'module' },
     dependencies: {

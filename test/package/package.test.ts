@@ -4,7 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { cpSync, mkdirSync, readFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -17,7 +17,7 @@ import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { describeEdges } from '../edges/same-replies.ts'
 import { guardOfBun, guardOfDeno } from '../support/edges.ts'
 import { freePort } from '../support/free-port.ts'
-import { cleanEnvironment, type Installed, installPackage, npm, ROOT, run } from './installed.ts'
+import { cleanEnvironment, type Installed, installPackage, npm, ROOT, run, versionOf } from './installed.ts'
 
 let installed: Installed
 let store: TestStore
@@ -140,17 +140,18 @@ describe('from an empty folder', () => {
     expect(dryRun).toMatch(/gzip: [\d.]+ KiB/)
   })
 
-  it('npm create makes the same', async () => {
+  it('npm create makes the same, from the tarball of create-sluicegate', async () => {
     const folder = join(installed.folder, 'created')
-    cpSync(join(ROOT, 'create-sluicegate'), join(folder, 'node_modules', 'create-sluicegate'), {
-      recursive: true,
-    })
-    await run(folder, process.execPath, ['node_modules/create-sluicegate/create-sluicegate.js', 'other-api'])
-    const name = ({ name }: { name: string }) => name
-    expect(name(JSON.parse(readFileSync(join(folder, 'other-api', 'package.json'), 'utf8')))).toBe(
-      'other-api',
-    )
-    expect(readFileSync(join(folder, 'other-api', '.gitignore'), 'utf8')).toContain('node_modules')
+    mkdirSync(folder)
+    await npm(join(ROOT, 'create-sluicegate'), 'pack', '--pack-destination', folder)
+    const name = `create-sluicegate-${versionOf('create-sluicegate/package.json')}.tgz`
+    writeFileSync(join(folder, 'package.json'), JSON.stringify({ private: true }))
+    // In one folder: the tarball of the package is the version that create-sluicegate depends on.
+    await npm(folder, 'install', installed.tarball, join(folder, name))
+    await run(folder, 'npm', ['create', 'sluicegate', 'other-api'])
+    const made = join(folder, 'other-api')
+    expect(JSON.parse(readFileSync(join(made, 'package.json'), 'utf8')).name).toBe('other-api')
+    expect(readFileSync(join(made, '.gitignore'), 'utf8')).toContain('node_modules')
   })
 
   it('does not write into a folder that has something in it', async () => {

@@ -59,6 +59,16 @@ export interface Installed {
   close(): void
 }
 
+/** Packs the contents of a tarball again, as another version. */
+export async function repack(tarball: string, version: string, folder: string): Promise<string> {
+  await run(folder, 'tar', ['-xzf', tarball])
+  const manifest = join(folder, 'package', 'package.json')
+  const { scripts: _, ...content } = JSON.parse(readFileSync(manifest, 'utf8'))
+  writeFileSync(manifest, JSON.stringify({ ...content, version }))
+  await npm(join(folder, 'package'), 'pack', '--pack-destination', folder)
+  return join(folder, `sluicegate-${version}.tgz`)
+}
+
 export async function installPackage(): Promise<Installed> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-package-'))
   await npm(ROOT, 'pack', '--pack-destination', folder)

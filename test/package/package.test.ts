@@ -17,7 +17,17 @@ import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { describeEdges } from '../edges/same-replies.ts'
 import { guardOfBun, guardOfDeno } from '../support/edges.ts'
 import { freePort } from '../support/free-port.ts'
-import { cleanEnvironment, type Installed, installPackage, npm, ROOT, run, versionOf } from './installed.ts'
+import {
+  cleanEnvironment,
+  type Installed,
+  installPackage,
+  npm,
+  ROOT,
+  repack,
+  run,
+  versionOf,
+} from './installed.ts'
+import { startRegistry } from './registry.ts'
 
 let installed: Installed
 let store: TestStore
@@ -165,6 +175,41 @@ describe('from an empty folder', () => {
       code: 1,
       stderr: expect.stringContaining('There is no sluice.config.ts (or .mts, .js, .mjs) in /'),
     })
+  })
+})
+
+describe('an upgrade', () => {
+  it('is npm update, as docs/deploy.md says: check and build then work, with the new version', async () => {
+    const folder = join(installed.folder, 'upgraded')
+    mkdirSync(folder)
+    const older = versionOf()
+    const newer = older.replace(/\d+$/, patch => String(Number(patch) + 1))
+    const registry = await startRegistry()
+    try {
+      registry.publish(older, installed.tarball)
+      await run(folder, installed.bin('sluicegate'), ['init', 'my-api'])
+      const project = join(folder, 'my-api')
+      await npm(project, 'install', '--registry', registry.url)
+      const installedVersion = async () =>
+        (await run(project, 'npx', ['sluicegate', '--version'])).stdout.trim()
+      expect(await installedVersion()).toBe(older)
+
+      registry.publish(newer, await repack(installed.tarball, newer, folder))
+      await run(project, 'npm', ['update', 'sluicegate', '--no-audit', '--registry', registry.url])
+      expect(await installedVersion()).toBe(newer)
+      const built = join(project, 'src/built/worker.generated.ts')
+      // As an older version has left it.
+      writeFileSync(built, 'export default undefined')
+      await run(project, 'npm', ['run', 'check'])
+      expect(readFileSync(built, 'utf8')).toContain('createWorker(config')
+      writeFileSync(built, 'export default undefined')
+      // wrangler runs the build itself, also before it deploys.
+      const { stdout } = await run(project, 'npm', ['run', 'build'])
+      expect(stdout).toMatch(/gzip: [\d.]+ KiB/)
+      expect(readFileSync(built, 'utf8')).toContain('createWorker(config')
+    } finally {
+      registry.close()
+    }
   })
 })
 

@@ -7,7 +7,7 @@ import { once } from 'node:events'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
+import { delimiter, dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { pathToFileURL } from 'node:url'
 import { build } from 'esbuild'
@@ -218,7 +218,6 @@ describe('an example', () => {
     ['node', () => process.execPath, ['server.ts']],
     ['express', () => process.execPath, ['server.ts']],
     ['bun', () => installed.bin('bun'), ['server.ts']],
-    ['deno', () => installed.bin('deno'), ['run', '--allow-all', '--node-modules-dir=manual', 'server.ts']],
   ] as const)('runs on its platform: %s', async (name, command, args) => {
     await store.clear()
     const env = { PORT: String(await freePort()) }
@@ -233,6 +232,22 @@ describe('an example', () => {
     } finally {
       if (name === 'bun') await run('/', 'pkill', ['-f', example(name)]).catch(() => {})
       else await (await serving).stop()
+    }
+  })
+
+  it('is type-checked and runs with the permissions of its own scripts: deno', async () => {
+    await store.clear()
+    await npm(example('deno'), 'install', installed.tarball)
+    const PATH = [dirname(installed.bin('deno')), cleanEnvironment().PATH].join(delimiter)
+    await run(example('deno'), 'npm', ['run', 'check'], { PATH })
+    const { url, stop } = await started(example('deno'), 'npm', ['start'], {
+      PATH,
+      PORT: String(await freePort()),
+    })
+    try {
+      expect(await repliesOf(headers => fetch(url, { headers }))).toEqual(EXPECTED)
+    } finally {
+      await stop()
     }
   })
 

@@ -16,10 +16,10 @@ interface Situation {
 const SITUATIONS: readonly Situation[] = [
   { what: 'allowed', scale: 'admits all', withoutScript: false },
   { what: 'refused', scale: 'refuses all', withoutScript: false },
-  { what: 'allowed, Redis has not the script', scale: 'admits all', withoutScript: true },
+  { what: 'allowed, Redis without the script', scale: 'admits all', withoutScript: true },
 ]
 
-/** Half of the bytes from when the rules travelled with each request. */
+/** Half of the bytes that a request had when it carried the rules. */
 const MOST_BYTES = 336
 
 /** The HTTP requests for one decision. */
@@ -56,7 +56,7 @@ export async function httpRequests(bed: TestBed): Promise<Findings> {
   return { rows }
 }
 
-/** The requests for the first decision of a client, about a caller that another client has admitted just before. */
+/** Counts the requests for the first decision of a new client. Another client has just admitted the same caller. */
 async function requestsOf(
   bed: TestBed,
   { scale, withoutScript }: Situation,

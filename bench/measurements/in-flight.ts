@@ -1,6 +1,6 @@
 /**
  * Measures what a decision costs Redis under one rule `concurrency`, by the number of isolates that hold units of it. Compares it with a
- * sorted set that has a member for each request in flight, as it is usually published.
+ * sorted set that has a member for each request in flight, the usual published implementation.
  */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -36,8 +36,8 @@ export async function inFlight(bed: TestBed): Promise<Findings> {
   const raw: RawTable[] = []
   for (const isolates of ISOLATES) {
     const callers = isolates >= 100 ? 4 : 64
-    const match = { own: ofIsolates(isolates), theirs: ofRequests(isolates), callers }
-    const costs = await costsOf(bed, match)
+    const contenders = { own: sluiceHeldBy(isolates), theirs: sortedSetOf(isolates), callers }
+    const costs = await costsOf(bed, contenders)
     const { allowed, refused } = costs
     raw.push(...rawOf(`in flight in ${isolates} isolates`, 'sorted set', costs))
     rows.push([
@@ -47,7 +47,7 @@ export async function inFlight(bed: TestBed): Promise<Findings> {
       sideBySide(median(refused.own.time), median(refused.theirs.time), 1),
       sideBySide(allowed.own.commands, allowed.theirs.commands),
       sideBySide(refused.own.commands, refused.theirs.commands),
-      sideBySide(await bytesAfter(bed, match.own, 1), await bytesAfter(bed, match.theirs, 1)),
+      sideBySide(await bytesAfter(bed, contenders.own, 1), await bytesAfter(bed, contenders.theirs, 1)),
     ])
   }
   return {
@@ -74,8 +74,8 @@ export async function inFlight(bed: TestBed): Promise<Findings> {
         'take 1 s on average: "with units in advance : without". A call is a decision that reads and writes the key of the rule, or a ' +
         'message about it. Idle is what Redis counts and the origin does not have.',
       'In flight: "Sluice : a sorted set with a member for each request = ratio", measured as per algorithm. Sluice keeps 24 ' +
-        'bytes for each isolate, whatever it has in flight, and from nine isolates on their sum; it says what is free again with the next ' +
-        'message. The sorted set takes a call more for each request that ends, which is not in the figures.',
+        'bytes for each isolate, however many requests it has in flight, and from nine isolates on also their sum; an isolate reports freed units with its next ' +
+        'message. The sorted set needs one more call when a request ends, which the figures do not include.',
     ],
   }
 }
@@ -100,11 +100,11 @@ async function inAdvance() {
     ])
   }
   return {
-    title: 'In flight: units in advance, by the requests that there are',
+    title: 'In flight: units in advance, by load',
     head: [
-      'requests, of the limit',
+      'load (share of the limit)',
       'calls about the rule per request',
-      'HTTP requests for it alone',
+      'HTTP requests for messages alone',
       'in flight',
       'idle',
       'refused',
@@ -114,7 +114,7 @@ async function inAdvance() {
 }
 
 /** Sluice, while each isolate except the calling one holds ten units. */
-function ofIsolates(isolates: number): Make {
+function sluiceHeldBy(isolates: number): Make {
   return ({ store }, full): Contender<Identity> => {
     const others = (isolates - 1) * UNITS
     const limit = full ? others + 1 : 1e6
@@ -150,7 +150,7 @@ async function fill({ store }: Pick<Transport, 'store'>, key: string, count: num
   }
 }
 
-function ofRequests(isolates: number): Make {
+function sortedSetOf(isolates: number): Make {
   const source = readFileSync(new URL('../published/concurrency.lua', import.meta.url), 'utf8')
   const sha1 = createHash('sha1').update(source).digest('hex')
   return ({ redis }, full): Contender<Identity> => {

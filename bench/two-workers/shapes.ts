@@ -6,7 +6,7 @@ export interface Shape {
   path: Path
   callers: number
   seconds: number
-  /** For each Worker, the number of requests that it has got after `ms` milliseconds. */
+  /** For each Worker, the number of requests that it has received after `ms` milliseconds. */
   arrived: readonly [(ms: number) => number, (ms: number) => number]
   /** How many requests the limit admits in all. Absent: all of them. */
   permitted?: (limit: number, seconds: number) => number

@@ -45,7 +45,7 @@ export const counting: Counting<Input> = {
 }
 
 export const description = {
-  label: 'so many in flight',
+  label: 'at most the limit in flight',
   model: concurrency,
   parameters,
   costBound: 'limit',

@@ -50,7 +50,7 @@ export function findRateFlaws(
     ]
   }
   if (burst * rateOf(input, period).period <= MAX_TICKS) return []
-  const tooFine = `${limit} per '${input.period}' with a ${parameter} of ${units} needs more than 2^51 steps to space exactly.`
+  const tooFine = `${limit} per '${input.period}' with a ${parameter} of ${units} cannot be spaced exactly: it needs more than 2^51 steps.`
   const fix = `Lower the ${parameter}, or choose a limit that divides the period in microseconds (${period}).`
   return [['limit', `${tooFine} ${fix}`]]
 }

@@ -41,6 +41,8 @@ export const description = {
   findFlaws({ limit, period: written }, period) {
     if (stepOf(limit, period)) return []
     const fix = 'Lower the limit, or choose a period of whole seconds.'
-    return [['limit', `${limit} per '${written}' needs more than 2^51 steps to slide. ${fix}`]]
+    return [
+      ['limit', `${limit} per '${written}' cannot be counted exactly: it needs more than 2^51 steps. ${fix}`],
+    ]
   },
 } as const satisfies Description<Input>

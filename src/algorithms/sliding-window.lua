@@ -1,10 +1,10 @@
 -- Sliding window over two counters. Model: sliding-window.ts, section by section.
 --
--- Counts the units of the current window, plus those of the previous window weighted
--- by the share of it that the last `period` still covers. This approximates a sliding
--- log: it assumes that the previous window was evenly filled. The weight falls in
--- steps of `step` microseconds, rounded up, so that all products stay exact. A window
--- has period / step steps.
+-- Counts the units of the current window, plus a share of those of the previous
+-- window: the share of that window that the last `period` still covers. This
+-- approximates a sliding log: it assumes that the previous window was evenly filled.
+-- The weight falls in steps of `step` microseconds, rounded up, so that all products
+-- stay exact. A window has period / step steps.
 --
 -- State: idle_at is the end of the window after the current one. n is the previous
 -- window's count times 2^23, plus the current one's.
@@ -14,8 +14,8 @@
 --@ read
 window_end, previous, current = now - now % period + period, 0, 0
 if idle_at == window_end + period or idle_at == window_end + 2 * period then
-  -- The record is of this window or the next one. The next one occurs if the clock
-  -- was set back, as in a failover.
+  -- The record is of this window or the next one. A record of the next one exists
+  -- if the clock was set back, as in a failover.
   window_end, previous = idle_at - period, floor_div(n, 8388608)
   current = n - previous * 8388608
 elseif idle_at == window_end then
@@ -30,18 +30,18 @@ end
 -- A count above the limit was made before the limit was lowered, and counts as the
 -- limit. The stored count stays, because a config with the higher limit may still be
 -- live.
-local weight = previous < limit and previous or limit
+local capped = previous < limit and previous or limit
 if cost > limit then
   retry_after = -1
-elseif weight * left + (current + cost) * (period / step) > limit * (period / step) then
+elseif capped * left + (current + cost) * (period / step) > limit * (period / step) then
   -- Time until enough of the previous window has slid out. If that does not suffice:
   -- until enough of the current window has slid out, after it has become the previous
   -- one.
   local slid_end, room = window_end, limit - current - cost
   if room < 0 then
-    slid_end, room, weight = window_end + period, limit - cost, current < limit and current or limit
+    slid_end, room, capped = window_end + period, limit - cost, current < limit and current or limit
   end
-  retry_after = slid_end - floor_div(room * (period / step), weight) * step - now
+  retry_after = slid_end - floor_div(room * (period / step), capped) * step - now
 end
 
 --@ spend

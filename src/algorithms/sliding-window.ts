@@ -2,8 +2,8 @@
  * Sliding window over two counters (Cloudflare, "How we built rate limiting capable of scaling to millions of
  * domains", 2017). Lua twin: sliding-window.lua, section by section.
  *
- * Counts the units of the current window, plus those of the previous window weighted by the share of it that the last `period` still
- * covers. This approximates a sliding log: it assumes that the previous window was evenly filled. In any interval of length
+ * Counts the units of the current window, plus a share of those of the previous window: the share of that window that the
+ * last `period` still covers. This approximates a sliding log: it assumes that the previous window was evenly filled. In any interval of length
  * d <= period, at most limit × (1 + d / period) units are admitted. The weight falls in steps of `step` microseconds, rounded up, so
  * that all products stay exact.
  *
@@ -23,7 +23,7 @@ interface Kept {
   windowEnd: number
   previous: number
   current: number
-  /** Steps until the current window ends: the weight of the previous window, in units of step / period. */
+  /** Steps until the current window ends. The previous window counts with the weight left × step / period. */
   left: number
 }
 
@@ -31,7 +31,7 @@ export const slidingWindow = modelOf<Kept>({
   read({ quota: { burst: limit, period, step = 1 }, state: [idleAt, n], now }) {
     let [windowEnd, previous, current] = [now - (now % period) + period, 0, 0]
     if (idleAt === windowEnd + period || idleAt === windowEnd + 2 * period) {
-      // The record is of this window or the next one. The next one occurs if the clock was set back, as in a failover.
+      // The record is of this window or the next one. A record of the next one exists if the clock was set back, as in a failover.
       ;[windowEnd, previous] = [idleAt - period, Math.floor(n / 8388608)]
       current = n - previous * 8388608
     } else if (idleAt === windowEnd) {
@@ -45,15 +45,15 @@ export const slidingWindow = modelOf<Kept>({
     const steps = period / step
     // A count above the limit was made before the limit was lowered, and counts as the limit. The stored count stays, because
     // a config with the higher limit may still be live.
-    const weight = Math.min(previous, limit)
+    const capped = Math.min(previous, limit)
     if (cost > limit) return -1
-    if (weight * left + (current + cost) * steps <= limit * steps) return 0
+    if (capped * left + (current + cost) * steps <= limit * steps) return 0
     // Time until enough of the previous window has slid out. If that does not suffice: until enough of the current window has slid out,
     // after it has become the previous one.
     const room = limit - current - cost
-    if (room >= 0) return windowEnd - Math.floor((room * steps) / weight) * step - now
-    const nextWeight = Math.min(current, limit)
-    return windowEnd + period - Math.floor(((limit - cost) * steps) / nextWeight) * step - now
+    if (room >= 0) return windowEnd - Math.floor((room * steps) / capped) * step - now
+    const nextCapped = Math.min(current, limit)
+    return windowEnd + period - Math.floor(((limit - cost) * steps) / nextCapped) * step - now
   },
 
   spend(kept, cost) {

@@ -9,7 +9,7 @@
 /** Groups of 16 bits: two for IPv4, eight for IPv6. */
 export type Address = readonly number[]
 
-/** Parsed ranges. An address is compared with one after the other, which is fast enough for some hundreds. */
+/** Parsed ranges. An address is compared with each of them in turn, which is fast enough for a few hundred. */
 export type Ranges = readonly { network: Address; prefix: number }[]
 
 /** No leading zeros, because some parsers read them as octal numbers. */
@@ -56,7 +56,7 @@ function parseIPv6(text: string): Address | undefined {
   return IPV4_MAPPED.every((group, i) => groups[i] === group) ? groups.slice(6) : groups
 }
 
-/** Rewrites last 32 bits that are written as IPv4: '64:ff9b::192.0.2.1' becomes '64:ff9b::c000:201'. */
+/** Rewrites the last 32 bits if they are written as IPv4: '64:ff9b::192.0.2.1' becomes '64:ff9b::c000:201'. */
 function withoutDots(address: string): string | undefined {
   if (!address.includes('.')) return address
   const at = address.lastIndexOf(':') + 1

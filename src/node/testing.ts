@@ -81,6 +81,6 @@ const DEFAULT_PLAN = 'free'
 function mustBePlan(plan: string, plans: readonly string[] | undefined): void {
   if (!plans || plans.includes(plan)) return
   throw new TypeError(
-    `'${plan}' is not a plan of the config. Its plans are ${plans.join(', ')}.${didYouMean(plan, plans)}`,
+    `The config has no plan '${plan}'.${didYouMean(plan, plans)} Plans: ${plans.join(', ')}.`,
   )
 }

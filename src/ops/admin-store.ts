@@ -114,7 +114,7 @@ export function adminStore(options: AdminStoreOptions): AdminStore {
       }
       throw new AdminError(
         'refused',
-        'Other processes change the same record at this moment. Nothing was changed. Try again.',
+        'Another process is changing the same record at this moment. Nothing was changed. Try again.',
       )
     },
   }

@@ -265,7 +265,7 @@ function hintsFor(
 function refusalOf({ refusal }: Caller, accept: readonly string[]): Explanation['refusal'] {
   if (!refusal) return undefined
   return refusal.kind === 'forbidden'
-    ? { status: 403, reason: `the ${refusal.what} of the client is blocked by block in the config` }
+    ? { status: 403, reason: `the client's ${refusal.what} is in the block list of the config` }
     : { status: 401, reason: `${REASONS[refusal.reason]}; accepted here: ${accept.join(', ') || 'nothing'}` }
 }
 

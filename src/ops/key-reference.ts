@@ -35,7 +35,7 @@ export async function findKey(store: AdminStore, text: string): Promise<FoundKey
 }
 
 function whereOf({ environment }: AdminStore): string {
-  return environment === undefined ? 'outside of environments' : `in environment '${environment}'`
+  return environment === undefined ? 'in the unnamed environment' : `in environment '${environment}'`
 }
 
 /** @returns undefined if the text is not an id. An opaque key can look like the id of a consumer that does not exist. */

@@ -57,7 +57,7 @@ export async function createKey(store: AdminStore, { consumer, ...rest }: NewKey
   if (!isConsumerName(consumer)) {
     throw new AdminError(
       'usage',
-      'A consumer of tokens cannot have API keys, because the issuer of the tokens vouches for it. Use another consumer.',
+      'This consumer is identified by the tokens of an issuer, so it cannot have API keys. Use another consumer.',
     )
   }
   const key = mintApiKey(consumer, store.keyStart)

@@ -19,7 +19,7 @@ import { addressStateKey, consumerKey, consumerStateKey, limitStateKey } from '.
 import { type ConsumerRecord, isBlocked, parseConsumer } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
-import { listKeys } from './keys.ts'
+import { listConsumerNames, listKeys } from './keys.ts'
 
 /** What a rule has left for an identity, and its verdict about a request with the rule's cost. */
 export type Standing = Pick<Verdict, 'mode' | 'allowed' | 'remaining' | 'resetAfter' | 'retryAfter'> & {
@@ -77,6 +77,11 @@ export interface CallerStandings {
   off: Rule[]
   /** Other plans of the consumer's keys, which have other numbers. Empty if a plan was given. */
   plansOfKeys: string[]
+  /**
+   * The names of all consumers in the store, if it has nothing of this one: its name may be misspelled. The store does not know
+   * consumers of tokens before something is set for them.
+   */
+  otherConsumers?: readonly string[]
 }
 
 /** @param plan absent: the plan of the consumer, or no plan for an address */
@@ -104,7 +109,11 @@ export async function peekCaller(
   const evaluated = new Set(standings.map(({ rule }) => rule.name))
   const off = rules.map(({ rule }) => rule).filter(({ name }) => !evaluated.has(name))
   const ofKeys = plan === undefined ? await plansOfKeys(store, config, owner.consumer) : []
-  return { plan: chosen, standings, off, plansOfKeys: ofKeys.filter(other => other !== chosen) }
+  const consumers = owner.consumer.includes('~') ? [owner.consumer] : await listConsumerNames(store)
+  return {
+    ...{ plan: chosen, standings, off, plansOfKeys: ofKeys.filter(other => other !== chosen) },
+    ...(!consumers.includes(owner.consumer) && { otherConsumers: consumers }),
+  }
 }
 
 /** The plans of a consumer's keys. A plan that the config no longer has counts as the default plan. */
@@ -141,6 +150,12 @@ export function rulesNotShown({ rules }: Pick<Config, 'rules'>, by: 'consumer' |
   const isOfOwner = (rule: GatewayRule) => (by === 'consumer' ? isOfConsumer(rule.by) : rule.by.includes(by))
   const others = rules.filter(rule => isOn(rule) && isOfOwner(rule) && rule.by.join() !== by)
   return [...new Set(others.map(({ name }) => name))]
+}
+
+/** Names of enforced rules that can refuse a consumer and do not count by it, as rules by address do. */
+export function rulesOfOthers({ rules }: Pick<Config, 'rules'>): string[] {
+  const others = rules.filter(({ by, mode }) => mode === 'enforce' && !isOfConsumer(by))
+  return [...new Set(others.map(({ name, by }) => `${name} (by ${by.join(' and ') || 'global'})`))]
 }
 
 function countersOf(config: Config, owner: CounterOwner): { by: 'consumer' | 'address'; key: string } {

@@ -73,7 +73,7 @@ function requestMismatch(rule: GatewayRule, { matched, request }: Situation): st
     return `host: ${hostname} does not match ${url.hostname}`
   }
   if (routes && !(route && routes.has(route.name))) {
-    return `route: only ${[...routes].join(', ')}${route ? `, and this is ${route.name}` : ', and this request has no route'}`
+    return `route: only ${[...routes].join(', ')}${route ? `; the request is on route ${route.name}` : '; the request has no route'}`
   }
   return url ? `path: ${pathname} does not match ${url.pathname}` : 'the request does not match'
 }

@@ -16,7 +16,7 @@ export function literal(value: number | string): string {
     return value < 0 ? `(${value})` : String(value)
   }
   if (typeof value === 'string' && NAME.test(value)) return `'${value}'`
-  throw new TypeError('A Lua literal is a safe integer, or a name of letters, digits, _ and -.')
+  throw new TypeError('A Lua literal must be a safe integer, or a name of letters, digits, _ and -.')
 }
 
 /**

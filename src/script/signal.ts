@@ -75,11 +75,11 @@ export function encodeReport(
 ): ScriptCall {
   const isSum = (sum: number) => Number.isInteger(sum) && sum >= 0 && sum <= MOST_SUM
   if (sums.length === 0 || sums.length > MOST_SUMS || !sums.every(isSum)) {
-    throw new TypeError(`A report has 1 to ${MOST_SUMS} sums, which are integers from 0 to 2^52.`)
+    throw new TypeError(`A report must have 1 to ${MOST_SUMS} sums: integers from 0 to 2^52.`)
   }
-  if (!isDuration(windowMs)) throw new TypeError('A window has a whole number of ms.')
+  if (!isDuration(windowMs)) throw new TypeError('A window must be a whole number of ms.')
   if (state && !isStateText(state.text)) {
-    throw new TypeError('A state is at most 100 characters of 0-9, A-Z, a-z, space, . and -.')
+    throw new TypeError('A state must have at most 100 characters: 0-9, A-Z, a-z, space, . and -.')
   }
   return {
     script,
@@ -127,7 +127,7 @@ export function encodePush(
 ): ScriptCall {
   if (!Number.isInteger(value) || value < 0 || value > 1000 || !isDuration(staleAfterMs)) {
     throw new TypeError(
-      'A push has a value from 0 to 1000, and is stale after at least one ms. Both are integers.',
+      'A push must have a value from 0 to 1000, and be stale after at least one ms. Both must be integers.',
     )
   }
   return {

@@ -147,7 +147,7 @@ export function withInFlightLimit(
 
   async function waitForTurn(calls: readonly StoreCall[], isMoot?: () => boolean): Promise<unknown[]> {
     if (waiting.size >= MAX_WAITING)
-      throw overloadError(`${MAX_WAITING} decisions already wait for the store.`)
+      throw overloadError(`${MAX_WAITING} decisions are already waiting for the store.`)
     const own: WaitingCalls = { calls, isMoot, until: now() + longestMs }
     waiting.add(own)
     const waitedMs = startStopwatch()

@@ -15,7 +15,7 @@ export interface StoreFault {
   /** Not a failure, and must not be treated as one. */
   isHarmless?: true
   /** The store reports that its plan is used up, so the Worker waits longer before it tries again. */
-  isPatient?: true
+  isQuotaFault?: true
   /** Also part of `npm test`, not only of `npm run test:anomalies`. */
   isTypical?: true
 }
@@ -67,7 +67,7 @@ const DRIP_MS = 40
 /** `npm test` runs only these: the other faults have the same effects on the gateway. */
 const typical = (fault: StoreFault): StoreFault => ({ ...fault, isTypical: true })
 
-const patient = (fault: StoreFault): StoreFault => ({ ...fault, isPatient: true })
+const quotaFault = (fault: StoreFault): StoreFault => ({ ...fault, isQuotaFault: true })
 
 const arriving = (name: string, fault: Fault): StoreFault => ({ name, fault, arrives: true })
 
@@ -81,7 +81,7 @@ export const STORE_FAULTS: readonly StoreFault[] = [
     400,
     'ERR max daily request limit exceeded. Limit: 10000, Usage: 10000.',
     'ERR max requests limit exceeded. Limit: 500000, Usage: 500000.',
-  ).map(patient),
+  ).map(quotaFault),
   ...errors(400, 'NOSCRIPT No matching script. Please use EVAL.').map(typical),
   ...errors(
     400,
@@ -101,7 +101,7 @@ export const STORE_FAULTS: readonly StoreFault[] = [
   ...errors(400, 'UNKILLABLE Sorry the script already executed write commands against the dataset.'),
   ...errors(401, 'WRONGPASS invalid or missing auth token'),
   ...errors(405, 'ERR method not allowed'),
-  ...errors(429, 'ERR max requests limit exceeded').map(patient),
+  ...errors(429, 'ERR max requests limit exceeded').map(quotaFault),
   ...errors(500, 'ERR internal error'),
   ...errors(502, 'ERR bad gateway'),
   ...errors(503, 'ERR Redis cannot be reached'),

@@ -83,9 +83,9 @@ async function inAllPlaces(lane: Lane, anomaly: Anomaly, mode: Mode): Promise<Fi
   return worstOf(findings)
 }
 
-function placesOf({ isPatient }: Anomaly): readonly Which[] {
+function placesOf({ isQuotaFault }: Anomaly): readonly Which[] {
   // Only one place: the first failure stops all calls, and it takes half a minute until the store is asked again.
-  if (isPatient) return ['every']
+  if (isQuotaFault) return ['every']
   return IS_WHOLE ? [...Array.from({ length: MOST_CALLS }, (_, i) => i + 1), 'every'] : FEW
 }
 

@@ -42,7 +42,7 @@ export const LATE_MS = 10_000
 export const RECOVERY_MS = 30_000
 
 /** The same after the store has reported that its plan is used up. Then it is retried every 30 seconds. */
-export const PATIENCE_MS = 60_000
+export const QUOTA_RECOVERY_MS = 60_000
 
 const TEMPORARY_REDUCED_CAPACITY =
   'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity'

@@ -9,7 +9,7 @@ import type { Lane, Lanes } from './lane.ts'
 import { describeByMode } from './matrix.ts'
 import { LIMIT, type Mode, RECOVERY_MS } from './policy.ts'
 import { REDIS_EVENTS, type RedisEvent } from './redis-events.ts'
-import { backSince, type Finding, isTakenForFailure, untilDecided } from './scenario.ts'
+import { backSince, type Finding, isTreatedAsFailure, untilDecided } from './scenario.ts'
 
 const AT_ONCE = 4
 
@@ -75,7 +75,7 @@ async function strike(lane: Lane, event: RedisEvent, mode: Mode): Promise<Findin
     const backAfter = backSince(overAt, [...callers, ...after])
     if (backAfter > RECOVERY_MS) mistakes.push(`the store was asked again after ${Math.round(backAfter)} ms`)
     const replies = callers.flatMap(({ replies }) => replies)
-    if (event.isHarmless && isTakenForFailure(replies)) mistakes.push('taken for a failure')
+    if (event.isHarmless && isTreatedAsFailure(replies)) mistakes.push('treated as a failure')
     return { ...judged, mistakes, backAfter, hasHit: true }
   } finally {
     isOver = true

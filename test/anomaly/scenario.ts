@@ -1,6 +1,6 @@
 /**
- * A short fixed sequence of requests by several callers, while one store call or all of them fail in one way. Then further requests, until
- * the store decides again.
+ * Sends a short fixed sequence of requests by several callers, while one store call or all of them fail in one way. Then sends further
+ * requests, until the store decides again.
  */
 import type { Armed, When } from '../support/fault-proxy.ts'
 import {
@@ -14,7 +14,7 @@ import {
 } from './callers.ts'
 import { type Judged, judge } from './judge.ts'
 import type { Lane } from './lane.ts'
-import { isSlownessMark, LIMIT, type Mode, PATIENCE_MS, RECOVERY_MS } from './policy.ts'
+import { isSlownessMark, LIMIT, type Mode, QUOTA_RECOVERY_MS, RECOVERY_MS } from './policy.ts'
 
 /** A fault that can be injected into a lane. */
 export interface Anomaly {
@@ -26,7 +26,7 @@ export interface Anomaly {
   /** Not a failure, and must not be treated as one. */
   isHarmless?: true
   /** The store reports that its plan is used up, so it is retried later than after other faults. */
-  isPatient?: true
+  isQuotaFault?: true
   arm(lane: Lane, when: When): Armed
 }
 
@@ -58,7 +58,7 @@ export async function play(lane: Lane, anomaly: Anomaly, mode: Mode, which: Whic
     await armed.disarm()
   }
   const forwarded = lane.origin.received.length
-  const backWithin = anomaly.isPatient ? PATIENCE_MS : RECOVERY_MS
+  const backWithin = anomaly.isQuotaFault ? QUOTA_RECOVERY_MS : RECOVERY_MS
   const after = await untilDecided(lane, mode, backWithin)
 
   const judged = await judge(lane, [...callers, ...after], { mode, arrives: anomaly.arrives ?? false })
@@ -69,14 +69,14 @@ export async function play(lane: Lane, anomaly: Anomaly, mode: Mode, which: Whic
   const hasHit = armed.spoiled() > 0
   const backAfter = hasHit ? backSince(armed.lastAt(), [...callers, ...after]) : 0
   if (backAfter > backWithin) mistakes.push(`the store was asked again after ${Math.round(backAfter)} ms`)
-  if (anomaly.isHarmless && isTakenForFailure(replies)) {
-    mistakes.push('taken for a failure')
+  if (anomaly.isHarmless && isTreatedAsFailure(replies)) {
+    mistakes.push('treated as a failure')
   }
   return { ...judged, mistakes, backAfter, hasHit }
 }
 
 /** Whether a reply was degraded for another reason than slowness, which on a busy machine can occur without a fault. */
-export function isTakenForFailure(replies: readonly Reply[]): boolean {
+export function isTreatedAsFailure(replies: readonly Reply[]): boolean {
   return replies.some(({ mark }) => mark !== undefined && !isSlownessMark(mark))
 }
 

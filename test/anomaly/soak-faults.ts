@@ -18,7 +18,7 @@ type Begin = (bed: Bed) => Promise<() => Promise<unknown>>
 
 const KINDS: Record<string, Begin> = {
   async store({ lane, random }) {
-    const { fault } = random.pick(STORE_FAULTS.filter(({ isPatient }) => !isPatient))
+    const { fault } = random.pick(STORE_FAULTS.filter(({ isQuotaFault }) => !isQuotaFault))
     const share = random.pick([0.05, 0.5, 1])
     if (fault) return armHttp(lane.store, fault, () => random.chance(share)).disarm
     await lane.store.shut()

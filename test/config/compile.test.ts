@@ -305,7 +305,7 @@ describe('a mistake', () => {
         })),
       },
       [
-        'plans: 61 plans and 200 rules with numbers for plans, or for some plans only, make 12200 combinations. One script holds 12000. Use fewer plans, or fewer such rules.',
+        'plans: 61 plans × 200 rules that depend on the plan (plans, match.plans) = 12200 combinations, and one script holds 12000. Use fewer plans, or fewer such rules.',
       ],
     ],
     [
@@ -328,7 +328,7 @@ describe('a mistake', () => {
       'a sliding window with too many steps',
       withRule({ algorithm: 'sliding-window', limit: 8_000_000, period: '31622399.999s' }),
       [
-        "rules[0].limit: 8000000 per '31622399.999s' needs more than 2^51 steps to slide. Lower the limit, or choose a period of whole seconds.",
+        "rules[0].limit: 8000000 per '31622399.999s' cannot be counted exactly: it needs more than 2^51 steps. Lower the limit, or choose a period of whole seconds.",
       ],
     ],
     [
@@ -437,7 +437,7 @@ describe('a mistake', () => {
   it('in numbers that cannot be spaced exactly is reported with numbers that can', () => {
     const [mistake] = mistakesIn(withRule({ limit: 999_999_937, period: '366d' }))
     expect(mistake).toContain(
-      "rules[0].limit: 999999937 per '366d' with a burst of 999999937 needs more than 2^51 steps",
+      "rules[0].limit: 999999937 per '366d' with a burst of 999999937 cannot be spaced exactly",
     )
     expect(mistake).toContain('Lower the burst, or choose a limit that divides the period')
   })

@@ -248,7 +248,9 @@ describe('a mistake', () => {
     [
       'the header of the scheme',
       { ...JWKS, header: 'Authorization' },
-      ["auth0.header: 'Authorization' is searched for tokens by default, after Bearer. Leave it out."],
+      [
+        "auth0.header: 'Authorization' is searched for tokens by default, after Authorization: Bearer. Leave it out.",
+      ],
     ],
     [
       'the header of API keys',

@@ -253,12 +253,12 @@ describe('a mistake in plans', () => {
     [
       'a number',
       withRule({ plans: { free: 5 } }),
-      [`rules[0].plans.free: 5 is neither numbers nor false; ${NUMBERS}`],
+      [`rules[0].plans.free: 5 is neither numbers nor false: ${NUMBERS}`],
     ],
     [
       'a period',
       withRule({ plans: { free: { period: '1m' } } }),
-      [`rules[0].plans.free: {"period":"1m"} has period, and ${NUMBERS}`],
+      [`rules[0].plans.free: {"period":"1m"} cannot have period: ${NUMBERS}`],
     ],
     [
       'a limit below the cost',
@@ -270,16 +270,12 @@ describe('a mistake in plans', () => {
     [
       'a limit that the record of a sliding-window cannot hold',
       withRule({ algorithm: 'sliding-window', plans: { free: { limit: 8_388_608 } } }),
-      [
-        'rules[0].plans.free.limit: 8388608 is above 8388607, which is the most that sliding-window takes. Lower it.',
-      ],
+      ['rules[0].plans.free.limit: 8388608 is above 8388607, the maximum of sliding-window. Lower it.'],
     ],
     [
       'a limit of more than a sliding-log can read',
       withRule({ algorithm: 'sliding-log', plans: { free: { limit: 100_001 } } }),
-      [
-        'rules[0].plans.free.limit: 100001 is above 100000, which is the most that sliding-log takes. Lower it.',
-      ],
+      ['rules[0].plans.free.limit: 100001 is above 100000, the maximum of sliding-log. Lower it.'],
     ],
     [
       'no callers that are left',
@@ -407,7 +403,7 @@ describe('a mistake in lists', () => {
     ],
     [
       { allow: { consumers: ['acme', 'Acme Corp'] } },
-      "allow.consumers[1]: 'Acme Corp' is not a consumer. Write its name, as in 'acme', or for a consumer of tokens the issuer and the percent-encoded claim, as in 'auth0~alice%40example.com'.",
+      "allow.consumers[1]: 'Acme Corp' is not a consumer. Write its name, as in 'acme', or if tokens identify it, the issuer and the percent-encoded claim, as in 'auth0~alice%40example.com'.",
     ],
     [
       { cors: { origins: [] } },

@@ -50,7 +50,7 @@ describe('shedding', () => {
       { classes: [...CLASSES, { name: 'gold', match: { plans: ['gold'] } }], fleetUsage: { capacity: 10 } },
     ],
     [
-      'shedding.classes have no effect without a shedder. Add fleetUsage or workerUtilization.',
+      'shedding.classes has no effect without a shedder. Add fleetUsage or workerUtilization.',
       { classes: CLASSES },
     ],
     [
@@ -103,7 +103,7 @@ describe('shedding', () => {
       { classes: CLASSES, fleetUsage: { capacity: 10, adaptive: { min: 4, initial: 2 } } },
     ],
     [
-      'shedding.fleetUsage.adaptive is a second one: rules[0].adaptive already follows the origin. Leave one of them out.',
+      'shedding.fleetUsage.adaptive is the second adaptive limit: rules[0].adaptive already follows the origin. Leave one of them out.',
       { classes: CLASSES, fleetUsage: { capacity: 10, adaptive: {} } },
       { rules: [{ name: 'origin', by: 'global', algorithm: 'concurrency', limit: 10, adaptive: {} }] },
     ],
@@ -117,7 +117,7 @@ describe('shedding', () => {
       },
     ],
     [
-      "shedding.workerUtilization.header 'Set-Cookie' has another meaning for callers, who would not get it. Use a header of your own, such as 'x-utilization'.",
+      "shedding.workerUtilization.header 'Set-Cookie' is a standard header, and the gateway would remove it from replies. Use a header of your own, such as 'x-utilization'.",
       { classes: CLASSES, workerUtilization: { signals: ['header'], header: 'Set-Cookie' } },
     ],
     [

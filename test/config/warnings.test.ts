@@ -216,6 +216,15 @@ describe('an identity that clients choose', () => {
   })
 })
 
+it('is reported that a gateway does not see the peer whose address it is to count', () => {
+  const address = { from: 'peer' }
+  const rules = [rule({})]
+  expect(warningsIn({ rules, address, origin: 'https://api.example.com' })).toEqual([
+    expect.stringMatching(/^address\.from: a gateway .* all its callers count as one address\. /),
+  ])
+  expect(warningsIn({ rules, address, origin: undefined })).toEqual([])
+})
+
 describe('a lease that no request is served from', () => {
   const lease = { for: '250ms' }
 
@@ -247,7 +256,7 @@ describe('a lease that no request is served from', () => {
     ['beside a rule with other numbers for plans', LEASED, { ...LOG, plans: { free: { limit: 50 } } }],
   ])('because it is %s', (_, leased, other) => {
     expect(leaseWarningsIn({ rules: [other, leased] })).toEqual([
-      expect.stringMatching(/^rules\[0\]: has no lease and counts every request of 'a': /),
+      expect.stringMatching(/^rules\[0\]: '\w+' has no lease and counts every request of 'a': /),
     ])
   })
 
@@ -268,11 +277,14 @@ describe('a lease that no request is served from', () => {
     const message =
       "has no lease and counts every request of 'a' and 'b': each of those requests goes to the store, and none is served from a lease."
     expect(leaseWarningsIn({ lease, rules: [...rules, LOG] })).toEqual([
-      `rules[3]: ${message} Use another algorithm for it, or remove the other leases.`,
+      `rules[3]: 'log' ${message} Use another algorithm for it, or remove the other leases.`,
     ])
     const without = rule({ name: 'c', algorithm: 'fixed-window', limit: 60, period: '1h', lease: false })
     expect(leaseWarningsIn({ lease, rules: [...rules, without] })).toEqual([
-      `rules[3]: ${message} Give it a lease too, or remove the other leases.`,
+      `rules[3]: 'c' ${message} Give it a lease too, or remove the other leases.`,
+    ])
+    expect(leaseWarningsIn({ lease, rules: [...rules, without, { ...without, name: 'd' }] })).toEqual([
+      "rules[3]: 'c' and 'd' have no lease, and each counts every request of 'a' and 'b': each of those requests goes to the store, and none is served from a lease. Give them leases too, or remove the other leases.",
     ])
   })
 

@@ -1,4 +1,4 @@
-/** What docs/algorithms.md says: its configs are configs, its messages are the messages, and its examples come out. */
+/** Checks docs/algorithms.md: its configs are valid, it quotes the real messages, and its examples give the stated results. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { replay, shown } from '../../docs/plots/scenario.ts'
@@ -16,7 +16,7 @@ import { randomFrom, SEED } from '../support/random.ts'
 
 const PAGE = readFileSync(new URL('../../docs/algorithms.md', import.meta.url), 'utf8')
 
-/** A window of every period here begins. */
+/** A start of a window, for every period in this file. */
 const NOON = Date.UTC(2026, 10, 20, 12) * 1e3
 const ACME = consumerStateKey('acme')
 
@@ -39,7 +39,7 @@ describe('the page', () => {
     expect(checkedConfig(config).rules.length).toBeGreaterThan(0)
   })
 
-  it('shows what npx sluicegate check says', () => {
+  it('quotes the messages of npx sluicegate check', () => {
     const wrong: NumbersInput[] = [
       { algorithm: 'sliding-window', limit: 8_388_608, period: '1h' },
       { algorithm: 'sliding-log', limit: 100_001, period: '1h' },
@@ -53,7 +53,7 @@ describe('the page', () => {
     expect(wrong.map(numbers => messageOf(numbers))).toEqual(shownThere)
   })
 
-  it('says how far numbers go', () => {
+  it('states the largest numbers that are valid', () => {
     const right: NumbersInput[] = [
       { algorithm: 'fixed-window', limit: 1e9, period: '366d' },
       { algorithm: 'sliding-window', limit: 8_388_607, period: '366d' },
@@ -74,7 +74,7 @@ describe('the page', () => {
     expect([fine![0]!.quota.step, coarse![0]!.quota.step]).toEqual([1, 10])
   })
 
-  it('counts what each picture shows', async () => {
+  it('states how many requests each picture admits', async () => {
     const model = new ModelEngine()
     for (const input of shown) {
       const answers = await replay(input, model.evaluate)
@@ -87,22 +87,22 @@ describe('the page', () => {
 
 describe('what each guarantees', () => {
   it(`sliding-window: limit × (1 + d / period) in any stretch d (SEED=${SEED})`, async () => {
-    const times = await greedily({ algorithm: 'sliding-window', ...TEN })
+    const times = await admittedTimes({ algorithm: 'sliding-window', ...TEN })
     for (const [units, seconds] of stretches(times, 10)) {
       expect(units).toBeLessThanOrEqual(10 * (1 + seconds / 10))
     }
   })
 
   it(`sliding-log: the limit in any period (SEED=${SEED})`, async () => {
-    const times = await greedily({ algorithm: 'sliding-log', ...TEN })
+    const times = await admittedTimes({ algorithm: 'sliding-log', ...TEN })
     for (const [units, seconds] of stretches(times, 9.999999))
       expect(units, `${seconds}`).toBeLessThanOrEqual(10)
   })
 
   it(`gcra, token-bucket and leaky-bucket admit the same (SEED=${SEED})`, async () => {
-    const times = await greedily({ algorithm: 'gcra', ...TEN, burst: 7 })
-    expect(await greedily({ algorithm: 'token-bucket', ...TEN, burst: 7 })).toEqual(times)
-    expect(await greedily({ algorithm: 'leaky-bucket', ...TEN, queue: 6 })).toEqual(times)
+    const times = await admittedTimes({ algorithm: 'gcra', ...TEN, burst: 7 })
+    expect(await admittedTimes({ algorithm: 'token-bucket', ...TEN, burst: 7 })).toEqual(times)
+    expect(await admittedTimes({ algorithm: 'leaky-bucket', ...TEN, queue: 6 })).toEqual(times)
   })
 })
 
@@ -114,7 +114,7 @@ describeOnEngines('the examples', fresh => {
       expect(await spendAll(ask, 60.4)).toBe(120)
     })
 
-    it('of a week by the epoch: it ends on a Thursday', async () => {
+    it('of fixed-window with 7d: the window ends on a Thursday', async () => {
       const ask = asking(await fresh(), { algorithm: 'fixed-window', limit: 1, period: '7d' })
       expect((await ask(0)).resetAfter).toBe(Date.UTC(2026, 10, 26) * 1e3 - NOON)
     })
@@ -168,17 +168,17 @@ describeOnEngines('the examples', fresh => {
   })
 
   describe('cost', () => {
-    it.each(ALGORITHMS_OVER_TIME)('of a reset makes %s whole', async algorithm => {
+    it.each(ALGORITHMS_OVER_TIME)('is available again after a reset: %s', async algorithm => {
       const engine = await fresh()
       const ask = asking(engine, { algorithm, ...TEN })
-      const whole = (await ask(0, 0)).remaining
+      const full = (await ask(0, 0)).remaining
       await ask(1, 7)
       await engine.reset({ rules: [boundOf({ algorithm, ...TEN })], now: NOON + 2e6 })
-      expect(await ask(2, 0)).toMatchObject({ remaining: whole, resetAfter: 0 })
+      expect(await ask(2, 0)).toMatchObject({ remaining: full, resetAfter: 0 })
       expect((await ask(2, 10)).allowed).toBe(true)
     })
 
-    it('given back after 4 s: as the table says', async () => {
+    it('that is refunded after 4 s returns what the table states', async () => {
       const given = async (algorithm: AlgorithmName, spentAt: number, [units, spent] = [4, 6]) => {
         const engine = await fresh()
         const ask = asking(engine, { algorithm, ...TEN })
@@ -189,7 +189,7 @@ describeOnEngines('the examples', fresh => {
         const refund = { rules: [rule], spentAt: NOON + spentAt * 1e6, now: NOON + 5e6 }
         return (await engine.refund(refund)).verdicts[0]!.remaining - before
       }
-      // Four have come back since, two of which stay spent.
+      // Four units have come back since: the two that stay spent, and two of the four refunded ones. So the refund adds two.
       for (const algorithm of ['token-bucket', 'gcra'] as const) expect(await given(algorithm, 1)).toBe(2)
       expect(await given('leaky-bucket', 1)).toBe(0)
       expect(await given('sliding-log', 1)).toBe(4)
@@ -202,9 +202,9 @@ describeOnEngines('the examples', fresh => {
     })
   })
 
-  describe('numbers that change', () => {
+  describe('changed numbers', () => {
     it.each(['fixed-window', 'sliding-window', 'sliding-log'] as const)(
-      'leave what %s has spent',
+      'keep the spent units of %s',
       async algorithm => {
         const engine = await fresh()
         await asking(engine, { algorithm, limit: 200, period: '1h' })(0, 100)
@@ -213,7 +213,7 @@ describeOnEngines('the examples', fresh => {
       },
     )
 
-    it('leave what is in flight', async () => {
+    it('keep the units in flight; a changed ttl does not', async () => {
       const engine = await fresh()
       await asking(engine, { algorithm: 'concurrency', limit: 5 })(0, 5)
       expect((await asking(engine, { algorithm: 'concurrency', limit: 8 })(0, 0)).remaining).toBe(3)
@@ -222,14 +222,17 @@ describeOnEngines('the examples', fresh => {
       expect((await other(0, 0)).remaining).toBe(4)
     })
 
-    it.each(['gcra', 'token-bucket'] as const)('give the callers of %s a burst more', async algorithm => {
-      const engine = await fresh()
-      const before = await spendAll(asking(engine, { algorithm, limit: 10, period: '1s' }), 0)
-      const after = await spendAll(asking(engine, { algorithm, limit: 20, period: '1s' }), 0)
-      expect(before + after).toBe(30)
-    })
+    it.each(['gcra', 'token-bucket'] as const)(
+      'let the callers of %s spend one more burst',
+      async algorithm => {
+        const engine = await fresh()
+        const before = await spendAll(asking(engine, { algorithm, limit: 10, period: '1s' }), 0)
+        const after = await spendAll(asking(engine, { algorithm, limit: 20, period: '1s' }), 0)
+        expect(before + after).toBe(30)
+      },
+    )
 
-    it('are not cost and mode', async () => {
+    it('do not include cost and mode, which keep the state', async () => {
       const engine = await fresh()
       const numbers = { algorithm: 'gcra', limit: 10, period: '1s' } as const
       await asking(engine, { ...numbers, ...{ mode: 'shadow', cost: 4 } })(0, 4)
@@ -244,20 +247,20 @@ describeOnEngines('the examples', fresh => {
       ['sliding-log', 12],
       ['token-bucket', 3],
       ['gcra', 3],
-    ] as const)('has %s wait %i s', async (algorithm, seconds) => {
+    ] as const)('makes %s wait %i s', async (algorithm, seconds) => {
       const ask = asking(await fresh(), { algorithm, ...TEN })
       await ask(21, 10)
       expect(await ask(19)).toMatchObject({ allowed: false, retryAfter: seconds * 1e6 })
     })
 
-    it('holds what is in flight for that much longer, if it is set back by no more than the ttl', async () => {
+    it('holds units in flight 2 s longer; set back by more than the ttl, it frees them', async () => {
       const ask = asking(await fresh(), { algorithm: 'concurrency', limit: 1, ttl: '10s' })
       await ask(21)
       expect(await ask(19)).toMatchObject({ allowed: false, retryAfter: 12e6 })
       expect((await ask(10)).allowed).toBe(true)
     })
 
-    it.each(ALGORITHMS_OVER_TIME)('by far reads as idle to %s', async algorithm => {
+    it.each(ALGORITHMS_OVER_TIME)('far enough makes %s read its state as idle', async algorithm => {
       const ask = asking(await fresh(), { algorithm, ...TEN })
       await ask(41, 10)
       expect((await ask(10, 10)).allowed).toBe(true)
@@ -268,7 +271,7 @@ describeOnEngines('the examples', fresh => {
     const live = { name: 'minute', by: 'consumer', algorithm: 'fixed-window', ...PER_MINUTE } as const
     const candidate = { ...live, name: 'next', algorithm: 'sliding-window', candidateFor: 'minute' } as const
 
-    it('let a shadow refuse alone, uncharged, and compare a candidate with the rule it would replace', async () => {
+    it('shadow: its refusal admits the request and charges nothing; a candidate is compared with its live rule', async () => {
       const engine = await fresh()
       const ask = async (at: number, cost: number) => {
         const rules = rulesOf(live, candidate).map(rule => bound(rule, ACME, cost))
@@ -295,7 +298,7 @@ describeOnEngines('the examples', fresh => {
       expect(both(third.verdicts)[1]).toEqual([true, 118])
     })
 
-    it('enforce for a share of callers: the same ones, and those of a smaller share among them', () => {
+    it('enforce: a larger share includes the callers of a smaller one; each rule selects its own callers', () => {
       const enforcedFor = (name: string, enforce: number) => {
         const [rule] = rulesOf({ name, by: 'consumer', algorithm: 'gcra', limit: 1, period: '1s', enforce })
         const callers = Array.from({ length: 10_000 }, (_, i) => `caller-${i}`)
@@ -329,7 +332,7 @@ describeOnEngines('the examples', fresh => {
 
 type Ask = (at: number, cost?: number) => Promise<Verdict>
 
-/** Asks about one rule and caller, at seconds after noon. */
+/** Returns a function that decides one rule for one caller, at a time in seconds after noon. */
 function asking(engine: Engine, numbers: NumbersInput): Ask {
   return async (at, cost = 1) => {
     const now = NOON + Math.round(at * 1e6)
@@ -343,7 +346,7 @@ function boundOf(numbers: NumbersInput, cost = 1) {
   return bound(rule!, ACME, cost)
 }
 
-/** All that can be spent at a time; one unit more is refused. */
+/** Spends all remaining units at one time, and returns their number. One more unit must be refused. */
 async function spendAll(ask: Ask, at: number): Promise<number> {
   const { remaining } = await ask(at, 0)
   if (remaining > 0) expect((await ask(at, remaining)).allowed).toBe(true)
@@ -351,8 +354,8 @@ async function spendAll(ask: Ask, at: number): Promise<number> {
   return remaining
 }
 
-/** When it admitted, of requests that come as they like: at once, just before a window ends, as soon as they may. */
-async function greedily(numbers: NumbersInput): Promise<number[]> {
+/** The times of the admitted requests. Requests come at once, after a pause, just before a window ends, or as soon as they may. */
+async function admittedTimes(numbers: NumbersInput): Promise<number[]> {
   const random = randomFrom(SEED)
   const ask = asking(new ModelEngine(), numbers)
   const times: number[] = []
@@ -368,7 +371,7 @@ async function greedily(numbers: NumbersInput): Promise<number[]> {
   return times
 }
 
-/** How many in how many seconds, between any two that are no further apart than so. */
+/** For any two admitted requests at most `longest` seconds apart: how many were admitted from one to the other, and their distance. */
 function stretches(times: readonly number[], longest: number): [number, number][] {
   return times.flatMap((from, i) =>
     times.flatMap((to, j): [number, number][] =>
@@ -381,7 +384,7 @@ function ruleOf(numbers: NumbersInput): RuleInput {
   return { name: 'a', by: 'consumer', ...numbers }
 }
 
-/** The first mistake, as `npx sluicegate check` says it. */
+/** The first mistake, as `npx sluicegate check` prints it. */
 function messageOf(numbers: NumbersInput): string {
   try {
     rulesOf(ruleOf(numbers))

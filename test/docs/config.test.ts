@@ -1,4 +1,4 @@
-/** What docs/config.md says: its tables are those of the schema, its configs are configs, and its defaults are the defaults. */
+/** Checks docs/config.md: its tables match the schema, its examples are valid configs, and its defaults are the real ones. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { type Row, readTables, withTables } from '../../docs/reference/make-reference.ts'
@@ -30,7 +30,7 @@ describe('the page', () => {
     expect(shown.sort()).toEqual([...tables.settings.keys(), 'by'].sort())
   })
 
-  it('leads to sections that are there', () => {
+  it('links to sections that exist', () => {
     const sections = [...PAGE.matchAll(/^#+ (.+)$/gm)].map(([, title]) =>
       title!.toLowerCase().replaceAll(/[.,]/g, '').replaceAll(' ', '-'),
     )
@@ -45,7 +45,7 @@ describe('the page', () => {
   })
   expect(blocks).toHaveLength(3)
 
-  it('lists what can be counted by', () => {
+  it('lists the identity parts that `by` accepts', () => {
     const message = mistakeOf({ ...CONFIG, rules: [{ ...RULE, by: '?' }] })
     for (const { written, meaning } of tables.parts) {
       expect(message).toContain(written)
@@ -66,14 +66,14 @@ describe('a setting', () => {
 
   const optional = rows.filter(([, row]) => !row.isRequired && row.settings.length === 0)
 
-  it('that can be left out says what holds then: (default `…`) or Default: …', () => {
+  it('that is optional documents its default, as (default `…`) or Default: …', () => {
     expect(without('default', optional)).toEqual([])
   })
 
-  it('that says its default is the same as with it', () => {
+  it('that is left out has the documented default', () => {
     const literals = rows.flatMap(([name, row]) => {
       const text = /^`([^`]+)`/.exec(row.default)?.[1]
-      // Not names of headers, and what another place of the config or of the environment says.
+      // Skips names of headers, and defaults that come from another setting or from the environment.
       return text && !/[A-Z]\w+-|: |^origin$|^environment$/.test(text) ? [[name, row, text] as const] : []
     })
     for (const [name, row, text] of literals) {
@@ -82,7 +82,7 @@ describe('a setting', () => {
         expect(checkedConfig(config(row.path, value)), name).toEqual(checkedConfig(config()))
       }
     }
-    // Most settings have such a default: the check has not lost sight of them.
+    // Most optional settings have such a default. A much smaller number means that the pattern above no longer finds them.
     expect(literals.length).toBeGreaterThan(optional.length / 2)
   })
 })

@@ -18,7 +18,7 @@ const sourceOf = (specifier: string) =>
   exports[specifier.replace(/^sluicegate/, '.')]!.types!.replace('./dist/', 'src/').replace('.d.ts', '.ts')
 
 describe.each(PAGES)('%s', (path, page) => {
-  it('has links to files and sections that are there', () => {
+  it('links to files and sections that exist', () => {
     const links = [...page.matchAll(/\]\((?!https?:)(.+?)\)/g)].map(([, link]) => link!)
     for (const link of links) {
       const target = new URL(link, new URL(path, ROOT))
@@ -38,9 +38,9 @@ describe.each(PAGES)('%s', (path, page) => {
   it('imports what the package exports', async () => {
     for (const code of blocks(page)) {
       for (const [, names, from] of code.matchAll(/import \{ (.+?) \} from '(sluicegate[^']*)'/g)) {
-        // What it imports exists in workerd alone.
-        const isHere = from !== 'sluicegate/rpc'
-        const module = isHere ? await import(new URL(sourceOf(from!), ROOT).href) : undefined
+        // sluicegate/rpc imports a module that exists only in workerd.
+        const canImport = from !== 'sluicegate/rpc'
+        const module = canImport ? await import(new URL(sourceOf(from!), ROOT).href) : undefined
         const source = read(sourceOf(from!))
         for (const name of names!.split(', ')) {
           if (module) expect(Object.keys(module), `${name} of ${from}`).toContain(name)
@@ -61,7 +61,7 @@ describe.each(PAGES)('%s', (path, page) => {
   })
 })
 
-it('an export of the package is on a page', () => {
+it('each export of the package is on a page', () => {
   const text = PAGES.map(([, page]) => page).join('')
   const subpaths = Object.keys(exports).filter(path => !/^\.$|built|scripts|cli|package\.json/.test(path))
   for (const subpath of subpaths) expect(text).toContain(`sluicegate${subpath.slice(1)}`)

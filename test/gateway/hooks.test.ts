@@ -462,7 +462,7 @@ describe.each(FAILURES)('a hook %s', (_, hooks) => {
     expect(degraded).toHaveLength(3)
     expect(degraded[0]).toMatchObject({
       cause: 'internal',
-      detail: expect.stringContaining(`The hook '${hook}' failed: It `),
+      detail: expect.stringContaining(`The hook '${hook}' failed. It `),
     })
     if (hooks[hook as 'skip'] === broken) expect(lines[0].error).toMatch(/^Broken\n\s+at .*hooks\.test/)
     expect(JSON.stringify([lines, degraded])).not.toContain('alice')

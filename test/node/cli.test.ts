@@ -88,7 +88,7 @@ describe('sluice check', () => {
     )
     const { code, stdout } = await sluice(['check', file])
     expect(code).toBe(0)
-    expect(stdout).toContain('Hooks, each within 50ms: identify, cost\n')
+    expect(stdout).toContain('Hooks (each has 50ms): identify, cost\n')
     expect(stdout).toMatch(/identify +callers that hooks.identify names, as identify~<name>\n/)
   })
 
@@ -335,6 +335,14 @@ describe('the administration', () => {
     expect(shown.stdout).not.toContain(key.slice(-36))
     const peeked = await askedProcess(['limits', 'peek', '--consumer', 'acme', '--json'])
     expect(JSON.parse(peeked.stdout).rules[1]).toMatchObject({ rule: 'consumer-minute', remaining: 7 })
+    expect(JSON.parse(peeked.stdout).isKnown).toBe(true)
+    const misspelled = (await askedProcess(['limits', 'peek', '--consumer', 'acmee'])).stdout.split('\n')
+    expect(misspelled).toContain(
+      "The store has no key and no setting of consumer 'acmee'. Did you mean 'acme'?",
+    )
+    expect(misspelled).toContainEqual(
+      expect.stringMatching(/^Other rules can refuse this consumer too: .*\(by address\).* use --address\.$/),
+    )
   })
 
   it('lists in columns', async () => {
@@ -412,7 +420,7 @@ describe('the administration', () => {
     const listed = await asked(['keys', 'list', '--env', 'live'])
     expect([listed.code, listed.stdout]).toEqual([
       0,
-      "There are no keys in environment 'live'. To look into another environment, use --env <name>.\n",
+      "There are no keys in environment 'live'. To list the keys of another one, use --env <name>.\n",
     ])
     const elsewhere = await asked(['keys', 'list', '--consumer', 'acme', '--env', 'other'])
     expect(elsewhere.stdout).toContain("There are no keys of consumer 'acme' in environment 'other'.")
@@ -686,12 +694,16 @@ describe('sluice start', () => {
       .poll(output, { timeout: 30_000 })
       .toMatch(
         new RegExp(
-          `^Redis at ${redis.host}:${redis.port} does not answer: .*\\. Until it is back, requests get a 503\\.$`,
+          `^Redis at ${redis.host}:${redis.port} does not answer: .*\\. Until it is back, the bridge answers every command with 503\\.$`,
           'm',
         ),
       )
     await redis.start()
     await expect.poll(output, { timeout: 30_000 }).toMatch(/^Redis is back after \d+ s\.$/m)
+    // It came back empty, so the demo key is another one.
+    await expect
+      .poll(output, { timeout: 30_000 })
+      .toMatch(/^The previous demo key is no longer valid\. Demo key: slk_/m)
     expect(output()).not.toContain('very-secret')
     child.kill('SIGTERM')
     expect(await exited).toBe(0)
@@ -701,8 +713,15 @@ describe('sluice start', () => {
   it('shows a new demo key when the environment in the config changes', async () => {
     const project = copyOfProject()
     const config = join(project, 'sluice.config.ts')
+    const chosen = "{ name: 'chosen', by: 'header:x-tenant', algorithm: 'gcra', limit: 1000, period: '1s' },"
+    writeFileSync(config, readFileSync(config, 'utf8').replace('rules: [', `rules: [${chosen}`))
     const { child, key, url, output, exited } = await started(['--redis', 'embedded'], {}, project)
-    const text = readFileSync(config, 'utf8')
+    const warnings = () =>
+      output().match(
+        /^Warnings about the config:\n {2}sluice\.config\.ts:\d+: rules\[0\]\.by: clients choose .*'header:x-\w+'/gm,
+      )
+    expect(warnings()).toHaveLength(1)
+    const text = readFileSync(config, 'utf8').replace('x-tenant', 'x-account')
     writeFileSync(config, text.replace('rules: [', "environment: 'test', rules: ["))
     const renewed = () => /no longer valid\. Demo key: (\S+)/.exec(output())?.[1]
     await expect.poll(renewed, { timeout: 30_000 }).toMatch(/^slk_test_demo_/)
@@ -723,6 +742,8 @@ describe('sluice start', () => {
     child.kill('SIGTERM')
     expect(await exited).toBe(0)
     expect(output().match(/Demo key: /g)).toHaveLength(2)
+    // The same warnings are not repeated after each change.
+    expect(warnings()).toHaveLength(2)
     rmSync(project, { recursive: true })
   })
 

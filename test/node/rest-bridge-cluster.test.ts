@@ -473,7 +473,7 @@ describeOnCluster('the bridge', start => {
     const late = await startBridge({ redisUrl, token: TOKEN, port: 0, say: line => lines.push(line) })
     const { host } = new URL(gone.url)
     const lost = new RegExp(
-      `^Redis at ${host} does not answer: .*\\. Until it is back, requests for its keys get a 503\\.$`,
+      `^Redis at ${host} does not answer: .*\\. Until it is back, the bridge answers commands on its keys with 503\\.$`,
     )
     await expect.poll(() => lines, POLL).toEqual([expect.stringMatching(lost)])
     // A load balancer must not take the bridge away from the keys of the other nodes.

@@ -104,13 +104,15 @@ describe.skipIf(!hasRedisServer)(title, () => {
     try {
       server.kill('SIGKILL')
       const gone = new RegExp(
-        `^${lost}.*(closed|ECONN|ENOENT|EPIPE).*\\. Until it is back, requests get a 503\\.$`,
+        `^${lost}.*(closed|ECONN|ENOENT|EPIPE).*\\. Until it is back, the bridge answers every command with 503\\.$`,
       )
       await says(gone)
       startServer()
       await says(gone, back)
       server.kill('SIGSTOP')
-      const late = new RegExp(`^${lost}no reply within 0\\.3 s\\. Until it is back, requests get a 504\\.$`)
+      const late = new RegExp(
+        `^${lost}no reply within 0\\.3 s\\. Until it is back, the bridge answers every command with 504\\.$`,
+      )
       await says(gone, back, late)
       server.kill('SIGCONT')
       await says(gone, back, late, back)

@@ -41,11 +41,11 @@ describe('a store with the config', () => {
   it('refuses a plan that the config does not have', async () => {
     store = await startTestStore({ config })
     await expect(store.createKey('alice', 'prro')).rejects.toThrow(
-      "'prro' is not a plan of the config. Its plans are basic, pro. Did you mean 'pro'?",
+      "The config has no plan 'prro'. Did you mean 'pro'? Plans: basic, pro.",
     )
     await store.close()
     store = await startTestStore({ config: {} })
-    await expect(store.createKey('alice', 'pro')).rejects.toThrow('Its plans are free.')
+    await expect(store.createKey('alice', 'pro')).rejects.toThrow('Plans: free.')
   })
 })
 

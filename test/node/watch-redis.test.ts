@@ -35,9 +35,9 @@ async function linesFor(answers: readonly (Outage | undefined)[], { isCluster = 
 
 it('is one line when it stops answering, and one when it is back', async () => {
   expect((await linesFor([undefined, GONE, GONE, SLOW, undefined, undefined, SLOW])).lines).toEqual([
-    '2 s: Redis at a.test:6379 does not answer: refused. Until it is back, requests get a 503.',
+    '2 s: Redis at a.test:6379 does not answer: refused. Until it is back, the bridge answers every command with 503.',
     '5 s: Redis is back after 3 s.',
-    '7 s: Redis at a.test:6379 does not answer: no reply within 2 s. Until it is back, requests get a 504.',
+    '7 s: Redis at a.test:6379 does not answer: no reply within 2 s. Until it is back, the bridge answers every command with 504.',
   ])
 })
 
@@ -49,7 +49,7 @@ it('is at most one line a second, however often it goes', async () => {
 
 it('says of a cluster that a part of the keys is concerned', async () => {
   expect((await linesFor([GONE], { isCluster: true })).lines).toEqual([
-    '1 s: Redis at a.test:6379 does not answer: refused. Until it is back, requests for its keys get a 503.',
+    '1 s: Redis at a.test:6379 does not answer: refused. Until it is back, the bridge answers commands on its keys with 503.',
   ])
 })
 

@@ -95,7 +95,7 @@ it('a look at what is in flight gives no time at which it will be over', async (
   const [, row, note] = (await run('limits', 'peek', 'exports')).split('\n')
   expect(row).toMatch(/^tasks +enforce +1 at once +no +0 +when they end +when one ends$/)
   expect(note).toMatch(
-    /^tasks: a slot is free again when its response ends, or if its isolate has died, within 1\d s\.$/,
+    /^tasks: a slot is free again when its response ends; if its isolate has died, within 1\d s\.$/,
   )
 })
 
@@ -251,7 +251,7 @@ describe('sluice switch', () => {
       blocked: [{ consumer: 'acme', blockedBy: 'ops', reason: 'unpaid' }],
     })
     expect((await run('unblock', 'acme'))[0]).toBe("Consumer 'acme' is no longer blocked.")
-    expect((await run('rule', 'none', 'reset'))[0]).toBe("Rule 'none' is as in the config again.")
+    expect((await run('rule', 'none', 'reset'))[0]).toBe("Rule 'none' follows the config again.")
     const [after] = await run()
     expect(after).toContain('No consumer is blocked.')
     expect(after).not.toMatch(/^none/m)
@@ -260,9 +260,7 @@ describe('sluice switch', () => {
   it('takes --yes for a rule too, where nothing is asked', async () => {
     const [said] = await run('rule', 'minute', 'off', '--yes', ...ops)
     expect(said).toMatch(/^Rule 'minute' is switched to off/)
-    expect((await run('rule', 'minute', 'reset', '--yes'))[0]).toBe(
-      "Rule 'minute' is as in the config again.",
-    )
+    expect((await run('rule', 'minute', 'reset', '--yes'))[0]).toBe("Rule 'minute' follows the config again.")
   })
 
   it('says of a switch that it is over, or of no rule that there is', async () => {
@@ -282,7 +280,7 @@ describe('sluice switch', () => {
       'rule-gone',
     ])
     // What the config no longer has can be taken back all the same.
-    expect((await run('rule', 'gone', 'reset'))[0]).toBe("Rule 'gone' is as in the config again.")
+    expect((await run('rule', 'gone', 'reset'))[0]).toBe("Rule 'gone' follows the config again.")
   })
 
   it('kills and restores, and asks before it kills', async () => {

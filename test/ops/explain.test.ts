@@ -128,7 +128,7 @@ describe('a request of a consumer', () => {
       posts: 'method: only POST',
       host: 'host: gateway.example does not match api.*',
       path: 'path: /elsewhere does not match /reports/*',
-      route: 'route: only reports, and this request has no route',
+      route: 'route: only reports; the request has no route',
       pro: 'not for plan free, only for pro',
       strangers: 'only for callers without a credential',
       off: "mode: 'off'",
@@ -235,8 +235,8 @@ describe('a request without one', () => {
 
   it.each([
     ['/', {}, 401, 'no credential; accepted here: api-key, opaque-key'],
-    ['/open', { address: '192.0.2.66' }, 403, 'the address of the client is blocked by block in the config'],
-    ['/open', { country: 'XX' }, 403, 'the country of the client is blocked by block in the config'],
+    ['/open', { address: '192.0.2.66' }, 403, "the client's address is in the block list of the config"],
+    ['/open', { country: 'XX' }, 403, "the client's country is in the block list of the config"],
     ['/_sluice/x', { consumer: 'acme' }, 404, 'paths under /_sluice/ never reach the origin'],
   ])('at %s with %j is refused: %i', async (path, asked, status, reason) => {
     const explanation = await ask(path, asked)

@@ -120,7 +120,7 @@ describeOnRedis('keys', start => {
         new RegExp(`^Consumer 'globex' has no such key\\. Its keys: ${only.id}\\.$`),
       ],
       ['nobody/0000', 'not-found', /has no keys/],
-      [other, 'not-found', /^There is no key 'acme\/[0-9a-f]{12}' outside of environments/],
+      [other, 'not-found', /^There is no key 'acme\/[0-9a-f]{12}' in the unnamed environment/],
       [`${other}x`, 'not-found', /its form or its checksum is wrong/],
       [OPAQUE, 'not-found', /no such key was imported/],
       ['QUJDREVGR0hJSktMTU5P/abcdef', 'not-found', /no such key was imported/],

@@ -12,6 +12,7 @@ import {
   resetCaller,
   resetLimit,
   rulesNotShown,
+  rulesOfOthers,
   type Standing,
 } from '../../src/ops/limits.ts'
 import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
@@ -81,6 +82,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
     expect((await app('/', { key, address })).status).toBe(429)
     expect(rulesNotShown(config, 'consumer')).toEqual(['route', 'key'])
     expect(rulesNotShown(config, 'address')).toEqual([])
+    expect(rulesOfOthers(config)).toEqual(['address (by address)', 'guesses (by address)'])
   })
 
   it('are those of the plan that is asked for, or that the consumer has', async () => {
@@ -114,6 +116,14 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
     ])
     expect(standings[0]!.rule).toMatchObject({ limit: 1, on: 'request' })
     expect(off.map(({ name }) => name)).toEqual(['window'])
+  })
+
+  it('come with the names of all consumers if the store has nothing of this one', async () => {
+    await createKey(gateway.admin, { consumer: 'acme' })
+    const others = async (consumer: string) =>
+      (await peekCaller(gateway.admin, config, { consumer })).otherConsumers
+    expect(await others('acmee')).toContain('acme')
+    expect([await others('acme'), await others('jwt~someone')]).toEqual([undefined, undefined])
   })
 
   it('of a consumer that is blocked are not told', async () => {

@@ -13,7 +13,7 @@ import { forEvery } from '../support/property.ts'
 import { FC_PATH, SEED } from '../support/random.ts'
 import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
-const REFUSED = 'A Lua literal is a safe integer, or a name of letters, digits, _ and -.'
+const REFUSED = 'A Lua literal must be a safe integer, or a name of letters, digits, _ and -.'
 
 const HOSTILE = [
   ...["'", '"', '\\', '\n', '\r', '\0', ']]', '[[', '--[[', "' .. redis.call('FLUSHALL') .. '", "\\'"],

@@ -53,7 +53,7 @@ export const by = v.union(
       v.check(
         parts => parts.length === 1 || !parts.some(isAlone),
         ({ input }) =>
-          `combines '${input.find(isAlone)}' with other parts. Leave it out, or use it alone: it counts all callers together.`,
+          `combines '${input.find(isAlone)}' with other parts. Use it alone, because it counts all callers together, or leave it out.`,
       ),
     ),
   ],

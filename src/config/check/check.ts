@@ -14,8 +14,8 @@ import { show } from './mistake.ts'
 import { mistakesOfCredentials } from './mistakes-of-credentials.ts'
 import { mistakesOfAccept, mistakesOfRoutes } from './mistakes-of-routes.ts'
 import {
-  mistakesAtGateway,
-  mistakesByName,
+  mistakesOfGatewayRule,
+  mistakesOfLimitRule,
   mistakesOfLists,
   mistakesOfPlans,
   mistakesOfRouteCosts,
@@ -57,14 +57,14 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
   return [
     ...(config.rules || config.limits ? [] : [NO_RULES]),
     ...mistakesOfSet(written, rules, 'rules'),
-    ...written.flatMap((rule, i) => mistakesAtGateway(rule, rules[i]!, `rules[${i}]`, config)),
+    ...written.flatMap((rule, i) => mistakesOfGatewayRule(rule, rules[i]!, `rules[${i}]`, config)),
     ...Object.entries(config.limits ?? {}).flatMap(([name, set]) => [
       ...mistakesOfSet(
         set,
         set.map(rule => [compileLimitRule(rule, ALL_ALGORITHMS)]),
         `limits.${name}`,
       ),
-      ...set.flatMap((rule, i) => mistakesByName(rule, `limits.${name}[${i}]`)),
+      ...set.flatMap((rule, i) => mistakesOfLimitRule(rule, `limits.${name}[${i}]`)),
     ]),
     ...mistakesOfAddress(config.address).map(([key, message]) => ({ path: `address.${key}`, message })),
     ...mistakesOfCredentials(config.credentials ?? {}, plans),

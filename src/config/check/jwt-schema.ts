@@ -102,7 +102,7 @@ const common = {
       v.regex(/^[\w!#$%&'*+.^`|~-]+$/, HEADER),
       v.check(
         input => !/^authorization$/i.test(input),
-        'is searched for tokens by default, after Bearer. Leave it out.',
+        'is searched for tokens by default, after Authorization: Bearer. Leave it out.',
       ),
       v.check(input => !/^x-api-key$/i.test(input), 'is the header of API keys. Name another header.'),
     ),

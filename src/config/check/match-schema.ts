@@ -1,9 +1,9 @@
-/** The schema of `match`: which requests a rule or a route is for. Messages as in rule-schema.ts. */
+/** The schema of `match`: which requests a rule or a route is for. rule-schema.ts describes the form of the messages. */
 import * as v from 'valibot'
 import { flag, hostPattern, name, pathPattern, settings } from './values.ts'
 
 /** The settings that rules and routes share: method, host and path. */
-export const place = {
+export const requestEntries = {
   /** As in `['POST', 'PUT']`. `'GET'` includes HEAD. Default: all. */
   methods: v.optional(
     v.pipe(
@@ -27,7 +27,7 @@ export interface MatchInput extends v.InferInput<typeof match> {}
 
 export const match = settings(
   {
-    ...place,
+    ...requestEntries,
     /** Callers with one of these plans, as listed in `plans`. Default: all, and callers without a credential. */
     plans: v.optional(names('plan', 'pro')),
     /** Requests with one of these routes, by name. Default: all, and requests without a route. */

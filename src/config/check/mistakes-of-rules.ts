@@ -18,7 +18,7 @@ export function mistakesOfNumbers(input: NumbersInput): Flaw[] {
   const tooHigh = Object.entries(parameters).flatMap(([key, parameter]): Flaw[] => {
     const value = Number(input[key as keyof NumbersInput])
     if (!hasBound(parameter) || !(value > parameter.high)) return []
-    const message = `${value} is above ${parameter.high}, which is the most that ${input.algorithm} takes. Lower it.`
+    const message = `${value} is above ${parameter.high}, the maximum of ${input.algorithm}. Lower it.`
     return [[key, message]]
   })
   return tooHigh.length > 0 ? tooHigh : (findFlaws?.(input, periodOf(input)) ?? [])
@@ -36,7 +36,7 @@ export function mistakesOfPlans({ rules = [], plans = ['free'] }: ConfigInput): 
   const ofPlans = rules.filter(({ plans, match }) => plans !== undefined || match?.plans !== undefined).length
   const numbers = Math.max(1, ofPlans) * plans.length
   if (numbers <= MOST_PLAN_NUMBERS) return []
-  const message = `${plans.length} plans and ${ofPlans} rules with numbers for plans, or for some plans only, make ${numbers} combinations. One script holds ${MOST_PLAN_NUMBERS}. Use fewer plans, or fewer such rules.`
+  const message = `${plans.length} plans × ${Math.max(1, ofPlans)} rules that depend on the plan (plans, match.plans) = ${numbers} combinations, and one script holds ${MOST_PLAN_NUMBERS}. Use fewer plans, or fewer such rules.`
   return [{ path: 'plans', message }]
 }
 
@@ -54,7 +54,7 @@ export function mistakesOfSet(
     const twin = set.findIndex(other => other.name === rule.name)
     if (twin < i) {
       report('name', `'${rule.name}' is already the name of ${path}[${twin}]. Give each rule its own name.`)
-    } else if (compiled.findIndex(others => others.some(other => isSameRecord(other, compiled[i]!))) < i) {
+    } else if (compiled.findIndex(others => others.some(other => sharesState(other, compiled[i]!))) < i) {
       report('name', `'${rule.name}' hashes to the same tag as an earlier rule. Choose another name.`)
     }
 
@@ -100,12 +100,12 @@ const isReplaceable = ({ candidateFor, mode }: RuleInput | LimitRuleInput) =>
   candidateFor === undefined && mode !== 'off'
 
 /** Whether a rule shares its record or its overrides with one of the others. */
-function isSameRecord(rule: Rule, others: readonly Rule[]): boolean {
+function sharesState(rule: Rule, others: readonly Rule[]): boolean {
   return others.some(({ tag, family }) => tag === rule.tag || family === rule.family)
 }
 
 /** Finds mistakes in one rule of the gateway. @param compiled its variants */
-export function mistakesAtGateway(
+export function mistakesOfGatewayRule(
   rule: RuleInput,
   compiled: readonly GatewayRule[],
   path: string,
@@ -236,19 +236,19 @@ export function mistakesOfRouteCosts(
 
 /** Finds ranges of all addresses in `allow` and `block`, which are always a mistake. */
 export function mistakesOfLists({ allow, block }: ConfigInput): Mistake[] {
-  const coversAll = (name: string, list: readonly string[] = [], fix: string) =>
+  const rangesOfAll = (name: string, list: readonly string[] = [], fix: string) =>
     compileRanges(list).flatMap(({ prefix }, i): Mistake[] =>
       prefix > 0
         ? []
         : [{ path: `${name}.addresses[${i}]`, message: `'${list[i]}' covers all addresses. ${fix}` }],
     )
   return [
-    ...coversAll(
+    ...rangesOfAll(
       'allow',
       allow?.addresses,
       "To turn limiting off, set mode: 'off' or 'shadow' in the rules.",
     ),
-    ...coversAll('block', block?.addresses, 'Every request would be refused. Name the ranges.'),
+    ...rangesOfAll('block', block?.addresses, 'Every request would be refused. Name the ranges.'),
   ]
 }
 
@@ -278,7 +278,7 @@ export function mistakesOfGatewayNumbers(rule: RuleInput, compiled: GatewayRule,
 }
 
 /** Finds mistakes in one rule of a limit by name. */
-export function mistakesByName({ by, enforce }: LimitRuleInput, path: string): Mistake[] {
+export function mistakesOfLimitRule({ by, enforce }: LimitRuleInput, path: string): Mistake[] {
   if (by !== undefined || enforce === undefined || enforce === 0 || enforce === 1) return []
   const message = `${enforce} is a share of callers, and this rule counts all callers together. Leave it out, or add by.`
   return [{ path: `${path}.enforce`, message }]

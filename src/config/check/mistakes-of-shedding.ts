@@ -68,7 +68,7 @@ export function mistakesOfAdaptive({ rules = [], shedding }: ConfigInput): Mista
         ? [
             {
               path,
-              message: `is a second one: ${all[0]!.path} already follows the origin. Leave one of them out.`,
+              message: `is the second adaptive limit: ${all[0]!.path} already follows the origin. Leave one of them out.`,
             },
           ]
         : []),
@@ -118,7 +118,7 @@ export function mistakesOfShedding(
     report('classes', `has several classes without a match (${open.join(', ')}). Give all but one a match.`)
   }
   if (!fleetUsage && !workerUtilization) {
-    report('classes', 'have no effect without a shedder. Add fleetUsage or workerUtilization.')
+    report('classes', 'has no effect without a shedder. Add fleetUsage or workerUtilization.')
   }
 
   const own = compileFleetRules(shedding, ['free'], ALL_ALGORITHMS, undefined)
@@ -137,7 +137,7 @@ export function mistakesOfShedding(
     if (twin < i)
       report(
         'classes',
-        `lead to two rules with the same tag (${own[twin]!.name}, ${name}). Rename one class.`,
+        `leads to two rules with the same tag (${own[twin]!.name}, ${name}). Rename one class.`,
       )
   }
 
@@ -183,7 +183,7 @@ export function mistakesOfShedding(
     if (header !== undefined && STANDARD.test(header)) {
       report(
         'workerUtilization.header',
-        `'${header}' has another meaning for callers, who would not get it. Use a header of your own, such as 'x-utilization'.`,
+        `'${header}' is a standard header, and the gateway would remove it from replies. Use a header of your own, such as 'x-utilization'.`,
       )
     }
     if (header !== undefined && !signals.includes('header')) {

@@ -14,11 +14,13 @@ export function findUnusedLeases({ lease, rules = [], limits = {}, shedding }: C
   return [
     ...(shedding?.fleetUsage && leases.length > 0 ? [besideFleet(leases)] : []),
     ...(lease ? reachingNoRule([...rules, ...Object.values(limits).flat()]) : []),
-    ...rules.flatMap((rule, i) => {
-      if (hasLease(rule) || !isAlwaysCounted(rule)) return []
-      const leased = rules.filter(other => hasLease(other) && countsAllOf(rule, other))
-      return leased.length > 0 ? [withoutLease(`rules[${i}]`, rule, leased)] : []
-    }),
+    ...withoutLeases(
+      rules.flatMap((rule, i) => {
+        if (hasLease(rule) || !isAlwaysCounted(rule)) return []
+        const leased = rules.filter(other => hasLease(other) && countsAllOf(rule, other))
+        return leased.length > 0 ? [{ path: `rules[${i}]`, rule, leased }] : []
+      }),
+    ),
   ]
 }
 
@@ -39,11 +41,26 @@ function besideFleet(leased: readonly RuleInput[]): Mistake {
   return { path: 'shedding.fleetUsage', message }
 }
 
-function withoutLease(path: string, rule: RuleInput, leased: readonly RuleInput[]): Mistake {
-  const all = namesOf(leased)
-  const fix = canLease(rule) ? 'Give it a lease too' : 'Use another algorithm for it'
-  const message = `has no lease and counts every request of ${all}: each of those requests goes to the store, and none is served from a lease. ${fix}, or remove the other leases.`
-  return { path, message }
+/** A rule without a lease that counts every request of rules with a lease. */
+interface WithoutLease {
+  path: string
+  rule: RuleInput
+  leased: readonly RuleInput[]
+}
+
+/** One warning for all rules that make the same leases useless. */
+function withoutLeases(all: readonly WithoutLease[]): Mistake[] {
+  const groups = Map.groupBy(all, ({ rule, leased }) => `${canLease(rule)} ${namesOf(leased)}`)
+  return [...groups.values()].map(group => {
+    const [{ path, rule, leased }] = group as [WithoutLease]
+    const isOne = group.length === 1
+    const what = `${namesOf(group.map(each => each.rule))} ${isOne ? 'has no lease and counts' : 'have no lease, and each counts'}`
+    const fix = canLease(rule)
+      ? `Give ${isOne ? 'it a lease' : 'them leases'} too`
+      : `Use another algorithm for ${isOne ? 'it' : 'them'}`
+    const message = `${what} every request of ${namesOf(leased)}: each of those requests goes to the store, and none is served from a lease. ${fix}, or remove the other leases.`
+    return { path, message }
+  })
 }
 
 /** Whether every matching request is counted by the rule, so that it always needs the store. Rules that only report do not. */

@@ -3,7 +3,7 @@
  * rule-schema.ts.
  */
 import * as v from 'valibot'
-import { place } from './match-schema.ts'
+import { requestEntries } from './match-schema.ts'
 import { flag, name, settings, text, units } from './values.ts'
 
 export interface RouteInput extends v.InferInput<typeof route> {}
@@ -18,7 +18,7 @@ export const acceptList = v.pipe(
   v.minLength(1, "is empty: every request would be refused. Name a credential, or 'anonymous'."),
 )
 
-const routeMatch = settings(place, "is not an object. Write it like { path: '/reports/*' }.")
+const routeMatch = settings(requestEntries, "is not an object. Write it like { path: '/reports/*' }.")
 
 export const route = settings(
   {

@@ -95,7 +95,7 @@ const numbersOfPlan = settings(unitsForPlan, '')
 
 const planNumbers = v.union([v.literal(false), numbersOfPlan], ({ input }) => {
   const other = Object.keys(input ?? {}).find(key => !(key in unitsForPlan))
-  const what = other && typeof input === 'object' ? `has ${other}, and` : 'is neither numbers nor false;'
+  const what = other && typeof input === 'object' ? `cannot have ${other}:` : 'is neither numbers nor false:'
   return `${what} a plan can have ${PLAN_NUMBERS} of its own. Write it like { limit: 1200 }.`
 })
 

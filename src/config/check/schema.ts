@@ -77,7 +77,7 @@ const environmentName = v.pipe(
 )
 
 const CONSUMER =
-  "is not a consumer. Write its name, as in 'acme', or for a consumer of tokens the issuer and the percent-encoded claim, as in 'auth0~alice%40example.com'."
+  "is not a consumer. Write its name, as in 'acme', or if tokens identify it, the issuer and the percent-encoded claim, as in 'auth0~alice%40example.com'."
 
 const consumer = v.pipe(
   v.string(CONSUMER),

@@ -47,8 +47,13 @@ function warningsOfIdentity(by: readonly By[], path: string, { address }: Config
   return [{ path, message }]
 }
 
-/** Warns that a trusted proxy is assumed if the platform does not report the other end of the connection, as on Workers. */
-function warningsOfAddress({ address: { from } = {} }: ConfigInput): Warning[] {
+/** Warns that the gateway has no address for 'peer', and that a trusted proxy is assumed if the platform does not report the other end of the connection, as on Workers. */
+function warningsOfAddress({ address: { from } = {}, origin }: ConfigInput): Warning[] {
+  if (from === 'peer' && origin !== undefined) {
+    const message =
+      "a gateway on Cloudflare Workers does not see the other end of a connection, so with 'peer' all its callers count as one address. Leave 'from' out on Cloudflare, or use 'x-forwarded-for' with trustedProxies."
+    return [{ path: 'address.from', message }]
+  }
   if (from !== 'x-forwarded-for' && from !== 'forwarded') return []
   const message = `where the platform does not say what the other end of a connection is, as on Cloudflare Workers, a client that comes directly can write '${from}' itself. Make sure that requests can only come through trustedProxies.`
   return [{ path: 'address.from', message }]

@@ -94,7 +94,7 @@ function unauthorized({ reason, accepted }: UnauthorizedReply): Response {
   const details: Partial<Record<UnauthorizedReply['reason'], string>> = {
     missing: accepted.length > 0 ? `Send ${accepted.join(', or ')}.` : NOTHING_ACCEPTED,
     expired: 'The token has expired. Get a new one.',
-    'not-accepted': `This kind of credential is not accepted here. Send ${accepted.join(', or ') || 'none'}.`,
+    'not-accepted': `This kind of credential is not accepted here. Send ${accepted.join(', or ') || 'the request without a credential'}.`,
   }
   return problem({
     status: 401,

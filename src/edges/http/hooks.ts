@@ -103,7 +103,7 @@ export function createHooks(
       }
       logged.add(name)
       const why = error instanceof GatewayError ? error.message : `It threw ${errorName(error)}.`
-      throw new GatewayError('ERR_HOOK_FAILED', `The hook '${name}' failed: ${why}`)
+      throw new GatewayError('ERR_HOOK_FAILED', `The hook '${name}' failed. ${why}`)
     }
   }
 

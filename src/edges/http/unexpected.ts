@@ -30,6 +30,6 @@ export function misconfigured(): Response {
   return problem({
     status: 503,
     title: 'Service Unavailable',
-    detail: 'The gateway is not configured. Its log has what is missing.',
+    detail: 'The gateway is not configured. Its log names what is missing.',
   })
 }

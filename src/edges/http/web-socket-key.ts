@@ -71,6 +71,6 @@ function askForAnotherProtocol(): Response {
   return problem({
     status: 400,
     title: 'Bad Request',
-    detail: `The key is never selected as subprotocol. Offer another one beside it: one of the service, or '${NO_PROTOCOL}'.`,
+    detail: `The handshake offers no subprotocol besides the key, which cannot be selected. Also offer one of the service, or '${NO_PROTOCOL}'.`,
   })
 }

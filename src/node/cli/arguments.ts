@@ -65,10 +65,7 @@ export function header(text: string, others: [string, string][] = []): [string, 
   const [, name, value] = /^([^:]+):\s*(.*)$/s.exec(text) ?? []
   // Not as commander would say it, with the value: it may be a secret.
   if (name === undefined || value === undefined) {
-    throw new AdminError(
-      'usage',
-      "--header is not a header. Use the form name: value, such as 'x-tenant: a'.",
-    )
+    throw new AdminError('usage', "--header is not valid. Use the form name: value, such as 'x-tenant: a'.")
   }
   return [...others, [name.trim(), value]]
 }

@@ -20,7 +20,7 @@ export function bridgeCommand(): Command {
     .description('Serve the Upstash REST protocol in front of a Redis or Valkey server.')
     .option(
       '--redis <url>',
-      'server: redis://…, rediss://… or unix://…; of a cluster, any node (default: $REDIS_URL)',
+      'server: redis://…, rediss://… or unix://…; for a cluster, any of its nodes (default: $REDIS_URL)',
       redisUrl,
     )
     .option('--token <token>', 'token that clients must send (default: $SLUICE_BRIDGE_TOKEN)')

@@ -4,7 +4,7 @@ import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { formatFullAllowance } from '../../config/allowance.ts'
 import type { OnStoreFailure } from '../../config/check/schema.ts'
-import { type Warning, warningsOf } from '../../config/check/warnings.ts'
+import type { Warning } from '../../config/check/warnings.ts'
 import type { Config, GatewayRule, LimitRule, Route } from '../../config/compile.ts'
 import {
   ANONYMOUS,
@@ -13,16 +13,15 @@ import {
   type RequestPattern,
 } from '../../config/compile-route.ts'
 import type { Shedding, TrafficClass } from '../../config/compile-shedding.ts'
-import { mistakeText } from '../../config/config-error.ts'
 import { formatDuration } from '../../config/duration.ts'
 import { hooksOf } from '../../config/hooks.ts'
 import { needsCredential } from '../../config/identity-parts.ts'
-import { locate, shortPath } from '../config-lines.ts'
+import { locatedWarnings, warningLine } from '../config-warnings.ts'
 import { JSON_HELP } from './administration.ts'
 import { checkDocument, invalidDocument } from './check-document.ts'
 import { environmentWarning } from './environment-reads.ts'
 import { withExamples } from './help.ts'
-import type { FileLoader } from './load-config.ts'
+import type { FileLoader, LoadedFile } from './load-config.ts'
 import { columns, print, success, warning } from './output.ts'
 import { wordsOfRoute } from './route-words.ts'
 
@@ -47,14 +46,15 @@ async function check(load: FileLoader, file: string | undefined, flags: { json?:
     if (document) console.log(JSON.stringify(document, null, 2))
     throw error
   })
-  const warnings = locate(
-    [...warningsOf(loaded.input), ...loaded.environmentReads.map(environmentWarning)],
-    loaded.file,
-  )
+  const warnings = warningsAbout(loaded)
   const environment = process.env.SLUICE_ENVIRONMENT || loaded.environment
   const config = { ...loaded, ...(environment && { environment }) }
-  print(flags, checkDocument(config, warnings), () => described(config, warnings, shortPath(loaded.file)))
+  print(flags, checkDocument(config, warnings), () => described(config, warnings, loaded.file))
 }
+
+/** All warnings about a config file, in the order of its lines. */
+export const warningsAbout = ({ input, file, environmentReads }: LoadedFile) =>
+  locatedWarnings(input, file, environmentReads.map(environmentWarning))
 
 function described(loaded: Config, warnings: readonly Warning[], file: string): string {
   const rules = loaded.rules.filter(({ mode }) => mode !== 'off')
@@ -74,7 +74,7 @@ function described(loaded: Config, warnings: readonly Warning[], file: string): 
   if (!isLimitsAlone) sections.push(...sectionsOfCallers(config))
   sections.push(['While the store does not answer:', fallbackOf(config, isLimitsAlone)])
   if (warnings.length > 0) {
-    sections.push([warning('Warnings:'), warnings.map(each => [mistakeText(each, file)])])
+    sections.push([warning('Warnings:'), warnings.map(each => [warningLine(each, file)])])
   }
   return sections
     .flatMap(([title, rows]) => [title, ...(rows.length > 0 ? [columns(rows, '  ')] : [])])
@@ -99,7 +99,7 @@ function sectionsOfCallers(config: Config): Section[] {
   sections.push(['Credentials:', credentialsOf(config)])
   const hooks = hooksOf(config.hooks)
   if (hooks.length > 0) {
-    sections.push([`Hooks, each within ${config.hooks!.deadline}: ${hooks.join(', ')}`, []])
+    sections.push([`Hooks (each has ${config.hooks!.deadline}): ${hooks.join(', ')}`, []])
   }
   return sections
 }

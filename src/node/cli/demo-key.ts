@@ -1,6 +1,8 @@
 /** The key that `npm start` shows: one that works with the Worker as it is now. */
+import { AdminError } from '../../ops/admin-error.ts'
 import { type AdminStore, adminStore } from '../../ops/admin-store.ts'
 import { revokeKey } from '../../ops/key-changes.ts'
+import { findKey } from '../../ops/key-reference.ts'
 import { createKey, removeFromIndexIfEmpty } from '../../ops/keys.ts'
 import { sha256 } from '../../sha256.ts'
 import type { KeySettings } from '../start/worker-messages.ts'
@@ -12,13 +14,26 @@ const LIFETIME_MS = 86400e3
 export interface DemoKey {
   /** Makes one for these settings, instead of the one before. */
   renew(settings: KeySettings): Promise<string>
+  /** Whether the store still has it. */
+  isStored(): Promise<boolean>
   /** Removes it. */
   forget(): Promise<void>
 }
 
 export function demoKey(rest: { url: string; token: string }): DemoKey {
   let current: { store: AdminStore; key: string } | undefined
-  return { renew, forget }
+  return { renew, isStored, forget }
+
+  async function isStored(): Promise<boolean> {
+    if (!current) return false
+    try {
+      await findKey(current.store, current.key)
+      return true
+    } catch (error) {
+      if (error instanceof AdminError && error.kind === 'not-found') return false
+      throw error
+    }
+  }
 
   async function renew({ environment, keyPrefix, plan }: KeySettings): Promise<string> {
     await forget()

@@ -48,7 +48,7 @@ export function explainCommand(load: ConfigLoader): Command {
         'token, which is verified except for its signature; - reads it from standard input',
       ).conflicts(['consumer']),
     )
-    .option('--consumer <name>', 'consumer, as if the request had a credential of it')
+    .option('--consumer <name>', 'consumer that sends the request; no credential is needed')
     .option('--plan <name>', 'plan, instead of the one from the token or the store')
     .option('--address <address>', 'address of the client')
     .option('--header <name: value>', 'header of the request; repeat it for more', header)
@@ -60,7 +60,10 @@ export function explainCommand(load: ConfigLoader): Command {
     )
     .action(run.bind(null, load))
   for (const { part, example } of CF_PARTS) {
-    command.option(`--${part} <value>`, `${part} that Cloudflare reports for the client, such as ${example}`)
+    command.option(
+      `--${part} <value>`,
+      `${CF_NAMES[part]} that Cloudflare reports for the client, such as ${example}`,
+    )
   }
   return withExamples(
     command,
@@ -68,6 +71,8 @@ export function explainCommand(load: ConfigLoader): Command {
     'explain POST /reports --address 192.0.2.7',
   )
 }
+
+const CF_NAMES: Record<CfPart, string> = { country: 'country', asn: 'AS number' }
 
 async function run(load: ConfigLoader, method: string, path: string, flags: Flags): Promise<void> {
   const { json, env, header: headers, key, token, ...rest } = flags
@@ -178,10 +183,10 @@ function costOf({ httpRequests, calls, admitted, refused, ended }: DecisionCost,
   return [
     `To the store: ${requests}${slots}.`,
     `  admitted  ${countsOf(admitted)}`,
-    `  refused   ${countsOf(refused)}${isCluster && calls > 1 ? '; one more HTTP request if another slot has to give back what it has spent' : ''}`,
+    `  refused   ${countsOf(refused)}${isCluster && calls > 1 ? '; one more HTTP request if another slot has to refund units' : ''}`,
     ...(ended
       ? [
-          `  ended     at most ${countsOf(ended)}; none if the next decision admits another request of these callers`,
+          `  ended     at most ${countsOf(ended)}; none if the next admitted request of the same callers reports the end`,
         ]
       : []),
   ].join('\n')

@@ -8,7 +8,7 @@ export function initCommand(): Command {
   const command = new Command('init')
     .summary('create a project')
     .description(
-      'Create a project: sluice.config.ts, wrangler.toml, package.json and the entry of the Worker.',
+      "Create a project: sluice.config.ts, wrangler.toml, package.json and the Worker's entry file.",
     )
     .argument('[folder]', 'new or empty folder', '.')
     .action(async (folder: string) => {

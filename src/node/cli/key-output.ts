@@ -8,7 +8,7 @@ export function tellOfKey(
   plans: readonly string[],
 ): void {
   const until = expiresAt ? `, valid until ${time(expiresAt)} UTC` : ''
-  const on = plan ? `plan '${plan}'` : `the consumer's plan ('${plans[0]}', unless it has another)`
+  const on = plan ? `plan '${plan}'` : `the consumer's plan (default: '${plans[0]}')`
   console.error(
     `Created a key for consumer '${consumer}' on ${on}${until}. It cannot be shown again. To revoke it: npx sluicegate keys revoke ${id}`,
   )

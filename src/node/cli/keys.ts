@@ -116,9 +116,9 @@ async function list(load: ConfigLoader, flags: StoreFlags & { consumer?: string 
 
 /** Keys of another environment are not seen, and look as if they were not there. */
 function noKeysText({ environment }: Pick<AdminStore, 'environment'>, consumer: string | undefined): string {
-  const where = environment === undefined ? 'outside of environments' : `in environment '${environment}'`
+  const where = environment === undefined ? 'in the unnamed environment' : `in environment '${environment}'`
   const whose = consumer === undefined ? '' : ` of consumer '${consumer}'`
-  return `There are no keys${whose} ${where}. To look into another environment, use --env <name>.`
+  return `There are no keys${whose} ${where}. To list the keys of another one, use --env <name>.`
 }
 
 /** Says which option an error is about. */

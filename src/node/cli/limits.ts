@@ -3,6 +3,7 @@ import { Command, Option } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { formatAllowance } from '../../config/allowance.ts'
+import { didYouMean } from '../../config/check/did-you-mean.ts'
 import type { Rule } from '../../config/compile.ts'
 import { formatWait } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
@@ -13,6 +14,7 @@ import {
   resetCaller,
   resetLimit,
   rulesNotShown,
+  rulesOfOthers,
   rulesShown,
   type Standing,
 } from '../../ops/limits.ts'
@@ -53,8 +55,8 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
         ),
       )
   return new Command('limits')
-    .summary('show and reset what is left of limits')
-    .description('Show and reset what is left of limits by name, and of the rules of the gateway.')
+    .summary('show what is left of limits, and reset them')
+    .description('Show what is left of limits by name and of the rules of the gateway, and reset them.')
     .addCommand(
       withExamples(
         of(onStore(new Command('peek')))
@@ -100,6 +102,7 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
     blockedAt,
     plan: found,
     plansOfKeys,
+    otherConsumers,
   } = await peekCaller(store, config, counted, plan)
   const notShown = rulesNotShown(config, by)
   const document = {
@@ -109,17 +112,20 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
     rules: standings.map(documentOf),
     off: off.map(({ name }) => name),
     notShown,
+    ...(by === 'consumer' && { isKnown: !otherConsumers }),
   }
   print(flags, document, () => {
     if (blockedAt)
-      return `Consumer '${flags.consumer}' is ${alert('blocked')} since ${time(blockedAt)} UTC: nothing is counted.`
+      return `Consumer '${flags.consumer}' has been ${alert('blocked')} since ${time(blockedAt)} UTC: nothing is counted.`
     const lines = [standings.length > 0 ? standingTable(standings) : `No rule counts by ${by} alone.`]
     if (off.length > 0) lines.push(`Turned off by an override: ${off.map(({ name }) => name).join(', ')}.`)
     if (plansOfKeys.length > 0)
       lines.push(
         `These are the limits of plan '${found}'. Keys of consumer '${flags.consumer}' have other plans: ${plansOfKeys.join(', ')}. To see those, use --plan.`,
       )
-    return [...lines, ...noteOfHeld(standings), ...noteOf(notShown, by)].join('\n')
+    if (otherConsumers) lines.push(noteOfUnknown(flags.consumer!, otherConsumers))
+    const others = by === 'consumer' ? rulesOfOthers(config) : []
+    return [...lines, ...noteOfHeld(standings), ...noteOf(notShown, by), ...noteOfOthers(others)].join('\n')
   })
 }
 
@@ -197,6 +203,17 @@ function noteOf(names: readonly string[], by: string): string[] {
     : []
 }
 
+function noteOfUnknown(consumer: string, others: readonly string[]): string {
+  return `The store has no key and no setting of consumer '${consumer}'.${didYouMean(consumer, others)}`
+}
+
+function noteOfOthers(rules: readonly string[]): string[] {
+  if (rules.length === 0) return []
+  return [
+    `Other rules can refuse this consumer too: ${rules.join(', ')}. For rules by address, use --address.`,
+  ]
+}
+
 const isHeld = ({ counting }: Rule) => counting.state === 'held'
 
 /** Nothing says how long a response still takes, so no time is shown for these rules. */
@@ -204,7 +221,7 @@ function noteOfHeld(standings: readonly Standing[]): string[] {
   const held = standings.filter(({ rule, resetAfter }) => isHeld(rule) && resetAfter > 0)
   return held.map(
     ({ rule, resetAfter }) =>
-      `${rule.name}: a slot is free again when its response ends, or if its isolate has died, within ${formatWait(resetAfter)}.`,
+      `${rule.name}: a slot is free again when its response ends; if its isolate has died, within ${formatWait(resetAfter)}.`,
   )
 }
 

@@ -90,7 +90,8 @@ async function override(load: ConfigLoader, argument: string, rule: string, flag
   print(
     flags,
     { consumer, ...view },
-    () => `Consumer '${consumer}' has for rule '${rule}': ${numbersOf(compiled, config)}${ending(compiled)}.`,
+    () =>
+      `Consumer '${consumer}' has an override of rule '${rule}': ${numbersOf(compiled, config)}${ending(compiled)}.`,
   )
 }
 

@@ -1,6 +1,7 @@
 /** `npm start`: the gateway and all it needs, on this machine. */
 import { Command } from 'commander'
 import { adminStore, loadScripts } from '../../ops/admin-store.ts'
+import { warningLine } from '../config-warnings.ts'
 import { variablesHere } from '../dev-vars.ts'
 import { projectWith } from '../project.ts'
 import type { RedisEnd } from '../start/redis.ts'
@@ -8,6 +9,7 @@ import type { Stack } from '../start/stack.ts'
 import type { KeySettings, WorkerMessage } from '../start/worker-messages.ts'
 import { configOf } from './administration.ts'
 import { fromVariable, originUrl, port, redisChoice, restStore } from './arguments.ts'
+import { warningsAbout } from './check.ts'
 import { demoKey } from './demo-key.ts'
 import { withExamples } from './help.ts'
 import type { FileLoader } from './load-config.ts'
@@ -67,6 +69,7 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
     plan: config.plans[0]!,
   }
   let renewKey = async () => {}
+  let renewLostKey = async () => {}
   // One after the other: a reload must not make a key while another one does.
   let jobs = Promise.resolve()
   const inTurn = (job: () => Promise<void>) => {
@@ -87,8 +90,17 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
       })
       if (failure) return
       console.error('Redis has been restarted, without its data.')
-      await renewKey()
+      await renewLostKey()
     })
+  }
+  // It may have lost its data.
+  const onRedisBack = () => inTurn(() => renewLostKey())
+  const warnings = warningsAbout(loaded).map(warning => warningLine(warning, loaded.file))
+  let shownWarnings = ''
+  const showWarnings = (lines: readonly string[]) => {
+    const text = lines.map(line => `\n  ${line}`).join('')
+    if (text !== '' && text !== shownWarnings) console.error(`Warnings about the config:${text}`)
+    shownWarnings = text
   }
 
   // What it takes is loaded by this command alone: half of the time that any other one has.
@@ -100,9 +112,12 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
     configFile: config.file,
     onMessage: message => {
       report(message)
-      if (message.type === 'reloaded') onReload(message.keys)
+      if (message.type !== 'reloaded') return
+      showWarnings(message.warnings)
+      onReload(message.keys)
     },
     onRedisEnd,
+    onRedisBack,
     say: line => console.error(line),
     ...(SLUICE_ENVIRONMENT && { environment: SLUICE_ENVIRONMENT }),
     ...(rest && { rest }),
@@ -124,7 +139,11 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
       const renewed = await patiently(() => demo.renew(keys), stop.signal)
       console.log(`The previous demo key is no longer valid. Demo key: ${renewed}`)
     }
+    renewLostKey = async () => {
+      if (!(await patiently(() => demo.isStored(), stop.signal))) await renewKey()
+    }
     if (await servesUntil(stack, stop.signal)) {
+      showWarnings(warnings)
       greet(stack, { key, plan: keys.plan, isLasting: Boolean(rest) })
       await aborted(stop.signal)
     }

@@ -54,8 +54,9 @@ Outcomes:
   forbidden        blocked (403)
   unverifiable     the issuer of the token did not answer (503)
 
-A request that was decided without the store has a cause. Preflights and requests to /_sluice/ are not
-counted. Each rule is counted by its own verdict, whatever other rules decided about the request.`
+For requests that were decided without the store, the cause is shown. Preflights and requests to
+/_sluice/ are not counted. Each rule is counted by its own verdict, whatever other rules decided about
+the request.`
 
 function lookBack(text: string): number {
   const milliseconds = (parseDuration(text) ?? 0) / 1e3

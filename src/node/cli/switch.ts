@@ -51,7 +51,7 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
       .summary('change limits live, without a deployment')
       .description(
         'Change limits live, without a deployment: the kill switch, modes and shares of rules, blocks and overrides. ' +
-          'A change that relaxes limits applies within a second, and one that tightens them from the request after that. ' +
+          'Isolates apply a change within a second; a change that tightens limits applies one request later. ' +
           'Without a command, all switches are shown.',
       )
       .addCommand(
@@ -83,13 +83,13 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
             .summary('change the mode or the share of a rule')
             .description('Change the mode of a rule, or the share of callers for whom it is enforced.')
             .argument('<name>', 'name of the rule; for a rule of a limit by name: <limit>/<rule>')
-            .addArgument(new Argument('[state]', 'mode; reset: as in the config').choices(RULE_STATES))
+            .addArgument(new Argument('[state]', 'new mode; reset: back to the config').choices(RULE_STATES))
             .option(
               '--share <fraction>',
               'share of callers for whom the rule is enforced, from 0 to 1',
               share,
             )
-            .option('--yes', 'accepted for scripts; this command asks nothing')
+            .option('--yes', 'accepted for scripts; this command never asks for confirmation')
             .action(rule.bind(null, load)),
           'switch rule consumer-minute shadow --for 1h',
           'switch rule consumer-minute enforce --share 0.25',
@@ -149,7 +149,7 @@ async function rule(
       throw new AdminError('usage', 'reset cannot be combined with --share. Use one of them.')
     const { store, config } = await openStore(flags, load)
     const switches = await resetRule(store, name)
-    const said = `Rule '${name}' is as in the config again.${inEnvironmentOf(store)}`
+    const said = `Rule '${name}' follows the config again.${inEnvironmentOf(store)}`
     return print(flags, documentOf(switches, config), () => said)
   }
   if (state === undefined && share === undefined) {
@@ -197,7 +197,7 @@ function mustStandAlone({ for: duration, until, by, reason }: SignedFlags, state
   if ([duration, until, by, reason].every(value => value === undefined)) return
   throw new AdminError(
     'usage',
-    `${state} cannot be combined with --for, --until, --by and --reason: it leaves no record to keep them in.`,
+    `${state} cannot be combined with --for, --until, --by and --reason: it deletes the record that would store them.`,
   )
 }
 

@@ -34,6 +34,8 @@ export interface BridgeOptions {
   maxRequestBytes?: number
   /** Called with a line when Redis stops answering, and with one when it is back. */
   say?: (line: string) => void
+  /** Called when Redis answers again. Needs `say`. */
+  onRedisBack?: () => void
   /** Compares the digest of a presented token with that of the right one, in constant time; tests watch it. */
   isEqualDigest?: typeof timingSafeEqual
 }
@@ -49,7 +51,7 @@ export interface Bridge {
 /** @throws when Redis does not answer, or the port is taken (code EADDRINUSE) */
 export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const { redisUrl, token, port, host = '127.0.0.1', deadlineMs = 2000, maxRequestBytes = 10e6 } = options
-  const { isEqualDigest = timingSafeEqual, say } = options
+  const { isEqualDigest = timingSafeEqual, say, onRedisBack } = options
   if (!token)
     throw new TypeError(
       'The bridge needs a token. Without one, anyone who reaches it could read and change the data.',
@@ -85,7 +87,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
     throw error
   })
 
-  const endWatch = say && watchRedis(redis, say)
+  const endWatch = say && watchRedis(redis, say, { ...(onRedisBack && { onBack: onRedisBack }) })
 
   const taken = (server.address() as AddressInfo).port
   return {

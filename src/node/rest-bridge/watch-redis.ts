@@ -5,6 +5,8 @@ import type { FoundRedis } from './found-redis.ts'
 const EVERY_MS = 1000
 
 export interface WatchOptions {
+  /** Called when Redis answers again. */
+  onBack?: () => void
   now?: () => number
   /** Resolves when the next check is due; tests pass their own. */
   pause?: (ms: number) => Promise<void>
@@ -14,7 +16,7 @@ export interface WatchOptions {
 export function watchRedis(
   redis: Pick<FoundRedis, 'outages' | 'isCluster'>,
   say: (line: string) => void,
-  { now = Date.now, pause = unrefPause }: WatchOptions = {},
+  { onBack, now = Date.now, pause = unrefPause }: WatchOptions = {},
 ): () => void {
   let isOver = false
   let lostAt: number | undefined
@@ -25,11 +27,14 @@ export function watchRedis(
       if (isOver) return
       if (outage && lostAt === undefined) {
         lostAt = now()
-        const requests = redis.isCluster ? 'requests for its keys' : 'requests'
-        say(`${outage.address} ${outage.reason}. Until it is back, ${requests} get a ${outage.status}.`)
+        const commands = redis.isCluster ? 'commands on its keys' : 'every command'
+        say(
+          `${outage.address} ${outage.reason}. Until it is back, the bridge answers ${commands} with ${outage.status}.`,
+        )
       } else if (!outage && lostAt !== undefined) {
         say(`Redis is back after ${Math.max(1, Math.round((now() - lostAt) / 1e3))} s.`)
         lostAt = undefined
+        onBack?.()
       }
       await pause(EVERY_MS)
     }

@@ -32,6 +32,8 @@ export interface StackOptions {
   onRedisEnd?: (end: RedisEnd) => void
   /** Called with a line when Redis stops answering the bridge, and with one when it is back. */
   say?: (line: string) => void
+  /** Called when Redis answers the bridge again. */
+  onRedisBack?: () => void
 }
 
 export interface Stack {
@@ -99,6 +101,7 @@ async function startParts(
             token,
             port: ports.bridge,
             ...(options.say && { say: options.say }),
+            ...(options.onRedisBack && { onRedisBack: options.onRedisBack }),
           }),
         ports.bridge,
         'REST bridge',

@@ -27,7 +27,8 @@ export interface KeySettings {
 
 export type WorkerMessage =
   | { type: 'ready'; url: string; inspectorUrl?: string }
-  | { type: 'reloaded'; keys: KeySettings }
+  /** @param warnings about the config, a line each */
+  | { type: 'reloaded'; keys: KeySettings; warnings: readonly string[] }
   /** The sources or the config cannot be used; the Worker goes on as it was. */
   | { type: 'rejected'; message: string }
   /** The Worker was stopped by a change that does not start; it comes back with the next one that does. */

@@ -9,12 +9,14 @@ import { pathToFileURL } from 'node:url'
 import { type BuildResult, context } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { checkedConfig } from '../../config/check/check.ts'
+import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
 import { ALL_PARTS } from '../../edges/http/all-parts.ts'
 import { createIdentifier } from '../../edges/http/identify.ts'
 import { UTILIZATION_SECRET } from '../../shedding/signal-name.ts'
 import { configFileError } from '../config-file-error.ts'
 import { withLines } from '../config-lines.ts'
+import { locatedWarnings, warningLine } from '../config-warnings.ts'
 import { variablesHere } from '../dev-vars.ts'
 import { projectWith } from '../project.ts'
 import { bundleOptions } from '../worker-bundle.ts'
@@ -28,6 +30,8 @@ const { configFile } = project
 let miniflare: Miniflare | undefined
 let reads = 0
 let hasServed = false
+/** Of the config that was read last. */
+let input: ConfigInput
 
 process.on('disconnect', stop)
 process.on('SIGTERM', stop)
@@ -79,7 +83,9 @@ async function readConfig(): Promise<Config> {
     throw configFileError(error, configFile)
   })
   try {
-    return checkedConfig(module.default)
+    const config = checkedConfig(module.default)
+    input = module.default
+    return config
   } catch (error) {
     throw withLines(error, configFile)
   }
@@ -116,6 +122,7 @@ async function load(script: string, config: Config): Promise<void> {
     say({
       type: 'reloaded',
       keys: { environment, keyPrefix: credentials.keyPrefix, plan: plans[0]! },
+      warnings: locatedWarnings(input, configFile).map(warning => warningLine(warning, configFile)),
     })
     return
   }

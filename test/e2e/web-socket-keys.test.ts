@@ -1,4 +1,4 @@
-/** API keys in WebSocket subprotocols: the gateway in workerd, an origin with ws, and two clients: ws, and one that behaves like browsers. */
+/** API keys in WebSocket subprotocols: the gateway in workerd, an origin with ws, and two clients: ws, and one like that of browsers. */
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'

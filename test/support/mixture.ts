@@ -38,7 +38,7 @@ const FAULT_EVERY = 50
 const SHARES = [0.02, 0.1, 0.3]
 const LEAVE_MS = 30
 
-/** After each of these faults, the isolate does not know, or is wrong about, what the store has counted. */
+/** After each of these faults, the isolate does not know what the store has counted, or assumes a wrong count. */
 const OF_HTTP = [
   'hangs',
   'resets the connection',
@@ -54,7 +54,7 @@ const OF_HTTP = [
   return [name, found.fault] as const
 })
 
-/** @param bridgeUrl target of calls that are resent even if their sender no longer waits */
+/** @param bridgeUrl the target of calls that are resent even if their sender no longer waits */
 function faultsBefore(bridgeUrl: string): readonly (readonly [name: string, fault: Fault])[] {
   const sendOn = async ({ method = 'POST', url, headers }: IncomingMessage, body: Buffer) => {
     const { authorization = '', 'content-type': type = '' } = headers

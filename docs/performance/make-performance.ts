@@ -135,7 +135,7 @@ function hopsIn(first: readonly string[][]): string[][] {
       `whole request: ${near.own}; the same with a \`PING\` only: ${near.other}`,
     ],
     [
-      'the round trip, if the store is 20 ms away',
+      'the round trip over HTTP, if the store is 20 ms away',
       `${(distant - own).toFixed(2)} ms`,
       `whole request: ${far.own}`,
     ],

@@ -1,4 +1,4 @@
-/** The types of a config, as editors show them, refuse what the check refuses. */
+/** The types of a config, as editors show them, refuse the same mistakes as the check. */
 import { expect, it } from 'vitest'
 import { checkConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
@@ -6,7 +6,7 @@ import { defineConfig } from '../../src/config/define.ts'
 
 const RULE = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' } as const
 
-it('accepts numbers that the algorithm has', () => {
+it('accepts the numbers of the algorithm', () => {
   const config = defineConfig({
     origin: 'route',
     rules: [{ ...RULE, burst: 20, plans: { free: { burst: 5 } } }],
@@ -26,7 +26,7 @@ it.each([
   // @ts-expect-error
   ['a calendar period for an algorithm without calendar', withRules({ ...RULE, period: 'month' })],
   // @ts-expect-error
-  ['an unknown part to count by', withRules({ ...RULE, by: 'ip' })],
+  ['an unknown identity part', withRules({ ...RULE, by: 'ip' })],
   // @ts-expect-error
   ['a rule without numbers', withRules({ name: 'a', by: 'consumer' })],
   // @ts-expect-error
@@ -80,7 +80,7 @@ it.each(Object.entries(misnamed))('refuses %s, in the types and in the check', (
   expect(() => checkConfig(config())).toThrow()
 })
 
-it('leaves the names of a generated config to the check', () => {
+it('accepts a generated config, whose names only the check can compare', () => {
   const rules: ConfigInput['rules'] = [{ ...RULE, match: { plans: ['free'] } }]
   const made: ConfigInput = { origin: 'route', plans: ['free'], rules }
   for (const config of [

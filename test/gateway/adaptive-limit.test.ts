@@ -33,7 +33,7 @@ describe('an adaptive limit', () => {
     for (let i = 0; i < 14; i++) replies.push(await app('/'))
     const admitted = replies.filter(({ status }) => status === 200)
     for (const reply of admitted) await reply.text()
-    // The last body was read; its end is still to be reported.
+    // Reports the end of the last body.
     await app('/empty')
     return admitted.length
   }

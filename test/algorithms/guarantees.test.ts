@@ -1,5 +1,5 @@
 /**
- * Tests the guarantee of each algorithm against an adversary that knows what is left, and spends it at the worst instants. Some of
+ * Tests the guarantee of each algorithm against an adversary that knows the units left, and spends them at the worst instants. Some of
  * its plans are written by hand. Others are found by a search for the pattern with the most units in one period.
  */
 import * as fc from 'fast-check'

@@ -178,7 +178,7 @@ describeOnEngines('the examples', fresh => {
       expect((await ask(2, 10)).allowed).toBe(true)
     })
 
-    it('that is refunded after 4 s returns what the table states', async () => {
+    it('that is refunded after 4 s returns the units that the table states', async () => {
       const given = async (algorithm: AlgorithmName, spentAt: number, [units, spent] = [4, 6]) => {
         const engine = await fresh()
         const ask = asking(engine, { algorithm, ...TEN })

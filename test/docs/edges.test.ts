@@ -35,7 +35,7 @@ describe.each(PAGES)('%s', (path, page) => {
     }
   })
 
-  it('imports what the package exports', async () => {
+  it('imports only names that the package exports', async () => {
     for (const code of blocks(page)) {
       for (const [, names, from] of code.matchAll(/import \{ (.+?) \} from '(sluicegate[^']*)'/g)) {
         // sluicegate/rpc imports a module that exists only in workerd.

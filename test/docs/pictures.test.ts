@@ -1,4 +1,4 @@
-/** The pictures of README.md: request.svg is what its script draws, and terminal.svg shows a recorded session that names no machine. */
+/** The pictures of README.md: its script draws request.svg, and terminal.svg shows a recorded session that names no machine. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { drawRequest } from '../../docs/pictures/draw-request.ts'
@@ -47,7 +47,7 @@ it.each([
   expect(flawOf(xml)).toBe(flaw)
 })
 
-it('request.svg is what the script draws', () => {
+it('request.svg is the picture that its script draws', () => {
   expect(read('request.svg') === drawRequest(), 'request.svg is another: npm run plots').toBe(true)
 })
 

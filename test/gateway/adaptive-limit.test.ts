@@ -82,7 +82,7 @@ describe('an adaptive limit', () => {
     },
   )
 
-  it('makes no HTTP request of its own', async () => {
+  it('makes no extra HTTP request', async () => {
     // An end is reported at once if most of the current limit, not of the maximum, is used.
     const { apps, pass } = fleetOf({ ...CONFIG, rules: [{ ...RULE, limit: 1000 } as RuleInput] })
     await (await apps[0]('/')).text()

@@ -186,7 +186,7 @@ describe('load shedding by worker utilization', () => {
     expect(await shedAt(apps[0]!, '/test')).toEqual([])
   })
 
-  it('makes no HTTP request to the store of its own', async () => {
+  it('makes no extra HTTP request to the store', async () => {
     const { seconds } = fleetOf(FAST, 1)
     await seconds(1, 0.95)
     gateway.store.count()
@@ -194,7 +194,7 @@ describe('load shedding by worker utilization', () => {
     expect(gateway.store.count()).toBe(10)
   })
 
-  it('sheds nothing in shadow mode, and reports what it would have shed', async () => {
+  it('sheds nothing in shadow mode, and reports the requests that it would have shed', async () => {
     const points: string[][] = []
     const analytics = { writeDataPoint: ({ blobs }: { blobs: string[] }) => void points.push(blobs) }
     const shadow = { ...QUICK, mode: 'shadow' as const }

@@ -30,40 +30,47 @@ const SIZES = [
   { what: 'Worker with every part', file: WITH_SHEDDING, most: 102 },
 ]
 
-/** Each edge as a Worker with every part, because `sluicegate build` does not build these edges. */
+/** Edges that `sluicegate build` does not build. Each has every part. */
 const EDGES = [
   {
     what: 'Guard',
     from: 'guard/index',
-    code: 'guard(config)(() => new Response())',
+    code: 'export default guard(config)(() => new Response())',
     name: 'guard',
     most: 109,
   },
   {
     what: 'Hono middleware, with Hono',
     from: 'hono/middleware',
-    code: 'sluice(config)',
+    code: "import { Hono } from 'hono'; export default new Hono().use(sluice(config))",
     name: 'sluice',
     most: 117,
   },
   {
     what: 'Service binding',
     from: 'rpc/entrypoint',
-    code: 'limitsEntrypoint(config)',
+    code: 'export class Limits extends limitsEntrypoint(config) {}; export default {}',
     name: 'limitsEntrypoint',
-    most: 88,
+    most: 89,
+  },
+  {
+    what: 'Gateway with the shipped config that exports a service binding',
+    from: 'rpc/entrypoint',
+    code: "export { default } from './src/built/worker.generated.ts'; export class Limits extends limitsEntrypoint(config) {}",
+    name: 'limitsEntrypoint',
+    most: 112,
   },
   {
     what: 'Limits by name',
     from: 'sluice',
-    code: 'createLimiter(config)',
+    code: 'export default createLimiter(config)',
     name: 'createLimiter',
     most: 87,
   },
   {
     what: 'Gateway without a build',
     from: 'gateway/whole-worker',
-    code: 'gateway(config)',
+    code: 'export default gateway(config)',
     name: 'gateway',
     most: 116,
   },
@@ -91,7 +98,7 @@ for (const { what, file, most } of SIZES) {
 for (const { what, from, code, name, most } of EDGES) {
   const contents = `import { ${name} } from './src/edges/${from}.ts'
     import config from './sluice.config.ts'
-    ${name === 'sluice' ? "import { Hono } from 'hono'; export default new Hono().use(sluice(config))" : `export default ${code}`}`
+    ${code}`
   const { entryPoints: _, ...options } = bundleOptions(CONFIG_FILE, () => loadConfig())
   const { outputFiles } = await build({
     ...options,

@@ -16,7 +16,7 @@ export interface Shape {
   plan: Omit<LeaseFleetPlan, 'rules'>
 }
 
-/** The rows of the table. Where no limit is named, the caller stays at half of it. */
+/** The rows of the table. Where no limit is named, the rate of the caller never exceeds half of it. */
 export const SHAPES: readonly Shape[] = [
   ...[10, 100, 1000].map((perSecond): Shape => {
     const what = `${perSecond.toLocaleString('en')} a second, one isolate`

@@ -130,17 +130,17 @@ function hopsIn(first: readonly string[][]): string[][] {
   const [microseconds, bare] = [firstNumber(cpu.own), firstNumber(cpu.other)]
   return [
     [
-      'a decision instead of one `PING`',
+      'deciding six limits, beyond a bare round trip to the store',
       `${(own - ping).toFixed(2)} ms`,
-      `whole request: ${near.own}; with a \`PING\`: ${near.other}`,
+      `whole request: ${near.own}; the same with a \`PING\` only: ${near.other}`,
     ],
     [
-      'a round trip to the store of 20 ms instead of 0 ms',
+      'the round trip, if the store is 20 ms away',
       `${(distant - own).toFixed(2)} ms`,
       `whole request: ${far.own}`,
     ],
     [
-      'CPU of the Worker instead of a plain proxy',
+      'CPU of the Worker, beyond a plain proxy',
       `${((microseconds - bare) / 1000).toFixed(2)} ms`,
       `${inMilliseconds(microseconds)}; plain proxy: ${inMilliseconds(bare)}`,
     ],

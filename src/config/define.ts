@@ -1,17 +1,19 @@
 /** `defineConfig`, the typed function that sluice.config.ts is written with. */
-import type { ConfigInput, RouteInput, RuleInput } from './check/schema.ts'
+import type { ConfigInput, HooksInput, RouteInput, RuleInput } from './check/schema.ts'
+import type { Hooks } from './hooks.ts'
 
 /**
  * Returns its argument, with the types of a config. It checks nothing: `npx sluicegate check`, `npm start` and the build of a
  * deployment do.
  *
- * Names are typed too: rules can only use plans and routes that the config declares, and `candidateFor` only the name of a rule. For a
- * config whose names are computed at run time, use the type `ConfigInput`.
+ * Names are typed too: rules and hooks can only use plans and routes that the config declares, and `candidateFor` only the name of a
+ * rule. For a config whose names are computed at run time, use the type `ConfigInput`.
  */
 export function defineConfig<
   const Plan extends string = string,
   const Route extends string = string,
-  const Rule extends string = string,
+  // Not `string`, which `Known` takes for names that are computed: a config without rules has no such names.
+  const Rule extends string = never,
 >(input: NamedConfig<Plan, Route, Rule>): ConfigInput {
   return input as ConfigInput
 }
@@ -19,15 +21,21 @@ export function defineConfig<
 /** A config whose names the compiler knows. If it declares no `plans` or `routes`, the check compares these names instead. */
 type NamedConfig<Plan extends string, Route extends string, Rule extends string> = Omit<
   ConfigInput,
-  'plans' | 'routes' | 'rules'
+  'plans' | 'routes' | 'rules' | 'hooks'
 > & {
   plans?: Plan[] | undefined
   routes?: NamedRoute<Route>[] | undefined
   rules?: NamedRule<RuleInput, Known<NoInfer<Plan>, Rule>, Known<NoInfer<Route>, Rule>, Rule>[] | undefined
+  hooks?: NoInfer<NamedHooks<Known<Plan, Rule>, Known<Route, Rule>>> | undefined
 }
 
-/** For rules whose names the compiler does not know (`Rule` is `string`), any plan and route is accepted. */
+/** If the compiler does not know the names of the rules (`Rule` is `string`), rules and hooks can use any plan and route. */
 type Known<Name extends string, Rule extends string> = string extends Rule ? string : Name
+
+/** Maps the keys of `HooksInput`, so that an editor shows their doc comments. */
+type NamedHooks<Plan extends string, Route extends string> = {
+  [Name in keyof HooksInput]: Name extends keyof Hooks ? Hooks<Plan, Route>[Name] : HooksInput[Name]
+}
 
 type NamedRoute<Route extends string> = Omit<RouteInput, 'name'> & { name: Route }
 

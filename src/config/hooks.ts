@@ -3,14 +3,18 @@
  * src/edges/http/hooks.ts calls them.
  */
 
-/** What a hook gets in addition to the request. */
-export interface HookContext {
+/**
+ * What a hook gets in addition to the request.
+ *
+ * @typeParam Route the names of the config's routes, if the compiler knows them
+ */
+export interface HookContext<Route extends string = string> {
   /** Variables and bindings of the platform: the `env` of a Worker, or the environment of the process on Node. */
   env: Readonly<Record<string, unknown>>
   /** The request object of the framework around Sluice, such as Hono's `c`. Undefined at the gateway. */
   host: unknown
   /** Name of the matching route. Absent: no route matches. */
-  route?: string
+  route?: Route
   /** Address of the client. Absent: unknown. */
   address?: string
   /**
@@ -20,12 +24,12 @@ export interface HookContext {
   consumer?: string
 }
 
-export interface CostContext extends HookContext {
+export interface CostContext<Route extends string = string> extends HookContext<Route> {
   /** The cost of the route, `1` without a route. */
   cost: number
 }
 
-export interface RefusalInfo extends HookContext {
+export interface RefusalInfo<Route extends string = string> extends HookContext<Route> {
   request: Request
   requestId: string
   /**
@@ -48,28 +52,41 @@ export interface RefusalInfo extends HookContext {
  */
 type Async<T> = T | Promise<T>
 
-export type IdentifyHook = (
+export type IdentifyHook<Route extends string = string> = (
   request: Request,
-  context: Omit<HookContext, 'consumer' | 'address'>,
+  context: Omit<HookContext<Route>, 'consumer' | 'address'>,
 ) => Async<string | null | undefined>
 
-export type SkipHook = (request: Request, context: HookContext) => Async<boolean>
+export type SkipHook<Route extends string = string> = (
+  request: Request,
+  context: HookContext<Route>,
+) => Async<boolean>
 
-export type CostHook = (request: Request, context: CostContext) => Async<number>
+export type CostHook<Route extends string = string> = (
+  request: Request,
+  context: CostContext<Route>,
+) => Async<number>
 
-export type PlanHook = (request: Request, context: HookContext) => Async<string | null | undefined>
+/** @typeParam Plan the names of the config's plans, if the compiler knows them */
+export type PlanHook<Plan extends string = string, Route extends string = string> = (
+  request: Request,
+  context: HookContext<Route>,
+) => Async<Plan | null | undefined>
 
 /** The types of a response body, on any platform. */
 export type Body = NonNullable<ConstructorParameters<typeof Response>[0]>
 
-export type RefusalHook = (info: RefusalInfo, response: Response) => Async<Response | Body | null | undefined>
+export type RefusalHook<Route extends string = string> = (
+  info: RefusalInfo<Route>,
+  response: Response,
+) => Async<Response | Body | null | undefined>
 
-export interface Hooks {
-  identify?: IdentifyHook | undefined
-  skip?: SkipHook | undefined
-  cost?: CostHook | undefined
-  plan?: PlanHook | undefined
-  refusal?: RefusalHook | undefined
+export interface Hooks<Plan extends string = string, Route extends string = string> {
+  identify?: IdentifyHook<Route> | undefined
+  skip?: SkipHook<Route> | undefined
+  cost?: CostHook<Route> | undefined
+  plan?: PlanHook<Plan, Route> | undefined
+  refusal?: RefusalHook<Route> | undefined
 }
 
 export type HookName = keyof Hooks

@@ -2,7 +2,6 @@
 import { checkedConfig } from '../config/check/check.ts'
 import type { ConfigInput } from '../config/check/schema.ts'
 import type { Config } from '../config/compile.ts'
-import { ConfigError } from '../config/config-error.ts'
 import { type Environment, withEnvironment } from '../config/environment.ts'
 import { withHintsForNode } from '../config/environment-hints.ts'
 import type { Store } from '../store/store.ts'
@@ -15,9 +14,7 @@ import { isCloudflare } from './platform.ts'
  * @throws ConfigError naming every mistake: place, value and fix
  */
 export function checkEdgeConfig(input: ConfigInput): Config {
-  const config = checkedConfig(isCloudflare() ? input : withPeerAddress(input))
-  if (config.rules.length > 0) return config
-  throw new ConfigError([{ path: 'rules', message: 'is missing. Write at least one rule.' }])
+  return checkedConfig(isCloudflare() ? input : withPeerAddress(input))
 }
 
 /**

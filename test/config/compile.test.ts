@@ -133,16 +133,6 @@ describe('a mistake', () => {
           "'https://api.example.com', or 'route'.",
       ],
     ],
-    [
-      'no rules',
-      { origin: 'route' },
-      ['rules: is missing. Write at least one rule, or a limit by name (limits).'],
-    ],
-    [
-      'an empty list of rules',
-      { ...CONFIG, rules: [] },
-      ['rules: [] is empty. Write at least one rule: a gateway without a limit is a proxy.'],
-    ],
     ['a period without unit', withRule({ period: '60' }), [`rules[0].period: '60' ${DURATION}`]],
     ['a period as a number', withRule({ period: 60 }), [`rules[0].period: 60 ${DURATION}`]],
     [

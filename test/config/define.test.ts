@@ -1,8 +1,9 @@
-/** The types of a config, as editors show them, refuse the same mistakes as the check. */
+/** The types of a config show mistakes in editors. The check refuses most of them too. */
 import { expect, it } from 'vitest'
 import { checkConfig } from '../../src/config/check/check.ts'
-import type { ConfigInput } from '../../src/config/check/schema.ts'
+import type { ConfigInput, HooksInput } from '../../src/config/check/schema.ts'
 import { defineConfig } from '../../src/config/define.ts'
+import type { PlanHook } from '../../src/config/hooks.ts'
 
 const RULE = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' } as const
 
@@ -44,6 +45,11 @@ it('accepts the plans, routes and rules that the config declares', () => {
       { ...RULE, match: { plans: ['pro'], routes: ['reports'] }, plans: { pro: { limit: 20 } } },
       { ...RULE, name: 'b', by: 'address', plans: { free: false }, candidateFor: 'a' },
     ],
+    hooks: {
+      plan: async (_, { route }) => (route === 'reports' ? 'pro' : undefined),
+      cost: (_, { route, cost }) => (route === 'reports' ? 2 * cost : cost),
+      deadline: '100ms',
+    },
   })
   expect(() => checkConfig(config)).not.toThrow()
 })
@@ -80,14 +86,41 @@ it.each(Object.entries(misnamed))('refuses %s, in the types and in the check', (
   expect(() => checkConfig(config())).toThrow()
 })
 
+it('accepts only declared plans and routes in hooks', () => {
+  const routes = [{ name: 'reports', match: { path: '/reports/*' } }] as const
+  const planOfStore = (): string => 'pro'
+  const configs = [
+    // @ts-expect-error Type '"gold"' is not assignable to type '"free" | "pro"'.
+    defineConfig({ plans: ['free', 'pro'], rules: [RULE], hooks: { plan: () => 'gold' } }),
+    // @ts-expect-error The same, in a hook that is asynchronous.
+    defineConfig({ plans: ['free', 'pro'], rules: [RULE], hooks: { plan: async () => 'gold' } }),
+    // @ts-expect-error The same, in a config without rules.
+    defineConfig({ plans: ['free', 'pro'], hooks: { plan: () => 'gold' } }),
+    // @ts-expect-error Type 'string' is not assignable to type '"free" | "pro"'.
+    defineConfig({ plans: ['free', 'pro'], hooks: { plan: planOfStore } }),
+    // @ts-expect-error The types '"reports"' and '"report"' have no overlap.
+    defineConfig({ routes: [...routes], hooks: { skip: (_, { route }) => route === 'report' } }),
+  ]
+  // The check does not call hooks.
+  for (const config of configs) expect(() => checkConfig(config)).not.toThrow()
+
+  const isPlan = (plan: string) => plan === 'free' || plan === 'pro'
+  const planOf: PlanHook<'free' | 'pro'> = () => [planOfStore()].find(isPlan)
+  expect(() => checkConfig(defineConfig({ plans: ['free', 'pro'], hooks: { plan: planOf } }))).not.toThrow()
+})
+
 it('accepts a generated config, whose names only the check can compare', () => {
   const rules: ConfigInput['rules'] = [{ ...RULE, match: { plans: ['free'] } }]
+  const hooks: HooksInput = { plan: () => 'free' }
   const made: ConfigInput = { origin: 'route', plans: ['free'], rules }
   for (const config of [
     defineConfig(made),
     defineConfig({ ...made, origin: 'route' }),
     defineConfig({ origin: 'route', plans: ['free'], rules }),
     defineConfig({ origin: 'route', plans: ['free'], rules: [...rules, { ...RULE, name: 'b' }] }),
+    defineConfig({ ...made, plans: ['free'], hooks }),
+    defineConfig({ rules, hooks: { plan: () => 'free' } }),
+    defineConfig({ hooks }),
   ]) {
     expect(() => checkConfig(config)).not.toThrow()
   }

@@ -192,6 +192,31 @@ describe('requests that no rule covers', () => {
       'rules: has no rule that is enforced: every request passes without a limit.',
     ])
   })
+
+  const limits = { mails: [{ name: 'b', algorithm: 'gcra', limit: 1, period: '1s' }] }
+  const warningsOfAll = (config: object) => warningsOf(checkConfig(config)).map(({ message }) => message)
+  it.each([
+    [{}, 'with a valid credential pass without a limit.'],
+    [{ rules: [] }, 'with a valid credential pass without a limit.'],
+    [{ origin: 'route', limits }, 'with a valid credential pass without a limit.'],
+    [{ plans: ['free', 'pro'], limits }, 'with a valid credential pass without a limit.'],
+    [{ credentials: { accept: ['anonymous'] } }, 'pass without a limit, even without a credential.'],
+    [
+      { routes: [{ name: 'open', match: { path: '/open' }, accept: ['anonymous'] }] },
+      'pass without a limit, even without a credential.',
+    ],
+  ])('are all requests if there is no rule: %j', (config, expected) => {
+    expect(warningsOfAll(config)).toEqual([
+      `has no rule: requests ${expected} Add a rule, unless this is intended.`,
+    ])
+  })
+
+  it.each([
+    ['has limits by name alone', { limits, environment: 'live', store: { deadline: '1s' } }],
+    ['turns limits off for every route', { routes: [{ name: 'all', match: { path: '/*' }, limits: false }] }],
+  ])('are none in a config without rules that %s', (_, config) => {
+    expect(warningsOfAll(config)).toEqual([])
+  })
 })
 
 describe('an identity that clients choose', () => {

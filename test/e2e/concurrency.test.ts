@@ -1,17 +1,17 @@
 /**
  * The rule `concurrency` with all real parts: two Worker processes in workerd, the REST bridge, a Redis, and an origin that counts
- * what it has in flight.
+ * the requests in flight.
  *
- * What is guaranteed, and shown here: of one caller never more than `limit` requests are held. A request is held from its arrival at the
- * origin until the origin has written its last byte or its connection has closed; or until its client has left and the head of the reply
- * is written, as the gateway then closes its connection to the origin, which the origin notices a moment later. A client that leaves
- * before the head frees nothing until the origin answers, because the origin goes on. The rules are `closed`: while the store fails,
- * nothing is admitted. With `open` and `local` each isolate decides by itself.
+ * The guarantee that these tests check: a caller never holds more than `limit` requests. A request is held from its arrival at the
+ * origin until the origin has written its last byte or its connection has closed. If its client leaves, it is held until the head of the
+ * reply is written: then the gateway closes its connection to the origin, which detects this a moment later. A client that leaves
+ * before the head frees nothing until the origin answers, because the origin continues. The rules are `closed`: while the store fails,
+ * nothing is admitted. With `open` and `local`, each isolate decides by itself.
  *
- * What is not guaranteed: the limit, where an isolate that holds units lives and cannot reach the store for a whole ttl, or stands still
- * for as long, or where Redis forgets what it knows. A lost reply about an opaque key whose consumer the isolate does not know yet
- * leaves a unit that is free with the ttl, and not before. A client that vanishes without closing its connection is noticed when TCP gives it
- * up, or with the deadline of the origin.
+ * Not guaranteed: the limit can be exceeded if an isolate that holds units lives but cannot reach the store, or does not run, for a
+ * whole ttl, or if Redis loses its data. If a reply about an opaque key is lost while the isolate does not know its consumer, a unit
+ * stays in use until the ttl ends. If a client vanishes without closing its connection, the gateway detects this when TCP gives up, or
+ * at the deadline of the origin.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -28,7 +28,7 @@ import { PATIENT_MS } from '../support/patience.ts'
 import { SEED } from '../support/random.ts'
 import { hasRedisServer } from '../support/redis.ts'
 
-/** Of each of the two mixtures. */
+/** The number of requests in each of the two mixtures. */
 const REQUESTS = process.env.SOAK ? Number(process.env.SOAK_REQUESTS ?? 100_000) / 2 : 500
 const KILL_EVERY = process.env.SOAK ? 2000 : 300
 const AT_ONCE = 40
@@ -38,7 +38,7 @@ const title = hasRedisServer
   ? 'two Workers on one Redis'
   : 'two Workers on one Redis (no redis-server is installed)'
 
-/** What it returns, as soon as it returns anything. */
+/** Repeats the work until it returns a value, and returns this value. */
 const patiently = <T>(work: () => Promise<T | undefined>, timeout = PATIENT_MS): Promise<T> =>
   vi.waitUntil(work, { ...PATIENTLY, timeout }) as Promise<T>
 
@@ -50,7 +50,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
   beforeAll(async () => {
     bed = await startConcurrencyBed()
     ;[one, other] = bed.workers as [BedWorker, BedWorker]
-    // Of the first the isolate knows the consumer, of the second at first only the store.
+    // An isolate knows the consumer of the first key. At first, only the store knows that of the second.
     keys = { api: (await createKey(bed.admin, { consumer: 'acme' })).key, opaque: 'an-old-key-of-a-partner' }
     await importKey(bed.admin, { key: keys.opaque }, { consumer: 'partner' })
   })
@@ -69,11 +69,11 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
     return response.status
   }
 
-  /** A machine under load may take the store for slow, and refuse with a 503 for a moment. */
+  /** On a machine under load, the store may seem slow, and requests get a 503 for a moment. */
   const expectStatus = (status: number, ...asked: Parameters<typeof statusOf>) =>
     expect.poll(() => statusOf(...asked), PATIENTLY).toBe(status)
 
-  /** How a rule stands for a caller, as the store sees it: nothing goes through a Worker. */
+  /** The standing of a rule for a caller, read from the store without a Worker. */
   async function standing(rule: string, who: Parameters<typeof peekCaller>[2]): Promise<Standing> {
     const { standings } = await peekCaller(bed.admin, bed.config, who)
     return standings.find(standing => standing.rule.name === rule)!
@@ -81,7 +81,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
 
   const freeOf = async (rule: string, address: string) => (await standing(rule, { address })).remaining
 
-  /** Opens a stream, on a connection of its own, and waits for its first bytes. */
+  /** Opens a stream on a new connection, and waits for its first bytes. */
   const openStream = (worker: BedWorker, path: string, address: string): Promise<Socket> =>
     patiently(async () => {
       const { hostname, port } = new URL(worker.url)
@@ -152,7 +152,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
         }),
       )
 
-    /** As many as the limit admits pass at once. A machine under load may take the store for slow at first. */
+    /** Expects that as many requests as the limit admits pass at once. Under load, the store may seem slow at first. */
     const expectBurst = (caller: Caller) =>
       expect.poll(() => burst(caller), PATIENTLY).toEqual(Array(caller.atOnce).fill(200))
 
@@ -162,19 +162,19 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       const what = `SEED=${SEED} ${JSON.stringify({ ...mixed, most, running })}`
       if (process.env.SOAK) console.log(what)
       for (const [i, { atOnce }] of callers.entries()) expect(most[i], what).toBeLessThanOrEqual(atOnce)
-      // It was put to the test. On a busy machine the origin may see fewer at once than the store has admitted.
+      // The limit was reached. On a busy machine, the origin may have fewer requests at once than the store has admitted.
       expect(mixed.seen[429] ?? 0, what).toBeGreaterThan(0)
       expect(Object.keys(mixed.faults).length, what).toBeGreaterThan(1)
     }
 
-    it(`never exceeds the limit, and all is free when the last request is over, long before a ttl of an hour (SEED=${SEED})`, async () => {
+    it(`never exceeds the limit, and all units are free after the last request, long before the ttl of an hour (SEED=${SEED})`, async () => {
       const callers = callersUnder('hour')
-      // Where an isolate does not know yet whose key it is, it cannot take back a call whose reply was lost: its units expire.
+      // An isolate that does not know the consumer of a key cannot take back a call whose reply was lost, so its units expire.
       for (const caller of callersUnder('short')) await expectBurst(caller)
       const mixed = await mix(bed, { seed: SEED, requests: REQUESTS, atOnce: AT_ONCE, callers })
       expectLimits(callers, mixed)
       await expect.poll(() => bed.tally.running(), PATIENTLY).toBe(0)
-      // What a spoiled call has left behind is put right with the next one about the same caller, and its end is said a little later.
+      // The next call about the same caller corrects the effects of a failed call, and its ending is reported a little later.
       await patiently(async () => {
         for (const caller of callers) await burst(caller)
         const isFree = async () =>
@@ -184,7 +184,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       for (const caller of callers) await expectBurst(caller)
     })
 
-    it(`never exceeds the limit while Workers are killed, and all is free within the ttl (SEED=${SEED})`, async () => {
+    it(`never exceeds the limit while Workers are killed, and all units are free within the ttl (SEED=${SEED})`, async () => {
       const callers = callersUnder('short')
       const order = { seed: SEED + 1, requests: REQUESTS, atOnce: AT_ONCE, callers, killEvery: KILL_EVERY }
       const mixed = await mix(bed, order)
@@ -213,7 +213,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       await expectStatus(204, other, '/single/204', address)
     })
 
-    it('litellm#27955: a request that is cancelled before its head holds its slot as long as the origin works, and no longer', async () => {
+    it('litellm#27955: a request that is cancelled before its head holds its slot exactly as long as the origin works on it', async () => {
       const address = newAddress()
       const asked = request(`${one.url}/single/no-head`, {
         agent: false,
@@ -225,7 +225,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       asked.destroy()
       for (;;) {
         const status = await statusOf(other, '/single/204', address)
-        // Until the deadline of the origin has passed.
+        // Repeats until the deadline of the origin has passed.
         if (bed.tally.running(address) === 0) break
         expect(status).not.toBe(204)
       }
@@ -277,8 +277,8 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
     })
   })
 
-  describe('what it costs', () => {
-    /** Until the isolate has said everything. @returns HTTP requests to the store that it made meanwhile */
+  describe('calls to the store', () => {
+    /** Waits until the isolate has no more to report. @returns the HTTP requests to the store in this time */
     async function untilQuiet(): Promise<number> {
       let count = 0
       let latest: number
@@ -292,12 +292,12 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
 
     it.each([
       ['one caller', (_: number) => '10.2.0.1'],
-      ['a caller for each', (n: number) => `10.3.0.${n}`],
+      ['a new caller for each', (n: number) => `10.3.0.${n}`],
     ])(
-      'at 20 requests a second of %s: at most 1.05 HTTP requests to the store a request',
+      'need at most 1.05 HTTP requests per request, at 20 requests per second from %s',
       async (_, addressOf) => {
         const requests = 80
-        // A pause of the machine is no rate of 20 a second, and a store that it makes slow is another matter.
+        // Repeats the measurement if the machine paused or the store was slow, because the rate was not 20 per second.
         const trips = await patiently(async () => {
           await untilQuiet()
           const sent: Promise<number>[] = []
@@ -316,12 +316,12 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       },
     )
 
-    it('of commands inside of Redis: at most one more for an admitted decision', async () => {
+    it('need at most one more Redis command for an admitted decision', async () => {
       const requests = 20
       const commandsOf = (path: string) =>
         patiently(async () => {
           const address = newAddress()
-          // From here on the scripts are there, and so is the record.
+          // After this request, Redis has the scripts and the record.
           await expectStatus(204, one, path, address)
           await untilQuiet()
           await bed.redis.connection.send(['CONFIG', 'RESETSTAT'])
@@ -329,7 +329,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
           const info = String(await bed.redis.connection.send(['INFO', 'commandstats']))
           const calls = [...info.matchAll(/^cmdstat_(?!config|info)([^:]+):calls=(\d+)/gm)]
           const counts = Object.fromEntries(calls.map(([, name, count]) => [name!, Number(count)]))
-          // On a machine under load an ending is said by itself.
+          // On a machine under load, an ending may be sent separately. Then the measurement is repeated.
           return counts.evalsha === requests ? counts : undefined
         }, 100_000)
       const sum = (counts: Record<string, number>) =>
@@ -338,18 +338,18 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       expect((sum(slots) - sum(without)) / requests).toBeLessThanOrEqual(1)
     })
 
-    it('an ending is said without another request', async () => {
+    it('report an ending without another request', async () => {
       const address = newAddress()
       await expectStatus(204, one, '/many/204', address)
       await expect.poll(() => freeOf('many', address), PATIENTLY).toBe(64)
     })
 
-    it('endings wait for the next decision, and where 80 % of the limit are in use they are said at once', async () => {
+    it('report endings with the next decision, and immediately if 80 % of the limit is in use', async () => {
       const requests = 20
       const tripsOf = async (address: string) => {
         await untilQuiet()
         for (let n = 0; n < requests; n++) {
-          // Refused until the store has received the one before.
+          // Refused until the store has received the ending of the previous request.
           await expect
             .poll(() => statusOf(one, '/hour/address/204', address), { ...PATIENTLY, interval: 5 })
             .toBe(204)
@@ -366,8 +366,8 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
     })
   })
 
-  // The last one: its Worker does not come back.
-  it('a Worker that is killed holds its slots for the ttl at most', async () => {
+  // Runs last, because its Worker is not restarted.
+  it('a killed Worker holds its slots for at most the ttl', async () => {
     const address = newAddress()
     const { limit } = LIMITS.address
     const streams = Array.from({ length: limit }, () => openStream(one, '/short/address/silent', address))

@@ -1,6 +1,6 @@
 /**
- * Each way in which a reply ends, through a gateway in workerd: its end is reported exactly once, as what it is.
- * Registered for any gateway that can show the endings of a request by its header X-Case.
+ * Each way in which a reply can end, through a gateway in workerd. Each ending is reported exactly once, with the right result.
+ * The tests run on any gateway that can show the endings of a request by its header X-Case.
  */
 import { request as httpRequest } from 'node:http'
 import { connect, type Socket } from 'node:net'
@@ -11,7 +11,7 @@ import { type EndingOrigin, LARGE_BYTES, startEndingOrigin } from '../support/en
 
 export interface ObservedGateway {
   url: string
-  /** Of one request, in the order in which they were reported. */
+  /** The endings of one request, in the order in which they were reported. */
   endingsOf(name: string): Promise<readonly Ending[]>
   close(): Promise<void>
 }
@@ -46,11 +46,11 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
   const untilEnded = (name: string) =>
     vi.waitUntil(async () => (await gateway.endingsOf(name)).length > 0, { timeout: 10_000, interval: 10 })
 
-  /** Sends a request on a socket of its own, and waits until the reply has begun. */
+  /** Sends a request on a new socket, and waits until the reply has begun. */
   async function begin(name: string, path: string): Promise<Socket> {
     const socket = open(name, path)
     await new Promise((resolve, reject) => socket.once('data', resolve).once('error', reject))
-    // What is not read here stays with the gateway.
+    // Bytes that are not read here stay in the gateway.
     socket.pause()
     return socket
   }
@@ -112,7 +112,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
       ['while the origin sends', '/ticking'],
       ['in the middle of a large body', '/huge'],
       ['in the middle of a large body without a length', '/huge-chunked'],
-    ])('is cancelled when its client goes away %s', async (_, path) => {
+    ])('is cancelled when its client leaves %s', async (_, path) => {
       const name = newCase()
       const socket = await begin(name, path)
       socket.destroy()
@@ -123,7 +123,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
       ['', '/silent'],
       [' in the middle of a known length', '/silent-fixed'],
     ])(
-      'is cancelled when its client goes away while the origin is silent%s, and the origin is left',
+      'is cancelled when its client leaves while the origin is silent%s, and the connection to the origin is closed',
       async (_, path) => {
         const name = newCase()
         const socket = await begin(name, path)
@@ -136,7 +136,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
     it.each([
       ['', '/reset'],
       [' in the middle of a known length', '/reset-fixed'],
-    ])('has failed when the origin breaks off%s, and is cut off for the client', async (_, path) => {
+    ])('has failed if the origin resets it%s, and is cut off for the client', async (_, path) => {
       const name = newCase()
       await expect(get(name, path).then(response => response.arrayBuffer())).rejects.toThrow()
       await expectEnding(name, 'failed')
@@ -146,7 +146,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
       ['/whole', 'complete'],
       ['/204', 'complete'],
     ] as const)(
-      'goes out when an exception is thrown while it is annotated, and is over once: %s',
+      'is still sent if annotating it throws an exception, and ends once: %s',
       async (path, ending) => {
         const name = newCase()
         await (await get(name, path, { headers: { 'x-throw': 'yes' } })).arrayBuffer()
@@ -172,7 +172,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
         socket.once('close', (code, reason) => resolve([code, String(reason)])),
       )
 
-    it('passes on texts, bytes and the protocol that the origin chose', async () => {
+    it('forwards texts, bytes and the protocol that the origin chose', async () => {
       const name = newCase()
       const client = await openWebSocket(name)
       expect(client.protocol).toBe(PROTOCOL)
@@ -191,7 +191,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
       ['with a code and a reason', [4001, 'enough'], [4001, 'enough']],
       ['with a code', [1000], [1000, '']],
       ['without a code', [], [1005, '']],
-    ])('that its client closes %s is closed so at the origin, and complete', async (_, close, code) => {
+    ])('that its client closes %s is closed alike at the origin, and complete', async (_, close, code) => {
       const name = newCase()
       const client = await openWebSocket(name)
       const both = Promise.all([closed(client), closed(origin.sockets.get(name)!)])
@@ -204,7 +204,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
       ['with a code and a reason', [4002, 'done'], [4002, 'done']],
       ['with a code', [1012], [1012, '']],
       ['without a code', [], [1005, '']],
-    ])('that the origin closes %s is closed so at its client, and complete', async (_, close, code) => {
+    ])('that the origin closes %s is closed alike at its client, and complete', async (_, close, code) => {
       const name = newCase()
       const client = await openWebSocket(name)
       const both = Promise.all([closed(client), closed(origin.sockets.get(name)!)])
@@ -249,7 +249,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
   })
 
   describe(`${title}: a client that leaves before the reply`, () => {
-    it('is over once when the origin does not answer in time', async () => {
+    it('ends once if the origin does not answer in time', async () => {
       const name = newCase()
       const socket = open(name, '/no-head')
       await vi.waitUntil(() => origin.received.has(name), { timeout: 5000, interval: 10 })
@@ -259,7 +259,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
   })
 }
 
-/** All that a client receives of a reply, but for its date. */
+/** Everything that a client receives of a reply, except its date and request ID. */
 export function wholeReply(url: string, method: string, headers: Record<string, string>) {
   return new Promise<{ status: number; headers: string[]; body: string }>((resolve, reject) => {
     httpRequest(url, { method, headers, agent: false }, response => {

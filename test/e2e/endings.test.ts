@@ -1,4 +1,4 @@
-/** How each reply ends, counted over the gateway in workerd; and that observing a reply does not change it. */
+/** The endings of replies through the gateway in workerd. Observing a reply does not change it. */
 
 import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -34,7 +34,7 @@ describeEndings('the gateway', async originUrl => {
   return { url, endingsOf, close }
 })
 
-describe('a reply that is observed', () => {
+describe('an observed reply', () => {
   let origin: EndingOrigin
   let worker: TestWorker
 
@@ -52,7 +52,7 @@ describe('a reply that is observed', () => {
     ...['/range', '/204', '/304', '/empty', '/empty-chunked', '/early-hints', '/error', '/no-reply'],
   ]
   it.each(paths.flatMap(path => [`GET ${path}`, `HEAD ${path}`]))(
-    'has the headers and bytes that it has without: %s',
+    'has the same headers and bytes as an unobserved one: %s',
     async line => {
       const [method, path] = line.split(' ') as [string, string]
       const headers = { 'accept-encoding': 'gzip' }
@@ -62,7 +62,7 @@ describe('a reply that is observed', () => {
     },
   )
 
-  it('has the headers that it has without: a WebSocket', async () => {
+  it('has the same headers as an unobserved one: a WebSocket', async () => {
     const handshake = (header: string) =>
       new Promise<string[]>((resolve, reject) => {
         const { hostname, port } = new URL(worker.url)

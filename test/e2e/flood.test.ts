@@ -1,7 +1,7 @@
 /**
- * A flood over the real Worker: 1,000 requests at once, 1,200 in total, against a limit of 10 with a long period, so that how many
- * may pass does not depend on how fast the machine is: what the store admits, and, where a busy machine has made the store look slow, one
- * local share (here the whole limit) of the one isolate that serves them. What the isolate has counted by itself is marked.
+ * A flood over the real Worker: 1,000 requests at once, 1,200 in total, against a limit of 10. The period is long, so the number of
+ * admitted requests does not depend on the speed of the machine: those that the store admits, and one local share (here the whole limit)
+ * of the one isolate if a busy machine makes the store look slow. Requests that the isolate has counted by itself are marked.
  */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type FloodBed, startFloodBed, withStatus } from '../support/flood.ts'
@@ -14,14 +14,14 @@ const title = hasRedisServer ? 'a flood' : 'a flood (no real Redis is installed 
 
 describe.skipIf(!hasRedisServer)(title, { timeout: 120_000 }, () => {
   describe('while the store is healthy', () => {
-    // One Worker for all: each rule has a budget of its own, and what one flood leaves behind makes the next one harder.
+    // One Worker for all tests: each rule has its own budget, and the effects of one flood make the next one harder.
     let bed: FloodBed
     beforeAll(async () => {
       bed = await startFloodBed()
     })
     afterAll(() => bed?.close())
 
-    it.each(['open', 'local'])('does not switch a limit off that is %s', async policy => {
+    it.each(['open', 'local'])('does not turn off a limit with the policy %s', async policy => {
       const replies = await bed.flood(`/${policy}`, FLOOD)
       const admitted = withStatus(replies, 200)
       expect(admitted, JSON.stringify(replies)).toBeGreaterThan(0)
@@ -30,11 +30,11 @@ describe.skipIf(!hasRedisServer)(title, { timeout: 120_000 }, () => {
       expect(admitted + withStatus(replies, 429), JSON.stringify(replies)).toBe(FLOOD.total)
     })
 
-    it('gives no new share when it comes again after the hand-over of the first', async () => {
+    it('gets no new share if it is repeated after a hand-over', async () => {
       let admitted = 0
       for (let i = 0; i < 3; i++) {
         admitted += withStatus(await bed.flood('/again', { total: 500, atOnce: 500 }), 200)
-        // Requests that the store decides, behind which the hand-over runs.
+        // The store decides these requests, and the hand-over runs in the background.
         await bed.flood('/again', { total: 20, atOnce: 1 })
       }
       expect(admitted).toBeGreaterThan(0)
@@ -42,12 +42,12 @@ describe.skipIf(!hasRedisServer)(title, { timeout: 120_000 }, () => {
     })
   })
 
-  it.each(['refuses connections', 'hangs'])('of a store that %s: open lets all pass, marked', async fault => {
+  it.each(['refuses connections', 'hangs'])('passes under open, marked, while the store %s', async fault => {
     const bed = await startFloodBed()
     onTestFinished(() => bed.close())
     if (fault === 'hangs') bed.store.fault = () => {}
     else await bed.store.shut()
-    // Until the outage is confirmed, the isolate counts. Each reply is marked; one that is refused says so too.
+    // Until the outage is confirmed, the isolate counts by itself. Each reply is marked, even a refusal.
     await expect
       .poll(() => bed.flood('/open', { total: 2 * FLOOD_LIMIT + 1, atOnce: 1 }), { timeout: 20_000 })
       .toEqual({ '200 breaker-open': 2 * FLOOD_LIMIT + 1 })

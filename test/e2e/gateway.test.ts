@@ -1,6 +1,6 @@
 /**
  * The whole path with real parts: a caller's socket, the Worker in workerd, the real client, the bridge, a Redis,
- * and an origin's socket. What only workerd and sockets show is tested here.
+ * and an origin's socket. Only behavior that needs workerd and sockets is tested here.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { request } from 'node:http'
@@ -39,7 +39,7 @@ describe('the running gateway', () => {
     })
   })
 
-  it('adds to the headers of a request what it says it adds, and nothing else', async () => {
+  it('adds only the documented headers to a request', async () => {
     await raw('/plain', {})
     const { headers } = running.origin.received[0]!
     const added = [
@@ -52,18 +52,18 @@ describe('the running gateway', () => {
       'cache-control',
       'pragma',
     ]
-    // The first three are workerd's own.
+    // The first three come from workerd.
     expect(Object.keys(headers).sort()).toEqual(['accept-encoding', 'cf-worker', 'host', ...added].sort())
   })
 
-  it('refuses what is over the limit, on either plan of the same consumer', async () => {
+  it('refuses requests above the limit, and requests without a key', async () => {
     const statuses = []
     for (let i = 0; i < 3; i++) statuses.push((await ask('/few')).status)
     expect(statuses).toEqual([200, 200, 429])
     expect((await fetch(`${running.stack.url}/few`)).status).toBe(401)
   })
 
-  it('holds what queues in a leaky bucket, and forwards it in order, evenly', async () => {
+  it('delays the queued requests of a leaky bucket, and forwards them in order and evenly', async () => {
     const startedAt = performance.now()
     const replies = await Promise.all(Array.from({ length: 8 }, () => ask('/queue')))
     const admitted = replies
@@ -78,12 +78,12 @@ describe('the running gateway', () => {
     expect(running.origin.received.map(({ headers }) => headers['x-request-id'])).toEqual(
       admitted.map(({ id }) => id),
     )
-    // A tenth of a second after the one before, at the earliest: timers do not go off early.
+    // Each one arrives at least a tenth of a second after the one before, because timers do not fire early.
     for (const [i, { at }] of running.origin.received.entries())
       expect(at - startedAt).toBeGreaterThan(i * 100 - 2)
   })
 
-  it('is not changed by a rule that is tried out, and does not show it', async () => {
+  it('is not affected by a shadow rule, and does not show it', async () => {
     for (let i = 0; i < 3; i++) {
       const { status, headers } = await ask('/tried-out')
       expect(status).toBe(200)
@@ -103,7 +103,7 @@ describe('the running gateway', () => {
     expect(statuses.filter(status => status === 429)).toHaveLength(38)
   })
 
-  it('is healthy', async () => {
+  it('reports that it is healthy', async () => {
     const response = await fetch(`${running.stack.url}/_sluice/health`)
     expect([response.status, await response.json()]).toEqual([200, expect.objectContaining({ ready: true })])
   })
@@ -140,22 +140,22 @@ describe('the proxy', () => {
     expect(running.origin.received[0]).toMatchObject({ method: 'GET', bodyBytes: body.length })
   })
 
-  it('hands on a response as it comes, without waiting for its end', async () => {
-    // Uncompressed: the local stand-in for the edge compresses as a whole, the Worker does not touch the body.
+  it('forwards a response while it arrives, without waiting for its end', async () => {
+    // Uncompressed, because the local simulation of the edge compresses a body as a whole. The Worker does not change it.
     const response = await ask('/stream', { headers: { 'accept-encoding': 'identity' } })
     const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader()
     expect((await reader.read()).value).toBe('first ')
-    // Only now is the origin told to go on: had the gateway waited for the end, nothing would have come.
+    // The origin continues only now. If the gateway waited for the end, the first part would not have arrived.
     await fetch(`${running.origin.url}/stream/go-on`)
     expect((await reader.read()).value).toBe('second')
   })
 
-  it('passes redirects on and follows none', async () => {
+  it('forwards redirects and does not follow them', async () => {
     const response = await ask('/redirect')
     expect([response.status, response.headers.get('location')]).toEqual([302, 'https://elsewhere.example/'])
   })
 
-  it('leaves status, cookies, empty bodies and errors of the origin as they are', async () => {
+  it('does not change status, cookies, empty bodies and errors of the origin', async () => {
     expect((await ask('/empty')).status).toBe(204)
     expect((await ask('/cookies')).headers.getSetCookie()).toEqual(['a=1', 'b=2; Path=/'])
     const error = await ask('/error')
@@ -164,11 +164,11 @@ describe('the proxy', () => {
     expect([head.status, await head.text()]).toEqual([200, ''])
   })
 
-  it('leaves a compressed body compressed', async () => {
+  it('forwards a compressed body without decompressing it', async () => {
     const { headers, body } = await raw('/gzip', { 'accept-encoding': 'gzip' })
     expect(headers['content-encoding']).toBe('gzip')
     expect(gunzipSync(body).toString()).toBe(GZIPPED)
-    // And fetch, which undoes it, reads what the origin meant.
+    // fetch decompresses the body, and gets the text of the origin.
     expect(await (await ask('/gzip')).text()).toBe(GZIPPED)
   })
 
@@ -176,7 +176,7 @@ describe('the proxy', () => {
     ['without Accept-Encoding', {}] as const,
     ['that accepts no coding', { 'accept-encoding': '' }] as const,
   ])(
-    'asks for an uncompressed body for a client %s, and returns one also where the origin compresses it',
+    'requests an uncompressed body for a client %s, and returns one even if the origin compresses it',
     async (_, encoding) => {
       const { headers, body } = await raw('/gzip', encoding)
       expect(running.origin.received[0]!.headers['accept-encoding']).toBe('identity')
@@ -215,7 +215,7 @@ describe('the proxy', () => {
     expect(reply).toMatch(/^HTTP\/1\.1 101 /)
   })
 
-  it('answers 504 when the origin is slow and 502 when it breaks off, as problem details', async () => {
+  it('answers 504 when the origin is slow and 502 when it closes the connection, with problem details', async () => {
     const slow = await ask('/hang')
     expect([slow.status, slow.headers.get('content-type')]).toEqual([504, 'application/problem+json'])
     expect(await slow.json()).toMatchObject({ status: 504, title: 'Gateway Timeout' })
@@ -224,7 +224,7 @@ describe('the proxy', () => {
       502,
       expect.objectContaining({ title: 'Bad Gateway' }),
     ])
-    // What was admitted was counted, and says so.
+    // The request was admitted and counted, so the reply has a RateLimit header.
     expect(broken.headers.get('ratelimit')).toMatch(/^"consumer"/)
   })
 })
@@ -238,7 +238,7 @@ describe('bytes that no good client sends', () => {
     ['a key twice', () => get('/', keyed(), keyed())],
     ['a bearer key twice', () => get('/', `Authorization: Bearer ${key}`, `Authorization: Bearer ${key}`)],
     [
-      'a bearer key behind another scheme',
+      'a bearer key after another scheme',
       () => get('/', 'Authorization: Basic x', `Authorization: Bearer ${key}`),
     ],
     ['a key of 10 kB', () => get('/', keyed() + 'x'.repeat(10_000))],
@@ -248,10 +248,10 @@ describe('bytes that no good client sends', () => {
     ['a header folded over two lines', () => get('/', keyed(), `X-Other: a\r\n ${CONSUMER}`)],
     ['a space before the colon', () => get('/', keyed(), CONSUMER.replace(':', ' :'))],
     ['a length twice', () => get('/', keyed(), 'Content-Length: 0', 'Content-Length: 5')],
-    ['a method in small letters', () => get('/', keyed()).with(0, 'get / HTTP/1.1')],
-    ['a method of its own', () => get('/', keyed()).with(0, 'FOO / HTTP/1.1')],
-    ['a path of ours by its whole address', () => get('http://b.test//_sluice/x', keyed())],
-    ['a path of ours behind dots', () => get('/log/..%2f%5Fsluice/x', keyed())],
+    ['a method in lower case', () => get('/', keyed()).with(0, 'get / HTTP/1.1')],
+    ['an unknown method', () => get('/', keyed()).with(0, 'FOO / HTTP/1.1')],
+    ['a reserved path in an absolute URL', () => get('http://b.test//_sluice/x', keyed())],
+    ['a reserved path after dots', () => get('/log/..%2f%5Fsluice/x', keyed())],
     ['a public path left by dots', () => get('/log/../x')],
     ['a public path left by encoded dots', () => get('/log/%2e%2e/x')],
     ['a public path left by backslashes', () => get('/log\\..\\x')],
@@ -263,26 +263,26 @@ describe('bytes that no good client sends', () => {
           .with(0, 'OPTIONS / HTTP/1.1')
           .concat('', '1', 'x', '0'),
     ],
-  ])('get to no origin: %s', async (_, lines) => {
+  ])('do not reach the origin: %s', async (_, lines) => {
     expect(await rawBytes(lines())).toMatch(/^HTTP\/1\.1 (400|401|404|501) /)
     expect(running.origin.received).toEqual([])
   })
 
   it.each<[string, () => string[]]>([
-    ['a line feed alone', () => get('/', keyed(), `X-Other: a\n${CONSUMER}`)],
+    ['a bare line feed', () => get('/', keyed(), `X-Other: a\n${CONSUMER}`)],
     ['underscores', () => get('/', keyed(), 'X_Consumer_Id: admin', 'X.Consumer.Id: admin')],
     ['Connection', () => get('/', keyed(), CONSUMER, 'Connection: x-consumer-id, x-request-id')],
     [
       'a body that is another request',
       () => [...get('/', keyed(), 'Transfer-Encoding: chunked', ''), '0', '', ...get('/', CONSUMER)],
     ],
-  ])('do not say who calls: %s', async (_, lines) => {
+  ])('do not change the consumer: %s', async (_, lines) => {
     expect(await rawBytes(lines())).toMatch(/^HTTP\/1\.1 200 /)
     for (const { headers } of running.origin.received) expect(headers['x-consumer-id']).toBe('acme')
     expect(JSON.stringify(running.origin.received)).not.toContain('admin')
   })
 
-  it('do not say another host than the one that was matched', async () => {
+  it('do not change the forwarded host to one that was not matched', async () => {
     for (const host of ['a.test', 'u:p@a.test', 'a.test/x?', 'a.test#']) {
       await rawBytes(get('/', keyed()).with(1, `Host: ${host}`))
     }
@@ -291,7 +291,7 @@ describe('bytes that no good client sends', () => {
   })
 })
 
-/** What comes back for these lines, by a socket of its own. */
+/** Sends these lines on a new socket. @returns the first bytes of the reply */
 async function rawBytes(lines: readonly string[]): Promise<string> {
   const { hostname, port } = new URL(running.stack.url)
   const socket = connect(Number(port), hostname)
@@ -304,7 +304,7 @@ async function rawBytes(lines: readonly string[]): Promise<string> {
   return await reply.finally(() => socket.destroy())
 }
 
-/** By node:http, which sends headers that fetch forbids and leaves bodies as they are. */
+/** Uses node:http, which can send headers that fetch forbids, and does not change bodies. */
 function raw(path: string, headers: Record<string, string>) {
   return new Promise<{ headers: Record<string, unknown>; body: Buffer }>((resolve, reject) => {
     request(running.stack.url + path, { headers: { 'x-api-key': key, ...headers } }, response => {

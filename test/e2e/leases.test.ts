@@ -1,6 +1,6 @@
 /**
  * Leases with all real parts: two Worker processes in workerd, the REST bridge, a Redis, keep-alive clients, and an origin that counts.
- * Nothing here depends on how fast the machine is: a slow one has fewer requests in the time of a lease, and more trips.
+ * The results do not depend on the speed of the machine. A slow one only has fewer requests per lease, and more trips.
  */
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync } from 'node:fs'
@@ -72,7 +72,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     for (const part of parts.reverse()) await part.close()
   })
 
-  /** Sends so many requests, some at once on connections that are kept. @returns how many had which status; 0: none */
+  /** Sends this many requests, some at once on kept connections. @returns their number by status, where 0 is no reply */
   async function load(worker: RunningWorker, path: Path, requests: number): Promise<Record<number, number>> {
     const agent = new Agent({ keepAlive: true, maxSockets: AT_ONCE })
     const statuses: Record<number, number> = {}
@@ -109,20 +109,20 @@ describe.skipIf(!hasRedisServer)(title, () => {
     return LEASE_LIMITS[path] - standings.find(({ rule }) => rule.name === path)!.remaining
   }
 
-  it('make fewer trips than requests, and the store has counted what the origin has received', async () => {
+  it('make fewer trips than requests, and the store counts exactly the requests that reach the origin', async () => {
     const requests = 1500
     store.count()
     const statuses = await Promise.all(workers.map(worker => load(worker, 'spared', requests)))
     expect(statuses).toEqual([{ 200: requests }, { 200: requests }])
     await expect.poll(() => spent('spared'), PATIENTLY).toBe(2 * requests)
     expect(received('spared')).toBe(2 * requests)
-    // Giving back included.
+    // Includes the trips that give units back.
     const trips = store.count()
     expect(trips).toBeLessThan(2 * requests)
     if (process.env.SOAK) console.log(`${trips} trips for ${2 * requests} requests`)
   })
 
-  it('never admit more than the limit, to its last unit', async () => {
+  it('never admit more than the limit, even when it is used up', async () => {
     const requests = 2200
     const statuses = await Promise.all(workers.map(worker => load(worker, 'used', requests)))
     const [admitted, refused] = [200, 429].map(status =>
@@ -135,18 +135,18 @@ describe.skipIf(!hasRedisServer)(title, () => {
     await expect.poll(() => spent('used'), PATIENTLY).toBe(admitted)
   })
 
-  // The last one: its Worker does not come back.
-  it('a Worker that is killed loses at most what it held, and the other one goes on', async () => {
+  // Runs last, because its Worker is not restarted.
+  it('a killed Worker loses at most the units that it held, and the other one continues', async () => {
     const [one, other] = workers as [RunningWorker, RunningWorker]
     const requests = 1000
     const loads = Promise.all([load(one, 'killed', requests), load(other, 'killed', requests)])
     await expect.poll(() => received('killed'), { ...PATIENTLY, interval: 1 }).toBeGreaterThan(200)
-    // It leads a group of its own, of which workerd is a part.
+    // The process leads its own group, which includes workerd.
     process.kill(-one.pid, 'SIGKILL')
     const [ofOne, ofOther] = await loads
     expect(ofOther).toEqual({ 200: requests })
     const lostBy = async () => (await spent('killed')) - received('killed')
-    // Until the other one has given back, more is missing.
+    // More units are missing until the other Worker has given its own back.
     const most = (ofOne[200] ?? 0) + 2 * AT_ONCE
     await expect.poll(lostBy, PATIENTLY).toBeLessThanOrEqual(most)
     expect(await lostBy()).toBeGreaterThanOrEqual(0)

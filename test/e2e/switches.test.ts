@@ -1,6 +1,6 @@
 /**
- * Live switches over two Worker processes on one store. Their clocks are real, so each change is waited for until both Workers
- * have it; test/gateway/switches.test.ts says with a clock of its own which request has it first.
+ * Live switches on two Worker processes with one store. Their clocks are real, so the tests wait until both Workers have a change.
+ * test/gateway/switches.test.ts uses its own clock, and tests which request has a change first.
  */
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
@@ -42,7 +42,7 @@ beforeEach(async () => {
   key = (await createKey(admin, { consumer: `acme-${++consumers}` })).key
 })
 
-/** Asks each Worker once, in turn. */
+/** Sends a request to each Worker, in turn. */
 async function ask(credential = key) {
   const replies = []
   for (const { url } of workers) {
@@ -58,7 +58,7 @@ async function ask(credential = key) {
 
 type Reply = Awaited<ReturnType<typeof ask>>[number]
 
-/** Asks for another consumer, whose limits no test is about, until both Workers have a change. */
+/** Sends requests of another consumer, which no test uses, until both Workers have a change. */
 async function untilBoth(hasIt: (reply: Reply) => boolean) {
   const { key: other } = await createKey(admin, { consumer: `other-${consumers}` })
   await vi.waitUntil(async () => (await ask(other)).every(hasIt), { timeout: 50_000, interval: 100 })
@@ -71,7 +71,7 @@ const limits =
 const statuses = async () => (await ask()).map(({ status }) => status)
 const set = (mode: SwitchMode, rule = 'two') => switchRule(admin, rule, { at: new Date(), by: 'ops', mode })
 
-/** As people do it. @returns what stands on standard output */
+/** Runs the command as an operator would. @returns the standard output */
 async function sluice(args: string[], runIt = runInProcess): Promise<string> {
   const { url, token } = workers[0]!.rest
   const env = { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token }
@@ -81,7 +81,7 @@ async function sluice(args: string[], runIt = runInProcess): Promise<string> {
 }
 
 describe('two Workers', () => {
-  it.each(['off', 'shadow'] as const)('turn a rule down to %s, and up again', async mode => {
+  it.each(['off', 'shadow'] as const)('switch a rule to %s, and back again', async mode => {
     expect(await statuses()).toEqual([200, 200])
     expect(await statuses()).toEqual([429, 429])
     await set(mode)
@@ -94,11 +94,11 @@ describe('two Workers', () => {
     expect(await statuses()).toEqual([429, 429])
   })
 
-  it('enforce a rule that is off in the config, on the numbers of both', async () => {
+  it('enforce a rule that is off in the config, with a common count', async () => {
     await set('off')
     await set('enforce', 'none')
     await untilBoth(limits('none'))
-    // One for the two of them.
+    // The limit is one request for both Workers together.
     expect(await statuses()).toEqual([200, 429])
     await resetRule(admin, 'none')
     await resetRule(admin, 'two')
@@ -106,7 +106,7 @@ describe('two Workers', () => {
     expect(await statuses()).toEqual([200, 200])
   })
 
-  it('let everything pass that has a good credential under the kill switch, until it is taken back', async () => {
+  it('admit every request with a valid credential while the kill switch is on', async () => {
     expect(await statuses()).toEqual([200, 200])
     expect(await statuses()).toEqual([429, 429])
     expect(await sluice(['kill', 'on', '--yes', '--for', '1h', '--by', 'ops'], runProcess)).toContain(
@@ -122,13 +122,13 @@ describe('two Workers', () => {
     expect(await statuses()).toEqual([429, 429])
   })
 
-  it('block a consumer from the next request, and let it in again soon', async () => {
+  it('block a consumer from the next request, and accept it soon after the block is lifted', async () => {
     const consumer = `acme-${consumers}`
     expect(await statuses()).toEqual([200, 200])
     await sluice(['block', consumer, '--yes', '--for', '1h'])
     expect(await statuses()).toEqual([403, 403])
     expect(await sluice(['unblock', consumer])).toBe(`Consumer '${consumer}' is no longer blocked.\n`)
-    // Each remembers for a second at most that it was blocked.
+    // Each Worker remembers the block for at most a second.
     await expect.poll(statuses, { timeout: 10_000 }).toEqual([429, 429])
   })
 })

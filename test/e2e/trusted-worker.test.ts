@@ -1,4 +1,4 @@
-/** Addresses that other Workers pass on through service bindings: the gateway and its callers as Workers of their own, in workerd. */
+/** Addresses that other Workers pass on through service bindings: the gateway and its callers are separate Workers in workerd. */
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
@@ -19,7 +19,7 @@ const COMPATIBILITY = {
 }
 const TOKEN = 'a token for tests'
 
-/** Calls the gateway on behalf of its own client, with a request of its own, or with that of the client as it is. */
+/** Calls the gateway for its own client, with a new request or with the unchanged request of the client. */
 const CALLER = `
   const pathOf = request => 'https://gateway.example' + new URL(request.url).pathname
   export default {
@@ -82,7 +82,7 @@ beforeEach(async () => {
   origin.received.length = 0
 })
 
-/** A request of a client of this Worker. @returns what the origin learns of the address, and by what it was counted */
+/** Sends a request of a client of this Worker. @returns the address that the origin receives, and the counted addresses */
 async function ask(worker: string, headers: Record<string, string>, method = 'GET') {
   const { status } = await miniflare.dispatchFetch(`https://${worker}.example/x`, { method, headers })
   expect([status, origin.received.length]).toEqual([200, 1])
@@ -93,7 +93,7 @@ async function ask(worker: string, headers: Record<string, string>, method = 'GE
 }
 
 describe('the address of a client', () => {
-  it('is what a trusted Worker says, each client counted by itself', async () => {
+  it('is the one that a trusted Worker sends, and each client is counted separately', async () => {
     expect(await ask('storefront', { 'x-client': '192.0.2.7' })).toEqual({
       ...{ forwarded: '192.0.2.7', counted: ['192.0.2.7'] },
     })
@@ -102,7 +102,7 @@ describe('the address of a client', () => {
     expect(counted.sort()).toEqual(['192.0.2.7', '2001:db8:0:0::/64'])
   })
 
-  it('is unknown where the Worker says none, or what is no address', async () => {
+  it('is unknown if the Worker sends none, or an invalid one', async () => {
     expect(await ask('storefront', { 'x-client': 'none' })).toEqual({
       forwarded: undefined,
       counted: ['unknown'],
@@ -114,7 +114,7 @@ describe('the address of a client', () => {
   })
 
   it.each(['other', 'nameless', 'odd'])(
-    'is not what a Worker says that is not trusted (%s)',
+    'is not the one that an untrusted Worker sends (%s)',
     async worker => {
       expect(await ask(worker, { 'x-client': '192.0.2.7' })).toEqual({
         forwarded: undefined,
@@ -123,18 +123,18 @@ describe('the address of a client', () => {
     },
   )
 
-  it('is not what a client from the internet says, which Cloudflare has given another', async () => {
+  it('is that of Cloudflare, and not the one that a client from the internet sends', async () => {
     const headers = { 'cf-connecting-ip': '198.51.100.1', 'sluice-client-ip': '192.0.2.7' }
     expect(await ask('gateway', headers)).toEqual({ forwarded: '198.51.100.1', counted: ['198.51.100.1'] })
   })
 
-  it('is not what a client from the internet says where there is no other either', async () => {
+  it('is not the one that a client from the internet sends, even if there is no other', async () => {
     const { forwarded, counted } = await ask('gateway', { 'sluice-client-ip': '192.0.2.7' })
     expect([forwarded, counted]).not.toContain('192.0.2.7')
     expect(counted).not.toContain('192.0.2.7')
   })
 
-  it('is not what a client says whose request a trusted Worker passes on as it is', async () => {
+  it('is not the one that a client sends, if a trusted Worker forwards its request unchanged', async () => {
     const headers = {
       ...{ 'cf-connecting-ip': '198.51.100.1', 'sluice-client-ip': '192.0.2.7', 'x-as-it-is': 'yes' },
     }

@@ -1,6 +1,6 @@
 /**
- * Requests that wait for their turn at the store, in workerd: with the compatibility date of wrangler.toml, and with one of a guard in an
- * older project, whose runtime ends a request that waits for a promise of another request.
+ * Requests that wait for their turn at the store, in workerd: with the compatibility date of wrangler.toml, and with that of an older
+ * project that uses a guard. Its runtime ends a request that waits for a promise of another request.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
@@ -31,10 +31,10 @@ describe.each([
     for (const part of [worker, store, bridge, redis]) await part?.close()
   })
 
-  it('requests that come at once are all decided by the store, many of them in one HTTP request', async () => {
+  it('the store decides all concurrent requests, many of them in one HTTP request', async () => {
     expect((await fetch(worker.url)).status).toBe(200)
     store.count()
-    // The first reply comes when all requests are there.
+    // The reply to the first HTTP request is delayed until the other requests wait.
     let begin = () => {}
     const all = new Promise<void>(resolve => {
       begin = resolve

@@ -1,4 +1,4 @@
-/** API keys in subprotocols of WebSockets: the gateway in workerd, an origin with ws, and as clients ws and one that does as browsers do. */
+/** API keys in WebSocket subprotocols: the gateway in workerd, an origin with ws, and two clients: ws, and one like that of browsers. */
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -12,7 +12,7 @@ let stack: Stack
 let key: string
 const handshakes: IncomingMessage[] = []
 const server = createServer()
-// Selects `chat` where it is offered, and otherwise nothing.
+// Selects `chat` if it is offered, and otherwise no protocol.
 const sockets = new WebSocketServer({
   server,
   handleProtocols: names => (names.has('chat') ? 'chat' : false),
@@ -68,7 +68,7 @@ const CLIENTS: [string, Client][] = [
       }),
   ],
   [
-    'the WebSocket of the web',
+    'the standard WebSocket',
     (path, protocols) =>
       new Promise(resolve => {
         const socket = new WebSocket(urlOf(path), protocols)
@@ -82,7 +82,7 @@ const CLIENTS: [string, Client][] = [
   ],
 ]
 
-/** What a handshake of these protocols is answered with. */
+/** Sends a handshake with these protocols. @returns the status, the selected protocol and the body */
 function handshake(
   protocols: string,
   headers: Record<string, string> = {},
@@ -106,7 +106,7 @@ function handshake(
 
 describe.each(CLIENTS)('%s', (_, open) => {
   it.each(['/', '/held'])(
-    'is known by the key, and gets the protocol that the origin selects (%s)',
+    'is authenticated by the key, and gets the protocol that the origin selects (%s)',
     async path => {
       expect(await open(path, [`sluice-key.${key}`, 'chat'])).toEqual({
         protocol: 'chat',
@@ -120,7 +120,7 @@ describe.each(CLIENTS)('%s', (_, open) => {
   )
 
   it.each(['/', '/held'])(
-    'without a protocol of its own offers sluice, which is selected (%s)',
+    'without its own protocol offers sluice, which the gateway selects (%s)',
     async path => {
       expect(await open(path, ['sluice', `sluice-key.${key}`])).toEqual({
         protocol: 'sluice',
@@ -130,12 +130,12 @@ describe.each(CLIENTS)('%s', (_, open) => {
     },
   )
 
-  it('that offers sluice beside another gets that one', async () => {
+  it('that offers sluice and another protocol gets the other one', async () => {
     const opened = await open('/', ['sluice', 'chat', `sluice-key.${key}`])
     expect(opened).toEqual({ protocol: 'chat', reply: 'echo hello' })
   })
 
-  it('is refused with a bad key, and with the key alone', async () => {
+  it('is refused with a bad key, and with only the key', async () => {
     expect(await open('/', [`sluice-key.${key}x`, 'chat'])).toBe('refused')
     expect(await open('/', [`sluice-key.${mintApiKey('acme')}`, 'chat'])).toBe('refused')
     expect(await open('/', [`sluice-key.${key}`])).toBe('refused')
@@ -144,46 +144,46 @@ describe.each(CLIENTS)('%s', (_, open) => {
 })
 
 describe('a handshake', () => {
-  it('with the key alone is answered with what to do, and the key is not repeated', async () => {
+  it('with only the key gets a reply that explains the fix and does not repeat the key', async () => {
     const [status, selected, body] = await handshake(`sluice-key.${key}`)
     expect([status, selected, JSON.parse(body).title]).toEqual([400, '', 'Bad Request'])
     expect(body).toContain("or 'sluice'")
     expect(body).not.toContain(key)
   })
 
-  it('with a bad key gets a 401, with two keys too', async () => {
+  it('with a bad key, two keys or no key gets a 401', async () => {
     expect((await handshake('sluice-key.slk_x, chat'))[0]).toBe(401)
     expect((await handshake(`sluice-key.${key}, sluice-key.${key}, chat`))[0]).toBe(401)
     expect((await handshake('chat'))[0]).toBe(401)
   })
 
-  it('is known by the header where it has both, and the origin gets neither', async () => {
+  it('with two kinds of keys is authenticated by the header, and the origin receives neither key', async () => {
     const own = await createKey(adminStore(stack.rest), { consumer: 'other', plan: 'free' })
     expect((await handshake(`sluice-key.${key}, chat`, { 'x-api-key': own.key }))[0]).toBe(101)
     expect(handshakes[0]!.headers['x-consumer-id']).toBe('other')
     expect(JSON.stringify(handshakes[0]!.rawHeaders)).not.toContain('slk_')
   })
 
-  it('is known beside an Authorization header of the origin, which stays', async () => {
+  it('is authenticated although it has an Authorization header for the origin, which is kept', async () => {
     const authorization = 'Basic dXNlcjpwYXNz'
     expect((await handshake(`sluice-key.${key}, chat`, { authorization }))[0]).toBe(101)
     expect(handshakes[0]!.headers).toMatchObject({ authorization, 'x-consumer-id': 'acme' })
   })
 
-  it('takes keys of another make, percent-encoded', async () => {
+  it('accepts percent-encoded keys of other systems', async () => {
     const foreign = 'a/key+made=elsewhere'
     await importKey(adminStore(stack.rest), { key: foreign }, { consumer: 'partner', plan: 'free' })
     expect((await handshake(`sluice-key.${encodeURIComponent(foreign)}, chat`))[0]).toBe(101)
     expect(handshakes[0]!.headers['x-consumer-id']).toBe('partner')
   })
 
-  it('without a key is as ever', async () => {
+  it('without a key in its protocols is not changed', async () => {
     expect(await handshake('chat, sluice', { 'x-api-key': key })).toEqual([101, 'chat', ''])
     expect(handshakes[0]!.headers['sec-websocket-protocol']).toBe('chat, sluice')
   })
 })
 
-it('a request that is no handshake is not known by such a header', async () => {
+it('a request that is not a handshake is not authenticated by such a header', async () => {
   const response = await fetch(stack.url, {
     headers: { 'sec-websocket-protocol': `sluice-key.${key}, chat` },
   })

@@ -23,6 +23,7 @@ beforeAll(async () => {
   store = await startTestStore()
   const common = { modules: true as const, compatibilityDate: '2026-10-01' }
   const limits = { name: 'limits', entrypoint: 'Limits' }
+  const script = await bundle('limits')
   miniflare = new Miniflare(
     convertV4MiniflareOptions({
       cf: false,
@@ -35,11 +36,12 @@ beforeAll(async () => {
           script: await bundle('caller'),
           serviceBindings: {
             LIMITS: limits,
+            OTHER: { ...limits, name: 'other' },
             SIGNUPS: { ...limits, props: { limit: 'signups' } },
             ANY: limits,
           },
         },
-        { ...common, name: 'limits', script: await bundle('limits'), bindings: { ...store.env } },
+        ...['limits', 'other'].map(name => ({ ...common, name, script, bindings: { ...store.env } })),
       ],
       // The types lack the props of a binding.
     } as unknown as Parameters<typeof convertV4MiniflareOptions>[0]),
@@ -65,7 +67,7 @@ describe('limits as a service binding', () => {
   it('report how to name a limit if a key alone could mean several', async () => {
     expect(await call('/limit-by-key/ambiguous')).toEqual({
       error:
-        'limit({ key }) does not say which limit. Name one (signups, mails, exports) in the props of the binding: { "limit": "signups" }.',
+        'limit({ key }) does not say which limit. Name one (signups, mails, drafts, exports) in the props of the binding: { "limit": "signups" }.',
     })
   })
 
@@ -91,14 +93,39 @@ describe('limits as a service binding', () => {
 
   it('give back unused units', async () => {
     expect(await call('/refund')).toMatchObject({ allowed: true, rules: [{ name: 'day', remaining: 9 }, {}] })
-    expect(await call('/refund/unknown')).toEqual({
-      error: 'This receipt is unknown: it is older than a minute, or comes from another isolate.',
+  })
+
+  it('give back units in another isolate, and no unit twice', async () => {
+    expect(await call('/refund/elsewhere')).toMatchObject({
+      some: [{ name: 'day', remaining: 9 }, { name: 'all' }],
+      rest: [{ name: 'day', remaining: 10 }, { name: 'all' }],
+      again: [],
+      after: [{ name: 'day', remaining: 10 }, { name: 'all' }],
+    })
+    expect(await call('/refund/twice')).toBe(8)
+  })
+
+  it('give back what acquire has spent, apart from the units in flight', async () => {
+    expect(await call('/refund/slot')).toMatchObject({
+      receipt: { limit: 'drafts', identity: { account: '/refund/slot' }, costs: { day: 3 } },
+      rules: [{ name: 'day', remaining: 10 }],
+    })
+  })
+
+  it('give back nothing for a peek', async () => {
+    expect(await call('/refund/of-peek')).toEqual([{}, []])
+  })
+
+  it('name the wrong field of a receipt', async () => {
+    expect(await call('/refund/wrong')).toEqual({
+      error:
+        'receipt.costs.day is 11. It must be a whole number from 1 to 10. Pass the receipt of a decision unchanged to refund(receipt).',
     })
   })
 
   it('name the argument that does not exist', async () => {
     expect(await call('/limit/unknown')).toEqual({
-      error: "The config has no limit 'nothing'. Limits: signups, mails, exports.",
+      error: "The config has no limit 'nothing'. Limits: signups, mails, drafts, exports.",
     })
   })
 

@@ -60,7 +60,7 @@ describeOnRedisEngine('work that holds units', fresh => {
     expect((await limiter.limit('exports', ACME)).allowed).toBe(false)
   })
 
-  it('waits until other work ends: it asks again soon, and then less often', async () => {
+  it('waits until other work ends, with short pauses at first and longer ones later', async () => {
     const redis = await fresh()
     const held: { release(): void }[] = []
     const { limiter, slept } = limiterOn(redis, async () => {
@@ -82,7 +82,7 @@ describeOnRedisEngine('work that holds units', fresh => {
     expect((await limiter.limit('exports', ACME)).allowed).toBe(true)
   })
 
-  it('can peek whether a unit is free, which holds no unit', async () => {
+  it('can peek whether a unit is free, without holding one', async () => {
     const { limiter } = limiterOn(await fresh())
     const held = []
     for (;;) {
@@ -98,7 +98,7 @@ describeOnRedisEngine('work that holds units', fresh => {
     held[1]!.release()
   })
 
-  it('is refunded what it has spent under other rules, and not the units that it holds', async () => {
+  it('gets a refund of the units that it has spent under other rules, and keeps the units that it holds', async () => {
     const { limiter } = limiterOn(await fresh())
     const decision = await limiter.limit('exports', ACME)
     await limiter.refund(decision)
@@ -110,7 +110,7 @@ describeOnRedisEngine('work that holds units', fresh => {
     decision.release()
   })
 
-  it('after a reset reports the units of its own isolate again; those of others are forgotten until their next message', async () => {
+  it('counts again after a reset once its isolate sends its next message', async () => {
     const redis = await fresh()
     const [{ limiter }, other] = [limiterOn(redis), limiterOn(redis)]
     await limiter.limit('exports', ACME)
@@ -121,7 +121,7 @@ describeOnRedisEngine('work that holds units', fresh => {
     expect((await limiter.limit('exports', ACME)).allowed).toBe(false)
   })
 
-  it('can be released if it holds nothing, which has no effect', async () => {
+  it('can be released without effect if it holds nothing', async () => {
     const { limiter } = limiterOn(await fresh())
     await using one = await limiter.limit('pages')
     one.release()

@@ -1,4 +1,4 @@
-/** Switches that came with the answer: `shadow` and `off` apply to that answer, `enforce` only to later requests. */
+/** Switches that arrive with the answer of the store: `shadow` and `off` apply to that answer, `enforce` only to later requests. */
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { applyNewerSwitches, modeUnderSwitches } from '../../src/limiter/apply-switches.ts'
@@ -70,18 +70,18 @@ describe('a refusal', () => {
     expect(relaxed(BOTH, ['minute'], [NO_SWITCHES, latest])).toEqual(expected)
   })
 
-  it('by two rules stays with the rule that is still enforced', () => {
+  it('by two rules remains if one of them is still enforced', () => {
     const latest = switched({ minute: { mode: 'shadow' } })
     expect(relaxed(BOTH, BOTH, [NO_SWITCHES, latest])).toEqual(['refused', 'minute shadow', 'hour enforce'])
   })
 
-  it('by a rule that is no longer switched to enforce is lifted', () => {
+  it('is lifted if its rule is no longer switched to enforce', () => {
     const on = switched({ tried: { mode: 'enforce' }, none: { mode: 'enforce' } })
     expect(relaxed(['tried', 'none'], ['tried'], [on, NO_SWITCHES])).toEqual(['admitted', 'tried shadow'])
     expect(relaxed(['tried', 'none'], ['none'], [on, NO_SWITCHES])).toEqual(['admitted', 'tried shadow'])
   })
 
-  it('because of too many guesses stays, because the credential has not been checked', () => {
+  it('for too many guesses stays, because the credential has not been checked', () => {
     for (const latest of [switched({}, true), switched({ guesses: { mode: 'off' } })]) {
       expect(relaxed(['minute', 'guesses'], ['guesses'], [NO_SWITCHES, latest])).toEqual([
         'refused',
@@ -91,7 +91,7 @@ describe('a refusal', () => {
     }
   })
 
-  it('stays if the credential is not verified: its slot has not answered', () => {
+  it('stays if the credential is not verified because its slot has not answered', () => {
     const latest = switched({}, true)
     expect(relaxed(['minute'], ['minute'], [NO_SWITCHES, latest], '')).toEqual(['refused', 'minute enforce'])
   })
@@ -122,7 +122,7 @@ describe('an admission', () => {
     ])
   })
 
-  it('under a rule by global is decided by the share key of each caller', () => {
+  it('under a rule by global depends on the share key of each caller', () => {
     const [all] = rulesOf(rule('all', { by: 'global' }))
     const share = switched({ all: { share: 0.5 } })
     const statuses = Array.from({ length: 20 }, (_, i) => {
@@ -150,7 +150,7 @@ describe('a share', () => {
       key => modeUnderSwitches(minute!, key, switched({ minute: { share } }), 'minute') === 'enforce',
     )
 
-  it('keeps its callers when it grows, and has no caller at 0 and all callers at 1', () => {
+  it('keeps its callers when it grows, contains no caller at 0, and contains all callers at 1', () => {
     const [none, some, more, all] = [0, 0.25, 0.5, 1].map(enforcedAt)
     expect([none!.length, all!.length]).toEqual([0, 1000])
     expect(some!.length).toBeGreaterThan(200)

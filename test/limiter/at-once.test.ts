@@ -18,7 +18,7 @@ import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
 const TOKEN = 'a token for tests'
 
-/** These tests do not test the deadline, and hundreds of concurrent calls take long on a busy machine. */
+/** Long, because hundreds of concurrent calls are slow on a busy machine. Other tests are about the deadline. */
 const PATIENT_MS = 60_000
 
 /** One rule of each algorithm, tight enough to refuse. One of them refills during the run. */
@@ -55,7 +55,7 @@ describeOnRedis('300 decisions at once', (start, kind) => {
     return outcome
   }
 
-  it('on one identity admit exactly what the narrowest rule allows', async () => {
+  it('on one identity admit exactly the limit of the strictest rule', async () => {
     const [narrow] = rules
     const asked = compiled({ rules: [bound(narrow!, consumerStateKey('one'))], plans: [] })
     const outcomes = await Promise.all(Array.from({ length: 300 }, () => ask(asked)))
@@ -67,7 +67,7 @@ describeOnRedis('300 decisions at once', (start, kind) => {
     expect(left.sort((a, b) => b - a)).toEqual(Array.from({ length: 60 }, (_, i) => 59 - i))
   })
 
-  it(`on overlapping identities have the results of the model in the order of the store (SEED=${SEED})`, async () => {
+  it(`on overlapping identities match the model, in the order of the store (SEED=${SEED})`, async () => {
     // A plain seed without shrinking, because a race between requests cannot be repeated.
     const random = randomFrom(SEED)
     const asked = Array.from({ length: 300 }, () => ({
@@ -142,7 +142,7 @@ describeOnRedis('300 decisions at once', (start, kind) => {
       await Promise.all(Array.from({ length: attempts }, (_, i) => attempt(i % 10)))
 
       expect(admitted.all).toBeLessThanOrEqual(most)
-      // Requests that were refused because of units that were given back later are admitted now.
+      // Some requests were refused because of units that were given back later. They are admitted now.
       for (let i = 0; i < 10; i++) for (let again = 0; again < 8; again++) await attempt(i)
       expect(admitted.all).toBe(most)
       expect(await left(e!, address)).toBe(70 - most)

@@ -33,7 +33,7 @@ describeOnRedisEngine('units in flight', fresh => {
     return { redis, time, isolate: isolateOn(redis, time, 'A') }
   }
 
-  it('are held from the decision until the request is over, and no longer', async () => {
+  it('are held from the decision until the end of the request', async () => {
     const { isolate } = await set()
     const held = [await isolate.ask(three), await isolate.ask(three), await isolate.ask(three)]
     expect(held.map(({ decision }) => decision.kind)).toEqual(['allowed', 'allowed', 'allowed'])
@@ -74,7 +74,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect((await other.ask(three)).decision.kind).toBe('allowed')
   })
 
-  it('are not held if another rule refuses, and the other rule spends nothing if they are used up', async () => {
+  it('are not held if another rule refuses; if none is free, the other rule spends nothing', async () => {
     const { isolate } = await set()
     await isolate.askAll(three, second)
     await isolate.askAll(three, second)
@@ -153,7 +153,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(time.waiting).toBe(0)
   })
 
-  it('are reported as released at once if four fifths of the limit were in use', async () => {
+  it('are reported as released immediately if four fifths of the limit were in use', async () => {
     const { redis, time, isolate } = await set()
     const held = await Promise.all(Array.from({ length: 8 }, () => isolate.ask(ten)))
     held[7]!.finish('complete')
@@ -196,10 +196,10 @@ describeOnRedisEngine('units in flight', fresh => {
     expect((await other.ask(ten, 10)).decision.kind).toBe('allowed')
   })
 
-  it('of a request that the platform has ended without notice are given up while the isolate lives on', async () => {
+  it('of a request that the platform has ended without notice become free, although its isolate continues', async () => {
     const { redis, time, isolate } = await set()
     await isolate.ask(ten, 4)
-    // The timers of the request have ended with it. Another request of the isolate goes on.
+    // The timers of the request have ended with it. Other requests of the isolate continue.
     const gone = new Timers()
     Object.assign(gone, { nowMs: time.nowMs })
     const living = isolate.kept
@@ -228,7 +228,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(remainingOf(await other.ask(closed, 0))).toBe(2)
   })
 
-  it('are not counted if the store executes the request after the isolate has given it up', async () => {
+  it('are not counted if the store executes the request after the isolate has stopped waiting for it', async () => {
     const { redis, time, isolate } = await set()
     let late: (() => Promise<unknown[]>) | undefined
     isolate.fault = async run => {
@@ -264,7 +264,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(remainingOf(await isolateOn(redis, time, 'B').ask(three, 0))).toBe(0)
   })
 
-  it('are all counted again by an emptied store after a third of the ttl', async () => {
+  it('are all counted again a third of the ttl after the store was emptied', async () => {
     const { redis, time, isolate } = await set()
     await isolate.ask(ten, 4)
     await redis.send(['FLUSHALL'])

@@ -1,6 +1,6 @@
 /**
  * The engine by itself, with a store and a clock that are passed in. Switches, failures of the store and exceptions in limiting code
- * happen during decisions; `finish` counts once; probes and hand-overs run beside decisions. The edges have suites of their own.
+ * happen during decisions; `finish` counts once; probes and hand-overs run beside decisions. The edges have their own suites.
  */
 
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -227,7 +227,7 @@ describe('switches, without rules to count', () => {
     })
   })
 
-  it('are awaited by one request only while they cannot be read', async () => {
+  it('delay only one request while they cannot be read', async () => {
     fail(UNREACHABLE)
     await engine.decide(demandOf(), awaiting)
     nowMs += 1000
@@ -324,7 +324,7 @@ describe('finish', () => {
     expect(finished.map(([kind]) => kind)).toEqual(['denied', 'allowed', 'allowed'])
   })
 
-  it('has to be called at the end of the request only if something listens', () => {
+  it('has to be called at the end of the request only if there is a listener', () => {
     expect(engine.awaitsEndings).toBe(true)
     expect(engineWith({ onFinish: undefined }).awaitsEndings).toBe(false)
   })
@@ -341,7 +341,7 @@ describe('an exception in limiting code', () => {
     }
   })
 
-  it('before the trip: nothing is counted, and closed rules refuse', async () => {
+  it('before the trip counts nothing, and closed rules refuse', async () => {
     const broken = engineWith({
       decideAt: () => {
         throw new RangeError('a bug')
@@ -508,7 +508,7 @@ describe('a refund or a reset', () => {
     expect(await remaining(two)).toEqual([2])
   })
 
-  it('is made under a kill switch', async () => {
+  it('also works under a kill switch', async () => {
     const { at } = await engine.decide(demandOf(two), options)
     await kill()
     await kinds(1)

@@ -1,4 +1,4 @@
-/** Which rules are counted in the isolate if the store has not answered, by the cause. */
+/** If the store has not answered, the cause decides which rules are counted in the isolate. */
 
 import { describe, expect, it } from 'vitest'
 import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'

@@ -15,8 +15,8 @@ const callsOf = ({ asked, messages, requests }: Awaited<ReturnType<typeof runFle
   (asked + messages) / requests
 
 describe('a fleet with units in advance', { timeout: 300_000 }, () => {
-  it('makes far fewer calls than one without, if the limit has room', async () => {
-    // While there were too few isolates, each asks again after five seconds, so this takes longer.
+  it('makes far fewer calls than a fleet without them, if the limit has room', async () => {
+    // Isolates that found too few others repeat their request for units only after five seconds, so this test runs longer.
     const advance = await runFleet({ ...common, seconds: 12, load: 0.5 })
     expect(advance.refused).toBe(0)
     // Without units in advance there would be one call for each request, and more than half a message for its end.
@@ -46,7 +46,7 @@ describe('a fleet with units in advance', { timeout: 300_000 }, () => {
   })
 
   it.runIf(SOAK)(
-    'SOAK=1: exceeds the limit at most by what was in flight when the store lost its data',
+    'SOAK=1: exceeds the limit at most by the units in flight when the store lost its data',
     async () => {
       const { peak, left } = await runFleet({ ...common, load: 1.5, isEmptied: true })
       expect(peak).toBeLessThanOrEqual(2)

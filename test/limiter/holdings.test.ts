@@ -10,7 +10,7 @@ const [rule] = rulesOf({ name: 'a', by: 'consumer', algorithm: 'concurrency', li
 const claimed = (consumer = 'acme') => bound(rule!, consumerStateKey(consumer), 1, NOON / 1e3)
 
 describe('the holdings of an isolate', () => {
-  it('never repeat an epoch under one name: when all are used up, the isolate takes another name', () => {
+  it('never repeat an epoch under one name: when all are used up, the isolate gets another name', () => {
     let names = 0
     const holdings = new Holdings(
       () => NOON / 1e3,
@@ -41,7 +41,7 @@ describe('the holdings of an isolate', () => {
     ])
   })
 
-  it('count a unit that was admitted without the store beside one whose reply is on its way', () => {
+  it('count a unit that was admitted without the store in addition to one whose reply has not arrived', () => {
     const holdings = new Holdings(() => NOON / 1e3)
     const pending = holdings.claim(claimed())
     const own = holdings.claim(claimed())

@@ -1,5 +1,5 @@
 /**
- * Units in advance, from the engine to the script: when isolates ask for them, which requests then need no decision of the store, and
+ * Units in advance, from the engine to the script: when isolates request them, which requests then need no decision of the store, and
  * when the units are free again. fleet.test.ts simulates a whole fleet.
  */
 import { expect, it } from 'vitest'
@@ -48,7 +48,7 @@ describeOnRedisEngine('units in advance', (fresh, kind) => {
     return rule.limit - (decision.kind === 'allowed' ? decision.verdicts[0]!.remaining : Number.NaN)
   }
 
-  it('are asked for together with another HTTP request; later requests do not read the key', async () => {
+  it('are requested together with another HTTP request, and later requests do not read the key', async () => {
     const { redis, time, isolate, ask, work } = await set()
     await work(8)
     const before = isolate.requests.length

@@ -38,7 +38,7 @@ interface Asked {
   isEnded: boolean
 }
 
-/** A question of an isolate for units in advance. */
+/** A message in which an isolate requests units in advance. */
 interface Question {
   isolate: number
   claim: Claim
@@ -66,7 +66,7 @@ interface Plan {
   limit: number
   /** How many requests each isolate makes. */
   requests: readonly number[]
-  /** How often each isolate asks for `WANTED` units in advance. */
+  /** How often each isolate requests `WANTED` units in advance. */
   questions?: readonly number[]
   /** How often each of these events may happen. */
   most: { late: number; repeated: number; unconfirmed: number; death: number; restart: number; epoch: number }
@@ -418,7 +418,7 @@ describe('in every order of events', () => {
     ['two replies are late or lost', { limit: 1, requests: LARGE, most: { ...NOTHING, late: 2 } }],
     ['a message is repeated', { limit: 1, requests: [1, 1], most: { ...NOTHING, repeated: 1 } }],
     [
-      'one is late, and one is repeated',
+      'a reply is late, and a message is repeated',
       { limit: 2, requests: LARGE, most: { ...NOTHING, late: 1, repeated: 1 } },
     ],
     [

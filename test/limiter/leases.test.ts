@@ -1,6 +1,6 @@
 /**
  * Leases in simulated fleets, on the model of the script and a virtual clock: limits are never exceeded, every unit is accounted for,
- * and each shape of traffic needs at most so many trips.
+ * and the number of trips stays below a bound for each shape of traffic.
  */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
@@ -82,7 +82,7 @@ function expectSound(plan: LeaseFleetPlan, report: LeaseFleetReport): void {
   expect(lost).toBeGreaterThanOrEqual(0)
   expect(trips).toBeLessThanOrEqual(requests)
   const { tripMs = 6 } = plan
-  // At most two trips' time for the units of another request, and then its own trip.
+  // A request waits at most the time of two trips for units of another request, and then makes its own trip.
   expect(report.slowestMs).toBeLessThanOrEqual(
     2 * tripMs + Math.max(tripMs, plan.lost ? LOST_MS + tripMs / 2 : 0) + 0.001,
   )

@@ -35,7 +35,7 @@ interface Setup {
   spent(): Promise<number[]>
 }
 
-/** @param timer default: one that never fires, so that no trips of their own give units back */
+/** @param timer default: one that never fires, so that no separate trips give units back */
 function setUp(redis: RedisEngine, timer: Timer = () => () => {}): Setup {
   const config = configOf({ rules: [RULE], limits, lease: { for: '10s' } })
   const store = storeOf(redis)
@@ -82,7 +82,7 @@ async function call(limiter: Limiter, times: number): Promise<LimitDecision[]> {
 }
 
 describeOnRedisEngine('limits by name with leases', fresh => {
-  it('make few trips, and after close() have spent no more than was called', async () => {
+  it('make few trips, and after close() have spent only the units of the calls', async () => {
     const { limiter, store, spent } = setUp(await fresh())
     const decisions = await call(limiter, 200)
     expect(store.requests.length).toBeLessThan(20)
@@ -95,11 +95,11 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     expect(await spent()).toEqual([200, 200])
   })
 
-  it('give back the units of replies that were on their way at close()', async () => {
+  it('give back the units of replies that arrive after close()', async () => {
     const { limiter, store, hold, spent } = setUp(await fresh(), SYSTEM_TIMER)
     await call(limiter, 3)
     const release = hold()
-    // The first call that asks for other calls too.
+    // This is the first call that also requests units for later calls.
     const late = call(limiter, 1)
     await vi.waitUntil(() => store.requests.length === 4, PATIENT_MS)
     let isClosed = false
@@ -118,12 +118,12 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     }
   })
 
-  it('calls that find no units wait for those that another call has asked for, without a trip', async () => {
+  it('calls that find no units wait for units that another call has requested, without a trip', async () => {
     const { limiter, store, hold, pass, spent } = setUp(await fresh())
     const answerFirst = hold()
     const first = call(limiter, 1)
     await vi.waitUntil(() => store.requests.length === 1, PATIENT_MS)
-    // From now on a trip is known to take this long.
+    // From now on, the limiter knows that a trip takes this long.
     pass(50_000)
     answerFirst()
     await first
@@ -139,7 +139,7 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     expect(await spent()).toEqual([221, 221])
   })
 
-  it('a call that has waited for the time of two trips makes a trip of its own', async () => {
+  it('a call that has waited for the time of two trips makes its own trip', async () => {
     const { limiter, store, hold, pass } = setUp(await fresh())
     const answerFirst = hold()
     const first = call(limiter, 1)
@@ -158,7 +158,7 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     await flood
   })
 
-  it('a refund gives back what one call has spent, and the lease goes on', async () => {
+  it('a refund gives back the units of one call, and the lease continues', async () => {
     const { limiter, store, spent } = setUp(await fresh())
     const decisions = await call(limiter, 50)
     const trips = store.requests.length
@@ -175,7 +175,7 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     pass(19 * SECOND)
     await call(limiter, 50)
     pass(2 * SECOND)
-    // Until the store has answered in the new window. The unused units of the old window stay.
+    // Calls until the store has answered in the new window. The unused units of the old window stay.
     const before = store.requests.length
     while (store.requests.length === before) await call(limiter, 1)
     const [inWindow] = await spent()
@@ -186,7 +186,7 @@ describeOnRedisEngine('limits by name with leases', fresh => {
     expect((await spent())[0]).toBe(inWindow)
   })
 
-  it('after a reset exactly the whole budget is available: leased units are not given back on top', async () => {
+  it('after a reset exactly the whole budget is available, and leased units are not added to it', async () => {
     const { limiter, store, spent } = setUp(await fresh())
     await call(limiter, 50)
     await limiter.reset('calls', ACCOUNT)

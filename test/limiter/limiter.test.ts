@@ -121,7 +121,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     }
   })
 
-  it('returns from a peek what a call would return, and spends nothing', async () => {
+  it('returns the same from a peek as from a call, and spends nothing', async () => {
     const { limiter, clock } = limiterOn(await fresh())
     const who = { account: 'a' }
     for (let i = 0; i < 10; i++) {
@@ -139,7 +139,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await limiter.peek('zendesk', who)).toMatchObject({ allowed: true, retryAfterMs: 0 })
   })
 
-  it('returns from a peek the delay in a queue, and whether the queue is full', async () => {
+  it('shows in a peek the delay in a queue, and whether the queue is full', async () => {
     const { limiter } = limiterOn(await fresh())
     const who = { domain: 'x' }
     for (;;) {
@@ -159,7 +159,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(refused).toMatchObject({ allowed: false, retryAfterMs: 60 })
   })
 
-  it('refunds what a call did not need, and no more than it has spent', async () => {
+  it('refunds the units that a call did not need, and no more than it has spent', async () => {
     const { limiter, clock } = limiterOn(await fresh())
     const who = { team: 't', user: 7 }
     const decision = await limiter.limit('model', who, { cost: { tokens: 400 } })
@@ -191,7 +191,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     const { limiter, clock } = limiterOn(await fresh())
     const who = { team: 't', user: 7 }
     const decision = await limiter.limit('model', who, { cost: { tokens: 1000 } })
-    // In half a minute 500 units refill: those that were used.
+    // In half a minute, the 500 units that were used refill.
     clock.time += 30e6
     expect(standing(await limiter.refund(decision, { cost: { tokens: 500 } })).tokens).toBe(1000)
     const later = await limiter.limit('model', who, { cost: { tokens: 1000 } })
@@ -330,7 +330,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(standing(await limiter.peek('model', who))).toMatchObject({ requests: 3, tokens: 998 })
   })
 
-  it('limits attempts at a second factor: each is spent first, and refunded if it was right', async () => {
+  it('limits attempts at a second factor: each attempt spends first, and is refunded if it was right', async () => {
     const { limiter, clock } = limiterOn(await fresh())
     const attempt = async (isRight: boolean) => {
       const decision = await limiter.limit('second-factor', { account: 'alice', address: '192.0.2.1' })

@@ -1,4 +1,4 @@
-/** The local limiter: what it admits, what it stores, and what it hands over to the store afterwards. */
+/** The local limiter: the requests that it admits, its memory, and the units that it hands over to the store afterwards. */
 
 import { describe, expect, it } from 'vitest'
 import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
@@ -101,7 +101,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     expect((now as Outcome).verdicts.map(({ remaining }) => remaining)).toEqual([70])
   })
 
-  it('are handed over as far as the store has units left', async () => {
+  it('are handed over up to the units that the store has left', async () => {
     const store = storeOf(await fresh())
     const rule = RULES[3]!
     await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 8)], plans: [] }))])
@@ -132,7 +132,7 @@ describe('the local limiter', () => {
     return { asked, run, ping: async () => {} }
   }
 
-  it('never hands over units twice that the store may have received, and goes on counting them', async () => {
+  it('never hands over units again if the store may have received them, and keeps counting them', async () => {
     const local = createLocalLimiter(0.5, Date.now)
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 2, period: '7d' }
     expect(decide(local, [counted(few, 1)]).admitted).toBe(true)
@@ -144,7 +144,7 @@ describe('the local limiter', () => {
     expect(local.isHandOverDue()).toBe(false)
   })
 
-  it('goes on counting during a hand-over, and runs one hand-over at a time', async () => {
+  it('keeps counting during a hand-over, and runs one hand-over at a time', async () => {
     const local = createLocalLimiter(0.5, Date.now)
     const few: LimitRuleInput = { name: 'few', algorithm: 'fixed-window', limit: 4, period: '7d' }
     decide(local, [counted(few, 1)])
@@ -167,7 +167,7 @@ describe('the local limiter', () => {
     expect(local.isHandOverDue()).toBe(true)
   })
 
-  it('keeps a bounded number of identities: the last ones', async () => {
+  it('keeps a bounded number of identities, and drops the oldest', async () => {
     const local = createLocalLimiter(1, Date.now)
     const few: LimitRuleInput = { name: 'one', algorithm: 'fixed-window', limit: 1, period: '7d' }
     const key = (i: number) => `sluice:{ip:${i}}:state`
@@ -176,7 +176,7 @@ describe('the local limiter', () => {
     expect(decide(local, [counted(few, 1, key(0))]).admitted).toBe(true)
   })
 
-  it('hands over all identities, however many', async () => {
+  it('hands over all identities, however many there are', async () => {
     const local = createLocalLimiter(1, Date.now)
     const few: LimitRuleInput = { name: 'one', algorithm: 'fixed-window', limit: 2, period: '7d' }
     const keys = Array.from({ length: 10_030 }, (_, i) => `sluice:{ip:${i}}:state`)
@@ -255,7 +255,7 @@ describe('the local limiter', () => {
     expect(dear * 10 + admitted).toBeLessThanOrEqual(22)
   })
 
-  it('admits as much as a limit of the size of the share, whatever the algorithm', () => {
+  it('admits as much as a limit that equals its share, with every algorithm', () => {
     for (const algorithm of ['gcra', 'token-bucket'] as const) {
       let time = 1.7e12
       const local = createLocalLimiter(0.1, () => time)

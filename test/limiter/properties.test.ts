@@ -162,7 +162,7 @@ describeOnEngines('a decision', fresh => {
     expect(admitted).toBe(110)
   })
 
-  it("takes the plan from the credential, and applies that plan's rules only", async () => {
+  it('uses the plan of the credential, and applies only the rules of this plan', async () => {
     const engine = await fresh()
     const rules = counted(
       rulesOfPlans(

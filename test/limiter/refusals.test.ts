@@ -44,7 +44,7 @@ describe('the memory of refusals', () => {
     expect(known.slice(-4000).every(Boolean)).toBe(true)
   })
 
-  it('ends a refusal by the start of the trip, and shows its times by the end of the trip', () => {
+  it('measures the end of a refusal from the start of the trip, and its times from the end of the trip', () => {
     const { world, keep, find } = memory(60_000)
     const askedAt = world.time
     world.time += 40
@@ -64,7 +64,7 @@ describe('the memory of refusals', () => {
     expect(find(demandOf('10.0.0.1'))).toBeUndefined()
   })
 
-  it('uses the retry time while the store does not answer, and at most a minute', () => {
+  it('keeps a refusal for its retry time while the store does not answer, and for at most a minute', () => {
     const { world, keep, find } = memory()
     keep(demandOf('10.0.0.1'), refusal(5e6))
     keep(demandOf('10.0.0.2'), refusal(-1))
@@ -81,14 +81,14 @@ describe('the memory of refusals', () => {
     expect(find(demandOf('10.0.0.2'), 'after-failure')).toBeUndefined()
   })
 
-  it('lets one request ask again when it ends, and refuses the others until the answer arrives or is lost', () => {
+  it('sends one request to the store when a refusal ends, and refuses the others until the answer arrives or is lost', () => {
     const { world, keep, find } = memory()
     const demand = demandOf('10.0.0.1')
     keep(demand, refusal(-1))
     world.time += 1000
     expect(find(demand)).toBeUndefined()
     for (let i = 0; i < 3; i++) expect(Boolean(find(demand))).toBe(true)
-    // The request that asks again is not refused while it waits for its turn.
+    // The request for the store is not refused while it waits for its turn.
     expect(find(demand, 'waiting')).toBeUndefined()
     world.time += 1000
     expect(find(demand)).toBeUndefined()

@@ -1,4 +1,4 @@
-/** One decision over several slots of a cluster: what each slot spends, and what is given back. */
+/** One decision over several slots of a cluster: the units that each slot spends, and the units that are given back. */
 
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
@@ -136,7 +136,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     expect(store.requests).toEqual([2])
   })
 
-  it('gives back what one slot has spent if the other refuses, and reports the true state of both', async () => {
+  it('gives back the units that one slot has spent if the other refuses, and reports the true state of both', async () => {
     const { store } = await prepared()
     await ask(store, asked(NOON))
     await ask(store, asked(NOON))
@@ -152,7 +152,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     expect(peek.verdicts.map(({ remaining }) => remaining)).toEqual([0, 3, 2])
   })
 
-  it('also gives back while the limit on calls in flight is reached', async () => {
+  it('also gives units back while the limit on calls in flight is reached', async () => {
     const { store } = await prepared()
     for (let i = 0; i < 2; i++) await ask(store, asked(NOON))
     let isFull = false
@@ -171,7 +171,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     })
   })
 
-  it('gives back what was spent for a caller with an unknown credential', async () => {
+  it('gives units back for a caller with an unknown credential', async () => {
     const { redis, store } = await prepared()
     await redis.send(['DEL', CREDENTIAL])
     const outcome = await ask(store, asked(NOON))
@@ -183,7 +183,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     expect(peek.verdicts[0]!.remaining).toBe(2)
   })
 
-  it('also gives back under rules of a plan', async () => {
+  it('also gives units back under rules of a plan', async () => {
     const { redis, store } = await prepared()
     const [ofPlan] = rulesOf({
       ...{ name: 'plan', by: 'consumer', algorithm: 'fixed-window', limit: 9, period: '1h' },
@@ -199,7 +199,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
 
   // The state of a gcra rule depends on the numbers of the plan.
   it.each(['fixed-window', 'gcra'] as const)(
-    'counts a rule once, and gives it back once, though plans have rows of their own: %s',
+    'counts and gives back the units of a rule once, although plans have their own rows: %s',
     async algorithm => {
       const { store, redis } = await prepared()
       const plans = ['free', 'pro']
@@ -214,7 +214,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
       const rows = rules.map(rule => bound(rule, CONSUMER))
       const both = asked(NOON, { rules: [...rows, bound(narrow!, ADDRESS)], plans })
       for (let i = 0; i < 2; i++) await ask(store, both)
-      // The address refuses, so what the consumer's slot has spent is given back.
+      // The address refuses, so the units that the consumer's slot has spent are given back.
       expect((await ask(store, both)).status).toBe('refused')
       const { verdicts } = await ask(store, asked(NOON, { rules: rows, plans }))
       expect(verdicts.map(({ rule, remaining }) => [rule.limit, remaining])).toEqual([[9, 6]])
@@ -352,7 +352,7 @@ describeOnRedisEngine('the caller, over two slots', fresh => {
     for (let i = 0; i < 3; i++) expect(left(await ask())).toEqual({ guesses: 2, narrow: 0, wide: 48 })
   })
 
-  it('with an opaque key is looked up first, and then decided like any other', async () => {
+  it('with an opaque key is looked up first, and then handled like any other key', async () => {
     const { redis, store, ask } = await prepared()
     const unknown = {
       kind: 'pointer',

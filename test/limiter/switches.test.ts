@@ -58,7 +58,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await ask(3, 'alone')).toEqual([true, true, false])
   })
 
-  it('refunds nothing for a call that was admitted by a switch after a refusal: it has spent nothing', async () => {
+  it('refunds nothing for a call that a switch admitted after a refusal, because the call has spent nothing', async () => {
     await ask(2)
     await set('zendesk/two', { mode: 'shadow' })
     const decision = await limiter.limit('zendesk')
@@ -68,7 +68,7 @@ describeOnRedisEngine('a limit by name', fresh => {
     expect(await left('many')).toBe(7)
   })
 
-  it('refunds and resets what was spent before, whatever the switches are now', async () => {
+  it('refunds and resets units that were spent earlier, whatever the switches are now', async () => {
     await set('zendesk/none', { mode: 'enforce' })
     await limiter.peek('zendesk')
     const decision = await limiter.limit('zendesk')
@@ -109,7 +109,7 @@ describeOnRedisEngine('a limit by name', fresh => {
       ['kill', { kill: by, rules: new Map() }],
       ['off', { rules: new Map([['alone/two', { ...by, mode: 'off' }]]) }],
     ])(
-      'reads the switches alone, once a second, so that its rules can be switched on again: %s',
+      'reads only the switches, once a second, so that its rules can be switched on again: %s',
       async (name, switches) => {
         await ask(3, 'alone')
         await put(switches)

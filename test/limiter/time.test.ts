@@ -386,7 +386,7 @@ function expectNoMoreThanBefore(rule: Rule, before: Admitted[], after: Admitted[
     expect(violationOf(promised, all)).toBeUndefined()
     return
   }
-  // Units that are spent in the old window again count in the window that had begun, so both together have the limit of two.
+  // Units that are spent in the old window again may count in the window that had begun, so two windows share two limits.
   const perWindow = Map.groupBy(all, ({ at }) => windowOf(rule, at))
   const again = windowOf(rule, setBackTo)
   for (const [window, spent] of perWindow) {

@@ -1,4 +1,4 @@
-/** What an isolate counts: one outcome for each request, each rule by its own verdict, in bounded memory. */
+/** The counters of an isolate: one outcome for each request, and the verdict of each rule, in bounded memory. */
 import { describe, expect, it } from 'vitest'
 import { observe } from '../../src/edges/http/observe.ts'
 import type { Ruling } from '../../src/edges/http/ruling.ts'
@@ -29,14 +29,14 @@ function countedFor(...decisions: Ruling[]): Record<string, number> {
 }
 
 describe('counters', () => {
-  it('have a request once, whatever becomes of it', () => {
+  it('count each request once, whatever its outcome', () => {
     const degraded = { cause: 'store-timeout', detail: '' } as const
     const verdicts = [verdict({ allowed: false, retryAfter: 5 })]
     const outcome = { plan: 'pro', at: 1, verdicts: [] }
     const decisions: Ruling[] = [
       toDecision({ status: 'admitted', ...outcome }),
       { kind: 'allowed', verdicts: [], delay: 0, degraded, isUncounted: true },
-      // By the isolate's own count.
+      // Decided by the isolate's own count.
       { kind: 'allowed', verdicts: [], delay: 0, degraded },
       { kind: 'unavailable', what: 'limits', degraded },
       { kind: 'denied', verdicts, violated: verdicts, retryAfter: 5, degraded },
@@ -61,7 +61,7 @@ describe('counters', () => {
     })
   })
 
-  it('have each rule by its own verdict, with the plan, and candidates beside the rule they would replace', () => {
+  it('count each rule by its own verdict, with the plan, and the agreement of each candidate', () => {
     const verdicts = [
       verdict({ allowed: false }),
       verdict({ rule: tried!, mode: 'shadow', agrees: false }),
@@ -77,7 +77,7 @@ describe('counters', () => {
     })
   })
 
-  it('have the rules that count guesses, of a guess that is refused and of one that is not', () => {
+  it('count the verdicts of rules on guesses', () => {
     const [guesses] = rulesOf({
       ...{ name: 'guesses', by: 'address', algorithm: 'fixed-window', limit: 1, period: '1m' },
       ...{ on: 'auth-failure', mode: 'shadow' },
@@ -90,7 +90,7 @@ describe('counters', () => {
     })
   })
 
-  it('are accepted out the oldest first, and what is put back is added to what came meanwhile', () => {
+  it('are removed oldest first, and counts that are put back are added to newer ones', () => {
     const counters = createCounters()
     const allowed = observe(toDecision({ status: 'admitted', plan: '', at: 1, verdicts: [verdict()] }), WHERE)
     counters.record(allowed)
@@ -104,7 +104,7 @@ describe('counters', () => {
     })
   })
 
-  it('that are lost leave the number of their requests', () => {
+  it('that are lost are replaced by the number of their requests', () => {
     const counters = createCounters()
     const allowed = observe(toDecision({ status: 'admitted', plan: '', at: 1, verdicts: [verdict()] }), WHERE)
     for (let i = 0; i < 3; i++) counters.record(allowed)
@@ -114,7 +114,7 @@ describe('counters', () => {
     expect(counters.take(9)).toEqual([['lost', 4]])
   })
 
-  it('take bounded memory: where there is no room for their labels, sums stay right without', () => {
+  it('use bounded memory: without room for more labels, the sums stay correct', () => {
     const counters = createCounters(10)
     for (let i = 0; i < 500; i++) {
       const named = verdict({ rule: { ...minute!, name: `rule-${i}` } })

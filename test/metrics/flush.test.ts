@@ -1,4 +1,4 @@
-/** How counters get to the store: one request every so often, and each count at most once. */
+/** How counters reach the store: one request per interval, and each count at most once. */
 import { describe, expect, it } from 'vitest'
 import { type ErrorCode, GatewayError } from '../../src/errors.ts'
 import { createCounters } from '../../src/metrics/counters.ts'
@@ -9,7 +9,7 @@ import type { Store, StoreCall } from '../../src/store/store.ts'
 
 const START = Date.UTC(2026, 10, 21, 8, 59, 58)
 
-/** An isolate with a clock of its own, in which time passes only when it is told to. */
+/** An isolate with its own clock, which only the test moves. */
 function isolate() {
   const counters = createCounters()
   const sent: (readonly StoreCall[])[] = []
@@ -48,7 +48,7 @@ function isolate() {
       counters.record(observation)
       flusher.schedule(() => {})
     },
-    /** The platform ends all that runs behind requests. */
+    /** The platform ends all background work. */
     kill: () => void sleepers.splice(0),
     async pass(ms: number) {
       now += ms
@@ -64,7 +64,7 @@ function isolate() {
 }
 
 describe('counters', () => {
-  it('are sent in one request for all that came in ten seconds, into the hour in which they are sent', async () => {
+  it('are sent in one request every ten seconds, under the hour in which they are sent', async () => {
     const { request, pass, sent, counters } = isolate()
     for (let i = 0; i < 100; i++) request()
     await pass(9_999)
@@ -85,7 +85,7 @@ describe('counters', () => {
     expect(sent).toHaveLength(1)
   })
 
-  it('are one request every ten seconds under load', async () => {
+  it('need only one request every ten seconds under load', async () => {
     const { request, pass, sent, sums } = isolate()
     for (let i = 0; i < 600; i++) {
       request()
@@ -97,7 +97,7 @@ describe('counters', () => {
     expect(sums()).toBe(600)
   })
 
-  it('that are many go in batches, the next without another request', async () => {
+  it('are sent in batches if there are many, without waiting for another request', async () => {
     const { request, pass, sent, sums } = isolate()
     for (let i = 0; i < 250; i++) request(`route-${i}`)
     await pass(10_000)
@@ -107,7 +107,7 @@ describe('counters', () => {
     expect(sums()).toBe(250)
   })
 
-  it('are sent with the next request when the platform has ended what was to send them', async () => {
+  it('are sent after later requests if the platform has ended the background work', async () => {
     const { request, kill, pass, sums } = isolate()
     request()
     kill()
@@ -121,7 +121,7 @@ describe('counters', () => {
   })
 
   it.each<ErrorCode>(['ERR_STORE_REFUSED', 'ERR_STORE_QUOTA'])(
-    'that the store did not take (%s) arrive later, and once',
+    'that the store has refused (%s) are sent again, and count once',
     async code => {
       const { request, pass, fault, sums, sent } = isolate()
       request()
@@ -138,7 +138,7 @@ describe('counters', () => {
   )
 
   it.each<ErrorCode>(['ERR_STORE_TIMEOUT', 'ERR_STORE_UNREACHABLE', 'ERR_STORE_REPLY_INVALID'])(
-    'that may have arrived (%s) are not sent again, and it is counted that they were lost',
+    'that may have arrived (%s) are not sent again, and count as lost',
     async code => {
       const { request, pass, fault, sums, sent } = isolate()
       for (let i = 0; i < 7; i++) request()
@@ -153,7 +153,7 @@ describe('counters', () => {
     },
   )
 
-  it('are not risked while the store is down: they wait until it answers', async () => {
+  it('wait while the store is down, so that they are not lost', async () => {
     const { request, pass, fault, flusher, sums, sent, pings } = isolate()
     fault('ERR_STORE_UNREACHABLE')
     for (let i = 0; i < 600; i++) {
@@ -169,14 +169,14 @@ describe('counters', () => {
     expect(sums()).toBe(601)
   })
 
-  it('that went wrong one by one are sent again one by one', async () => {
+  it('are sent again one by one if only some of them failed', async () => {
     const { request, pass, fault, sums } = isolate()
     for (const route of ['a', 'b', 'c']) request(route)
     fault('some')
     await pass(10_000)
     fault()
     await pass(10_000)
-    // b has been seen twice here, and counted once.
+    // The store of this test applies b although it reports a failure, so b arrives twice.
     expect(sums()).toBe(4)
   })
 })

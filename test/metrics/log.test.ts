@@ -1,4 +1,4 @@
-/** A log that cannot be flooded, and says what it left out. */
+/** A log with a limit on lines per second, which reports the number of skipped lines. */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createLog } from '../../src/metrics/log.ts'
 
@@ -11,7 +11,7 @@ beforeEach(() => {
 afterEach(() => vi.restoreAllMocks())
 
 describe('a log', () => {
-  it('has so many lines of an event in a second, and the next one tells how many it has not', () => {
+  it('writes a limited number of lines per event and second, and the next line has the number of skipped lines', () => {
     let now = 1000
     const log = createLog(2, () => now)
     for (let i = 0; i < 10; i++) log('info', 'refused', { i })
@@ -27,7 +27,7 @@ describe('a log', () => {
     ])
   })
 
-  it('has none with 0', () => {
+  it('writes nothing with a limit of 0', () => {
     const log = createLog(0, () => 0)
     log('info', 'refused', {})
     expect(lines).toEqual([])

@@ -1,4 +1,4 @@
-/** What a Worker carries of its config: `npx sluicegate build`. */
+/** `npx sluicegate build`: the generated files contain only what the config uses. */
 import { execFile } from 'node:child_process'
 import {
   mkdirSync,
@@ -44,7 +44,7 @@ const SECRET = 'secret-of-the-machines'
 
 const second = { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' } as const
 
-/** Of what `second` is not: another algorithm, and a calendar. */
+/** Limits that need other parts than `second`: another algorithm, and a calendar period. */
 const LIMITS = {
   calls: [{ name: 'second', algorithm: 'sliding-log', limit: 10, period: '1s' }],
   mails: [{ name: 'day', by: ['account'], algorithm: 'fixed-window', limit: 10, period: 'day' }],
@@ -54,11 +54,11 @@ const inFolder = (folder: string) =>
   new Map(readdirSync(folder).map(name => [name, readFileSync(join(folder, name), 'utf8')]))
 
 describe('the module of a Worker', () => {
-  it('is in src/built as the shipped config makes it (npx sluicegate build)', async () => {
+  it('is up to date with the shipped config in src/built (npx sluicegate build)', async () => {
     expect(inFolder(BUILT_FOLDER)).toEqual(builtFiles(await loadConfig()))
   })
 
-  it('is written where it is another, and not again: wrangler watches its folder', () => {
+  it('is written only if its content has changed, because wrangler watches its folder', () => {
     const folder = mkdtempSync(join(tmpdir(), 'sluice-build-'))
     const project = { builtFolder: folder, packageName: '' }
     const config = configOf({ rules: [second] })
@@ -73,21 +73,41 @@ describe('the module of a Worker', () => {
     rmSync(folder, { recursive: true })
   })
 
-  it('stays as it is when the config has a mistake, which the command names', async () => {
+  it('does not change if the config has a mistake, and the command names the mistake', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'sluice-build-'))
     const file = join(directory, 'wrong.config.ts')
-    writeFileSync(file, "export default { origin: 'https://api.example.com', rules: [] }")
+    writeFileSync(file, "export default { origin: 'https://api.example.com', plans: [] }")
     const before = inFolder(BUILT_FOLDER)
     const failed = promisify(execFile)(process.execPath, [SLUICE, 'build', file])
     await expect(failed).rejects.toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('rules: [] is empty.'),
+      stderr: expect.stringContaining('plans: [] is empty.'),
     })
     expect(inFolder(BUILT_FOLDER)).toEqual(before)
     rmSync(directory, { recursive: true })
   })
 
-  /** Builds in a project of its own, and says what the module imports as its config. */
+  it('is made of a config without rules, for API keys alone', async () => {
+    const project = mkdtempSync(join(tmpdir(), 'sluice-build-'))
+    for (const [config, built] of [
+      [{}, "the Worker's scripts for a config without rules"],
+      [{ rules: [] }, "the Worker's scripts for a config without rules"],
+      [
+        { origin: 'route', limits: LIMITS },
+        "the Worker's scripts for a config without rules and 2 limits by name",
+      ],
+      [{ limits: LIMITS }, 'the scripts for 2 limits by name'],
+    ] as const) {
+      writeFileSync(join(project, 'sluice.config.ts'), `export default ${JSON.stringify(config)}`)
+      const { stdout } = await promisify(execFile)(process.execPath, [SLUICE, 'build'], { cwd: project })
+      expect(stdout).toBe(`Built ${built}.\n`)
+      const module = readFileSync(join(project, 'src/built/worker.generated.ts'), 'utf8')
+      expect(module).toContain(fingerprintOf(gatewayPolicy(configOf(config as ConfigInput))))
+    }
+    rmSync(project, { recursive: true })
+  })
+
+  /** Builds in a temporary project. @returns the path from which the module imports its config */
   async function importedBy(files: readonly string[], args: readonly string[]): Promise<string | undefined> {
     const project = realpathSync(mkdtempSync(join(tmpdir(), 'sluice-build-')))
     try {
@@ -115,11 +135,11 @@ describe('the module of a Worker', () => {
     [['sluice.config.mjs'], ['build'], '../../sluice.config.mjs'],
     [['sluice.config.mts', 'sluice.config.mjs'], ['build'], '../../sluice.config.mts'],
     [['sluice.config.ts', 'sluice.config.mts'], ['build'], '../../sluice.config.ts'],
-  ])('imports the config that was read: of %j, sluicegate %j', async (files, args, imported) => {
+  ])('imports the config that was loaded: files %j, sluicegate %j', async (files, args, imported) => {
     expect(await importedBy(files, args)).toBe(imported)
   })
 
-  it('is bundled with the config that is named, also where the project has a JavaScript one', async () => {
+  it('is bundled with the named config, also in a project with a JavaScript config', async () => {
     const project = mkdtempSync(join(tmpdir(), 'sluice-build-'))
     mkdirSync(join(project, 'src/built'), { recursive: true })
     writeFileSync(
@@ -139,7 +159,7 @@ describe('the module of a Worker', () => {
     rmSync(project, { recursive: true })
   })
 
-  it('has the algorithms and parts that the config uses, and throws for the others', async () => {
+  it('contains only the algorithms and parts that the config uses, and throws if others are used', async () => {
     const strict = { ...second, onStoreFailure: 'closed' } as const
     const few = workerModule(configOf({ rules: [strict], stats: { keep: false } }))
     expect(few).toContain("countings: { 'gcra': gcra }")
@@ -170,9 +190,9 @@ describe('the module of a Worker', () => {
     }
     expect(few).not.toContain('"refund"')
     const all = workerModule(await loadConfig(EVERYTHING))
-    // Where the address is read from headers of proxies, no Worker is trusted with it.
+    // The address comes from headers of proxies, so no Worker is trusted to pass it on.
     expect(all).not.toContain('clientOfWorker')
-    // Isolates hold in advance what they have of a fixed capacity, and that one adapts.
+    // Isolates hold units in advance only for a fixed capacity, and the capacity of this config is adaptive.
     expect(all).not.toContain('createStock')
     const classes = [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'other' }]
     const fixed = configOf({ rules: [strict], shedding: { classes, fleetUsage: { capacity: 10 } } })
@@ -188,13 +208,13 @@ describe('the module of a Worker', () => {
     ['peer', false],
     ['x-forwarded-for', true],
     ['forwarded', true],
-  ] as const)('reads headers of proxies where the address is from %s: %s', (from, isUsed) => {
+  ] as const)('reads headers of proxies if the address is from %s: %s', (from, isUsed) => {
     const trusted = isUsed ? { trustedProxies: ['10.0.0.0/8'] } : {}
     const text = workerModule(configOf({ rules: [second], address: { from, ...trusted } }))
     expect(text.includes('    addressBehindProxies,')).toBe(isUsed)
   })
 
-  it('starts a Worker whose limits by name use what its rules do not', async () => {
+  it('starts a Worker whose limits by name use algorithms that its rules do not use', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'sluice-build-'))
     const file = join(directory, 'limits.config.ts')
     const config = { origin: 'https://api.example.com', rules: [second], limits: LIMITS }
@@ -207,7 +227,7 @@ describe('the module of a Worker', () => {
     rmSync(directory, { recursive: true })
   })
 
-  it('brings no compiler into the bundle', async () => {
+  it('adds no compiler to the bundle', async () => {
     const { metafile, outputFiles } = await build({
       ...bundleOptions(CONFIG_FILE, () => loadConfig()),
       metafile: true,
@@ -227,14 +247,14 @@ describe('the module of a Worker', () => {
         /calendar\.ts|slots\.ts|cors\.ts|proxies\.ts|forwarded\.ts|token-bucket|sliding|leaky/.test(file),
       ),
     ).toEqual([])
-    // Of the hashes, SHA-256 alone: SHA-512 begins with this constant.
+    // The only hash is SHA-256. The constant is the first of SHA-512.
     expect(carried.filter(file => /@noble.*(legacy|blake|sha3)|src\/sha1/.test(file))).toEqual([])
     expect(carried.some(file => /@noble\/hashes\/sha2\.js$/.test(file))).toBe(true)
     expect(outputFiles!.some(({ text }) => text.includes('428a2f98d728ae22'))).toBe(false)
   })
 })
 
-describe('scripts that were built', () => {
+describe('built scripts', () => {
   const config = configOf({ rules: [second] })
   const { plain, keyLocking } = gatewayPolicy(config).decide
   const built = {
@@ -243,11 +263,11 @@ describe('scripts that were built', () => {
     },
   }
 
-  it('are those that are compiled', () => {
+  it('equal the compiled scripts', () => {
     expect(createGatewayPolicy(config, finderOf(built)).decide).toEqual({ plain, keyLocking })
   })
 
-  it('lack what the config did not use', () => {
+  it('do not include scripts and algorithms that the config does not use', () => {
     expect(() => createGatewayPolicy(config, finderOf(built)).refund).toThrow('the scripts of these rules')
     const none = { countings: {}, windowEnds: () => [] }
     expect(() => compileGatewayRule(second, ['free'], none)).toThrow("it lacks the algorithm 'gcra'.")
@@ -276,7 +296,7 @@ describe('limits by name', () => {
     return finderOf(JSON.parse(/finderOf\((.*)\)/s.exec(text)![1]!))
   }
 
-  it('have the scripts that would be compiled, and the probe', () => {
+  it('have built scripts that equal the compiled ones, and the probe', () => {
     const scriptsOf = built(LIMITS)
     for (const rules of configOf({ rules: [second], limits: LIMITS }).limits.values()) {
       const compiled = limitPolicy(rules)
@@ -289,7 +309,7 @@ describe('limits by name', () => {
     expect(probePolicy(scriptsOf).decide.plain.source).toBe(probePolicy(compileScripts).decide.plain.source)
   })
 
-  it('are refused at once where they are others than those that were built', () => {
+  it('are refused at creation if the build did not include them', () => {
     const config = configOf({ rules: [second], limits: LIMITS })
     expect(() => limiterOnStore(config, store, { scriptsOf: built(LIMITS) })).not.toThrow()
     expect(() => limiterOnStore(config, store, { scriptsOf: built({ mails: LIMITS.mails }) })).toThrow(
@@ -304,7 +324,7 @@ describe('a Worker with every part', () => {
     SLUICE_UTILIZATION_SECRET: SECRET,
   })
 
-  it('decides', async () => {
+  it('makes decisions', async () => {
     const store = adminStore({ ...running.stack.rest, environment: 'test' })
     const { key } = await createKey(store, { consumer: 'acme', plan: 'pro' })
     const { status, headers } = await fetch(`${running.stack.url}/reports/7`, {
@@ -315,7 +335,7 @@ describe('a Worker with every part', () => {
     expect((await fetch(running.stack.url)).headers.get('ratelimit-policy')).toMatch(/"window";q=100000/)
   })
 
-  it('asks the hooks', async () => {
+  it('calls the hooks', async () => {
     const { status, headers } = await fetch(running.stack.url, {
       method: 'POST',
       body: 'a body that no hook reads',
@@ -326,7 +346,7 @@ describe('a Worker with every part', () => {
     expect(running.origin.received.at(-1)!.bodyBytes).toBe(25)
   })
 
-  it('takes what machines push, from those that have the secret', async () => {
+  it('accepts pushed utilization only with the secret', async () => {
     const push = async (secret: string) => {
       const headers = { authorization: `Bearer ${secret}` }
       const body = JSON.stringify({ reporter: 'api-7', utilization: 0.83 })

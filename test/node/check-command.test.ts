@@ -1,4 +1,4 @@
-/** `sluice check`, and what it has in common with other commands: warnings, `--json`, `--config`, `--version`. */
+/** `sluice check`, and features that it shares with other commands: warnings, `--json`, `--config`, `--version`. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -32,7 +32,7 @@ describe('sluice check', () => {
     expect((await runInProcess(['check'])).stdout).not.toContain('Warnings')
   })
 
-  it('names the variables that the config reads, which the Worker does not have', async () => {
+  it('warns about environment variables that the config reads', async () => {
     const file = configFile(
       `import { env } from 'node:process'
       const rules = [{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: Number(process.env.LIMIT ?? 5), period: '1s' }]
@@ -52,8 +52,32 @@ describe('sluice check', () => {
   })
 })
 
+it.each([
+  ['{}', 'no rules, no origin (for guards, middleware and limits by name).', true],
+  ["{ origin: 'route', rules: [] }", 'no rules, origin route.', true],
+  [
+    "{ limits: { mails: [{ name: 'b', algorithm: 'gcra', limit: 1, period: '1s' }] } }",
+    '1 limit by name.',
+    false,
+  ],
+])('sluice check accepts a config without rules, %s', async (text, summary, warns) => {
+  const { code, stdout, stderr } = await runInProcess(['check', configFile(`export default ${text}\n`)])
+  expect([code, stderr]).toEqual([0, ''])
+  expect(stdout.split('\n')[0]).toBe(`The config is valid: ${summary}`)
+  expect(stdout.includes('rules: has no rule: ')).toBe(warns)
+
+  const explained = await runInProcess([
+    'explain',
+    'GET',
+    '/',
+    '--config',
+    configFile(`export default ${text}\n`),
+  ])
+  expect(explained.stdout).toContain('\n\nThe config has no rules.\n\nThe store is not called')
+})
+
 describe('sluice check --json', () => {
-  it('is one document with the numbers of each rule, and their units', async () => {
+  it('prints one document with the numbers of each rule and their units', async () => {
     const rules = [
       `{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '250ms', burst: 20, plans: { pro: { limit: 50 }, own: false } }`,
       `{ name: 'b', by: ['address', 'route'], algorithm: 'leaky-bucket', limit: 5, period: '1m', queue: 3, cost: 2, enforce: 0.5, match: { routes: ['docs'] } }`,
@@ -110,7 +134,7 @@ describe('sluice check --json', () => {
     })
   })
 
-  it('has the mistakes of a config that is not valid, and fails', async () => {
+  it('lists the mistakes of an invalid config, and fails', async () => {
     const file = configFile(`export default { orgin: 'route', rules: [${RULE}, ${RULE}] }`)
     const { code, stdout, stderr } = await runInProcess(['check', file, '--json'])
     expect(code).toBe(1)
@@ -131,14 +155,14 @@ describe('sluice check --json', () => {
     )
   })
 
-  it('has the place of what cannot be loaded', async () => {
+  it('shows the file and line of an error that prevents loading', async () => {
     const file = configFile('\nexport default { origin: nowhere }\n')
     const { code, stdout } = await runProcess(['check', file, '--json'])
     const [mistake] = JSON.parse(stdout).mistakes
     expect([code, mistake]).toEqual([1, { path: `${file}:2`, message: 'nowhere is not defined' }])
   })
 
-  it('has the fields that docs/config.md lists', async () => {
+  it('prints only fields that docs/config.md lists', async () => {
     const page = readFileSync(new URL('../../docs/config.md', import.meta.url), 'utf8')
     const section = page.split('## check --json')[1]!.split('\n## ')[0]!
     const { stdout } = await runInProcess(['check', '--json', configFile(WITH_WARNING)])
@@ -151,14 +175,14 @@ describe('sluice check --json', () => {
 describe('--config', () => {
   it.each([
     ['before the command', (file: string) => ['--config', file, 'check']],
-    ['behind it', (file: string) => ['check', '--config', file]],
+    ['after the command', (file: string) => ['check', '--config', file]],
     ['as the argument of check', (file: string) => ['check', file]],
-  ])('names the config: %s', async (_, args) => {
+  ])('selects the config: %s', async (_, args) => {
     const { code, stdout } = await runInProcess(args(configFile(WITH_WARNING)))
     expect([code, stdout]).toEqual([0, expect.stringContaining('a  10 per 250 ms')])
   })
 
-  it('is for each command that reads it', async () => {
+  it('applies to each command that reads a config', async () => {
     const file = configFile(WITH_WARNING)
     const explained = await runInProcess(['explain', 'GET', '/', '--consumer', 'acme', '--config', file])
     expect(explained.stdout).toContain('10 per 250 ms, burst 20, gcra')
@@ -184,14 +208,14 @@ describe('--config', () => {
     }
   })
 
-  it('cannot go with another file', async () => {
+  it('cannot be combined with another file', async () => {
     const { code, stderr } = await runInProcess(['check', 'a.ts', '--config', 'b.ts'])
     expect([code, stderr]).toEqual([2, expect.stringContaining('The config file is given twice')])
   })
 })
 
 describe('--version', () => {
-  it('prints that of the package', async () => {
+  it('prints the version of the package', async () => {
     const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
     expect(await runInProcess(['--version'])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
     expect((await runInProcess(['check', '--version'])).stdout).toBe(`${version}\n`)

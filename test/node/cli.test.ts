@@ -1,4 +1,4 @@
-/** The command line as a user runs it: one of each kind in a process of its own, the others in this one. */
+/** The command line as a user runs it: one command of each kind in its own process, the others in this process. */
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import {
@@ -28,7 +28,7 @@ import { startRedisProcess } from '../support/redis-process.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
-/** Every temporary file of the run goes here, so that one sees what is left behind. */
+/** All temporary files of a run go here, so that tests can detect files that are left behind. */
 let directory: string
 beforeEach(() => {
   directory = mkdtempSync(join(tmpdir(), 'sl-'))
@@ -37,11 +37,11 @@ afterEach(() => rmSync(directory, { recursive: true, force: true }))
 
 const own = (env: Record<string, string>) => ({ TMPDIR: directory, ...env })
 const sluice = (args: string[], env = {}, input = '') => runInProcess(args, own(env), input)
-/** In a process of its own. */
+/** Runs the command in its own process. */
 const sluiceProcess = (args: string[], env = {}, input = '') => runProcess(args, own(env), input)
 
 describe('sluice check', () => {
-  it("says what the project's config says", async () => {
+  it("summarizes the project's config", async () => {
     const { code, stdout } = await sluiceProcess(['check'])
     expect(code).toBe(0)
     expect(stdout).toContain('The config is valid: 6 rules')
@@ -50,7 +50,7 @@ describe('sluice check', () => {
 
   it.each([
     ['a syntax error', "export default {\n  origin: 'route'\n  rules: [],\n}\n", 3],
-    ['what is nowhere', '\n\n\nexport default { origin: nowhere() }\n', 4],
+    ['an undefined name', '\n\n\nexport default { origin: nowhere() }\n', 4],
   ])('names the file and the line of %s', async (_, text, line) => {
     const file = join(directory, 'wrong.config.ts')
     writeFileSync(file, text)
@@ -58,7 +58,7 @@ describe('sluice check', () => {
     expect([code, stderr]).toEqual([1, expect.stringContaining(`wrong.config.ts:${line}: `)])
   })
 
-  it('names the file of a syntax error, where it is one that the config imports', async () => {
+  it('names the imported file if the syntax error is there', async () => {
     const file = join(directory, 'importing.config.mjs')
     writeFileSync(file, "import './imported.mts'\nexport default {}\n")
     writeFileSync(join(directory, 'imported.mts'), '\nexport const x = {')
@@ -69,7 +69,7 @@ describe('sluice check', () => {
   it.each([
     ['sluice.config.ts', 'sluice.config.mts', "import 'node:fs'\nexport default {}\n"],
     ['other.js', 'other.mjs', 'export default {}\n'],
-  ])('says both ways out where Node reads %s as CommonJS', async (name, renamed, text) => {
+  ])('suggests both solutions if Node reads %s as CommonJS', async (name, renamed, text) => {
     writeFileSync(join(directory, 'package.json'), '{ "type": "commonjs" }')
     const file = join(directory, name)
     writeFileSync(file, text)
@@ -79,7 +79,7 @@ describe('sluice check', () => {
     expect(stderr).toContain(`${name}:1: `)
   })
 
-  it('says which hooks there are', async () => {
+  it('lists the hooks', async () => {
     const file = join(directory, 'hooks.config.ts')
     const rule = `{ name: 'a', by: 'consumer', algorithm: 'gcra', limit: 9, period: '1s' }`
     writeFileSync(
@@ -92,7 +92,7 @@ describe('sluice check', () => {
     expect(stdout).toMatch(/identify +callers that hooks.identify names, as identify~<name>\n/)
   })
 
-  it('says what each rule does, those of the limits by name too', async () => {
+  it('describes each rule, including those of limits by name', async () => {
     const file = join(directory, 'modes.config.ts')
     const rules = [
       `{ name: 'a', by: 'consumer', algorithm: 'leaky-bucket', limit: 2, period: '1s', queue: 3, mode: 'shadow' }`,
@@ -124,7 +124,7 @@ describe('sluice check', () => {
     ])
   })
 
-  it('says what a plan has, what a route takes, and who comes unlimited', async () => {
+  it('shows the numbers of each plan, the credentials of each route, and routes that are not limited', async () => {
     const file = join(directory, 'plans.config.ts')
     const jwt = fileURLToPath(new URL('../../src/credentials/jwt.ts', import.meta.url))
     const issuer = `{ secret: 'JWT_SECRET', algorithms: ['HS256'], issuer: 'https://issuer.example.com/', audience: 'api' }`
@@ -182,7 +182,7 @@ describe('sluice check', () => {
     ])
   })
 
-  it('says of limits alone what applies to them, and of rules without an origin what they are for', async () => {
+  it('shows only settings that apply to limits by name, and explains the use of rules without an origin', async () => {
     const file = join(directory, 'alone.config.mjs')
     const limits = `limits: { zendesk: [{ name: 'day', algorithm: 'fixed-window', limit: 5, period: 'day' }] }`
     writeFileSync(file, `export default { ${limits} }\n`)
@@ -216,7 +216,7 @@ describe('sluice check', () => {
 })
 
 describe('sluice keys create', () => {
-  it('stores the digest of a key that it shows once, alone on standard output', async () => {
+  it('stores only the digest of a key, and prints the key once, alone on standard output', async () => {
     const redis = await startRedis('embedded')
     const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
     try {
@@ -273,7 +273,7 @@ describe('sluice keys create', () => {
       /The URL of the store is not valid\. .* without credentials\./,
     ],
     [2, [], /^Required option '--consumer <name>' not specified\.\nAdd --help to see the usage\.$/m],
-  ])('ends with %i for %j and a message that helps', async (status, args, message) => {
+  ])('exits with %i for %j, and prints a helpful message', async (status, args, message) => {
     const { code, stdout, stderr } = await sluice(['keys', 'create', ...args])
     expect([code, stdout]).toEqual([status, ''])
     expect(stderr).toMatch(message)
@@ -282,7 +282,7 @@ describe('sluice keys create', () => {
   })
 })
 
-describe('the administration', () => {
+describe('an administration command', () => {
   let redis: TestRedis
   let bridge: Bridge
   beforeAll(async () => {
@@ -313,7 +313,7 @@ describe('the administration', () => {
     const { key, id } = JSON.parse(made.stdout)
     expect(consumerOfApiKey(key)).toBe('acme')
 
-    // The key comes by standard input, as it would from a secret store.
+    // The command reads the key from standard input, for example from a secret store.
     const expired = await askedProcess(['keys', 'expire', '-', '24h', '--json'], `${key}\n`)
     expect(JSON.parse(expired.stdout)).toMatchObject({ id })
     const changed = [
@@ -345,14 +345,14 @@ describe('the administration', () => {
     )
   })
 
-  it('lists in columns', async () => {
+  it('lists consumers in columns', async () => {
     const { stdout } = await askedProcess(['consumers', 'list'])
     expect(stdout).toMatch(
       /^CONSUMER {2}PLAN {7}KEYS {2}OVERRIDES {8}BLOCKED \(UTC\)\nacme {6}\(default\) {2}1 {5}consumer-minute\n$/,
     )
   })
 
-  it('destroys only with --yes where nobody can be asked', async () => {
+  it('needs --yes for a destructive change without a terminal', async () => {
     const refused = await askedProcess(['consumers', 'remove', 'acme'])
     expect([refused.code, refused.stdout]).toEqual([2, ''])
     expect(refused.stderr).toBe(
@@ -368,7 +368,7 @@ describe('the administration', () => {
     ])
   })
 
-  it('tells a block that is there already, and what changes nothing', async () => {
+  it('reports a block that already exists, and a change that has no effect', async () => {
     await asked(['consumers', 'block', 'slow', '--reason', 'did not pay', '--yes'])
     const again = await asked(['consumers', 'block', 'slow', '--yes'])
     expect([again.code, again.stdout]).toEqual([
@@ -400,7 +400,7 @@ describe('the administration', () => {
     )
   })
 
-  it('does not repeat what may be a key', async () => {
+  it('does not repeat arguments that may be keys', async () => {
     const { code, stderr } = await askedProcess([
       'keys',
       'revoke',
@@ -411,7 +411,7 @@ describe('the administration', () => {
     expect(stderr).not.toContain('of-two-keys')
   })
 
-  it('works on the environment that it is told', async () => {
+  it('uses the environment of SLUICE_ENVIRONMENT or --env', async () => {
     const { stdout } = await sluice(['keys', 'create', '--consumer', 'acme'], {
       ...env(),
       SLUICE_ENVIRONMENT: 'test',
@@ -431,7 +431,7 @@ describe('the administration', () => {
     ])
   })
 
-  it('switches the environment that it is told, and no other', async () => {
+  it('changes the switches of the given environment, and of no other', async () => {
     const switched = await askedProcess(['switch', 'kill', 'on', '--env', 'staging', '--yes', '--for', '10m'])
     expect([switched.code, switched.stdout]).toEqual([
       0,
@@ -443,11 +443,11 @@ describe('the administration', () => {
     })
     const taken = await asked(['switch', 'kill', 'off', '--env', 'staging', '--json'])
     expect([taken.code, JSON.parse(taken.stdout)]).toMatchObject([0, { kill: null }])
-    // In front of the command nobody would know what it is for.
+    // An option before the subcommand would be ambiguous, so it is refused.
     expect((await asked(['switch', '--env', 'staging', 'kill', 'on', '--yes'])).code).toBe(2)
   })
 
-  it('explains a request without a store, and what it costs', async () => {
+  it('explains a request without a store, and shows its cost', async () => {
     const { code, stdout } = await sluiceProcess([
       'explain',
       'GET',
@@ -470,7 +470,7 @@ describe('the administration', () => {
 })
 
 describe('sluice stats', () => {
-  it('shows the counters of the store to people, as JSON, and to Prometheus', async () => {
+  it('prints the counters of the store as text, as JSON, and for Prometheus', async () => {
     const redis = await startRedis('embedded')
     const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
     try {
@@ -520,7 +520,7 @@ describe('sluice bridge', () => {
       ['--redis', 'redis://127.0.0.1:1', '--token', 't', '--port', '99999'],
       /Use a number from 0 to 65535/,
     ],
-  ])('ends with %i for %j and a message that helps', async (status, args, message) => {
+  ])('exits with %i for %j, and prints a helpful message', async (status, args, message) => {
     const { code, stderr } = await sluiceProcess(['bridge', ...args], { SLUICE_BRIDGE_TOKEN: '' })
     expect(code).toBe(status)
     expect(stderr).toMatch(message)
@@ -552,7 +552,7 @@ describe('sluice bridge', () => {
 })
 
 describe('sluice start', () => {
-  // Whatever a failing test left running.
+  // Processes that a failed test has left running.
   const running: ChildProcess[] = []
   afterEach(() => {
     for (const child of running.splice(0)) child.kill('SIGKILL')
@@ -568,7 +568,7 @@ describe('sluice start', () => {
     return project
   }
 
-  /** @param project the folder with the sources; default: this one */
+  /** @param project the folder with the sources; default: this repository */
   async function started(args: string[] = [], env: Record<string, string> = {}, project?: string) {
     const program = project ? join(project, 'src/node/cli/sluice.ts') : SLUICE
     const child = spawn(process.execPath, [program, 'start', ...PORTS, ...args], {
@@ -596,7 +596,7 @@ describe('sluice start', () => {
     }
   }
 
-  it('serves as soon as it says that it is ready, and leaves nothing behind on SIGTERM', async () => {
+  it('serves requests as soon as it reports that it is ready, and leaves nothing behind on SIGTERM', async () => {
     const { child, key, url, output, exited } = await started(['--redis', 'embedded'])
     expect(output()).toContain('the embedded Redis (as configured)')
     const hello = () => fetch(`${url}/hello`, { headers: { authorization: `Bearer ${key}` } })
@@ -612,7 +612,7 @@ describe('sluice start', () => {
     await expect(fetch(url)).rejects.toThrow()
   })
 
-  it('takes the embedded Redis when no other is on the PATH, and leaves nothing behind when it is killed', async () => {
+  it('uses the embedded Redis if no server is on the PATH, and leaves nothing behind when it is killed', async () => {
     const { child, url, output, exited } = await started([], { PATH: '/nowhere' })
     expect(output()).toContain('the embedded Redis (no valkey-server or redis-server is on the PATH)')
     child.kill('SIGKILL')
@@ -649,7 +649,7 @@ describe('sluice start', () => {
         () => true,
       )
     await expect.poll(isGone, { timeout: 30_000 }).toBe(true)
-    // npm has a cache of its own there.
+    // npm keeps its own cache in this directory.
     const ours = () => readdirSync(directory).filter(name => name.startsWith('sluice-'))
     await expect.poll(ours, { timeout: 30_000 }).toEqual([])
   })
@@ -671,7 +671,7 @@ describe('sluice start', () => {
       for (let times = 1; times <= 3; times++) {
         await kill()
         await expect.poll(renewed, { timeout: 30_000 }).toHaveLength(times)
-        // The Worker counts in its own memory for a moment, and does not know the key then.
+        // For a moment, the Worker counts in its own memory and does not know the key.
         await expect.poll(() => ask(renewed().at(-1)!), { timeout: 30_000 }).toBe(200)
       }
       expect(await ask(key)).toBe(401)
@@ -683,7 +683,7 @@ describe('sluice start', () => {
     },
   )
 
-  it.skipIf(!hasRedisServer)('says when Redis stops answering, and when it is back', async () => {
+  it.skipIf(!hasRedisServer)('reports when Redis stops answering, and when it is back', async () => {
     const redis = await startRedisProcess()
     const { child, output, exited } = await started([
       '--redis',
@@ -700,7 +700,7 @@ describe('sluice start', () => {
       )
     await redis.start()
     await expect.poll(output, { timeout: 30_000 }).toMatch(/^Redis is back after \d+ s\.$/m)
-    // It came back empty, so the demo key is another one.
+    // Redis came back empty, so there is a new demo key.
     await expect
       .poll(output, { timeout: 30_000 })
       .toMatch(/^The previous demo key is no longer valid\. Demo key: slk_/m)
@@ -727,7 +727,7 @@ describe('sluice start', () => {
     await expect.poll(renewed, { timeout: 30_000 }).toMatch(/^slk_test_demo_/)
     const ask = (key: string) => fetch(url, { headers: { 'x-api-key': key } }).then(({ status }) => status)
     expect([await ask(renewed()!), await ask(key)]).toEqual([200, 401])
-    // A mistake is named with its place, and changes nothing.
+    // A mistake is reported with its line, and the previous config stays in use.
     const good = readFileSync(config, 'utf8')
     const line = good.split('\n').findIndex(text => text.includes('rules: [')) + 1
     writeFileSync(config, good.replace('rules: [', 'rules ['))
@@ -735,7 +735,7 @@ describe('sluice start', () => {
     await expect.poll(output, { timeout: 30_000 }).toContain(rejected)
     writeFileSync(config, good)
     await expect.poll(() => output().match(/^Reloaded\.$/gm), { timeout: 30_000 }).toHaveLength(2)
-    // Another change leaves it as it is.
+    // Other changes keep the demo key.
     writeFileSync(config, readFileSync(config, 'utf8').replace('limit: 240', 'limit: 241'))
     await expect.poll(() => output().match(/^Reloaded\.$/gm), { timeout: 30_000 }).toHaveLength(3)
     expect(await ask(renewed()!)).toBe(200)
@@ -747,7 +747,7 @@ describe('sluice start', () => {
     rmSync(project, { recursive: true })
   })
 
-  it('takes from .dev.vars what the config asks for and the shell does not have, also when the file changes', async () => {
+  it('reads variables of the config from .dev.vars if the shell does not set them, also after the file changes', async () => {
     const project = copyOfProject()
     const config = join(project, 'sluice.config.ts')
     const secret = (name: string) =>
@@ -759,7 +759,7 @@ describe('sluice start', () => {
     )
     const long = 'a secret of the tests, of 32 bytes and some more'
     const file = join(project, '.dev.vars')
-    // The syntax of dotenv, and what this command does not take: it has a store of its own.
+    // The syntax of dotenv, and the variables of a store, which this command ignores because it has its own.
     const others = `# a comment\nQUOTED="${long} # too" # a comment\n\nexport LONG = ${long.replaceAll(' ', '_')}\nFROM_SHELL='short'\n`
     writeFileSync(
       file,
@@ -773,7 +773,7 @@ describe('sluice start', () => {
     expect(key).toMatch(/^slk_dev_/)
     expect(output()).toContain(' --env dev')
     const ask = (key: string) => fetch(url, { headers: { 'x-api-key': key } }).then(({ status }) => status)
-    // A busy machine may take the store for slow at first.
+    // On a busy machine, the store may be too slow at first.
     await expect.poll(() => ask(key), { timeout: 30_000 }).toBe(200)
     writeFileSync(file, 'QUOTED=short')
     await expect
@@ -785,7 +785,7 @@ describe('sluice start', () => {
     rmSync(project, { recursive: true })
   })
 
-  it('takes the Redis of REDIS_URL, and its demo key with it when it goes', async () => {
+  it('uses the Redis of REDIS_URL, and removes its demo key from it on exit', async () => {
     const redis = await startRedis('embedded')
     const { child, output, exited } = await started([], { REDIS_URL: redis.url })
     expect(output()).toContain(`Redis at ${redis.url}, as configured`)
@@ -797,7 +797,7 @@ describe('sluice start', () => {
     await redis.close()
   })
 
-  it('takes the store of UPSTASH_REDIS_REST_URL, and starts no bridge', async () => {
+  it('uses the store of UPSTASH_REDIS_REST_URL, and starts no bridge', async () => {
     const redis = await startRedis('embedded')
     const bridge = await startBridge({ redisUrl: redis.url, token: 't', port: 0, deadlineMs: PATIENT_MS })
     const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
@@ -813,7 +813,7 @@ describe('sluice start', () => {
     await redis.close()
   })
 
-  it('names a port that is taken and the flag that moves it', async () => {
+  it('names a port that is in use, and the flag that changes it', async () => {
     const squatter = createServer().listen(0, '127.0.0.1')
     await new Promise(resolve => squatter.once('listening', resolve))
     const { port } = squatter.address() as { port: number }
@@ -848,7 +848,7 @@ describe('sluice start', () => {
     ],
     [2, ['--origin', 'example.com'], /Use an http or https URL without query or credentials/],
     [2, ['--port', 'http'], /Use a number from 0/],
-  ])('ends with %i for %j and a message that helps', async (status, args, message) => {
+  ])('exits with %i for %j, and prints a helpful message', async (status, args, message) => {
     const { code, stderr } = await sluiceProcess(['start', ...PORTS, ...args])
     expect(code).toBe(status)
     expect(stderr).toMatch(message)

@@ -37,26 +37,26 @@ describe('the line of a setting', () => {
     ['rules[1].plans.x-y.limit', 13],
     ['credentials.jwt.auth0.issuer', 20],
     ['process.env.LIMIT', 12],
-  ])('%s is %i', (path, line) => {
+  ])('for %s is %i', (path, line) => {
     expect(lineOf(SOURCE, path)).toBe(line)
   })
 
   it.each([
     ['rules[1].period', 'is missing', 11],
     ['limits.zendesk[0].name', 'is written elsewhere', 16],
-    ['routes[3].name', 'stands behind items that are spread in', 17],
+    ['routes[3].name', 'follows spread items', 17],
     ['config', 'is the whole config', 5],
-  ])('%s, which %s, is that of what is around it', (path, _, line) => {
+  ])('for %s, which %s, is that of the enclosing setting', (path, _, line) => {
     expect(lineOf(SOURCE, path)).toBe(line)
   })
 
   it.each([
-    ['a setting that is not written', SOURCE, 'orgin'],
+    ['a setting that the file does not contain', SOURCE, 'orgin'],
     ['a variable that is not read', SOURCE, 'process.env.OTHER'],
-    ['a config that is no literal', 'const config = {}\nexport default config\n', 'rules[0].name'],
-    ['a literal that does not end', 'export default {', 'rules[0]'],
+    ['a config that is not a literal', 'const config = {}\nexport default config\n', 'rules[0].name'],
+    ['an unclosed literal', 'export default {', 'rules[0]'],
     ['an empty file', '', 'config'],
-  ])('is not known of %s', (_, source, path) => {
+  ])('is unknown for %s', (_, source, path) => {
     expect(lineOf(source, path)).toBeUndefined()
   })
 })

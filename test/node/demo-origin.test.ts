@@ -2,7 +2,7 @@ import { connect } from 'node:net'
 import { expect, it } from 'vitest'
 import { startDemoOrigin } from '../../src/node/start/demo-origin.ts'
 
-it('echoes what it receives, and outlives a client that goes away in the middle of a body', async () => {
+it('the demo origin echoes requests, and survives a client that disconnects in the middle of a body', async () => {
   const origin = await startDemoOrigin(0)
   const { hostname, port } = new URL(origin.url)
   const socket = connect(Number(port), hostname)

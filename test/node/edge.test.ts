@@ -1,4 +1,4 @@
-/** The local stand-in for Cloudflare's edge, around Workers of every form. */
+/** The local simulation of Cloudflare's edge, in front of Workers of every form. */
 import { request } from 'node:http'
 import { gunzipSync } from 'node:zlib'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
@@ -26,7 +26,7 @@ const FORMS = {
     }`,
 }
 
-it.each(Object.entries(FORMS))('sends what the client accepts, around %s', async (_, script) => {
+it.each(Object.entries(FORMS))('sends only encodings that the client accepts, with %s', async (_, script) => {
   const options = {
     modules: behindEdge(script),
     compatibilityDate: '2026-10-01',

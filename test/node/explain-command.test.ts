@@ -1,4 +1,4 @@
-/** `sluice explain`: what it takes from the store, what it asks for, and its document. */
+/** `sluice explain`: the records that it reads from the store, its hints, and its JSON document. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { runInProcess } from '../support/command-line.ts'
@@ -10,7 +10,7 @@ const documentOf = async (args: string[], env = {}) =>
   JSON.parse((await explained([...args, '--json'], env)).stdout)
 
 describe('sluice explain', () => {
-  it('says what to add where no credential is given', async () => {
+  it('suggests options if no credential is given', async () => {
     const { code, stdout } = await explained([])
     expect(code).toBe(0)
     expect(stdout).toContain('Access   refused with 401: no credential')
@@ -18,7 +18,7 @@ describe('sluice explain', () => {
     expect((await documentOf([])).hints).toEqual([expect.stringContaining('Add --consumer <name>')])
   })
 
-  it('says that the plan is assumed where no store is configured', async () => {
+  it('says that the plan is assumed if no store is configured', async () => {
     const { stdout } = await explained(['--consumer', 'acme'])
     expect(stdout).toContain('plan free (assumed: the first in the config)')
     expect(stdout).toContain('Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN')
@@ -28,7 +28,7 @@ describe('sluice explain', () => {
     })
   })
 
-  it('has units in the names of its numbers', async () => {
+  it('names the units of numbers in its JSON document', async () => {
     const { rules, store } = await documentOf(['--consumer', 'acme'])
     expect(rules[1]).toEqual({
       ...{ name: 'consumer-minute', by: ['consumer'], applies: true, algorithm: 'fixed-window', limit: 120 },
@@ -41,7 +41,7 @@ describe('sluice explain', () => {
     })
   })
 
-  it('goes on without a store that does not answer, and says so', async () => {
+  it('continues without a store that does not answer, and reports this', async () => {
     const env = { UPSTASH_REDIS_REST_URL: 'http://127.0.0.1:1', UPSTASH_REDIS_REST_TOKEN: 't' }
     const { code, stdout, stderr } = await explained(['--consumer', 'acme'], env)
     expect([code, stderr]).toEqual([0, expect.stringMatching(/cannot be reached.* So the plan is assumed/)])
@@ -68,7 +68,7 @@ describe('sluice explain, with a store', () => {
   }
   const callerIn = async (...args: string[]) => (await documentOf(args, env())).caller
 
-  it('has the plan of the key, else of the consumer, else the first', async () => {
+  it('uses the plan of the key, else that of the consumer, else the first plan of the config', async () => {
     expect(await callerIn('--consumer', 'new')).toMatchObject({ plan: 'free', plan_from: 'default' })
     await done('consumers', 'set', 'acme', '--plan', 'pro')
     expect(await callerIn('--consumer', 'acme')).toMatchObject({ plan: 'pro', plan_from: 'consumer' })
@@ -85,7 +85,7 @@ describe('sluice explain, with a store', () => {
     )
   })
 
-  it('has the overrides of the consumer, as long as they count', async () => {
+  it('shows the overrides of the consumer, and when they end', async () => {
     await done('consumers', 'override', 'beta', 'consumer-second', '--limit', '50', '--burst', '70')
     await done(
       'consumers',
@@ -113,7 +113,7 @@ describe('sluice explain, with a store', () => {
     )
   })
 
-  it('says who is refused there', async () => {
+  it('shows that blocked consumers and revoked keys are refused', async () => {
     await done('consumers', 'block', 'gone', '--yes')
     const blocked = await documentOf(['--consumer', 'gone'], env())
     expect(blocked.refusal).toEqual({

@@ -1,4 +1,4 @@
-/** The help of each command: groups, examples that work, and colour only where a terminal shows it. */
+/** The help of each command: groups, examples that work, and color only on a terminal. */
 import { WriteStream } from 'node:tty'
 import { stripVTControlCharacters } from 'node:util'
 import type { Command } from 'commander'
@@ -11,18 +11,18 @@ const helpOf = async (...command: string[]) => (await runInProcess([...command, 
 const headingsOf = (help: string) => help.split('\n').filter(line => /^\S.*:$/.test(line))
 
 describe('help', () => {
-  it('lists commands by what they are for', async () => {
+  it('groups commands by purpose', async () => {
     const headings = ['Develop and deploy:', 'Operate a running gateway:', 'Host your own Redis:', 'Help:']
     expect(headingsOf(await helpOf())).toEqual(['Options:', ...headings])
   })
 
-  it("lists a command's own options first, and those of the store last", async () => {
+  it("lists a command's own options before those of the store", async () => {
     expect(headingsOf(await helpOf('consumers', 'block'))).toEqual([
       ...['Arguments:', 'Options:', 'Change Options:', 'Store Options:', 'Global Options:', 'Examples:'],
     ])
   })
 
-  it('describes a command in sentences, and in a list by a phrase', async () => {
+  it('describes a command in full sentences, and in lists with a phrase', async () => {
     for (const command of leavesOf(await programFor([]))) {
       expect(command.description(), command.name()).toMatch(/^[A-Z].*[.]$/s)
       expect(command.summary(), command.name()).toMatch(/^[a-z].*[^.]$/)
@@ -31,13 +31,13 @@ describe('help', () => {
     }
   })
 
-  it('has examples that each command takes', async () => {
+  it('shows examples that each command accepts', async () => {
     const program = await programFor([])
     for (const command of leavesOf(program)) command.action(() => {})
     const all = leavesOf(program).map(command => examplesIn(fullHelpOf(command)))
     expect(all.every(examples => examples.length > 0)).toBe(true)
     for (const example of all.flat()) {
-      // The program keeps what it has parsed.
+      // A program keeps the options that it has parsed, so each example needs a new one.
       const fresh = await programFor([])
       for (const command of leavesOf(fresh)) command.action(() => {})
       const words = example.split(' < ')[0]!.split(' ')
@@ -59,7 +59,7 @@ function fullHelpOf(command: Command): string {
 const examplesIn = (help: string) =>
   [...help.matchAll(/^ {2}npx sluicegate (.*)$/gm)].map(([, words]) => words!)
 
-describe('an error of usage', () => {
+describe('a usage error', () => {
   it.each([
     [['keis'], "Unknown command 'keis'. Did you mean 'keys'?"],
     [['keys', 'lits'], "Unknown command 'lits'. Did you mean 'list'?"],
@@ -73,7 +73,7 @@ describe('an error of usage', () => {
       ['switch', 'kill', 'maybe'],
       /^Command-argument value 'maybe' is invalid .* Allowed choices are on, off\.$/,
     ],
-  ])('of %j is a sentence, and says where to look', async (args, message) => {
+  ])('for %j is a sentence, followed by a hint at --help', async (args, message) => {
     const { code, stderr } = await runInProcess(args)
     const [first, second] = stderr.split('\n')
     expect([code, second]).toEqual([2, 'Add --help to see the usage.'])
@@ -82,11 +82,11 @@ describe('an error of usage', () => {
   })
 })
 
-describe('colour', () => {
+describe('color', () => {
   const stdout = process.stdout as { isTTY?: boolean; getColorDepth?: unknown }
   const before = { isTTY: stdout.isTTY, getColorDepth: stdout.getColorDepth }
   afterEach(() => Object.assign(stdout, before))
-  // Node decides by these whether a stream can show colors, CI services among them: `CI=true` means that it cannot.
+  // Node reads these variables to decide whether a stream can show colors. For example, `CI=true` means that it cannot.
   beforeEach(() => {
     for (const name of [
       'CI',
@@ -105,29 +105,29 @@ describe('colour', () => {
     Object.assign(stdout, { isTTY: true, getColorDepth: WriteStream.prototype.getColorDepth })
   }
 
-  it('is there on a terminal', async () => {
+  it('is used on a terminal', async () => {
     onTerminal()
     expect(await check({ TERM: 'xterm-256color' })).toBe('The config is \x1b[32mvalid\x1b[39m')
   })
 
-  it('is not there without a terminal', async () => {
+  it('is not used without a terminal', async () => {
     Object.assign(stdout, { isTTY: false })
     expect(await check({ TERM: 'xterm-256color' })).toBe('The config is valid')
   })
 
-  it('is not there with NO_COLOR', async () => {
+  it('is not used with NO_COLOR', async () => {
     onTerminal()
     expect(await check({ TERM: 'xterm-256color', NO_COLOR: '1' })).toBe('The config is valid')
     expect((await runInProcess(['--help'], { NO_COLOR: '1', FORCE_COLOR: '0' })).stdout).toMatch(/^Usage: /)
   })
 
-  it('makes the titles of help bold', async () => {
+  it('includes bold titles in help', async () => {
     const { stdout } = await runInProcess(['--help'], { FORCE_COLOR: '1' })
     expect(stdout).toMatch(/^\x1b\[1mUsage:\x1b\[22m /)
     expect(stripVTControlCharacters(stdout)).toBe(await helpOf())
   })
 
-  it('leaves the columns of a table where they are, and what a cell holds is never a colour', () => {
+  it('does not shift the columns of a table, and escape codes in a cell are replaced', () => {
     const draw = () => table(['RULE', 'DENIED', 'MODE'], [['a\x1b[31m', alertCell('3 (1 %)'), 'enforce']])
     const plain = 'RULE    DENIED   MODE\na?[31m  3 (1 %)  enforce'
     expect(draw()).toBe(plain)

@@ -1,4 +1,4 @@
-/** Slots from the documents of Redis and from CLUSTER KEYSLOT. Random keys are compared in rest-bridge-cluster.test.ts. */
+/** Slots from the documentation of Redis and from CLUSTER KEYSLOT. Random keys are compared in rest-bridge-cluster.test.ts. */
 import { expect, it } from 'vitest'
 import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
 

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { startGuardian } from '../../src/node/start/guardian.ts'
 import { takeRedis } from '../../src/node/start/redis.ts'
 
-it('a Redis that is named is taken as it is, and described without its password', async () => {
+it('a configured Redis URL is used unchanged, and described without its password', async () => {
   const guardian = startGuardian()
   const redis = await takeRedis('rediss://user:very-secret@redis.example:6380/2', {
     guardian,

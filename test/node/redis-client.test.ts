@@ -1,8 +1,8 @@
-/** Clients of node-redis, which are cheap to make. */
+/** Clients of node-redis, which are cheap to create. */
 import { expect, it } from 'vitest'
 import { redisClient } from '../../src/node/rest-bridge/redis-client.ts'
 
-it('makes the class of all commands once, whatever options its clients have', () => {
+it('the class with all commands is built once, and clients with different options share it', () => {
   const one = redisClient({ url: 'redis://127.0.0.1:1' })
   const other = redisClient({ url: 'redis://user:secret@127.0.0.1:2/3', disableOfflineQueue: true })
   expect(Object.getPrototypeOf(one)).toBe(Object.getPrototypeOf(other))

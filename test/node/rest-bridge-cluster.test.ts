@@ -1,4 +1,4 @@
-/** The bridge in front of a Redis Cluster: one Redis to its callers, whatever the nodes do. */
+/** The bridge in front of a Redis Cluster: its callers see one Redis, whatever the nodes do. */
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
@@ -17,7 +17,7 @@ const SLUICE = fileURLToPath(new URL('../../src/node/cli/sluice.ts', import.meta
 const TOKEN = 'a token for tests'
 const POLL = { timeout: 20_000, interval: 20 }
 
-/** One hash tag for each third of the slots, which is one for each of the first three nodes. */
+/** A hash tag for each of the first three nodes, which own a third of the slots each. */
 const [A, B, C] = [0, 1, 2].map(third => {
   const tags = Array.from({ length: 100 }, (_, i) => `{t${i}}`)
   return tags.find(tag => Math.floor((slotOf(tag) * 3) / SLOTS) === third)!
@@ -42,7 +42,7 @@ describeOnCluster('the bridge', start => {
   })
 
   const client = (options = {}) => new Redis({ url: bridge.url, token: TOKEN, ...options })
-  /** As it stands on the wire. */
+  /** Sends a request without a client library, and returns the reply as received. */
   const ask = async (body: unknown, path = '/', at = bridge) => {
     const headers = { authorization: `Bearer ${TOKEN}` }
     const response = await fetch(at.url + path, { method: 'POST', headers, body: JSON.stringify(body) })
@@ -51,7 +51,7 @@ describeOnCluster('the bridge', start => {
   }
   const statusOf = (...command: string[]) => ask(command).then(({ status }) => status)
 
-  it('says that it found one', async () => {
+  it('reports at its start that it has found a cluster', async () => {
     expect(bridge.isCluster).toBe(true)
     const args = ['bridge', '--redis', cluster.url, '--token', TOKEN, '--port', '0']
     const child = spawn(process.execPath, [SLUICE, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
@@ -63,7 +63,7 @@ describeOnCluster('the bridge', start => {
   })
 
   it.each([
-    ['as it comes (auto-pipelining, base64)', {}],
+    ['with default options (auto-pipelining, base64)', {}],
     ['lean', { enableAutoPipelining: false, responseEncoding: false, automaticDeserialization: false }],
   ])('serves keys of every slot to @upstash/redis %s', async (_, options) => {
     const upstash = client(options)
@@ -75,7 +75,7 @@ describeOnCluster('the bridge', start => {
     for (const node of cluster.nodes) expect(Number(await node.ask('DBSIZE'))).toBeGreaterThan(0)
   })
 
-  it('answers a pipeline in its order, whichever node answers first', async () => {
+  it('answers a pipeline in order, whichever node answers first', async () => {
     const pipeline = client().pipeline()
     pipeline
       .set(`${A}n`, 1)
@@ -97,7 +97,7 @@ describeOnCluster('the bridge', start => {
     ])
   })
 
-  it('sends the commands of a pipeline at once: none waits for the answer to another', async () => {
+  it('sends all commands of a pipeline at once, without waiting for answers', async () => {
     const [frozen, other] = await nodesOf(A, B)
     frozen.freeze()
     const answers = ask(
@@ -112,8 +112,8 @@ describeOnCluster('the bridge', start => {
     expect((await answers).body).toEqual([{ result: 'OK' }, { result: 'OK' }])
   })
 
-  describe('computes where a key belongs as Redis does', () => {
-    it('its slot', async () => {
+  describe('agrees with Redis about', () => {
+    it('the slot of a key', async () => {
       const { int, pick } = randomFrom(SEED)
       const names = [
         '',
@@ -179,7 +179,7 @@ describeOnCluster('the bridge', start => {
       }
     })
 
-    it('that of most commands, and of scripts, from servers that say less (Redis 6)', async () => {
+    it('the first key of most commands and of scripts, even if the server describes less (Redis 6)', async () => {
       const descriptions = (await cluster.nodes[0]!.ask('COMMAND')) as Reply[][]
       const keys = new CommandKeys(descriptions.map(description => description.slice(0, 7)))
       const found = COMMANDS.filter(command => keys.firstKeyOf(command) !== undefined).map(([name]) => name)
@@ -188,7 +188,7 @@ describeOnCluster('the bridge', start => {
     })
   })
 
-  it('reaches the keys wherever a command has them', async () => {
+  it('finds the keys at any position of a command', async () => {
     for (const tag of [A, B, C]) {
       const [k, l] = [`${tag}k`, `${tag}l`]
       const results = []
@@ -213,7 +213,7 @@ describeOnCluster('the bridge', start => {
   describe('scripts', () => {
     const source = "return {KEYS[1], KEYS[2], redis.call('INCR', KEYS[1])}"
 
-    it('run by their SHA-1 on the node that has them; another says NOSCRIPT until it has them too', async () => {
+    it('run by their SHA-1 on a node that has them, and other nodes answer NOSCRIPT', async () => {
       await client().scriptFlush()
       const upstash = client({ enableAutoPipelining: false })
       for (const tag of [A, B, C]) {
@@ -224,14 +224,14 @@ describeOnCluster('the bridge', start => {
       }
     })
 
-    it('run without keys too, and are known where they are asked for again', async () => {
+    it('also run without keys, and can then be run by their SHA-1', async () => {
       const upstash = client()
       const keyless = "return 'no keys'"
       expect(await upstash.eval(keyless, [], [])).toBe('no keys')
       expect(await upstash.evalsha(sha1(keyless), [], [])).toBe('no keys')
     })
 
-    it('are known to every node once they are loaded, and exist only when all have them', async () => {
+    it('are loaded on every node, and exist only if every node has them', async () => {
       const upstash = client()
       await upstash.scriptFlush()
       expect(await upstash.scriptExists(sha1(source))).toEqual([0])
@@ -245,13 +245,13 @@ describeOnCluster('the bridge', start => {
       }
     })
 
-    it('are stopped by Redis at a key that they did not declare', async () => {
+    it('fail at an undeclared key of another node', async () => {
       const reaching = `return redis.call('INCR', '${B}undeclared')`
       const answer = await ask(['EVAL', reaching, '1', `${A}declared`])
       expect([answer.status, answer.body.error]).toEqual([400, expect.stringMatching(/non local key/)])
     })
 
-    it('cannot send the bridge, and its password, to a place of their own', async () => {
+    it('cannot make the bridge connect to another server with its password', async () => {
       let visits = 0
       const trap = createServer(socket => {
         visits++
@@ -307,8 +307,8 @@ describeOnCluster('the bridge', start => {
           ['MSET', `${A}m`, '2', `${B}m`, '2'],
         ],
       ],
-      ['hidden by a keyless one', [['PING'], ['SET', `${A}m`, '1'], ['SET', `${B}m`, '2']]],
-    ])('are refused in one transaction, of which nothing runs: %s', async (_, commands) => {
+      ['after a command without keys', [['PING'], ['SET', `${A}m`, '1'], ['SET', `${B}m`, '2']]],
+    ])('are refused in one transaction, and none of its commands runs: %s', async (_, commands) => {
       expect(await ask(commands, '/multi-exec')).toEqual({
         status: 400,
         body: { error: expect.stringMatching(/^CROSSSLOT /) },
@@ -316,7 +316,7 @@ describeOnCluster('the bridge', start => {
       expect(await client().dbsize()).toBe(0)
     })
 
-    it('are no matter of a transaction in one slot', async () => {
+    it('do not affect transactions in one slot', async () => {
       for (const tag of [A, B, C]) {
         const answers = await client()
           .multi()
@@ -342,8 +342,8 @@ describeOnCluster('the bridge', start => {
     })
   })
 
-  describe('what is about the whole cluster', () => {
-    it('is asked of every node and answered as one', async () => {
+  describe('a command about the whole cluster', () => {
+    it('is sent to every node and gets one answer', async () => {
       const upstash = client()
       const names = Array.from({ length: 30 }, (_, i) => `key:${i}`)
       await Promise.all(names.map(name => upstash.set(name, 1)))
@@ -358,7 +358,7 @@ describeOnCluster('the bridge', start => {
       ])
     })
 
-    it('is refused where it would be a part', async () => {
+    it('is refused if the answer would not cover the whole cluster', async () => {
       const refusal = {
         status: 400,
         body: { error: expect.stringMatching(/not available on a Redis Cluster/) },
@@ -369,7 +369,7 @@ describeOnCluster('the bridge', start => {
     })
   })
 
-  it('gives its password to every node', async () => {
+  it('uses its password for every node', async () => {
     const all = (password: string) =>
       Promise.all(cluster.nodes.map(node => node.ask('CONFIG', 'SET', 'requirepass', password)))
     const at = (password: string) => {
@@ -388,7 +388,7 @@ describeOnCluster('the bridge', start => {
     }
   })
 
-  it('follows a slot on its way to a new node, and its callers notice nothing', async () => {
+  it('follows a slot that moves to a new node, without errors for its callers', async () => {
     const slot = slotOf(A)
     const [source] = await nodesOf(A)
     const target = await cluster.join()
@@ -396,7 +396,7 @@ describeOnCluster('the bridge', start => {
     await target.ask('CLUSTER', 'SETSLOT', String(slot), 'IMPORTING', await source.id())
     await source.ask('CLUSTER', 'SETSLOT', String(slot), 'MIGRATING', await target.id())
 
-    // What is there is answered there; what is not is asked for (ASK) at the new node.
+    // The old node answers for the keys that it still has, and redirects to the new node (ASK) for others.
     expect((await ask(['INCR', `${A}old`])).body).toEqual({ result: 2 })
     expect((await ask(['SET', `${A}new`, 'n'])).body).toEqual({ result: 'OK' })
     expect((await ask(['GET', `${A}new`])).body).toEqual({ result: 'n' })
@@ -407,7 +407,7 @@ describeOnCluster('the bridge', start => {
     ]
     expect((await ask(counted, '/multi-exec')).body).toEqual([{ result: 1 }, { result: 2 }])
 
-    // One key here and one there (TRYAGAIN): answered when they are together, and run once.
+    // With one key on each node (TRYAGAIN), the script runs once, after both keys are on the same node.
     const both = "return redis.call('INCR', KEYS[1]) + redis.call('INCR', KEYS[2])"
     const joint = ask(['EVAL', both, '2', `${A}old`, `${A}count`])
     await expect.poll(() => errorsOf(source, 'TRYAGAIN'), POLL).toBeGreaterThan(0)
@@ -418,7 +418,7 @@ describeOnCluster('the bridge', start => {
     for (const node of [target, source, ...cluster.nodes]) {
       await node.ask('CLUSTER', 'SETSLOT', String(slot), 'NODE', await target.id())
     }
-    // A transaction and a pipeline meet the change first: MOVED, once.
+    // A transaction and a pipeline are redirected first (MOVED). Later commands go directly to the new node.
     expect((await ask(counted, '/multi-exec')).body).toEqual([{ result: 4 }, { result: 5 }])
     const sequel = [
       ['SET', `${A}old`, '1'],
@@ -437,7 +437,7 @@ describeOnCluster('the bridge', start => {
     expect(await errorsOf(source, 'MOVED')).toBe(met)
   })
 
-  it('answers 503 for the slots of a node that is gone, and for no others, until it is back', async () => {
+  it('answers 503 only for the slots of a node that is down, until it is back', async () => {
     const [gone] = await nodesOf(B)
     await gone.kill()
     await expect.poll(() => statusOf('GET', `${B}k`), POLL).toBe(503)
@@ -467,7 +467,7 @@ describeOnCluster('the bridge', start => {
     })
     expect(await ask([mixed[1]], '/pipeline')).toEqual({ status: 503, body: unreachable })
 
-    // One that starts only now finds the others.
+    // A bridge that starts now finds the other nodes.
     const redisUrl = (await nodesOf(C))[0].url
     const lines: string[] = []
     const late = await startBridge({ redisUrl, token: TOKEN, port: 0, say: line => lines.push(line) })
@@ -476,7 +476,7 @@ describeOnCluster('the bridge', start => {
       `^Redis at ${host} does not answer: .*\\. Until it is back, the bridge answers commands on its keys with 503\\.$`,
     )
     await expect.poll(() => lines, POLL).toEqual([expect.stringMatching(lost)])
-    // A load balancer must not take the bridge away from the keys of the other nodes.
+    // The bridge is healthy, so that load balancers still send it commands on the keys of the other nodes.
     expect((await fetch(`${late.url}/health`)).status).toBe(200)
     const answered = await ask(mixed, '/pipeline', late)
     expect(answered.body).toEqual([{ result: '1' }, unreachable, { result: '1' }])
@@ -492,9 +492,9 @@ describeOnCluster('the bridge', start => {
   })
 
   it.each([
-    ['is gone', (node: TestNode) => node.kill(), (node: TestNode) => node.start(), 503],
+    ['is down', (node: TestNode) => node.kill(), (node: TestNode) => node.start(), 503],
     ['hangs', async (node: TestNode) => node.freeze(), async (node: TestNode) => node.thaw(), 504],
-  ])('goes on with the replica that takes the place of a node that %s', async (_, fail, heal, status) => {
+  ])('continues with the replica that replaces a node that %s', async (_, fail, heal, status) => {
     const [lost] = await nodesOf(C)
     const replica = await cluster.join()
     await replica.ask('CLUSTER', 'REPLICATE', await lost.id())
@@ -514,14 +514,14 @@ describeOnCluster('the bridge', start => {
     return owners as { [K in keyof T]: TestNode }
   }
 
-  /** How often the node has said it. */
+  /** How often the node has answered with this error. */
   async function errorsOf(node: TestNode, code: string): Promise<number> {
     const statistics = String(await node.ask('INFO', 'errorstats'))
     return Number(new RegExp(`errorstat_${code}:count=(\\d+)`).exec(statistics)?.[1] ?? 0)
   }
 })
 
-/** A key of the same node in another slot. */
+/** A key in another slot of the same node. */
 function sibling(tag: string): string {
   const third = (key: string) => Math.floor((slotOf(key) * 3) / SLOTS)
   const names = Array.from({ length: 100 }, (_, i) => `s${i}`)

@@ -1,4 +1,4 @@
-/** The bridge when Redis is slow, gone, and back: it answers in its own time, and needs no help to recover. */
+/** The bridge while Redis is slow or down, and afterwards: it answers within its deadline, and recovers by itself. */
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
@@ -34,7 +34,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     })
     return { status: response.status, body: (await response.json()) as { result?: unknown; error?: string } }
   }
-  /** A bridge, as soon as Redis answers within the deadline. */
+  /** Starts a bridge as soon as Redis answers within the deadline. */
   const bridgeTo = async (redisUrl: string) =>
     (await vi.waitUntil(
       () => startBridge({ redisUrl, token: TOKEN, port: 0, deadlineMs: DEADLINE_MS }).catch(() => undefined),
@@ -43,7 +43,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
   const becomes = (status: number) =>
     expect.poll(() => ask(['PING']).then(({ status }) => status), PATIENT).toBe(status)
   const answers = () => becomes(200)
-  /** Of two commands, each asked again while a busy machine misses the deadline. */
+  /** Checks that two commands get their own replies. They are repeated while a busy machine misses the deadline. */
   const repliesBelong = async () => {
     for (const [command, result] of [
       [['SET', 'who', 'me'], 'OK'],
@@ -69,27 +69,27 @@ describe.skipIf(!hasRedisServer)(title, () => {
     rmSync(directory, { recursive: true, force: true, maxRetries: 5 })
   })
 
-  it('answers 504 within its deadline while Redis is frozen, and goes on when it thaws', async () => {
+  it('answers 504 at its deadline while Redis is frozen, and recovers when Redis thaws', async () => {
     server.kill('SIGSTOP')
     const timers = vi.spyOn(globalThis, 'setTimeout')
     const { status, body } = await ask(['SET', 'late', '1'])
     expect([status, body.error]).toEqual([504, expect.stringContaining('did not answer in time')])
-    // Without a deadline there would be no answer; the timer says that it was this deadline.
+    // Without a deadline there would be no answer. The timer shows that it was this deadline.
     expect(timers.mock.calls.map(([, ms]) => ms)).toContain(DEADLINE_MS)
     server.kill('SIGCONT')
     await answers()
-    // Replies still go to the questions they belong to.
+    // Each command still gets its own reply.
     await repliesBelong()
   })
 
-  it('answers 503 while Redis is gone, and reconnects by itself', async () => {
+  it('answers 503 while Redis is down, and reconnects by itself', async () => {
     server.kill('SIGKILL')
     await becomes(503)
     startServer()
     await answers()
   })
 
-  it('says so when Redis is killed, when it is frozen, and when it is back, without a request', async () => {
+  it('reports without any request that Redis is killed, frozen, or back', async () => {
     const lines: string[] = []
     const watching = await startBridge({
       redisUrl: `unix://${socket}`,
@@ -121,7 +121,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     }
   })
 
-  it('is healthy while Redis answers: without a token, and with nothing said of it', async () => {
+  it('is healthy while Redis answers, and shows this without a token and without details', async () => {
     const health = async (method = 'GET') => {
       const response = await fetch(`${bridge.url}/health`, { method })
       return [response.status, await response.text()]
@@ -136,14 +136,14 @@ describe.skipIf(!hasRedisServer)(title, () => {
     await becomes(200, '{"status":"ok"}')
   })
 
-  it('does not do later what it was asked while Redis was gone', async () => {
+  it('does not run commands later that arrived while Redis was down', async () => {
     const forwarder = await startForwarder()
     await throughForwarder(forwarder, async () => {
       await answers()
       forwarder.refuse()
       await becomes(503)
       const late = ['SET', 'late', '1']
-      // Until the pauses between attempts to connect have grown longer than the deadline.
+      // Waits until the pauses between connection attempts are longer than the deadline.
       await vi.waitUntil(async () => {
         expect((await ask(late)).status).toBe(503)
         expect((await ask([late], '/pipeline')).status).toBe(503)
@@ -157,11 +157,11 @@ describe.skipIf(!hasRedisServer)(title, () => {
     })
   })
 
-  it('connects anew when a connection has died without a word', async () => {
+  it('reconnects if a connection has died without being closed', async () => {
     const forwarder = await startForwarder()
     await throughForwarder(forwarder, async () => {
       await answers()
-      // The connection stays open and carries nothing any more, as when the other host has lost its power.
+      // The connection stays open but transfers nothing, as when the other host has lost power.
       forwarder.silence()
       expect((await ask(['PING'])).status).toBe(504)
       await answers()
@@ -169,7 +169,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     })
   })
 
-  /** With a bridge that reaches Redis through the forwarder. */
+  /** Runs a test with a bridge that reaches Redis through the forwarder. */
   async function throughForwarder(forwarder: Forwarder, test: () => Promise<void>) {
     const direct = bridge
     try {
@@ -184,7 +184,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
 
   type Forwarder = Awaited<ReturnType<typeof startForwarder>>
 
-  /** A way to Redis that can be closed, or fall silent. */
+  /** Starts a forwarder to Redis that can close connections, or silently drop their bytes. */
   async function startForwarder() {
     const alive = new Set<Socket>()
     const attempts: number[] = []
@@ -205,7 +205,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     await new Promise<void>(resolve => forwarder.listen(0, '127.0.0.1', resolve))
     return {
       port: (forwarder.address() as AddressInfo).port,
-      /** Ends the connections there are, and every new one at once. */
+      /** Closes all connections, and every new one immediately. */
       refuse: () => {
         isRefusing = true
         for (const each of alive) each.destroy()
@@ -213,9 +213,9 @@ describe.skipIf(!hasRedisServer)(title, () => {
       accept: () => {
         isRefusing = false
       },
-      /** Between two attempts that were refused. */
+      /** The longest pause between two refused attempts. */
       longestPauseMs: () => Math.max(0, ...attempts.slice(1).map((at, i) => at - attempts[i]!)),
-      /** The connections there are carry nothing any more; new ones do. */
+      /** Existing connections transfer nothing anymore. New ones do. */
       silence: () => alive.clear(),
       close: () => void forwarder.close(),
     }

@@ -1,4 +1,4 @@
-/** The bridge's token is its only comparison of secrets: keys are looked up by digest, JWTs verified by the platform. */
+/** The bridge compares its token in constant time. It compares no other secret: Sluice looks up keys by digest. */
 
 import { timingSafeEqual } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
@@ -30,16 +30,16 @@ afterAll(async () => {
 })
 
 it.each([
-  ['that is right', TOKEN, 200],
+  ['that is correct', TOKEN, 200],
   ['that differs at its end', `${TOKEN.slice(0, -1)}S`, 401],
   ['that differs at its beginning', `A${TOKEN.slice(1)}`, 401],
   ['that is shorter', TOKEN.slice(0, -1), 401],
   ['that is longer', `${TOKEN}x`, 401],
   ['of one character', 'x', 401],
   ['of 10 kB', 'x'.repeat(10_000), 401],
-  ['of bytes', '\u00ff'.repeat(32), 401],
-  ['twice', `${TOKEN}, Bearer ${TOKEN}`, 401],
-])('a token %s is compared in constant time, as digests of one length', async (_, token, status) => {
+  ['of non-ASCII bytes', '\u00ff'.repeat(32), 401],
+  ['that is sent twice', `${TOKEN}, Bearer ${TOKEN}`, 401],
+])('a token %s is compared in constant time, as a digest of fixed length', async (_, token, status) => {
   const init = { method: 'POST', body: '["PING"]' }
   const inHeader = await fetch(bridge.url, { ...init, headers: { authorization: `Bearer ${token}` } })
   const inQuery = await fetch(`${bridge.url}/ping?_token=${encodeURIComponent(token)}`)
@@ -59,11 +59,11 @@ it.each([
   ['GET', '/Health'],
   ['GET', '//health'],
   ['GET', '/%68ealth/../get/x'],
-])('no token is needed for GET and HEAD of /health alone: %s %s', async (method, path) => {
+])('only GET and HEAD of /health need no token, so %s %s needs one', async (method, path) => {
   expect((await fetch(bridge.url + path, { method })).status).toBe(401)
 })
 
-it('Redis is asked for its health once a second at most, however often anyone asks the bridge', async () => {
+it('the bridge checks Redis at most once per second, however many health requests arrive', async () => {
   const outage = vi.spyOn(RedisServer.prototype, 'outage')
   const now = performance.now() + 60_000
   const asked = async (at: number) => {

@@ -1,4 +1,4 @@
-/** The bridge keeps Upstash's protocol: judged by Upstash's own clients, and by what it says on the wire. */
+/** The bridge implements Upstash's protocol, tested with Upstash's own clients and with HTTP requests. */
 
 import { createHash } from 'node:crypto'
 import { connect } from 'node:net'
@@ -44,7 +44,7 @@ describeOnRedis('the bridge', start => {
 
   describe('serves @upstash/redis', () => {
     it.each([
-      ['as it comes (auto-pipelining, base64)', {}],
+      ['with default options (auto-pipelining, base64)', {}],
       ['without auto-pipelining', { enableAutoPipelining: false }],
       ['without base64', { responseEncoding: false }],
       ['lean', { enableAutoPipelining: false, responseEncoding: false, automaticDeserialization: false }],
@@ -56,12 +56,12 @@ describeOnRedis('the bridge', start => {
       expect(await upstash.del('n')).toBeTypeOf('number')
       expect(await upstash.incrby('n', 41)).toBe(41)
       expect(await upstash.mget('text', 'nothing')).toEqual([BYTES, null])
-      // A value that reads OK is not the status OK.
+      // The value OK is not the status OK.
       await upstash.set('ok', 'OK')
       expect(await upstash.mget('ok')).toEqual(['OK'])
     })
 
-    it('with pipelines, each command with an answer of its own', async () => {
+    it('with pipelines, in which each command has its own answer', async () => {
       const pipeline = client().pipeline()
       pipeline.set('p', '1').incr('p').lpush('p', 'x').get('p')
       const answers = await pipeline.exec({ keepErrors: true })
@@ -81,7 +81,7 @@ describeOnRedis('the bridge', start => {
       const sha = createHash('sha1').update(source).digest('hex')
       await expect(upstash.evalsha(sha, ['k'], ['a'])).rejects.toThrow('NOSCRIPT')
       expect(await upstash.eval(source, ['k'], ['a'])).toEqual(['k', 'a', 3])
-      // By the SHA-1 of what the caller sent, though Redis was given another text.
+      // The SHA-1 is that of the caller's text, although the bridge sends another text to Redis.
       expect(await upstash.evalsha(sha, ['k'], ['b'])).toEqual(['k', 'b', 3])
       const loaded = `${source} -- loaded`
       expect(await upstash.scriptLoad(loaded)).toBe(createHash('sha1').update(loaded).digest('hex'))
@@ -89,7 +89,7 @@ describeOnRedis('the bridge', start => {
       await expect(upstash.eval('return redis.error_reply("OOPS no")', [], [])).rejects.toThrow('OOPS no')
     })
 
-    it('with 40 calls at once, none lost and none doubled', async () => {
+    it('with 40 calls at once, none of which is lost or runs twice', async () => {
       const upstash = client()
       await upstash.del('count')
       const counts = await Promise.all(Array.from({ length: 40 }, () => upstash.incr('count')))
@@ -123,7 +123,7 @@ describeOnRedis('the bridge', start => {
       }
     })
 
-    it('takes the token in the query, and a command in the path with a body as its last argument', async () => {
+    it('accepts the token in the query, and a command in the path with a body as its last argument', async () => {
       const url = `${bridge.url}/set/path%2Fkey/?EX=100&_token=${encodeURIComponent(TOKEN)}`
       expect(await (await fetch(url, { method: 'POST', body: BYTES })).json()).toEqual({ result: 'OK' })
       const got = await fetch(`${bridge.url}/get/path%2Fkey`, {
@@ -133,7 +133,7 @@ describeOnRedis('the bridge', start => {
       expect(await (await post('/', ['TTL', 'path/key'])).json()).toEqual({ result: 100 })
     })
 
-    it('encodes every string but a bare OK when asked for base64', async () => {
+    it('encodes every string except a bare OK if the client requests base64', async () => {
       const headers = { 'upstash-encoding': 'base64' }
       expect(await (await post('/', ['SET', 'b', 'OK'], headers)).json()).toEqual({ result: 'OK' })
       expect(await (await post('/', ['MGET', 'b', 'none'], headers)).json()).toEqual({
@@ -152,15 +152,15 @@ describeOnRedis('the bridge', start => {
     })
 
     it.each([
-      ['no JSON', '/', '{', 400, /parse/],
-      ['no command', '/', [], 400, /empty/],
-      ['no list', '/', { a: 1 }, 400, /empty/],
+      ['invalid JSON', '/', '{', 400, /parse/],
+      ['an empty command', '/', [], 400, /empty/],
+      ['an object instead of a command', '/', { a: 1 }, 400, /empty/],
       ['an argument that is an object', '/', ['SET', 'a', { b: 1 }], 400, /parse/],
-      ['no pipeline', '/pipeline', ['GET', 'a'], 400, /empty/],
+      ['a command instead of a pipeline', '/pipeline', ['GET', 'a'], 400, /empty/],
       ['an unknown command', '/', ['NOSUCH'], 400, /unknown command/i],
       ['a wrong number of arguments', '/', ['GET'], 400, /wrong number/],
-      ['too much', '/', ['SET', 'a', 'x'.repeat(200_000)], 413, /max request size/],
-      ['a path that does not decode', '/get/%zz', '', 400, /parse/],
+      ['a body that is too large', '/', ['SET', 'a', 'x'.repeat(200_000)], 413, /max request size/],
+      ['a path that cannot be decoded', '/get/%zz', '', 400, /parse/],
     ] as const)('answers %s with an error', async (_, path, body, status, message) => {
       const response = await post(path, body)
       expect(response.status).toBe(status)
@@ -190,8 +190,8 @@ describeOnRedis('the bridge', start => {
 
     it.each([
       ['without the token', 'Bearer wrong', 'x', 401],
-      ['when it is too large', `Bearer ${TOKEN}`, 'x'.repeat(150_000), 413],
-    ])('closes the connection when it refuses a body %s before its end', async (_, token, sent, status) => {
+      ['that is too large', `Bearer ${TOKEN}`, 'x'.repeat(150_000), 413],
+    ])('closes the connection when it refuses an incomplete body %s', async (_, token, sent, status) => {
       const headers = `host: bridge\r\nauthorization: ${token}\r\ncontent-length: 900000`
       const answer = await exchange(bridge.port, `POST / HTTP/1.1\r\n${headers}\r\n\r\n${sent}`)
       expect([statusesIn(answer), answer.toLowerCase()]).toEqual([
@@ -215,7 +215,7 @@ describeOnRedis('the bridge', start => {
       expect(await exchange(bridge.port, `${head}\r\n${headers}\r\n\r\n${body}`)).toContain(answer)
     })
 
-    it('leaves the Request and Response of the platform alone', () => {
+    it("does not replace the platform's Request and Response", () => {
       expect([Request, Response]).toEqual(PLATFORM)
     })
 
@@ -247,13 +247,13 @@ describeOnRedis('the bridge', start => {
       expect(await (await post('/', ['GET', 'never'])).json()).toEqual({ result: null })
     })
 
-    it('refuses XREAD with BLOCK and SCRIPT KILL, and passes them without', async () => {
+    it('refuses XREAD with BLOCK and SCRIPT KILL, and accepts XREAD without BLOCK', async () => {
       expect((await post('/', ['XREAD', 'BLOCK', '0', 'STREAMS', 's', '$'])).status).toBe(400)
       expect((await post('/', ['XREAD', 'STREAMS', 's', '0'])).status).toBe(200)
       expect(await errorOf(await post('/', ['SCRIPT', 'KILL']))).toContain('not available')
     })
 
-    it('says what a discarded transaction says', async () => {
+    it('returns the error of a discarded transaction', async () => {
       const response = await post('/multi-exec', [['SET', 'd', '1'], ['NOSUCH']])
       expect(response.status).toBe(400)
       expect(await errorOf(response)).toMatch(/EXECABORT|unknown command/i)
@@ -261,7 +261,7 @@ describeOnRedis('the bridge', start => {
   })
 })
 
-/** Sends bytes on a connection of their own, and gives what came back until the bridge closed it. */
+/** Sends bytes on a new connection, and returns the bytes that arrive until the bridge closes it. */
 async function exchange(port: number, bytes: string): Promise<string> {
   const socket = connect(port, '127.0.0.1')
   socket.write(bytes)
@@ -269,7 +269,7 @@ async function exchange(port: number, bytes: string): Promise<string> {
   try {
     for await (const chunk of socket) received += chunk
   } catch (error) {
-    // The bridge closes while bytes that it has refused are still on their way.
+    // The bridge closes the connection while bytes that it refuses are still arriving.
     if (!received) throw error
   }
   return received

@@ -1,4 +1,4 @@
-/** `sluicegate/testing`: keys that the config under test takes. */
+/** `sluicegate/testing`: keys that the config under test accepts. */
 import { afterEach, describe, expect, it } from 'vitest'
 import { defineConfig } from '../../src/config/define.ts'
 import { guard } from '../../src/edges/guard/index.ts'
@@ -30,7 +30,7 @@ async function limitOf(key: string): Promise<string | null> {
 }
 
 describe('a store with the config', () => {
-  it('makes keys of its environment, prefix and first plan', async () => {
+  it('creates keys with the environment, prefix and first plan of the config', async () => {
     store = await startTestStore({ config })
     const key = await store.createKey('alice')
     expect(key).toMatch(/^acme_live_alice_/)
@@ -49,7 +49,7 @@ describe('a store with the config', () => {
   })
 })
 
-it('takes the config with each key too, and then any plan', async () => {
+it('a store without a config accepts a config for each key, and any plan', async () => {
   store = await startTestStore()
   expect(await limitOf(await store.createKey('alice', 'pro', config))).toBe('"minute";q=3;w=60')
   expect(await store.createKey('alice', 'any')).toMatch(/^slk_alice_/)

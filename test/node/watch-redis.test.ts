@@ -1,4 +1,4 @@
-/** What the bridge says when Redis goes and comes back. */
+/** The messages of the bridge when Redis stops answering, and when it is back. */
 import { expect, it, vi } from 'vitest'
 import type { Outage } from '../../src/node/rest-bridge/redis-server.ts'
 import { watchRedis } from '../../src/node/rest-bridge/watch-redis.ts'
@@ -6,7 +6,7 @@ import { watchRedis } from '../../src/node/rest-bridge/watch-redis.ts'
 const GONE: Outage = { address: 'Redis at a.test:6379', reason: 'does not answer: refused', status: 503 }
 const SLOW: Outage = { ...GONE, reason: 'does not answer: no reply within 2 s', status: 504 }
 
-/** The lines for these answers, one for each check. */
+/** The lines that are written if successive checks have these answers. */
 async function linesFor(answers: readonly (Outage | undefined)[], { isCluster = false } = {}) {
   const lines: string[] = []
   const pauses: number[] = []
@@ -33,7 +33,7 @@ async function linesFor(answers: readonly (Outage | undefined)[], { isCluster = 
   return { lines, pauses }
 }
 
-it('is one line when it stops answering, and one when it is back', async () => {
+it('one line reports that Redis stops answering, and one that it is back', async () => {
   expect((await linesFor([undefined, GONE, GONE, SLOW, undefined, undefined, SLOW])).lines).toEqual([
     '2 s: Redis at a.test:6379 does not answer: refused. Until it is back, the bridge answers every command with 503.',
     '5 s: Redis is back after 3 s.',
@@ -41,19 +41,19 @@ it('is one line when it stops answering, and one when it is back', async () => {
   ])
 })
 
-it('is at most one line a second, however often it goes', async () => {
+it('at most one line is written per second, however often Redis fails', async () => {
   const { lines, pauses } = await linesFor([GONE, undefined, GONE, undefined])
   expect(lines).toHaveLength(4)
   expect(pauses).toEqual([1000, 1000, 1000, 1000])
 })
 
-it('says of a cluster that a part of the keys is concerned', async () => {
+it('on a cluster, the line says that only the keys of this node are affected', async () => {
   expect((await linesFor([GONE], { isCluster: true })).lines).toEqual([
     '1 s: Redis at a.test:6379 does not answer: refused. Until it is back, the bridge answers commands on its keys with 503.',
   ])
 })
 
-it('ends when it is told to, also in the middle of a check', async () => {
+it('watching can be stopped, also during a check', async () => {
   const { promise, resolve } = Promise.withResolvers<Outage[]>()
   const say = vi.fn()
   const outages = vi.fn(() => promise)

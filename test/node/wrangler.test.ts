@@ -1,4 +1,4 @@
-/** What `wrangler dev` makes of wrangler.toml and .dev.vars. */
+/** How `wrangler dev` reads wrangler.toml and .dev.vars. */
 import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -17,14 +17,14 @@ it.each([
   ['this repository', '../../wrangler.toml', undefined],
   ['this repository', '../../wrangler.toml', 'staging'],
   ['the template', '../../template/wrangler.toml', undefined],
-])('it passes on every variable that Sluice reads: in %s (%s --env %s)', (_, file, env) => {
+])('wrangler dev provides every variable that Sluice reads: in %s (%s --env %s)', (_, file, env) => {
   const variables: Required<Omit<Environment, 'SLUICE_ANALYTICS'>> & Record<string, string> = {
     UPSTASH_REDIS_REST_URL: 'http://127.0.0.1:8079',
     UPSTASH_REDIS_REST_TOKEN: 'a token',
     ORIGIN_URL: 'http://127.0.0.1:8788',
     SLUICE_ENVIRONMENT: 'dev',
     SLUICE_UTILIZATION_SECRET: 'a secret',
-    // The config gives it this name.
+    // The config chooses this name.
     JWT_SECRET: 'another secret',
   }
   const configPath = join(directory, 'wrangler.toml')

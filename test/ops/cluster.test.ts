@@ -1,4 +1,4 @@
-/** The administration in front of a Redis Cluster: every step stays in one slot, or is a step for each. */
+/** Administration on a Redis Cluster: each step stays in one slot, or runs once for each slot. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import { blockConsumer, listConsumers, removeConsumer } from '../../src/ops/consumers.ts'
@@ -31,7 +31,7 @@ describeOnCluster('the administration', start => {
   })
   afterAll(() => admin?.close())
 
-  it('makes, lists, changes and removes what is of many consumers', async () => {
+  it('creates, lists, changes and removes the data of many consumers', async () => {
     const { store } = admin
     const config = configOf(INPUT)
     const consumers = ['acme', 'globex', 'hooli', 'initech', 'umbrella']
@@ -60,7 +60,7 @@ describeOnCluster('the administration', start => {
 
     for (const consumer of consumers) await removeConsumer(store, consumer, config.rules)
     const left = await Promise.all(admin.redis.nodes.map(node => node.ask('KEYS', '*')))
-    // What is whole again is kept for some seconds; of the consumers nothing is left.
+    // States that were reset stay for some seconds. Nothing is left of the consumers.
     expect(
       left
         .flat()

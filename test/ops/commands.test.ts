@@ -49,12 +49,12 @@ afterAll(async () => {
 
 const COMMANDS = { consumers: consumersCommand, limits: limitsCommand, switch: switchCommand }
 
-/** @returns what stands on standard output */
+/** @returns the standard output */
 async function run(group: 'consumers' | 'limits', ...args: string[]): Promise<string> {
   return (await runWithErrors(group, ...args))[0]
 }
 
-/** @returns what stands on standard output, and on standard error */
+/** @returns the standard output and the standard error */
 async function runWithErrors(
   group: keyof typeof COMMANDS,
   ...args: string[]
@@ -71,7 +71,7 @@ async function runWithErrors(
   }
 }
 
-it('a reset says which rules are whole again, and which are not', async () => {
+it('a reset lists the rules that it has reset, and those that it has not', async () => {
   await expect(run('limits', 'reset', '--consumer', 'acme')).rejects.toMatchObject({
     message: expect.stringMatching(
       /^Reset minute, queue and steady of consumer 'acme'\? There is no terminal/,
@@ -88,7 +88,7 @@ it('a reset says which rules are whole again, and which are not', async () => {
   )
 })
 
-it('a look at what is in flight gives no time at which it will be over', async () => {
+it('peek shows no reset time for requests in flight', async () => {
   const store = upstashStore({ url: bridge.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: false })
   const limiter = limiterOnStore(checkedConfig(INPUT), store)
   await using _slot = await limiter.limit('exports')
@@ -99,7 +99,7 @@ it('a look at what is in flight gives no time at which it will be over', async (
   )
 })
 
-it('a look says when a rule counts, and a burst only where there is one', async () => {
+it('peek shows when a rule counts, and shows a burst only if the rule has one', async () => {
   const table = await run('limits', 'peek', '--address', '192.0.2.7')
   expect(table).toMatch(/^wrong +enforce, on auth-failure +9 per minute /m)
   const { rules } = JSON.parse(await run('limits', 'peek', '--consumer', 'acme', '--json'))
@@ -110,7 +110,7 @@ it('a look says when a rule counts, and a burst only where there is one', async 
   expect(steady).toMatchObject({ burst: 20 })
 })
 
-it('a look at a consumer names the plans that its keys have themselves', async () => {
+it('peek at a consumer names the other plans of its keys', async () => {
   const store = adminStore({ url: bridge.url, token: 't' })
   await createKey(store, { consumer: 'acme', plan: 'pro' })
   const note =
@@ -119,7 +119,7 @@ it('a look at a consumer names the plans that its keys have themselves', async (
   expect(await run('limits', 'peek', '--consumer', 'acme', '--plan', 'pro')).not.toContain('use --plan')
 })
 
-it('overrides have one shape, and a burst only where there is one', async () => {
+it('all commands show overrides in the same form, with a burst only if the rule has one', async () => {
   for (const rule of ['minute', 'steady', 'queue'])
     await run('consumers', 'override', 'acme', rule, '--limit', '8', '--by', 'ops, night')
   expect(await run('consumers', 'show', 'acme')).toMatch(
@@ -164,7 +164,7 @@ it.each([
   ],
   [['switch', 'rule', 'qeue', 'off'], /^The config has no rule 'qeue'\. Did you mean 'queue'\?/],
   [['switch', 'rule', 'sloww', 'reset'], /^Rule 'sloww' is not switched\. Did you mean 'slow'\?/],
-] as const)('%j names what was probably meant', async ([group, ...args], message) => {
+] as const)('%j suggests the name that was probably meant', async ([group, ...args], message) => {
   await redis.connection.send(['FLUSHALL'])
   await runWithErrors('consumers', 'override', 'acme', 'minute', '--limit', '8')
   await runWithErrors('switch', 'rule', 'slow', 'off')
@@ -172,7 +172,7 @@ it.each([
   expect(error.message).toMatch(message)
 })
 
-it('a consumer that is new is noted, with the one that was probably meant', async () => {
+it('a command reports that a consumer is new, and suggests a similar name', async () => {
   await redis.connection.send(['FLUSHALL'])
   const [, first] = await runWithErrors('consumers', 'set', 'acme', '--plan', 'pro')
   expect(first).toBe("Consumer 'acme' is new in this store. Check the spelling if you expected it to exist.")
@@ -203,7 +203,7 @@ describe('sluice switch', () => {
     })
   })
 
-  it('sets and shows the overrides of consumers, with who has set them', async () => {
+  it('sets and shows overrides of consumers, with the operator who has set them', async () => {
     await run('override', 'acme', 'minute', '--limit', '8', '--for', '24h', ...ops)
     expect((await run())[0]).toMatch(
       /^acme +minute +limit 8 +[-\d]+ [\d:]+, ops +[-\d]+ [\d:]+ \(in 24 h\)$/m,
@@ -214,7 +214,7 @@ describe('sluice switch', () => {
     expect((await run())[0]).toContain('No consumer has an override.')
   })
 
-  it('shows what is switched, as what, by whom and until when, beside the config', async () => {
+  it('shows the mode, operator and end of each switch, next to the mode of the config', async () => {
     await run('rule', 'minute', 'shadow', ...ops, '--for', '1h', '--reason', 'the sale')
     await run('rule', 'slow', '--share', '0.25', ...ops)
     await run('rule', 'none', 'enforce', ...ops)
@@ -257,13 +257,13 @@ describe('sluice switch', () => {
     expect(after).not.toMatch(/^none/m)
   })
 
-  it('takes --yes for a rule too, where nothing is asked', async () => {
+  it('accepts --yes for a rule, although it asks for no confirmation', async () => {
     const [said] = await run('rule', 'minute', 'off', '--yes', ...ops)
     expect(said).toMatch(/^Rule 'minute' is switched to off/)
     expect((await run('rule', 'minute', 'reset', '--yes'))[0]).toBe("Rule 'minute' follows the config again.")
   })
 
-  it('says of a switch that it is over, or of no rule that there is', async () => {
+  it('marks switches that have ended, and switches of rules that do not exist', async () => {
     const rules = { minute: { ...OPS, mode: 'off', until: new Date(1) }, gone: { ...OPS, mode: 'off' } }
     const kill = { ...OPS, until: new Date(1) }
     await redis.connection.send(['SET', KEY, JSON.stringify({ kill, rules })])
@@ -279,11 +279,11 @@ describe('sluice switch', () => {
       'over',
       'rule-gone',
     ])
-    // What the config no longer has can be taken back all the same.
+    // The switch of a rule that the config no longer has can still be reset.
     expect((await run('rule', 'gone', 'reset'))[0]).toBe("Rule 'gone' follows the config again.")
   })
 
-  it('kills and restores, and asks before it kills', async () => {
+  it('turns the kill switch on and off, and needs a confirmation to turn it on', async () => {
     await expect(run('kill', 'on')).rejects.toMatchObject({
       message: expect.stringMatching(
         /^Turn the kill switch on\? While it is on, no rule limits any request\. There is no terminal/,
@@ -298,12 +298,12 @@ describe('sluice switch', () => {
     await expect(run('kill', 'off')).rejects.toMatchObject({ kind: 'not-found' })
   })
 
-  it('names the user of the machine where nobody is named', async () => {
+  it('records the user of the machine if no operator is given', async () => {
     const [shown] = await run('rule', 'minute', 'off', '--json')
     expect(JSON.parse(shown).rules[0].by).toMatch(/^\S+$/)
   })
 
-  it('says that a share counts nothing where nothing is enforced', async () => {
+  it('warns that a share has no effect on a rule that is not enforced', async () => {
     const [, warning] = await run('rule', 'none', '--share', '0.5')
     expect(warning).toBe("Rule 'none' is in mode off: the share has no effect until the rule is enforced.")
   })

@@ -1,4 +1,4 @@
-/** Consumers: what is set for them, what that makes of others' changes, and what is left when they go. */
+/** Consumers: their settings, concurrent changes, and their removal. */
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import {
   blockConsumer,
@@ -29,7 +29,7 @@ describeOnRedis('consumers', start => {
   const send = (...command: string[]) => admin.redis.connection.send(command)
   const text = async (...command: string[]) => String(await send(...command))
 
-  it('are on the plan they are set to, blocked or not, with the reason', async () => {
+  it('have the plan that was set, and can be blocked with a reason', async () => {
     const { isNew, record } = await setPlan(admin.store, 'acme', 'pro')
     expect({ isNew, record }).toEqual({ isNew: true, record: { plan: 'pro', overrides: [] } })
     const blocked = await blockConsumer(admin.store, 'acme', { reason: 'did not pay, twice' })
@@ -39,12 +39,12 @@ describeOnRedis('consumers', start => {
     )
     await unblockConsumer(admin.store, 'acme')
     expect(await text('GET', 'sluice:{c:acme}:consumer')).toBe('plan=pro')
-    // Nothing left to tell.
+    // Without any setting, there is no record.
     await setPlan(admin.store, 'acme', undefined)
     expect(await send('EXISTS', 'sluice:{c:acme}:consumer')).toBe(0)
   })
 
-  it('are listed with their keys, and shown', async () => {
+  it('are listed and shown with their keys', async () => {
     await createKey(admin.store, { consumer: 'acme' })
     await setPlan(admin.store, 'auth0~user%7C1', 'pro')
     expect(await listConsumers(admin.store)).toMatchObject([
@@ -60,7 +60,7 @@ describeOnRedis('consumers', start => {
     })
   })
 
-  it('that are blocked stay so since then, for the reason they were unless another is given', async () => {
+  it('keep the time and the reason of a block if they are blocked again without a reason', async () => {
     const { record } = await blockConsumer(admin.store, 'acme', { reason: 'did not pay' })
     const again = await blockConsumer(admin.store, 'acme')
     expect(again).toMatchObject({ isChanged: false, before: record, record })
@@ -69,7 +69,7 @@ describeOnRedis('consumers', start => {
     expect(await showConsumer(admin.store, 'acme')).toMatchObject({ ...record, reason: 'abuse' })
   })
 
-  it('are blocked by whom, and for as long, as was said last', async () => {
+  it('have the operator and the end of the latest change of a block', async () => {
     const [soon, later] = [new Date(Date.now() + 3600e3), new Date(Date.now() + 7200e3)]
     const { record } = await blockConsumer(admin.store, 'acme', { by: 'ops', until: soon, reason: 'abuse' })
     expect(record).toMatchObject({ blockedBy: 'ops', blockedUntil: soon.getTime() * 1000, reason: 'abuse' })
@@ -85,7 +85,7 @@ describeOnRedis('consumers', start => {
     expect((await unblockConsumer(admin.store, 'acme')).record).toEqual({ overrides: [] })
   })
 
-  it('whose block has ended are blocked no more, and anew when they are blocked again', async () => {
+  it('are no longer blocked when a block has ended, and can be blocked anew', async () => {
     const old = { blockedAt: new Date(0), blockedUntil: 1000, blockedBy: 'ops', reason: 'abuse' }
     await send('SET', 'sluice:{c:acme}:consumer', formatConsumer({ ...old, overrides: [] }))
     await send('SADD', 'sluice:{consumers}', 'acme')
@@ -96,7 +96,7 @@ describeOnRedis('consumers', start => {
     expect(await listExceptionalConsumers(admin.store)).toEqual([{ consumer: 'acme', ...record }])
   })
 
-  it('are not listed by what was refused, or changed nothing', async () => {
+  it('are not added to the list by commands that are refused or change nothing', async () => {
     await importKey(admin.store, { key: 'partner-key-of-before' }, { consumer: 'acme' })
     const before = (await text('KEYS', '*')).split(',').sort()
     for (const refused of [
@@ -111,7 +111,7 @@ describeOnRedis('consumers', start => {
     expect((await text('KEYS', '*')).split(',').sort()).toEqual(before)
   })
 
-  it('of which only the name is left are shown as they are listed, and removed', async () => {
+  it('are still listed, shown and removed if only their name is left', async () => {
     await setPlan(admin.store, 'acme', 'pro')
     await setPlan(admin.store, 'acme', undefined)
     expect(await listConsumers(admin.store)).toEqual([{ consumer: 'acme', overrides: [], keys: [] }])
@@ -120,7 +120,7 @@ describeOnRedis('consumers', start => {
     await expect(showConsumer(admin.store, 'acme')).rejects.toMatchObject({ kind: 'not-found' })
   })
 
-  it('keep every change of those who make them at once', async () => {
+  it('keep all changes that are made at the same time', async () => {
     const rules = Array.from({ length: 6 }, (_, i) => `rule-${i}`)
     await Promise.all([
       setPlan(admin.store, 'acme', 'pro'),
@@ -132,7 +132,7 @@ describeOnRedis('consumers', start => {
     expect(overrides.map(({ rule }) => rule).sort()).toEqual(rules)
   })
 
-  it('have one override a rule, the last', async () => {
+  it('have one override per rule, the latest', async () => {
     await setOverride(admin.store, 'acme', { family: 'old', rule: 'minute', mode: 'off' })
     await setOverride(admin.store, 'acme', { family: 'hrs', rule: 'hour', mode: 'off' })
     const { record } = await setOverride(admin.store, 'acme', {
@@ -151,7 +151,7 @@ describeOnRedis('consumers', start => {
     })
   })
 
-  it('are removed with their keys, their settings and their counters, and nobody else', async () => {
+  it('are removed with their keys, settings and counters, without effect on other consumers', async () => {
     const [log] = rulesOf({ name: 'log', by: 'consumer', algorithm: 'sliding-log', limit: 5, period: '1h' })
     await createKey(admin.store, { consumer: 'globex' })
     const others = (await text('KEYS', '*')).split(',').sort()

@@ -1,4 +1,4 @@
-/** The numbers that `explain` prints, held against a Redis that counts, and against the HTTP requests there were. */
+/** Compares the numbers that `explain` prints with the commands that a Redis counts, and with the HTTP requests. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
@@ -21,7 +21,7 @@ const log = (name: string, limit: number): RuleInput => ({
   ...{ name, by: 'consumer', algorithm: 'sliding-log', limit, period: '30d' },
 })
 
-/** Far from its limit, so that no end is told at once. */
+/** Far from its limit, so that no ending is reported immediately. */
 const inFlight: RuleInput = { name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 1000 }
 
 const CONFIGS: Record<string, RuleInput[]> = {
@@ -33,14 +33,14 @@ const CONFIGS: Record<string, RuleInput[]> = {
     { ...six[3]!, match: { plans: ['pro'] } },
     { name: 'guesses', by: 'address', on: 'auth-failure', ...window },
   ],
-  'the same, and what is in flight': [
+  'the same, and requests in flight': [
     ...six,
     { name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 64 },
   ],
-  'what is in flight alone': [{ name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 64 }],
+  'only requests in flight': [{ name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 64 }],
   'a short log': [log('short', 50), six[3]!],
   'a long log': [log('long', 500)],
-  'what is in flight': [inFlight, six[3]!],
+  'requests in flight': [inFlight, six[3]!],
   'two logs and a shadow': [log('short', 20), log('long', 500), { ...six[1]!, mode: 'shadow' }],
 }
 
@@ -49,13 +49,13 @@ const address = '192.0.2.7'
 const INFO = ['INFO', 'commandstats']
 
 const title = hasRedisServer
-  ? 'what explain says that a request costs, on redis-server'
-  : 'what explain says that a request costs (no real Redis is installed to count its commands)'
+  ? 'the cost that explain prints, on redis-server'
+  : 'the cost that explain prints (no real Redis is installed to count the commands)'
 
 describe.skipIf(!hasRedisServer)(title, () => {
   const gateway = useGateway('redis-server')
 
-  it.each(Object.entries(CONFIGS))('is what it costs: %s', async (name, rules) => {
+  it.each(Object.entries(CONFIGS))('is the real cost: %s', async (name, rules) => {
     const input = { plans: ['free', 'pro'], rules }
     const { cost } = await explained(input, { consumer: 'acme' })
     const consumer = name.replaceAll(/\W/g, '-')
@@ -69,7 +69,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     }
   })
 
-  it('is what it costs when it is refused', async () => {
+  it('is the real cost of a refused request', async () => {
     const rules: RuleInput[] = [log('short', 1), log('long', 101), { ...window, name: 'w', by: 'address' }]
     const { cost } = await explained({ rules }, { consumer: 'acme' })
     const key = await gateway.key('refused')
@@ -80,7 +80,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     expectWithin(refused, 1, cost.refused)
   })
 
-  it('is what it costs when a request is over, and no other follows', async () => {
+  it('is the real cost of a request and its ending if no other request follows', async () => {
     const rules: RuleInput[] = [{ ...inFlight, limit: 1 }]
     const { cost } = await explained({ rules }, { consumer: 'acme' })
     const [admitted, ended] = [cost.admitted.most, cost.ended!.most]
@@ -103,7 +103,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     }
   })
 
-  it('is what it costs with an opaque key that nobody has met', async () => {
+  it('is the real cost of a request with an opaque key, before and after its first use', async () => {
     const input = { rules: six, credentials: { opaqueKeys: {} } }
     const key = 'partner-key-of-before'
     await importKey(gateway.admin, { key }, { consumer: 'partner' })
@@ -114,7 +114,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     expectWithin(await counted(() => app('/', { key, address })), warm.httpRequests, warm.admitted)
   })
 
-  it('is nothing where nothing is asked', async () => {
+  it('is zero if the store is not called', async () => {
     const { cost } = await explained({ rules: six }, {})
     expect(cost).toMatchObject({ httpRequests: 0, admitted: { most: 0 }, refused: { most: 0 } })
     expect(await counted(() => gateway.app({ rules: six }, { isCold: true })('/'))).toEqual({
@@ -139,7 +139,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
 })
 
 describe('the price', () => {
-  it('is that of README.md and docs/deploy.md: $10 and $6 per million', async () => {
+  it('equals the price in README.md and docs/deploy.md: $10 and $6 per million', async () => {
     const { cost } = await explained({ rules: six }, { consumer: 'acme' })
     expect([cost.admitted.least, cost.admitted.most, cost.admitted.dollarsPerMillion]).toEqual([
       5,
@@ -157,7 +157,7 @@ describe('the price', () => {
   })
 })
 
-describeOnCluster('what explain says that a request costs', start => {
+describeOnCluster('the cost that explain prints', start => {
   const gateway = useGatewayOn(start)
 
   it('is one HTTP request, and a call for each slot', async () => {
@@ -186,7 +186,7 @@ async function explained(
   return await explain(config, { method: 'GET', path: '/', address, ...asked })
 }
 
-/** Each command by its name, but for those of logs, of which only the sum is told. */
+/** Compares the sum and each command. If `explain` prints alternatives such as `a or b`, only the sum is compared. */
 function expectWithin(
   { requests, commands }: { requests: number; commands: Record<string, number> },
   httpRequests: number,

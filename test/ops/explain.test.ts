@@ -1,4 +1,4 @@
-/** What is said of a request before anybody has sent it. */
+/** `explain` shows how a request would be handled, without sending it. */
 import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
@@ -40,11 +40,11 @@ const config = (input = INPUT) => ({ ...configOf(input), input: { rules: input.r
 const ask = (path: string, asked: Partial<ExplainInput> = {}) =>
   explain(config(), { method: 'GET', path, ...asked })
 
-/** Why not, by rule; nothing where it applies. */
+/** The reason why a rule does not apply, by rule. Undefined if it applies. */
 const reasons = ({ rules }: Awaited<ReturnType<typeof ask>>) =>
   Object.fromEntries(rules.map(rule => [rule.name, rule.applies ? undefined : rule.because]))
 
-it('takes what Cloudflare would report, in the form in which it does', async () => {
+it('accepts the country and the network in the form that Cloudflare reports', async () => {
   const input = { rules: [{ name: 'network', by: ['country', 'asn'], ...numbers } satisfies RuleInput] }
   const asked = { method: 'GET', path: '/', country: 'DE', asn: '64496', consumer: 'acme' }
   const { rules } = await explain(config(input), asked)
@@ -54,7 +54,7 @@ it('takes what Cloudflare would report, in the form in which it does', async () 
   )
 })
 
-it('runs no hooks, says so, and takes the consumer that one would name', async () => {
+it('runs no hooks, lists them, and accepts the consumer that a hook would name', async () => {
   const identify = vi.fn(() => 'alice')
   const input = { rules: RULES.slice(0, 1), hooks: { identify, cost: () => 7 } }
   const asked = { method: 'GET', path: '/', consumer: 'identify~alice' }
@@ -67,7 +67,7 @@ it('runs no hooks, says so, and takes the consumer that one would name', async (
   expect(identify).not.toHaveBeenCalled()
 })
 
-it('names the key in which a rule counts what is in flight', async () => {
+it('shows the key in which a rule counts requests in flight', async () => {
   const rules: RuleInput[] = [{ name: 'in-flight', by, algorithm: 'concurrency', limit: 3 }]
   const asked = { method: 'GET', path: '/', consumer: 'acme' }
   const explanation = await explain(config({ rules }), asked)
@@ -86,7 +86,7 @@ describe('the class of a request', () => {
     ['has a rule that sheds it', '/', {}, { name: 'rest', shedBy: 'worker-utilization-rest' }],
     ['has none if it is the first', '/', { method: 'POST' }, { name: 'critical', shedBy: null }],
     ['has none on a route without limits', '/free/x', {}, { name: 'rest', shedBy: null }],
-    ['has none for who is never limited', '/', { consumer: 'boss' }, { name: 'rest', shedBy: null }],
+    ['has none for an allowed consumer', '/', { consumer: 'boss' }, { name: 'rest', shedBy: null }],
   ])('%s', async (_, path, more, expected) => {
     const asked = { method: 'GET', path, consumer: 'acme', ...more }
     const explanation = await explain(config({ ...INPUT, shedding }), asked)
@@ -95,7 +95,7 @@ describe('the class of a request', () => {
 })
 
 describe('a request of a consumer', () => {
-  it('has its route, the credentials that are taken, and each rule that counts it', async () => {
+  it('has its route, the accepted credentials, and each rule that counts it', async () => {
     const asked = {
       consumer: 'acme',
       address: '192.0.2.7',
@@ -123,7 +123,7 @@ describe('a request of a consumer', () => {
     ])
   })
 
-  it('is told why the other rules do not', async () => {
+  it('has the reason why each other rule does not apply', async () => {
     expect(reasons(await ask('/elsewhere', { consumer: 'acme' }))).toEqual({
       posts: 'method: only POST',
       host: 'host: gateway.example does not match api.*',
@@ -149,7 +149,7 @@ describe('a request of a consumer', () => {
     expect([boss.all, boss.guesses]).toEqual(['boss is in allow.consumers', undefined])
   })
 
-  it('stands in its environment', async () => {
+  it('is counted under the keys of its environment', async () => {
     const live = config({ ...INPUT, environment: 'live' })
     const { rules } = await explain(live, { method: 'GET', path: '/', consumer: 'acme' })
     expect(rules[0]).toMatchObject({ key: 'sluice:live:{c:acme}:state' })
@@ -157,7 +157,7 @@ describe('a request of a consumer', () => {
 })
 
 describe('a request with a credential', () => {
-  it('is that of the consumer in the API key, wherever its kind is taken', async () => {
+  it('belongs to the consumer of the API key, if the route accepts API keys', async () => {
     const { caller } = await ask('/', { key: mintApiKey('acme') })
     expect(caller).toMatchObject({ method: 'api-key', consumer: 'acme' })
     expect(await ask('/partners', { key: mintApiKey('acme') })).toMatchObject({
@@ -169,13 +169,13 @@ describe('a request with a credential', () => {
     expect((await ask('/partners', { consumer: 'acme' })).caller.method).toBe('opaque-key')
   })
 
-  it('is somebody whom only the store knows, with an opaque key', async () => {
+  it('has no known consumer with an opaque key, because only the store knows it', async () => {
     const { caller, cost } = await ask('/', { key: 'partner-key-of-before' })
     expect(caller).toMatchObject({ method: 'opaque-key', consumer: '?' })
     expect(cost.admitted.commands).toContainEqual({ command: 'GET', least: 1, most: 1 })
   })
 
-  it('that is wrong is refused without the store, and no word of it is repeated', async () => {
+  it('that is malformed is refused without the store, and its text is not repeated', async () => {
     const key = `${mintApiKey('acme')}x`
     const explanation = await ask('/', { key })
     expect(explanation).toMatchObject({
@@ -190,13 +190,13 @@ describe('a request with a credential', () => {
     }
   })
 
-  it('that is a token is taken by its claims, and nobody verifies its signature', async () => {
+  it('that is a token is explained by its claims, without a check of its signature', async () => {
     const claims = { iss: 'https://issuer.example/', sub: 'user|1', tier: 'gold', aud: 'api', exp: 4e9 }
     const text = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
     const tokenOf = (more: object) => `${text({ alg: 'none' })}.${text({ ...claims, ...more })}.`
     const token = tokenOf({})
     expect((await ask('/', { token })).refusal).toMatchObject({ status: 401 })
-    // The variable with the secret is not there, and not needed.
+    // The variable with the secret is not set, and not needed.
     const auth0 = jwt({
       ...{ secret: 'AUTH0_SECRET', algorithms: ['HS256'], issuer: claims.iss, audience: 'api' },
       ...{ claims: { consumer: 'sub', plan: 'tier' }, plans: { gold: 'pro' } },
@@ -219,8 +219,8 @@ describe('a request with a credential', () => {
   })
 })
 
-describe('a request without one', () => {
-  it('is let in where anonymous callers are, under rules that can count it', async () => {
+describe('a request without a credential', () => {
+  it('is accepted where anonymous callers are, under the rules that can count it', async () => {
     const explanation = await ask('/open', { address: '2001:db8::1' })
     expect(explanation.caller).toEqual({ method: 'anonymous', address: '2001:db8:0:0::/64' })
     expect(reasons(explanation)).toMatchObject({
@@ -255,7 +255,7 @@ describe('a request without one', () => {
   })
 
   it.each(['x-forwarded-for', 'forwarded', 'peer'] as const)(
-    'comes from its address when that is read from %s',
+    'has the given address if addresses are read from %s',
     async from => {
       const proxies = from === 'peer' ? {} : { trustedProxies: ['10.0.0.0/8'] }
       const settings = config({ ...INPUT, address: { from, ...proxies } })

@@ -1,4 +1,4 @@
-/** Keys: made, brought in, listed, changed and ended. */
+/** Keys: they are created, imported, listed, changed, rotated and revoked. */
 import { type AddressInfo, createServer } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { consumerOfApiKey, mintApiKey } from '../../src/credentials/api-key.ts'
@@ -19,7 +19,7 @@ import { describeOnRedis, type TestRedis } from '../support/redis.ts'
 
 const HOUR = 3600e3
 
-/** Where nobody listens any more. */
+/** The URL of a port on which no server listens anymore. */
 async function closedPort(): Promise<string> {
   const server = createServer()
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
@@ -45,7 +45,7 @@ describeOnRedis('keys', start => {
   const ttlOf = async (key: string) => Number(await send('PTTL', key))
   const inAnHour = () => new Date(Date.now() + HOUR)
 
-  it('are made with their place in the index, in a transaction, and never stored', async () => {
+  it('are created together with their index entries in a transaction, and never stored themselves', async () => {
     const expiresAt = inAnHour()
     const made = await createKey(admin.store, {
       consumer: 'acme',
@@ -71,7 +71,7 @@ describeOnRedis('keys', start => {
     expect(listed).toMatchObject({ label: 'für Ü, 100 %', plan: 'pro', hint: key.slice(-4), expiresAt })
   })
 
-  it('of an environment are apart from all others', async () => {
+  it('of an environment are separate from all others', async () => {
     const test = admin.storeOf({ environment: 'test' })
     const { key, id } = await createKey(test, { consumer: 'acme' })
     expect(key).toMatch(/^slk_test_acme_/)
@@ -81,7 +81,7 @@ describeOnRedis('keys', start => {
     await expect(findKey(admin.store, key)).rejects.toMatchObject({ kind: 'not-found' })
   })
 
-  it('are listed for everybody or for one, and those that have expired leave the index', async () => {
+  it('are listed for all consumers or for one, and expired keys leave the index', async () => {
     const globex = await createKey(admin.store, { consumer: 'globex', plan: 'free' })
     const acme = await createKey(admin.store, { consumer: 'acme' })
     const gone = await createKey(admin.store, { consumer: 'acme' })
@@ -93,7 +93,7 @@ describeOnRedis('keys', start => {
     expect(await listKeys(admin.store, 'globex')).toHaveLength(1)
   })
 
-  it('are found by id, by the beginning of it, and by themselves', async () => {
+  it('are found by ID, by the beginning of the ID, and by the key itself', async () => {
     const { key, id } = await createKey(admin.store, { consumer: 'a.b_c-d' })
     const digest = sha256(key)
     for (const given of [id, `a.b_c-d/${digest}`, `a.b_c-d/${digest.slice(0, 4)}`, key]) {
@@ -101,7 +101,7 @@ describeOnRedis('keys', start => {
     }
   })
 
-  it('that are not there, or not one, are told with those there are, and no secret', async () => {
+  it('that are missing or ambiguous are reported with the existing IDs, and without secrets', async () => {
     const { id } = await createKey(admin.store, { consumer: 'acme' })
     const only = await createKey(admin.store, { consumer: 'globex' })
     expect(only.id).toMatch(/^globex\/[0-9a-f]{12}$/)
@@ -133,7 +133,7 @@ describeOnRedis('keys', start => {
     }
   })
 
-  it('get another label and another plan, and live as long as before', async () => {
+  it('can get another label and another plan, and keep their expiry', async () => {
     const { id } = await createKey(admin.store, { consumer: 'acme', plan: 'free', expiresAt: inAnHour() })
     const key = await findKey(admin.store, id)
     await setKeyLabel(admin.store, key, 'new')
@@ -148,7 +148,7 @@ describeOnRedis('keys', start => {
     expect(record.expiresAt).toEqual(key.record.expiresAt)
   })
 
-  it('expire when they are told to, never, or at once', async () => {
+  it('expire at a given time, never, or immediately', async () => {
     const { id } = await createKey(admin.store, { consumer: 'acme' })
     const key = await findKey(admin.store, id)
     const record = `sluice:{c:acme}:key:${key.digest}`
@@ -162,12 +162,12 @@ describeOnRedis('keys', start => {
     await expireKey(admin.store, key, new Date(Date.now() - 1))
     expect(await text('KEYS', '*')).toBe('sluice:{consumers}')
     await expect(expireKey(admin.store, key, at)).rejects.toMatchObject({ kind: 'not-found' })
-    // A change that comes too late does not bring it back.
+    // A later change does not restore the key.
     await expect(setKeyLabel(admin.store, key, 'x')).rejects.toMatchObject({ kind: 'not-found' })
     expect(await text('KEYS', '*')).toBe('sluice:{consumers}')
   })
 
-  it('are revoked with all that is known of them', async () => {
+  it('are revoked with all their data', async () => {
     const { id } = await createKey(admin.store, { consumer: 'acme' })
     await revokeKey(admin.store, await findKey(admin.store, id))
     await removeFromIndexIfEmpty(admin.store, 'acme')
@@ -177,8 +177,8 @@ describeOnRedis('keys', start => {
     expect(await listConsumerNames(admin.store)).toEqual(['acme'])
   })
 
-  it('are rotated: the new one is as the old one was, which ends after the overlap', async () => {
-    // The clock stands still, so the lives of the two can be compared to the millisecond.
+  it('are rotated: the new key has the settings of the old one, and the old one expires after the overlap', async () => {
+    // The clock stands still, so the lifetimes of both keys can be compared to the millisecond.
     vi.useFakeTimers({ toFake: ['Date'] })
     onTestFinished(() => void vi.useRealTimers())
     const expiresAt = new Date(Date.now() + 10 * HOUR)
@@ -190,11 +190,11 @@ describeOnRedis('keys', start => {
     expect((await findKey(admin.store, old.id)).record.expiresAt).toEqual(oldEndsAt)
     expect(oldEndsAt!.getTime() - Date.now()).toBe(HOUR)
 
-    // An overlap lets nothing live longer.
+    // An overlap never extends the life of a key.
     const short = await createKey(admin.store, { consumer: 'acme', expiresAt: inAnHour() })
     const again = await rotateKey(admin.store, await findKey(admin.store, short.id), 5 * HOUR)
     expect(again.oldEndsAt).toEqual(short.expiresAt)
-    // None ends it at once.
+    // Without an overlap, the old key ends immediately.
     await rotateKey(admin.store, await findKey(admin.store, created.id), 0)
     await expect(findKey(admin.store, created.id)).rejects.toMatchObject({ kind: 'not-found' })
     const opaque = await importKey(admin.store, { key: OPAQUE }, { consumer: 'acme' })
@@ -203,7 +203,7 @@ describeOnRedis('keys', start => {
     })
   })
 
-  it('are rotated once: what is left of the overlap is no time to live', async () => {
+  it('are rotated only once, so that an overlap never becomes the lifetime of a new key', async () => {
     const old = await createKey(admin.store, { consumer: 'acme' })
     const { created, oldEndsAt } = await rotateKey(admin.store, await findKey(admin.store, old.id), HOUR)
     const [listed] = (await listKeys(admin.store)).filter(({ id }) => id === old.id)
@@ -218,25 +218,25 @@ describeOnRedis('keys', start => {
       })
     }
     expect(await listKeys(admin.store)).toHaveLength(2)
-    // A key that is kept after all is one of its own.
+    // A replaced key that is kept after all is no longer marked as replaced.
     await expireKey(admin.store, await findKey(admin.store, old.id), undefined)
     expect((await findKey(admin.store, old.id)).record).not.toHaveProperty('replacedBy')
     const next = await rotateKey(admin.store, await findKey(admin.store, created.id), HOUR)
     expect(next.created).not.toHaveProperty('expiresAt')
   })
 
-  it('that cannot be ended in a rotation are told beside the new one, which is good', async () => {
+  it('that cannot be ended in a rotation are reported together with the new key, which works', async () => {
     const old = await createKey(admin.store, { consumer: 'acme' })
     const found = await findKey(admin.store, old.id)
-    // Somebody else was faster.
+    // The key was revoked in the meantime.
     await send('DEL', `sluice:{c:acme}:key:${found.digest}`)
     const { created, failure } = await rotateKey(admin.store, found, HOUR)
     expect(failure).toMatchObject({ kind: 'not-found' })
     expect((await findKey(admin.store, created.key)).id).toBe(created.id)
   })
 
-  describe('of others', () => {
-    it('are taken by their text or their SHA-256, and told as such', async () => {
+  describe('of other systems', () => {
+    it('are imported by their text or their SHA-256, and listed as opaque keys', async () => {
       const { id } = await importKey(admin.store, { key: OPAQUE }, { consumer: 'acme', plan: 'pro' })
       const digest = sha256(OPAQUE)
       expect(await text('GET', `sluice:{k:${digest}}`)).toBe('acme')
@@ -261,14 +261,14 @@ describeOnRedis('keys', start => {
 
       await importKey(admin.store, { key: OPAQUE }, { consumer: 'globex', expiresAt: inAnHour() })
       expect(await ttlOf(`sluice:{k:${digest}}`)).toBeGreaterThan(HOUR - 20e3)
-      // As when it has expired, and what led to it is left.
+      // As if the key had expired, and its pointer were left.
       await send('DEL', `sluice:{c:globex}:key:${digest}`)
       await importKey(admin.store, { key: OPAQUE }, { consumer: 'initech' })
       expect(await text('GET', `sluice:{k:${digest}}`)).toBe('initech')
       expect(await ttlOf(`sluice:{k:${digest}}`)).toBe(-1)
     })
 
-    it('keep what leads to them for as long as they live', async () => {
+    it('have a pointer that expires together with the key', async () => {
       const { id } = await importKey(admin.store, { key: OPAQUE }, { consumer: 'acme' })
       const pointer = `sluice:{k:${sha256(OPAQUE)}}`
       const key = () => findKey(admin.store, id)
@@ -288,7 +288,7 @@ describeOnRedis('keys', start => {
       ['usage', { key: 'ümlaut-in-the-middle-of-it' }],
       ['usage', { digest: 'abc' }],
       ['usage', { digest: `${'0'.repeat(63)}g` }],
-    ])('are %s when they can be none: %j', async (kind, opaque) => {
+    ])('are rejected with the error %s if they are not valid: %j', async (kind, opaque) => {
       const error = await importKey(admin.store, opaque, { consumer: 'acme' }).catch(error => error)
       expect(error).toMatchObject({ kind })
       expect(error.message).not.toContain(Object.values(opaque)[0])
@@ -296,7 +296,7 @@ describeOnRedis('keys', start => {
     })
   })
 
-  it('have no message with a key, a token or a command in it when the store fails', async () => {
+  it('do not appear in messages when the store fails, nor do tokens and commands', async () => {
     const { key, id } = await createKey(admin.store, { consumer: 'acme' })
     await send('SET', 'sluice:{consumers}', 'no set')
     const wrongType = await createKey(admin.store, { consumer: 'acme' }).catch(error => error)
@@ -334,7 +334,7 @@ describeOnRedis('keys', start => {
   })
 })
 
-it('a store that does not answer is told as one that may have done it', async () => {
+it('if the store does not answer, the message says that a change may have been made', async () => {
   const server = createServer()
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo

@@ -1,4 +1,4 @@
-/** What is left, told without spending any of it, and made whole again. */
+/** The units that are left: they are peeked without spending, and reset. */
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
@@ -68,7 +68,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
   const consumerStands = async (plan?: string) =>
     (await peekCaller(gateway.admin, config, { consumer: 'acme' }, plan)).standings.map(short)
 
-  it('of a consumer stand as the gateway has counted them, and looking spends nothing', async () => {
+  it('of a consumer are shown as the gateway has counted them, and a peek spends nothing', async () => {
     const key = await gateway.key('acme')
     expect((await app('/', { key, address })).status).toBe(200)
     expect((await app('/', { key, address })).status).toBe(200)
@@ -85,14 +85,14 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
     expect(rulesOfOthers(config)).toEqual(['address (by address)', 'guesses (by address)'])
   })
 
-  it('are those of the plan that is asked for, or that the consumer has', async () => {
+  it('are those of the requested plan, or else of the plan of the consumer', async () => {
     const remaining = async (plan?: string) => (await consumerStands(plan))[0]?.[3]
     expect([await remaining(), await remaining('pro')]).toEqual([3, 6])
     await setPlan(gateway.admin, 'acme', 'pro')
     expect([await remaining(), await remaining('free')]).toEqual([6, 3])
   })
 
-  it('are told with the other plans that keys of the consumer have', async () => {
+  it('are shown with the other plans of the keys of the consumer', async () => {
     const consumer = 'keyed'
     for (const plan of ['pro', 'free', 'gone', undefined])
       await createKey(gateway.admin, { consumer, ...(plan && { plan }) })
@@ -103,7 +103,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
     expect(await plansOf()).toEqual(['free'])
   })
 
-  it('are those that the consumer has by an override', async () => {
+  it('include the overrides of the consumer', async () => {
     const input = { ...INPUT, origin: 'route' }
     await setOverride(gateway.admin, 'acme', compileOverride(input, { rule: 'steady', limit: 1, burst: 1 }))
     await setOverride(gateway.admin, 'acme', compileOverride(input, { rule: 'window', mode: 'off' }))
@@ -126,14 +126,14 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
     expect([await others('acme'), await others('jwt~someone')]).toEqual([undefined, undefined])
   })
 
-  it('of a consumer that is blocked are not told', async () => {
+  it('of a blocked consumer are not shown', async () => {
     await blockConsumer(gateway.admin, 'acme')
     const { blockedAt, standings } = await peekCaller(gateway.admin, config, { consumer: 'acme' })
     expect([blockedAt instanceof Date, standings]).toEqual([true, []])
     await resetCaller(gateway.admin, config, { consumer: 'acme' })
   })
 
-  it('of a consumer are whole after a reset, with overrides and whatever the plan, and no others', async () => {
+  it('of a consumer are whole after a reset, with overrides and for all plans, and other limits are unchanged', async () => {
     const key = await gateway.key('acme', 'pro')
     await app('/', { key, address })
     const input = { ...INPUT, origin: 'route' }
@@ -152,7 +152,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
     expect(standings[0]).toMatchObject({ remaining: 7 })
   })
 
-  it('of an address are told and reset, those of guesses too', async () => {
+  it('of an address are shown and reset, including those on guesses', async () => {
     const key = await gateway.key('acme')
     const guess = async () => (await app('/', { key: mintApiKey('acme'), address })).status
     expect([await guess(), await guess(), await guess()]).toEqual([401, 401, 429])
@@ -175,7 +175,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
     }
   })
 
-  it('by name are told with the time to wait, and reset as a whole or by rule', async () => {
+  it('by name are shown with the time to wait, and reset together or by rule', async () => {
     const limiter = limiterOnStore(config, gateway.admin.decisions)
     const identity = { account: '42' }
     for (let i = 0; i < 2; i++) expect((await limiter.limit('zendesk', identity)).allowed).toBe(true)
@@ -196,7 +196,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
     ['zendesk', {}, undefined, 'usage', /counts by account: account is missing/],
     ['zendesk', { account: '1', user: '2' }, undefined, 'usage', /user is not a part of its identity/],
     ['zendesk', { account: '1' }, 'week', 'not-found', /has no rule 'week'\. Rules: second, day/],
-  ])('by name that are not there are told: %s %j %s', async (name, identity, rule, kind, message) => {
+  ])('by name that do not exist are reported: %s %j %s', async (name, identity, rule, kind, message) => {
     const error = { kind, message: expect.stringMatching(message) }
     await expect(resetLimit(gateway.admin, config, name, identity, rule)).rejects.toMatchObject(error)
     if (rule) return

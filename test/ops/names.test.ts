@@ -9,17 +9,17 @@ describe('a consumer', () => {
     ['acme', 'acme'],
     ['a.b_c-d', 'a.b_c-d'],
     ['auth0~user|1', 'auth0~user%7C1'],
-    // As `consumers list` shows it.
+    // The form that `consumers list` prints.
     ['auth0~user%7C1', 'auth0~user%7C1'],
     ['auth0~a~b*c', 'auth0~a%7Eb%2Ac'],
     ['auth0~100%', 'auth0~100%25'],
     ['auth0~ü', 'auth0~%C3%BC'],
-  ])('%s stands in keys as %s', async (text, name) => {
+  ])('%s has the name %s in keys', async (text, name) => {
     expect(await consumerName(text)).toBe(name)
     expect(await consumerName(name)).toBe(name)
   })
 
-  it('with a long subject stands there as its digest', async () => {
+  it('with a long subject is named by its digest', async () => {
     const subject = 'a'.repeat(101)
     const name = `auth0~${escaped(subject)}`
     expect(name).toMatch(/^auth0~#[0-9a-f]{64}$/)
@@ -27,7 +27,7 @@ describe('a consumer', () => {
   })
 
   it.each(['', '~x', 'auth0~', '-a', 'a b', 'a{b', 'A~x', 'a'.repeat(65), '\u001b[2J'])(
-    'is not called %j',
+    'cannot have the name %j',
     async text => {
       const error = await consumerName(text).catch(error => error)
       expect(error).toMatchObject({
@@ -39,7 +39,7 @@ describe('a consumer', () => {
   )
 })
 
-it('a plan is one of the config', () => {
+it('a plan has to be in the config', () => {
   expect(planName('pro', ['free', 'pro'])).toBe('pro')
   expect(() => planName('gold', ['free', 'pro'])).toThrow(/has no plan 'gold'\. Plans: free, pro\.$/)
   expect(() => planName('por', ['free', 'pro'])).toThrow(
@@ -70,15 +70,15 @@ describe('a time', () => {
     expect(parseTime('never', NOW)).toBeUndefined()
   })
 
-  // Without a zone it would hang on the machine.
+  // Without a time zone, the time would depend on the machine.
   it.each(['', 'tomorrow', '5', '-1h', '2030-12-31T18:00', '2030-02-31x', '2030-13-01', '1000000000d'])(
-    'is not written %j',
+    'cannot be %j',
     text => {
       expect(() => parseTime(text, NOW)).toThrow()
     },
   )
 
-  it('has to come where it is meant for later', () => {
+  it('has to be in the future where a future time is needed', () => {
     expect(() => parseFutureTime('2020-01-01', NOW)).toThrow(/is in the past/)
     expect(() => parseFutureTime('now', NOW)).toThrow(/is in the past/)
     expect(parseFutureTime('1s', NOW)?.getTime()).toBe(NOW.getTime() + 1000)

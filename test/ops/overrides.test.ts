@@ -1,4 +1,4 @@
-/** Overrides: the numbers an algorithm takes, and those a rule cannot have. */
+/** Overrides: the numbers that an algorithm accepts, and those that a rule cannot have. */
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
@@ -30,12 +30,12 @@ const ALL = config(
 )
 
 describe('an override', () => {
-  // The rule, what is asked for, and what the script takes: limit, period, own; as told: limit, burst.
+  // The rule, the requested numbers, and the numbers of the override: rate, period, own, limit, burst.
   it.each([
     ['gcra', { limit: 50 }, [1, 20_000, 20, 50, 20]],
     ['gcra', { burst: 7 }, [1, 100_000, 7, 10, 7]],
     ['gcra', { limit: 50, burst: 100 }, [1, 20_000, 100, 50, 100]],
-    // Without a burst of its own a rule has the limit.
+    // A rule without its own burst uses the limit.
     ['tokens', { limit: 120 }, [1, 500_000, 120, 120, 120]],
     ['queue', { queue: 8 }, [1, 100_000, 9, 10, 9]],
     ['queue', { limit: 20, queue: 0 }, [1, 50_000, 1, 20, 1]],
@@ -52,14 +52,14 @@ describe('an override', () => {
       limit,
       burst,
     })
-    // The numbers are those of a rule that is written like this.
+    // The numbers are those of a rule with the same settings.
     const written = ALL.rules!.find(({ name }) => name === rule)!
     const [compiled] = checkedConfig(config({ ...written, ...numbers } as RuleInput)).rules
     expect([override.family, override.numbers!.tag]).toEqual([compiled!.family, compiled!.tag])
     expect(compiled!.quota).toMatchObject({ rate, burst })
   })
 
-  it('can change the mode alone, and for a time', () => {
+  it('can change only the mode, and for a limited time', () => {
     const until = new Date('2030-01-01')
     expect(compileOverride(ALL, { rule: 'gcra', mode: 'shadow', until })).toEqual({
       family: expect.any(String),

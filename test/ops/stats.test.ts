@@ -1,4 +1,4 @@
-/** What `npx sluicegate stats` makes of counters: tables for people, JSON, and text for Prometheus. */
+/** The output of `npx sluicegate stats`: tables, JSON, and text for Prometheus. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
@@ -39,7 +39,7 @@ beforeEach(async () => {
 
 const HOUR_MS = 3600e3
 
-/** In the hour before, for the case that this one is just beginning. */
+/** An hour ago, because the current hour may have just begun. */
 const lately = () => new Date(Date.now() - HOUR_MS)
 
 async function count(counts: Record<string, number>, at = new Date()): Promise<void> {
@@ -47,7 +47,7 @@ async function count(counts: Record<string, number>, at = new Date()): Promise<v
   await admin.redis.connection.send(['HSET', statsKey(at), ...fields])
 }
 
-/** As the command has it. */
+/** Makes the text that the command prints. */
 async function show(shown: Shown = {}, input: Partial<ConfigInput> = {}): Promise<string> {
   const all = await readStats(admin.store, lately())
   const stats = shown.rule === undefined ? all : filterByRule(all, shown.rule, NAMES)
@@ -71,7 +71,7 @@ const COUNTS = {
 }
 
 describe('the counters', () => {
-  it('of an hour are read as far back as is asked for, in one request', async () => {
+  it('of each hour since the given time are read in one request', async () => {
     const now = new Date('2026-11-21T08:30:00Z')
     for (const [hours, by] of [1, 10, 100, 1000].entries()) {
       await count({ 'request allowed - -': by }, new Date(now.getTime() - hours * HOUR_MS))
@@ -88,13 +88,13 @@ describe('the counters', () => {
     })
   })
 
-  it('of one environment are not those of another', async () => {
+  it('of one environment are separate from those of another', async () => {
     await count(COUNTS)
     const { requests } = await readStats(admin.storeOf({ environment: 'live' }), lately())
     expect(requests).toEqual([])
   })
 
-  it('of kinds that a newer version has are left out', async () => {
+  it('of kinds that only a newer version has are ignored', async () => {
     await count({ 'request allowed - -': 1, 'weather fine - -': 7, 'rule weathered minute - -': 7 })
     const { rules, requests } = await readStats(admin.store, lately())
     expect([rules, requests.length]).toEqual([[], 1])
@@ -102,7 +102,7 @@ describe('the counters', () => {
 })
 
 describe('sluice stats', () => {
-  it('says by rule what it has done, and of a shadow what it would have', async () => {
+  it('shows the decisions of each rule, and those that a shadow would have made', async () => {
     await count({ ...COUNTS, lost: 5 })
     const lines = (await show()).split('\n')
     expect(lines[0]).toMatch(/^Since \d{4}-\d\d-\d\d \d\d:00 UTC:$/)
@@ -123,7 +123,7 @@ describe('sluice stats', () => {
     ])
   })
 
-  it('says it by route and by plan, and of one rule', async () => {
+  it('groups by route and by plan, and can show only one rule', async () => {
     await count(COUNTS)
     expect((await show({ by: 'route', rule: 'minute' })).split('\n').slice(2)).toEqual([
       'RULE    ROUTE    ALLOWED  DENIED   WOULD ALLOW  WOULD DENY  AGREES',
@@ -133,7 +133,7 @@ describe('sluice stats', () => {
     expect(await show({ by: 'plan' })).toMatch(/^log +free +899 /m)
   })
 
-  it('says what to do where nothing has been counted, or nothing of a rule', async () => {
+  it('explains why nothing was counted, or nothing for a rule', async () => {
     expect(await show()).toMatch(/^Nothing was counted since .* Counters arrive up to 10 s after a request/)
     expect(await show({}, { stats: { keep: false } })).toMatch(
       /The config has stats: { keep: false }\. Remove it to count requests\.$/,
@@ -156,7 +156,7 @@ describe('sluice stats', () => {
     ['--by', 'consumer'],
     ['--prometheus', '--json'],
     ['--prometheus', '--since', '2h'],
-  ])('does not take %s %s', async (...args) => {
+  ])('does not accept %s %s', async (...args) => {
     const command = statsCommand(() => Promise.reject())
       .exitOverride()
       .configureOutput({ writeErr: () => {} })
@@ -197,12 +197,12 @@ describe('sluice stats --prometheus', () => {
     ])
   })
 
-  it('counts from midnight, so that counters fall to nothing once a day and never shrink', () => {
+  it('counts from midnight, so that counters start at zero once a day and otherwise never shrink', () => {
     expect(startOfDay(new Date('2026-11-21T23:59:59.999Z'))).toEqual(new Date('2026-11-21T00:00:00Z'))
     expect(startOfDay(new Date('2026-11-22T00:00:00Z'))).toEqual(new Date('2026-11-22T00:00:00Z'))
   })
 
-  it('escapes whatever stands in the store', () => {
+  it('escapes every label from the store', () => {
     const requests = [{ outcome: 'a"b', cause: 'c\\d', route: 'e\nf', count: 1 }]
     expect(
       prometheusText({ since: new Date(0), rules: [], requests, withoutTrip: { refusals: 2 }, lost: 0 }),

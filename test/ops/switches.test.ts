@@ -1,4 +1,4 @@
-/** Live switches as they are set: by whom, until when, and beside others who set some. */
+/** Setting live switches: with an operator and an end, and at the same time as other operators. */
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { killLimits, readSwitches, resetRule, restoreLimits, switchRule } from '../../src/ops/switches.ts'
 import { startAdmin, type TestAdmin } from '../support/admin.ts'
@@ -16,7 +16,7 @@ describeOnRedis('switches', start => {
   beforeEach(async () => void (await admin.redis.connection.send(['FLUSHALL'])))
   const exists = () => admin.redis.connection.send(['EXISTS', KEY])
 
-  it('are kept with who and when until they are switched back, and then leave nothing', async () => {
+  it('are stored with their operator and time until they are reset, and then leave nothing behind', async () => {
     const until = new Date('2030-01-01T00:00:00.000Z')
     await killLimits(admin.store, { ...OPS, until, reason: 'incident' })
     await switchRule(admin.store, 'minute', { ...OPS, mode: 'shadow' })
@@ -30,7 +30,7 @@ describeOnRedis('switches', start => {
     expect(await exists()).toBe(0)
   })
 
-  it('of a share leave the mode that was switched to, unless that is over', async () => {
+  it('of a share keep the mode of an earlier switch, unless that switch has ended', async () => {
     await switchRule(admin.store, 'minute', { ...OPS, mode: 'enforce' })
     const half = await switchRule(admin.store, 'minute', { ...OPS, share: 0.5 })
     expect(half.rules.get('minute')).toEqual({ ...OPS, mode: 'enforce', share: 0.5 })
@@ -40,7 +40,7 @@ describeOnRedis('switches', start => {
     expect(alone.rules.get('minute')).toEqual({ ...OPS, share: 0.5 })
   })
 
-  it('that are not set cannot be taken back, and nothing is written', async () => {
+  it('that are not set cannot be reset, and nothing is written', async () => {
     await expect(restoreLimits(admin.store)).rejects.toMatchObject({ kind: 'not-found' })
     await expect(resetRule(admin.store, 'minute')).rejects.toMatchObject({
       message: "Rule 'minute' is not switched. Switched rules: none.",
@@ -48,13 +48,13 @@ describeOnRedis('switches', start => {
     expect(await exists()).toBe(0)
   })
 
-  it('of several people at once are all kept', async () => {
+  it('that are set at the same time are all kept', async () => {
     const names = ['a', 'b', 'c', 'd', 'constructor', '__proto__']
     await Promise.all(names.map(name => switchRule(admin.store, name, { ...OPS, mode: 'off' })))
     expect([...(await readSwitches(admin.store)).rules.keys()].sort()).toEqual([...names].sort())
   })
 
-  it('are those of one environment', async () => {
+  it('apply to one environment only', async () => {
     const staging = admin.storeOf({ environment: 'staging' })
     await killLimits(staging, OPS)
     expect(await readSwitches(admin.store)).toEqual({ rules: new Map() })

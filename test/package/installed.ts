@@ -46,6 +46,10 @@ function pinned(...names: string[]): Record<string, string> {
   return Object.fromEntries(names.map(name => [name, devDependencies[name]]))
 }
 
+/** @param manifest a package.json of this repository */
+export const versionOf = (manifest = 'package.json'): string =>
+  JSON.parse(readFileSync(join(ROOT, manifest), 'utf8')).version
+
 export interface Installed {
   /** With node_modules. */
   folder: string
@@ -55,11 +59,20 @@ export interface Installed {
   close(): void
 }
 
+/** Packs the contents of a tarball again, as another version. */
+export async function repack(tarball: string, version: string, folder: string): Promise<string> {
+  await run(folder, 'tar', ['-xzf', tarball])
+  const manifest = join(folder, 'package', 'package.json')
+  const { scripts: _, ...content } = JSON.parse(readFileSync(manifest, 'utf8'))
+  writeFileSync(manifest, JSON.stringify({ ...content, version }))
+  await npm(join(folder, 'package'), 'pack', '--pack-destination', folder)
+  return join(folder, `sluicegate-${version}.tgz`)
+}
+
 export async function installPackage(): Promise<Installed> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-package-'))
   await npm(ROOT, 'pack', '--pack-destination', folder)
-  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
-  const tarball = join(folder, `sluicegate-${version}.tgz`)
+  const tarball = join(folder, `sluicegate-${versionOf()}.tgz`)
   const manifest = {
     ...{ name: 'fresh', private: true, type: 'module' },
     dependencies: {

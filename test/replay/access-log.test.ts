@@ -22,7 +22,7 @@ const RULES = rulesOf(
 const countedAt = (address: string) =>
   RULES.map(rule => bound(rule, addressStateKey(addressIdentity(address))))
 
-/** One Redis takes all of them, a real one where there is one; the embedded one takes a millisecond for each. */
+/** Only one Redis decides all requests: a real one if it is installed, because the embedded one needs a millisecond for each. */
 const PARTS = {
   embedded: hasRedisServer ? 1000 : Infinity,
   'valkey-server': hasRedisServer ? 3000 : Infinity,
@@ -31,7 +31,7 @@ const PARTS = {
 const partOf = (kind: RedisKind) => (kind === 'redis-server' ? requests : requests.slice(0, PARTS[kind]))
 
 describeOnRedisEngine(`requests of ${title}`, (fresh, kind) => {
-  it('are decided as the model foretells, one by one', async context => {
+  it('are decided one by one as the model predicts', async context => {
     const redis = await fresh()
     const model = new ScriptModel()
     const counts = { admitted: 0, refused: 0 }
@@ -62,7 +62,7 @@ describeOnRedisEngine(`requests of ${title}`, (fresh, kind) => {
   }, 60_000)
 })
 
-/** Also what a brute-force count with exact fractions gave; it changes only when an algorithm does. */
+/** A brute-force count with exact fractions had the same result. It changes only if an algorithm changes. */
 const REAL_SUMMARY = { admitted: 8246, refused: 1754, second: 302, minute: 1173, hour: 331, addresses: 1753 }
 
 describe(`600 requests of ${title}, through the running gateway`, () => {
@@ -77,8 +77,8 @@ describe(`600 requests of ${title}, through the running gateway`, () => {
   })
   afterAll(() => stack?.close())
 
-  it('are answered as the model foretells', async () => {
-    // Limits of months: what is admitted hangs on the order of an address' requests only, not on how fast we send.
+  it('are answered as the model predicts', async () => {
+    // The periods are months, so admission depends only on the order of the requests of an address, not on their speed.
     const [rule] = configOf(e2eConfig).rules.filter(({ name }) => name === 'log')
     const model = new ScriptModel()
     const byAddress = Map.groupBy(requests.slice(0, 600), ({ address }) => address)

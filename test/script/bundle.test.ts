@@ -97,7 +97,7 @@ describeOnRedis('the script', start => {
       const model = new ModelEngine()
       let requests = 0
       const onBoth = async (asked: TimedEvaluation) => {
-        // By turns, so that each reads what the other has written.
+        // In turn, so that each reads the data that the other has written.
         const actual = await (requests++ % 2 === 0 ? bare : whole).evaluate(asked)
         expect(actual).toEqual(await model.evaluate(asked))
         return actual

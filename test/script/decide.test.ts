@@ -219,14 +219,14 @@ describe('a lease', () => {
     ['none', []],
     ['0', [0]],
     ['a negative one', [-1]],
-    ['more than was wanted', [21]],
+    ['more than requested', [21]],
     ['a fraction', [1.5]],
     ['text', ['5']],
     ['null', [null]],
     ['one before the overrides', [5, '1s7,8;']],
-    ['overrides alone', ['1s7,8;']],
+    ['only overrides', ['1s7,8;']],
     ['two', [5, 5]],
-    ['one behind two texts', ['1s7,8;', '2s7,8;', 5]],
+    ['one after two texts', ['1s7,8;', '2s7,8;', 5]],
   ])('is rejected if the script cannot have granted it: %s', (_, end) => {
     expect(() => decodeDecide([...SPENT, ...end], wanting(20))).toThrow(invalid)
     expect(() => decodeDecide([...ALLOWED, ...end], wanting(20))).toThrow(invalid)
@@ -273,7 +273,7 @@ describe('a decision', () => {
     })
   })
 
-  it('that fails because of a bug is degraded, and its log text has no foreign message', async () => {
+  it('that fails because of a bug is degraded, and its log text does not contain the message of the exception', async () => {
     const store = { run: () => Promise.reject(new TypeError('secret')), ping: () => Promise.resolve() }
     expect(await evaluate(store, compiled({ rules, plans: ['free'] }))).toEqual({
       status: 'degraded',

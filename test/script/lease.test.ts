@@ -73,7 +73,7 @@ describeOnEngines('a lease', fresh => {
     expect([second!.granted, leftIn(second!)]).toEqual([undefined, [1539, 15_939]])
   })
 
-  it('takes a sixteenth of what the scarcest rule has left, so each lease is smaller than the one before', async () => {
+  it('gets a sixteenth of the units that the scarcest rule has left, so each lease is smaller than the last', async () => {
     const questions = Array.from({ length: 3 }, () => ({ wantedRequests: 5000 }))
     const outcomes = await answers(await fresh(), rulesOf(HOUR, DAY), ...questions)
     expect(outcomes.map(({ granted }) => granted)).toEqual([100, 93, 87])
@@ -143,7 +143,7 @@ describeOnEngines('a lease', fresh => {
     ])
   })
 
-  it('is not taken by a peek', async () => {
+  it('is not granted to a peek', async () => {
     const engine = await fresh()
     const rules = rulesOf(HOUR, DAY)
     const peek = await engine.peek(asking(rules, { wantedRequests: 60 }))

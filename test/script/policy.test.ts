@@ -1,4 +1,4 @@
-/** Policies: how many scripts they have, what two of them share in one Redis, and how large they can become. */
+/** Policies: the number of their scripts, the counts that two of them share in one Redis, and their largest size. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { ALGORITHM_NAMES, descriptionOf } from '../../src/algorithms/index.ts'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
@@ -161,7 +161,7 @@ describeOnRedisEngine('the scripts of a config', (fresh, kind) => {
 })
 
 describeOnRedisEngine('two configs in use at the same time', fresh => {
-  /** Decides by turns under the configs, each with its own policy. */
+  /** Decides in turn under the configs, each with its own policy. */
   async function remainingBy(redis: RedisEngine, configs: readonly Config[], turns: number) {
     const model = new ScriptModel()
     const remaining: Record<string, number>[] = []

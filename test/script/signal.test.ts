@@ -35,7 +35,7 @@ describeOnRedisEngine('a report', fresh => {
     expect(await report(await fresh(), { sums: [1, 2] })).toEqual({ at: NOON })
   })
 
-  it('is added to the reports of others in its window, which is returned when it has ended', async () => {
+  it('is added to the other reports of its window, and the window is returned after it has ended', async () => {
     const redis = await fresh()
     await report(redis, { sums: [700, 1] })
     expect(await report(redis, { sums: [900, 2], now: NOON + 999_999 })).toEqual({ at: NOON + 999_999 })
@@ -46,7 +46,7 @@ describeOnRedisEngine('a report', fresh => {
     expect(next.closed).toEqual({ window: WINDOW + 1, sums: [5, 1] })
   })
 
-  it('after windows without reports returns the last window that had one', async () => {
+  it('returns the last window with a report, also after windows without reports', async () => {
     const redis = await fresh()
     await report(redis, { sums: [7, 1] })
     const { closed } = await report(redis, { now: NOON + 60 * SECOND })
@@ -220,7 +220,7 @@ describeOnRedisEngine('a push', fresh => {
     expect(await push(redis, at(201))).toEqual({ mean: 238, reporters: 21 })
   })
 
-  it('of a reporter above the thousandth replaces the oldest, with the next mean or after 100 of them', async () => {
+  it('of a new reporter removes the oldest of a thousand, at the next mean or after 100 new ones', async () => {
     const redis = await fresh()
     const key = reportersKey('origin')
     const entries = Array.from({ length: 1000 }, (_, i) => [`m-${i}`, `400 ${NOON + i}`]).flat()

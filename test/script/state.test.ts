@@ -1,4 +1,4 @@
-/** States in Redis: their layout, how long they live, and how values that are not states are read. */
+/** States in Redis: their layout, their lifetime, and the treatment of values that are not states. */
 import { expect, it } from 'vitest'
 import type { Rule } from '../../src/config/compile.ts'
 import type { BoundRule } from '../../src/script/evaluation.ts'

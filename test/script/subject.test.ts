@@ -1,4 +1,4 @@
-/** What the store looks up for a subject in the same trip: plans, blocks, overrides, bad credentials. */
+/** The data that the store looks up for a subject in the same trip: plans, blocks, overrides, bad credentials. */
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { toDecision } from '../../src/limiter/decision.ts'
@@ -49,7 +49,7 @@ describeOnEngines('the plan', fresh => {
     expect(await planOf(undefined, { plan: 'gone', overrides: [] })).toEqual(['free', '10: 9'])
   })
 
-  it('of a token is the one that it claims, else that of the consumer', async () => {
+  it('of a token is that of its claim, else that of the consumer', async () => {
     const claims: Subject = { kind: 'token', consumerKey: consumerKey('acme'), plan: 'pro' }
     expect(await planOf(undefined, { plan: 'max', overrides: [] }, claims)).toEqual(['pro', '100: 99'])
     expect(await planOf(undefined, { plan: 'max', overrides: [] }, TOKEN)).toEqual(['max'])
@@ -70,17 +70,20 @@ describeOnEngines('the plan', fresh => {
 })
 
 describeOnEngines('a consumer', fresh => {
-  it.each([KEY, TOKEN])('that is blocked gets this status, and spends nothing: $kind', async subject => {
-    const engine = await fresh()
-    await engine.setRecord(credentialKey('acme', 'ff'), credentialOf())
-    const blocked: ConsumerRecord = { blockedAt: new Date(0), reason: 'abuse blocked=no', overrides: [] }
-    await engine.setRecord(consumerKey('acme'), formatConsumer(blocked))
-    const before = await engine.snapshot()
-    const outcome = await engine.evaluate(asked([MINUTE], subject))
-    expect(outcome).toEqual({ status: 'blocked', plan: '', at: NOON, verdicts: [] })
-    expect(toDecision(outcome)).toEqual({ kind: 'blocked' })
-    expect(await engine.snapshot()).toEqual(before)
-  })
+  it.each([KEY, TOKEN])(
+    'that is blocked gets the status blocked, and spends nothing: $kind',
+    async subject => {
+      const engine = await fresh()
+      await engine.setRecord(credentialKey('acme', 'ff'), credentialOf())
+      const blocked: ConsumerRecord = { blockedAt: new Date(0), reason: 'abuse blocked=no', overrides: [] }
+      await engine.setRecord(consumerKey('acme'), formatConsumer(blocked))
+      const before = await engine.snapshot()
+      const outcome = await engine.evaluate(asked([MINUTE], subject))
+      expect(outcome).toEqual({ status: 'blocked', plan: '', at: NOON, verdicts: [] })
+      expect(toDecision(outcome)).toEqual({ kind: 'blocked' })
+      expect(await engine.snapshot()).toEqual(before)
+    },
+  )
 
   it.each([KEY, TOKEN, POINTER])(
     'is blocked until the block ends, by the clock of the store: $kind',
@@ -274,7 +277,7 @@ describeOnEngines('a rule on auth-failure', fresh => {
     expect(await engine.snapshot()).toEqual(before)
   })
 
-  it('refuses a blocked consumer after too many guesses; before, the reply is that it is blocked', async () => {
+  it('gives a blocked consumer the reply of a bad credential after too many guesses, and the status blocked before', async () => {
     const { engine, bad, ask } = await prepared()
     await engine.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
     expect((await ask(KEY)).status).toBe('blocked')

@@ -149,7 +149,7 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
   })
 })
 
-it('the gradient rests where its formula says', () => {
+it('the gradient settles at the value of its formula', () => {
   let state = adaptiveController().initial
   const limits: number[] = []
   for (let i = 0; i < 1000; i++) {

@@ -297,7 +297,7 @@ describe('without a reply', () => {
     expect(board.state().sum).toBe(43)
     now += 1
     expect(board.state()).toEqual({ sum: 48, ms: 5000 })
-    // No measurement is silence.
+    // Without measurements, time passes for the controller.
     now += 60_000
     expect(board.state()).toEqual({ sum: 48, ms: 65_000 })
     board.startReport().learn(replyOf(WINDOW + 50, [1, 1], WINDOW + 40, '5 5'))
@@ -306,7 +306,7 @@ describe('without a reply', () => {
     expect(board.state()).toEqual({ sum: 6, ms: 10_005 })
   })
 
-  it('from the start, it does so from the first report on', () => {
+  it('from the start, the isolate moves the state after three windows from its first report', () => {
     const board = boardOf()
     board.add([3, 1])
     board.startReport()
@@ -318,7 +318,7 @@ describe('without a reply', () => {
     expect(board.state()).toEqual({ sum: 7, ms: 3000 })
   })
 
-  it('it waits again after the clock was set back', () => {
+  it('the isolate waits again after the clock was set back', () => {
     const board = boardOf()
     board.startReport().learn(replyOf(WINDOW - 1, [40, 2]))
     board.startReport()
@@ -381,7 +381,7 @@ describe('if requests make no trip', () => {
     expect(failed).toBe(1)
   })
 
-  it('a failed one is tried again two windows later', async () => {
+  it('a failed report is tried again two windows later', async () => {
     const board = boardOf()
     const { store, sent } = fakeStore(() => Promise.reject(new GatewayError('ERR_STORE_TIMEOUT', 'late')))
     for (let i = 0; i < 10; i++) {
@@ -501,7 +501,7 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
   })
 
   it.each([-3_600_000, -1500, 1500, 3_600_000])(
-    'go on when the clock of Redis jumps by %d ms',
+    'continue when the clock of Redis jumps by %d ms',
     async jump => {
       const redis = await fresh()
       const [a, b] = [isolateOn(redis), isolateOn(redis)]

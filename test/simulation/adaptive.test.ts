@@ -58,7 +58,7 @@ describe.each(Object.entries(METHODS))('%s', (_name, method) => {
     }
   })
 
-  it('envoy#46532: has no floor that it is pinned to, and refuses nothing while the load fits', () => {
+  it('envoy#46532: is not pinned to a floor, and refuses almost nothing while the load fits', () => {
     const seconds = between(runFittingLoad(limit), 60, 600)
     // The few refusals are chance: moments with more requests than the mean plus four standard deviations.
     expect(total(seconds, limited)).toBeLessThan(0.0005 * total(seconds, answered))

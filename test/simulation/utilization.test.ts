@@ -84,7 +84,7 @@ describe('load to three times the usual within eight minutes, and back', () => {
     expect(reads.reduce((sum, count) => sum + count, 0) / reads.length).toBeLessThan(4)
   })
 
-  it('ends with nothing refused', () => {
+  it('ends without refusals', () => {
     expect(allShed(between(seconds, RISE.back, 2000))).toBe(0)
     expect(seconds.at(-1)!.pressureMs).toBe(0)
   })

@@ -137,7 +137,7 @@ describe('the limit on calls in flight', () => {
     expect((await Promise.all(all)).slice(2)).toEqual(['ERR_STORE_REFUSED', 'ERR_STORE_REFUSED'])
   })
 
-  it('does not send a call that has become moot', async () => {
+  it('does not send a call that is no longer needed', async () => {
     const { world, answerAll, run, look } = isolate()
     const all = [run(), run(), run(() => true), run()]
     await answerAll()
@@ -147,7 +147,7 @@ describe('the limit on calls in flight', () => {
     expect(await Promise.all(all)).toEqual(['1', '2', 'ERR_STORE_OVERLOAD', '4'])
   })
 
-  it('gives up a call that has waited too long, without the time in which the isolate was late', async () => {
+  it('gives up a call that has waited too long, not counting the time in which the isolate was late', async () => {
     const { world, run, look } = isolate({ expiresAfterMs: 5000 })
     void [run(), run()]
     let reply: unknown

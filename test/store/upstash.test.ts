@@ -73,7 +73,7 @@ describe('an error of Upstash', () => {
     await proxy.close()
   })
 
-  it('about a request that is too large is not about the plan', async () => {
+  it('about a request that is too large does not count as a used-up plan', async () => {
     const proxy = await startCountingProxy('http://127.0.0.1:9')
     const error = 'ERR max request size exceeded. Limit: 10485760 bytes'
     proxy.fault = (_, response) => void response.writeHead(400).end(JSON.stringify({ error }))

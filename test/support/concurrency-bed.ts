@@ -35,7 +35,7 @@ export interface ConcurrencyBed {
   bridgeUrl: string
   redis: TestRedis
   config: Config
-  /** Not affected by the faults. */
+  /** The store for administration. Faults do not affect it. */
   admin: AdminStore
   close(): Promise<void>
 }

@@ -27,7 +27,7 @@ export const WAYS: readonly Way[] = [
   { name: 'client leaves while the origin is silent', path: '/silent', leaves: 'in the body' },
 ]
 
-/** Used rarely, because it takes until the origin's deadline of a second has passed. */
+/** Used rarely, because it lasts until the origin's deadline of a second has passed. */
 export const NO_HEAD: Way = { name: 'origin does not answer', path: '/no-head' }
 
 export interface RequestOrder {

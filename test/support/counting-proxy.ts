@@ -1,9 +1,9 @@
-/** A proxy that counts HTTP requests. Tests can replace forwarding by a fault. */
+/** A proxy that counts HTTP requests. Tests can replace forwarding with a fault. */
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { listen } from './listen.ts'
 
-/** @param passOn forwards the request as without a fault. With `reply`, this function handles the answer instead of the proxy. */
+/** @param passOn forwards the request normally. If `reply` is given, it handles the answer instead of the proxy. */
 export type Fault = (
   request: IncomingMessage,
   response: ServerResponse,

@@ -94,7 +94,7 @@ export class RedisEngine implements Engine {
     return Object.fromEntries(keys.flatMap((key, i) => (contents[i] ? [[key, contents[i]]] : [])))
   }
 
-  /** Value and expiry of a key. Undefined: it has expired since. The embedded Redis has no DUMP, so GET is used: all values are strings. */
+  /** Value and expiry of a key, or undefined if it has expired. The embedded Redis has no DUMP, so GET is used: all values are strings. */
   async #contentOf(key: string): Promise<string | undefined> {
     const expiry = await this.#connection.send(['PEXPIRETIME', key])
     const value = await this.#connection.send(['DUMP', key]).catch(() => this.#connection.send(['GET', key]))
@@ -117,7 +117,7 @@ export class RedisEngine implements Engine {
   }
 }
 
-/** For the model, which compiles nothing. */
+/** Converts an evaluation for the model, which needs no compiled policy. */
 export const modelled = ({ plans, ...evaluation }: TimedEvaluation) => {
   const leases = evaluation.rules.some(({ rule }) => rule.lease)
   return { ...evaluation, policy: { plans, leases } }

@@ -19,7 +19,7 @@ import { VirtualClock } from './virtual-clock.ts'
 export interface FleetPlan {
   isolates: number
   limit: number
-  /** In the second half, all requests go to other isolates, twice as many as before, which have no units in advance. */
+  /** In the second half, all requests go to twice as many other isolates, which hold no units in advance. */
   moves?: boolean
   /** Requests that would be in flight without a limit, as a share of the limit. */
   load: number
@@ -50,7 +50,7 @@ export interface FleetReport {
   refused: number
   /** Requests that were refused while fewer than the limit were in flight. */
   refusedWithRoom: number
-  /** Requests for which the store was asked about the rule. */
+  /** Requests for which the rule was sent to the store. */
   asked: number
   /** Messages without a request. */
   messages: number

@@ -78,7 +78,7 @@ export function isolateOn(
     requests,
     /** Replaces the answers of the store. */
     fault: undefined as ((run: () => Promise<unknown[]>) => Promise<unknown[]>) | undefined,
-    /** The platform has ended the isolate, so nothing of it runs any more. */
+    /** The platform has ended the isolate, so none of its code runs anymore. */
     isEnded: false,
   }
   const store: Store = {
@@ -129,7 +129,7 @@ export function isolateOn(
   })
 }
 
-/** Makes the names of holders: first the isolate, then the holders of requests whose consumer only the store knew. */
+/** Makes the names of holders: first that of the isolate, then one for each request whose consumer only the store knew. */
 function named(name: string): () => string {
   let count = 0
   return () =>

@@ -26,7 +26,7 @@ export interface LeaseFleetPlan {
   /** Number of callers. Each of them sends requests to every isolate. */
   callers?: number
   rules: readonly RuleInput[]
-  /** The cost of a request is one of these, at random. */
+  /** The possible costs of a request, chosen at random. */
   costs?: readonly number[]
   /** How long requests arrive (s). */
   seconds: number
@@ -209,7 +209,7 @@ export async function runLeaseFleet(plan: LeaseFleetPlan): Promise<LeaseFleetRep
       }
     }
 
-    /** As the engine does. */
+    /** Waits in the same way as the engine. */
     async #waitForAnswer(own: OwnAnswer) {
       for (let pauseMs = own.pauseBeforeTrip(); pauseMs > 0; pauseMs = own.pauseBeforeTrip()) {
         await time.pass(pauseMs)

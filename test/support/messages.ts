@@ -1,6 +1,6 @@
 /**
- * The texts that src shows to people, collected from its syntax trees. A placeholder keeps its name where it is one (`${rule}`) and is
- * `${…}` otherwise. Of a choice between texts all are kept: `{1 key|${keys} keys}`.
+ * Collects the texts that src shows to people, from its syntax trees. A placeholder is shown as `${rule}` if it has a name, and as
+ * `${…}` otherwise. A choice between texts is shown with all of them: `{1 key|${keys} keys}`.
  */
 import { parseAst } from 'vitest/node'
 
@@ -10,7 +10,7 @@ export interface Message {
   text: string
 }
 
-/** A node of the syntax tree (ESTree with TypeScript), as far as it is read here. */
+/** A node of the syntax tree (ESTree with TypeScript). Only the parts that this module reads. */
 interface Node {
   type: string
   [key: string]: unknown
@@ -36,13 +36,13 @@ export function messagesIn(source: string, file: string): Message[] {
   }
 }
 
-/** A message, and what of its node is still to be visited. */
+/** A message, and the parts of its node that have not been visited yet. */
 interface Found {
   shown: Message
   rest: Node[]
 }
 
-/** `{ status, title, detail }`, as replies are made of. */
+/** Finds `{ status, title, detail }`, the parts of a reply. */
 function problemIn(node: Node): Found | undefined {
   const { status, title, detail, ...others } = propertiesOf(node)
   if (!title || !detail || (detail.type === 'Identifier' && !status)) return undefined
@@ -53,7 +53,7 @@ function problemIn(node: Node): Found | undefined {
   }
 }
 
-/** `log('warn', 'store-lost', { cause })`, and objects with a level and an event. */
+/** Finds `log('warn', 'store-lost', { cause })`, and objects with a level and an event. */
 function logLineIn(node: Node): Found | undefined {
   const { level, event, ...fields } = propertiesOf(node)
   if (level && event) return { shown: logLine(level, event, Object.keys(fields)), rest: [] }
@@ -67,7 +67,7 @@ function logLine(level: Node, event: Node, fields: readonly string[]): Message {
   return { code: `log ${valueText(level)}`, text: [`event ${valueText(event)}`, ...fields].join(', ') }
 }
 
-/** Of `new AdminError('usage', '…')` and `report('path', '…')`: the word in front, and the text. */
+/** Finds `new AdminError('usage', '…')` and `report('path', '…')`. The code is the first argument. */
 function codedMessageIn(node: Node): Found | undefined {
   if (node.type !== 'NewExpression' && node.type !== 'CallExpression') return undefined
   const [first, message, ...others] = node.arguments as Node[]
@@ -78,7 +78,7 @@ function codedMessageIn(node: Node): Found | undefined {
   return { shown: { code, text }, rest: [...innerOf(message!), ...others] }
 }
 
-/** Of an object literal, by name; the rest of another object under `…name`. */
+/** The properties of an object literal, by name. Spread objects have the name `…name`. */
 function propertiesOf({ type, properties }: Node): Record<string, Node> {
   if (type !== 'ObjectExpression') return {}
   return Object.fromEntries(
@@ -91,13 +91,13 @@ function propertiesOf({ type, properties }: Node): Record<string, Node> {
 
 const valueText = (node: Node) => (node.type === 'Literal' ? String(node.value) : renderPlaceholder(node))
 
-/** Types and imports hold no messages. */
+/** Types and imports contain no messages. */
 function isSkipped({ type }: Node): boolean {
   if (type.startsWith('TS')) return !/^TS(?:As|Satisfies|NonNull)Expression$/.test(type)
   return /^(?:Import|ExportAll)Declaration$|^ImportExpression$/.test(type)
 }
 
-/** Several words, or one that begins or ends a sentence. Not what only programs read: Lua, modules, commands, names of headers. */
+/** Several words, or one that begins or ends a sentence. Texts for programs do not count: Lua, modules, commands, names of headers. */
 function isMessage(text: string): boolean {
   if (CODE.test(text) || !/\p{L}{2}/u.test(text.replaceAll(PLACEHOLDER, ''))) return false
   const words = text.replaceAll(PLACEHOLDER, '0')
@@ -109,7 +109,7 @@ const PLACEHOLDER = /\$\{.*?\}/g
 const CODE =
   /redis\.call|^#!|=>|[({]\s*$|^\s*(?:\/[/*]|--@|(?:local|import|export|end|do)\b[^.]*(?:\n|=|\{|default))|^[A-Z]+(?:[ -][A-Z]+)+$|^(?:[A-Z][a-z]+|, X)-[\w-]+, |^(?:RateLimit|Origin|:authority)(?:,|$)|^# (?:HELP|TYPE)|^Bearer (?:realm|\$)|^,? (?:and|or) $|^(?:rule|candidate) \w+$/
 
-/** As text with placeholders; undefined for what is not text. */
+/** @returns the text with placeholders, or undefined if the node is not a text */
 function render(node: Node): string | undefined {
   if (node.type === 'Literal') return typeof node.value === 'string' ? node.value : undefined
   if (node.type === 'TemplateLiteral') {
@@ -123,7 +123,7 @@ function render(node: Node): string | undefined {
   return sides.map(side => render(side) ?? renderPlaceholder(side)).join('')
 }
 
-/** Stands for a value that has no name. */
+/** The placeholder of a value without a name. */
 const UNKNOWN = `$\{…}`
 
 const isSum = ({ type, operator }: Node) => type === 'BinaryExpression' && operator === '+'
@@ -136,7 +136,7 @@ function renderPlaceholder(node: Node): string {
   if (node.type === 'Identifier') return `\${${node.name}}`
   if (node.type === 'MemberExpression' && !node.computed) return `\${${(node.property as Node).name}}`
   if (node.type === 'TSNonNullExpression') return renderPlaceholder(node.expression as Node)
-  // A text in colour.
+  // A text in color.
   if (node.type === 'CallExpression' && (node.callee as Node).type === 'Identifier') {
     const [only, ...others] = node.arguments as Node[]
     if (only?.type === 'Literal' && others.length === 0) return renderPlaceholder(only)
@@ -147,7 +147,7 @@ function renderPlaceholder(node: Node): string {
 const isChoice = ({ type, operator }: Node) =>
   type === 'ConditionalExpression' || (type === 'LogicalExpression' && operator !== '&&')
 
-/** Of `a ? b : c` the last two, of `a || b` and `a ?? b` both. */
+/** The possible values: `b` and `c` for `a ? b : c`, and both sides of `a || b` and `a ?? b`. */
 function choicesOf(node: Node): Node[] {
   if (!isChoice(node)) return [node]
   const choices =
@@ -155,7 +155,7 @@ function choicesOf(node: Node): Node[] {
   return (choices as Node[]).flatMap(choicesOf)
 }
 
-/** What `render` does not show of a text: the expressions in it that are not texts themselves. */
+/** The expressions in a text that are not texts themselves, so `render` shows them only as placeholders. */
 function innerOf(node: Node): Node[] {
   if (node.type === 'TemplateLiteral') return (node.expressions as Node[]).flatMap(innerOf)
   if (isSum(node)) return [node.left as Node, node.right as Node].flatMap(innerOf)

@@ -38,7 +38,7 @@ const FAULT_EVERY = 50
 const SHARES = [0.02, 0.1, 0.3]
 const LEAVE_MS = 30
 
-/** After each of these faults, the isolate does not know, or is wrong about, what the store has counted. */
+/** After each of these faults, the isolate does not know what the store has counted, or assumes a wrong count. */
 const OF_HTTP = [
   'hangs',
   'resets the connection',
@@ -47,10 +47,14 @@ const OF_HTTP = [
   'resets mid-reply',
   'hangs mid-reply',
   'answers with half of the JSON',
-  'answers 500 after it was done',
-]
+  'executes the call, then answers 500',
+].map(name => {
+  const found = STORE_FAULTS.find(fault => fault.name === name)
+  if (!found?.fault) throw new Error(`There is no fault '${name}' of the store.`)
+  return [name, found.fault] as const
+})
 
-/** @param bridgeUrl target of calls that are resent even if their sender no longer waits */
+/** @param bridgeUrl the target of calls that are resent even if their sender no longer waits */
 function faultsBefore(bridgeUrl: string): readonly (readonly [name: string, fault: Fault])[] {
   const sendOn = async ({ method = 'POST', url, headers }: IncomingMessage, body: Buffer) => {
     const { authorization = '', 'content-type': type = '' } = headers
@@ -73,7 +77,7 @@ function faultsBefore(bridgeUrl: string): readonly (readonly [name: string, faul
       )
     }
   return [
-    ...OF_HTTP.map(name => [name, STORE_FAULTS.find(fault => fault.name === name)!.fault!] as const),
+    ...OF_HTTP,
     ['arrives after it was given up', resend([DEADLINE_MS + 100])],
     ['arrives twice', resend([0, 5])],
     ['arrives twice, the second time when later ones have arrived', resend([0, DEADLINE_MS])],

@@ -10,7 +10,7 @@ export interface TestWorker {
 }
 
 /**
- * @param entry a file in this folder
+ * @param entry a file, relative to this folder
  * @param compatibilityDate replaces the date of wrangler.toml. Its flags are left out then.
  */
 export async function startTestWorker(
@@ -26,6 +26,15 @@ export async function startTestWorker(
     target: 'esnext',
     conditions: ['workerd', 'worker', 'browser'],
   })
+  return await startWorkerScript(outputFiles[0]!.text, bindings, compatibilityDate)
+}
+
+/** @param script a bundle: one module */
+export async function startWorkerScript(
+  script: string,
+  bindings: Record<string, string>,
+  compatibilityDate?: string,
+): Promise<TestWorker> {
   const toml = readFileSync(pathOf('../../wrangler.toml'), 'utf8')
   const listed = /^compatibility_flags\s*=\s*\[([^\]]*)\]/m.exec(toml)?.[1] ?? ''
   const flags = compatibilityDate === undefined ? listed : ''
@@ -33,7 +42,7 @@ export async function startTestWorker(
     convertV4MiniflareOptions({
       name: 'test',
       modules: true,
-      script: outputFiles[0]!.text,
+      script,
       compatibilityDate: compatibilityDate ?? /^compatibility_date\s*=\s*"([^"]+)"/m.exec(toml)![1]!,
       compatibilityFlags: [...flags.matchAll(/"([^"]+)"/g)].map(([, flag]) => flag!),
       bindings,

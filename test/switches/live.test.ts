@@ -1,4 +1,4 @@
-/** An isolate's copy of the switches: how old it gets, and which trips read a new one. */
+/** An isolate's copy of the switches: its age, and the trips that read a new one. */
 
 import { beforeEach, describe, expect, it } from 'vitest'
 import { GatewayError } from '../../src/errors.ts'
@@ -132,7 +132,7 @@ describe('the read of the switches', () => {
     answers = async calls => calls.map(call => ('command' in call ? KILLED : 'said'))
   })
 
-  it('precedes the calls of a decision that finds the copy old, and its reply is not passed on', async () => {
+  it('is sent before the calls of a decision with an old copy, and its reply is not returned', async () => {
     const store = storeOf()
     expect(await store.run([CALL, CALL])).toEqual(['said', 'said'])
     expect(isKilled()).toBe(true)
@@ -152,7 +152,7 @@ describe('the read of the switches', () => {
     ])
   })
 
-  it('has a trip of its own in a refresh', async () => {
+  it('makes its own trip in a refresh', async () => {
     const store = storeOf()
     await store.refresh()
     expect(isKilled()).toBe(true)

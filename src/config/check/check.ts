@@ -25,11 +25,6 @@ import { mistakesOfAdaptive, mistakesOfShedding } from './mistakes-of-shedding.t
 import type { ConfigInput } from './schema.ts'
 import { findSoundParts } from './sound-parts.ts'
 
-const NO_RULES: Mistake = {
-  path: 'rules',
-  message: 'is missing. Write at least one rule, or a limit by name (limits).',
-}
-
 /**
  * Checks a config, and returns it unchanged.
  * @throws ConfigError that lists every mistake with its path, value and fix
@@ -55,7 +50,6 @@ function mistakesBetweenParts(config: ConfigInput): Mistake[] {
   const written = config.rules ?? []
   const rules = written.map(rule => compileGatewayRule(rule, plans, ALL_ALGORITHMS))
   return [
-    ...(config.rules || config.limits ? [] : [NO_RULES]),
     ...mistakesOfSet(written, rules, 'rules'),
     ...written.flatMap((rule, i) => mistakesOfGatewayRule(rule, rules[i]!, `rules[${i}]`, config)),
     ...Object.entries(config.limits ?? {}).flatMap(([name, set]) => [

@@ -19,9 +19,12 @@ interface Caller {
 }
 
 export function findUncovered(config: ConfigInput): Mistake[] {
-  // A config of limits by name alone sees no requests that a rule could cover.
-  if (!config.rules) return []
-  const rules = config.rules.filter(isEnforced)
+  const { rules: written = [] } = config
+  if (written.length === 0) {
+    const isIntended = isOfLimitsAlone(config) || placesOf(config).length === 0
+    return isIntended ? [] : [{ path: 'rules', message: hasNoRule(config) }]
+  }
+  const rules = written.filter(isEnforced)
   if (rules.length === 0) {
     return [{ path: 'rules', message: 'has no rule that is enforced: every request passes without a limit.' }]
   }
@@ -46,6 +49,28 @@ export function findUncovered(config: ConfigInput): Mistake[] {
     path: 'rules',
     message: `no enforced rule is certain to match ${joinAnd(places)} from ${callers}. A request that matches no rule passes without a limit: add a rule for all of them, or set limits: false on a route that needs no limit.`,
   }))
+}
+
+/** Settings that only have an effect on requests. */
+const OF_REQUESTS = [
+  ...['origin', 'plans', 'routes', 'shedding', 'credentials', 'hooks', 'address', 'allow', 'block'],
+  ...['refusals', 'headers', 'cors'],
+] as const satisfies (keyof ConfigInput)[]
+
+/** Whether a config has limits by name and no settings for requests, so that probably no edge uses it for requests. */
+export function isOfLimitsAlone(config: ConfigInput): boolean {
+  const { rules = [], limits = {} } = config
+  const hasLimits = Object.keys(limits).length > 0
+  return hasLimits && rules.length === 0 && OF_REQUESTS.every(key => config[key] === undefined)
+}
+
+/** The message for a config without rules. */
+function hasNoRule(config: ConfigInput): string {
+  const isOpen = placesOf(config).some(({ accept }) => accept.includes(ANONYMOUS))
+  const who = isOpen
+    ? 'requests pass without a limit, even without a credential'
+    : 'requests with a valid credential pass without a limit'
+  return `has no rule: ${who}. Add a rule, unless this is intended.`
 }
 
 function isEnforced(rule: RuleInput): boolean {

@@ -173,13 +173,12 @@ export const configSchema = settings(
       v.array(route, "is not a list of routes. Write [{ name: 'reports', match: { path: '/reports/*' } }]."),
     ),
     /**
-     * All rules that match a request are decided in one trip, all or nothing. A config that has only limits by name needs no rules.
-     * Default: none.
+     * All rules that match a request are decided in one trip, all or nothing. Without rules, callers still need a credential, but their
+     * requests are not limited. Default: none.
      */
     rules: v.optional(
       v.pipe(
         v.array(rule, 'is not a list of rules. Write [{ … }, { … }].'),
-        v.minLength(1, 'is empty. Write at least one rule: a gateway without a limit is a proxy.'),
         v.maxLength(MOST_RULES, TOO_MANY_RULES),
       ),
     ),

@@ -12,18 +12,31 @@ export interface LimitOptions {
   cost?: number | Readonly<Record<string, number>>
 }
 
+/** The highest cost of a call. */
+export const MAX_COST = 1e9
+
 /** @throws TypeError for a part that is missing, that is neither text nor number, or that no rule counts by */
 export function checkIdentity(name: string, identity: LimitIdentity, rules: readonly LimitRule[]): void {
+  const mistake = findIdentityMistake(name, identity, rules)
+  if (mistake !== undefined) throw new TypeError(mistake)
+}
+
+/** @returns undefined if the identity has every part that the rules count by, and no other */
+export function findIdentityMistake(
+  name: string,
+  identity: LimitIdentity,
+  rules: readonly LimitRule[],
+): string | undefined {
   const parts = new Set(rules.flatMap(rule => rule.by))
   const missing = [...parts].filter(part => !/^(string|number)$/.test(typeof identity[part]))
   const unknown = Object.keys(identity).filter(part => !parts.has(part))
-  if (missing.length === 0 && unknown.length === 0) return
+  if (missing.length === 0 && unknown.length === 0) return undefined
   const counted = parts.size > 0 ? `by ${[...parts].join(' and ')}` : 'all calls together'
   const wrong =
     missing.length > 0
       ? `${missing.join(', ')} is missing`
       : `${unknown.join(', ')} is not a part of its identity`
-  throw new TypeError(`The limit '${name}' counts ${counted}: ${wrong}.`)
+  return `The limit '${name}' counts ${counted}: ${wrong}.`
 }
 
 /** @throws TypeError for an unknown rule or an invalid cost */
@@ -35,7 +48,7 @@ export function checkCost(
   const costs = typeof cost === 'number' ? { cost } : cost
   for (const [key, units] of Object.entries(costs)) {
     if (typeof cost !== 'number') checkRule(name, key, rules)
-    if (Number.isInteger(units) && units >= 0 && units <= 1e9) continue
+    if (Number.isInteger(units) && units >= 0 && units <= MAX_COST) continue
     throw new TypeError(`${key} is ${units}. Use a whole number from 0 to 1000000000.`)
   }
 }

@@ -2,6 +2,7 @@
 import { SYSTEM_CLOCK } from '../../clock.ts'
 import { checkedConfig } from '../../config/check/check.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
+import type { Config } from '../../config/compile.ts'
 import type { Environment } from '../../config/environment.ts'
 import { createSwitchBoard } from '../../switches/live.ts'
 import { connectStore } from '../edge-config.ts'
@@ -23,10 +24,16 @@ export interface CreateLimiterOptions extends LimiterSettings {
  *
  * @throws ConfigError naming every mistake of the config and each missing variable
  */
-export function createLimiter(
+export function createLimiter(config: ConfigInput, options: CreateLimiterOptions = {}): Limiter {
+  return createLimiterWithConfig(config, options).limiter
+}
+
+/** Creates a limiter as `createLimiter`, and returns the compiled limits with it. */
+export function createLimiterWithConfig(
   config: ConfigInput,
   { env = environmentOf(), board = createSwitchBoard(SYSTEM_CLOCK), ...settings }: CreateLimiterOptions = {},
-): Limiter {
+): { limiter: Limiter; limits: Config['limits'] } {
   const deployed = connectStore(checkedConfig(config), env)
-  return limiterOnStore(deployed.config, deployed.store, { board, ...settings })
+  const limiter = limiterOnStore(deployed.config, deployed.store, { board, ...settings })
+  return { limiter, limits: deployed.config.limits }
 }

@@ -72,6 +72,12 @@ export interface LimitDecision {
   [Symbol.asyncDispose](): Promise<void>
 }
 
+/** The part of a decision that a refund uses. */
+export interface RefundableDecision
+  extends Pick<LimitDecision, 'limit' | 'identity' | 'allowed' | 'at' | 'costs' | 'degraded'> {
+  verdicts: readonly Pick<Verdict, 'rule' | 'allowed'>[]
+}
+
 export interface AcquireOptions extends LimitOptions {
   /**
    * Give up if it would take longer than this (default: no limit). A queue that others join at the same moment can
@@ -113,7 +119,7 @@ export interface Limiter {
    * @returns the state after the refund; not allowed if the store did not do it
    * @throws TypeError as `limit`
    */
-  refund(decision: LimitDecision, options?: LimitOptions): Promise<LimitDecision>
+  refund(decision: RefundableDecision, options?: LimitOptions): Promise<LimitDecision>
   /**
    * Makes the whole budget of an identity available again, for all rules of the limit or for one.
    *
@@ -273,7 +279,7 @@ export function limiterOnStore(
   function changeResult(
     name: string,
     identity: LimitIdentity,
-    result: ChangeResult | Degraded,
+    result: ChangeResult | Pick<Degraded, 'cause'>,
   ): LimitDecision {
     const common = {
       limit: name,
@@ -288,7 +294,7 @@ export function limiterOnStore(
   }
 
   /** Units given back of each decision, by rule name. */
-  const refunded = new WeakMap<LimitDecision, Map<string, number>>()
+  const refunded = new WeakMap<RefundableDecision, Map<string, number>>()
 
   const limiter: Limiter = {
     limit: async (name, identity = {}, { cost = 1 } = {}) => {
@@ -324,20 +330,17 @@ export function limiterOnStore(
     },
 
     async refund(decision, { cost } = {}) {
-      const { limit: name, identity, at, verdicts, costs } = decision
+      const { limit: name, identity, at } = decision
       if (cost !== undefined) checkCost(name, cost, rulesOf(name))
-      // The store has spent nothing for this decision, so there is nothing to give back.
-      if (decision.degraded && at === 0) return { ...decision, allowed: false }
-      // A rule that refused has spent nothing, also in shadow mode. A refused decision has spent nothing.
-      const charged = new Set(decision.allowed ? verdicts.filter(v => v.allowed).map(v => v.rule.name) : [])
+      if (isUndecided(decision)) return changeResult(name, identity, { cause: decision.degraded })
+      const spentUnits = refundableUnits(decision)
       const refundedUnits = refunded.get(decision) ?? new Map<string, number>()
       refunded.set(decision, refundedUnits)
       const keyed = bindKeys(name, identity)
       const rules = keyed.flatMap(({ rule, key }): RefundedRule[] => {
         const before = refundedUnits.get(rule.name) ?? 0
-        const spent = charged.has(rule.name) ? (costs[rule.name] ?? 0) - before : 0
-        // Units in flight are released, not refunded.
-        if (spent <= 0 || countsInFlight(rule)) return []
+        const spent = (spentUnits.get(rule.name) ?? 0) - before
+        if (spent <= 0) return []
         const units = Math.min(spent, cost === undefined ? spent : costFor(rule, cost, 0))
         refundedUnits.set(rule.name, before + units)
         return [{ ...bindRule(rule, key, units, nowMs()), units, spent }]
@@ -370,6 +373,23 @@ export function limiterOnStore(
     close: engine.stop,
   }
   return limiter
+}
+
+/** Whether the store has spent nothing for a decision because it did not make it. */
+function isUndecided<D extends RefundableDecision>(decision: D): decision is D & { degraded: DegradedCause } {
+  return decision.degraded !== undefined && decision.at === 0
+}
+
+/**
+ * The units that a decision has spent in the store, by rule name. A refused decision has spent nothing, and a rule
+ * that refused has spent nothing, also in shadow mode. Units in flight are released, not refunded.
+ */
+export function refundableUnits(decision: RefundableDecision): Map<string, number> {
+  if (!decision.allowed || isUndecided(decision)) return new Map()
+  const charged = decision.verdicts.filter(
+    ({ rule, allowed }) => allowed && !countsInFlight(rule) && Object.hasOwn(decision.costs, rule.name),
+  )
+  return new Map(charged.map(({ rule }) => [rule.name, decision.costs[rule.name]!]))
 }
 
 /**
@@ -424,7 +444,7 @@ function queueWait({ verdicts }: LimitDecision): number {
   return Math.max(0, ...queues.map(({ resetAfter }) => resetAfter))
 }
 
-const countsInFlight = ({ counting }: LimitRule) => counting.state === 'held'
+const countsInFlight = ({ counting }: Pick<LimitRule, 'counting'>) => counting.state === 'held'
 
 /** Both ways to release a decision: by name, and at the end of a block. */
 function releaseMethods(release: () => void): Pick<LimitDecision, 'release' | typeof Symbol.asyncDispose> {

@@ -6,8 +6,11 @@ import { RpcTarget, WorkerEntrypoint, waitUntil } from 'cloudflare:workers'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Environment } from '../../config/environment.ts'
 import type { LimitIdentity, LimitOptions } from '../limits/arguments.ts'
-import { createLimiter } from '../limits/create-limiter.ts'
+import { createLimiterWithConfig } from '../limits/create-limiter.ts'
 import type { AcquireOptions, LimitDecision, Limiter, LimiterSettings } from '../limits/limiter.ts'
+import { createReceipts, type Receipt, type Receipts, receiptOf } from './receipt.ts'
+
+export type { Receipt }
 
 /** Props of a binding. Only the caller's wrangler.toml can set them, beside `service` and `entrypoint`. */
 export interface LimitsProps {
@@ -29,8 +32,8 @@ export interface RpcDecision {
   rules: readonly RpcVerdict[]
   /** Why the store has not decided; absent if it has. */
   degraded?: string
-  /** Identifies the decision for `refund`. */
-  receipt: string
+  /** For `refund`. Plain data, which can be stored and sent as JSON. */
+  receipt: Receipt
 }
 
 export interface RpcVerdict {
@@ -55,12 +58,14 @@ export interface LimitsService {
   /** Returns what `limit` would return now, and spends nothing. */
   peek(name: string, identity?: LimitIdentity): Promise<RpcDecision>
   /**
-   * Gives back what a decision has spent, or `cost` units of it.
+   * Gives back what a decision has spent, or `cost` units of it, and no more than is certainly missing. Works in every
+   * isolate. Each isolate remembers what it has refunded, and refunds no unit twice; isolates do not know the refunds
+   * of others.
    *
-   * @param receipt of the decision. An isolate remembers the last 10,000 for a minute
-   * @throws TypeError for a receipt that is older, or of another isolate
+   * @param receipt of the decision, unchanged
+   * @throws TypeError for a receipt that `limit` or `acquire` cannot have returned, and for an invalid cost
    */
-  refund(receipt: string, options?: LimitOptions): Promise<RpcDecision>
+  refund(receipt: Receipt, options?: LimitOptions): Promise<RpcDecision>
   /**
    * Waits until the limit admits. Units in flight are released when the returned object is disposed of, at the latest
    * when the context of the caller ends:
@@ -130,13 +135,18 @@ export function limitsEntrypoint(
 ) => WorkerEntrypoint<Environment, LimitsProps> & LimitsService {
   const names = Object.keys(config.limits ?? {})
   /** One for the isolate: plain data, shared by all requests. */
-  let limiter: Limiter | undefined
-  const receipts = new Receipts()
+  let shared: { limiter: Limiter; receipts: Receipts } | undefined
 
   return class Limits extends WorkerEntrypoint<Environment, LimitsProps> implements LimitsService {
+    get #shared(): { limiter: Limiter; receipts: Receipts } {
+      if (shared) return shared
+      const { limiter, limits } = createLimiterWithConfig(config, { env: this.env, waitUntil, ...settings })
+      shared = { limiter, receipts: createReceipts(limits) }
+      return shared
+    }
+
     get #limiter(): Limiter {
-      limiter ??= createLimiter(config, { env: this.env, waitUntil, ...settings })
-      return limiter
+      return this.#shared.limiter
     }
 
     async limit(
@@ -150,20 +160,17 @@ export function limitsEntrypoint(
           : await this.#limiter.limit(...this.#argumentsForKey(first))
       // The end of the caller's work is unknown, so nothing stays held: only `acquire` holds units.
       decision.release()
-      return toPlainDecision(decision, receipts.issue(decision))
+      return toPlainDecision(decision)
     }
 
     async peek(name: string, identity: LimitIdentity = {}): Promise<RpcDecision> {
-      return toPlainDecision(await this.#limiter.peek(name, identity), '')
+      return toPlainDecision(await this.#limiter.peek(name, identity))
     }
 
-    async refund(receipt: string, options: LimitOptions = {}): Promise<RpcDecision> {
+    async refund(receipt: Receipt, options: LimitOptions = {}): Promise<RpcDecision> {
+      const { limiter, receipts } = this.#shared
       const decision = receipts.decisionOf(receipt)
-      if (!decision)
-        throw new TypeError(
-          'This receipt is unknown: it is older than a minute, or comes from another isolate.',
-        )
-      return toPlainDecision(await this.#limiter.refund(decision, options), receipt)
+      return toPlainDecision(await limiter.refund(decision, options), receipt)
     }
 
     async acquire(
@@ -172,7 +179,7 @@ export function limitsEntrypoint(
       options: AcquireOptions = {},
     ): Promise<AcquiredSlot> {
       const decision = await this.#limiter.acquire(name, identity, options)
-      return new AcquiredSlot(decision, toPlainDecision(decision, receipts.issue(decision)), this.ctx)
+      return new AcquiredSlot(decision, toPlainDecision(decision), this.ctx)
     }
 
     #argumentsForKey({ key }: { key: string }): [name: string, identity: LimitIdentity] {
@@ -198,34 +205,8 @@ export function limitsEntrypoint(
   }
 }
 
-/** The decisions that can be refunded. Plain data of this isolate. */
-class Receipts {
-  readonly #decisions = new Map<string, { decision: LimitDecision; until: number }>()
-
-  issue(decision: LimitDecision): string {
-    const now = Date.now()
-    for (const [receipt, { until }] of this.#decisions) {
-      if (until > now && this.#decisions.size < MAX_RECEIPTS) break
-      this.#decisions.delete(receipt)
-    }
-    const receipt = crypto.randomUUID()
-    this.#decisions.set(receipt, { decision, until: now + RECEIPT_LIFETIME_MS })
-    return receipt
-  }
-
-  decisionOf(receipt: string): LimitDecision | undefined {
-    const found = this.#decisions.get(receipt)
-    return found && found.until > Date.now() ? found.decision : undefined
-  }
-}
-
-const MAX_RECEIPTS = 10_000
-const RECEIPT_LIFETIME_MS = 60_000
-
-function toPlainDecision(
-  { limit, allowed, delayMs, retryAfterMs, verdicts, degraded }: LimitDecision,
-  receipt: string,
-): RpcDecision {
+function toPlainDecision(decision: LimitDecision, receipt = receiptOf(decision)): RpcDecision {
+  const { limit, allowed, delayMs, retryAfterMs, verdicts, degraded } = decision
   const ms = (microseconds: number) => (microseconds < 0 ? -1 : Math.ceil(microseconds / 1e3))
   return {
     ...{ success: allowed, limit, allowed, delayMs, retryAfterMs, receipt },

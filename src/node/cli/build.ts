@@ -31,7 +31,8 @@ export function buildCommand(load: FileLoader): Command {
 function whatIsBuilt({ rules, limits, origin }: Config): string {
   const counted = (count: number, what: string) => `${count} ${what}${count === 1 ? '' : 's'}`
   const named = `${counted(limits.size, 'limit')} by name`
-  if (rules.length === 0 && !origin) return `the scripts for ${named}`
+  if (rules.length === 0 && !origin && limits.size > 0) return `the scripts for ${named}`
   const count = new Set(rules.map(({ name }) => name)).size
-  return `the Worker's scripts for ${counted(count, 'rule')}${limits.size === 0 ? '' : ` and ${named}`}`
+  const counts = count === 0 ? 'a config without rules' : counted(count, 'rule')
+  return `the Worker's scripts for ${counts}${limits.size === 0 ? '' : ` and ${named}`}`
 }

@@ -3,6 +3,7 @@ import { Command } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { formatFullAllowance } from '../../config/allowance.ts'
+import { isOfLimitsAlone } from '../../config/check/coverage.ts'
 import type { OnStoreFailure } from '../../config/check/schema.ts'
 import type { Warning } from '../../config/check/warnings.ts'
 import type { Config, GatewayRule, LimitRule, Route } from '../../config/compile.ts'
@@ -21,7 +22,7 @@ import { JSON_HELP } from './administration.ts'
 import { checkDocument, invalidDocument } from './check-document.ts'
 import { environmentWarning } from './environment-reads.ts'
 import { withExamples } from './help.ts'
-import type { FileLoader, LoadedFile } from './load-config.ts'
+import type { FileLoader, LoadedConfig, LoadedFile } from './load-config.ts'
 import { columns, print, success, warning } from './output.ts'
 import { wordsOfRoute } from './route-words.ts'
 
@@ -56,17 +57,17 @@ async function check(load: FileLoader, file: string | undefined, flags: { json?:
 export const warningsAbout = ({ input, file, environmentReads }: LoadedFile) =>
   locatedWarnings(input, file, environmentReads.map(environmentWarning))
 
-function described(loaded: Config, warnings: readonly Warning[], file: string): string {
+function described(loaded: LoadedConfig, warnings: readonly Warning[], file: string): string {
   const rules = loaded.rules.filter(({ mode }) => mode !== 'off')
   const config = { ...loaded, rules }
   const { limits, origin } = config
-  // No edge takes requests with this config: the sections about callers do not apply.
-  const isLimitsAlone = loaded.rules.length === 0 && !origin
+  // For such a config, the sections about callers do not apply.
+  const isLimitsAlone = isOfLimitsAlone(loaded.input)
   const sections: Section[] = [
     [
       isLimitsAlone
         ? `The config is ${success('valid')}: ${counted(limits.size, 'limit')} by name.`
-        : `The config is ${success('valid')}: ${counted(new Set(rules.map(({ name }) => name)).size, 'rule')}, ${origin ? `origin ${origin}` : 'no origin (for guards, middleware and limits by name)'}.`,
+        : `The config is ${success('valid')}: ${countedRules(rules)}, ${origin ? `origin ${origin}` : 'no origin (for guards, middleware and limits by name)'}.`,
       rules.map(rule => rowOf(rule, config)),
     ],
     ...[...limits].map(([name, set]): Section => [`Limit '${name}':`, set.map(rule => rowOf(rule, config))]),
@@ -105,6 +106,9 @@ function sectionsOfCallers(config: Config): Section[] {
 }
 
 const counted = (count: number, what: string) => `${count} ${what}${count === 1 ? '' : 's'}`
+
+const countedRules = (rules: readonly GatewayRule[]) =>
+  rules.length === 0 ? 'no rules' : counted(new Set(rules.map(({ name }) => name)).size, 'rule')
 
 /** What happens to requests while the store does not answer, by rule and by credential. */
 function fallbackOf({ rules, limits, localShare, credentials }: Config, isLimitsAlone: boolean): string[][] {

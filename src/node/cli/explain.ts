@@ -157,6 +157,7 @@ const PLAN_FROM: Record<PlanSource, string> = {
 }
 
 function ruleTable(rules: readonly RuleExplanation[]): string {
+  if (rules.length === 0) return 'The config has no rules.'
   const rows = rules.map(rule => {
     const by = rule.by.join(' + ')
     if (!rule.applies) return [rule.name, by, `no: ${rule.because}`, '', '', '']

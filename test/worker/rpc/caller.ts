@@ -7,6 +7,8 @@ true satisfies LimitsService extends RateLimit ? true : never
 
 interface Env {
   LIMITS: Service<typeof Limits>
+  /** Another Worker with the same limits and the same store: to the caller, it is like another isolate of the first. */
+  OTHER: Service<typeof Limits>
   /** The same entrypoint with `props: { limit: 'signups' }`, in the place of Cloudflare's own binding. */
   SIGNUPS: RateLimit
   /** Without props. */
@@ -24,7 +26,35 @@ const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
     const { receipt } = await env.LIMITS.limit('mails', { account: key }, { cost: 4 })
     return await env.LIMITS.refund(receipt, { cost: 3 })
   },
-  '/refund/unknown': async env => await env.LIMITS.refund('no receipt'),
+  '/refund/elsewhere': async (env, key) => {
+    const { receipt } = await env.LIMITS.limit('mails', { account: key }, { cost: { day: 4, all: 1 } })
+    // A receipt can also be stored as JSON in between.
+    const stored = JSON.parse(JSON.stringify(receipt)) as typeof receipt
+    const { rules: some } = await env.OTHER.refund(stored, { cost: { day: 3 } })
+    const { rules: rest } = await env.OTHER.refund(stored)
+    const { rules: again } = await env.OTHER.refund(stored)
+    const { rules: after } = await env.LIMITS.peek('mails', { account: key })
+    return { some, rest, again, after }
+  },
+  '/refund/twice': async (env, key) => {
+    const calls = [1, 2, 3].map(() => env.LIMITS.limit('mails', { account: key }))
+    const [first] = await Promise.all(calls)
+    await env.LIMITS.refund(first!.receipt)
+    await env.LIMITS.refund(first!.receipt)
+    return (await env.OTHER.peek('mails', { account: key })).rules[0]!.remaining
+  },
+  '/refund/slot': async (env, key) => {
+    using slot = await env.LIMITS.acquire('drafts', { account: key }, { cost: { day: 3 } })
+    return await env.OTHER.refund((await slot.decision).receipt)
+  },
+  '/refund/of-peek': async (env, key) => {
+    const { receipt } = await env.LIMITS.peek('mails', { account: key })
+    return [receipt.costs, (await env.OTHER.refund(receipt)).rules]
+  },
+  '/refund/wrong': async (env, key) => {
+    const { receipt } = await env.LIMITS.limit('mails', { account: key })
+    return await env.OTHER.refund({ ...receipt, costs: { day: 11 } })
+  },
   '/acquire': async (env, key) => {
     const statuses: unknown[] = []
     {

@@ -9,6 +9,10 @@ export default defineConfig({
       { name: 'day', by: ['account'], algorithm: 'fixed-window', limit: 10, period: '1d' },
       { name: 'all', algorithm: 'gcra', limit: 1000, period: '1s', burst: 1000 },
     ],
+    drafts: [
+      { name: 'at-once', by: ['account'], algorithm: 'concurrency', limit: 2 },
+      { name: 'day', by: ['account'], algorithm: 'fixed-window', limit: 10, period: '1d' },
+    ],
     exports: [{ name: 'at-once', by: ['account'], algorithm: 'concurrency', limit: 2 }],
   },
 })

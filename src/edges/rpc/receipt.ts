@@ -1,0 +1,134 @@
+/**
+ * The receipt of a decision: plain data with everything that a refund needs. So any isolate can refund any decision.
+ *
+ * The caller sends the receipt back, so each field is checked. A receipt can name only the state that a call of `limit`
+ * can name, and no more units than one such call can spend. Receipts are not signed, so a caller could write one itself.
+ * Callers are Workers that the owner of the config has bound, and they can use every limit anyway.
+ */
+import { SYSTEM_CLOCK } from '../../clock.ts'
+import { show } from '../../config/check/mistake.ts'
+import type { Config } from '../../config/compile.ts'
+import { Lru } from '../../lru.ts'
+import { findIdentityMistake, type LimitIdentity, MAX_COST } from '../limits/arguments.ts'
+import { type LimitDecision, type RefundableDecision, refundableUnits } from '../limits/limiter.ts'
+
+export interface Receipt {
+  /** Different for each decision. */
+  id: string
+  limit: string
+  identity: LimitIdentity
+  /** When the decision was made, by the store's clock (µs). 0 if the store has not made it. */
+  at: number
+  /** The units that a refund can give back, by rule name. */
+  costs: Readonly<Record<string, number>>
+}
+
+/** Creates the receipt of a decision. It has no costs if the decision has spent nothing in the store. */
+export function receiptOf(decision: LimitDecision): Receipt {
+  const { limit, identity, at } = decision
+  const costs = Object.fromEntries([...refundableUnits(decision)].filter(([, units]) => units > 0))
+  return { id: crypto.randomUUID(), limit, identity: { ...identity }, at, costs }
+}
+
+/** Checks receipts, and recognizes those that this isolate has already refunded. */
+export interface Receipts {
+  /**
+   * Returns the decision of a receipt, as far as a refund uses it. A receipt that was refunded before gets the same
+   * object again, because the limiter remembers the refunds of a decision object.
+   *
+   * @throws TypeError naming the wrong field, its value and the fix
+   */
+  decisionOf(receipt: unknown): RefundableDecision
+}
+
+interface ReceiptsSettings {
+  /** How many refunded receipts are recognized at least: the latest ones. At most twice as many are kept. */
+  size?: number
+  /** The time of this machine (ms); tests pass their own. */
+  now?: () => number
+}
+
+/** Creates the receipts of an isolate. Only those that were refunded are kept. */
+export function createReceipts(
+  limits: Config['limits'],
+  { size = 5_000, now = SYSTEM_CLOCK.now }: ReceiptsSettings = {},
+): Receipts {
+  const refunded = new Lru<RefundableDecision>({ size })
+  return {
+    decisionOf(receipt) {
+      const { id, ...decision } = checkReceipt(receipt, limits, now())
+      const known = refunded.get(id)
+      if (known) return known
+      if (decision.verdicts.length > 0) refunded.set(id, decision)
+      return decision
+    },
+  }
+}
+
+/** How far the store's clock can be ahead of that of this machine. The refund itself uses only the store's clock. */
+const MAX_CLOCK_DIFFERENCE_MS = 3_600_000
+
+/** @throws TypeError naming the wrong field, its value and the fix */
+function checkReceipt(
+  receipt: unknown,
+  limits: Config['limits'],
+  nowMs: number,
+): RefundableDecision & { id: string } {
+  if (!isRecord(receipt)) throw invalid('', receipt, 'It must be an object.')
+  const { id, limit, identity, at, costs } = receipt
+  if (typeof id !== 'string' || !UUID.test(id)) throw invalid('.id', id, 'It must be a UUID.')
+
+  const rules = typeof limit === 'string' ? limits.get(limit) : undefined
+  if (typeof limit !== 'string' || !rules)
+    throw invalid('.limit', limit, `Limits of the config: ${listed([...limits.keys()])}.`)
+
+  if (!isIdentity(identity)) throw invalid('.identity', identity, 'It must be an object.')
+  const mistake = findIdentityMistake(limit, identity, rules)
+  if (mistake !== undefined) throw invalid('.identity', identity, mistake)
+
+  const latest = (nowMs + MAX_CLOCK_DIFFERENCE_MS) * 1e3
+  if (!isWhole(at, 0, latest))
+    throw invalid('.at', at, 'It must be a time in the past, in whole microseconds since 1970.')
+
+  if (!isRecord(costs)) throw invalid('.costs', costs, 'It must be an object.')
+  // Units in flight are released, not refunded.
+  const refundable = rules.filter(({ counting }) => counting.state !== 'held')
+  const spent = Object.entries(costs).map(([name, units]) => {
+    const rule = refundable.find(each => each.name === name)
+    if (!rule) {
+      const names = listed(refundable.map(each => each.name))
+      throw invalid(`.costs.${name}`, units, `Rules of '${limit}' with refunds: ${names}.`)
+    }
+    // A cost above the burst is never admitted.
+    const most = Math.min(rule.quota.burst, MAX_COST)
+    if (!isWhole(units, 1, most))
+      throw invalid(`.costs.${name}`, units, `It must be a whole number from 1 to ${most}.`)
+    return { rule, units }
+  })
+  return {
+    ...{ id, limit, identity, at, allowed: true },
+    costs: Object.fromEntries(spent.map(({ rule, units }) => [rule.name, units])),
+    verdicts: spent.map(({ rule }) => ({ rule, allowed: true })),
+  }
+}
+
+const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/
+
+function invalid(field: string, value: unknown, rule: string): TypeError {
+  return new TypeError(
+    `receipt${field} is ${show(value)}. ${rule} Pass the receipt of a decision unchanged to refund(receipt).`,
+  )
+}
+
+const listed = (names: readonly string[]) => names.join(', ') || 'none'
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null
+}
+
+/** The parts are checked against the rules of the limit. */
+const isIdentity = (value: unknown): value is LimitIdentity => isRecord(value)
+
+function isWhole(value: unknown, least: number, most: number): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most
+}

@@ -23,7 +23,7 @@ describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
     expect(existsSync(new URL(`../../src/algorithms/${algorithm}.lua`, import.meta.url))).toBe(true)
   })
 
-  it('names the parameter of the units at once, and the rule has this number', () => {
+  it('names the parameter for the units that can come at once, and reads its value from a rule', () => {
     const atOnce = unitsAtOnce(description, rule.quota.burst)
     if (atOnce) expect(description.parameters).toHaveProperty(atOnce.parameter)
     expect(atOnce?.units ?? rule.quota.burst).toBe(10)
@@ -37,13 +37,13 @@ describe.each(ALGORITHM_NAMES)('the descriptor of %s', algorithm => {
     expect(LUA[algorithm]!.numbers).toEqual(named)
   })
 
-  it('gives a rule another tag when its limit changes only if the state is a time', () => {
+  it('gives a rule another tag when its limit changes, but only if the state is a time', () => {
     const other = ruleOf({ algorithm, limit: 20, period: '10s' })
     expect(other.tag !== rule.tag).toBe(state === 'time')
     expect(other.family).toBe(rule.family)
   })
 
-  it('has a reason against leases only if its rules cannot have a lease', () => {
+  it('gives a reason against leases if and only if its rules cannot have one', () => {
     const input = { name: 'a', algorithm, limit: 10, period: '10s' } as LimitRuleInput
     expect(description.whyNoLease === undefined).toBe(canBeLeased(input, { state }))
   })
@@ -84,6 +84,6 @@ it.each([
   [{ algorithm: 'fixed-window', limit: 10, period: 'month', timeZone: 'Europe/Berlin' }, 'ILP'],
   [{ algorithm: 'sliding-window', limit: 10, period: '1s' }, '8Hp'],
   [{ algorithm: 'sliding-log', limit: 10, period: '1s' }, 'QgW'],
-])('the tag of %j stays the same, so that a deployment finds its records', (numbers, tag) => {
+])('the tag of %j stays the same, so that a new deployment finds the existing records', (numbers, tag) => {
   expect(ruleOf(numbers).tag).toBe(tag)
 })

@@ -1,5 +1,5 @@
 /**
- * Tests the guarantee of each algorithm against an adversary that knows what is left, and spends it at the worst instants. Some of
+ * Tests the guarantee of each algorithm against an adversary that knows the units left, and spends them at the worst instants. Some of
  * its plans are written by hand. Others are found by a search for the pattern with the most units in one period.
  */
 import * as fc from 'fast-check'
@@ -33,7 +33,7 @@ const AMOUNTS = {
   one: (_, unit) => unit,
 } satisfies Record<string, (remaining: number, unit: number) => number>
 
-/** The units that count as one. Large limits are spent by the million. */
+/** The number of units that a plan spends in one step. Large limits are spent in millions. */
 const unitOf = ({ limit }: Rule) => (limit >= 1e6 ? 1e6 : 1)
 
 interface Move {
@@ -211,7 +211,7 @@ const CASES = Object.values(NUMBERS)
   .flat()
   .map(numbers => ({ title: titleOf(numbers), numbers, rule: ruleOf(numbers) }))
 
-/** The most units that an interval just shorter than one period can have. */
+/** The most units that can be admitted in an interval just shorter than one period. */
 function mostPossible(rule: Rule): number {
   const windowEnd = nextWindow(rule, NOON)
   const unit = unitOf(rule)
@@ -220,11 +220,11 @@ function mostPossible(rule: Rule): number {
 
 describe('an adversary', () => {
   for (const algorithm of ALGORITHMS_OVER_TIME.filter(name => !NUMBERS[name])) {
-    it.todo(`by no plan gets more than ${algorithm} promises: its promise is not written down`)
+    it.todo(`cannot get more than ${algorithm} guarantees: its guarantee is not written down yet`)
   }
 
   it.each(ALGORITHMS.filter(name => NUMBERS[name]))(
-    `by no plan gets more than %s promises, whatever its numbers (SEED=${SEED})`,
+    `cannot get more than %s guarantees, with any plan and any numbers (SEED=${SEED})`,
     async algorithm => {
       const scenario = fc.record({ numbers: numbersOf(algorithm), plan: listOf(moves, 20) })
       await forEvery(scenario, 100, async ({ numbers, plan }) => {
@@ -234,7 +234,7 @@ describe('an adversary', () => {
     },
   )
 
-  it.each(CASES)('by its own plans gets all that $title promises at most, and no more', async ({ rule }) => {
+  it.each(CASES)('gets exactly the guaranteed maximum of $title with its own plans', async ({ rule }) => {
     const [reached, waiting]: [number[], number[]] = [[], []]
     for (const [name, plan] of Object.entries(plansFor(rule))) {
       const admitted = await attack(new ModelEngine(), rule, plan)
@@ -248,7 +248,7 @@ describe('an adversary', () => {
   })
 
   it.each(CASES)(
-    `by searching gets three quarters of it at least from $title (SEED=${SEED})`,
+    `gets at least three quarters of the maximum of $title by searching (SEED=${SEED})`,
     async ({ rule }) => {
       const { reached } = await searchOnce(rule)
       expect(reached, `SEED=${SEED}`).toBeGreaterThanOrEqual(0.75 * mostPossible(rule))
@@ -256,7 +256,7 @@ describe('an adversary', () => {
   )
 
   it.each(CASES)(
-    'notices when $title gives one unit more, or has a shorter period',
+    'detects if $title admits one unit more, or has a shorter period',
     async ({ rule, numbers }) => {
       const { period } = numbers
       const shorter = { '1s': '999ms', '7ms': '6ms', '100ms': '99ms', '1h': '59m' }[period as '1s']
@@ -276,7 +276,7 @@ describe('an adversary', () => {
 })
 
 describeOnEngines('an adversary', fresh => {
-  it.each(CASES)(`gets as much as the model gives of $title (SEED=${SEED})`, async ({ rule }) => {
+  it.each(CASES)(`gets the same units of $title as on the model (SEED=${SEED})`, async ({ rule }) => {
     const engine = await fresh()
     const { plan } = await searchOnce(rule)
     for (const moves of [burstThenGreed(rule), plan]) {
@@ -287,7 +287,7 @@ describeOnEngines('an adversary', fresh => {
   })
 })
 
-/** Starts some hours before a special day of a calendar. */
+/** Special days of a calendar. Each test starts before one of them. */
 const CALENDARS = [
   { what: 'a day of 25 hours', period: 'day', timeZone: 'Europe/Berlin', start: '2026-10-24T09:00Z' },
   { what: 'a day of 23 hours', period: 'day', timeZone: 'America/New_York', start: '2027-03-13T09:00Z' },
@@ -315,9 +315,9 @@ const CALENDARS = [
   },
 ] as const
 
-describeOnEngines('windows of the calendar', fresh => {
+describeOnEngines('calendar windows', fresh => {
   it.each(CALENDARS)(
-    `give the limit once each over $what, whatever the clock of the gateway (SEED=${SEED})`,
+    `each admit the limit once over $what, with any clock error of the gateway (SEED=${SEED})`,
     async ({ period, timeZone, start }) => {
       const random = randomFrom(SEED)
       const engine = await fresh()

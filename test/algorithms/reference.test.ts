@@ -28,10 +28,10 @@ const definedNumbers = fc.oneof(...DEFINED.map(numbersOf))
 
 describeOnEngines('a reply', fresh => {
   for (const algorithm of ALGORITHMS.filter(name => !hasDefinition(name))) {
-    it.todo(`of ${algorithm} is what its definition says: this file has no reference for it yet`)
+    it.todo(`of ${algorithm} follows its definition: this file has no reference for it yet`)
   }
 
-  it.each(DEFINED)(`of %s is what its definition says (SEED=${SEED})`, TIMED, async algorithm => {
+  it.each(DEFINED)(`of %s follows its definition (SEED=${SEED})`, TIMED, async algorithm => {
     const engine = await fresh()
     let [asked, refused] = [0, 0]
     const scenario = fc.record({ numbers: numbersOf(algorithm), start: starts, steps: requests })
@@ -46,7 +46,7 @@ describeOnEngines('a reply', fresh => {
   })
 
   it(
-    `over several rules is all or nothing, as each that is enforced says (SEED=${SEED})`,
+    `for several rules is a refusal if any enforced rule refuses, and then charges none of them (SEED=${SEED})`,
     TIMED,
     async () => {
       const engine = await fresh()
@@ -70,7 +70,7 @@ describeOnEngines('a reply', fresh => {
     },
   )
 
-  it(`of token-bucket is that of gcra with the same numbers (SEED=${SEED})`, TIMED, async () => {
+  it(`of token-bucket equals that of gcra with the same numbers (SEED=${SEED})`, TIMED, async () => {
     const engine = await fresh()
     const scenario = fc.record({ numbers: numbersOf('gcra'), steps: requests })
     await forEvery(scenario, runsOn(engine), async ({ numbers, steps }) => {

@@ -32,7 +32,7 @@ describeOnRedisEngine('a log', fresh => {
     [101, 5],
     [400, 20],
     [3000, 200],
-  ])(`of %i units, up to %i a request, is what the model makes of it (SEED=${SEED})`, async (limit, most) => {
+  ])(`of %i units, up to %i a request, replies like the model (SEED=${SEED})`, async (limit, most) => {
     const redis = await fresh()
     const rule = logOf(limit, '1s')
     // More than the limit in a period, so that the log fills and requests are refused.
@@ -92,7 +92,7 @@ describeOnRedisEngine('a log', fresh => {
   }, 60_000)
 
   it.each([40, 110])(
-    'of %i that is missing, cut short, foreign or of another type counts as empty, and is repaired',
+    'of %i units that is missing, cut short, foreign or of another type counts as empty, and is repaired',
     async limit => {
       const redis = await fresh()
       const rule = logOf(limit)
@@ -140,7 +140,7 @@ describeOnRedisEngine('a log', fresh => {
   )
 
   it.each([40, 110])(
-    'of %i with random bytes never fails a decision',
+    'of %i units with random bytes never makes a decision fail',
     async limit => {
       const random = randomFrom(SEED)
       const redis = await fresh()

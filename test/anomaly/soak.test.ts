@@ -28,8 +28,8 @@ const why = !process.env.SOAK
     ? ''
     : ' (no redis-server is installed)'
 
-describe.skipIf(why !== '')(`a Worker under load with faults at random${why}`, () => {
-  it(`answers for ${MINUTES} minutes, and keeps its memory (SEED=${SEED})`, {
+describe.skipIf(why !== '')(`a Worker under load with random faults${why}`, () => {
+  it(`answers for ${MINUTES} minutes, and its memory does not grow (SEED=${SEED})`, {
     timeout: MINUTES * 60_000 + 120_000,
   }, async () => {
     const redis = await startRedisProcess()

@@ -94,7 +94,7 @@ describe('an address', () => {
     ['0:0:0:0:0:ffff:192.0.2.1', '192.0.2.1'],
     ['::ffff:c000:201%eth0', '192.0.2.1'],
     ['fe80::1%a:b.c', 'fe80::1'],
-  ])('%s is %s', (value, expected) => expect(addressText(parseAddress(value)!)).toBe(expected))
+  ])('%s is written as %s', (value, expected) => expect(addressText(parseAddress(value)!)).toBe(expected))
 
   it.each([
     ...[
@@ -122,7 +122,7 @@ describe('a range', () => {
     kept: fc.nat(8),
   })
 
-  it('contains the same addresses as for Node', async () => {
+  it('contains the same addresses as in Node', async () => {
     let inside = 0
     await forEvery(range, RUNS, async ({ value, length, other, kept }) => {
       const parsed = parseRange(`${value}/${length}`)
@@ -153,7 +153,7 @@ describe('a range', () => {
     ['192.0.2.7', '192.0.2.7', 32],
     ['2001:db8::', '2001:db8::', 128],
     ['::/0', '::', 0],
-  ])('%s is %s of %i bits', (value, network, prefix) => {
+  ])('%s is the network %s with a prefix of %i bits', (value, network, prefix) => {
     const parsed = parseRange(value)!
     expect([addressText(parsed.network), parsed.prefix]).toEqual([network, prefix])
   })

@@ -12,8 +12,8 @@ function mistakesIn(input: unknown): string[] {
   return mistakesOfAddress(parsed.output).map(([key, message]) => `${key}: ${message}`)
 }
 
-describe('where the address is read', () => {
-  it('is CF-Connecting-IP by default, and an IPv6 caller is a /64', () => {
+describe('the setting `address`', () => {
+  it('reads CF-Connecting-IP by default, and counts an IPv6 caller by its /64', () => {
     const defaults = { from: 'cloudflare', trustedProxies: [], ipv6Prefix: 64 }
     expect(compileAddress(undefined)).toEqual(defaults)
     expect(compileAddress({})).toEqual(defaults)
@@ -32,7 +32,7 @@ describe('where the address is read', () => {
         trustedProxies: ['10.0.0.0/8', '2001:db8::/32', '::1', '::ffff:10.0.0.0/104'],
       },
     ],
-  ])('can be %j', input => expect(input ? mistakesIn(input) : mistakesOfAddress(input)).toEqual([]))
+  ])('accepts %j', input => expect(input ? mistakesIn(input) : mistakesOfAddress(input)).toEqual([]))
 
   const RANGE =
     "is not a range of addresses. Write an address or a range, as in '192.0.2.7', '10.0.0.0/8' or '2001:db8::/32'."
@@ -46,21 +46,21 @@ describe('where the address is read', () => {
     ['text', 'peer', [`config: 'peer' ${OBJECT}`]],
     ['null', null, [`config: null ${OBJECT}`]],
     [
-      'a misspelt setting',
+      'a misspelled setting',
       { form: 'peer' },
       [
         "form: is not a setting here. Did you mean 'from'? Settings: from, trustedProxies, trustedWorkers, ipv6Prefix.",
       ],
     ],
     [
-      'a header of another name',
+      'a header that is not supported',
       { from: 'X-Real-IP' },
       [
         "from: 'X-Real-IP' is not a source of addresses. Use 'cloudflare', 'peer', 'x-forwarded-for' or 'forwarded'.",
       ],
     ],
     [
-      'half a bit',
+      'a prefix with a fraction',
       { ipv6Prefix: 64.5 },
       ['ipv6Prefix: 64.5 is not a prefix length. Write a whole number from 32 to 128.'],
     ],
@@ -93,7 +93,7 @@ describe('where the address is read', () => {
       ],
     ],
     [
-      'proxies of a peer',
+      "proxies with from: 'peer'",
       { from: 'peer', trustedProxies: [] },
       [
         "trustedProxies: [] has no effect with from: 'peer'. Leave it out, or use 'x-forwarded-for' or 'forwarded'.",
@@ -113,21 +113,21 @@ describe('where the address is read', () => {
       ],
     ],
     [
-      'bits behind the prefix',
+      'bits set after the prefix',
       withProxies('10.0.0.1/8'),
       [
         "trustedProxies[0]: '10.0.0.1/8' is an address inside a range. Write '10.0.0.0/8' for the range, or '10.0.0.1' for this address alone.",
       ],
     ],
     [
-      'bits behind the prefix of IPv6',
+      'bits set after the prefix of IPv6',
       withProxies('2001:db8:0:ffff::1/50'),
       [
         "trustedProxies[0]: '2001:db8:0:ffff::1/50' is an address inside a range. Write '2001:db8:0:c000::/50' for the range, or '2001:db8:0:ffff::1' for this address alone.",
       ],
     ],
     [
-      'bits behind the prefix of IPv4 in IPv6',
+      'bits set after the prefix of IPv4 in IPv6',
       withProxies('::ffff:10.0.0.1/104'),
       [
         "trustedProxies[0]: '::ffff:10.0.0.1/104' is an address inside a range. Write '10.0.0.0/8' for the range, or '10.0.0.1' for this address alone.",
@@ -139,8 +139,8 @@ describe('where the address is read', () => {
       ...['10.0.0.0/8\n', '10.0.0.*', '10.0.0.1-9', '2001:db8::/129', '::ffff:10.0.0.0/95', '::10.0.0.0/104'],
       ...['fe80::1%eth0', 'fe80::%eth0/64', '[::1]', '10.0.0.1:80', 'localhost', '١٠.0.0.0/8', '10.0.0.0/٨'],
     ].map(text => [text, withProxies(text), [`trustedProxies[0]: '${text}' ${RANGE}`]] as const),
-    ['no text', withProxies(10), [`trustedProxies[0]: 10 ${RANGE}`]],
-  ] as const)('cannot be %s', (_, input, mistakes) => expect(mistakesIn(input)).toEqual(mistakes))
+    ['a range that is not text', withProxies(10), [`trustedProxies[0]: 10 ${RANGE}`]],
+  ] as const)('rejects %s', (_, input, mistakes) => expect(mistakesIn(input)).toEqual(mistakes))
 })
 
 describe('a list of ranges', () => {
@@ -174,7 +174,7 @@ describe('a list of ranges', () => {
     ...['', 'unknown', undefined],
   ])('does not contain %j', text => expect(isInRanges(ranges, text)).toBe(false))
 
-  it('of all addresses contains only one family: an IPv4-mapped address is IPv4', () => {
+  it('that covers all addresses of one family contains none of the other; an IPv4-mapped address is IPv4', () => {
     const all = (text: string, address: string) => isInRanges(compileRanges([text]), address)
     expect(all('0.0.0.0/0', '::ffff:192.0.2.1')).toBe(true)
     expect(all('::ffff:0:0/96', '192.0.2.1')).toBe(true)

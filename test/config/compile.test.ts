@@ -52,7 +52,7 @@ describe('a valid config', () => {
     })
   })
 
-  it('compiles gcra to lowest terms, and keeps the limit and period as written', () => {
+  it('with gcra gets its rate in lowest terms, and keeps the limit and period as written', () => {
     const [rule] = checkedConfig(withRule({ limit: 240, period: '1h', burst: 20 })).rules
     expect(rule).toMatchObject({ limit: 240, period: 3600e6, quota: { rate: 1, period: 15e6, burst: 20 } })
   })
@@ -151,12 +151,12 @@ describe('a mistake', () => {
       ['rules[0].limit: 0 is not an amount. Write a whole number from 1 to 1000000000.'],
     ],
     [
-      'half a limit',
+      'a limit with a fraction',
       withRule({ limit: 1.5 }),
       ['rules[0].limit: 1.5 is not an amount. Write a whole number from 1 to 1000000000.'],
     ],
     [
-      'half a unit',
+      'a limit below one',
       withRule({ limit: 0.5 }),
       ['rules[0].limit: 0.5 is not an amount. Write a whole number from 1 to 1000000000.'],
     ],
@@ -181,17 +181,17 @@ describe('a mistake', () => {
       [`rules[0].algorithm: 'magic' is not an algorithm. Use ${ALGORITHMS}.`],
     ],
     [
-      'a misspelt setting',
+      'a misspelled setting',
       withRule({ brust: 3 }),
       [`rules[0].brust: is not a setting here. Did you mean 'burst'? ${SETTINGS}, burst, ${MODES}`],
     ],
     [
-      'a burst of a fixed window',
+      'a burst for a fixed window',
       withRule({ algorithm: 'fixed-window', burst: 3 }),
       [`rules[0].burst: is not a setting here. ${SETTINGS}, timeZone, ${MODES}`],
     ],
     [
-      'nothing to count by',
+      'an unknown identity part',
       withRule({ by: 'user' }),
       [`rules[0].by: 'user' is not an identity part. Use ${listed(PARTS)}.`],
     ],
@@ -201,7 +201,7 @@ describe('a mistake', () => {
       ["rules[0].name: 'per second' is not a rule name. Use 1 to 63 lowercase letters, digits, '-' and '_'."],
     ],
     [
-      'two rules of one name',
+      'two rules with the same name',
       { ...CONFIG, rules: [RULE, RULE] },
       ["rules[1].name: 'a' is already the name of rules[0]. Give each rule its own name."],
     ],
@@ -238,7 +238,7 @@ describe('a mistake', () => {
       ["rules[0].match.path: '/(' is not a URLPattern. Write something like '/reports/*', without a query."],
     ],
     [
-      'a method in small letters',
+      'a method in lowercase',
       withRule({ match: { methods: ['get'] } }),
       ["rules[0].match.methods[0]: 'get' is not a method. Write it in capitals, as in 'GET'."],
     ],
@@ -260,12 +260,12 @@ describe('a mistake', () => {
       ["store.deadline: '2m' is out of range. Use a duration from '1ms' to '60s'."],
     ],
     [
-      'a period of a calendar for another algorithm',
+      'a calendar period with another algorithm',
       withRule({ period: 'day' }),
       [`rules[0].period: 'day' ${DURATION}`],
     ],
     [
-      'a calendar that does not exist',
+      'a calendar period that does not exist',
       withRule({ algorithm: 'fixed-window', period: 'fortnight' }),
       [
         "rules[0].period: 'fortnight' is not a period. Write a duration in quotes, as in '1s' or '1h', or 'day', 'week' or 'month' of the calendar.",
@@ -277,7 +277,7 @@ describe('a mistake', () => {
       ["rules[0].timeZone: 'Europe/Atlantis' is not a time zone. Write an IANA name, as in 'Europe/Berlin'."],
     ],
     [
-      'a time zone of an hour',
+      'a time zone with a period of an hour',
       withRule({ algorithm: 'fixed-window', period: '1h', timeZone: 'Europe/Berlin' }),
       [
         "rules[0].timeZone: 'Europe/Berlin' needs a calendar period: 'day', 'week' or 'month'. Use one, or leave it out.",
@@ -308,7 +308,7 @@ describe('a mistake', () => {
       ],
     ],
     [
-      'a sliding window of more than its record can count',
+      'a sliding window with a limit that its record cannot hold',
       withRule({ algorithm: 'sliding-window', limit: 8_388_608 }),
       [
         'rules[0].limit: 8388608 is not an amount. Write a whole number from 1 to 8388607: sliding-window keeps two counts in one record.',
@@ -322,7 +322,7 @@ describe('a mistake', () => {
       ],
     ],
     [
-      'a log of more than can be read at each decision',
+      'a sliding log with a limit above its maximum',
       withRule({ algorithm: 'sliding-log', limit: 100_001 }),
       [
         'rules[0].limit: 100001 is not an amount. Write a whole number from 1 to 100000: sliding-log keeps each request that counts.',
@@ -341,7 +341,7 @@ describe('a mistake', () => {
       ],
     ],
     [
-      'a cost above what a queue holds',
+      'a cost above the capacity of a queue',
       withRule({ algorithm: 'leaky-bucket', queue: 3, cost: 5 }),
       ['rules[0].cost: 5 can never be admitted: it is above the capacity (queue + 1) of 4. Lower it.'],
     ],
@@ -356,12 +356,12 @@ describe('a mistake', () => {
       ['rules[0].enforce: 10 is not a share. Write a number from 0 to 1.'],
     ],
     [
-      'a share of a shadow',
+      'a share of a shadow rule',
       withRule({ mode: 'shadow', enforce: 0.5 }),
       ['rules[0].enforce: 0.5 has no effect on a shadow rule. Leave it out, or enforce the rule.'],
     ],
     [
-      'a candidate for nothing',
+      'a candidate for a rule that does not exist',
       withRule({ candidateFor: 'b' }),
       ["rules[0].candidateFor: 'b' is not the name of another live rule of rules. Name the rule to replace."],
     ],
@@ -378,7 +378,7 @@ describe('a mistake', () => {
       ['limits.zendesk: [] is empty. Write at least one rule.'],
     ],
     [
-      'a limit by name that is counted like requests',
+      'a limit by name whose `by` is not a list',
       { ...CONFIG, limits: { zendesk: [{ ...RULE, by: 'consumer' }] } },
       ["limits.zendesk[0].by: 'consumer' is not a list. Write it like ['account']."],
     ],
@@ -394,14 +394,14 @@ describe('a mistake', () => {
       ],
     ],
     [
-      'a share of all callers together',
+      'a share of a rule that counts all callers together',
       { ...CONFIG, limits: { zendesk: [{ ...RULE, by: undefined, enforce: 0.5 }] } },
       [
         'limits.zendesk[0].enforce: 0.5 is a share of callers, and this rule counts all callers together. Leave it out, or add by.',
       ],
     ],
     [
-      'two rules of one name in a limit',
+      'two rules with the same name in a limit by name',
       {
         ...CONFIG,
         limits: {
@@ -420,11 +420,11 @@ describe('a mistake', () => {
         "rules[0]: '10/s' is not a rule. Write { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' }.",
       ],
     ],
-  ] as const)('%s is reported with its path, its value and the fix', (_, config, mistakes) => {
+  ] as const)('is reported with its path, its value and the fix: %s', (_, config, mistakes) => {
     expect(mistakesIn(config)).toEqual(mistakes)
   })
 
-  it('in numbers that cannot be spaced exactly is reported with numbers that can', () => {
+  it('in numbers that cannot be spaced exactly is reported with ways to change them', () => {
     const [mistake] = mistakesIn(withRule({ limit: 999_999_937, period: '366d' }))
     expect(mistake).toContain(
       "rules[0].limit: 999999937 per '366d' with a burst of 999999937 cannot be spaced exactly",
@@ -444,7 +444,7 @@ describe('a mistake', () => {
   })
 })
 
-describe('durations', () => {
+describe('a duration', () => {
   it.each([
     ['250ms', 250e3],
     ['1s', 1e6],
@@ -455,10 +455,10 @@ describe('durations', () => {
     ['1.5s', 1.5e6],
     ['1.001s', 1_001_000],
     ['1.1m', 66e6],
-  ])('%s', (text, microseconds) => expect(parseDuration(text)).toBe(microseconds))
+  ])('can be %s', (text, microseconds) => expect(parseDuration(text)).toBe(microseconds))
 
   it.each(['', '1', 's', '1 s', '1S', '-1s', '1e3s', '0.0001s', '١s', '1s ', '999999999999999d'])(
-    'not %j',
+    'cannot be %j',
     text => expect(parseDuration(text)).toBeUndefined(),
   )
 })

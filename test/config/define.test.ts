@@ -1,4 +1,4 @@
-/** The types of a config, as editors show them, refuse what the check refuses. */
+/** The types of a config show mistakes in editors. The check refuses most of them too. */
 import { expect, it } from 'vitest'
 import { checkConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, HooksInput } from '../../src/config/check/schema.ts'
@@ -7,7 +7,7 @@ import type { PlanHook } from '../../src/config/hooks.ts'
 
 const RULE = { name: 'a', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' } as const
 
-it('accepts numbers that the algorithm has', () => {
+it('accepts the numbers of the algorithm', () => {
   const config = defineConfig({
     origin: 'route',
     rules: [{ ...RULE, burst: 20, plans: { free: { burst: 5 } } }],
@@ -27,7 +27,7 @@ it.each([
   // @ts-expect-error
   ['a calendar period for an algorithm without calendar', withRules({ ...RULE, period: 'month' })],
   // @ts-expect-error
-  ['an unknown part to count by', withRules({ ...RULE, by: 'ip' })],
+  ['an unknown identity part', withRules({ ...RULE, by: 'ip' })],
   // @ts-expect-error
   ['a rule without numbers', withRules({ name: 'a', by: 'consumer' })],
   // @ts-expect-error
@@ -109,7 +109,7 @@ it('accepts only declared plans and routes in hooks', () => {
   expect(() => checkConfig(defineConfig({ plans: ['free', 'pro'], hooks: { plan: planOf } }))).not.toThrow()
 })
 
-it('leaves the names of a generated config to the check', () => {
+it('accepts a generated config, whose names only the check can compare', () => {
   const rules: ConfigInput['rules'] = [{ ...RULE, match: { plans: ['free'] } }]
   const hooks: HooksInput = { plan: () => 'free' }
   const made: ConfigInput = { origin: 'route', plans: ['free'], rules }

@@ -14,7 +14,7 @@ describe('a duration', () => {
     ['36h', '36 hours', '36 hours'],
     ['1d', '1 day', 'day'],
     ['300d', '300 days', '300 days'],
-  ])('written %s reads %s, and after `per` %s', (written, duration, period) => {
+  ])('written as %s is shown as %s, and after `per` as %s', (written, duration, period) => {
     const microseconds = parseDuration(written)!
     expect([formatDuration(microseconds), formatPeriod(microseconds)]).toEqual([duration, period])
   })

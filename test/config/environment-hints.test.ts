@@ -37,7 +37,7 @@ describe('hints for a shell', () => {
     },
   )
 
-  it('follow the message about another URL, and leave other mistakes unchanged', () => {
+  it('are added to the message about any other URL, and leave other mistakes unchanged', () => {
     const variables = { UPSTASH_REDIS_REST_URL: 'localhost:6379', UPSTASH_REDIS_REST_TOKEN: 't' }
     expect(mistakesOf({ ...variables, SLUICE_ENVIRONMENT: 'Live' })).toEqual([
       expect.stringContaining(
@@ -49,7 +49,7 @@ describe('hints for a shell', () => {
 })
 
 it.each([new Error('x'), undefined, new ConfigError([{ path: 'rules', message: 'is missing.' }])])(
-  'returns any other error unchanged: %s',
+  'withHintsForNode returns any other error unchanged: %s',
   error => {
     expect(withHintsForNode(error)).toBe(error)
   },

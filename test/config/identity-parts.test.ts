@@ -1,4 +1,4 @@
-/** The table of identity parts: the config, the gateway and the keys agree on what each part needs of a caller. */
+/** The table of identity parts: the config, the gateway and the keys agree on the credential that each part needs. */
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import {
@@ -35,13 +35,13 @@ const KEY_HOLDER: Caller = {
 const keyFor = (by: readonly By[], caller: Caller) =>
   identityKeys(request, caller, undefined)({ by, identity: identityOf(by) })
 
-it('names the parts that need a credential or a token, and those of a consumer', () => {
+it('the table names the parts that need a credential or a token, and those of a consumer', () => {
   expect(ALL.filter(needsCredential)).toEqual(['consumer', 'credential', 'claim:name'])
   expect(ALL.filter(needsToken)).toEqual(['claim:name'])
   expect(ALL.filter(part => isOfConsumer([part]))).toEqual(['consumer', 'credential'])
 })
 
-it('a name may contain colons', () => {
+it('the name in a part may contain colons', () => {
   expect(readPart('claim:https://example.com/org')).toEqual({
     part: 'claim',
     name: 'https://example.com/org',
@@ -49,18 +49,18 @@ it('a name may contain colons', () => {
 })
 
 describe.each(ALL)('by %s', part => {
-  it('a rule for callers without a credential is a mistake exactly if the part needs one', () => {
+  it('a rule for callers without a credential is a mistake if and only if the part needs one', () => {
     const config = () => compiled({ by: part, match: { authenticated: false } })
     if (needsCredential(part)) expect(config).toThrow('rules[0].by')
     else expect(config().rules[0]!.by).toEqual([part])
   })
 
-  it('a caller has a key exactly if it has the credential that the part needs', async () => {
+  it('a caller has a key if and only if it has the credential that the part needs', async () => {
     expect((await keyFor([part], ANONYMOUS)) === undefined).toBe(needsCredential(part))
     expect((await keyFor([part], KEY_HOLDER)) === undefined).toBe(needsToken(part))
   })
 
-  it('overrides apply, and the state is in the slot of the consumer, exactly if the part belongs to a consumer', async () => {
+  it('overrides apply, and the state is in the slot of the consumer, if and only if the part belongs to a consumer', async () => {
     const isExpected = isOfConsumer([part])
     expect(compiled({ by: part }).rules[0]!.takesOverrides).toBe(isExpected)
     if (!needsToken(part)) expect((await keyFor([part], KEY_HOLDER))!.includes('{c:acme}')).toBe(isExpected)
@@ -80,10 +80,10 @@ it.each([
   [['consumer', 'IP'], "Did you mean 'address'?"],
   ['api-key', "Did you mean 'credential'?"],
   ['adress', "Did you mean 'address'?"],
-])('refuses %j with a message', (by, message) => {
+])('the check refuses %j with a message', (by, message) => {
   expect(() => compiled({ by })).toThrow(message)
 })
 
-it('refuses global together with other parts', () => {
+it('the check refuses global together with other parts', () => {
   expect(() => compiled({ by: ['global', 'route'] })).toThrow("combines 'global' with other parts")
 })

@@ -9,7 +9,7 @@ const JWKS = { jwks: 'https://issuer.example.com/jwks.json', algorithms: ['RS256
 const SECRET = { secret: 'JWT_SECRET', algorithms: ['HS256'], ...ISSUER }
 const ACCESS = { access: 'https://team.cloudflareaccess.com', audience: 'aud-tag' }
 
-/** The mistakes as in a config in which the method is called `auth0`. */
+/** The mistakes, as the check reports them for an issuer with the name `auth0`. */
 function mistakesIn(input: unknown, plans = ['free', 'pro']): string[] {
   const parsed = v.safeParse(v.object({ auth0: jwtSchema }), { auth0: input })
   const mistakes = parsed.success
@@ -38,7 +38,7 @@ describe('an issuer of tokens', () => {
     })
   })
 
-  it('with a secret has the name of its variable', () => {
+  it('with a secret gets the name of its variable', () => {
     expect(compiled({ ...SECRET, algorithms: ['HS256', 'HS512'] })).toMatchObject({
       keys: { secret: 'JWT_SECRET' },
       algorithms: ['HS256', 'HS512'],
@@ -46,7 +46,7 @@ describe('an issuer of tokens', () => {
   })
 
   it.each(['https://team.cloudflareaccess.com', 'https://team.cloudflareaccess.com/'])(
-    'is Cloudflare Access by the address of the team: %s',
+    'can be Cloudflare Access, with the URL of the team: %s',
     access => {
       expect(compiled({ ...ACCESS, access })).toEqual({
         name: 'auth0',
@@ -115,36 +115,36 @@ describe('a mistake', () => {
   const CLAIM = "is not a claim name. Write it like 'sub' or ['sub', 'email']."
 
   it.each([
-    ['no object', 'https://issuer.example.com', [METHOD]],
+    ['text instead of an object', 'https://issuer.example.com', [METHOD]],
     ['null', null, [METHOD]],
     ['no keys', ISSUER, [NO_KEYS]],
-    ['nothing at all', {}, [NO_KEYS]],
+    ['an empty object', {}, [NO_KEYS]],
     [
       'a key set and a secret',
       { ...SECRET, ...JWKS },
       ['auth0: has jwks and secret. Keep one of them: keys come from one place.'],
     ],
     [
-      'all three',
+      'a key set, a secret and Access',
       { ...SECRET, ...JWKS, ...ACCESS },
       ['auth0: has jwks and secret and access. Keep one of them: keys come from one place.'],
     ],
 
     ['jwks that is not a URL', { ...JWKS, jwks: 'issuer' }, [`auth0.jwks: 'issuer' ${ADDRESS}`]],
     [
-      'no value for jwks',
+      'jwks without a value',
       { ...JWKS, jwks: undefined },
       [
         "auth0.jwks: is missing. Write an https URL (http only for localhost), as in 'https://issuer.example.com/.well-known/jwks.json'.",
       ],
     ],
     [
-      'jwks in the open',
+      'jwks over plain http',
       { ...JWKS, jwks: 'http://issuer.example.com/' },
       [`auth0.jwks: 'http://issuer.example.com/' ${ADDRESS}`],
     ],
     [
-      'jwks that looks local',
+      'jwks on a host that only looks local',
       { ...JWKS, jwks: 'http://localhost.example.com/' },
       [`auth0.jwks: 'http://localhost.example.com/' ${ADDRESS}`],
     ],
@@ -155,12 +155,12 @@ describe('a mistake', () => {
     ],
     ['jwks as a file', { ...JWKS, jwks: 'file:///keys' }, [`auth0.jwks: 'file:///keys' ${ADDRESS}`]],
 
-    ['a secret itself', { ...SECRET, secret: 's3cret/s3cret+s3cret=' }, [VARIABLE]],
-    ['a secret as an object', { ...SECRET, secret: { value: 's3cret' } }, [VARIABLE]],
+    ['a secret instead of its name', { ...SECRET, secret: 's3cret/s3cret+s3cret=' }, [VARIABLE]],
+    ['a secret in an object', { ...SECRET, secret: { value: 's3cret' } }, [VARIABLE]],
     ['an empty name of a variable', { ...SECRET, secret: '' }, [VARIABLE]],
 
     [
-      'no algorithms',
+      'algorithms without a value',
       { ...JWKS, algorithms: undefined },
       ["auth0.algorithms: is missing. Write what the issuer signs with, as in ['RS256']."],
     ],
@@ -172,25 +172,25 @@ describe('a mistake', () => {
       ],
     ],
     [
-      'no algorithm',
+      'an empty list of algorithms',
       { ...SECRET, algorithms: [] },
       ["auth0.algorithms: [] is empty. Write what the issuer signs with, as in ['HS256']."],
     ],
-    ['none', { ...JWKS, algorithms: ['none'] }, [`auth0.algorithms[0]: 'none' ${UNSIGNED} ${PUBLIC}`]],
+    ['alg none', { ...JWKS, algorithms: ['none'] }, [`auth0.algorithms[0]: 'none' ${UNSIGNED} ${PUBLIC}`]],
     [
-      'None beside others',
+      'alg None among others',
       { ...SECRET, algorithms: ['HS256', 'None'] },
       [`auth0.algorithms[1]: 'None' ${UNSIGNED} ${SHARED}`],
     ],
     [
-      'a shared secret from a key set',
+      'HS256 with a key set',
       { ...JWKS, algorithms: ['RS256', 'HS256'] },
       [
         `auth0.algorithms[1]: 'HS256' cannot be combined with jwks: anyone who reads the public key could sign with it. ${PUBLIC}`,
       ],
     ],
     [
-      'a public key as a secret',
+      'ES256 with a secret',
       { ...SECRET, algorithms: ['ES256'] },
       [
         `auth0.algorithms[0]: 'ES256' cannot be combined with secret: it uses public keys, which come from jwks. ${SHARED}`,
@@ -211,7 +211,7 @@ describe('a mistake', () => {
       [`auth0.issuer: is missing. ${ISS}`, `auth0.audience: is missing. ${AUD}`],
     ],
     [
-      'keys alone',
+      'only keys',
       { jwks: JWKS.jwks },
       [
         "auth0.algorithms: is missing. Write what the issuer signs with, as in ['RS256'].",
@@ -223,13 +223,13 @@ describe('a mistake', () => {
     ['an empty audience', { ...JWKS, audience: '' }, [`auth0.audience: '' is not an audience. ${AUD}`]],
     ['no audience', { ...JWKS, audience: [] }, [`auth0.audience: [] is not an audience. ${AUD}`]],
     [
-      'an audience that is no text',
+      'an audience that is not text',
       { ...JWKS, audience: ['api', 1] },
       [`auth0.audience: ["api",1] is not an audience. ${AUD}`],
     ],
 
     [
-      'much tolerance',
+      'too much tolerance',
       { ...JWKS, clockTolerance: '6m' },
       ["auth0.clockTolerance: '6m' is out of range. Use a duration from '0s' to '5m'."],
     ],
@@ -241,12 +241,12 @@ describe('a mistake', () => {
       ],
     ],
     [
-      'a header that cannot be',
+      'an invalid header name',
       { ...JWKS, header: 'X Token' },
       ["auth0.header: 'X Token' is not a header name. Write it like 'X-Token'."],
     ],
     [
-      'the header of the scheme',
+      'the Authorization header',
       { ...JWKS, header: 'Authorization' },
       [
         "auth0.header: 'Authorization' is searched for tokens by default, after Authorization: Bearer. Leave it out.",
@@ -268,7 +268,7 @@ describe('a mistake', () => {
       ['auth0.claims.subject: is not a setting here. Settings: consumer, plan.'],
     ],
     [
-      'no name of a claim',
+      'empty claim names',
       { ...JWKS, claims: { consumer: [], plan: '' } },
       [
         `auth0.claims.consumer: [] ${CLAIM}`,
@@ -286,7 +286,7 @@ describe('a mistake', () => {
       ["auth0.plans.gold: 'Pro' is not a plan name. Use 1 to 63 lowercase letters, digits, '-' and '_'."],
     ],
     [
-      'plans and no claim',
+      'plans without a claim',
       { ...JWKS, plans: { gold: 'pro' } },
       [
         'auth0.plans: has no effect without claims.plan. Name the claim that holds the plan in tokens of auth0, or leave plans out.',
@@ -298,7 +298,7 @@ describe('a mistake', () => {
       ["auth0.plans.gold: 'max' is not in plans (free, pro). Add it there."],
     ],
     [
-      'sharing as text',
+      'sharesConsumers as text',
       { ...JWKS, sharesConsumers: 'yes' },
       ["auth0.sharesConsumers: 'yes' is neither true nor false. Write true or false, without quotes."],
     ],
@@ -314,18 +314,18 @@ describe('a mistake', () => {
     ],
 
     [
-      'Access with what it knows itself',
+      'Access with algorithms',
       { ...ACCESS, algorithms: ['RS256'] },
       [`auth0.algorithms: is not a setting here. Settings: access, ${COMMON}`],
     ],
-    ['Access by name', { ...ACCESS, access: 'team' }, [`auth0.access: 'team' ${TEAM}`]],
+    ['Access with the name of a team', { ...ACCESS, access: 'team' }, [`auth0.access: 'team' ${TEAM}`]],
     [
       'Access with a path',
       { ...ACCESS, access: `${ACCESS.access}/cdn-cgi` },
       [`auth0.access: 'https://team.cloudflareaccess.com/cdn-cgi' ${TEAM}`],
     ],
     [
-      'Access in the open',
+      'Access over plain http',
       { ...ACCESS, access: 'http://team.cloudflareaccess.com' },
       [`auth0.access: 'http://team.cloudflareaccess.com' ${TEAM}`],
     ],

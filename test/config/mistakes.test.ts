@@ -49,12 +49,12 @@ describe('a mistake', () => {
       ['allow: ["10.0.0.0/8"] is a list. Write an object, { … }.'],
     ],
     [
-      'a hook that is no function',
+      'a hook that is not a function',
       { ...CONFIG, hooks: { cost: 5 } },
       ["hooks.cost: 5 is not a function. Write it like request => (request.method === 'POST' ? 5 : 1)."],
     ],
     [
-      'a hook that there is not',
+      'a hook that does not exist',
       { ...CONFIG, hooks: { identity: () => 'alice' } },
       [
         "hooks.identity: is not a setting here. Did you mean 'identify'? Settings: identify, skip, plan, cost, refusal, deadline.",
@@ -78,7 +78,7 @@ describe('a mistake', () => {
       ],
     ],
     [
-      'a credential of a hook that there is not',
+      'a credential from a hook that does not exist',
       { ...CONFIG, routes: [{ ...ROUTE, accept: ['identify'] }] },
       ["routes[0].accept[0]: 'identify' is not a credential of this config. Add hooks.identify."],
     ],
@@ -88,19 +88,19 @@ describe('a mistake', () => {
       ["credentials.jwt.identify: 'identify' is a reserved name. Choose another one, such as 'auth0'."],
     ],
     [
-      'a unit of X-RateLimit-Reset that there is not',
+      'an unknown unit of X-RateLimit-Reset',
       { ...CONFIG, headers: { xRateLimit: 'seconds' } },
       [
         "headers.xRateLimit: 'seconds' is not a unit of X-RateLimit-Reset. Use 'delta-seconds' (from now) or 'unix-seconds' (a time).",
       ],
     ],
     [
-      'headers that are no object',
+      'headers that are not an object',
       { ...CONFIG, headers: true },
       ["headers: true is not an object. Write it like { xRateLimit: 'delta-seconds' }."],
     ],
     [
-      'trusted Workers off Cloudflare',
+      'trusted Workers outside of Cloudflare',
       { ...CONFIG, address: { from: 'peer', trustedWorkers: ['web'] } },
       ['address.trustedWorkers: ["web"] has no effect with from: \'peer\'. Leave it out.'],
     ],
@@ -117,7 +117,7 @@ describe('a mistake', () => {
       ],
     ],
     [
-      'guesses that are in flight',
+      'guesses with concurrency',
       {
         ...CONFIG,
         rules: [{ name: 'a', by: 'address', algorithm: 'concurrency', limit: 5, on: 'auth-failure' }],
@@ -142,12 +142,12 @@ describe('a mistake', () => {
       ['rules[0].limit: NaN is not an amount. Write a whole number from 1 to 1000000000.'],
     ],
     [
-      'a part twice',
+      'an identity part twice',
       withRule({ by: ['consumer', 'consumer'] }),
       ['rules[0].by: ["consumer","consumer"] names a part twice. Leave one out.'],
     ],
     [
-      'a part of a limit by name twice',
+      'an identity part of a limit by name twice',
       { ...CONFIG, limits: { zendesk: [{ ...RULE, by: ['account', 'account'] }] } },
       ['limits.zendesk[0].by: ["account","account"] names a part twice. Leave one out.'],
     ],
@@ -157,7 +157,7 @@ describe('a mistake', () => {
       ["rules[0].by: 'claim:org' needs tokens, and credentials.jwt has no issuer. Add one."],
     ],
     [
-      'failures at no cost',
+      'a rule for failures at cost 0',
       withRule({ by: 'address', on: 'auth-failure', cost: 0 }),
       ['rules[0].cost: 0 counts no failures, so the rule would never refuse. Leave it out.'],
     ],
@@ -178,21 +178,21 @@ describe('a mistake in leases', () => {
   const lease = { for: '250ms' }
 
   it.each([
-    ['a log', withRule({ algorithm: 'sliding-log', lease }), [`rules[0].lease: ${LOG_FIX}`]],
+    ['a sliding log', withRule({ algorithm: 'sliding-log', lease }), [`rules[0].lease: ${LOG_FIX}`]],
     [
-      'a log of a limit by name',
+      'a sliding log in a limit by name',
       { limits: { mails: [{ name: 'a', algorithm: 'sliding-log', limit: 10, period: '1s', lease }] } },
       [`limits.mails[0].lease: ${LOG_FIX}`],
     ],
     [
-      'what is in flight',
+      'a rule with concurrency',
       { ...CONFIG, rules: [RULE, { ...HELD, lease }] },
       [
         'rules[1].lease: cannot be combined with concurrency: requests in flight are counted when they begin and end. Leave it out, or use another algorithm.',
       ],
     ],
     [
-      'guesses',
+      'a rule for guesses',
       withRule({ by: 'address', on: 'auth-failure', lease }),
       [
         "rules[0].lease: cannot be combined with on: 'auth-failure': each failure is counted when it happens. Leave it out.",
@@ -209,24 +209,24 @@ describe('a mistake in leases', () => {
       ["lease.for: '11s' is out of range. Use a duration from '50ms' to '10s'."],
     ],
     [
-      'no time',
+      'a lease without a time',
       withRule({ lease: {} }),
       [
         "rules[0].lease.for: is missing. Write a number and a unit in quotes, as in '250ms', '1s', '15m', '1h' or '1d'.",
       ],
     ],
     [
-      'a time alone',
+      'a lease that is only a time',
       withRule({ lease: '250ms' }),
       ["rules[0].lease: '250ms' is not a lease. Write it like { for: '250ms' }, or false."],
     ],
     [
-      'a lease of all rules that is switched off',
+      'a lease for all rules that is false',
       { ...CONFIG, lease: false },
       ["lease: false is not a lease. Write it like { for: '250ms' }."],
     ],
     [
-      'an algorithm that is misspelt, of which nothing is known',
+      'a misspelled algorithm, for which leases cannot be checked',
       withRule({ algorithm: 'sliding_log', lease }),
       [expect.stringMatching(/^rules\[0\]\.algorithm: /)],
     ],
@@ -273,18 +273,18 @@ describe('a mistake in plans', () => {
       ['rules[0].plans.free.limit: 8388608 is above 8388607, the maximum of sliding-window. Lower it.'],
     ],
     [
-      'a limit of more than a sliding-log can read',
+      'a limit above the maximum of a sliding-log',
       withRule({ algorithm: 'sliding-log', plans: { free: { limit: 100_001 } } }),
       ['rules[0].plans.free.limit: 100001 is above 100000, the maximum of sliding-log. Lower it.'],
     ],
     [
-      'no callers that are left',
+      'false for every plan',
       withRule({ plans: { free: false } }),
       [
         "rules[0].plans: is false for every plan, so the rule would apply to no caller. Use mode: 'off', or keep a plan.",
       ],
     ],
-    ['callers without a credential that are left', withRule({ by: 'address', plans: { free: false } }), []],
+    ['not if anonymous callers are left', withRule({ by: 'address', plans: { free: false } }), []],
   ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
 })
 
@@ -322,7 +322,7 @@ describe('a mistake in routes', () => {
   const withRoutes = (...routes: object[]) => ({ ...CONFIG, routes })
   it.each([
     [
-      'the same place twice',
+      'the same match twice',
       withRoutes(ROUTE, { ...ROUTE, name: 'again', match: { path: '/Reports/*' } }),
       [
         'routes[1].match: is the same as in routes[0], which comes first: no request would get this route. Leave one of them out.',
@@ -335,9 +335,9 @@ describe('a mistake in routes', () => {
         'routes[0].cost: 11 times the cost of rules[0] (1) is above its burst of 10: no request here would ever be admitted. Lower it.',
       ],
     ],
-    ['a cost for whom no rule may be', withRoutes({ ...ROUTE, cost: 11, accept: ['anonymous'] }), []],
+    ['not a cost if no rule may apply', withRoutes({ ...ROUTE, cost: 11, accept: ['anonymous'] }), []],
     [
-      'a cost where another rule holds',
+      'not a cost where the rule does not apply',
       {
         ...withRoutes({ ...ROUTE, cost: 11 }),
         rules: [{ ...RULE, match: { path: '/other' } }],
@@ -345,12 +345,12 @@ describe('a mistake in routes', () => {
       [],
     ],
     [
-      'a cost where nothing is counted',
+      'a cost with limits: false',
       withRoutes({ ...ROUTE, cost: 3, limits: false }),
       ['routes[0].cost: 3 has no effect with limits: false. Leave one of them out.'],
     ],
     [
-      'a credential that is spelt otherwise',
+      'a misspelled credential',
       withRoutes({ ...ROUTE, accept: ['apiKey'] }),
       [
         "routes[0].accept[0]: 'apiKey' is not a credential of this config. Did you mean 'api-key'? Use one of: api-key, anonymous.",
@@ -367,7 +367,7 @@ describe('a mistake in credentials', () => {
       [`credentials.jwt.auth0: is not an issuer. ${ISSUER_FIX}`],
     ],
     [
-      'a secret in the place of its name',
+      'a secret instead of its name',
       withJwt({ auth0: { secret: 'a secret', algorithms: ['HS256'] } }),
       [`credentials.jwt.auth0: is not an issuer. ${ISSUER_FIX}`],
     ],
@@ -382,7 +382,7 @@ describe('a mistake in credentials', () => {
       ['credentials.jwt: is not an object. Write it like { auth0: jwt({ … }) }.'],
     ],
     [
-      'opaque keys where bearer tokens are',
+      'opaque keys in the Authorization header',
       { ...CONFIG, credentials: { opaqueKeys: { header: 'Authorization' } } },
       [
         "credentials.opaqueKeys.header: 'Authorization' is always searched for keys. Leave it out, or name another header.",
@@ -415,13 +415,13 @@ describe('a mistake in lists', () => {
     ],
   ])('%j', (settings, mistake) => expect(mistakesIn({ ...CONFIG, ...settings })).toEqual([mistake]))
 
-  it('is not the name of a consumer of tokens', () => {
+  it('does not include the name of a consumer from a token', () => {
     const consumers = ['acme', 'auth0~alice%40example.com', `auth0~#${'0'.repeat(64)}`]
     expect(mistakesIn({ ...CONFIG, allow: { consumers } })).toEqual([])
   })
 })
 
-it('is reported for any value', () => {
+it('a mistake is reported for any value, even one that JSON cannot represent', () => {
   const cyclic: Record<string, unknown> = {}
   cyclic.self = cyclic
   expect(mistakesIn({ ...CONFIG, origin: 10n, log: [5n], cors: { origins: cyclic } })).toEqual([
@@ -480,7 +480,7 @@ describe('all mistakes are reported at once', () => {
     ])
   })
 
-  it('of a rule whose algorithm is misspelled, all that do not depend on the algorithm', () => {
+  it('for a rule with a misspelled algorithm: all that do not depend on the algorithm', () => {
     const config = {
       ...CONFIG,
       rules: [rule({ name: 'A', algorithm: 'GCRA', limit: 0, queue: 3, mode: 'on' })],
@@ -492,30 +492,30 @@ describe('all mistakes are reported at once', () => {
   })
 
   it.each([
-    ['a plan of a list that is wrong', { plans: 'pro' }, { match: { plans: ['pro'] } }, ['plans']],
+    ['a plan of an invalid list', { plans: 'pro' }, { match: { plans: ['pro'] } }, ['plans']],
     [
-      'a route whose name is wrong',
+      'a route with an invalid name',
       { routes: [{ ...ROUTE, name: 'Reports' }] },
       { match: { routes: ['reports'] } },
       ['routes[0].name'],
     ],
-    ['a cost of a rule whose limit is wrong', {}, { limit: '1000', cost: 50, burst: 10 }, ['rules[0].limit']],
+    ['a cost beside an invalid limit', {}, { limit: '1000', cost: 50, burst: 10 }, ['rules[0].limit']],
     [
-      'a credential where the issuers are wrong',
+      'a credential with invalid issuers',
       { credentials: { jwt: 5, accept: ['auth0'] } },
       {},
       ['credentials.jwt'],
     ],
-    ['a wrong entry of a list', { allow: { addresses: ['x', '10.0.0.0/8'] } }, {}, ['allow.addresses[0]']],
+    ['an invalid list entry', { allow: { addresses: ['x', '10.0.0.0/8'] } }, {}, ['allow.addresses[0]']],
   ])('except those that follow from another mistake: %s', (_, settings, changes, paths) => {
     const mistakes = mistakesIn({ ...CONFIG, ...settings, rules: [rule(changes)] })
     expect(mistakes.map(text => text.split(': ')[0])).toEqual(paths)
   })
 
   it.each([
-    ['its modes', { mode: 'on', cost: 50 }, ['rules[0].mode', 'rules[0].cost']],
-    ['an address elsewhere', { by: 'ip', enforce: 0.5, mode: 'shadow' }, ['rules[0].by', 'rules[0].enforce']],
-  ])('of a rule, including those that depend on no invalid value: besides %s', (_, changes, paths) => {
+    ['an invalid mode', { mode: 'on', cost: 50 }, ['rules[0].mode', 'rules[0].cost']],
+    ['an invalid part', { by: 'ip', enforce: 0.5, mode: 'shadow' }, ['rules[0].by', 'rules[0].enforce']],
+  ])('for a rule, also those that do not depend on the invalid value: beside %s', (_, changes, paths) => {
     expect(mistakesIn(withRule(changes)).map(text => text.split(': ')[0])).toEqual(paths)
   })
 

@@ -154,7 +154,7 @@ describe('shedding', () => {
     ])
   })
 
-  it('accepts any name for a class, even one that objects have', () => {
+  it('accepts any name for a class, even that of a property of every object', () => {
     const classes = [{ name: 'constructor', match: { methods: ['POST'] } }, { name: 'other' }]
     const { rules } = checkedConfig({
       ...BASE,
@@ -206,7 +206,7 @@ describe('shedding', () => {
   })
 })
 
-it('is switched as a whole, and an error about one of its rules says so', () => {
+it('a shedder is switched as a whole, and an error about one of its rules says so', () => {
   const config = checkedConfig({
     ...BASE,
     shedding: { classes: CLASSES, fleetUsage: { capacity: 10 }, workerUtilization: { signals: ['header'] } },

@@ -16,7 +16,7 @@ const warningsIn = (config: object) =>
   )
 const pathsIn = (config: object) => warningsIn(config).map(text => text.split(': ')[0])
 
-it('there are no warnings for the config that comes with the project', () => {
+it('the config that comes with the project has no warnings', () => {
   expect(warningsOf(shipped)).toEqual([])
 })
 
@@ -24,17 +24,17 @@ describe('a rule that never refuses', () => {
   const issuer = { access: 'https://team.cloudflareaccess.com', audience: 'api' }
   it.each([
     ['is off', rule({ name: 'b', mode: 'off' }), {}, 'rules[1].mode'],
-    ['is enforced for no one', rule({ name: 'b', enforce: 0 }), {}, 'rules[1].enforce'],
+    ['is enforced for no caller', rule({ name: 'b', enforce: 0 }), {}, 'rules[1].enforce'],
     ['counts nothing', rule({ name: 'b', cost: 0 }), {}, 'rules[1].cost'],
     ['has a limit that no caller reaches', rule({ name: 'b', limit: 1e9 }), {}, 'rules[1].limit'],
     [
-      'is for routes on which nothing is counted',
+      'is for routes without limits',
       rule({ name: 'b', match: { routes: ['status'] } }),
       { routes: [{ name: 'status', match: { path: '/status' }, limits: false }] },
       'rules[1].match.routes',
     ],
     [
-      'is for callers without a credential, where none are let in',
+      'is for callers without a credential, but no route accepts them',
       rule({ name: 'b', by: 'address', match: { authenticated: false } }),
       {},
       'rules[1].match.authenticated',
@@ -45,19 +45,19 @@ describe('a rule that never refuses', () => {
       { credentials: { jwt: { staff: jwt(issuer) }, accept: ['staff'] } },
       'rules[1].on',
     ],
-  ])('because it %s', (_, second, settings, path) => {
+  ])('is reported if it %s', (_, second, settings, path) => {
     expect(pathsIn({ rules: [RULE, second], ...settings })).toEqual([path])
   })
 
   const minute = { algorithm: 'fixed-window', period: '1m' }
   it.each([
-    // At most twice 100, plus 100 per minute: not more than 300 in any minute.
     ['an equal one', RULE, rule({ name: 'b' }), ['rules[1]']],
     ['a stricter one', RULE, rule({ name: 'b', limit: 11 }), ['rules[1]']],
     ['a stricter one that follows', rule({ limit: 11 }), rule({ name: 'b' }), ['rules[0]']],
+    // At most twice 100, plus 100 per minute: not more than 300 in any minute.
     ['windows', rule({ limit: 100, ...minute }), rule({ name: 'b', limit: 300, ...minute }), ['rules[1]']],
     [
-      'windows that can come together',
+      'windows that can admit more together',
       rule({ limit: 100, ...minute }),
       rule({ name: 'b', limit: 299, ...minute }),
       [],
@@ -65,7 +65,7 @@ describe('a rule that never refuses', () => {
     ['a rate', rule({ limit: 2 }), rule({ name: 'b', limit: 122, ...minute }), ['rules[1]']],
     ['a rate that is too fast', rule({ limit: 2 }), rule({ name: 'b', limit: 121, ...minute }), []],
     [
-      'a rate that costs more',
+      'a rate with twice the cost',
       rule({ limit: 2, cost: 2 }),
       rule({ name: 'b', limit: 61, ...minute }),
       ['rules[1]'],
@@ -83,7 +83,7 @@ describe('a rule that never refuses', () => {
     ['a shadow', rule({ mode: 'shadow' }), rule({ name: 'b', limit: 11 }), []],
     ['one for some callers', rule({ enforce: 0.5 }), rule({ name: 'b', limit: 11 }), []],
     [
-      'one that a plan has other numbers of',
+      'one with other numbers for a plan',
       rule({ plans: { free: { limit: 50 } } }),
       rule({ name: 'b', limit: 11 }),
       [],
@@ -101,7 +101,7 @@ describe('a rule that never refuses', () => {
       rule({ name: 'b', algorithm: 'fixed-window', limit: 26e6, period: 'month' }),
       [],
     ],
-  ] as const)('since another is always reached first: %s', (_, first, second, paths) => {
+  ] as const)('is reported only if another rule is always reached first: %s', (_, first, second, paths) => {
     const rules = [first, second, ALL]
     expect(pathsIn({ rules })).toEqual(paths)
   })
@@ -167,7 +167,7 @@ describe('requests that no rule covers', () => {
       [],
     ],
     [
-      'a path that holds that of a route',
+      'a path that contains that of a route',
       [rule({ match: { path: '/reports/*' } })],
       { routes: [{ name: 'r', match: { path: '/reports/year/*' } }] },
       ['requests without a route from callers with a key'],
@@ -182,7 +182,7 @@ describe('requests that no rule covers', () => {
       },
       ['every request from callers with a key'],
     ],
-  ])('%s', (_, rules, settings, expected) => {
+  ])('are reported, if there are any: %s', (_, rules, settings, expected) => {
     expect(uncoveredIn({ rules, ...settings })).toEqual(expected)
   })
 
@@ -227,7 +227,7 @@ describe('an identity that clients choose', () => {
     [['address', 'header:x-tenant'], []],
     ['header:cf-ipcountry', []],
     ['country', []],
-  ])('%j', (by, paths) => {
+  ])('is reported, unless clients cannot choose one of its parts: %j', (by, paths) => {
     expect(pathsIn({ rules: [rule({ by })] })).toEqual(paths)
   })
 
@@ -241,7 +241,7 @@ describe('an identity that clients choose', () => {
   })
 })
 
-it('is reported that a gateway does not see the peer whose address it is to count', () => {
+it("a gateway with address.from: 'peer' gets a warning, because it does not see its peer", () => {
   const address = { from: 'peer' }
   const rules = [rule({})]
   expect(warningsIn({ rules, address, origin: 'https://api.example.com' })).toEqual([
@@ -253,7 +253,7 @@ it('is reported that a gateway does not see the peer whose address it is to coun
 describe('a lease that no request is served from', () => {
   const lease = { for: '250ms' }
 
-  it('because the fleet counts each request', () => {
+  it('is reported if the fleet counts each request', () => {
     const shedding = {
       classes: [{ name: 'critical', match: { path: '/pay' } }, { name: 'rest' }],
       fleetUsage: { capacity: 100 },
@@ -279,20 +279,20 @@ describe('a lease that no request is served from', () => {
     ['beside a rule that counts the keys of the same callers', LEASED, { ...LOG, by: 'credential' }],
     ['beside a shadow', LEASED, { ...LOG, mode: 'shadow' }],
     ['beside a rule with other numbers for plans', LEASED, { ...LOG, plans: { free: { limit: 50 } } }],
-  ])('because it is %s', (_, leased, other) => {
+  ])('is reported %s', (_, leased, other) => {
     expect(leaseWarningsIn({ rules: [other, leased] })).toEqual([
       expect.stringMatching(/^rules\[0\]: '\w+' has no lease and counts every request of 'a': /),
     ])
   })
 
   it.each([
-    ['one that is off', LEASED, { ...LOG, mode: 'off' }],
-    ['one that only reports', LEASED, { ...LOG, cost: 0 }],
-    ['one for some requests', LEASED, { ...LOG, match: { path: '/reports/*' } }],
-    ['one that does not apply to a plan', LEASED, { ...LOG, plans: { free: false } }],
-    ['one for callers with a key only', rule({ by: 'address', lease }), LOG],
-    ['guesses', LEASED, GUESSES],
-  ])('is not reported together with %s', (_, leased, other) => {
+    ['a rule that is off', LEASED, { ...LOG, mode: 'off' }],
+    ['a rule that only reports', LEASED, { ...LOG, cost: 0 }],
+    ['a rule for some requests', LEASED, { ...LOG, match: { path: '/reports/*' } }],
+    ['a rule that does not apply to a plan', LEASED, { ...LOG, plans: { free: false } }],
+    ['a rule for callers with a key only', rule({ by: 'address', lease }), LOG],
+    ['a rule for guesses', LEASED, GUESSES],
+  ])('is not reported beside %s', (_, leased, other) => {
     expect(leaseWarningsIn({ plans: ['free', 'pro'], rules: [leased, other] })).toEqual([])
   })
 
@@ -313,7 +313,7 @@ describe('a lease that no request is served from', () => {
     ])
   })
 
-  it('is that of the config if it applies to no rule', () => {
+  it('is reported for the config if it applies to no rule', () => {
     const mails = [{ name: 'a', algorithm: 'gcra', limit: 10, period: '1s' }]
     const message =
       "lease: has no effect: every rule has a lease setting of its own, or cannot have a lease (sliding-log, concurrency, on: 'auth-failure'). Leave it out."

@@ -61,7 +61,7 @@ function verifier(input: Partial<JwtInput>, options: JwtVerifierOptions = {}) {
   return { clock, verify }
 }
 
-/** The consumer, or the reason of the refusal. */
+/** The consumer, or the reason for the refusal. */
 async function outcome(verified: ReturnType<ReturnType<typeof verifier>['verify']>): Promise<string> {
   const result = await verified
   return result.kind === 'verified' ? result.consumer : `${result.reason}: ${result.detail}`
@@ -76,7 +76,7 @@ describe('a valid token', () => {
     ['RS256', () => rsa],
     ['ES256', () => elliptic],
     ['EdDSA', () => edwards],
-  ] as const)('signed with %s: its consumer and claims are returned', async (alg, key) => {
+  ] as const)('signed with %s gives its consumer and claims', async (alg, key) => {
     const { url: jwks } = await keyServer(rsa, elliptic, edwards)
     const { verify } = verifier({ jwks, algorithms: [alg] })
     expect(await verify(await sign(CLAIMS, key()))).toEqual({
@@ -86,7 +86,7 @@ describe('a valid token', () => {
     })
   })
 
-  it.each(['HS256', 'HS384', 'HS512'] as const)('signed with a shared secret and %s', async alg => {
+  it.each(['HS256', 'HS384', 'HS512'] as const)('signed with %s and a secret is accepted', async alg => {
     const secret = SECRET.repeat(2)
     const { verify } = verifier({ secret: 'JWT_SECRET', algorithms: [alg] }, { secret })
     const key = { kid: 'none', alg, privateKey: new TextEncoder().encode(secret) }
@@ -131,7 +131,7 @@ describe('the consumer', () => {
       {},
       'invalid: no consumer in toString',
     ],
-  ])('is %s', async (_, claims, changes, expected) => {
+  ])('comes from a claim, or the token is invalid: %s', async (_, claims, changes, expected) => {
     const { url: jwks } = await keyServer(rsa)
     const { verify } = verifier({ jwks, claims })
     expect(await outcome(verify(await sign({ ...CLAIMS, ...changes }, rsa)))).toBe(expected)
@@ -186,7 +186,7 @@ describe('the plan', () => {
   const input = { claims: { plan: 'tier' }, plans: { gold: 'pro', 7: 'seven' } }
 
   it.each([
-    ['the one that the config maps it to', input, { tier: 'gold' }, 'pro'],
+    ['the plan that the config maps the claim to', input, { tier: 'gold' }, 'pro'],
     ['the claim itself', input, { tier: 'free' }, 'free'],
     ['mapped from a number', input, { tier: 7 }, 'seven'],
     ['missing', input, {}, undefined],
@@ -356,14 +356,14 @@ describe('a hostile token', () => {
     ],
   ]
 
-  it.each(HOSTILE)('%s', async (_, token, expected) => {
+  it.each(HOSTILE)('is refused: %s', async (_, token, expected) => {
     const { url: jwks } = await keyServer(rsa, { ...elliptic, jwk: { ...rsa.jwk, kid: 'same key' } })
     const { verify } = verifier({ jwks })
     expect(await outcome(verify(await token()))).toBe(expected)
   })
 
   it.each(['jku', 'x5u'])(
-    'that names its own key URL with %s: no key is fetched from it',
+    'that names its own key URL with %s is refused, and no key is fetched from there',
     async parameter => {
       const [{ url: jwks }, attacker] = [await keyServer(rsa), await keyServer(other)]
       const { verify } = verifier({ jwks })
@@ -461,7 +461,7 @@ describe('keys by URL', () => {
     expect(server.fetches).toBe(2)
   })
 
-  it('that do not exist are fetched once in 30 s, independent of the number of requests', async () => {
+  it('are fetched at most once in 30 s for tokens with an unknown kid', async () => {
     const server = await keyServer(rsa)
     const { clock, verify } = verifier({ jwks: server.url })
     for (let second = 0; second < 60; second++, clock.now += 1000) {
@@ -663,7 +663,7 @@ describe('keys by URL', () => {
   })
 })
 
-describe('Cloudflare Access', () => {
+describe('a token of Cloudflare Access', () => {
   const AUD = '32eafc7626e974616deaf0dc3ce63d7bcbed58a2731e84d06bc3cdf1b53c4228'
   /** As in https://developers.cloudflare.com/cloudflare-one/access-controls/applications/http-apps/authorization-cookie/application-token/ */
   const USER = {
@@ -689,7 +689,7 @@ describe('Cloudflare Access', () => {
   it.each([
     ['user', USER, 'auth0~7335d417-61da-459d-899c-0a01c76a2f94'],
     ['service token', SERVICE, 'auth0~e367826f93b8d71185e03fe518aff3b4.access'],
-  ])('names its %s', async (_, claims, consumer) => {
+  ])('has its %s as consumer', async (_, claims, consumer) => {
     const server = await keyServer(rsa, other)
     const urls: string[] = []
     const team = new URL(server.url).origin

@@ -29,7 +29,7 @@ it('the consumer of a key is remembered for a while, or until it is forgotten', 
   expect(memory.consumerOf('a')).toBeUndefined()
 })
 
-it('a bounded number of keys is remembered, the most recently used ones', () => {
+it('only a bounded number of keys is remembered: the most recently used ones', () => {
   const memory = new KeyMemory({ rememberForMs: 60_000 })
   for (let i = 0; i < 50_000; i++) {
     memory.remember(`${i}`, 'acme')

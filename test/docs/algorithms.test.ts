@@ -85,21 +85,21 @@ describe('the page', () => {
   })
 })
 
-describe('what each guarantees', () => {
-  it(`sliding-window: limit × (1 + d / period) in any stretch d (SEED=${SEED})`, async () => {
+describe('the guarantee', () => {
+  it(`of sliding-window: at most limit × (1 + d / period) in any stretch d (SEED=${SEED})`, async () => {
     const times = await admittedTimes({ algorithm: 'sliding-window', ...TEN })
     for (const [units, seconds] of stretches(times, 10)) {
       expect(units).toBeLessThanOrEqual(10 * (1 + seconds / 10))
     }
   })
 
-  it(`sliding-log: the limit in any period (SEED=${SEED})`, async () => {
+  it(`of sliding-log: at most the limit in any period (SEED=${SEED})`, async () => {
     const times = await admittedTimes({ algorithm: 'sliding-log', ...TEN })
     for (const [units, seconds] of stretches(times, 9.999999))
       expect(units, `${seconds}`).toBeLessThanOrEqual(10)
   })
 
-  it(`gcra, token-bucket and leaky-bucket admit the same (SEED=${SEED})`, async () => {
+  it(`of gcra, token-bucket and leaky-bucket: they admit the same requests (SEED=${SEED})`, async () => {
     const times = await admittedTimes({ algorithm: 'gcra', ...TEN, burst: 7 })
     expect(await admittedTimes({ algorithm: 'token-bucket', ...TEN, burst: 7 })).toEqual(times)
     expect(await admittedTimes({ algorithm: 'leaky-bucket', ...TEN, queue: 6 })).toEqual(times)
@@ -178,7 +178,7 @@ describeOnEngines('the examples', fresh => {
       expect((await ask(2, 10)).allowed).toBe(true)
     })
 
-    it('that is refunded after 4 s returns what the table states', async () => {
+    it('that is refunded after 4 s returns the units that the table states', async () => {
       const given = async (algorithm: AlgorithmName, spentAt: number, [units, spent] = [4, 6]) => {
         const engine = await fresh()
         const ask = asking(engine, { algorithm, ...TEN })
@@ -260,7 +260,7 @@ describeOnEngines('the examples', fresh => {
       expect((await ask(10)).allowed).toBe(true)
     })
 
-    it.each(ALGORITHMS_OVER_TIME)('far enough makes %s read its state as idle', async algorithm => {
+    it.each(ALGORITHMS_OVER_TIME)('or much further, makes %s read its state as idle', async algorithm => {
       const ask = asking(await fresh(), { algorithm, ...TEN })
       await ask(41, 10)
       expect((await ask(10, 10)).allowed).toBe(true)
@@ -371,7 +371,7 @@ async function admittedTimes(numbers: NumbersInput): Promise<number[]> {
   return times
 }
 
-/** For any two admitted requests at most `longest` seconds apart: how many were admitted from one to the other, and their distance. */
+/** For any two admitted requests at most `longest` seconds apart: the number admitted from one to the other, and their distance. */
 function stretches(times: readonly number[], longest: number): [number, number][] {
   return times.flatMap((from, i) =>
     times.flatMap((to, j): [number, number][] =>

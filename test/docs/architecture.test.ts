@@ -1,4 +1,4 @@
-/** docs/architecture.md and CONTRIBUTING.md: the files, folders, scripts and links that they name are there. */
+/** docs/architecture.md and CONTRIBUTING.md name only files, folders, scripts and links that exist. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 
@@ -11,7 +11,7 @@ const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string
 
 const found = (text: string, pattern: RegExp) => [...text.matchAll(pattern)].map(([, match]) => match!)
 
-/** As links name them. */
+/** The anchors of the headings, as links name them. */
 const anchorsOf = (page: string) =>
   found(page, /^#+ (.+)$/gm).map(title =>
     title
@@ -21,19 +21,19 @@ const anchorsOf = (page: string) =>
   )
 
 describe.each(PAGES)('%s', (path, page) => {
-  it('names files and folders that are there', () => {
+  it('names only files and folders that exist', () => {
     const names = found(page, /\b((?:src|test|docs|bench)\/[\w./-]*\w)/g)
     expect(names.length).toBeGreaterThan(5)
     expect(names.filter(name => !exists(name))).toEqual([])
   })
 
-  it('names scripts of package.json', () => {
+  it('names only scripts of package.json', () => {
     const names = found(page, /npm run ([\w:-]+)/g)
     expect(names.length).toBeGreaterThan(2)
     expect(names.filter(name => !(name in scripts))).toEqual([])
   })
 
-  it('links to pages and sections that are there', () => {
+  it('links only to pages and sections that exist', () => {
     const links = found(page, /\]\((?!https:)(.+?)\)/g)
     expect(links.length).toBeGreaterThan(1)
     for (const link of links) {
@@ -57,7 +57,7 @@ describe('the table of folders', () => {
 
   it('is in the order in which biome.json lets folders import', () => {
     for (const [i, folder] of folders.entries()) {
-      // Nothing is above the last one that it could import.
+      // There is no folder above the last one.
       if (i === folders.length - 1) continue
       expect(forbiddenTo(folder), folder).toEqual(folders.slice(i + 1).sort())
     }

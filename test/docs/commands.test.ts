@@ -1,4 +1,4 @@
-/** Commands that stand in the documents are ones that there are, with their options. */
+/** The pages name only commands and options that exist. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { runInProcess } from '../support/command-line.ts'
@@ -9,7 +9,7 @@ const PAGES = [
   ...readdirSync(new URL('docs/', ROOT)).flatMap(name => (name.endsWith('.md') ? [`docs/${name}`] : [])),
 ]
 
-/** Behind `npx sluicegate`, up to a comment, a pipe, or the end of the code. */
+/** The text after `npx sluicegate`, up to a comment, a pipe, or the end of the code. */
 const commandsIn = (text: string) =>
   [...text.matchAll(/npx sluicegate ([a-z][^`\n]*)/g)].map(
     ([, command]) => command!.split(/\s+[#>|&]|\\$|[.,:;)]?\s*$/)[0]!,
@@ -20,7 +20,7 @@ async function helpOf(path: readonly string[]): Promise<string | undefined> {
   return stdout.startsWith(`Usage: sluicegate ${path.join(' ')} `) ? stdout : undefined
 }
 
-/** What is wrong with a command; undefined: nothing. */
+/** The mistake in a command, or undefined. */
 async function flawOf(command: string): Promise<string | undefined> {
   const words = [...command.matchAll(/'[^']*'|\S+/g)].map(([word]) => word)
   const path: string[] = []
@@ -51,7 +51,7 @@ it.each([
 })
 
 describe.each(PAGES)('%s', page => {
-  it('names commands and options that there are', async () => {
+  it('names only commands and options that exist', async () => {
     for (const command of new Set(commandsIn(readFileSync(new URL(page, ROOT), 'utf8'))))
       expect([command, await flawOf(command)]).toEqual([command, undefined])
   })

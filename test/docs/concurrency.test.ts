@@ -1,4 +1,4 @@
-/** What docs/concurrency.md says about the record is what the script writes, and its links lead somewhere. */
+/** docs/concurrency.md describes the record that the script writes, and links to files that exist. */
 import { existsSync, readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { encodeSync } from '../../src/script/sync.ts'
@@ -9,13 +9,13 @@ import { startRedis } from '../support/redis.ts'
 const PATH = new URL('../../docs/concurrency.md', import.meta.url)
 const PAGE = readFileSync(PATH, 'utf8')
 
-it('has links to files that are there', () => {
+it('the page links only to files that exist', () => {
   const links = [...PAGE.matchAll(/\]\((.+?)(?:#.*?)?\)/g)].map(([, link]) => link!)
   expect(links.length).toBeGreaterThan(4)
   for (const link of links.filter(Boolean)) expect(existsSync(new URL(link, PATH)), link).toBe(true)
 })
 
-it('shows the bytes of a record', async () => {
+it('the page shows the bytes of a record', async () => {
   const [, ...places] =
     /^\| bytes \| (\d+)–(\d+) \| (\d+)–(\d+) \| (\d+)–(\d+) \| (\d+)–(\d+) \| (\d+)–(\d+) \|$/m.exec(PAGE)!
   const ends = places.map(Number)

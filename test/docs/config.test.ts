@@ -24,7 +24,7 @@ const ISSUER = { issuer: 'https://issuer.example.com/', audience: 'api' }
 const JWKS = { jwks: 'https://issuer.example.com/jwks', algorithms: ['RS256' as const], ...ISSUER }
 
 describe('the page', () => {
-  it('has the tables that the schema and the doc comments make', () => {
+  it('has the tables that are generated from the schema and the doc comments', () => {
     expect(PAGE === withTables(PAGE, tables), 'docs/config.md is stale: npm run reference').toBe(true)
     const shown = [...PAGE.matchAll(/<!-- table: (.+?) -->/g)].map(([, name]) => name)
     expect(shown.sort()).toEqual([...tables.settings.keys(), 'by'].sort())

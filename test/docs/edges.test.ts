@@ -1,4 +1,4 @@
-/** The pages of the edges: their links lead somewhere, their imports exist, their configs are valid. */
+/** The pages of the edges: the targets of their links and imports exist, and their configs are valid. */
 import { existsSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
@@ -35,7 +35,7 @@ describe.each(PAGES)('%s', (path, page) => {
     }
   })
 
-  it('imports what the package exports', async () => {
+  it('imports only names that the package exports', async () => {
     for (const code of blocks(page)) {
       for (const [, names, from] of code.matchAll(/import \{ (.+?) \} from '(sluicegate[^']*)'/g)) {
         // sluicegate/rpc imports a module that exists only in workerd.

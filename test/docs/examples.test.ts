@@ -1,4 +1,4 @@
-/** Each example is a project: what it imports is in its package.json, in the versions that this repository is tested with. */
+/** Each example is a project: its package.json has the packages that it imports, in the versions that this repository is tested with. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { builtinModules } from 'node:module'
 import { join } from 'node:path'
@@ -9,7 +9,7 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const EXAMPLES = join(ROOT, 'examples')
 const page = readFileSync(join(EXAMPLES, 'README.md'), 'utf8')
 const own = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
-/** What test/package installs beside it. */
+/** The packages that test/package installs beside it. */
 const installed = readFileSync(join(ROOT, 'test/package/installed.ts'), 'utf8').replaceAll("'", '')
 
 const FOLDERS = readdirSync(EXAMPLES, { withFileTypes: true }).flatMap(each =>
@@ -31,7 +31,7 @@ describe.each(FOLDERS)('the example %s', name => {
   const folder = join(EXAMPLES, name)
   const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
 
-  it('has what it imports in its package.json, in the versions of this repository', () => {
+  it('has the packages that it imports in its package.json, in the versions of this repository', () => {
     expect(manifest).toMatchObject({ private: true, type: 'module' })
     expect(Object.keys(manifest.dependencies).sort()).toEqual(importsOf(folder).sort())
     const all = { ...manifest.dependencies, ...manifest.devDependencies }

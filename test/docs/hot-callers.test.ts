@@ -1,4 +1,4 @@
-/** What docs/hot-callers.md says: its configs are configs, its numbers come out, its table and pictures are those of the simulation. */
+/** docs/hot-callers.md: its configs are valid, its numbers are correct, and its table and pictures are those of the simulation. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { makePictures } from '../../docs/hot-callers/make-pictures.ts'
@@ -27,7 +27,7 @@ const POLICY = { plans: ['free'], leases: true } as unknown as Policy
 describe('the configs', () => {
   const [whole, rules] = [...page.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code!)
 
-  it('are valid, and lease what the page says', () => {
+  it('are valid, and have the leases that the page names', () => {
     const config = new Function(
       'defineConfig',
       whole!.replace(/^import .*\n/gm, '').replace('export default', 'return'),
@@ -37,7 +37,7 @@ describe('the configs', () => {
     expect(checkedConfig(other).rules.map(({ lease }) => lease?.forMs)).toEqual([250, undefined])
   })
 
-  it('have the defaults that the page says', () => {
+  it('have the defaults that the page names', () => {
     const { lease: _, ...rule } = ruleOf('gcra')
     const config = checkedConfig({ origin: 'route', rules: [rule as RuleInput] })
     expect(config.refusals).toEqual({ rememberForMs: 1000 })
@@ -46,7 +46,7 @@ describe('the configs', () => {
     expect([LEASE_DIVISOR, page.includes('a sixteenth')]).toEqual([16, true])
   })
 
-  it('can have leases for the algorithms that the page says', () => {
+  it('can have leases for the algorithms that the page names', () => {
     const yes = page.matchAll(/^\| (`[a-z`, -]+) \| yes/gm)
     const named = [...yes].flatMap(([, cell]) => [...cell!.matchAll(/`(.+?)`/g)].map(([, name]) => name!))
     const can = Object.entries(ALL_ALGORITHMS.countings).flatMap(([name, counting]) =>
@@ -75,7 +75,7 @@ describe('the figures', () => {
     }
   })
 
-  it('are the ones that the text names', async () => {
+  it('are those that the text names', async () => {
     const hot = /1,000 a second, one isolate \| none .*\n\| \| 250ms \| (\S+)/.exec(figures)!
     expect(Number(hot[1])).toBeLessThan(0.015)
     expect(page).toContain('up to 99 of 100 trips')
@@ -87,7 +87,7 @@ describe('the figures', () => {
   })
 })
 
-it('has the pictures that the simulation makes', { timeout: 60_000 }, async () => {
+it('the page has the pictures that the simulation makes', { timeout: 60_000 }, async () => {
   const pictures = await makePictures()
   const files = readdirSync(FOLDER).filter(file => file.endsWith('.svg'))
   expect(files.sort()).toEqual([...pictures.keys()].sort())
@@ -99,7 +99,7 @@ it('has the pictures that the simulation makes', { timeout: 60_000 }, async () =
   }
 })
 
-describe('what the page says does not hold', () => {
+describe('the page is right that', () => {
   it('leases save less if a trip takes longer than the lease', async () => {
     const trips = async (tripMs: number) => {
       const plan = { isolates: 1, perSecond: 200, seconds: 10, tripMs }
@@ -112,7 +112,7 @@ describe('what the page says does not hold', () => {
     )
   })
 
-  it('a caller that slows down gives back what it does not need, with the next answer of the store', () => {
+  it('a caller that slows down gives back unused units with the next answer of the store', () => {
     let nowMs = 1e12
     const model = new ScriptModel()
     const leases = createLeases({ now: () => nowMs, timer: () => () => {} })
@@ -129,7 +129,7 @@ describe('what the page says does not hold', () => {
     expect(page.replaceAll(/\s+/g, ' ')).toContain('more than comes in the time of two leases')
   })
 
-  it('what was leased before a reset is given back after it', () => {
+  it('units that were leased before a reset are given back after it', () => {
     const model = new ScriptModel()
     const rules = rulesOf(ruleOf('fixed-window', 160)).map(rule => bound(rule, ACME, 1))
     const now = 1e15

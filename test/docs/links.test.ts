@@ -14,7 +14,7 @@ const PAGES = [
 
 const FENCE = /^```.*?^```$/gms
 
-/** As GitHub names them: of two sections with one title, the second has a number. */
+/** The anchors, as GitHub names them: of two sections with the same title, the second one gets a number. */
 function anchorsOf(page: string): string[] {
   const seen = new Map<string, number>()
   return [...page.replaceAll(FENCE, '').matchAll(/^#+ (.+)$/gm)].map(([, title]) => {
@@ -28,13 +28,13 @@ function anchorsOf(page: string): string[] {
   })
 }
 
-/** In the text, and at its end where a link has a name. Not in code. */
+/** The links in the text, and the definitions of named links. Links in code are left out. */
 function linksOf(page: string): string[] {
   const text = page.replaceAll(FENCE, '').replaceAll(/`[^`\n]*`/g, 'code')
   return [...text.matchAll(/\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$/gm)].map(([, link, named]) => link ?? named!)
 }
 
-/** What is wrong with a link; undefined: nothing. */
+/** The mistake in a link, or undefined. */
 function flawOf(link: string, from: string): string | undefined {
   if (/^https:/.test(link)) return undefined
   const target = new URL(link, new URL(from, ROOT))
@@ -51,7 +51,7 @@ describe.each(PAGES)('%s', path => {
     expect(flaws.filter(([, flaw]) => flaw)).toEqual([])
   })
 
-  it('names links that it defines', () => {
+  it('defines the links that it names', () => {
     const text = read(path)
       .replaceAll(FENCE, '')
       .replaceAll(/`[^`\n]*`/g, 'code')

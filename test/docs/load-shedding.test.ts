@@ -1,4 +1,4 @@
-/** What docs/load-shedding.md says: its configs are configs, its numbers come out, its pictures are those of the simulation. */
+/** docs/load-shedding.md: its configs are valid, its numbers are correct, and its pictures are those of the simulation. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { makePictures } from '../../docs/load-shedding/make-pictures.ts'
@@ -16,7 +16,7 @@ describe('the configs', () => {
     whole!.replace(/^import .*\n/gm, '').replace('export default', 'return'),
   )(defineConfig)
 
-  it('are valid, and have the levels that the page says', () => {
+  it('are valid, and have the levels that the page names', () => {
     const levels = checkedConfig(config).rules.filter(({ isSystemLimit }) => isSystemLimit)
     expect(levels.map(({ name, limit, mode }) => [name, limit, mode])).toEqual([
       ['fleet-usage', 400, 'shadow'],
@@ -33,7 +33,7 @@ describe('the configs', () => {
     expect(checkedConfig(made).adaptive).toEqual({ method: 'gradient', min: 10, max: 1000, initial: 20 })
   })
 
-  it('have the defaults that the page says', () => {
+  it('have the defaults that the page names', () => {
     const { workerUtilization } = checkedConfig(config).shedding!
     expect(workerUtilization).toMatchObject({ high: 0.9, low: 0.7, afterMs: 28_000, withinMs: 120_000 })
     for (const text of ['`high` (0.9)', '`low` (0.7)', 'after 28 s', 'at 120 s', 'nothing for 30 s'])
@@ -41,7 +41,7 @@ describe('the configs', () => {
   })
 })
 
-it('has the pictures that the simulation makes', () => {
+it('the page has the pictures that the simulation makes', () => {
   const pictures = makePictures()
   const files = readdirSync(FOLDER).filter(file => file.endsWith('.svg'))
   expect(files.sort()).toEqual([...pictures.keys()].sort())

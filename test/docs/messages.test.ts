@@ -8,7 +8,7 @@ import { messagesIn } from '../support/messages.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
-/** Where messages appear, by the beginning of the file's path; the first that fits. */
+/** The sections of the page. A file belongs to the first section that has a beginning of its path. */
 const PLACES: readonly [title: string, ...beginnings: string[]][] = [
   ['Command line: errors, confirmations and output', 'src/node/cli/', 'src/ops/'],
   ['Config: mistakes and warnings', 'src/config/', 'src/algorithms/'],
@@ -17,11 +17,11 @@ const PLACES: readonly [title: string, ...beginnings: string[]][] = [
   ['Errors in code: limits by name, guard, middleware, RPC, store, script', 'src/'],
 ]
 
-/** Their texts are for programs: generated Lua and TypeScript, names of counters, keys of maps; or they only pass messages on. */
+/** Files with texts for programs (generated Lua and TypeScript, names of counters, keys of maps), and files that only pass messages on. */
 const NOT_FOR_PEOPLE =
   /\.generated\.ts$|script\/(?:policy|state|sync|signal)-text\.ts$|bundle-lua\.ts$|build-worker\.ts$|start\/edge\.ts$|metrics\/counters\.ts$|answer-validity\.ts$|metrics\/log\.ts$|http\/problem\.ts$|credentials\/caller-memory\.ts$/
 
-/** What `--help` prints in a terminal of 100 columns. */
+/** The output of `--help` in a terminal of 100 columns. */
 function helpOf(command: Command): string {
   let text = ''
   command.configureOutput({ getOutHelpWidth: () => 100, writeOut: part => (text += part) }).outputHelp()
@@ -67,7 +67,7 @@ async function page(): Promise<string> {
   ].join('\n\n')
 }
 
-it('finds texts, the values in them, and what stands in front of them', () => {
+it('messagesIn finds texts, the values in them, and the code or status before them', () => {
   const source = `
     import { x } from 'some module here'
     throw new AdminError('usage', \`There is no rule '\${name}'.\` + (isOne ? ' It is one.' : \` It is \${list()}.\`))

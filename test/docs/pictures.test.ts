@@ -1,4 +1,4 @@
-/** The pictures of README.md: request.svg is what its script draws, and terminal.svg shows a recorded session that names no machine. */
+/** The pictures of README.md: its script draws request.svg, and terminal.svg shows a recorded session that names no machine. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { drawRequest } from '../../docs/pictures/draw-request.ts'
@@ -10,7 +10,7 @@ const FOLDER = new URL('../../docs/pictures/', import.meta.url)
 const read = (file: string) => readFileSync(new URL(file, FOLDER), 'utf8')
 const FILES = readdirSync(FOLDER).filter(file => file.endsWith('.svg'))
 
-it('are these', () => {
+it('the pictures are request.svg and terminal.svg', () => {
   expect(FILES.sort()).toEqual(['request.svg', 'terminal.svg'])
 })
 
@@ -27,7 +27,7 @@ describe.each(FILES)('%s', file => {
     )
   })
 
-  it('is small, and needs nothing from elsewhere', () => {
+  it('is small, and loads no other file', () => {
     expect(svg.length).toBeLessThan(30_000)
     expect(svg.replace('http://www.w3.org/2000/svg', '')).not.toMatch(
       /<script|<image|href|url\(|@import|@font-face/,
@@ -47,7 +47,7 @@ it.each([
   expect(flawOf(xml)).toBe(flaw)
 })
 
-it('request.svg is what the script draws', () => {
+it('request.svg is the picture that its script draws', () => {
   expect(read('request.svg') === drawRequest(), 'request.svg is another: npm run plots').toBe(true)
 })
 
@@ -115,7 +115,7 @@ it('ports, keys, the token and folders of a recording become …', () => {
   expect(trimmed(line, 'tok-en_1')).toBe('http://127.0.0.1:…/ slk_demo_… … …/src')
 })
 
-/** What keeps a document from being well-formed, of what the pictures use; undefined: nothing. */
+/** The first mistake in a document that is not well-formed, or undefined. Knows only the parts of XML that the pictures use. */
 function flawOf(xml: string): string | undefined {
   const open: string[] = []
   let roots = 0

@@ -1,4 +1,4 @@
-/** The pictures of docs/algorithms.md: on the model, which test/algorithms and test/limiter hold to the script. */
+/** The pictures of docs/algorithms.md, made with the model. test/algorithms and test/limiter compare the model with the script. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { makePlots } from '../../docs/plots/make-plots.ts'
@@ -6,7 +6,7 @@ import { ModelEngine } from '../support/engines.ts'
 
 const FOLDER = new URL('../../docs/plots/', import.meta.url)
 
-it('are what the algorithms say', async () => {
+it('the pictures show the decisions of the algorithms', async () => {
   const plots = await makePlots(new ModelEngine().evaluate)
   const files = readdirSync(FOLDER).filter(file => file.endsWith('.svg'))
   expect(files.sort()).toEqual([...plots.keys()].sort())

@@ -1,4 +1,4 @@
-/** The prose linter (docs/style): each rule on a bad and a good sentence, and what of a page and of a source file it reads. */
+/** The prose linter (docs/style): each rule on a bad and a good sentence, and the parts of a page and of a source file that it reads. */
 import { describe, expect, it } from 'vitest'
 import { findingsInComments, findingsInMarkdown } from '../../docs/style/check-prose.ts'
 import { LONGEST_SENTENCE } from '../../docs/style/style.ts'
@@ -89,12 +89,12 @@ describe('of a page', () => {
     expect(await rulesOf(page)).toEqual(Array(count).fill('word'))
   })
 
-  it('lets a heading be a question word and a clause', async () => {
+  it('accepts a heading that is a question word and a clause', async () => {
     expect(await rulesOf('## Who calls')).toEqual([])
     expect(await rulesOf('Who calls')).toEqual(['phrase'])
   })
 
-  it('says where, what and what to do', async () => {
+  it('reports the place, the mistake and the fix', async () => {
     expect(await findingsInMarkdown('# Title\n\nA `key`, [used](a.md)\nin the place of another.\n')).toEqual([
       { rule: 'phrase', message: '"in the place of": write "instead of".', line: 4, column: 1 },
     ])

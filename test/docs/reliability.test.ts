@@ -1,4 +1,4 @@
-/** docs/reliability.md: the runs that make its tables take minutes, so only that they have been made is tested here. */
+/** docs/reliability.md: the runs that make its tables take minutes, so this file only tests that the tables have their results. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { withTable } from '../../docs/reliability/tables.ts'

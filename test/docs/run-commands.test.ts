@@ -1,4 +1,4 @@
-/** The commands of README.md and docs/*.md work as they stand there: on the config that comes with the project, or on the one of the page. */
+/** The commands of README.md and docs/*.md work as written, with the config that comes with the project or with that of the page. */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -47,7 +47,7 @@ const pages = ['README.md', ...readdirSync(new URL('docs/', ROOT)).map(name => `
   },
 )
 
-/** Those that run until they are ended; test/node/cli.test.ts starts them. */
+/** Commands that run until they are stopped; test/node/cli.test.ts starts them. */
 const SERVING = ['bridge', 'start']
 
 let redis: TestRedis
@@ -71,11 +71,11 @@ const wordsOf = (text: string) =>
 async function run(args: readonly string[], input = ''): Promise<Result> {
   const env = { UPSTASH_REDIS_REST_URL: bridge.url, UPSTASH_REDIS_REST_TOKEN: 't' }
   const result = await runInProcess([...args], env, input)
-  // As docs/operations.md says, what destroys asks first; there is no terminal here.
+  // Destructive commands ask for a confirmation (docs/operations.md), but there is no terminal here.
   return result.stderr.includes('Add --yes') ? await runInProcess([...args, '--yes'], env, input) : result
 }
 
-/** The config of a page as a file: as it stands there, and with what the shipped one has. */
+/** Writes the config of a page to a file. The shipped config adds the settings that the page leaves out. */
 function fileOf(config: string, name: string): string {
   const file = join(directory, `${name}.config.ts`)
   const own = config.replace("from 'sluicegate'", `from ${JSON.stringify(DEFINE)}`)
@@ -85,7 +85,7 @@ function fileOf(config: string, name: string): string {
   return file
 }
 
-it('there are commands of each kind', () => {
+it('the pages show commands of each kind', () => {
   const commands = pages.flatMap(({ blocks }) => blocks.flatMap(block => block.commands))
   const groups = commands.map(text => /sluicegate (\w+)/.exec(text)![1]!)
   const kinds = ['keys', 'consumers', 'limits', 'stats', 'switch', 'bridge', 'check', 'explain']
@@ -94,7 +94,7 @@ it('there are commands of each kind', () => {
 
 describe.each(pages.filter(({ blocks }) => blocks.length > 0))('$path', ({ path, blocks }) => {
   beforeAll(async () => {
-    // A store with a consumer who has a key, as the readers of a page have one.
+    // A store with a consumer and a key, like that of the readers of a page.
     await redis.connection.send(['FLUSHALL'])
     expect((await run(['keys', 'create', '--consumer', 'acme'])).code).toBe(0)
   })
@@ -107,7 +107,7 @@ describe.each(pages.filter(({ blocks }) => blocks.length > 0))('$path', ({ path,
       for (const command of commands) {
         const [before, text] = command.split('npx sluicegate') as [string, string]
         if (SERVING.includes(wordsOf(text)[0]!)) continue
-        // What the pages leave open: the id of a key, and a key of before.
+        // Fills in the values that the pages leave open: the id of a key, and an old key.
         const keys = JSON.parse((await run(['keys', 'list', '--json'])).stdout)
         const args = wordsOf(text).map(word => (word === 'acme/3f1c…' ? keys[0].id : word))
         const { code, stderr } = await run(
@@ -121,11 +121,11 @@ describe.each(pages.filter(({ blocks }) => blocks.length > 0))('$path', ({ path,
 })
 
 describe.each(pages.filter(({ mentioned }) => mentioned.length > 0))('$path', ({ mentioned }) => {
-  it.each(mentioned)('names a command and options that there are: %s', async text => {
+  it.each(mentioned)('names a command and options that exist: %s', async text => {
     const [plain] = text.split(' > ')
     const words = wordsOf(plain!)
     const firstOther = words.findIndex(word => !/^[a-z]+$/.test(word))
-    // The longest beginning that is a command: what follows is an argument.
+    // The longest beginning that is a command. The words after it are arguments.
     let command = firstOther < 0 ? words : words.slice(0, firstOther)
     let help = await run([...command, '--help'])
     while (command.length > 1 && !help.stdout.startsWith(`Usage: sluicegate ${command.join(' ')}`)) {
@@ -138,13 +138,13 @@ describe.each(pages.filter(({ mentioned }) => mentioned.length > 0))('$path', ({
   })
 })
 
-it('explains a request of the consumer', async () => {
+it('the command explain in the pages shows the consumer of a request', async () => {
   const text = pages.flatMap(({ mentioned }) => mentioned).find(each => each.startsWith('explain GET /rep'))!
   const { code, stdout } = await run(wordsOf(text))
   expect([code, stdout]).toEqual([0, expect.stringContaining('acme, by api-key')])
 })
 
-it('the pages name npm scripts that there are', () => {
+it('the pages name only npm scripts that exist', () => {
   const { scripts } = JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8'))
   const named = pages.flatMap(({ text }) => [...text.matchAll(/npm run ([\w:-]+)/g)].map(([, name]) => name!))
   expect(named.length).toBeGreaterThan(5)

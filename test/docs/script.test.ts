@@ -9,7 +9,7 @@ it('the page has the script as it is now (npm run reference)', () => {
   expect(page === withScript(page, scriptText())).toBe(true)
 })
 
-it('the page has all of the script, in its order', () => {
+it('the page has all lines of the script, in the same order', () => {
   const shown = [...page.matchAll(/```lua\n(.*?)\n```/gs)].flatMap(([, code]) => code!.split('\n'))
   const script = scriptText().trimEnd().split('\n')
   expect(shown.map(line => line.trim()).filter(Boolean)).toEqual(

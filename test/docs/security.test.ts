@@ -1,4 +1,4 @@
-/** What docs/security.md says to people who look for leaked keys. */
+/** The advice of docs/security.md for finding leaked keys. */
 import { readFileSync } from 'node:fs'
 import { crc32 } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
@@ -19,7 +19,7 @@ describe('the expression for secret scanners', () => {
     expect(expression.test(key.slice(0, -1))).toBe(false)
   })
 
-  it('and the checksum tell a key from what looks like one', () => {
+  it('and the checksum distinguish a key from text that only looks like one', () => {
     const key = mintApiKey('acme')
     const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
     const told = [...key.slice(-6)].reduce((sum, digit) => sum * 62 + digits.indexOf(digit), 0)

@@ -1,4 +1,4 @@
-/** The settings and replies that README.md and the pages show are ones that the gateway takes and makes. */
+/** README.md and the pages show settings that the gateway accepts, and replies that it sends. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
@@ -11,7 +11,7 @@ const read = (path: string) => readFileSync(new URL(path, ROOT), 'utf8')
 const blocksOf = (path: string, language = 'ts') =>
   [...read(path).matchAll(new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\`$`, 'gms'))].map(([, text]) => text!)
 
-/** What stands in a block as settings, or as one rule. */
+/** The settings in a block. */
 const settingsIn = (text: string) => new Function('jwt', `return ({ ${text} })`)(jwt)
 const ruleIn = (path: string): RuleInput =>
   new Function(`return (${blocksOf(path).find(text => text.startsWith('{'))})`)()
@@ -26,7 +26,7 @@ describe('README.md shows', () => {
     expect(rules.map(({ limit }) => limit)).toEqual([20, 1000])
   })
 
-  it('the reply that a caller gets who is refused by it', async () => {
+  it('the reply to a request that this rule refuses', async () => {
     const [head, body] = blocksOf('README.md', 'http')[0]!.split('\n\n') as [string, string]
     const [status, ...headers] = head.split('\n')
     const app = gateway.app({ plans: PLANS, rules: [ruleIn('README.md')] })
@@ -59,7 +59,7 @@ describe('the pages show', () => {
     expect([...config.credentials.jwt.keys()]).toEqual(['auth0', 'staff'])
   })
 
-  it('rules that differ in what they do while the store does not answer', () => {
+  it('rules with different policies for a store that does not answer', () => {
     const settings = settingsIn(blocksOf('docs/failure.md')[0]!)
     const { rules } = checkedConfig({ origin: 'route', ...settings })
     expect(rules.map(({ onStoreFailure }) => onStoreFailure)).toEqual(['local', 'closed'])

@@ -33,7 +33,7 @@ describe('an adaptive limit', () => {
     for (let i = 0; i < 14; i++) replies.push(await app('/'))
     const admitted = replies.filter(({ status }) => status === 200)
     for (const reply of admitted) await reply.text()
-    // The last body was read; its end is still to be reported.
+    // Reports the end of the last body.
     await app('/empty')
     return admitted.length
   }
@@ -82,7 +82,7 @@ describe('an adaptive limit', () => {
     },
   )
 
-  it('makes no HTTP request of its own', async () => {
+  it('makes no extra HTTP request', async () => {
     // An end is reported at once if most of the current limit, not of the maximum, is used.
     const { apps, pass } = fleetOf({ ...CONFIG, rules: [{ ...RULE, limit: 1000 } as RuleInput] })
     await (await apps[0]('/')).text()

@@ -80,7 +80,7 @@ describe('the identity of an address', () => {
     ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
     ['fe80::1%eth0', 'fe80:0:0:0::/64'],
     ['::1', '0:0:0:0::/64'],
-  ])('%s is %s', (text, identity) => expect(addressIdentity(text)).toBe(identity))
+  ])('%s has the identity %s', (text, identity) => expect(addressIdentity(text)).toBe(identity))
 
   it.each([
     [32, '2001:db8::/32'],
@@ -183,7 +183,7 @@ describe('on Cloudflare', () => {
     ['::ffff:192.0.2.1', '192.0.2.1'],
     ['::ffff:c000:201', '192.0.2.1'],
     ['2001:db8:0:0:1:0:0:0', '2001:db8:0:0:1::'],
-  ])('%s is %s', (text, address) => {
+  ])('%s in CF-Connecting-IP is read as %s', (text, address) => {
     expect(clientAddress(all(text))).toBe(address)
     expect(clientAddress(all(text), compileAddress({}), '203.0.113.1')).toBe(address)
   })
@@ -251,14 +251,14 @@ describe('behind proxies that write X-Forwarded-For', () => {
   ] as const)('%s', (_, lines, address) => {
     expect(clientBehind('x-forwarded-for', lines, '10.0.0.1')).toBe(address)
     expect(clientBehind('x-forwarded-for', lines, '::ffff:10.0.0.1')).toBe(address)
-    // If the platform reports no peer, that peer still is the last proxy, but its address is unknown.
+    // If the platform reports no peer, the peer is assumed to be the last proxy, with an unknown address.
     expect(clientBehind('x-forwarded-for', lines)).toBe(address === '10.0.0.1' ? undefined : address)
     for (const stranger of ['192.0.2.99', '2001:db8:2::1']) {
       expect(clientBehind('x-forwarded-for', lines, stranger)).toBe(stranger)
     }
   })
 
-  it.each(NO_ADDRESSES.filter(text => !text.includes(',')))('%j ends the walk before it', text => {
+  it.each(NO_ADDRESSES.filter(text => !text.includes(',')))('no entry before %j is read', text => {
     expect(clientBehind('x-forwarded-for', `203.0.113.1, ${text}, 10.0.0.2`, '10.0.0.1')).toBe('10.0.0.2')
     expect(clientBehind('x-forwarded-for', `203.0.113.1, ${text}`, '10.0.0.1')).toBe('10.0.0.1')
     expect(clientBehind('x-forwarded-for', `203.0.113.1, ${text}`)).toBeUndefined()
@@ -341,7 +341,7 @@ describe('behind proxies that write Forwarded', () => {
     expect(clientBehind('forwarded', lines, '192.0.2.99')).toBe('192.0.2.99')
   })
 
-  it.each(NO_ADDRESSES)('for=%j ends the walk before it', text => {
+  it.each(NO_ADDRESSES)('no entry before for=%j is read', text => {
     const quoted = `"${text.replace(/["\\]/g, '\\$&')}"`
     expect(clientBehind('forwarded', `for=203.0.113.1, for=${quoted}, for=10.0.0.2`, '10.0.0.1')).toBe(
       '10.0.0.2',
@@ -467,7 +467,7 @@ describe('arbitrary text of clients', () => {
       }
     })
 
-    it('with proxies, the client is the address that the outermost one has written', () => {
+    it('with proxies, the client is the address that the outermost proxy has written', () => {
       for (let i = 0; i < 3000; i++) {
         const client = stranger()
         const proxies = Array.from({ length: random.int(1, 6) }, trusted)

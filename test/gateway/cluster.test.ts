@@ -32,7 +32,7 @@ const ADDRESS: RuleInput = {
   period: '300d',
 }
 
-/** In three slots of three nodes. */
+/** Their slots are on all three nodes. */
 const consumers = ['acme', 'globex', 'initech', 'umbrella', 'hooli']
 
 describeOnCluster('the gateway', start => {
@@ -57,14 +57,14 @@ describeOnCluster('the gateway', start => {
     expect((await fetch(gateway.store.url, { ...init, headers })).status).toBe(200)
   }
 
-  it(`runs the script: everything of one consumer lies in one slot, and every key is declared (SEED=${SEED})`, async () => {
+  it(`runs the script with all keys of one consumer in one slot, and declares every key (SEED=${SEED})`, async () => {
     const store = storeAt(false)
     const slots = new Set<number>()
     await forEvery(traffic(30), 20, async scenario => {
       const model = new ModelEngine()
       const caller = consumerStateKey(newCaller())
       slots.add(slotOf(caller))
-      // All for one caller: a key of another slot would be refused, and so would one that is not declared.
+      // All rules count one caller. The cluster would refuse a key in another slot, and a key that is not declared.
       const asking = async ({ rules, ...others }: TimedEvaluation) => {
         const ofCaller = rules.map(({ rule, cost }) => bound(rule, caller, cost, others.now / 1e3))
         const asked = { ...others, rules: ofCaller }
@@ -78,7 +78,7 @@ describeOnCluster('the gateway', start => {
     if (!FC_PATH) expect(new Set(owners).size).toBe(3)
   })
 
-  it('takes one request for a decision over two slots, and a second one to give back', async () => {
+  it('sends one request for a decision over two slots, and a second one to give units back after a refusal', async () => {
     const key = await gateway.key('acme')
     const address = '198.51.100.1'
     const ask = app()
@@ -98,12 +98,12 @@ describeOnCluster('the gateway', start => {
       expect.stringMatching(/^"consumer";r=0;t=\d+, "address";r=7;t=\d+$/),
     ])
     expect(gateway.store.count()).toBe(2)
-    // The address has lost nothing to it.
+    // The refused request has cost the address nothing.
     const peek = await app([{ ...ADDRESS, cost: 0 }], ['anonymous'])('/', { address })
     expect(peek.headers.get('ratelimit')).toMatch(/^"address";r=7;/)
   })
 
-  it('charges nobody for a key that is unknown', async () => {
+  it('charges nothing for an unknown key', async () => {
     const address = '198.51.100.2'
     const unknown = mintApiKey('globex')
     for (let i = 0; i < 3; i++) expect((await app()('/', { key: unknown, address })).status).toBe(401)
@@ -111,7 +111,7 @@ describeOnCluster('the gateway', start => {
     expect(peek.headers.get('ratelimit')).toMatch(/^"address";r=12;/)
   })
 
-  it('finds out whose an opaque key is with a request more, the first time', async () => {
+  it('sends one more request for the first use of an opaque key, to find its consumer', async () => {
     const opaque = 'an-old-key-of-a-partner'
     const digest = sha256(opaque)
     await set(pointerKey(digest), 'umbrella')
@@ -132,7 +132,7 @@ describeOnCluster('the gateway', start => {
     expect((await ask('/', { key: 'a-key-that-nobody-knows', address })).status).toBe(401)
   })
 
-  it('counts guesses, and then refuses the right ones too', async () => {
+  it('counts guesses, and refuses valid keys too after too many of them', async () => {
     const guesses: RuleInput = {
       ...{
         name: 'guesses',
@@ -150,12 +150,12 @@ describeOnCluster('the gateway', start => {
       statuses.push((await ask('/', { key: guess, address })).status)
     }
     expect(statuses).toEqual([401, 200, 401, 429, 429])
-    // The address was charged for the good one only.
+    // The address was charged only for the valid key.
     const peek = await app([{ ...ADDRESS, cost: 0 }], ['anonymous'])('/', { address })
     expect(peek.headers.get('ratelimit')).toMatch(/^"address";r=11;/)
   })
 
-  it('never exceeds a limit under concurrency, and has the rest to give afterwards', async () => {
+  it('never exceeds a limit under concurrency, and admits up to the limit afterwards', async () => {
     const keys = await Promise.all(consumers.map(consumer => gateway.key(consumer)))
     const addresses = ['198.51.100.10', '198.51.100.11', '198.51.100.12']
     const ask = app([
@@ -168,19 +168,19 @@ describeOnCluster('the gateway', start => {
       if (status === 200) admitted.push([consumers[consumer]!, address])
       else expect(status).toBe(429)
     }
-    // 12 for each of five consumers, of which 5 may pass; 20 for each of three addresses, of which 12 may.
+    // Each of five consumers sends 12 requests, of which 5 may pass; each of three addresses sends 20, of which 12 may pass.
     await Promise.all(Array.from({ length: 60 }, (_, i) => attempt(i % 5, addresses[i % 3]!)))
     const most = (column: number) =>
       Object.values(Object.groupBy(admitted, entry => entry[column]!)).map(all => all!.length)
     expect(Math.max(...most(0))).toBeLessThanOrEqual(5)
     expect(Math.max(...most(1))).toBeLessThanOrEqual(12)
-    // What was spent for a moment by those who were refused elsewhere is there again: all 25 of the consumers pass.
+    // Units that a request spent in one slot before the other slot refused it were given back: all 25 of the consumers pass.
     for (let i = 0; i < 60; i++) await attempt(i % 5, addresses[i % 3]!)
     expect(most(0)).toEqual([5, 5, 5, 5, 5])
     expect(Math.max(...most(1))).toBeLessThanOrEqual(12)
   })
 
-  it('decides a limit by name in one slot, whoever is counted', async () => {
+  it('decides a limit by name in one slot, for any identity', async () => {
     const { limits } = configOf({
       rules: [CONSUMER],
       limits: {
@@ -201,7 +201,7 @@ describeOnCluster('the gateway', start => {
     expect(gateway.store.count()).toBe(40)
   })
 
-  it('goes on refusing what one slot refuses while the node of the other is gone', async () => {
+  it('still refuses by the rules of one slot while the node of the other slot is down', async () => {
     const ask = app()
     const address = '198.51.100.20'
     const owner = await gateway.redis.ownerOf(slotOf(addressStateKey(address)))
@@ -216,7 +216,7 @@ describeOnCluster('the gateway', start => {
     for (let i = 0; i < 6; i++) await ask('/', { key, address })
     await owner.kill()
     expect((await ask('/', { key, address })).status).toBe(429)
-    // Nobody can say that it must not pass: it passes, marked.
+    // The address cannot be counted, and the rule of the other slot admits: the request passes, marked as degraded.
     const idle = await app([{ ...CONSUMER, name: 'fresh' }, ADDRESS])('/', { key, address })
     expect([idle.status, idle.headers.get('sluice-degraded')]).toEqual([200, 'store-unreachable'])
   })

@@ -9,7 +9,7 @@ const RULE: RuleInput = { name: 'in-flight', by: 'consumer', algorithm: 'concurr
 describe('a `concurrency` rule', () => {
   const gateway = useGateway()
 
-  it('admits another request once a body was read', async () => {
+  it('admits another request once the body of a reply was read', async () => {
     const app = gateway.app({ rules: [RULE] })
     const key = await gateway.key('acme')
     const held = [await app('/', { key }), await app('/', { key })]

@@ -70,7 +70,7 @@ describe('a token', () => {
     expect(await consumerAndPlan('nonsense')).toEqual(['auth0~auth0%7C7', 'pro'])
   })
 
-  it('takes one HTTP request to the store, and the keys of the issuer are fetched once', async () => {
+  it('costs one HTTP request to the store, and the keys of the issuer are fetched once', async () => {
     const ask = withTokens()
     await ask('/', { key: await token() })
     gateway.store.count()
@@ -79,7 +79,7 @@ describe('a token', () => {
     expect([gateway.store.count(), keys.fetches - before]).toEqual([3, 0])
   })
 
-  it('of two issuers is verified by its own one, and no issuer can name a consumer of another one or of a key', async () => {
+  it('is verified with the keys of its own issuer, and no issuer can name a consumer of another issuer or of an API key', async () => {
     const ask = withTokens()
     const own = await sign(
       { iss: 'internal', aud: 'api', sub: 'auth0~7', exp: Date.now() / 1e3 + 300 },
@@ -132,7 +132,7 @@ describe('a token', () => {
     expect(gateway.origin.received).toEqual([])
   })
 
-  it('in a header of its own is not forwarded, and neither is one that was not checked', async () => {
+  it('in a header of its own is not forwarded, and neither are credentials that were not checked', async () => {
     const ask = app({
       credentials: { jwt: { access: access(), auth0: auth0() }, accept: ['api-key', 'access', 'auth0'] },
     })
@@ -170,7 +170,7 @@ describe('an opaque key', () => {
   }
   const ask = (config: Partial<ConfigInput> = {}) => app({ credentials: { opaqueKeys: {} }, ...config })
 
-  it('has its consumer from the first request on, with one trip each', async () => {
+  it('has its consumer from the first request on, with one trip for each request', async () => {
     await imported()
     const warm = ask()
     for (const remaining of [9, 8, 7]) {
@@ -203,7 +203,7 @@ describe('an opaque key', () => {
     expect(received()['x-consumer-id']).toBe('other')
   })
 
-  it('is not accepted if the config has none, and garbage costs no trip', async () => {
+  it('is not accepted without opaqueKeys in the config, and garbage costs no trip', async () => {
     await imported()
     expect((await app()('/', { key: OPAQUE })).status).toBe(401)
     gateway.store.count()
@@ -231,7 +231,7 @@ describe('routes', () => {
   ]
   const ask = () => app({ routes, credentials: { jwt: { auth0: auth0() } } })
 
-  it('define which credentials are accepted; the most specific route counts', async () => {
+  it('define which credentials are accepted; the most specific route applies', async () => {
     const key = await gateway.key('acme')
     const statuses = async (path: string) =>
       await Promise.all(
@@ -242,7 +242,7 @@ describe('routes', () => {
     expect(await statuses('/elsewhere')).toEqual([401, 200, 200])
   })
 
-  it('define the cost of a request, and that nothing is counted', async () => {
+  it('define the cost of a request, or that it is not counted', async () => {
     const key = await gateway.key('acme')
     const left = async (path: string, method = 'GET') =>
       (await ask()(path, { key, method })).headers.get('ratelimit')?.split(';')[1]
@@ -262,7 +262,7 @@ describe('routes', () => {
     expect(gateway.store.count()).toBe(0)
   })
 
-  it('that a path can match in two ways both apply: credentials that both accept, at the higher cost', async () => {
+  it('both apply to a path that can be read in two ways: with credentials that both accept, at the higher cost', async () => {
     const key = await gateway.key('acme')
     for (const path of ['/public/admin%2fx', '/public//admin/x', '/public/x%2f..%2fadmin%2fy']) {
       const statuses = [(await ask()(path, { key })).status, (await ask()(path)).status]
@@ -384,7 +384,7 @@ describe('guessing', () => {
     },
   }
 
-  it('is limited by address for any credential, with the trip that finds it invalid', async () => {
+  it('is limited by address for any credential, in the same trip that finds it invalid', async () => {
     const ask = app({ rules: [TEN, GUESSES] })
     const good = await gateway.key('acme')
     const [address, elsewhere] = ['192.0.2.1', '192.0.2.2']
@@ -487,7 +487,7 @@ describe('a method that the origin may treat as another one', () => {
     ])
   })
 
-  it('is also GET if it is HEAD', async () => {
+  it('matches routes for GET if it is HEAD', async () => {
     const routes = [{ name: 'open', match: { methods: ['GET'] }, accept: ['anonymous'] }]
     expect((await app({ routes })('/', { method: 'HEAD' })).status).toBe(200)
   })

@@ -143,7 +143,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       ])
     })
 
-    it('is counted during an outage, and sent when the store is back', async () => {
+    it('is counted during an outage, and its counters are sent when the store is back', async () => {
       const { reporting, flush } = flushing()
       // The probes of the breaker would be counted here.
       const app = gateway.app({ ...CONFIG, store: { breaker: false } }, { reporting })
@@ -171,7 +171,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       expect(stats.lost).toBe(0)
     })
 
-    it('has the verdict of the isolate that counted by itself, under the plan before the outage', async () => {
+    it('has the verdicts of the isolate while the store is down, under the plan from before the outage', async () => {
       const { reporting, flush } = flushing()
       const rules = CONFIG.rules.map(rule => ({ ...rule, onStoreFailure: 'local' as const }))
       const app = gateway.app({ ...CONFIG, rules, store: { breaker: false } }, { reporting })
@@ -245,7 +245,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))(
       expect(await gateway.redis.connection.send(['KEYS', 'sluice:{stats}:*'])).toEqual([])
     })
 
-    it('is one data point for each request, if a data set is bound', async () => {
+    it('writes one data point for each request if a data set is bound', async () => {
       const { analytics, points } = dataset()
       const app = gateway.app({ ...CONFIG, refusals: { rememberFor: 0 } }, { reporting: { analytics } })
       const key = await gateway.key('acme')

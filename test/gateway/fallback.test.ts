@@ -90,7 +90,7 @@ describe('while the store fails, a rule', () => {
     expect((await app('/', { address: fresh() })).status).toBe(200)
   })
 
-  it('that is `local` admits its share of the limit, and a request that costs more than the share once', async () => {
+  it('that is `local` admits its share of the limit, and once a request that costs more than the share', async () => {
     const rules: RuleInput[] = [{ ...RULE, limit: 12, onStoreFailure: 'local' }]
     const app = gateway.app({ ...ANYONE, rules, store: { localShare: 0.25 } })
     const dear = gateway.app({
@@ -182,7 +182,7 @@ describe('while the store fails, a rule', () => {
     expect(await answers(app, 1)).toEqual(['200 store-unreachable'])
   })
 
-  it('can define its own policy; the others have that of the config', async () => {
+  it('can define its own policy; the other rules have that of the config', async () => {
     const app = gateway.app({
       ...ANYONE,
       onStoreFailure: 'closed',
@@ -261,7 +261,7 @@ describe('while the store fails, a credential', () => {
     expect(gateway.origin.received.at(-1)!.headers).not.toHaveProperty('x-consumer-id')
   })
 
-  it('of a blocked consumer stays blocked, and an unknown key stays unknown', async () => {
+  it('of a blocked consumer is still refused, and so is an unknown key', async () => {
     const key = await gateway.key('villain')
     const app = gateway.app({ rules, credentials: { onStoreFailure: 'unchecked' } })
     await app('/', { key })
@@ -285,7 +285,7 @@ describe('while the store fails, a credential', () => {
     for (const key of [first, second]) expect((await app('/', { key })).status).toBe(403)
   })
 
-  it('that only the store can name keeps its consumer while the isolate remembers it', async () => {
+  it('that is an opaque key keeps its consumer while the isolate remembers it', async () => {
     vi.useFakeTimers({ toFake: ['Date'] })
     try {
       const key = 'partner-key-number-three'
@@ -304,7 +304,7 @@ describe('while the store fails, a credential', () => {
     }
   })
 
-  it('is counted under the plan before the outage', async () => {
+  it('is counted under the plan from before the outage', async () => {
     const key = await gateway.key('acme-pro', 'pro')
     const local: RuleInput[] = [
       { ...RULE, by: 'consumer', plans: { pro: { limit: 5 } }, onStoreFailure: 'local' },
@@ -316,7 +316,7 @@ describe('while the store fails, a credential', () => {
     expect(all.filter(answer => answer.startsWith('200'))).toHaveLength(5)
   })
 
-  it('that only the store can name is counted by itself', async () => {
+  it('that is an opaque key of an unknown consumer has its own count', async () => {
     const keys = ['partner-key-number-one', 'partner-key-number-two']
     for (const key of keys) await importKey(gateway.admin, { key }, { consumer: `partner-${key.slice(-3)}` })
     const local: RuleInput[] = [{ ...RULE, by: 'consumer', limit: 2, onStoreFailure: 'local' }]
@@ -388,7 +388,7 @@ describe('a bug in limiting code', () => {
       throw new TypeError('slk_secret')
     })
 
-  it('admits a request as if the store had failed, and the log has its place', async () => {
+  it('admits a request as if the store had failed, and the log names the place', async () => {
     const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
     const app = gateway.app({ ...ANYONE, rules: [by], log: {} })
     breakHash()
@@ -415,7 +415,7 @@ describe('a bug in limiting code', () => {
     expect(await answers(app, 1, { key })).toEqual(['503 internal'])
   })
 
-  it('while a reply is annotated does not cost the reply', async () => {
+  it('while headers are added to a reply does not prevent the reply', async () => {
     const error = vi.spyOn(console, 'error').mockImplementation(() => {})
     const app = gateway.app({ ...ANYONE, rules: [RULE] })
     vi.spyOn(Headers.prototype, 'append').mockImplementation(() => {

@@ -125,7 +125,7 @@ describe('a decision is finished once', () => {
         headers: { origin: 'https://app.example', 'access-control-request-method': 'GET' },
       },
     ],
-  ])('is not called for %s, which the engine does not decide', async (_, status, path, init) => {
+  ])('only if the engine makes one: not for %s', async (_, status, path, init) => {
     const response = await app()(path, { ...caller, ...init })
     await response.text()
     expect([response.status, finished]).toEqual([status, []])

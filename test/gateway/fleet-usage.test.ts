@@ -47,13 +47,13 @@ describe('load shedding by fleet usage', () => {
   const informed: typeof gateway.informed = (config, platform) =>
     gateway.informed(config, { timer: NEVER, ...platform })
 
-  it('refuses a class when its part is full, and keeps the reserved part for more important classes', async () => {
+  it('refuses a class when its part of the capacity is full, and keeps the reserved part for more important ones', async () => {
     const app = appOf(CONFIG)
     expect(statusesOf(await hold(app, 9))).toEqual([...times(8, 200), 503])
     expect(statusesOf(await hold(app, 3, { method: 'POST' }))).toEqual([200, 200, 503])
   })
 
-  it('counts a class in the parts of all more important ones', async () => {
+  it('counts a class in its own part and in those of all more important classes', async () => {
     const app = appOf(CONFIG)
     const key = await gateway.key('acme', 'test')
     // The isolate does not know the key yet, so its first request counts as the most important class that it may

@@ -137,7 +137,7 @@ describe('an anonymous caller', () => {
     expect(await remaining('{ip:x}')).toBe(1)
   })
 
-  it('with an invalid API key is not anonymous', async () => {
+  it('with an invalid API key is refused', async () => {
     const app = gateway.app({ rules: [PUBLIC], routes: OPEN })
     expect((await app('/public/', { key: 'slk_acme_oops' })).status).toBe(401)
     expect((await app('/public/', { headers: { 'x-api-key': 'oops' } })).status).toBe(401)
@@ -346,7 +346,7 @@ describe('a path that can be read in two ways', () => {
     '/public/..%2fadmin%ff',
   ]
 
-  it.each(AMBIGUOUS)('refuses callers without a key: %s', async path => {
+  it.each(AMBIGUOUS)('is refused to callers without a key: %s', async path => {
     const app = gateway.app({ rules: [TWO, PUBLIC], routes: OPEN })
     expect((await app(path)).status).toBe(401)
     expect(gateway.origin.received).toEqual([])
@@ -478,7 +478,7 @@ describe('a browser', () => {
     expect(await gateway.redis.connection.send(['DBSIZE'])).toBe(0)
   })
 
-  it('gets them answered by the gateway if the config has `cors`', async () => {
+  it('gets its preflights answered by the gateway if the config has `cors`', async () => {
     const app = gateway.app({ rules: [TWO], cors: { origins: [ORIGIN], maxAge: '1h' } })
     const response = await app('/', preflight)
     expect(response.status).toBe(204)

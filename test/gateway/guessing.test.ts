@@ -29,7 +29,7 @@ const importOpaque = async (consumer: string) => {
   await set(credentialKey(consumer, digest), credentialOf())
 }
 
-it('is counted on a route without limits', async () => {
+it('a guess is counted on a route without limits', async () => {
   const ask = app({ routes: [{ name: 'free', match: { path: '/free/*' }, limits: false }] })
   const key = await gateway.key('acme')
   const statuses = []
@@ -41,14 +41,14 @@ it('is counted on a route without limits', async () => {
   expect([elsewhere.status, elsewhere.headers.get('ratelimit')]).toEqual([200, null])
 })
 
-it.each(['GET', 'HEAD', 'POST', 'OPTIONS', 'DELETE', 'PROPFIND'])('is counted with %s', async method => {
+it.each(['GET', 'HEAD', 'POST', 'OPTIONS', 'DELETE', 'PROPFIND'])('guesses count with %s', async method => {
   const ask = app()
   const statuses = []
   for (let i = 0; i < 3; i++) statuses.push((await ask('/', { method, key: mintApiKey('acme') })).status)
   expect(statuses).toEqual([401, 401, 429])
 })
 
-it('is counted for any claimed consumer: allowed, blocked or unknown', async () => {
+it('a guess is counted for any claimed consumer: allowed, blocked or unknown', async () => {
   await set(consumerKey('bad'), formatConsumer({ blockedAt: new Date(), overrides: [] }))
   const ask = app({ allow: { consumers: ['acme'] } })
   for (const [i, consumer] of ['acme', 'bad', 'nobody'].entries()) {
@@ -57,7 +57,7 @@ it('is counted for any claimed consumer: allowed, blocked or unknown', async () 
   }
 })
 
-it('is counted for API keys and opaque keys together, in any header', async () => {
+it('guesses of API keys and opaque keys are counted together, in any header', async () => {
   const ask = app({ credentials: { opaqueKeys: {} } })
   expect((await ask('/', { key: 'a-guess-of-an-opaque-key' })).status).toBe(401)
   expect((await ask('/', { headers: { 'x-api-key': 'another-guess-of-a-key' } })).status).toBe(401)
@@ -69,7 +69,7 @@ const seen = async (response: Response) => {
   return [response.status, String(headers), await response.text()].join('\n').replace(/\d{5,}/g, '<seconds>')
 }
 
-it('gets the same reply for a right and a wrong guess after too many', async () => {
+it('after too many guesses, right and wrong ones get the same reply', async () => {
   const log = (['log', 'warn', 'error', 'info', 'debug'] as const).map(level => vi.spyOn(console, level))
   const ask = app({ credentials: { opaqueKeys: {} }, allow: { consumers: ['allowed'] } })
   const right = {
@@ -104,7 +104,7 @@ it('gets the same reply for a right and a wrong guess after too many', async () 
   expect(good.headers.get('ratelimit')).toMatch(/^"ten";r=9;/)
 })
 
-it('is not visible to others: a limit that refuses does not reveal how many guesses are left', async () => {
+it('the refusal of another limit does not reveal how many guesses are left', async () => {
   const ask = app({ rules: [{ ...TEN, limit: 1 }, GUESSES] })
   const key = await gateway.key('acme')
   await ask('/', { key })

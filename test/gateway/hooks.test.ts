@@ -83,7 +83,7 @@ describe('identify', () => {
     expect(received()).toMatchObject({ 'x-consumer-id': 'identify~7', authorization: 'Bearer session-7' })
   })
 
-  it('identifies a caller; else the reply is a 401 that names the ways, or the caller is anonymous if accepted', async () => {
+  it('may name no consumer: the caller is anonymous if the config accepts that, and gets a 401 with instructions otherwise', async () => {
     const response = await app({ identify: () => null })('/')
     expect([response.status, ((await response.json()) as Problem).detail]).toEqual([
       401,
@@ -194,7 +194,7 @@ describe('cost', () => {
     expect(contexts).toEqual([1, 1, 7])
   })
 
-  it('above every limit is refused for good, and charges nothing', async () => {
+  it('above every limit is refused without a retry time, and charges nothing', async () => {
     const ask = app({ cost: () => 1e9 }, { rules: [{ ...TEN, cost: 1e9, limit: 1e9 }] })
     const response = await ask('/', { key: await gateway.key('acme') })
     expect([response.status, response.headers.get('retry-after')]).toEqual([429, null])
@@ -206,7 +206,7 @@ describe('plan', () => {
   const rules: RuleInput[] = [{ ...TEN_BY_ADDRESS, plans: { pro: { limit: 100 } } }]
   const ofHeader: HooksInput['plan'] = request => request.headers.get('x-plan')
 
-  it('applies to a caller that `identify` has named, before a stored one', async () => {
+  it('applies to a caller that `identify` has named, and takes precedence over a stored plan', async () => {
     const ask = app(
       { identify: byUser, plan: ofHeader },
       { rules: [{ ...TEN, plans: { pro: { limit: 100 } } }] },
@@ -407,10 +407,10 @@ const FAILURES: [string, HooksInput][] = [
     { cost: () => cost as never },
   ]),
   ['plan that throws', { plan: broken }],
-  ['plan that is not in the config', { plan: () => 'gold' }],
+  ['plan that returns an unknown plan', { plan: () => 'gold' }],
   ['identify that throws', { identify: broken }],
   ['identify that returns a number', { identify: () => 7 as never }],
-  ['identify that returns nothing in text', { identify: () => '' }],
+  ['identify that returns an empty text', { identify: () => '' }],
 ]
 
 describe.each(FAILURES)('a hook %s', (_, hooks) => {
@@ -425,13 +425,13 @@ describe.each(FAILURES)('a hook %s', (_, hooks) => {
       },
     )
 
-  it('refuses under `closed`', async () => {
+  it('refuses the request under `closed`', async () => {
     const response = await asking('closed')('/', { address: '192.0.2.1' })
     expect([response.status, response.headers.get('sluice-degraded')]).toEqual([503, 'internal'])
     expect(gateway.origin.received).toHaveLength(0)
   })
 
-  it('is counted by the isolate under `local`, and admitted under `open`', async () => {
+  it('lets the isolate count the request under `local`, and admits it under `open`', async () => {
     const statuses = async (ask: ReturnType<typeof asking>) => {
       const all = []
       for (let i = 0; i < 3; i++) {

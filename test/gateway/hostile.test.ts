@@ -67,7 +67,7 @@ describe('identity headers of a client', () => {
     expect(received()['x-forwarded-host']).toBe('gateway.test')
   })
 
-  it('do not survive a Connection header that names those of the gateway', async () => {
+  it('are replaced by those of the gateway, even if a Connection header names them', async () => {
     const ask = app()
     const headers = {
       connection: 'x-consumer-id, x-forwarded-for, x-request-id, x-api-key',
@@ -198,7 +198,7 @@ describe('a credential', () => {
     expect(received()).not.toHaveProperty('authorization')
   })
 
-  it('is requested with advice that works, if no path is unambiguous', async () => {
+  it('is not requested if none fits both readings of a path: the reply asks for a simpler path', async () => {
     const ask = app({ routes: [OPEN, { name: 'admin', match: { path: '/admin/*' }, accept: ['anonymous'] }] })
     const both = app({
       routes: [

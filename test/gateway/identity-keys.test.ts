@@ -74,7 +74,7 @@ const UNICODE = [
 const store = () =>
   upstashStore({ url: gateway.store.url, token: 'a token for tests', deadlineMs: 5000, keyLocking: true })
 
-/** The keys that the requests created. Each must have the form of a key. */
+/** Sends the requests, and returns the keys that they created. Each must have the form of a key. */
 async function keysOf(requests: readonly Request[], config: Partial<ConfigInput> & { rules: RuleInput[] }) {
   const app = createApp({ ...configOf(config), origin: gateway.origin.url }, store(), ALL_PARTS, {
     variables: { JWT_SECRET: SECRET },
@@ -120,7 +120,7 @@ describe('each different value has a key of its own, and all keys are plain text
     expect(keys).toHaveLength(new Set(values).size + 1)
   })
 
-  it('by claim, and by consumer as a claim names it', async () => {
+  it('by claim, and by the consumer that a claim names', async () => {
     const tokens = await Promise.all(
       UNICODE.map(text => tokenOf({ sub: text, tenant: text, ['__proto__']: text })),
     )
@@ -238,7 +238,7 @@ describe('each different value has a key of its own, and all keys are plain text
       ]
       for (const { allowed, degraded } of decisions) expect([allowed, degraded]).toEqual([true, undefined])
     }
-    // A state and a log each. One identity was used twice.
+    // Each identity has a state and a log. One identity was used twice.
     expect(await states()).toHaveLength(2 * (2 * new Set(UNICODE).size - 1))
   })
 })

@@ -90,7 +90,7 @@ async function warm(config: Settings, init: Init, platform?: TestPlatform): Prom
   return app
 }
 
-/** The units that the store counts as spent, by rule. */
+/** The units that are spent according to the store, by rule. */
 async function spent(
   config: Settings,
   who: Parameters<typeof peekCaller>[2] = { consumer },
@@ -99,7 +99,7 @@ async function spent(
   return Object.fromEntries(standings.map(({ rule, remaining }) => [rule.name, rule.quota.burst - remaining]))
 }
 
-/** Leases end with their remaining units given back. */
+/** Ends the leases, and waits until their remaining units are given back and the store counts the expected units. */
 async function expectSpent(
   config: Settings,
   expected: Record<string, number>,
@@ -296,7 +296,7 @@ describe('plans and overrides', () => {
   })
 
   it.each(['fixed-window', 'gcra', 'token-bucket'] as const)(
-    'an override of a %s does too',
+    'determine the size and the headers for an override of %s',
     async algorithm => {
       const config = { rules: [{ ...ONE, algorithm, limit: 20 } as RuleInput] }
       const key = await gateway.key(consumer)
@@ -311,7 +311,7 @@ describe('plans and overrides', () => {
     },
   )
 
-  it('a changed plan takes effect when the lease ends, or at once if another request shows it', async () => {
+  it('take effect after a change when the lease ends, or at once if another request shows the new plan', async () => {
     const config: Settings = {
       plans: ['free', 'pro'],
       rules: [
@@ -340,7 +340,7 @@ describe('a change takes effect when the lease ends', () => {
     await setPlan(gateway.admin, consumer, 'pro')
     const app = await warm(config, { key }, GIVING_BACK)
     await setPlan(gateway.admin, consumer, 'free')
-    // Time to renew the lease: its units stay, and it starts anew.
+    // Late enough to renew the lease: it starts again and keeps its units.
     time += 800
     for (let i = 1; i <= 50; i++) {
       const { headers } = await app('/', { key })
@@ -367,14 +367,14 @@ describe('a change takes effect when the lease ends', () => {
     const app = await warm({ rules: [ONE] }, { key })
     await change(key)
     expect((await app('/', { key })).status).toBe(200)
-    // If it is time to renew the lease, the change counts earlier.
+    // A request that renews the lease would apply the change earlier.
     time += 1000
     expect((await app('/', { key })).status).toBe(status)
     time += 1000
     expect((await app('/', { key })).status).toBe(status)
   })
 
-  it('a block: at once if another key of the consumer has met it', async () => {
+  it('a block: at once if a request with another key of the consumer was refused', async () => {
     const [key, other] = [await gateway.key(consumer), await gateway.key(consumer)]
     const app = await warm({ rules: [ONE] }, { key })
     await blockConsumer(gateway.admin, consumer)
@@ -521,7 +521,7 @@ describe('guesses', () => {
     const app = await warm(config, { key, address })
     const other = appWith(config)
     for (let i = 0; i < 100; i++) await other('/', { key: mintApiKey(consumer), address })
-    // Until it is time to renew the lease.
+    // Continues until a request renews the lease.
     await vi.waitUntil(async () => (await tripsOf(() => app('/', { key, address }))) > 0, { interval: 0 })
     expect(await send(app, 20, { key, address })).toEqual({ 429: 20 })
   })
@@ -546,7 +546,7 @@ describe('on a cluster', () => {
 })
 
 describe('statistics', () => {
-  it('count requests from leases like others, and their number separately', async () => {
+  it('count requests from leases like others, and also count them separately', async () => {
     const wakes: (() => void)[] = []
     const sleep = () => new Promise<void>(wake => wakes.push(wake))
     const config: Settings = { rules: [ONE, { ...ONE, name: 'shadow', limit: 10, mode: 'shadow' }] }

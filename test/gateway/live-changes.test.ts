@@ -1,4 +1,4 @@
-/** Administrative changes take effect with the very next request of an isolate that knows the caller well. */
+/** Administrative changes take effect with the next request of an isolate that has already served the caller. */
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
 import { blockConsumer, removeConsumer, setPlan, unblockConsumer } from '../../src/ops/consumers.ts'

@@ -40,7 +40,7 @@ describe('a rule applies to a request', () => {
     [{ methods: ['POST'], path: '/reports/*' }, 'GET', '/reports/7', false],
     [{ methods: ['POST'], path: '/reports/*' }, 'POST', '/reports/7', true],
     [{ host: 'example.com', path: '/reports/*' }, 'GET', '/reports/7', false],
-  ])('%j: %s %s is %s', (place, method, path, isFor) => {
+  ])('if %j matches %s %s: %s', (place, method, path, isFor) => {
     const { rules } = match(configOf({ rules: [{ ...RULE, match: place }] }), requestOf(path, { method }))
     expect(rules).toHaveLength(isFor ? 1 : 0)
   })
@@ -58,7 +58,7 @@ describe('the route of a request', () => {
     ['/users/7/posts', ['/users/*', '/users/:id/posts'], '/users/:id/posts'],
     ['/a/b', ['/*/b', '/a/*'], '/a/*'],
     ['/users/7', ['/users', '/users/:id/posts'], undefined],
-  ])('%s, of %j, is %s', (path, paths, expected) => {
+  ])('for %s, out of %j, is %s', (path, paths, expected) => {
     const routes = paths.map((path, i) => ({ name: `${i}`, match: { path } }))
     const { route } = match(configOf({ routes }), requestOf(path))
     expect(route && paths[Number(route.name)]).toBe(expected)
@@ -76,7 +76,7 @@ describe('the route of a request', () => {
     ['/free/x', 'free', ['anonymous'], 1, 0],
     ['/costly', 'costly', ['api-key'], 7, 1],
     ['/other', undefined, ['api-key'], 1, 1],
-    // Both readings apply: credentials that both accept, the higher cost, and counted if one is.
+    // Both readings apply: credentials that both accept, the higher cost, and limits if one of them has limits.
     ['/open/..%2ffree/x', 'open', ['anonymous'], 2, 1],
     ['/free/..%2fcostly', 'free', [], 7, 1],
     ['/open%2fx', 'open', ['api-key'], 2, 1],
@@ -180,12 +180,12 @@ describe('the evaluated rules', () => {
     ['a token', withToken({}), ['everybody', 'callers', 'known', 'of-plans', 'own-numbers']],
   ])('with %s', async (_, caller, expected) => expect(await names(caller)).toEqual(expected))
 
-  it('at an allowed address: none; for an allowed consumer: rules for failures', async () => {
+  it('are none at an allowed address, and those for failures for an allowed consumer', async () => {
     expect(await names(WITH_KEY, { allow: { addresses: ['192.0.2.0/24'] } })).toEqual([])
     expect(await names(WITH_KEY, { allow: { consumers: ['acme'] } })).toEqual(['failures'])
   })
 
-  it('on a route: at its cost, except rules for failures; without limits, only those', async () => {
+  it('have the cost of their route, except those for failures; on a route without limits, only those remain', async () => {
     const on = async (route: object) =>
       (
         await evaluatedRules(

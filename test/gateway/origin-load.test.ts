@@ -121,7 +121,7 @@ describe('an adaptive limit', () => {
     for (const reply of replies) await reply.text()
   })
 
-  it('leaves the number in flight for the shedder to the fleet rule', async () => {
+  it('does not replace the number in flight that the shedder gets from the fleet rule', async () => {
     const { app, inFlight, answered } = recordingApp({ shedding: SHEDDING })
     const held = [await app('/'), await app('/')]
     expect(inFlight).toEqual([0.001, 0.002])

@@ -17,7 +17,9 @@ it.each([
   ['http://gateway.test/a?b', 'https://a.example/base/?', 'https://a.example/base/a?b'],
   ['http://gateway.test/a?b', 'https://a.example/base#', 'https://a.example/base/a?b'],
   ['http://gateway.test/a?b', 'route', 'http://gateway.test/a?b'],
-])('%s at origin %s is %s', (url, origin, target) => expect(targetUrl(url, origin)).toBe(target))
+])('a request for %s with origin %s is sent to %s', (url, origin, target) =>
+  expect(targetUrl(url, origin)).toBe(target),
+)
 
 describe('the log of an origin that fails', () => {
   const request = new Request('http://gateway.test/orders?token=secret')
@@ -58,7 +60,7 @@ describe('the log of an origin that fails', () => {
     expect([status, logged]).toEqual([502, line(reason)])
   })
 
-  it('has the reason if the origin was too slow', async () => {
+  it('has the reason timeout if the origin was too slow', async () => {
     const never: typeof fetch = (_, init) =>
       new Promise((_, reject) => init!.signal!.addEventListener('abort', () => reject(init!.signal!.reason)))
     const { status, line: logged } = await failing(never, 1)

@@ -93,7 +93,7 @@ it.each([
   '/public//admin/x%2f..%2f..%2fy',
   '/public%2fadmin%2f..%2f..%2fother',
   '/public/x//..%2f..%2fadmin/y',
-])('a path does not match the route around its own: %s', path => {
+])('a path does not get the credentials of a wider route: %s', path => {
   expect(at(path).settings.accept).not.toContain('api-key')
   expect(at(path).settings.accept).not.toContain('anonymous')
 })
@@ -165,12 +165,12 @@ it(`for any spelling, an origin serves a path only with credentials that its rou
       expect([matched.settings.cost, matched.rules.length], message).toEqual([9, 1])
     }
   }
-  // Each kind of origin has served something of each place.
+  // Each kind of origin has served a path of each route.
   expect(seen.size).toBe(Object.keys(ORIGINS).length * PLACES.length)
 })
 
 describe('a path of a quarter of a megabyte', () => {
-  // Steps in the square of its length would take a minute or more, and the test would time out.
+  // With quadratic work, a path would take a minute or more, and the test would time out.
   it.each([
     '%252f..',
     '/..;x',
@@ -204,7 +204,7 @@ describe('the work for a path of 4 kB', () => {
     readingsOf(of(part))
     const { length } = replace.mock.calls
     vi.restoreAllMocks()
-    // With each step on each combination of the others, it would be 200.
+    // If each step ran for each combination of the others, there would be 200.
     expect(length).toBeLessThan(20)
   })
 

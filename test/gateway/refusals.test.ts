@@ -51,7 +51,7 @@ async function tripsOf(work: () => Promise<unknown>): Promise<number> {
 }
 
 describe('a refused caller', () => {
-  it('is refused again without a trip, with the same reply, and the store is asked again after a second', async () => {
+  it('is refused again without a trip, with the same reply, until the store decides again after a second', async () => {
     const app = appWith({ rules: [ONE] })
     const key = await gateway.key('acme')
     await app('/', { key })
@@ -71,13 +71,13 @@ describe('a refused caller', () => {
     ])
     expect(Object.keys(headers)).toEqual(Object.keys(first.headers))
     time += 1
-    // One request asks the store for all.
+    // One request makes the trip for all of them.
     const statuses = async () =>
       (await Promise.all(Array.from({ length: 20 }, () => app('/', { key })))).map(({ status }) => status)
     expect(await tripsOf(async () => expect(await statuses()).toEqual(Array(20).fill(429)))).toBe(1)
   })
 
-  it('gets a time that counts down, and the store is asked again when it is over', async () => {
+  it('gets a retry time that counts down, and the store decides again when it is over', async () => {
     const app = appWith({
       rules: [{ ...ONE, algorithm: 'gcra', limit: 1, period: '10s' }],
       refusals: { rememberFor: '60s' },
@@ -113,7 +113,7 @@ describe('a refused caller', () => {
     expect(await tripsOf(async () => expect(await status('/dear')).toBe(429))).toBe(0)
   })
 
-  it('is a different one with another credential, address or set of rules', async () => {
+  it('is not recognized with another credential, address or set of rules', async () => {
     const app = appWith({
       rules: [
         { ...ONE, by: 'credential' },
@@ -289,7 +289,7 @@ describe('a `concurrency` rule', () => {
   it('is checked again after a tenth of a second, or as soon as a request of the caller has ended', async () => {
     const app = appWith({ ...ANYONE, rules: [HELD] }, { timer: () => () => {} })
     const address = '192.0.2.1'
-    // The request is over when its body was read.
+    // The request is over once its body is read.
     const first = await app('/', { address })
     expect((await app('/', { address })).status).toBe(429)
     expect(await tripsOf(() => app('/', { address }))).toBe(0)
@@ -305,7 +305,7 @@ describe('a `concurrency` rule', () => {
 })
 
 describe('statistics', () => {
-  it('count a remembered refusal like any other, and its number separately', async () => {
+  it('count a remembered refusal like any other, and also count it separately', async () => {
     const wakes: (() => void)[] = []
     const sleep = () => new Promise<void>(wake => wakes.push(wake))
     const shadow: RuleInput = { ...ONE, name: 'shadow', mode: 'shadow' }

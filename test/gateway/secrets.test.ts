@@ -87,7 +87,7 @@ const storeWithin = (deadlineMs: number) =>
 
 interface Asking extends Platform {
   store?: Store
-  /** Default: all paths. */
+  /** Default: one credential of each kind. */
   credentials?: string[]
   originDeadlineMs?: number
 }
@@ -149,11 +149,11 @@ describe('no secret is revealed', () => {
       'quotes the command in its error',
       quoting(400, text => JSON.stringify({ error: `ERR unknown command ${text}` })),
     ],
-    ['begins with it', quoting(400, text => JSON.stringify({ error: text }))],
-    ['quotes it in capitals', quoting(500, text => JSON.stringify({ error: text.toUpperCase() }))],
-    ['quotes it on a web page', quoting(502, text => `<html>${text}</html>`)],
-    ['quotes it in a reply', quoting(200, text => JSON.stringify({ result: [1, text, 1] }))],
-    ['quotes it instead of a reply', quoting(200, text => JSON.stringify({ result: text }))],
+    ['begins its error with the command', quoting(400, text => JSON.stringify({ error: text }))],
+    ['quotes the command in capitals', quoting(500, text => JSON.stringify({ error: text.toUpperCase() }))],
+    ['quotes the command on a web page', quoting(502, text => `<html>${text}</html>`)],
+    ['quotes the command in a reply', quoting(200, text => JSON.stringify({ result: [1, text, 1] }))],
+    ['quotes the command instead of a reply', quoting(200, text => JSON.stringify({ result: text }))],
     ['refuses the token', quoting(401, text => JSON.stringify({ error: `WRONGPASS ${text}` }))],
   ])('when the store %s', async (name, fault) => {
     gateway.store.fault = fault
@@ -182,7 +182,7 @@ describe('no secret is revealed', () => {
     expectNoSecret(replies)
   })
 
-  it('when an error of the platform quotes it, in any step', async () => {
+  it('when an error of the platform quotes secrets, in any step', async () => {
     const all = () => [apiKey, OPAQUE, STORE_TOKEN, tokens.internal].join('\n    at ')
     const failing: Store = {
       isCluster: false,
@@ -235,7 +235,7 @@ describe('no secret is revealed by a mistake of the config', () => {
     ['a password in the origin', { origin: `https://user:${PASSWORD}@origin.test` }],
     ['a password alone in the origin', { origin: `https://${PASSWORD}@origin.test` }],
     ['the token of the store', { store: { token: PASSWORD } }],
-    ['the store', { UPSTASH_REDIS_REST_TOKEN: PASSWORD }],
+    ['a variable of the store', { UPSTASH_REDIS_REST_TOKEN: PASSWORD }],
     [
       'a secret in place of its name',
       { jwt: { x: jwt({ secret: PASSWORD, algorithms: ['HS256'], issuer: 'a', audience: 'b' }) } },

@@ -67,7 +67,7 @@ describe('a store that', () => {
     rules: [{ name: 'one', by: 'consumer', algorithm: 'gcra', limit: 1, period: '1d' }],
     onStoreFailure: 'open',
     credentials: { onStoreFailure: 'unchecked' },
-    // Each request here is the first that meets the fault.
+    // Each request must meet the fault itself.
     store: { breaker: false },
   })
   const ask = (key: string, deadlineMs = LONG_MS) => {
@@ -129,7 +129,7 @@ describe('a store that', () => {
     expect(signals.size).toBe(2)
   })
 
-  it('fails is called once: a call that may have spent is never repeated', async () => {
+  it('fails is called once: a call that may have spent units is never repeated', async () => {
     vi.spyOn(console, 'warn').mockImplementation(() => {})
     for (const fault of [FAULTS['closes the connection'][0], FAULTS['answers 503'][0], FAULTS.hangs[0]]) {
       gateway.store.fault = fault

@@ -1,7 +1,7 @@
 /**
- * Live switches through the whole app. A switch that turns a rule down takes effect for the very reply that it came
- * with; one that turns a rule up, from the isolate's next request. The tests pass in the clock of the isolates, so
- * none waits for a copy to become stale.
+ * Live switches through the whole app. A switch that turns a rule down already applies to the request that reads it; a
+ * switch that turns a rule up applies from the isolate's next request on. The tests pass in the clock of the isolates,
+ * so no test waits for a copy to become stale.
  */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
@@ -58,7 +58,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
   const namesIn = (response: Response) =>
     [...(response.headers.get('ratelimit-policy') ?? '').matchAll(/"(\w+)"/g)].map(([, name]) => name)
 
-  it('leave out a rule that is off in the config, and can turn it on for every plan', async () => {
+  it('can turn on a rule that is off in the config, for every plan', async () => {
     expect(namesIn(await app('/', { key }))).toEqual(['two', 'many'])
     await set('none', { mode: 'enforce' })
     later()
@@ -77,7 +77,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
     [{ mode: 'off' }, ['many']],
     [{ mode: 'shadow' }, ['many']],
     [{ share: 0 }, ['many']],
-  ])('that turn a rule down apply to the refusal that they came with: %j', async (change, left) => {
+  ])('that turn a rule down apply to the refused request that reads them: %j', async (change, left) => {
     expect(await ask(3)).toEqual([200, 200, 429])
     await set('two', change)
     // An isolate whose copy is less than a second old does not read the switches.
@@ -140,7 +140,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
     expect(await ask(2)).toEqual([200, 429])
   })
 
-  it('stay as last known while the store is down, until it is read again', async () => {
+  it('stay as last known until they are read again after an outage', async () => {
     await ask(2)
     await set('two', { mode: 'off' })
     later()
@@ -239,12 +239,12 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
       const [good, bad] = [isolate(), isolate()]
       expect((await good('/', { key })).status).toBe(429)
       expect((await bad('/', { key: mintApiKey('nobody') })).status).toBe(429)
-      // Guesses are limited too: from the next request on nothing counts them, and each gets its true reply.
+      // The kill switch also turns off the limit for guesses: from the next request on, each one gets its real reply.
       expect((await good('/', { key })).status).toBe(200)
       expect((await bad('/', { key: mintApiKey('nobody') })).status).toBe(401)
     })
 
-    it('end, also for callers whose requests make no trip', async () => {
+    it('stop applying, also to callers whose requests make no trip', async () => {
       await kill()
       const marked = async () => (await app('/open')).headers.get('sluice-degraded')
       gateway.store.count()

@@ -78,7 +78,7 @@ describe('a push', () => {
     expect((await push({ body, headers: { 'content-type': 'text/plain' } })).status).toBe(204)
   })
 
-  it.each(['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS', 'PATCH'])('is not a %s', async method => {
+  it.each(['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS', 'PATCH'])('is refused as %s', async method => {
     const { status, headers, detail } = await push({ method, body: 'x' }).catch(error => error)
     expect([status, headers.get('allow')]).toEqual([405, 'POST'])
     expect(detail).toContain(`${method} is not allowed here. Send POST`)
@@ -125,7 +125,7 @@ describe('the secret', () => {
     expect((await push({ body, token: 'Bearer x' })).status).toBe(401)
   })
 
-  it.each(['bearer', 'BEARER'])('follows %s, in any case', async scheme => {
+  it.each(['bearer', 'BEARER'])('is accepted after %s: the scheme may have any case', async scheme => {
     expect((await push({ token: `${scheme}  ${SECRET}` })).status).toBe(204)
   })
 
@@ -230,13 +230,13 @@ describe('a store', () => {
   it.each([
     () => Promise.reject(new GatewayError('ERR_STORE_TIMEOUT', 'The secret key sluice:{x} is late.')),
     () => [new GatewayError('ERR_STORE_TIMEOUT', 'late')],
-  ])('that does not answer gives a 503, which can be retried', async answer => {
+  ])('that does not answer causes a 503, which can be retried', async answer => {
     const { status, headers, detail } = await push({}, { store: answering(answer).store })
     expect([status, headers.get('retry-after')]).toEqual([503, '1'])
     expect(detail).toBe('The utilization was not stored (ERR_STORE_TIMEOUT). Push again with the next value.')
   })
 
-  it.each([[[]], [['OK']], [[[1, 2]]], [[null]]])('that answers %j is a 503', async reply => {
+  it.each([[[]], [['OK']], [[[1, 2]]], [[null]]])('that answers %j causes a 503', async reply => {
     const { status, detail } = await push({}, { store: answering(() => reply).store })
     expect([status, detail]).toEqual([503, expect.stringContaining('ERR_STORE_REPLY_INVALID')])
   })

@@ -154,7 +154,7 @@ describe('load shedding by worker utilization', () => {
     expect([reply.status, reply.headers.has('x-utilization')]).toEqual([200, false])
   })
 
-  it('asks the store about a key with an unknown consumer, which may be on the list of those never limited', async () => {
+  it('makes a trip for a key of an unknown consumer, because the config may allow the consumer without limits', async () => {
     await importKey(gateway.admin, { key: 'an-old-key-of-a-partner' }, { consumer: 'partner' })
     const credentials = { opaqueKeys: {}, accept: ['opaque-key', 'anonymous'] }
     const { apps, seconds } = fleetOf({
@@ -168,7 +168,7 @@ describe('load shedding by worker utilization', () => {
     expect((await apps[0]!('/', { headers: { 'x-api-key': 'a-key-that-is-made-up' } })).status).toBe(401)
   })
 
-  it('counts the requests in flight of the fleet, with any other rules, and not those of an isolate alone', async () => {
+  it('counts the requests in flight of the whole fleet, not only of one isolate, with any other rules', async () => {
     const rules = [
       { name: 'origin', by: 'global', algorithm: 'concurrency', limit: 10, adaptive: { initial: 10 } },
     ]
@@ -186,7 +186,7 @@ describe('load shedding by worker utilization', () => {
     expect(await shedAt(apps[0]!, '/test')).toEqual([])
   })
 
-  it('makes no HTTP request to the store of its own', async () => {
+  it('makes no extra HTTP request to the store', async () => {
     const { seconds } = fleetOf(FAST, 1)
     await seconds(1, 0.95)
     gateway.store.count()
@@ -194,7 +194,7 @@ describe('load shedding by worker utilization', () => {
     expect(gateway.store.count()).toBe(10)
   })
 
-  it('sheds nothing in shadow mode, and reports what it would have shed', async () => {
+  it('sheds nothing in shadow mode, and reports the requests that it would have shed', async () => {
     const points: string[][] = []
     const analytics = { writeDataPoint: ({ blobs }: { blobs: string[] }) => void points.push(blobs) }
     const shadow = { ...QUICK, mode: 'shadow' as const }
@@ -225,7 +225,7 @@ describe('load shedding by worker utilization', () => {
     expect(await shedAt(app)).toEqual([])
   })
 
-  it('never sheds callers on the list of those never limited, or routes without limits', async () => {
+  it('never sheds callers that the config allows without limits, or requests on routes without limits', async () => {
     const routes = [{ name: 'free', match: { path: '/free' }, limits: false }]
     const { apps, seconds } = fleetOf(
       { ...FAST, allow: { addresses: [ADDRESSES[3]!] }, routes } as typeof CONFIG,

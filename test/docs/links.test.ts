@@ -87,6 +87,12 @@ it('docs/README.md has a line for each page', () => {
   expect(DOCS.filter(name => name !== 'README.md' && !links.has(name))).toEqual([])
 })
 
+it('README.md and getting-started.md make a project with the same commands', () => {
+  const [block] = read('docs/getting-started.md').match(/^npm pack[^`]*/m)!
+  const commands = block.split(/\n|&&/).map(text => text.replace(/#.*/, '').trim())
+  for (const command of commands.filter(Boolean)) expect(read('README.md')).toContain(command)
+})
+
 it('README.md is short', () => {
   expect(read('README.md').split('\n').length).toBeLessThan(170)
 })

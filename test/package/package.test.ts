@@ -113,7 +113,7 @@ const EXPECTED = {
 }
 
 describe('from an empty folder', () => {
-  it('install, init, start, and the first 429, with the commands of docs/getting-started.md', async () => {
+  it('install, init, start, and the first 429, with the commands of README.md and docs/getting-started.md', async () => {
     const folder = join(installed.folder, 'empty')
     mkdirSync(folder)
     const { stdout } = await run(folder, installed.bin('sluicegate'), ['init', 'my-api'])

@@ -27,7 +27,8 @@ import { bind, type Demand, type SwitchName } from './bind.ts'
 import type { Claims } from './claims.ts'
 import { type Decision, toDecision } from './decision.ts'
 import { catchFailure, type Degraded, type EvaluateOnCluster, evaluate, toDegraded } from './evaluate.ts'
-import { admitsUncounted, fallBack, NO_LOCAL_LIMITER } from './fallback.ts'
+import { admitsUncounted } from './failure-policy.ts'
+import { fallBack, NO_LOCAL_LIMITER } from './fallback.ts'
 import type { HoldingsKeeper } from './keep-holdings.ts'
 import type { createLocalLimiter } from './local.ts'
 import type { OwnAnswers } from './own-answers.ts'
@@ -176,8 +177,10 @@ export function createEngine(
   const switched = withSwitches(bareStore, board)
   const reporting = originLoad?.withReports(switched) ?? switched
   const returning = ownAnswers?.withReturns(reporting) ?? reporting
+  const local = createLocal?.(config.localShare, now) ?? NO_LOCAL_LIMITER
+  const handingOver = local.withHandOvers(returning, decideAt)
   const guarded = withBreaker(
-    holdingsKeeper ? holdingsKeeper.withMessages(returning) : returning,
+    holdingsKeeper ? holdingsKeeper.withMessages(handingOver) : handingOver,
     config.breaker,
     probe,
     {
@@ -186,7 +189,6 @@ export function createEngine(
     },
   )
   const store = withInFlightLimit(guarded, config.inFlight, { sleep })
-  const local = createLocal?.(config.localShare, now) ?? NO_LOCAL_LIMITER
   const fallback = { credentials, local, store }
 
   async function decideWith(verb: DecideVerb, demand: Demand, options: DecideOptions): Promise<Decided> {
@@ -257,6 +259,7 @@ export function createEngine(
       claims?.settle(answer, store.isCluster ?? false)
       const latestSwitches = board.current()
       const completed = claims?.addStockVerdicts(answer) ?? answer
+      local.noteReport(evaluation.rules, completed)
       const outcome = ownAnswer?.endTrip(completed, latestSwitches === switchesAtBinding) ?? completed
       // The store has nothing left, but units that were leased before are already paid for.
       const leasedDecision = outcome.status === 'refused' ? ownAnswer?.decideAfterRefusal() : undefined
@@ -334,7 +337,10 @@ export function createEngine(
   ): Promise<ChangeResult | Degraded> {
     const changed = await catchFailure(() => runCall(store, preparedCall))
     // A reset discards leased units, so that they are not given back on top of the whole budget. A refund keeps them.
-    if ('keys' in preparedCall.call) ownAnswers?.forget(preparedCall.call.keys, verb)
+    if ('keys' in preparedCall.call) {
+      ownAnswers?.forget(preparedCall.call.keys, verb)
+      if (verb === 'reset') local.forgetReports(preparedCall.call.keys)
+    }
     maintain({ hasAnswered: 'at' in changed }, background)
     return changed
   }

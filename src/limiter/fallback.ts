@@ -5,7 +5,6 @@
  * A flood must not turn the limits off. So rules with the policy `open` are counted in the isolate, as with `local`, until a failure
  * of the store is confirmed.
  */
-import type { OnStoreFailure } from '../config/check/rule-schema.ts'
 import type { Credentials } from '../config/compile-credentials.ts'
 import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { DecideVerb } from '../script/decide.ts'
@@ -25,6 +24,9 @@ export interface FallbackSettings {
 /** The local limiter for configs in which all rules are `closed`: nothing is counted in the isolate. */
 export const NO_LOCAL_LIMITER: LocalLimiter = {
   decide: () => ({ admitted: true, verdicts: [] }),
+  noteReport: () => {},
+  forgetReports: () => {},
+  withHandOvers: store => store,
   isHandOverDue: () => false,
   handOver: async () => {},
 }
@@ -34,28 +36,6 @@ const ACCEPTED: Record<Credentials['onStoreFailure'], { verifiedBefore: boolean;
   recent: { verifiedBefore: true, unknown: false },
   refuse: { verifiedBefore: false, unknown: false },
   unchecked: { verifiedBefore: true, unknown: true },
-}
-
-/** Whether a rule admits a request that cannot be counted at all, not even in the isolate. */
-export function admitsUncounted(policy: OnStoreFailure): boolean {
-  switch (policy) {
-    case 'open':
-    case 'local':
-      return true
-    case 'closed':
-      return false
-  }
-}
-
-/** Whether the isolate may have to count the rule. With `open` it counts until an outage is confirmed. */
-export function isCountedLocally(policy: OnStoreFailure): boolean {
-  switch (policy) {
-    case 'open':
-    case 'local':
-      return true
-    case 'closed':
-      return false
-  }
 }
 
 /**

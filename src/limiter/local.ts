@@ -1,9 +1,11 @@
 /**
  * Counts in the memory of the isolate while the store does not answer: with the TypeScript models, a share of each limit, and the
- * clock of this machine. Memory is bounded: identities without recent requests are dropped first, and then start with a whole budget.
+ * clock of this machine. An identity has at most the units that the store has last reported. Memory is bounded: identities without
+ * recent requests are dropped first, and then start with a whole budget.
  *
- * When the store answers again, the units that were spent meanwhile are handed over to it. They stay counted here as well, until they
- * refill. Otherwise, in a flood in which the store answers now and then, each answer would give every identity a new share.
+ * When the store answers again, the units that were spent meanwhile are handed over to it: those of an identity with its next decision,
+ * before the decision itself, and those of other identities in the background. They stay counted here as well, until they refill.
+ * Otherwise, in a flood in which the store answers now and then, each answer would give every identity a new share.
  */
 import type { State } from '../algorithms/algorithm.ts'
 import type { Rule } from '../config/compile-rule.ts'
@@ -13,9 +15,10 @@ import type { DecideVerb } from '../script/decide.ts'
 import type { BoundRule, Evaluation, Outcome, Verdict } from '../script/evaluation.ts'
 import { decideInMemory, type StateMemory } from '../script/memory.ts'
 import type { Policy } from '../script/policy-shape.ts'
-import type { Store } from '../store/store.ts'
+import type { Store, StoreCall } from '../store/store.ts'
 import { bindRule } from './bind-rule.ts'
-import { prepareDecide, runCalls } from './prepared-call.ts'
+import { decodeReplies, prepareDecide, runCalls } from './prepared-call.ts'
+import { createStoreReports } from './store-reports.ts'
 
 /** About 500 bytes each. The LRU keeps up to twice as many. */
 const MAX_IDENTITIES = 10_000
@@ -36,6 +39,16 @@ export interface LocalLimiter {
     rules: readonly BoundRule[],
     verb?: DecideVerb,
   ): { admitted: boolean; verdicts: Verdict[] }
+  /** Notes an answer of the store. While the store does not answer, the isolate admits no more than it reported as remaining. */
+  noteReport(rules: readonly BoundRule[], outcome: Outcome): void
+  /** Forgets what the store has reported for these keys, because they were reset. */
+  forgetReports(keys: readonly string[]): void
+  /**
+   * Wraps the store: if its last request has succeeded, a request to it first hands over the units of its identities. So the decisions
+   * in it take into account what this isolate has admitted by itself. After a failed request, units could be lost with the next one.
+   * @param at returns the time to count by (µs); absent: the clock of the store
+   */
+  withHandOvers(store: Store, at?: () => number): Store
   /** Whether units are to be handed over, and no hand-over is running. */
   isHandOverDue(): boolean
   /**
@@ -78,6 +91,9 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
     onEviction: key => keysToHandOver.delete(key),
   })
   let handOverStartedAt = Number.NEGATIVE_INFINITY
+  const reports = createStoreReports()
+  /** Units that are to be spent in the store although they are fewer than this isolate has spent. */
+  let remainders: HandOver[] = []
 
   const memory: StateMemory = {
     get: key => usages.get(key)?.states,
@@ -87,17 +103,37 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
   /** For reading only: using an entry would move it to the front of the LRU, which can push out others. */
   const readOnlyMemory: StateMemory = { ...memory, get: key => usages.peek(key)?.states }
 
-  function decideLocally(rules: readonly BoundRule[], verb: DecideVerb) {
+  function decideLocally(rules: readonly BoundRule[], verb: DecideVerb, at = now()) {
     const counted = rules.map(bound => ({ bound: withShareOfLimit(bound, share), shown: bound.rule }))
     const isPeek = verb === 'peek'
-    return decideInMemory(modelOf, isPeek ? readOnlyMemory : memory, counted, now() * 1e3, isPeek)
+    return decideInMemory(modelOf, isPeek ? readOnlyMemory : memory, counted, at * 1e3, isPeek)
   }
 
-  /** Units that were spent in this isolate and have not refilled. */
-  function unitsInUse(key: string, rule: Rule): number {
-    const report = bindRule(rule, key, 0, now())
-    const { remaining } = decideLocally([report], 'peek').verdicts[0]!
-    return withShareOfLimit(report, share).rule.quota.burst - remaining
+  function remainingUnits(key: string, rule: Rule, at: number): number {
+    return decideLocally([bindRule(rule, key, 0, at)], 'peek', at).verdicts[0]!.remaining
+  }
+
+  /** Units that were spent and have not refilled, including those that only the store has counted. */
+  function unitsInUse(key: string, rule: Rule, at = now()): number {
+    const idle = withShareOfLimit(bindRule(rule, key, 0, at), share)
+    return idle.rule.quota.burst - remainingUnits(key, rule, at)
+  }
+
+  /**
+   * Spends the units that the store does not have left, by its last report. They count as handed over, because the store knows them.
+   * The report does not include units that this isolate has spent and not handed over.
+   */
+  function applyReport(bound: BoundRule): void {
+    const report = reports.take(bound)
+    if (!report) return
+    const { key, rule } = bound
+    const at = report.answeredAt
+    const notHandedOver = unitsInUse(key, rule, at) - (usages.peek(key)?.handedOver.get(rule.tag) ?? 0)
+    const left = Math.max(0, report.remaining - Math.max(0, notHandedOver))
+    const units = Math.floor(remainingUnits(key, rule, at) - left)
+    if (units <= 0) return
+    decideLocally([{ ...bindRule(rule, key, units, at), mode: 'enforce' }], 'decide', at)
+    addHandedOver({ key, rules: [{ rule, cost: units }] }, 1)
   }
 
   /** Reduces the handed-over units to those that have not refilled. What refills here has also refilled in the store. */
@@ -126,7 +162,10 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
     mode: 'shadow',
   })
 
-  function addHandedOver({ key, rules }: HandOver, sign: 1 | -1): void {
+  function addHandedOver(
+    { key, rules }: { key: string; rules: readonly Pick<BoundRule, 'rule' | 'cost'>[] },
+    sign: 1 | -1,
+  ): void {
     const handedOver = usages.peek(key)?.handedOver
     for (const { rule, cost } of handedOver ? rules : []) {
       handedOver!.set(rule.tag, (handedOver!.get(rule.tag) ?? 0) + sign * cost)
@@ -140,32 +179,48 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
     if (usages.peek(handOver.key)) keysToHandOver.add(handOver.key)
   }
 
-  async function sendHandOvers(store: Store, handOvers: readonly HandOver[], at?: number): Promise<void> {
-    const evaluationOf = ({ policy, plan }: HandOver, rules: readonly BoundRule[]): Evaluation => ({
-      ...{ policy, rules },
-      ...(plan !== undefined && { plan }),
-      ...(at !== undefined && { now: at }),
-    })
+  const evaluationOf = (
+    { policy, plan }: HandOver,
+    rules: readonly BoundRule[],
+    at: number | undefined,
+  ): Evaluation => ({
+    ...{ policy, rules },
+    ...(plan !== undefined && { plan }),
+    ...(at !== undefined && { now: at }),
+  })
+
+  /** Removes and returns what is to be handed over of these identities. It counts as handed over from now on. */
+  function takeHandOvers(keys: readonly string[]): HandOver[] {
+    for (const key of keys) keysToHandOver.delete(key)
+    const handOvers = keys.flatMap(handOversOf)
     for (const handOver of handOvers) addHandedOver(handOver, 1)
-    const calls = handOvers.map(handOver => prepareDecide(evaluationOf(handOver, handOver.rules)))
-    const results = await runCalls(store, calls).catch(error => {
-      for (const handOver of handOvers) if (error instanceof GatewayError) retryIfNotCounted(handOver, error)
-      throw error
-    })
-    // If the store has fewer units left than were spent here, spend those that are left.
-    const remainders = results.flatMap((result, i): Evaluation[] => {
+    return handOvers
+  }
+
+  const prepareHandOver = (handOver: HandOver, at: number | undefined) =>
+    prepareDecide(evaluationOf(handOver, handOver.rules, at))
+
+  function retryAllIfNotCounted(handOvers: readonly HandOver[], error: unknown): void {
+    if (error instanceof GatewayError) for (const handOver of handOvers) retryIfNotCounted(handOver, error)
+  }
+
+  /** If the store had fewer units left than were spent here, those that are left are spent next. */
+  function settle(handOvers: readonly HandOver[], results: readonly (Outcome | GatewayError)[]): void {
+    for (const [i, result] of results.entries()) {
       const handOver = handOvers[i]!
       if (result instanceof GatewayError) {
         retryIfNotCounted(handOver, result)
-        return []
+        continue
       }
       const left = remainderToSpend(result, handOver)
-      return left.length > 0 ? [evaluationOf(handOver, left)] : []
-    })
-    await runCalls(
-      store,
-      remainders.map(evaluation => prepareDecide(evaluation)),
-    )
+      if (left.length > 0) remainders.push({ ...handOver, rules: left })
+    }
+  }
+
+  async function sendRemainders(store: Store, at: number | undefined): Promise<void> {
+    const calls = remainders.map(remainder => prepareHandOver(remainder, at))
+    remainders = []
+    await runCalls(store, calls)
   }
 
   function remainderToSpend({ verdicts }: Outcome, { key, rules }: HandOver): BoundRule[] {
@@ -177,6 +232,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
   return {
     decide(policy, rules, verb = 'decide') {
       rules.forEach(reduceHandedOver)
+      rules.forEach(applyReport)
       const result = decideLocally(rules, verb)
       const isSpent = result.admitted && verb === 'decide'
       for (const { rule, key, role } of isSpent ? rules : []) {
@@ -190,21 +246,60 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
       return result
     },
 
+    noteReport: (rules, outcome) => reports.note(rules, outcome, now()),
+    forgetReports: reports.forget,
+
+    withHandOvers(store, at) {
+      let isAnswering = true
+      return {
+        ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
+        ping: () => store.ping(),
+        async run(calls) {
+          const keys = keysToHandOver.size > 0 && isAnswering ? keysIn(calls) : []
+          const handOvers = takeHandOvers(keys.filter(key => keysToHandOver.has(key)))
+          const prepared = handOvers.map(handOver => prepareHandOver(handOver, at?.()))
+          try {
+            const replies = await store.run([...prepared.map(({ call }) => call), ...calls])
+            isAnswering = true
+            settle(handOvers, decodeReplies(prepared, replies))
+            return replies.slice(prepared.length)
+          } catch (error) {
+            isAnswering = false
+            retryAllIfNotCounted(handOvers, error)
+            throw error
+          }
+        },
+      }
+    },
+
     // A clock that was set back must not block hand-overs.
     isHandOverDue: () =>
-      keysToHandOver.size > 0 && Math.abs(now() - handOverStartedAt) > HAND_OVER_TIMEOUT_MS,
+      (keysToHandOver.size > 0 || remainders.length > 0) &&
+      Math.abs(now() - handOverStartedAt) > HAND_OVER_TIMEOUT_MS,
 
     async handOver(store, at) {
       handOverStartedAt = now()
       try {
-        const keys = [...keysToHandOver.keys().take(IDENTITIES_PER_REQUEST)]
-        for (const key of keys) keysToHandOver.delete(key)
-        await sendHandOvers(store, keys.flatMap(handOversOf), at)
+        const handOvers = takeHandOvers([...keysToHandOver.keys().take(IDENTITIES_PER_REQUEST)])
+        const calls = handOvers.map(handOver => prepareHandOver(handOver, at))
+        settle(
+          handOvers,
+          await runCalls(store, calls).catch(error => {
+            retryAllIfNotCounted(handOvers, error)
+            throw error
+          }),
+        )
+        await sendRemainders(store, at)
       } finally {
         handOverStartedAt = Number.NEGATIVE_INFINITY
       }
     },
   }
+}
+
+/** The state keys that the calls count under, each once. */
+function keysIn(calls: readonly StoreCall[]): string[] {
+  return [...new Set(calls.flatMap(call => ('keys' in call ? call.keys : [])))]
 }
 
 /**

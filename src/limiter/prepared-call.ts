@@ -56,6 +56,14 @@ export async function runCalls<Result>(
   if (replies.length !== preparedCalls.length) {
     throw new GatewayError('ERR_STORE_REPLY_INVALID', `The store's reply has ${replies.length} answers.`)
   }
+  return decodeReplies(preparedCalls, replies)
+}
+
+/** Decodes the replies to the calls, in order. The place of a call that has failed by itself has the error. */
+export function decodeReplies<Result>(
+  preparedCalls: readonly PreparedCall<Result>[],
+  replies: readonly unknown[],
+): (Result | GatewayError)[] {
   return preparedCalls.map(({ decode }, i) => {
     const reply = replies[i]
     if (reply instanceof GatewayError) return reply

@@ -139,6 +139,14 @@ describe('while the store fails, a rule', () => {
     }
   })
 
+  it('that is `local` admits only what the store had left before the failure', async () => {
+    const app = gateway.app({ ...ANYONE, rules: [RULE] })
+    const address = fresh()
+    expect(await answers(app, 2, { address })).toEqual(['200', '200'])
+    gone()
+    expect(await answers(app, 2, { address })).toEqual(['200 store-unreachable', '429 store-unreachable'])
+  })
+
   it('charges nothing if one of several `local` rules refuses', async () => {
     const wide: RuleInput = { ...RULE, name: 'wide', by: 'global', limit: 5 }
     const app = gateway.app({ ...ANYONE, rules: [RULE, wide], onStoreFailure: 'local' })
@@ -313,7 +321,8 @@ describe('while the store fails, a credential', () => {
     await app('/', { key })
     gone()
     const all = await answers(app, 7, { key })
-    expect(all.filter(answer => answer.startsWith('200'))).toHaveLength(5)
+    // The store has admitted the first of five.
+    expect(all.filter(answer => answer.startsWith('200'))).toHaveLength(4)
   })
 
   it('that is an opaque key of an unknown consumer has its own count', async () => {

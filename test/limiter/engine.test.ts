@@ -27,6 +27,7 @@ import { createSwitchBoard } from '../../src/switches/live.ts'
 import { formatSwitches, type RuleSwitch } from '../../src/switches/switches.ts'
 import { RedisEngine, rulesOf } from '../support/engines.ts'
 import { policyOf } from '../support/policy.ts'
+import { randomFrom, SEED } from '../support/random.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
@@ -459,6 +460,58 @@ describe('beside a decision', () => {
     expect(await kinds(1, many)).toEqual(['allowed'])
     await settle()
     expect(await remaining(local)).toEqual([0])
+  })
+})
+
+describe('outages, one after the other,', () => {
+  /** The breaker opens at the first failure, and a probe closes it after a second. */
+  const breaker = { failures: 1, slowCalls: 1, slowAfterMs: 250, retryAfterMs: 1000 }
+
+  it.each([
+    ['whose requests never reach the store', false, 1],
+    ['whose requests are counted by the store, and only the replies are lost', true, 0],
+  ] as const)('%s, do not give a caller more than the limit', async (_, isCounted, fewest) => {
+    for (let seed = SEED; seed < SEED + 20; seed++) {
+      await redis.connection.send(['FLUSHALL'])
+      const random = randomFrom(seed)
+      let isDown = false
+      const working = storeOf(new RedisEngine(redis.connection))
+      const store: Store = {
+        ...working,
+        async run(calls) {
+          // A request with a hand-over always succeeds: the units of a lost one are never handed over again.
+          const isLost = isDown && calls.filter(call => 'keys' in call).length === 1
+          if (isLost && !isCounted) throw UNREACHABLE
+          const replies = await working.run(calls)
+          if (isLost) throw UNREACHABLE
+          return replies
+        },
+      }
+      const clock = { now: () => nowMs }
+      const engine = createEngine({ localShare: 1, breaker }, store, {
+        ...{ clock, decideAt: () => nowMs * 1e3, board: createSwitchBoard(clock) },
+        switchName: ({ name }) => name,
+        credentials: 'refuse',
+        createLocal: createLocalLimiter,
+        probe: createProbe(compileScripts),
+      })
+      const waiting: Promise<unknown>[] = []
+      const background = (task: Promise<unknown>) => void waiting.push(task.catch(() => {}))
+      const decide = async () => {
+        const { decision } = await engine.decide(demandOf(many), { background })
+        await Promise.all(waiting.splice(0))
+        nowMs += 1000
+        return decision.kind === 'allowed' ? 1 : 0
+      }
+      let admitted = 0
+      for (let i = 0; i < 12; i++) {
+        isDown = i % 2 === 1
+        for (let requests = random.int(1, 3); requests > 0; requests--) admitted += await decide()
+      }
+      expect(admitted, `seed ${seed}`).toBeLessThanOrEqual(9)
+      // A request whose reply was lost can count twice, so fewer than the limit may be admitted.
+      if (fewest) expect(admitted, `seed ${seed}`).toBe(9)
+    }
   })
 })
 

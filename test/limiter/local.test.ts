@@ -26,6 +26,7 @@ const RULES: LimitRuleInput[] = [
 ]
 
 const KEY = 'sluice:{ip:192.0.2.1}:state'
+const OTHER_KEY = 'sluice:{ip:192.0.2.2}:state'
 
 const counted = (rule: LimitRuleInput, cost: number, key = KEY): BoundRule =>
   bound(compileLimitRule(rule, ALL_ALGORITHMS), key, cost)
@@ -110,6 +111,82 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     await local.handOver(store)
     const [now] = await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
     expect(now).toMatchObject({ verdicts: [{ remaining: 0 }] })
+  })
+
+  it('are handed over with the next request of their identity, before its decision', async () => {
+    const store = storeOf(await fresh())
+    const local = createLocalLimiter(1, Date.now)
+    const rule = RULES[3]!
+    decide(local, [counted(rule, 4)])
+    decide(local, [counted(rule, 1, OTHER_KEY)])
+    const one = prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))
+    const outcomes = await runCalls(local.withHandOvers(store), [one])
+    expect(outcomes).toMatchObject([{ status: 'admitted', verdicts: [{ remaining: 5 }] }])
+    expect(store.requests).toEqual([2])
+    // The units of the other identity are handed over in the background.
+    expect(local.isHandOverDue()).toBe(true)
+    await local.handOver(store)
+    expect(local.isHandOverDue()).toBe(false)
+    expect(store.requests).toEqual([2, 1])
+  })
+
+  it('are not handed over with a request if the last one has failed', async () => {
+    const working = storeOf(await fresh())
+    const local = createLocalLimiter(1, Date.now)
+    let error: GatewayError | undefined = new GatewayError('ERR_STORE_UNREACHABLE', 'gone')
+    const store = local.withHandOvers({
+      ...working,
+      async run(calls) {
+        if (error) throw error
+        return await working.run(calls)
+      },
+    })
+    const rule = RULES[3]!
+    const one = () => runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))])
+    await expect(one()).rejects.toThrow('gone')
+    decide(local, [counted(rule, 4)])
+    await expect(one()).rejects.toThrow('gone')
+    error = undefined
+    expect(await one()).toMatchObject([{ verdicts: [{ remaining: 9 }] }])
+    expect(await one()).toMatchObject([{ verdicts: [{ remaining: 4 }] }])
+    expect(working.requests).toEqual([1, 2])
+  })
+
+  it.each([
+    ['ERR_STORE_REFUSED', 'again', 5],
+    ['ERR_STORE_TIMEOUT', 'never again', 9],
+  ] as const)('that were in a request that failed with %s are handed over %s', async (code, _, left) => {
+    const working = storeOf(await fresh())
+    const local = createLocalLimiter(1, Date.now)
+    let error: GatewayError | undefined = new GatewayError(code, 'no')
+    const store = local.withHandOvers({
+      ...working,
+      async run(calls) {
+        if (error) throw error
+        return await working.run(calls)
+      },
+    })
+    const rule = RULES[3]!
+    const prepared = prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))
+    decide(local, [counted(rule, 4)])
+    await expect(runCalls(store, [prepared])).rejects.toThrow('no')
+    error = undefined
+    await local.handOver(working)
+    expect(await runCalls(store, [prepared])).toMatchObject([{ verdicts: [{ remaining: left }] }])
+  })
+
+  it('are handed over up to the units that the store has left, if a request has carried them', async () => {
+    const store = storeOf(await fresh())
+    const rule = RULES[3]!
+    await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 8)], plans: [] }))])
+    const local = createLocalLimiter(1, Date.now)
+    decide(local, [counted(rule, 5)])
+    const report = prepareDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))
+    await runCalls(local.withHandOvers(store), [report])
+    expect(local.isHandOverDue()).toBe(true)
+    await local.handOver(store)
+    expect(local.isHandOverDue()).toBe(false)
+    expect(await runCalls(store, [report])).toMatchObject([{ verdicts: [{ remaining: 0 }] }])
   })
 
   it('are handed over for twenty identities at a time, each in its own call', async () => {

@@ -2,7 +2,7 @@
 import type { Config } from '../../config/compile.ts'
 import type { createOpaqueKeys } from '../../credentials/opaque-key.ts'
 import type { EvaluateOnCluster } from '../../limiter/evaluate.ts'
-import { isCountedLocally } from '../../limiter/fallback.ts'
+import { isCountedLocally } from '../../limiter/failure-policy.ts'
 import type { createHoldings } from '../../limiter/keep-holdings.ts'
 import type { createLeases } from '../../limiter/leases.ts'
 import type { createLocalLimiter } from '../../limiter/local.ts'

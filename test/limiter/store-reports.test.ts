@@ -1,0 +1,156 @@
+/** While the store does not answer, the isolate admits no more than the store has last reported as remaining. */
+
+import { beforeEach, describe, expect, it } from 'vitest'
+import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
+import type { LimitRuleInput } from '../../src/config/check/schema.ts'
+import { compileLimitRule } from '../../src/config/compile-rule.ts'
+import { createLocalLimiter, type LocalLimiter } from '../../src/limiter/local.ts'
+import { prepareDecide, runCalls } from '../../src/limiter/prepared-call.ts'
+import type { DecideVerb } from '../../src/script/decide.ts'
+import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
+import { bound } from '../support/bound.ts'
+import { compiled, describeOnRedisEngine } from '../support/engines.ts'
+import { policyOf } from '../support/policy.ts'
+import { storeOf } from '../support/stores.ts'
+import { NOON } from '../support/traffic.ts'
+
+const RULES: LimitRuleInput[] = [
+  ...(['gcra', 'token-bucket', 'leaky-bucket', 'fixed-window', 'sliding-window', 'sliding-log'] as const).map(
+    algorithm => ({ name: algorithm, algorithm, limit: 10, period: '7d' }) as LimitRuleInput,
+  ),
+  { name: 'calendar', algorithm: 'fixed-window', limit: 10, period: 'month' },
+]
+
+const KEY = 'sluice:{ip:192.0.2.1}:state'
+const OTHER_KEY = 'sluice:{ip:192.0.2.2}:state'
+const TEN: LimitRuleInput = { name: 'ten', algorithm: 'gcra', limit: 10, period: '10s' }
+
+let nowMs: number
+let local: LocalLimiter
+
+beforeEach(() => {
+  nowMs = NOON / 1e3
+  local = createLocalLimiter(1, () => nowMs)
+})
+
+const counted = (rule: LimitRuleInput, cost: number, key = KEY): BoundRule =>
+  bound(compileLimitRule(rule, ALL_ALGORITHMS), key, cost)
+
+const decide = (rules: readonly BoundRule[], verb?: DecideVerb) => local.decide(policyOf(rules), rules, verb)
+
+/** How many of `most` requests the isolate admits. */
+const admittedOf = (most: number, rule: LimitRuleInput, key = KEY) => {
+  let admitted = 0
+  for (let i = 0; i < most; i++) if (decide([counted(rule, 1, key)]).admitted) admitted += 1
+  return admitted
+}
+
+/** Notes a reply of the store in which so many units remain. */
+function report(rule: LimitRuleInput, remaining: number, outcome: Partial<Outcome> = {}, key = KEY): void {
+  const bound = counted(rule, 1, key)
+  const times = { resetAfter: 0, retryAfter: 0, delay: 0 }
+  local.noteReport([bound], {
+    ...{ status: 'admitted', plan: '', at: nowMs * 1e3 },
+    verdicts: [{ rule: bound.rule, mode: 'enforce', allowed: true, remaining, ...times }],
+    ...outcome,
+  })
+}
+
+describeOnRedisEngine('after an answer of the store, the isolate admits what is left', fresh => {
+  it.each(RULES)('$name', async rule => {
+    const store = storeOf(await fresh())
+    const rules = [counted(rule, 7)]
+    const [outcome] = await runCalls(store, [
+      prepareDecide({ ...compiled({ rules, plans: [] }), now: nowMs * 1e3 }),
+    ])
+    local.noteReport(rules, outcome as Outcome)
+    const left = (outcome as Outcome).verdicts[0]!.remaining
+    expect(left).toBeLessThan(5)
+    expect(admittedOf(10, rule)).toBe(left)
+  })
+
+  it('and hands over only what it has admitted itself', async () => {
+    const store = storeOf(await fresh())
+    const week: LimitRuleInput = { ...TEN, period: '7d' }
+    const decideInStore = async (cost: number) => {
+      const rules = [counted(week, cost)]
+      const call = prepareDecide({ ...compiled({ rules, plans: [] }), now: nowMs * 1e3 })
+      const [outcome] = await runCalls(store, [call])
+      return { rules, outcome: outcome as Outcome }
+    }
+    const { rules, outcome } = await decideInStore(6)
+    local.noteReport(rules, outcome)
+    expect(admittedOf(3, week)).toBe(3)
+    await local.handOver(store, nowMs * 1e3)
+    expect((await decideInStore(0)).outcome.verdicts[0]!.remaining).toBe(1)
+    expect(admittedOf(3, week)).toBe(1)
+  })
+})
+
+describe('the report of the store', () => {
+  it('is not needed: without one, an identity has its whole budget', () => {
+    report(TEN, 2)
+    expect(admittedOf(20, TEN, OTHER_KEY)).toBe(10)
+  })
+
+  it('counts from the time of the answer, so that units have refilled since', () => {
+    report(TEN, 0)
+    nowMs += 4000
+    expect(admittedOf(20, TEN)).toBe(4)
+  })
+
+  it('is about the window of the store, if the clock of the store is behind', () => {
+    const minute: LimitRuleInput = { name: 'minute', algorithm: 'fixed-window', limit: 10, period: '1m' }
+    report(minute, 0, { at: (nowMs - 1) * 1e3 })
+    expect(admittedOf(20, minute)).toBe(10)
+  })
+
+  it('does not give back units that this isolate has admitted since and not handed over', () => {
+    expect(admittedOf(4, TEN)).toBe(4)
+    // The store has counted one request, and none of those four.
+    report(TEN, 9)
+    expect(admittedOf(20, TEN)).toBe(5)
+  })
+
+  it('leaves the share of the isolate as it is, if the store has more units left', () => {
+    local = createLocalLimiter(0.5, () => nowMs)
+    report(TEN, 8)
+    report(TEN, 3, {}, OTHER_KEY)
+    expect(admittedOf(20, TEN)).toBe(5)
+    expect(admittedOf(20, TEN, OTHER_KEY)).toBe(3)
+  })
+
+  it('applies to a peek as well', () => {
+    report(TEN, 3)
+    expect(decide([counted(TEN, 1)], 'peek').verdicts[0]!.remaining).toBe(3)
+  })
+
+  it('is replaced by the next one', () => {
+    report(TEN, 1)
+    report(TEN, 6)
+    expect(admittedOf(20, TEN)).toBe(6)
+  })
+
+  it('is forgotten when the keys are reset', () => {
+    report(TEN, 0)
+    local.forgetReports([KEY])
+    expect(admittedOf(20, TEN)).toBe(10)
+  })
+
+  it('is about the consumer, if only the store knew the consumer', () => {
+    const [unknown, known] = ['sluice:{c:?}:state', 'sluice:{c:acme}:state']
+    report(TEN, 2, { consumer: 'acme' }, unknown)
+    expect(admittedOf(20, TEN, known)).toBe(2)
+  })
+
+  it('is ignored for rules that the isolate does not count', () => {
+    report({ ...TEN, onStoreFailure: 'closed' } as LimitRuleInput, 0)
+    expect(admittedOf(20, TEN)).toBe(10)
+  })
+
+  it('is kept for a bounded number of identities', () => {
+    for (let i = 0; i < 25_000; i++) report(TEN, 0, {}, `sluice:{ip:${i}}:state`)
+    expect(decide([counted(TEN, 1, 'sluice:{ip:0}:state')]).admitted).toBe(true)
+    expect(decide([counted(TEN, 1, 'sluice:{ip:24999}:state')]).admitted).toBe(false)
+  })
+})

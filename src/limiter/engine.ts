@@ -31,6 +31,7 @@ import { admitsUncounted } from './failure-policy.ts'
 import { fallBack, NO_LOCAL_LIMITER } from './fallback.ts'
 import type { HoldingsKeeper } from './keep-holdings.ts'
 import type { createLocalLimiter } from './local.ts'
+import { createOpenTrips } from './open-trips.ts'
 import type { OwnAnswers } from './own-answers.ts'
 import { type PreparedCall, runCall } from './prepared-call.ts'
 
@@ -189,7 +190,8 @@ export function createEngine(
     },
   )
   const store = withInFlightLimit(guarded, config.inFlight, { sleep })
-  const fallback = { credentials, local, store }
+  const openTrips = createLocal && createOpenTrips(now)
+  const fallback = { credentials, local, store, openTrips }
 
   async function decideWith(verb: DecideVerb, demand: Demand, options: DecideOptions): Promise<Decided> {
     const startedAt = now()
@@ -235,6 +237,10 @@ export function createEngine(
         ...(ownAnswer && { wantedRequests: ownAnswer.beginTrip() }),
         ...(decideAt && { now: decideAt() }),
       }
+      const endTrip =
+        verb === 'decide' && !failure
+          ? openTrips?.begin(evaluation.rules, subject, evaluation.wantedRequests)
+          : undefined
       const answer = failure
         ? toDegraded(failure)
         : await evaluate(store, evaluation, {
@@ -243,6 +249,7 @@ export function createEngine(
             undoStore: guarded,
             ...(ownAnswer && { isMoot: ownAnswer.canDecide }),
           })
+      endTrip?.()
       if (answer.status === 'degraded') {
         const withHeld = claims ? { ...evaluation, rules: claims.markUndecided(answer.cause) } : evaluation
         ownAnswer?.endTrip(undefined)

@@ -14,11 +14,14 @@ import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import { allow, type Decision, type DegradedCause, deny } from './decision.ts'
 import type { Degraded } from './evaluate.ts'
 import type { LocalLimiter } from './local.ts'
+import type { OpenTrips } from './open-trips.ts'
 
 export interface FallbackSettings {
   credentials: Credentials['onStoreFailure']
   local: LocalLimiter
   store: Pick<GuardedStore, 'isOutageConfirmed'>
+  /** Absent: nothing is counted in the isolate. */
+  openTrips?: Pick<OpenTrips, 'unitsOf'> | undefined
 }
 
 /** The local limiter for configs in which all rules are `closed`: nothing is counted in the isolate. */
@@ -48,7 +51,7 @@ export function fallBack(
   { policy, subject, rules }: Evaluation,
   { cause, detail }: Degraded,
   seen: RememberedCaller | undefined,
-  { credentials, local, store }: FallbackSettings,
+  { credentials, local, store, openTrips }: FallbackSettings,
   verb: DecideVerb = 'decide',
 ): Decision {
   const degraded = { cause, detail }
@@ -71,15 +74,20 @@ export function fallBack(
   )
   const hasFailed = hasStoreFailed(cause, store)
   const counted: BoundRule[] = []
+  const openUnits: number[] = []
+  const count = (bound: BoundRule) => {
+    counted.push(withConsumer(bound, subject, seen))
+    openUnits.push(openTrips?.unitsOf(bound, subject) ?? 0)
+  }
   for (const bound of applying) {
     switch (bound.rule.onStoreFailure) {
       case 'closed':
         return { kind: 'unavailable', what: 'limits', degraded }
       case 'local':
-        counted.push(withConsumer(bound, subject, seen))
+        count(bound)
         break
       case 'open':
-        if (!hasFailed) counted.push(withConsumer(bound, subject, seen))
+        if (!hasFailed) count(bound)
         break
       default:
         return bound.rule.onStoreFailure satisfies never
@@ -88,7 +96,7 @@ export function fallBack(
 
   // The plan is shown only if an earlier answer of the store has verified the credential.
   const own = isKnown && plan ? { plan } : {}
-  const { admitted, verdicts } = local.decide(policy, counted, verb)
+  const { admitted, verdicts } = local.decide(policy, counted, verb, openUnits)
   if (!admitted) return { ...deny(verdicts), degraded, ...own }
   return {
     ...allow(verdicts),

@@ -3,6 +3,7 @@
  * admits no more than that (local.ts). Otherwise each outage, and each moment in which a flood makes the store late, would give a
  * caller the whole limit once more.
  */
+import type { Rule } from '../config/compile-rule.ts'
 import { Lru } from '../lru.ts'
 import type { BoundRule, Outcome } from '../script/evaluation.ts'
 import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
@@ -33,14 +34,17 @@ export interface StoreReports {
 /** About 200 bytes each. The LRU keeps up to twice as many. */
 const MAX_IDENTITIES = 10_000
 
-/** Creates the reports of an isolate. Without reports, an identity has its whole budget. */
-export function createStoreReports(): StoreReports {
+/**
+ * Creates the reports of an isolate. Without reports, an identity has its whole budget.
+ * @param notReported returns the units that this isolate has spent and that the store did not know when it answered
+ */
+export function createStoreReports(notReported: (key: string, rule: Rule) => number): StoreReports {
   const identities = new Lru<Map<string, StoreReport>>({ size: MAX_IDENTITIES })
 
   return {
     note(rules, { verdicts, consumer, at }, now) {
       const answeredAt = Math.min(at / 1e3, now)
-      for (const { rule, mode, remaining } of verdicts) {
+      for (const { rule, mode, remaining: reported } of verdicts) {
         // Units in flight are given back when requests end, so an old report would say nothing about them.
         if (mode !== 'enforce' || rule.on !== 'request' || rule.counting.state === 'held') continue
         if (!isCountedLocally(rule.onStoreFailure)) continue
@@ -50,7 +54,15 @@ export function createStoreReports(): StoreReports {
           consumer === undefined ? bound.key : bound.key.replace(UNKNOWN_CONSUMER_TAG, `{c:${consumer}}`)
         const reports = identities.get(key) ?? new Map<string, StoreReport>()
         if (reports.size === 0) identities.set(key, reports)
-        reports.set(rule.name, { remaining, answeredAt })
+        const last = reports.get(rule.name)
+        const remaining = Math.max(0, reported - notReported(key, rule))
+        // Replies can arrive in another order than the store has decided.
+        if (last && last.answeredAt > answeredAt) continue
+        const isSameTime = last?.answeredAt === answeredAt
+        reports.set(rule.name, {
+          remaining: isSameTime ? Math.min(last.remaining, remaining) : remaining,
+          answeredAt,
+        })
       }
     },
 

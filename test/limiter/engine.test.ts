@@ -463,6 +463,9 @@ describe('beside a decision', () => {
   })
 })
 
+/** Whether the call hands over units: its rules are shadows. */
+const isHandOver = (call: StoreCall) => 'args' in call && call.args.some(arg => /^\d+s$/.test(arg))
+
 describe('outages, one after the other,', () => {
   /** The breaker opens at the first failure, and a probe closes it after a second. */
   const breaker = { failures: 1, slowCalls: 1, slowAfterMs: 250, retryAfterMs: 1000 }
@@ -480,7 +483,7 @@ describe('outages, one after the other,', () => {
         ...working,
         async run(calls) {
           // A request with a hand-over always succeeds: the units of a lost one are never handed over again.
-          const isLost = isDown && calls.filter(call => 'keys' in call).length === 1
+          const isLost = isDown && !calls.some(isHandOver)
           if (isLost && !isCounted) throw UNREACHABLE
           const replies = await working.run(calls)
           if (isLost) throw UNREACHABLE
@@ -513,6 +516,69 @@ describe('outages, one after the other,', () => {
       if (fewest) expect(admitted, `seed ${seed}`).toBe(9)
     }
   })
+})
+
+it('requests at once, some of which get no answer in time, are admitted up to the limit and no further', async () => {
+  const breaker = { failures: 1, slowCalls: 1, slowAfterMs: 250, retryAfterMs: 0 }
+  let unanswered = 0
+  for (let seed = SEED; seed < SEED + 30; seed++) {
+    await redis.connection.send(['FLUSHALL'])
+    const random = randomFrom(seed)
+    const working = storeOf(new RedisEngine(redis.connection))
+    /** Requests in the order of sending. The store executes them in this order, and their replies come in any order. */
+    const sent: { execute(): Promise<void>; reply(): void; isExecuted: boolean }[] = []
+    const store: Store = {
+      ...working,
+      run: calls =>
+        new Promise((resolve, reject) => {
+          let replies: unknown[] = []
+          const carriesHandOver = calls.some(isHandOver)
+          const isAnswered = carriesHandOver || random.chance(0.7)
+          const isExecuted = isAnswered || random.chance(0.5)
+          if (!isAnswered) unanswered += 1
+          sent.push({
+            isExecuted: false,
+            async execute() {
+              if (isExecuted) replies = await working.run(calls)
+              this.isExecuted = true
+            },
+            reply: () => (isAnswered ? resolve(replies) : reject(UNREACHABLE)),
+          })
+        }),
+    }
+    const clock = { now: () => nowMs }
+    const engine = createEngine({ localShare: 1, breaker }, store, {
+      ...{ clock, decideAt: () => nowMs * 1e3, board: createSwitchBoard(clock) },
+      switchName: ({ name }) => name,
+      credentials: 'refuse',
+      createLocal: createLocalLimiter,
+      probe: createProbe(compileScripts),
+    })
+    let [toSend, open, admitted] = [40, 0, 0]
+    while (toSend > 0 || open > 0 || sent.length > 0) {
+      const unexecuted = sent.find(({ isExecuted }) => !isExecuted)
+      const executed = sent.filter(({ isExecuted }) => isExecuted)
+      if (toSend > 0 && random.chance(0.4)) {
+        toSend -= 1
+        open += 1
+        void engine
+          .decide(demandOf(many), { background: task => void task.catch(() => {}) })
+          .then(decided => {
+            open -= 1
+            if (decided.decision.kind === 'allowed') admitted += 1
+          })
+      } else if (unexecuted && random.chance(0.5)) await unexecuted.execute()
+      else if (executed.length > 0) {
+        const chosen = random.pick(executed)
+        sent.splice(sent.indexOf(chosen), 1)
+        chosen.reply()
+      }
+      await new Promise(resolve => setImmediate(resolve))
+    }
+    expect(admitted, `seed ${seed}`).toBeLessThanOrEqual(9)
+    expect(admitted, `seed ${seed}`).toBeGreaterThan(0)
+  }
+  expect(unanswered).toBeGreaterThan(30)
 })
 
 describe('peek', () => {

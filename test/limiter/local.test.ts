@@ -102,16 +102,26 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     expect((now as Outcome).verdicts.map(({ remaining }) => remaining)).toEqual([70])
   })
 
-  it('are handed over up to the units that the store has left', async () => {
-    const store = storeOf(await fresh())
-    const rule = RULES[3]!
-    await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 8)], plans: [] }))])
-    const local = createLocalLimiter(1, Date.now)
-    decide(local, [counted(rule, 5)])
-    await local.handOver(store)
-    const [now] = await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
-    expect(now).toMatchObject({ verdicts: [{ remaining: 0 }] })
-  })
+  it.each([
+    [1, 9],
+    [5, 8],
+    [5, 5],
+    [7, 6],
+    [10, 1],
+    [6, 4],
+  ])(
+    'are handed over up to those that the store has left: %i, after %i of 10 were spent',
+    async (units, spent) => {
+      const store = storeOf(await fresh())
+      const rule = RULES[3]!
+      await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, spent)], plans: [] }))])
+      const local = createLocalLimiter(1, Date.now)
+      decide(local, [counted(rule, units)])
+      await local.handOver(store)
+      const [now] = await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))])
+      expect(now).toMatchObject({ verdicts: [{ remaining: Math.max(0, 10 - spent - units) }] })
+    },
+  )
 
   it('are handed over with the next request of their identity, before its decision', async () => {
     const store = storeOf(await fresh())
@@ -122,12 +132,13 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     const one = prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))
     const outcomes = await runCalls(local.withHandOvers(store), [one])
     expect(outcomes).toMatchObject([{ status: 'admitted', verdicts: [{ remaining: 5 }] }])
-    expect(store.requests).toEqual([2])
+    // Four units are handed over as two, one and one.
+    expect(store.requests).toEqual([4])
     // The units of the other identity are handed over in the background.
     expect(local.isHandOverDue()).toBe(true)
     await local.handOver(store)
     expect(local.isHandOverDue()).toBe(false)
-    expect(store.requests).toEqual([2, 1])
+    expect(store.requests).toEqual([4, 1])
   })
 
   it('are not handed over with a request if the last one has failed', async () => {
@@ -149,7 +160,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     error = undefined
     expect(await one()).toMatchObject([{ verdicts: [{ remaining: 9 }] }])
     expect(await one()).toMatchObject([{ verdicts: [{ remaining: 4 }] }])
-    expect(working.requests).toEqual([1, 2])
+    expect(working.requests).toEqual([1, 4])
   })
 
   it.each([
@@ -175,21 +186,18 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     expect(await runCalls(store, [prepared])).toMatchObject([{ verdicts: [{ remaining: left }] }])
   })
 
-  it('are handed over up to the units that the store has left, if a request has carried them', async () => {
+  it('are handed over up to those that the store has left, before the decision of the request that carries them', async () => {
     const store = storeOf(await fresh())
     const rule = RULES[3]!
     await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 8)], plans: [] }))])
     const local = createLocalLimiter(1, Date.now)
     decide(local, [counted(rule, 5)])
-    const report = prepareDecide(compiled({ rules: [counted(rule, 0)], plans: [] }))
-    await runCalls(local.withHandOvers(store), [report])
-    expect(local.isHandOverDue()).toBe(true)
-    await local.handOver(store)
+    const one = prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))
+    expect(await runCalls(local.withHandOvers(store), [one])).toMatchObject([{ status: 'refused' }])
     expect(local.isHandOverDue()).toBe(false)
-    expect(await runCalls(store, [report])).toMatchObject([{ verdicts: [{ remaining: 0 }] }])
   })
 
-  it('are handed over for twenty identities at a time, each in its own call', async () => {
+  it('are handed over for twenty identities at a time', async () => {
     const store = storeOf(await fresh(), { isCluster: true })
     const local = createLocalLimiter(1, Date.now)
     for (let i = 0; i < 50; i++) decide(local, [counted(RULES[0]!, 1, `sluice:{ip:192.0.2.${i}}:state`)])
@@ -278,7 +286,7 @@ describe('the local limiter', () => {
     const store: Store = {
       async run(calls) {
         for (const call of calls)
-          if ('args' in call) told.push(...call.args.map(Number).filter(n => n === 10 || n === 3))
+          if ('args' in call) told.push(...call.args.map(Number).filter(n => n === 5 || n === 2))
         return calls.map(() => [1, '', NOON, 0, 1, 1, 0])
       },
       ping: async () => {},
@@ -294,7 +302,9 @@ describe('the local limiter', () => {
     expect(local.isHandOverDue()).toBe(true)
     told.length = 0
     await local.handOver(store)
-    expect(told).toContain(3)
+    // Three units, as two and one.
+    expect(told).toContain(2)
+    expect(told).not.toContain(5)
     expect(local.isHandOverDue()).toBe(false)
   })
 

@@ -125,10 +125,17 @@ describe('the report of the store', () => {
     expect(decide([counted(TEN, 1)], 'peek').verdicts[0]!.remaining).toBe(3)
   })
 
-  it('is replaced by the next one', () => {
-    report(TEN, 1)
-    report(TEN, 6)
+  it('is replaced by a later one, whatever the order of the replies', () => {
+    report(TEN, 1, { at: (nowMs - 20) * 1e3 })
+    report(TEN, 6, { at: (nowMs - 10) * 1e3 })
+    report(TEN, 9, { at: (nowMs - 30) * 1e3 })
     expect(admittedOf(20, TEN)).toBe(6)
+  })
+
+  it('with fewer units counts, if two have the same time', () => {
+    report(TEN, 3)
+    report(TEN, 4)
+    expect(admittedOf(20, TEN)).toBe(3)
   })
 
   it('is forgotten when the keys are reset', () => {

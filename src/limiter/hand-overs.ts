@@ -1,0 +1,212 @@
+/**
+ * Hands over the units that an isolate has admitted by itself to the store, when the store answers again: those of an identity with its
+ * next request, before its decision, and those of other identities in the background. They stay counted in the isolate as well, until
+ * they refill. Otherwise, in a flood in which the store answers now and then, each answer would give every identity a new share.
+ */
+import type { Rule } from '../config/compile-rule.ts'
+import { GatewayError } from '../errors.ts'
+import type { BoundRule, Evaluation } from '../script/evaluation.ts'
+import type { Policy } from '../script/policy-shape.ts'
+import type { Store, StoreCall } from '../store/store.ts'
+import { bindRule } from './bind-rule.ts'
+import type { LocalCounts } from './local-counts.ts'
+import { decodeReplies, prepareDecide } from './prepared-call.ts'
+
+export interface HandOvers {
+  /** Notes that an identity has spent units. */
+  add(key: string): void
+  /** Notes that the counts of an identity were dropped. */
+  drop(key: string): void
+  /** Units in use that a reply of the store does not take into account yet. */
+  notReported(key: string, rule: Rule): number
+  /** Reduces the handed-over units to those that have not refilled. What refills here has also refilled in the store. */
+  reduce(bound: BoundRule): void
+  /**
+   * Wraps the store: if its last request has succeeded, a request to it first hands over the units of its identities. So the decisions
+   * in it take into account what this isolate has admitted by itself. After a failed request, units could be lost with the next one.
+   * @param at returns the time to count by (µs); absent: the clock of the store
+   */
+  withHandOvers(store: Store, at?: () => number): Store
+  /** Whether units are to be handed over, and no hand-over is running. */
+  isDue(): boolean
+  /**
+   * Hands over the units that the next identities have spent and that have not refilled, in one HTTP request to a store that has just
+   * answered. If the store has fewer units left, it counts those that are left. Units that may have arrived are never sent again. If the error shows that they were not counted (for example,
+   * Redis answers but cannot write), they are sent again later.
+   * @param at the time to count by (µs); absent: the clock of the store
+   */
+  handOver(store: Store, at?: number): Promise<void>
+}
+
+/** A part of the units of one identity, under the rules of one plan, that the store has not counted yet. It becomes one call. */
+interface HandOver {
+  key: string
+  policy: Policy
+  plan?: string
+  rules: readonly BoundRule[]
+}
+
+/** Identities in one hand-over request. */
+const IDENTITIES_PER_REQUEST = 20
+
+/** After this time another hand-over may start, because the platform may have ended the one before. */
+const HAND_OVER_TIMEOUT_MS = 10_000
+
+/** @param now ms since the epoch */
+export function createHandOvers(counts: LocalCounts, now: () => number): HandOvers {
+  /** Keys of identities with units that are to be handed over. */
+  const keysToHandOver = new Set<string>()
+  let startedAt = Number.NEGATIVE_INFINITY
+
+  function handOversOf(key: string): HandOver[] {
+    const usage = counts.usageOf(key)
+    if (!usage?.policy) return []
+    const { policy, states, rules, handedOver } = usage
+    const rulesToSpend = [...states.keys()].flatMap(tag => {
+      const rule = rules.get(tag)
+      const units = rule ? counts.unitsInUse(key, rule) - (handedOver.get(tag) ?? 0) : 0
+      return rule && units > 0 ? [toSpend(rule, key, units)] : []
+    })
+    const byPlan = Map.groupBy(rulesToSpend, ({ rule }) => rule.match.plans?.[0])
+    return [...byPlan].flatMap(([plan, rules]) =>
+      halvesOf(rules).map(part => ({ key, policy, rules: part, ...(plan !== undefined && { plan }) })),
+    )
+  }
+
+  const toSpend = (rule: Rule, key: string, units: number): BoundRule => ({
+    // Units that are already spent cannot be refused, so the rule is a shadow.
+    ...bindRule(rule, key, units, now()),
+    mode: 'shadow',
+  })
+
+  const prepare = ({ policy, plan, rules }: HandOver, at: number | undefined) => {
+    const evaluation: Evaluation = {
+      ...{ policy, rules },
+      ...(plan !== undefined && { plan }),
+      ...(at !== undefined && { now: at }),
+    }
+    return prepareDecide(evaluation)
+  }
+
+  function change(what: 'handedOver' | 'onTheWay', { key, rules }: HandOver, sign: 1 | -1): void {
+    const units = counts.usageOf(key)?.[what]
+    for (const { rule, cost } of units ? rules : []) {
+      units!.set(rule.tag, Math.max(0, (units!.get(rule.tag) ?? 0) + sign * cost))
+    }
+  }
+
+  /** Removes and returns what is to be handed over of these identities. It counts as handed over from now on. */
+  function take(keys: readonly string[]): HandOver[] {
+    for (const key of keys) keysToHandOver.delete(key)
+    const handOvers = keys.flatMap(handOversOf)
+    for (const handOver of handOvers) {
+      change('handedOver', handOver, 1)
+      change('onTheWay', handOver, 1)
+    }
+    return handOvers
+  }
+
+  /** Sends what `take` has returned, with the calls of others after it. @returns the replies to these calls */
+  async function send(
+    store: Store,
+    handOvers: readonly HandOver[],
+    at: number | undefined,
+    calls: readonly StoreCall[] = [],
+  ): Promise<unknown[]> {
+    const prepared = handOvers.map(handOver => prepare(handOver, at))
+    const all = [...prepared.map(({ call }) => call), ...calls]
+    if (all.length === 0) return []
+    try {
+      const replies = await store.run(all)
+      for (const [i, result] of decodeReplies(prepared, replies).entries()) {
+        if (result instanceof GatewayError) retryIfNotCounted(handOvers[i]!, result)
+      }
+      return replies.slice(prepared.length)
+    } catch (error) {
+      if (error instanceof GatewayError) for (const handOver of handOvers) retryIfNotCounted(handOver, error)
+      throw error
+    } finally {
+      for (const handOver of handOvers) change('onTheWay', handOver, -1)
+    }
+  }
+
+  /** Hands over again later if the error shows that the store has not counted the units. After other errors they may have arrived. */
+  function retryIfNotCounted(handOver: HandOver, { code }: GatewayError): void {
+    if (!/^ERR_STORE_(REFUSED|QUOTA|BREAKER_OPEN)$/.test(code)) return
+    change('handedOver', handOver, -1)
+    if (counts.usageOf(handOver.key)) keysToHandOver.add(handOver.key)
+  }
+
+  return {
+    add: key => void keysToHandOver.add(key),
+    drop: key => void keysToHandOver.delete(key),
+
+    notReported(key, rule) {
+      const usage = counts.usageOf(key)
+      if (!usage?.states.has(rule.tag)) return 0
+      const reported = (usage.handedOver.get(rule.tag) ?? 0) - (usage.onTheWay.get(rule.tag) ?? 0)
+      return Math.max(0, counts.unitsInUse(key, rule) - reported)
+    },
+
+    reduce({ key, rule }) {
+      const handedOver = counts.usageOf(key)?.handedOver
+      const before = handedOver?.get(rule.tag)
+      if (handedOver && before) handedOver.set(rule.tag, Math.min(before, counts.unitsInUse(key, rule)))
+    },
+
+    withHandOvers(store, at) {
+      let isAnswering = true
+      let successes = 0
+      return {
+        ...(store.isCluster !== undefined && { isCluster: store.isCluster }),
+        ping: () => store.ping(),
+        async run(calls) {
+          const keys = keysToHandOver.size > 0 && isAnswering ? keysIn(calls) : []
+          const handOvers = take(keys.filter(key => keysToHandOver.has(key)))
+          const successesBefore = successes
+          try {
+            const replies = await send(store, handOvers, at?.(), calls)
+            isAnswering = true
+            successes += 1
+            return replies
+          } catch (error) {
+            // If the store has answered another request meanwhile, this failure is outdated.
+            if (successes === successesBefore) isAnswering = false
+            throw error
+          }
+        },
+      }
+    },
+
+    // A clock that was set back must not block hand-overs.
+    isDue: () => keysToHandOver.size > 0 && Math.abs(now() - startedAt) > HAND_OVER_TIMEOUT_MS,
+
+    async handOver(store, at) {
+      startedAt = now()
+      try {
+        await send(store, take([...keysToHandOver.keys().take(IDENTITIES_PER_REQUEST)]), at)
+      } finally {
+        startedAt = Number.NEGATIVE_INFINITY
+      }
+    },
+  }
+}
+
+/**
+ * Splits units into parts: a half, a half of the rest, and so on. The store spends a part only if all of it is left. So if it has fewer
+ * units left than the sum, it spends exactly those that are left: a part that is too large is at most one unit larger than all parts
+ * after it together.
+ */
+function halvesOf(rules: readonly BoundRule[]): BoundRule[][] {
+  const parts: BoundRule[][] = []
+  for (let rest = [...rules]; rest.length > 0; ) {
+    parts.push(rest.map(bound => ({ ...bound, cost: Math.ceil(bound.cost / 2) })))
+    rest = rest.map(bound => ({ ...bound, cost: Math.floor(bound.cost / 2) })).filter(({ cost }) => cost > 0)
+  }
+  return parts
+}
+
+/** The state keys that the calls count under, each once. */
+function keysIn(calls: readonly StoreCall[]): string[] {
+  return [...new Set(calls.flatMap(call => ('keys' in call ? call.keys : [])))]
+}

@@ -1,0 +1,89 @@
+/** Decisions on their way to the store: the isolate leaves units for them when it decides by itself. */
+
+import { beforeEach, expect, it } from 'vitest'
+import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
+import type { LimitRuleInput } from '../../src/config/check/schema.ts'
+import { compileLimitRule } from '../../src/config/compile-rule.ts'
+import { createLocalLimiter } from '../../src/limiter/local.ts'
+import { createOpenTrips, type OpenTrips } from '../../src/limiter/open-trips.ts'
+import type { BoundRule } from '../../src/script/evaluation.ts'
+import { bound } from '../support/bound.ts'
+import { policyOf } from '../support/policy.ts'
+import { NOON } from '../support/traffic.ts'
+
+const KEY = 'sluice:{ip:192.0.2.1}:state'
+const OTHER_KEY = 'sluice:{ip:192.0.2.2}:state'
+const TEN: LimitRuleInput = { name: 'ten', algorithm: 'gcra', limit: 10, period: '10s' }
+
+let nowMs: number
+let openTrips: OpenTrips
+
+beforeEach(() => {
+  nowMs = NOON / 1e3
+  openTrips = createOpenTrips(() => nowMs)
+})
+
+const counted = (cost: number, key = KEY, rule: LimitRuleInput = TEN): BoundRule =>
+  bound(compileLimitRule(rule, ALL_ALGORITHMS), key, cost)
+const units = (key = KEY) => openTrips.unitsOf(counted(1, key), undefined)
+
+it('the units of a trip are open until it ends', () => {
+  const ends = [openTrips.begin([counted(3)], undefined), openTrips.begin([counted(1)], undefined, 5)]
+  expect(units()).toBe(8)
+  expect(units(OTHER_KEY)).toBe(0)
+  ends[0]!()
+  expect(units()).toBe(5)
+  ends[1]!()
+  expect(units()).toBe(0)
+})
+
+it('a trip that the platform has ended is forgotten after 20 to 40 s', () => {
+  openTrips.begin([counted(3)], undefined)
+  nowMs += 21_000
+  const end = openTrips.begin([counted(1)], undefined)
+  expect(units()).toBe(4)
+  nowMs += 21_000
+  expect(units()).toBe(1)
+  nowMs += 100_000
+  expect(units()).toBe(0)
+  end()
+  expect(units()).toBe(0)
+})
+
+it('the variants of a rule for several plans count once', () => {
+  openTrips.begin([counted(2), counted(2, KEY, { ...TEN, limit: 20 })], undefined)
+  expect(units()).toBe(2)
+})
+
+it('the keys of unknown consumers count by themselves', () => {
+  const subject = (digest: string) => ({
+    ...({ kind: 'pointer', pointerKey: `sluice:{k:${digest}}:pointer` } as const),
+    ...{ consumerKey: 'sluice:{c:?}:consumer', credentialKey: 'sluice:{c:?}:key:0' },
+  })
+  const unknown = counted(1, 'sluice:{c:?}:state')
+  openTrips.begin([unknown], subject('a1'))
+  expect(openTrips.unitsOf(unknown, subject('a1'))).toBe(1)
+  expect(openTrips.unitsOf(unknown, subject('b2'))).toBe(0)
+})
+
+it('reports, shadows and rules that the isolate does not count leave nothing open', () => {
+  const closed = counted(1, KEY, { ...TEN, onStoreFailure: 'closed' } as LimitRuleInput)
+  openTrips.begin([counted(0), { ...counted(1), mode: 'shadow' }, closed], undefined)
+  expect(units()).toBe(0)
+})
+
+it('the isolate refuses a request that would take open units, and spends nothing', () => {
+  const local = createLocalLimiter(1, () => nowMs)
+  const rules = [counted(4)]
+  const policy = policyOf(rules)
+  const refused = local.decide(policy, rules, 'decide', [7])
+  expect(refused).toMatchObject({
+    admitted: false,
+    verdicts: [{ allowed: false, remaining: 10, retryAfter: 1e6 }],
+  })
+  expect(local.decide(policy, rules, 'decide', [6])).toMatchObject({
+    admitted: true,
+    verdicts: [{ remaining: 6 }],
+  })
+  expect(local.decide(policy, rules, 'peek', [3]).admitted).toBe(false)
+})

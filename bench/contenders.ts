@@ -96,8 +96,8 @@ export async function eachOnce<C extends Identity>(
 }
 
 /**
- * Repeats a measurement with new callers if its second ended too early, so that a new window began. That can happen while other
- * processes use the machine.
+ * Repeats a measurement with new callers if it did not fit into one second, so that a new window of the limits began during it. That
+ * can happen while other processes use the machine.
  */
 export async function withinSecond<T>(measure: () => Promise<T>, left = 5): Promise<T> {
   try {

@@ -203,7 +203,7 @@ async function newCallers({ rest }: FloodBed, count: number): Promise<Caller[]> 
   return callers
 }
 
-/** Lets the isolate verify the keys before the flood, without spending its limits. */
+/** Lets the isolate verify the keys before the flood, without spending the limits of the flood. */
 async function prepareCallers(bed: FloodBed, url: string, shape: Shape, requests: FloodRequests) {
   if (shape.before !== undefined) await sendOnce(bed, url, { ...requests, path: '/innocent' })
 }

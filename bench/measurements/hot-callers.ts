@@ -53,9 +53,9 @@ const SHAPES: readonly Shape[] = [
     what: '200 at once, every half second',
     ...{ limit: 1e6, period: '60s', arrived: (ms: number) => 200 * Math.ceil(ms / 500) },
   },
-  { what: '600 a second of 500, one isolate', limit: 500, period: '1s', arrived: steady(600) },
-  { what: '1,000 a second of 10, one isolate', limit: 10, period: '1s', arrived: steady(1000) },
-  { what: '500 a second of 1,000 callers', limit: 1e6, period: '60s', callers: 1000, arrived: steady(500) },
+  { what: '600 a second, limit 500 a second, one isolate', limit: 500, period: '1s', arrived: steady(600) },
+  { what: '1,000 a second, limit 10 a second, one isolate', limit: 10, period: '1s', arrived: steady(1000) },
+  { what: '500 a second from 1,000 callers', limit: 1e6, period: '60s', callers: 1000, arrived: steady(500) },
 ]
 
 /** Decides one request in an isolate. @returns whether the store or a remembered answer of the store has decided */
@@ -114,12 +114,12 @@ export async function hotCallers(bed: TestBed): Promise<Findings> {
       },
     ],
     notes: [
-      'Hot callers: all per request, over 2 s of requests, those that give back included. Trips are HTTP requests to the store. The caller is one ' +
-        'wherever no number of callers is named. CPU of the client has the part of what makes the requests come, in a process that sleeps in between: the ' +
-        'more seldom they come, the more of it. Where each of 1,000 requests a second asks, client and bridge fill two cores, and decisions wait for ' +
-        'their turn (more than 100 HTTP requests in flight), so that several share a trip. The client of @upstash/redis, as @upstash/ratelimit uses it, sends calls that come ' +
-        'in the same moment as one HTTP request (auto-pipelining); each of them is billed all the same. Of requests that come at once each asks for itself, ' +
-        'with leases too: a lease is there after a trip. $: $0.20 per 100,000 commands (Upstash, pay as you go).',
+      'Hot callers: all figures are per request, over 2 s of requests. Trips are HTTP requests to the store, including those that only give units back. ' +
+        'All requests are from one caller, unless the row names a number of callers. The CPU of the client includes the loop that starts the requests; its ' +
+        'part per request is larger if requests are rare. If each of 1,000 requests a second goes to the store, client and bridge fill two cores, and decisions ' +
+        'wait for their turn (more than 100 HTTP requests in flight), so that several share a trip. The client of @upstash/redis, as @upstash/ratelimit uses it, ' +
+        'sends calls of the same moment in one HTTP request (auto-pipelining), but each call is billed. Requests that come at once all go to the store, even ' +
+        'with leases, because the lease begins with the first answer. $: $0.20 per 100,000 commands (Upstash, pay as you go).',
       await bindingNote(bed),
     ],
   }
@@ -207,8 +207,9 @@ async function bindingNote(bed: TestBed): Promise<string> {
     const cpu = ((cpuSeconds(workerd) - before) * 1e6) / (ROUNDS * CALLS)
     return (
       `Hot callers: the rate limiting binding of Workers runs here only as miniflare simulates it, in a Durable Object: ${(median(durations) / CALLS).toFixed(2)} ms a call, ` +
-      `and ${cpu.toFixed(0)} µs of CPU in workerd. That says nothing about production, where it takes no trip to a store and has no price of its own, counts in each ` +
-      'location of Cloudflare for itself, has periods of 10 and 60 seconds only, and says neither what is left nor when to come back. So it is not in the table.'
+      `and ${cpu.toFixed(0)} µs of CPU in workerd. These figures say nothing about production, so the binding is not in the table. In production, the binding makes no trip to a ` +
+      'store and has no price of its own. It counts separately in each location of Cloudflare, has periods of 10 and 60 seconds only, and returns neither the remaining ' +
+      'units nor a time to wait.'
     )
   } finally {
     await worker.close()

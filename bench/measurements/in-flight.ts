@@ -72,8 +72,8 @@ export async function inFlight(bed: TestBed): Promise<Findings> {
     notes: [
       `In advance: simulated on the model of the script, with ${FLEET.isolates} isolates, a limit of ${FLEET.limit}, and requests that ` +
         'take 1 s on average: "with units in advance : without". A call is a decision that reads and writes the key of the rule, or a ' +
-        'message about it. Idle is what Redis counts and the origin does not have.',
-      'In flight: "Sluice : a sorted set with a member for each request = ratio", measured as per algorithm. Sluice keeps 24 ' +
+        'message about it. Idle: units that Redis counts although the origin does not work on them.',
+      'In flight: "Sluice : a sorted set with a member for each request = ratio", measured as in "Per algorithm". Sluice keeps 24 ' +
         'bytes for each isolate, however many requests it has in flight, and from nine isolates on also their sum; an isolate reports freed units with its next ' +
         'message. The sorted set needs one more call when a request ends, which the figures do not include.',
     ],

@@ -72,7 +72,7 @@ export async function mixtures(bed: TestBed): Promise<Findings> {
     raw,
     notes: [
       'Mixtures: gcra, fixed-window, sliding-window, token-bucket and leaky-bucket in turn, over an hour, six hours and ' +
-        'a day; "Sluice : slidingWindow calls = ratio", measured as per algorithm. With two identities the first half ' +
+        'a day; "Sluice : slidingWindow calls = ratio", measured as in "Per algorithm". With two identities the first half ' +
         'of the rules is for the one and the rest for the other. Refused is where every limit refuses. Their keys are ' +
         'as short as in the first table or shorter: bytes hang on that.',
     ],

@@ -14,7 +14,7 @@ import { type Caller, newCallers, type TestBed } from '../test-bed.ts'
 import { type Transport, throughBridge } from '../transport.ts'
 
 const ROUNDS = 12
-/** The target as a share of six calls: half, or the same as six calls that are sent at once. */
+/** The target: the most that Sluice may take, as a share of six calls. Half of six calls in turn; as much as six calls at once. */
 const mostOf = (name: string) => (name === 'six at once' ? 1 : 0.5)
 
 const OUTCOMES = [
@@ -51,7 +51,7 @@ export async function serverTime(bed: TestBed): Promise<Findings> {
     for (const { outcome, scale } of OUTCOMES) {
       const what = `${outcome}, ${load}`
       const six = (order: 'in turn' | 'at once') => (transport: Transport) =>
-        // With its cache of refusals, the calls would not reach Redis.
+        // With the cache of refusals of @upstash/ratelimit, refused calls would not reach Redis.
         sixCalls(transport, scale, { order, cache: outcome === 'allowed' })
       const makers: [Name, Task['make']][] = [
         ['Sluice', transport => sluice(transport, scale)],

@@ -214,7 +214,8 @@ function parseOverrides(text: unknown, slots: number): Map<number, AppliedOverri
   let read = 0
   for (const [whole, number, mark, limit, burst] of text.matchAll(OVERRIDE)) {
     const slot = Number(number) - 1
-    if (slot < 0 || slot >= slots || overrides.has(slot)) throw invalidReply('an override of no rule')
+    if (slot < 0 || slot >= slots || overrides.has(slot))
+      throw invalidReply('overrides that do not match its rules')
     const mode = mark === MARKS.enforce ? 'enforce' : 'shadow'
     overrides.set(slot, { limit: Number(limit), burst: Number(burst), mode })
     read += whole.length

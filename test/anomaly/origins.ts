@@ -16,7 +16,7 @@ export function describeOrigins(lanes: () => Lanes): void {
   const found = new Map<string, string[]>()
 
   describe('an origin that', { concurrent: true }, () => {
-    it.each(ORIGIN_FAULTS)('$name is $status for its caller alone, and counted', async origin => {
+    it.each(ORIGIN_FAULTS)('$name affects one caller only ($status), who is charged', async origin => {
       await lanes().use(async lane => {
         const { owner, replies } = await undisturbed(async () => {
           await untilDecided(lane, MODE)

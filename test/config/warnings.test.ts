@@ -236,7 +236,9 @@ describe('an identity that clients choose', () => {
     expect(pathsIn({ address })).toEqual(['address.from'])
     // The message must be true on every platform.
     expect(warningsIn({ address })).toEqual([
-      expect.stringMatching(/^address.from: where the platform does not say .* as on Cloudflare Workers, /),
+      expect.stringMatching(
+        /^address.from: where the platform does not report .* as on Cloudflare Workers, /,
+      ),
     ])
   })
 })

@@ -126,7 +126,9 @@ describe('the page is right that', () => {
     for (let i = 0; i < 2000; i++, nowMs += 1) ask()
     for (let i = 0; i < 8; i++, nowMs += 100) ask()
     expect(leases.forRequest(demanded(), NO_SWITCHES)!.canServe()).toBe(false)
-    expect(page.replaceAll(/\s+/g, ' ')).toContain('more than comes in the time of two leases')
+    expect(page.replaceAll(/\s+/g, ' ')).toContain(
+      'more units than the caller needs in the time of two leases',
+    )
   })
 
   it('units that were leased before a reset are given back after it', () => {

@@ -53,7 +53,7 @@ afterAll(async () => {
 })
 
 describe('in workerd', () => {
-  it('a decoded reply keeps its length while its end is observed, and releases its slot', async () => {
+  it('a reply that workerd has decoded arrives whole while its end is observed, and releases its slot', async () => {
     for (let i = 0; i < 4; i++) {
       const reply = await fetch(url)
       expect([reply.status, await reply.text()]).toEqual([200, TEXT])

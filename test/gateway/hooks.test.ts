@@ -87,7 +87,9 @@ describe('identify', () => {
     const response = await app({ identify: () => null })('/')
     expect([response.status, ((await response.json()) as Problem).detail]).toEqual([
       401,
-      expect.stringMatching(/^Send what this service knows you by, or an API key/),
+      expect.stringMatching(
+        /^Send what identifies you to this service \(such as a session cookie\), or an API key/,
+      ),
     ])
     const ask = app({ identify: () => undefined }, { rules: [TEN_BY_ADDRESS], credentials: ANYONE })
     expect((await ask('/')).status).toBe(200)

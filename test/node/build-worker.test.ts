@@ -87,7 +87,7 @@ describe('the module of a Worker', () => {
     rmSync(directory, { recursive: true })
   })
 
-  it('is made of a config without rules, for API keys alone', async () => {
+  it('is made even if the config has no rules, or only limits by name', async () => {
     const project = mkdtempSync(join(tmpdir(), 'sluice-build-'))
     for (const [config, built] of [
       [{}, "the Worker's scripts for a config without rules"],
@@ -296,7 +296,7 @@ describe('limits by name', () => {
     return finderOf(JSON.parse(/finderOf\((.*)\)/s.exec(text)![1]!))
   }
 
-  it('have built scripts that equal the compiled ones, and the probe', () => {
+  it('have built scripts, and a built probe, that equal the compiled ones', () => {
     const scriptsOf = built(LIMITS)
     for (const rules of configOf({ rules: [second], limits: LIMITS }).limits.values()) {
       const compiled = limitPolicy(rules)

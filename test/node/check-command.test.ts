@@ -27,7 +27,7 @@ describe('sluice check', () => {
     expect([code, stderr]).toEqual([0, ''])
     expect(stdout).toMatch(/^The config is valid: 1 rule, /)
     expect(stdout.split('Warnings:\n')[1]).toBe(
-      `  ${join(directory, 'other.config.ts')}:1: rules[1].mode: 'off': the rule counts and refuses nothing until it is switched on.\n`,
+      `  ${join(directory, 'other.config.ts')}:1: rules[1].mode: 'off': the rule counts nothing and refuses nothing until it is switched on.\n`,
     )
     expect((await runInProcess(['check'])).stdout).not.toContain('Warnings')
   })

@@ -420,7 +420,7 @@ describe('an administration command', () => {
     const listed = await asked(['keys', 'list', '--env', 'live'])
     expect([listed.code, listed.stdout]).toEqual([
       0,
-      "There are no keys in environment 'live'. To list the keys of another one, use --env <name>.\n",
+      "There are no keys in environment 'live'. To list the keys of another environment, use --env <name>.\n",
     ])
     const elsewhere = await asked(['keys', 'list', '--consumer', 'acme', '--env', 'other'])
     expect(elsewhere.stdout).toContain("There are no keys of consumer 'acme' in environment 'other'.")

@@ -1,4 +1,4 @@
-/** Pauses between requests. They end at the instants at which the reply of a rule changes, just before or after them, or at any other. */
+/** Pauses between requests. A pause ends when the reply of a rule changes, just before or after that, or at any other instant. */
 import * as fc from 'fast-check'
 import type { Rule } from '../../src/config/compile.ts'
 import type { Verdict } from '../../src/script/evaluation.ts'

@@ -83,8 +83,8 @@ export const credentials = settings(
     jwt: v.optional(methods),
     /**
      * Accept keys in a WebSocket subprotocol, because browsers cannot set headers on WebSockets:
-     * `new WebSocket(url, ['sluice-key.slk_…', 'chat'])`, with `'sluice'` if the origin has no protocol of its own (default
-     * `false`). The origin does not get the key. A proxy in front of the gateway that logs all headers does: docs/security.md.
+     * `new WebSocket(url, ['sluice-key.slk_…', 'chat'])` (default `false`). If the origin has no subprotocol, write `'sluice'` in
+     * place of `'chat'`. The origin does not get the key, but a proxy in front of the gateway can log it: docs/security.md.
      */
     webSocketKeys: v.optional(flag),
     /** Pass the caller's credential on to the origin (default `false`). */

@@ -41,7 +41,7 @@ function ownReason(
   { accepted, issuers, uncounted }: Reach,
 ): Reason | undefined {
   if (rule.mode === 'off')
-    return ['.mode', "'off': the rule counts and refuses nothing until it is switched on."]
+    return ['.mode', "'off': the rule counts nothing and refuses nothing until it is switched on."]
   if (input.enforce === 0)
     return ['.enforce', '0: the rule is a shadow rule for all callers and never refuses.']
   if (rule.cost === 0) return ['.cost', '0: the rule counts nothing, so it never refuses.']
@@ -60,7 +60,10 @@ function ownReason(
   }
   const isOfKeys = [...accepted].some(method => method !== ANONYMOUS && !issuers.has(method))
   if (rule.on === 'auth-failure' && !isOfKeys) {
-    return ['.on', "'auth-failure' counts keys that the store does not know, and no route accepts keys."]
+    return [
+      '.on',
+      "'auth-failure' counts keys that the store does not know, and no route accepts keys: the rule never counts a request.",
+    ]
   }
   return undefined
 }

@@ -115,7 +115,8 @@ const headers = settings(
     /**
      * Also send `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`, for clients that support no other headers. They
      * describe one limit of the reply: the limit that refuses for the longest time, or, if none refuses, the one with the least left.
-     * Limit is the value that Remaining starts from: the burst, if it differs from the limit. The unit of Reset differs between APIs:
+     * `X-RateLimit-Limit` is the value that `X-RateLimit-Remaining` starts from: the burst of the rule if it differs from its
+     * limit, else the limit. The unit of `X-RateLimit-Reset` differs between APIs:
      * - `'delta-seconds'`: seconds to wait from now, as in `Retry-After`.
      * - `'unix-seconds'`: a time, in seconds since 1970, as at GitHub.
      *

@@ -13,7 +13,8 @@ const trafficClass = settings(
     name: name('class name'),
     /**
      * Which requests belong to the class. Exactly one class has no `match`: it gets every request that matches no other class.
-     * While an isolate does not know the plan of a caller, its requests belong to the most important class that is possible.
+     * While an isolate does not know the plan of a caller, the caller's requests belong to the most important class that any plan
+     * would give them.
      */
     match: v.optional(match),
   },

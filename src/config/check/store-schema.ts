@@ -31,7 +31,7 @@ export const store = settings(
     /**
      * How many HTTP requests one isolate may have under way to the store at once (default `32`). Further decisions wait for their turn,
      * and then go together, up to 50 in one request. A decision that has waited for four deadlines is made without the store
-     * (`Sluice-Degraded: overload`); the isolate then counts for rules with `'open'`, too.
+     * (`Sluice-Degraded: overload`); rules with `'open'` are then decided as with `'local'`.
      */
     maxInFlight: v.optional(units(1, 10_000)),
     /**

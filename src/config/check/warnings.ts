@@ -55,6 +55,6 @@ function warningsOfAddress({ address: { from } = {}, origin }: ConfigInput): War
     return [{ path: 'address.from', message }]
   }
   if (from !== 'x-forwarded-for' && from !== 'forwarded') return []
-  const message = `where the platform does not say what the other end of a connection is, as on Cloudflare Workers, a client that comes directly can write '${from}' itself. Make sure that requests can only come through trustedProxies.`
+  const message = `where the platform does not report the address at the other end of a connection, as on Cloudflare Workers, a client that bypasses the proxies can write '${from}' itself. Make sure that requests can only come through trustedProxies.`
   return [{ path: 'address.from', message }]
 }

@@ -236,7 +236,10 @@ function nameHookCredential(caller: Caller, refusal: Refusal, { settings: { acce
   if (refusal.kind !== 'unauthenticated' || !accept.includes(IDENTIFY)) return caller
   return {
     ...caller,
-    refusal: { ...refusal, accepted: ['what this service knows you by', ...refusal.accepted] },
+    refusal: {
+      ...refusal,
+      accepted: ['what identifies you to this service (such as a session cookie)', ...refusal.accepted],
+    },
   }
 }
 

@@ -26,7 +26,7 @@ export function keyChangeCommands(load: ConfigLoader): Command[] {
       'keys label acme/0f3a9c1d2b4e --clear',
     ),
     withExamples(
-      of('plan', 'change the plan of a key', 'Give a key a plan of its own, or remove it.')
+      of('plan', 'change the plan of a key', 'Set or remove the plan of a key.')
         .argument('[plan]', 'one of the plans in the config')
         .option('--clear', "remove the plan of the key: the consumer's plan applies")
         .action(plan.bind(null, load)),

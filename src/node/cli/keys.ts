@@ -118,7 +118,7 @@ async function list(load: ConfigLoader, flags: StoreFlags & { consumer?: string 
 function noKeysText({ environment }: Pick<AdminStore, 'environment'>, consumer: string | undefined): string {
   const where = environment === undefined ? 'in the unnamed environment' : `in environment '${environment}'`
   const whose = consumer === undefined ? '' : ` of consumer '${consumer}'`
-  return `There are no keys${whose} ${where}. To list the keys of another one, use --env <name>.`
+  return `There are no keys${whose} ${where}. To list the keys of another environment, use --env <name>.`
 }
 
 /** Says which option an error is about. */

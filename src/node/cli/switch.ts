@@ -51,7 +51,8 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
       .summary('change limits live, without a deployment')
       .description(
         'Change limits live, without a deployment: the kill switch, modes and shares of rules, blocks and overrides. ' +
-          'Isolates apply a change within a second; a change that tightens limits applies one request later. ' +
+          'Isolates read a change within a second, together with a decision. If it loosens limits, it applies to that decision; ' +
+          'if it tightens them, it applies from the next request on. ' +
           'Without a command, all switches are shown.',
       )
       .addCommand(

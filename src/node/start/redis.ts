@@ -141,7 +141,10 @@ export async function privateServer(
   }
 
   async function restart(): Promise<void> {
-    if (restarts === MOST_RESTARTS) throw new Error(`It has stopped ${restarts + 1} times.`)
+    if (restarts === MOST_RESTARTS)
+      throw new Error(
+        `It has stopped ${restarts + 1} times. Start again with --redis embedded, or with the URL of another server.`,
+      )
     restarts += 1
     server = await run()
   }
@@ -162,7 +165,10 @@ async function answers(socket: string): Promise<void> {
       })
       return
     } catch (error) {
-      if (Date.now() > until) throw new Error(`The Redis server that was started does not answer: ${error}`)
+      if (Date.now() > until)
+        throw new Error(
+          `The Redis server on the PATH was started, but does not answer. Use --redis embedded, or the URL of another server. ${error}`,
+        )
       await new Promise(resolve => setTimeout(resolve, 15))
     }
   }

@@ -50,7 +50,13 @@ export async function startWorker(options: WorkerOptions): Promise<RunningWorker
       else if (message.type === 'failed') reject(new Error(message.message))
       else onMessage?.(message)
     })
-    child.once('exit', code => reject(new Error(`The Worker process ended with code ${code}.`)))
+    child.once('exit', code =>
+      reject(
+        new Error(
+          `The Worker process ended with code ${code} before it was ready. The lines above may show the cause.`,
+        ),
+      ),
+    )
   }).catch(error => {
     child.kill('SIGKILL')
     throw error

@@ -1,7 +1,7 @@
 /**
  * A flood over the real Worker: 1,000 requests at once, 1,200 in total, against a limit of 10. The period is long, so the number of
- * admitted requests does not depend on the speed of the machine: those that the store admits, and one local share (here the whole limit)
- * of the one isolate if a busy machine makes the store look slow. Requests that the isolate has counted by itself are marked.
+ * admitted requests does not depend on the speed of the machine. If a busy machine makes the store look slow, the isolate counts what
+ * the store has left, and marks these requests. Only a rule with the policy `open` admits more, once two probes have timed out.
  */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type FloodBed, startFloodBed, withStatus } from '../support/flood.ts'
@@ -26,7 +26,8 @@ describe.skipIf(!hasRedisServer)(title, { timeout: 120_000 }, () => {
       const admitted = withStatus(replies, 200)
       expect(admitted, JSON.stringify(replies)).toBeGreaterThan(0)
       const marked = FLOOD.total - (replies['200'] ?? 0) - (replies['429'] ?? 0)
-      expect(admitted - marked, JSON.stringify(replies)).toBeLessThanOrEqual(FLOOD_LIMIT)
+      const beyond = policy === 'open' ? marked : 0
+      expect(admitted - beyond, JSON.stringify(replies)).toBeLessThanOrEqual(FLOOD_LIMIT)
       expect(admitted + withStatus(replies, 429), JSON.stringify(replies)).toBe(FLOOD.total)
     })
 
@@ -38,7 +39,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: 120_000 }, () => {
         await bed.flood('/again', { total: 20, atOnce: 1 })
       }
       expect(admitted).toBeGreaterThan(0)
-      expect(admitted).toBeLessThanOrEqual(2 * FLOOD_LIMIT)
+      expect(admitted).toBeLessThanOrEqual(FLOOD_LIMIT)
     })
   })
 

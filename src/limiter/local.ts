@@ -58,18 +58,15 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
   function refuseForOpenTrips(rules: readonly BoundRule[], openUnits: readonly number[]) {
     if (!openUnits.some(units => units > 0)) return undefined
     const { verdicts } = counts.decide(rules, 'peek')
-    const isRefused = rules.map(
-      (bound, i) =>
-        bound.role === 'spend' && verdicts[i]!.remaining < counts.costOf(bound) + (openUnits[i] ?? 0),
-    )
+    const remaining = verdicts.map((verdict, i) => Math.max(0, verdict.remaining - (openUnits[i] ?? 0)))
+    const isRefused = rules.map((bound, i) => bound.role === 'spend' && remaining[i]! < counts.costOf(bound))
     if (!isRefused.includes(true)) return undefined
     return {
       admitted: false,
-      verdicts: verdicts.map((verdict, i) =>
-        isRefused[i]
-          ? { ...verdict, allowed: false, retryAfter: waitForOpenTrips(verdict.retryAfter) }
-          : verdict,
-      ),
+      verdicts: verdicts.map((verdict, i) => ({
+        ...{ ...verdict, remaining: remaining[i]! },
+        ...(isRefused[i] && { allowed: false, retryAfter: waitForOpenTrips(verdict.retryAfter) }),
+      })),
     }
   }
 

@@ -79,7 +79,7 @@ it('the isolate refuses a request that would take open units, and spends nothing
   const refused = local.decide(policy, rules, 'decide', [7])
   expect(refused).toMatchObject({
     admitted: false,
-    verdicts: [{ allowed: false, remaining: 10, retryAfter: 1e6 }],
+    verdicts: [{ allowed: false, remaining: 3, retryAfter: 1e6 }],
   })
   expect(local.decide(policy, rules, 'decide', [6])).toMatchObject({
     admitted: true,

@@ -180,6 +180,14 @@ it('a command reports that a consumer is new, and suggests a similar name', asyn
   expect(second).toBe("Consumer 'amce' is new in this store. Did you mean 'acme'?")
 })
 
+it('limits peek names the other rules that can refuse a consumer, grouped by what they count by', async () => {
+  await redis.connection.send(['FLUSHALL'])
+  const [shown] = await runWithErrors('limits', 'peek', '--consumer', 'acme')
+  expect(shown.split('\n')).toContain(
+    'Other rules can refuse this consumer too: wrong, at-once (by address); slow (by global). For rules by address, use --address.',
+  )
+})
+
 const KEY = 'sluice:{switches}'
 const OPS = { at: new Date('2026-11-21T06:00:00.000Z'), by: 'ops' }
 

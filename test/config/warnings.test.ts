@@ -214,7 +214,7 @@ describe('requests that no rule covers', () => {
   it.each([
     ['has limits by name alone', { limits, environment: 'live', store: { deadline: '1s' } }],
     ['turns limits off for every route', { routes: [{ name: 'all', match: { path: '/*' }, limits: false }] }],
-  ])('are none in a config without rules that %s', (_, config) => {
+  ])('are not reported for a config without rules that %s', (_, config) => {
     expect(warningsOfAll(config)).toEqual([])
   })
 })

@@ -128,7 +128,9 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
       ? undefined
       : refusalOf(caller, accept)
 
-  const outcome = refusal ?? (credential && stored && refusalByStore(credential.consumer, stored))
+  const refusedByStore =
+    refusal || !credential || !stored ? undefined : refusalByStore(credential.consumer, stored)
+  const outcome = refusal ?? refusedByStore
   const isAsked = !refusal && !preflight
   const trafficClass =
     matched.classes.length > 0
@@ -173,7 +175,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
         stored,
       ),
     ),
-    cost: decisionCost(evaluation, plan, config.cluster),
+    cost: decisionCost(evaluation, plan, config.cluster, refusedByStore?.cause),
   }
 }
 

@@ -131,6 +131,8 @@ describe('sluice explain, with a store', () => {
       status: 403,
       reason: expect.stringContaining("consumer 'gone' is blocked"),
     })
+    expect(blocked.store).toMatchObject({ admitted: null, refused: { most_commands: 3 } })
+    expect((await explained(['--consumer', 'gone'], env())).stdout).not.toContain('  admitted  ')
     const key = await done('keys', 'create', '--consumer', 'acme')
     await done('keys', 'revoke', key, '--yes')
     expect((await documentOf(['--key', key], env())).refusal).toEqual({

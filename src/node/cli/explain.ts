@@ -183,7 +183,7 @@ function costOf({ httpRequests, calls, admitted, refused, ended }: DecisionCost,
   const slots = calls === 1 ? '' : `, ${calls} slots`
   return [
     `To the store: ${requests}${slots}.`,
-    `  admitted  ${countsOf(admitted)}`,
+    ...(admitted ? [`  admitted  ${countsOf(admitted)}`] : []),
     `  refused   ${countsOf(refused)}${isCluster && calls > 1 ? '; one more HTTP request if another slot has to refund units' : ''}`,
     ...(ended
       ? [

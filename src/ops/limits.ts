@@ -61,7 +61,8 @@ export async function resetLimit(
   }
   const limiter = limiterOnStore(config, store.decisions)
   const { degraded } = await limiter.reset(name, identity, rule === undefined ? {} : { rule })
-  if (degraded) throw new AdminError('store', `The store did not reset the limit (${degraded}). Try again.`)
+  if (degraded)
+    throw new AdminError('store', `The store did not reset the limit (${degraded}).`, store.nextStep)
 }
 
 /** The owner of counters: a consumer as in keys of the store, or the address of a client. */
@@ -206,7 +207,7 @@ async function answerOf<T>(store: AdminStore, question: PreparedCall<T>): Promis
   try {
     return await runCall(store.decisions, question)
   } catch (error) {
-    throw error instanceof GatewayError ? new AdminError('store', error.message) : error
+    throw error instanceof GatewayError ? new AdminError('store', error.message, store.nextStep) : error
   }
 }
 

@@ -260,7 +260,7 @@ describe('sluice keys create', () => {
     [
       1,
       ['--consumer', 'a', '--url', 'http://127.0.0.1:1', '--token', 'very-secret'],
-      /^The store at 127\.0\.0\.1:1 cannot be reached\. Check its URL\.$/m,
+      /^The store at 127\.0\.0\.1:1 cannot be reached\.\nCheck its URL, from --url or UPSTASH_REDIS_REST_URL\. .*\n {4}curl .*\nTo start a local store, run npm start/,
     ],
     [
       2,

@@ -101,6 +101,7 @@ function lookUpFor({ environment, keyLocking, cluster, credentials }: Config): L
     } catch (error) {
       if (!(error instanceof AdminError && error.kind === 'store')) throw error
       console.error(`${error.message} So the plan is assumed, and overrides are not shown.`)
+      if (error.nextStep) console.error(error.nextStep)
       return undefined
     }
   }

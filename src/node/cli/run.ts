@@ -77,6 +77,7 @@ function exitCodeOf(error: unknown): number {
   // It has said so already, and help was perhaps asked for.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USAGE
   console.error(error instanceof Error ? error.message : String(error))
+  if (error instanceof AdminError && error.nextStep) console.error(error.nextStep)
   return error instanceof AdminError && error.kind === 'usage' ? WRONG_USAGE : FAILED
 }
 

@@ -7,7 +7,7 @@ import { type FileLoader, loadConfig } from './load-config.ts'
 
 const FAILED = 1
 const WRONG_USAGE = 2
-const EXIT_CODES = `\nExit codes: 0 success; ${FAILED} failure (invalid config, store error, not found, refused); ${WRONG_USAGE} wrong usage.`
+const EXIT_CODES = `\nExit codes: 0 success, or nothing to change; ${FAILED} failure (invalid config, store error, not found, refused); ${WRONG_USAGE} wrong usage.`
 
 const DEVELOP = 'Develop and deploy:'
 const OPERATE = 'Operate a running gateway:'

@@ -43,7 +43,7 @@ local function find_holder(records, holder)
   return at or 0
 end
 
--- The units in flight and the two instants (µs) of the summary; nil if there is none.
+-- The units in flight and the two instants (µs) of the summary; nil if the record has no summary.
 local function read_summary(records)
   local a, b, c, d, e, f, mark = unpack_integers('>I2I4I2I4I2I4c6', records)
   if mark == 'SUMMED' then

@@ -1,4 +1,4 @@
-/** The error for an invalid config. It lists all mistakes, each with its path, value and fix. */
+/** The error for an invalid config, or for missing or invalid variables. It lists all mistakes, each with its path, value and fix. */
 import { GatewayError } from '../errors.ts'
 
 export interface Mistake {
@@ -17,10 +17,14 @@ export class ConfigError extends GatewayError {
   constructor(mistakes: readonly Mistake[], file?: string) {
     const count = mistakes.length === 1 ? '1 mistake' : `${mistakes.length} mistakes`
     const lines = mistakes.map(mistake => `  ${mistakeText(mistake, file)}`)
-    super('ERR_CONFIG_INVALID', [`The config has ${count}:`, ...lines].join('\n'))
+    const what = mistakes.every(({ path }) => VARIABLE.test(path)) ? 'environment' : 'config'
+    super('ERR_CONFIG_INVALID', [`The ${what} has ${count}:`, ...lines].join('\n'))
     this.mistakes = mistakes
   }
 }
+
+/** A variable of the environment. Settings of the config are not in capitals. */
+const VARIABLE = /^[A-Z][A-Z\d_]*$/
 
 /** `sluice.config.ts:12: rules[0].limit: 0 is not an amount. …`, or without the file where that is not known. */
 export function mistakeText({ path, message, line }: Mistake, file?: string): string {

@@ -48,7 +48,12 @@ export async function evaluate(
   }
   return await catchFailure(() => {
     if (!store.isCluster) return runCall(store, prepareDecide(evaluation, verb), isMoot)
-    if (!onCluster) throw new Error('The store is a cluster, and this edge cannot decide over several slots.')
+    if (!onCluster) {
+      throw new GatewayError(
+        'ERR_CONFIG_INVALID',
+        'The store is a cluster, but this edge has no code for clusters. Pass evaluateOnCluster (src/limiter/slots.ts) as onCluster when you create its engine.',
+      )
+    }
     return onCluster(store, evaluation, verb, undoStore)
   })
 }

@@ -12,9 +12,12 @@ export type AdminFailure =
 export class AdminError extends Error {
   override readonly name = 'AdminError'
   readonly kind: AdminFailure
+  /** What to do now, in lines of their own: which settings to check, and the command that tests them. */
+  readonly nextStep: string | undefined
 
-  constructor(kind: AdminFailure, message: string) {
+  constructor(kind: AdminFailure, message: string, nextStep?: string) {
     super(message)
     this.kind = kind
+    this.nextStep = nextStep
   }
 }

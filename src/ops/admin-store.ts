@@ -35,6 +35,8 @@ export interface AdminStore {
   keyStart: string
   /** The store that decides, for peeking at limits and resetting them. */
   decisions: Store
+  /** How to test whether the store answers, for errors of `decisions`. */
+  nextStep: string
   /** Adds the environment to a key of src/store/keys.ts. */
   at(key: string): string
   /** Runs commands. @throws AdminError `store` */
@@ -81,6 +83,7 @@ export function adminStore(options: AdminStoreOptions): AdminStore {
 
   const store: AdminStore = {
     environment,
+    nextStep: testOf(url),
     keyPrefix,
     keyStart: apiKeyStart(keyPrefix, environment),
     decisions: upstashStore({ url, token, deadlineMs: DEADLINE_MS, keyLocking, cluster, environment }),
@@ -90,7 +93,8 @@ export function adminStore(options: AdminStoreOptions): AdminStore {
       try {
         return await ask(redis)
       } catch (error) {
-        throw new AdminError('store', `The store at ${new URL(url).host} ${describeFailure(error)}`)
+        const [what, nextStep] = describeFailure(error, testOf(url))
+        throw new AdminError('store', `The store at ${new URL(url).host} ${what}`, nextStep)
       }
     },
 
@@ -140,24 +144,51 @@ export async function loadScripts(
 }
 
 /**
- * Describes a failed call, as the second half of a sentence. The client's own messages quote the command and any reply that is not
- * JSON.
+ * Describes a failed call. The client's own messages quote the command and any reply that is not JSON.
+ * @param test how to test the store
+ * @returns `what` is the second half of a sentence that begins with the store
  */
-function describeFailure(error: unknown): string {
-  const isOther = 'does not answer as an Upstash REST API does. Check its URL.'
-  if (error instanceof errors.UpstashJSONParseError) return isOther
+function describeFailure(error: unknown, test: string): [what: string, nextStep?: string] {
+  const isOther = 'does not answer as an Upstash REST API does.'
+  if (error instanceof errors.UpstashJSONParseError) return [isOther, test]
   if (error instanceof errors.UpstashError) {
     const said = error.message.split(', command was:')[0]!.slice(0, 200)
     // What the client makes of an error reply without an error in it.
-    return /^(undefined|null|\[object Object\])$/.test(said) ? isOther : `answered with an error: ${said}`
+    if (/^(undefined|null|\[object Object\])$/.test(said)) return [isOther, test]
+    if (OF_BRIDGE.test(said)) return ['is the bridge, and its Redis does not answer.', TEST_OF_REDIS]
+    const isToken = /^(WRONGPASS|NOAUTH)/.test(said)
+    return isToken ? [`answered with an error: ${said}`, TEST_OF_TOKEN] : [`answered with an error: ${said}`]
   }
-  if (!(error instanceof Error)) return LOST
-  if (/^(Timeout|Abort)Error$/.test(error.name))
-    return `did not answer within ${DEADLINE_MS / 1000} s. A change may have been made: check before you repeat it.`
+  if (!(error instanceof Error)) return [LOST, test]
+  if (/^(Timeout|Abort)Error$/.test(error.name)) {
+    const limit = `${DEADLINE_MS / 1000} s`
+    return [`did not answer within ${limit}. A change may have been made: check before you repeat it.`, test]
+  }
   // A failed connection is a TypeError too, and has a cause on Node only.
-  if (error instanceof TypeError && FOREIGN_REPLY.test(error.message)) return isOther
-  return isUnreachable(error.cause) ? 'cannot be reached. Check its URL.' : LOST
+  if (error instanceof TypeError && FOREIGN_REPLY.test(error.message)) return [isOther, test]
+  return [isUnreachable(error.cause) ? 'cannot be reached.' : LOST, test]
 }
+
+/** The bridge's messages for a Redis that is down or slow (src/node/rest-bridge/redis-server.ts). */
+const OF_BRIDGE = /^ERR Redis (cannot be reached|did not answer in time)/
+
+const CURL =
+  'curl "$UPSTASH_REDIS_REST_URL" -H "Authorization: Bearer $UPSTASH_REDIS_REST_TOKEN" -d \'["PING"]\''
+
+const TEST_OF_TOKEN = `Check the token, from --token or UPSTASH_REDIS_REST_TOKEN. To test the variables:\n    ${CURL}`
+
+const TEST_OF_REDIS =
+  "Check the Redis of the bridge: its URL is in the bridge's --redis or REDIS_URL. To test it:\n    redis-cli -u redis://… PING"
+
+/** How to test the store, and how to start one if it is on this machine. Repeats neither the URL nor the token, which may be secrets. */
+function testOf(url: string): string {
+  const test = `Check its URL, from --url or UPSTASH_REDIS_REST_URL. To test the variables:\n    ${CURL}`
+  const isLocal = /^(localhost|127\.[\d.]+|\[::1\])$/.test(new URL(url).hostname)
+  return isLocal ? `${test}\n${LOCAL_STORE}` : test
+}
+
+const LOCAL_STORE =
+  'To start a local store, run npm start (npx sluicegate start): it prints both variables. To use a Redis of your own, run npx sluicegate bridge.'
 
 /** Messages of the client for JSON that is not an Upstash reply: from its own check, or from reading a missing property. */
 const FOREIGN_REPLY =

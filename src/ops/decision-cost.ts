@@ -4,7 +4,7 @@
  */
 import type { Rule } from '../config/compile-rule.ts'
 import { splitBySlot } from '../limiter/slots.ts'
-import type { Evaluation } from '../script/evaluation.ts'
+import type { BoundRule, Evaluation } from '../script/evaluation.ts'
 import { readsLogInParts } from '../script/policy.ts'
 
 /** USD for one command (Upstash, pay as you go: $0.20 per 100,000). */
@@ -15,8 +15,9 @@ export interface DecisionCost {
   httpRequests: number
   /** Script calls, one for each slot of a cluster. */
   calls: number
-  admitted: CommandCounts
-  /** Without the commands that give units back on a cluster. */
+  /** Absent: the store refuses the caller, whatever its limits. */
+  admitted?: CommandCounts
+  /** Without the commands of a second HTTP request on a cluster: those that give units back, or count an unknown key. */
   refused: CommandCounts
   /**
    * The commands that report the end of an admitted request, if no other message takes it along. Absent: no rule counts requests
@@ -39,11 +40,18 @@ export interface CommandCount {
   most: number
 }
 
-/** @param plan the caller's plan, as the store would find it. Undefined: the caller is anonymous. */
+/** Why the store refuses a caller, whatever its limits: the consumer is blocked, or the store has no record of the key. */
+export type StoreRefusal = 'blocked' | 'unknown-key'
+
+/**
+ * @param plan the caller's plan, as the store would find it. Undefined: the caller is anonymous.
+ * @param refusal undefined: only limits can refuse the request
+ */
 export function decisionCost(
   evaluation: Evaluation,
   plan: string | undefined,
   isCluster: boolean,
+  refusal?: StoreRefusal,
 ): DecisionCost {
   const { rules, subject } = evaluation
   if (rules.length === 0 && !subject) {
@@ -51,13 +59,20 @@ export function decisionCost(
   }
   // On a cluster, the owner of an opaque key is looked up first, because its record may be in another slot.
   const isLookedUp = isCluster && subject?.kind === 'pointer'
-  const calls = isCluster ? splitBySlot(evaluation).length : 1
+  const slots = isCluster ? splitBySlot(evaluation) : [evaluation]
+  const calls = slots.length
   const applying = rules.filter(({ rule }) => !rule.match.plans || rule.match.plans.includes(plan ?? ''))
-  const spent = applying.filter(({ rule, role }) => role === 'spend' && rule.on === 'request')
-  const states = new Set(spent.filter(({ rule }) => !isHeld(rule)).map(({ key }) => key)).size
-  const logs = spent.filter(({ rule, ownKey }) => ownKey && !isHeld(rule)).length
-  const held = spent.filter(({ rule }) => isHeld(rule)).length
-  const longLogs = applying.filter(({ ownKey, rule }) => ownKey && readsLogInParts(rule)).length
+  // The script does not check the limits of a caller that it refuses. On a cluster, only the slot with the records of the caller knows
+  // that the caller is refused.
+  const decided = refusal ? slots.filter(({ subject }) => !subject).flatMap(({ rules }) => rules) : applying
+  const onRequest = applying.filter(bound => bound.rule.on === 'request' && decided.includes(bound))
+  const onGuess = applying.filter(({ rule }) => rule.on === 'auth-failure')
+  // On a cluster, an unknown key is counted by a second HTTP request.
+  const spent = refusal === 'unknown-key' && !isCluster ? onGuess : onRequest
+  const longLogs = [...onRequest, ...onGuess].filter(
+    ({ ownKey, rule }) => ownKey && readsLogInParts(rule),
+  ).length
+  const held = spent.filter(({ rule, role }) => role === 'spend' && isHeld(rule)).length
 
   const read = [
     exactly('EVALSHA', calls),
@@ -67,24 +82,34 @@ export function decisionCost(
     // Both ends of the log, and all of it if it is rewritten. More reads only if many entries have expired since the last request.
     { command: 'GETRANGE', least: 0, most: 3 * longLogs },
   ]
-  const written = [
-    exactly('SETEX', states + held),
-    { command: 'SETEX or SETRANGE + EXPIRE', least: logs, most: 2 * logs },
-  ]
-  const slots = isCluster ? held : 1
+  const written = writesOf(spent)
+  const endedIn = isCluster ? held : 1
   const ended = [
-    exactly('EVALSHA', slots),
-    exactly('TIME', slots),
-    exactly('MGET', slots),
+    exactly('EVALSHA', endedIn),
+    exactly('TIME', endedIn),
+    exactly('MGET', endedIn),
     exactly('SETEX', held),
   ]
+  const trips = { httpRequests: isLookedUp ? 2 : 1, calls }
+  if (refusal) return { ...trips, refused: countsOf([...read, ...written]) }
   return {
-    httpRequests: isLookedUp ? 2 : 1,
-    calls,
+    ...trips,
     admitted: countsOf([...read, ...written]),
     refused: countsOf(read),
     ...(held > 0 && { ended: countsOf(ended) }),
   }
+}
+
+/** The commands that write the states of rules which spend. */
+function writesOf(rules: readonly BoundRule[]): CommandCount[] {
+  const spent = rules.filter(({ role }) => role === 'spend')
+  const held = spent.filter(({ rule }) => isHeld(rule)).length
+  const states = new Set(spent.filter(({ rule }) => !isHeld(rule)).map(({ key }) => key)).size
+  const logs = spent.filter(({ rule, ownKey }) => ownKey && !isHeld(rule)).length
+  return [
+    exactly('SETEX', states + held),
+    { command: 'SETEX or SETRANGE + EXPIRE', least: logs, most: 2 * logs },
+  ]
 }
 
 const isHeld = ({ counting }: Rule) => counting.state === 'held'

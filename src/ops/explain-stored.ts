@@ -9,6 +9,7 @@ import {
   parseCredential,
 } from '../store/records.ts'
 import type { AdminStore } from './admin-store.ts'
+import type { StoreRefusal } from './decision-cost.ts'
 import { ANY_KEY } from './explain-caller.ts'
 import { listKeys } from './keys.ts'
 import { planName } from './names.ts'
@@ -72,11 +73,12 @@ export function resolvePlan(
 export function refusalByStore(
   consumer: string,
   stored: Stored,
-): { status: 401 | 403; reason: string } | undefined {
-  if (stored.isUnknownKey) return { status: 401, reason: 'the store has no such key' }
+): { status: 401 | 403; cause: StoreRefusal; reason: string } | undefined {
+  if (stored.isUnknownKey) return { status: 401, cause: 'unknown-key', reason: 'the store has no such key' }
   if (!isBlocked(stored, Date.now() * 1000)) return undefined
   return {
     status: 403,
+    cause: 'blocked',
     reason: `consumer '${consumer}' is blocked (npx sluicegate consumers show ${consumer})`,
   }
 }

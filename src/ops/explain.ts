@@ -128,7 +128,9 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
       ? undefined
       : refusalOf(caller, accept)
 
-  const outcome = refusal ?? (credential && stored && refusalByStore(credential.consumer, stored))
+  const refusedByStore =
+    refusal || !credential || !stored ? undefined : refusalByStore(credential.consumer, stored)
+  const outcome = refusal ?? refusedByStore
   const isAsked = !refusal && !preflight
   const trafficClass =
     matched.classes.length > 0
@@ -151,13 +153,16 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
       address: caller.addressIdentity,
       ...(plan !== undefined && { plan, planFrom: planFrom! }),
     },
-    ...(outcome && { refusal: outcome }),
-    hints: hintsFor(
-      input,
-      accept,
-      planFrom,
-      stored?.plansOfKeys.filter(other => other !== plan),
-    ),
+    ...(outcome && { refusal: { status: outcome.status, reason: outcome.reason } }),
+    hints: [
+      ...hintsForCredential(
+        input,
+        accept,
+        planFrom,
+        stored?.plansOfKeys.filter(other => other !== plan),
+      ),
+      ...(caller.address === undefined ? hintsForAddress(input, config) : []),
+    ],
     ...(config.hooks && { hooks: hooksOf(config.hooks) }),
     isPreflight: preflight,
     ...(trafficClass && {
@@ -170,7 +175,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
         stored,
       ),
     ),
-    cost: decisionCost(evaluation, plan, config.cluster),
+    cost: decisionCost(evaluation, plan, config.cluster, refusedByStore?.cause),
   }
 }
 
@@ -239,7 +244,7 @@ function isBoundFrom(rule: GatewayRule, variant: GatewayRule, plan: string | und
 }
 
 /** @param ofKeys other plans of the consumer's keys */
-function hintsFor(
+function hintsForCredential(
   { consumer, key, token }: ExplainInput,
   accept: readonly string[],
   planFrom: PlanSource | undefined,
@@ -259,6 +264,18 @@ function hintsFor(
   if (planFrom === 'option' || ofKeys.length === 0) return []
   return [
     `Keys of consumer '${consumer}' have other plans: ${ofKeys.join(', ')}. To explain a request with one of them, use --key or --plan.`,
+  ]
+}
+
+/** Hints for a request from an unknown address. Empty if the config does not use addresses. */
+function hintsForAddress({ address }: ExplainInput, { rules, allow, block }: Config): string[] {
+  const isUsed =
+    rules.some(({ by }) => by.includes('address')) || allow.addresses.length > 0 || block.addresses.length > 0
+  if (!isUsed) return []
+  const what =
+    address === undefined ? 'No address was given' : `'${address.slice(0, 60)}' is not a valid address`
+  return [
+    `${what}, so the request counts as one from an unknown address. To explain a request from a client's address, add it, as in --address 192.0.2.7.`,
   ]
 }
 

@@ -61,7 +61,8 @@ export async function resetLimit(
   }
   const limiter = limiterOnStore(config, store.decisions)
   const { degraded } = await limiter.reset(name, identity, rule === undefined ? {} : { rule })
-  if (degraded) throw new AdminError('store', `The store did not reset the limit (${degraded}). Try again.`)
+  if (degraded)
+    throw new AdminError('store', `The store did not reset the limit (${degraded}).`, store.nextStep)
 }
 
 /** The owner of counters: a consumer as in keys of the store, or the address of a client. */
@@ -152,10 +153,14 @@ export function rulesNotShown({ rules }: Pick<Config, 'rules'>, by: 'consumer' |
   return [...new Set(others.map(({ name }) => name))]
 }
 
-/** Names of enforced rules that can refuse a consumer and do not count by it, as rules by address do. */
-export function rulesOfOthers({ rules }: Pick<Config, 'rules'>): string[] {
+/**
+ * Names of enforced rules that can refuse a consumer and count by something else, grouped by what they count by: `address`,
+ * `address and route`, or `global` for rules that count all requests together.
+ */
+export function rulesOfOthers({ rules }: Pick<Config, 'rules'>): Map<string, string[]> {
   const others = rules.filter(({ by, mode }) => mode === 'enforce' && !isOfConsumer(by))
-  return [...new Set(others.map(({ name, by }) => `${name} (by ${by.join(' and ') || 'global'})`))]
+  const byWhat = Map.groupBy(others, ({ by }) => by.join(' and ') || 'global')
+  return new Map([...byWhat].map(([by, rules]) => [by, [...new Set(rules.map(({ name }) => name))]]))
 }
 
 function countersOf(config: Config, owner: CounterOwner): { by: 'consumer' | 'address'; key: string } {
@@ -202,7 +207,7 @@ async function answerOf<T>(store: AdminStore, question: PreparedCall<T>): Promis
   try {
     return await runCall(store.decisions, question)
   } catch (error) {
-    throw error instanceof GatewayError ? new AdminError('store', error.message) : error
+    throw error instanceof GatewayError ? new AdminError('store', error.message, store.nextStep) : error
   }
 }
 

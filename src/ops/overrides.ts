@@ -17,7 +17,7 @@ import type { Mistake } from '../config/config-error.ts'
 import type { Override, OverrideNumbers } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
-import { type ChangeResult, changeConsumer } from './consumers.ts'
+import { type ChangeResult, changeConsumer, showConsumer } from './consumers.ts'
 
 /** An override as a user writes it. Numbers that are absent are those of the rule. */
 export interface OverrideInput extends Partial<Record<PlanUnits, number>> {
@@ -37,23 +37,24 @@ export function setOverride(store: AdminStore, consumer: string, override: Overr
   }))
 }
 
-/** @throws AdminError `not-found` if the consumer has no override of this rule */
-export function removeOverride(store: AdminStore, consumer: string, rule: string): Promise<ChangeResult> {
-  return changeConsumer(store, consumer, record => {
-    const overrides = record.overrides.filter(other => other.rule !== rule)
-    if (overrides.length < record.overrides.length) return { ...record, overrides }
-    const names = record.overrides.map(other => other.rule)
-    throw new AdminError(
-      'not-found',
-      `Consumer '${consumer}' has no override of rule '${rule}'.${didYouMean(rule, names)} Overrides: ${names.join(', ') || 'none'}.`,
-    )
-  })
+/** @throws AdminError `not-found` for an unknown consumer: the name is misspelled, and the intended consumer still has its override */
+export async function removeOverride(
+  store: AdminStore,
+  consumer: string,
+  rule: string,
+): Promise<ChangeResult> {
+  const result = await changeConsumer(store, consumer, record => ({
+    ...record,
+    overrides: record.overrides.filter(other => other.rule !== rule),
+  }))
+  if (!result.isChanged) await showConsumer(store, consumer)
+  return result
 }
 
 /** @throws AdminError that lists every number that the rule cannot have */
 export function compileOverride(config: RulesInput, input: OverrideInput): Override {
   const { rule: name, mode, until, ...units } = input
-  const { rule, compiled } = ruleOf(config, name)
+  const { rule, compiled } = findOverridable(config, name)
   const given = [...planUnits].filter(([option]) => units[option] !== undefined)
   for (const [option, { algorithms }] of given) {
     if (hasPlanUnits(rule, option)) continue
@@ -109,7 +110,8 @@ function numbersError({ name }: RuleInput, mistakes: readonly Mistake[]): AdminE
   return new AdminError('usage', [`Rule '${name}' cannot have these numbers:`, ...lines].join('\n'))
 }
 
-function ruleOf(
+/** @throws AdminError `not-found` or `refused` that lists the rules that can be overridden */
+export function findOverridable(
   { rules = [], plans = ['free'] }: RulesInput,
   name: string,
 ): { rule: RuleInput; compiled: GatewayRule } {

@@ -22,52 +22,59 @@ export async function readSwitches(store: AdminStore): Promise<Switches> {
   return parseSwitches(await store.ask(redis => redis.get<string>(store.at(SWITCHES_KEY))))
 }
 
-/** Turns the kill switch on: all requests pass until it ends or is turned off. */
-export function killLimits(store: AdminStore, kill: Switch): Promise<Switches> {
-  return changeSwitches(store, switches => ({ ...switches, kill }))
+export interface SwitchChange {
+  /** The switches after the change. */
+  switches: Switches
+  /** False: there was nothing to change, and nothing was written. */
+  isChanged: boolean
 }
 
-/** Turns the kill switch off. @throws AdminError `not-found` if it is not on */
-export function restoreLimits(store: AdminStore): Promise<Switches> {
-  return changeSwitches(store, ({ kill, ...rest }) => {
-    if (kill) return rest
-    throw new AdminError('not-found', 'The kill switch is already off.')
-  })
+/** Turns the kill switch on: all requests pass until it ends or is turned off. */
+export async function killLimits(store: AdminStore, kill: Switch): Promise<Switches> {
+  const { switches } = await changeSwitches(store, before => ({ ...before, kill }))
+  return switches
+}
+
+/** Turns the kill switch off. */
+export function restoreLimits(store: AdminStore): Promise<SwitchChange> {
+  return changeSwitches(store, ({ kill, ...rest }) => (kill ? rest : undefined))
 }
 
 /** Switches a rule. Replaces its earlier switch; a share without a mode keeps the mode of that switch. */
-export function switchRule(store: AdminStore, name: string, change: RuleSwitch): Promise<Switches> {
-  return changeSwitches(store, ({ rules, ...rest }) => {
+export async function switchRule(store: AdminStore, name: string, change: RuleSwitch): Promise<Switches> {
+  const { switches } = await changeSwitches(store, ({ rules, ...rest }) => {
     const before = rules.get(name)
     const { mode = before && !hasExpired(before, Date.now()) ? before.mode : undefined } = change
     return { ...rest, rules: new Map([...rules, [name, { ...change, ...(mode && { mode }) }]]) }
   })
+  return switches
 }
 
-/** Removes the switch of a rule. @throws AdminError `not-found` if the rule has none */
-export function resetRule(store: AdminStore, name: string): Promise<Switches> {
+/** Removes the switch of a rule, even if the config no longer has the rule. */
+export function resetRule(store: AdminStore, name: string): Promise<SwitchChange> {
   return changeSwitches(store, ({ rules, ...rest }) => {
     const others = new Map(rules)
-    if (others.delete(name)) return { ...rest, rules: others }
-    const names = [...rules.keys()]
-    throw new AdminError(
-      'not-found',
-      `Rule '${name}' is not switched.${didYouMean(name, names)} Switched rules: ${names.join(', ') || 'none'}.`,
-    )
+    return others.delete(name) ? { ...rest, rules: others } : undefined
   })
 }
 
+/** @param change returns undefined if there is nothing to change */
 async function changeSwitches(
   store: AdminStore,
-  change: (switches: Switches) => Switches,
-): Promise<Switches> {
-  let changed = change(await readSwitches(store))
+  change: (switches: Switches) => Switches | undefined,
+): Promise<SwitchChange> {
+  let switches = await readSwitches(store)
+  let isChanged = change(switches) !== undefined
+  if (!isChanged) return { switches, isChanged }
   await store.change(SWITCHES_KEY, text => {
-    changed = change(parseSwitches(text ?? null))
-    const isEmpty = !changed.kill && changed.rules.size === 0
-    return isEmpty ? undefined : { text: formatSwitches(changed), expiry: 'never' }
+    const before = parseSwitches(text ?? null)
+    const after = change(before)
+    isChanged = after !== undefined
+    switches = after ?? before
+    const isEmpty = !switches.kill && switches.rules.size === 0
+    return isEmpty ? undefined : { text: formatSwitches(switches), expiry: 'never' }
   })
-  return changed
+  return { switches, isChanged }
 }
 
 /** The mode and the share of a rule in the config, which a switch can replace. */

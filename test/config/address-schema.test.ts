@@ -38,8 +38,7 @@ describe('the setting `address`', () => {
     "is not a range of addresses. Write an address or a range, as in '192.0.2.7', '10.0.0.0/8' or '2001:db8::/32'."
   const OBJECT =
     "is not an object. Write it like { from: 'x-forwarded-for', trustedProxies: ['10.0.0.0/8'] }."
-  const NAME =
-    "Name the proxies in front of the gateway, as in ['10.0.0.0/8']. What others write into the header is ignored."
+  const NAME = "Name your proxies, as in ['10.0.0.0/8']. What others write into the header is ignored."
   const withProxies = (...trustedProxies: unknown[]) => ({ from: 'x-forwarded-for', trustedProxies })
 
   it.each([

@@ -117,7 +117,7 @@ describe('shedding', () => {
       },
     ],
     [
-      "shedding.workerUtilization.header 'Set-Cookie' is a standard header, and the gateway would remove it from replies. Use a header of your own, such as 'x-utilization'.",
+      "shedding.workerUtilization.header 'Set-Cookie' is a standard header, and would be removed from replies. Use a header of your own, such as 'x-utilization'.",
       { classes: CLASSES, workerUtilization: { signals: ['header'], header: 'Set-Cookie' } },
     ],
     [

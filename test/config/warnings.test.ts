@@ -189,8 +189,24 @@ describe('requests that no rule covers', () => {
   it('are all requests if no rule is enforced', () => {
     const rules = [rule({ mode: 'shadow' }), rule({ name: 'b', on: 'auth-failure', by: 'address' })]
     expect(warningsIn({ rules })).toEqual([
-      'rules: has no rule that is enforced: every request passes without a limit.',
+      "rules: has no rule that is enforced: every request passes without a limit. Set mode: 'enforce' for a rule, unless this is intended.",
     ])
+  })
+
+  it('are not those that an adaptive rule limits, which protects the origin from all callers together', () => {
+    const origin = {
+      name: 'origin',
+      by: 'global',
+      algorithm: 'concurrency',
+      limit: 1000,
+      adaptive: { min: 10 },
+    }
+    expect(warningsIn({ rules: [origin] })).toEqual([
+      "rules: has no limit for a single caller: the adaptive rule 'origin' protects the origin, and one caller can use all of it. Add a rule by: 'consumer' or by: 'address'.",
+    ])
+    expect(warningsIn({ rules: [{ ...origin, mode: 'shadow' }] })).toContainEqual(
+      expect.stringMatching(/^rules: has no rule that is enforced: /),
+    )
   })
 
   const limits = { mails: [{ name: 'b', algorithm: 'gcra', limit: 1, period: '1s' }] }
@@ -214,7 +230,7 @@ describe('requests that no rule covers', () => {
   it.each([
     ['has limits by name alone', { limits, environment: 'live', store: { deadline: '1s' } }],
     ['turns limits off for every route', { routes: [{ name: 'all', match: { path: '/*' }, limits: false }] }],
-  ])('are none in a config without rules that %s', (_, config) => {
+  ])('are not reported for a config without rules that %s', (_, config) => {
     expect(warningsOfAll(config)).toEqual([])
   })
 })

@@ -734,13 +734,13 @@ describe('a secret', () => {
       ['HS256', 'HS512'],
       'JWT_SECRET: is too short for HS512: use at least 64 random bytes (RFC 7518, section 3.2).',
     ],
-  ] as const)('%j is reported as a mistake of the config', (secret, algorithms, message) => {
+  ] as const)('%j is reported as a mistake of the environment', (secret, algorithms, message) => {
     const create = () => verifier({ secret: 'JWT_SECRET', algorithms: [...algorithms] }, { secret })
     expect(create).toThrow(GatewayError)
     expect(create).toThrow(
       expect.objectContaining({
         code: 'ERR_CONFIG_INVALID',
-        message: `The config has 1 mistake:\n  ${message}`,
+        message: `The environment has 1 mistake:\n  ${message}`,
       }),
     )
   })

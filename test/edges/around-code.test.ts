@@ -131,6 +131,10 @@ describe('a guard', () => {
     const reply = await guard(CONFIG, { env: {} })(handler)(request())
     expect([reply.status, handler.mock.calls.length]).toEqual([503, 0])
     expect(log.mock.calls[0]![0]).toContain('UPSTASH_REDIS_REST_TOKEN: is missing')
+    expect(await reply.json()).toMatchObject({
+      detail:
+        'Sluice is not configured. Missing or not valid: UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN. The log of this service says how to fix it.',
+    })
   })
 
   it('answers preflights without the handler, unless `passPreflights` is set', async () => {

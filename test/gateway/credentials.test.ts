@@ -411,7 +411,7 @@ describe('guessing', () => {
     expect(await comparable(right)).toEqual(replyToGuess)
     expect(replyToGuess[2]).toMatchObject({
       detail: expect.stringContaining(
-        'Too many invalid credentials were sent from here: guesses (3 per 300 days).',
+        'Too many requests with invalid credentials: guesses (3 per 300 days).',
       ),
     })
     expect([guess.status, guess.headers.get('ratelimit')]).toEqual([

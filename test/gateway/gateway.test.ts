@@ -388,7 +388,12 @@ describe('a long path', () => {
         const response = await app(long(end), { method, headers })
         expect([response.status, await response.json()]).toEqual([
           414,
-          expect.objectContaining({ title: 'URI Too Long' }),
+          expect.objectContaining({
+            title: 'URI Too Long',
+            detail: expect.stringMatching(
+              /^The path has more than 4096 characters, and contains %, ; or \/\/\./,
+            ),
+          }),
         ])
       }
       expect(gateway.origin.received).toEqual([])

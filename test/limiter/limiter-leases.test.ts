@@ -10,6 +10,8 @@ import { NOON } from '../support/traffic.ts'
 
 const LIMIT = 10_000
 const SECOND = 1e6
+/** How long a trip to the store takes (µs). */
+const TRIP = 50_000
 const limits: ConfigInput['limits'] = {
   calls: [
     { name: 'window', by: ['account'], algorithm: 'fixed-window', limit: LIMIT, period: '20s' },
@@ -81,6 +83,34 @@ async function call(limiter: Limiter, times: number): Promise<LimitDecision[]> {
   return decisions
 }
 
+interface Flood {
+  /** The calls to the store before the flood. */
+  before: number
+  /** Lets the store answer. */
+  answer(): void
+  /** Resolves when all calls of the flood have been allowed. */
+  flood: Promise<unknown>
+}
+
+/**
+ * Makes 120 calls at once while the store does not answer. The limiter has made 101 calls before, and knows that a trip takes `TRIP`.
+ * Resolves when the first call of the flood has reached the store.
+ */
+async function floodHeldStore({ limiter, store, hold, pass }: Setup): Promise<Flood> {
+  const answerFirst = hold()
+  const first = call(limiter, 1)
+  await vi.waitUntil(() => store.requests.length === 1, PATIENT_MS)
+  pass(TRIP)
+  answerFirst()
+  await first
+  await call(limiter, 100)
+  const before = callsTo(store)
+  const answer = hold()
+  const flood = Promise.all(Array.from({ length: 120 }, () => call(limiter, 1)))
+  await vi.waitUntil(() => callsTo(store) > before, PATIENT_MS)
+  return { before, answer, flood }
+}
+
 describeOnRedisEngine('limits by name with leases', fresh => {
   it('make few trips, and after close() have spent only the units of the calls', async () => {
     const { limiter, store, spent } = setUp(await fresh())
@@ -119,19 +149,9 @@ describeOnRedisEngine('limits by name with leases', fresh => {
   })
 
   it('calls that find no units wait for units that another call has requested, without a trip', async () => {
-    const { limiter, store, hold, pass, spent } = setUp(await fresh())
-    const answerFirst = hold()
-    const first = call(limiter, 1)
-    await vi.waitUntil(() => store.requests.length === 1, PATIENT_MS)
-    // From now on, the limiter knows that a trip takes this long.
-    pass(50_000)
-    answerFirst()
-    await first
-    await call(limiter, 100)
-    const before = callsTo(store)
-    const answer = hold()
-    const flood = Promise.all(Array.from({ length: 120 }, () => call(limiter, 1)))
-    await vi.waitUntil(() => callsTo(store) > before, PATIENT_MS)
+    const setup = setUp(await fresh())
+    const { limiter, store, spent } = setup
+    const { before, answer, flood } = await floodHeldStore(setup)
     answer()
     await flood
     expect(callsTo(store) - before).toBeLessThanOrEqual(2)
@@ -140,19 +160,10 @@ describeOnRedisEngine('limits by name with leases', fresh => {
   })
 
   it('a call that has waited for the time of two trips makes its own trip', async () => {
-    const { limiter, store, hold, pass } = setUp(await fresh())
-    const answerFirst = hold()
-    const first = call(limiter, 1)
-    await vi.waitUntil(() => store.requests.length === 1, PATIENT_MS)
-    pass(50_000)
-    answerFirst()
-    await first
-    await call(limiter, 100)
-    const before = callsTo(store)
-    const answer = hold()
-    const flood = Promise.all(Array.from({ length: 120 }, () => call(limiter, 1)))
-    await vi.waitUntil(() => callsTo(store) > before, PATIENT_MS)
-    pass(100_000)
+    const setup = setUp(await fresh())
+    const { store, pass } = setup
+    const { before, answer, flood } = await floodHeldStore(setup)
+    pass(2 * TRIP)
     await vi.waitUntil(() => callsTo(store) > before + 5, PATIENT_MS)
     answer()
     await flood

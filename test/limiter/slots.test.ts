@@ -84,6 +84,15 @@ describe('an evaluation', () => {
   })
 })
 
+it('an edge without the code for clusters reports how to add it', async () => {
+  const store: Store = { isCluster: true, run: () => Promise.reject(new Error()), ping: async () => {} }
+  expect(await evaluate(store, asked(NOON))).toEqual({
+    status: 'degraded',
+    cause: 'internal',
+    detail: expect.stringMatching(/^The store is a cluster, .* Pass evaluateOnCluster .* as onCluster/),
+  })
+})
+
 describeOnRedisEngine('a lease on a cluster', fresh => {
   const lease = { for: '250ms' } as const
   const hour = { algorithm: 'fixed-window', limit: 1600, period: '1h', lease } as const

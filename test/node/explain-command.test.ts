@@ -9,20 +9,31 @@ const explained = (args: string[], env = {}) => runInProcess(['explain', 'GET', 
 const documentOf = async (args: string[], env = {}) =>
   JSON.parse((await explained([...args, '--json'], env)).stdout)
 
+const ADDRESS = ['--address', '192.0.2.7']
+
 describe('sluice explain', () => {
   it('suggests options if no credential is given', async () => {
     const { code, stdout } = await explained([])
     expect(code).toBe(0)
     expect(stdout).toContain('Access   refused with 401: no credential')
     expect(stdout).toMatch(/No credential was given\. Add --consumer <name> to explain .* --key or --token/)
-    expect((await documentOf([])).hints).toEqual([expect.stringContaining('Add --consumer <name>')])
+    const { hints } = await documentOf(ADDRESS)
+    expect(hints).toEqual([expect.stringContaining('Add --consumer <name>')])
+  })
+
+  it('suggests --address if the address is unknown, and rules count by it', async () => {
+    const { stdout } = await explained(['--consumer', 'acme'])
+    expect(stdout).toContain('; address unknown\n')
+    expect(stdout).toMatch(/^No address was given, so .* add it, as in --address 192\.0\.2\.7\.$/m)
+    const { hints } = await documentOf(['--consumer', 'acme', '--plan', 'pro', '--address', 'localhost'])
+    expect(hints).toEqual([expect.stringMatching(/^'localhost' is not a valid address, so .* --address /)])
   })
 
   it('says that the plan is assumed if no store is configured', async () => {
     const { stdout } = await explained(['--consumer', 'acme'])
     expect(stdout).toContain('plan free (assumed: the first in the config)')
     expect(stdout).toContain('Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN')
-    expect(await documentOf(['--consumer', 'acme', '--plan', 'pro'])).toMatchObject({
+    expect(await documentOf(['--consumer', 'acme', '--plan', 'pro', ...ADDRESS])).toMatchObject({
       caller: { plan: 'pro', plan_from: 'option' },
       hints: [],
     })
@@ -76,7 +87,7 @@ describe('sluice explain, with a store', () => {
     expect(await callerIn('--key', key)).toMatchObject({ plan: 'pro', plan_from: 'consumer' })
     const own = await done('keys', 'create', '--consumer', 'acme', '--plan', 'free')
     expect(await callerIn('--key', own)).toMatchObject({ plan: 'free', plan_from: 'key' })
-    expect((await documentOf(['--consumer', 'acme'], env())).hints).toEqual([
+    expect((await documentOf(['--consumer', 'acme', ...ADDRESS], env())).hints).toEqual([
       "Keys of consumer 'acme' have other plans: free. To explain a request with one of them, use --key or --plan.",
     ])
     expect(await callerIn('--key', own, '--plan', 'pro')).toMatchObject({ plan: 'pro', plan_from: 'option' })
@@ -98,7 +109,7 @@ describe('sluice explain, with a store', () => {
       '2099-01-02',
     )
     await done('consumers', 'override', 'beta', 'consumer-hour', '--mode', 'off')
-    const { rules, hints } = await documentOf(['--consumer', 'beta'], env())
+    const { rules, hints } = await documentOf(['--consumer', 'beta', ...ADDRESS], env())
     expect(hints).toEqual([])
     expect(rules).toMatchObject([
       { limit: 50, burst: 70, allows: '50 per second', override: { until: null } },
@@ -120,6 +131,8 @@ describe('sluice explain, with a store', () => {
       status: 403,
       reason: expect.stringContaining("consumer 'gone' is blocked"),
     })
+    expect(blocked.store).toMatchObject({ admitted: null, refused: { most_commands: 3 } })
+    expect((await explained(['--consumer', 'gone'], env())).stdout).not.toContain('  admitted  ')
     const key = await done('keys', 'create', '--consumer', 'acme')
     await done('keys', 'revoke', key, '--yes')
     expect((await documentOf(['--key', key], env())).refusal).toEqual({

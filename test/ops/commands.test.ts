@@ -160,10 +160,10 @@ it.each([
   ],
   [
     ['consumers', 'override', 'acme', 'minut', '--remove', '--yes'],
-    /has no override of rule 'minut'\. Did you mean 'minute'\?/,
+    /^The config has no rule 'minut' that counts by consumer\. Did you mean 'minute'\?/,
   ],
   [['switch', 'rule', 'qeue', 'off'], /^The config has no rule 'qeue'\. Did you mean 'queue'\?/],
-  [['switch', 'rule', 'sloww', 'reset'], /^Rule 'sloww' is not switched\. Did you mean 'slow'\?/],
+  [['switch', 'rule', 'sloww', 'reset'], /^The config has no rule 'sloww'\. Did you mean 'slow'\?/],
 ] as const)('%j suggests the name that was probably meant', async ([group, ...args], message) => {
   await redis.connection.send(['FLUSHALL'])
   await runWithErrors('consumers', 'override', 'acme', 'minute', '--limit', '8')
@@ -172,12 +172,50 @@ it.each([
   expect(error.message).toMatch(message)
 })
 
+it.each([
+  [['switch', 'kill', 'off'], 'The kill switch was already off: nothing was changed.'],
+  [['switch', 'rule', 'minute', 'reset'], "Rule 'minute' was not switched: nothing was changed."],
+  [['consumers', 'unblock', 'acme'], "Consumer 'acme' was not blocked: nothing was changed."],
+  [
+    ['consumers', 'override', 'acme', 'steady', '--remove', '--yes'],
+    "Consumer 'acme' has no override of rule 'steady': nothing was changed.",
+  ],
+  [['consumers', 'set', 'acme', '--plan', 'pro'], "Consumer 'acme' is already on plan 'pro'."],
+] as const)('%j succeeds if there is nothing to change, and says so', async ([group, ...args], said) => {
+  await redis.connection.send(['FLUSHALL'])
+  await runWithErrors('consumers', 'set', 'acme', '--plan', 'pro')
+  const before = await redis.connection.send(['KEYS', '*'])
+  expect(await runWithErrors(group, ...args)).toEqual([said, ''])
+  expect(await redis.connection.send(['KEYS', '*'])).toEqual(before)
+})
+
+it.each([
+  ['unblock', 'amce'],
+  ['override', 'amce', 'minute', '--remove', '--yes'],
+  ['remove', 'amce', '--yes'],
+])('consumers %s fails for a consumer that the store does not know', async (...args) => {
+  await redis.connection.send(['FLUSHALL'])
+  await runWithErrors('consumers', 'set', 'acme', '--plan', 'pro')
+  await expect(runWithErrors('consumers', ...args)).rejects.toMatchObject({
+    kind: 'not-found',
+    message: expect.stringMatching(/^The store has no consumer 'amce'\. Did you mean 'acme'\?/),
+  })
+})
+
 it('a command reports that a consumer is new, and suggests a similar name', async () => {
   await redis.connection.send(['FLUSHALL'])
   const [, first] = await runWithErrors('consumers', 'set', 'acme', '--plan', 'pro')
   expect(first).toBe("Consumer 'acme' is new in this store. Check the spelling if you expected it to exist.")
   const [, second] = await runWithErrors('consumers', 'set', 'amce', '--plan', 'pro')
   expect(second).toBe("Consumer 'amce' is new in this store. Did you mean 'acme'?")
+})
+
+it('limits peek names the other rules that can refuse a consumer, grouped by what they count by', async () => {
+  await redis.connection.send(['FLUSHALL'])
+  const [shown] = await runWithErrors('limits', 'peek', '--consumer', 'acme')
+  expect(shown.split('\n')).toContain(
+    'Other rules can refuse this consumer too: wrong, at-once (by address); slow (by global). For rules by address, use --address.',
+  )
 })
 
 const KEY = 'sluice:{switches}'
@@ -295,7 +333,7 @@ describe('sluice switch', () => {
     )
     expect((await run())[0]).toContain(killed)
     expect((await run('kill', 'off'))[0]).toBe('The kill switch is off: limits apply.')
-    await expect(run('kill', 'off')).rejects.toMatchObject({ kind: 'not-found' })
+    expect((await run('kill', 'off'))[0]).toBe('The kill switch was already off: nothing was changed.')
   })
 
   it('records the user of the machine if no operator is given', async () => {
@@ -322,7 +360,6 @@ describe('sluice switch', () => {
     [/is neither a duration nor a time\./, ['kill', 'on', '--yes', '--for', 'soon']],
     [/^The name is not valid\. Use 1 to 100 characters/, ['rule', 'minute', 'off', '--by', ' ']],
     [/^The reason is not valid\. Use 1 to 100 characters/, ['rule', 'minute', 'off', '--reason', 'a\nb']],
-    [/^Rule 'minute' is not switched\. Switched rules: none\.$/, ['rule', 'minute', 'reset']],
   ])('refuses with %s', async (message, args) => {
     await expect(run(...args)).rejects.toMatchObject({
       name: 'AdminError',

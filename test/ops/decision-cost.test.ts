@@ -2,8 +2,12 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it, vi } from 'vitest'
 import type { ConfigInput, RuleInput } from '../../src/config/check/schema.ts'
+import { blockConsumer } from '../../src/ops/consumers.ts'
 import type { CommandCounts } from '../../src/ops/decision-cost.ts'
 import { explain } from '../../src/ops/explain.ts'
+import { createLookUp } from '../../src/ops/explain-stored.ts'
+import { revokeKey } from '../../src/ops/key-changes.ts'
+import { findKey } from '../../src/ops/key-reference.ts'
 import { importKey } from '../../src/ops/keys.ts'
 import { describeOnCluster } from '../support/cluster.ts'
 import { configOf } from '../support/engines.ts'
@@ -65,7 +69,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     for (let i = 0; i < 12; i++) {
       const spent = await counted(() => app('/', { key, address }))
       expect(spent.status).toBe(200)
-      expectWithin(spent, cost.httpRequests, cost.admitted)
+      expectWithin(spent, cost.httpRequests, cost.admitted!)
     }
   })
 
@@ -80,10 +84,34 @@ describe.skipIf(!hasRedisServer)(title, () => {
     expectWithin(refused, 1, cost.refused)
   })
 
+  it('is the real cost of a request of a blocked consumer, and of one with a revoked key', async () => {
+    const guesses: RuleInput = { name: 'guesses', by: 'address', on: 'auth-failure', ...window }
+    const rules = [...six, inFlight, log('long', 500), guesses]
+    const config = { ...configOf({ rules }), input: { rules } }
+    const lookUp = createLookUp(gateway.admin)
+    for (const [consumer, status] of [
+      ['blocked', 403],
+      ['revoked', 401],
+    ] as const) {
+      const key = await gateway.key(consumer)
+      const app = await gateway.informed({ rules }, { timer: () => () => {} })
+      expect((await app('/', { key, address })).status).toBe(200)
+      if (status === 403) await blockConsumer(gateway.admin, consumer)
+      else await revokeKey(gateway.admin, await findKey(gateway.admin, key))
+      const { cost, refusal } = await explain(config, { method: 'GET', path: '/', address, key }, lookUp)
+      expect([refusal?.status, cost.admitted, cost.ended]).toEqual([status, undefined, undefined])
+      // With an app of its own, which has no refusal to repeat.
+      const other = await gateway.informed({ rules })
+      const refused = await counted(() => other('/', { key, address }))
+      expect(refused.status).toBe(status)
+      expectWithin(refused, 1, cost.refused)
+    }
+  })
+
   it('is the real cost of a request and its ending if no other request follows', async () => {
     const rules: RuleInput[] = [{ ...inFlight, limit: 1 }]
     const { cost } = await explained({ rules }, { consumer: 'acme' })
-    const [admitted, ended] = [cost.admitted.most, cost.ended!.most]
+    const [admitted, ended] = [cost.admitted!.most, cost.ended!.most]
     expect([admitted, ended]).toEqual([4, 4])
     const app = await gateway.informed({ rules })
     const calls = async () =>
@@ -109,9 +137,9 @@ describe.skipIf(!hasRedisServer)(title, () => {
     await importKey(gateway.admin, { key }, { consumer: 'partner' })
     const cold = (await explained(input, { key })).cost
     const app = await gateway.informed(input)
-    expectWithin(await counted(() => app('/', { key, address })), cold.httpRequests, cold.admitted)
+    expectWithin(await counted(() => app('/', { key, address })), cold.httpRequests, cold.admitted!)
     const warm = (await explained(input, { consumer: 'partner' })).cost
-    expectWithin(await counted(() => app('/', { key, address })), warm.httpRequests, warm.admitted)
+    expectWithin(await counted(() => app('/', { key, address })), warm.httpRequests, warm.admitted!)
   })
 
   it('is zero if the store is not called', async () => {
@@ -141,7 +169,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
 describe('the price', () => {
   it('equals the price in README.md and docs/deploy.md: $10 and $6 per million', async () => {
     const { cost } = await explained({ rules: six }, { consumer: 'acme' })
-    expect([cost.admitted.least, cost.admitted.most, cost.admitted.dollarsPerMillion]).toEqual([
+    expect([cost.admitted!.least, cost.admitted!.most, cost.admitted!.dollarsPerMillion]).toEqual([
       5,
       5,
       [10, 10],

@@ -172,7 +172,7 @@ describe('a request with a credential', () => {
   it('has no known consumer with an opaque key, because only the store knows it', async () => {
     const { caller, cost } = await ask('/', { key: 'partner-key-of-before' })
     expect(caller).toMatchObject({ method: 'opaque-key', consumer: '?' })
-    expect(cost.admitted.commands).toContainEqual({ command: 'GET', least: 1, most: 1 })
+    expect(cost.admitted!.commands).toContainEqual({ command: 'GET', least: 1, most: 1 })
   })
 
   it('that is malformed is refused without the store, and its text is not repeated', async () => {

@@ -311,10 +311,13 @@ describeOnRedis('keys', start => {
     const otherApi = await findKey(admin.store, id).catch(error => error)
     const closed = adminStore({ url: await closedPort(), token: 't' })
     const unreached = await findKey(closed, id).catch(error => error)
+    admin.proxy.fault = (_, response) =>
+      response.writeHead(500).end('{"error":"ERR Redis cannot be reached"}')
+    const redisGone = await findKey(admin.store, id).catch(error => error)
     admin.proxy.fault = (_, response) => response.end('{"status":"fine"}')
     const fine = await findKey(admin.store, id).catch(error => error)
     admin.proxy.fault = undefined
-    const other = 'does not answer as an Upstash REST API does\\. Check its URL\\.'
+    const other = 'does not answer as an Upstash REST API does\\.'
     for (const [error, said] of [
       [wrongType, 'answered with an error: WRONGTYPE .*'],
       [noJson, other],
@@ -325,13 +328,26 @@ describeOnRedis('keys', start => {
       [refused, 'answered with an error: WRONGPASS'],
       [otherApi, other],
       [fine, other],
-      [unreached, 'cannot be reached\\. Check its URL\\.'],
+      [redisGone, 'is the bridge, and its Redis does not answer\\.'],
+      [unreached, 'cannot be reached\\.'],
     ]) {
       expect(error).toMatchObject({ kind: 'store' })
       expect(error.message).toMatch(new RegExp(`^The store at 127\\.0\\.0\\.1:\\d+ ${said}$`))
       expect(error.message).not.toMatch(/slk_|sluice:|token|command|SADD|GET/i)
     }
+    expect(wrongType.nextStep).toBeUndefined()
+    expect(redisGone.nextStep).toMatch(/--redis or REDIS_URL.*redis-cli -u redis:/s)
+    expect(refused.nextStep).toMatch(/^Check the token, from --token or UPSTASH_REDIS_REST_TOKEN\./)
+    for (const { nextStep } of [noJson, gone, otherApi, fine, unreached])
+      expect(nextStep).toMatch(/^Check its URL, from --url or UPSTASH_REDIS_REST_URL\./)
   })
+})
+
+it('only for a store on this machine, the next step is to start one', () => {
+  const nextStepFor = (url: string) => adminStore({ url, token: 't' }).nextStep
+  for (const url of ['http://127.0.0.1:8079', 'http://localhost:8079', 'http://[::1]:8079'])
+    expect(nextStepFor(url)).toMatch(/To start a local store, run npm start/)
+  expect(nextStepFor('https://eu1.upstash.example')).toMatch(/^Check its URL, .*\n {4}curl [^\n]*$/)
 })
 
 it('if the store does not answer, the message says that a change may have been made', async () => {

@@ -82,7 +82,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
     expect((await app('/', { key, address })).status).toBe(429)
     expect(rulesNotShown(config, 'consumer')).toEqual(['route', 'key'])
     expect(rulesNotShown(config, 'address')).toEqual([])
-    expect(rulesOfOthers(config)).toEqual(['address (by address)', 'guesses (by address)'])
+    expect([...rulesOfOthers(config)]).toEqual([['address', ['address', 'guesses']]])
   })
 
   it('are those of the requested plan, or else of the plan of the consumer', async () => {

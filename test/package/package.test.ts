@@ -49,12 +49,16 @@ interface Running {
   stop(): Promise<void>
 }
 
-/** Starts a server, and waits until it prints its address. */
+/**
+ * Starts a server, and waits until it prints its address.
+ * @param silentAddress of a server that prints none: waits until it answers there
+ */
 async function started(
   folder: string,
   command: string,
   args: string[],
   env: NodeJS.ProcessEnv = {},
+  silentAddress?: string,
 ): Promise<Running & { lines: string[] }> {
   const child: ChildProcess = spawn(command, args, {
     cwd: folder,
@@ -64,7 +68,15 @@ async function started(
   })
   const lines: string[] = []
   const exited = once(child, 'exit')
-  const url = await new Promise<string>((resolve, reject) => {
+  const stop = async () => {
+    try {
+      process.kill(-child.pid!, 'SIGTERM')
+    } catch {
+      // It has ended.
+    }
+    await exited
+  }
+  const printed = new Promise<string>((resolve, reject) => {
     for (const stream of [child.stdout!, child.stderr!]) {
       createInterface(stream).on('line', line => {
         lines.push(line)
@@ -77,17 +89,12 @@ async function started(
     }
     exited.then(() => reject(new Error(lines.join('\n'))))
   })
-  return {
-    url,
-    lines,
-    async stop() {
-      try {
-        process.kill(-child.pid!, 'SIGTERM')
-      } catch {
-        // It has ended.
-      }
-      await exited
-    },
+  const answers = silentAddress === undefined ? [] : [answered(silentAddress).then(() => silentAddress)]
+  try {
+    return { url: await Promise.race([printed, ...answers]), lines, stop }
+  } catch (error) {
+    await stop()
+    throw error
   }
 }
 
@@ -221,17 +228,13 @@ describe('an example', () => {
   ] as const)('runs on its platform: %s', async (name, command, args) => {
     await store.clear()
     const env = { PORT: String(await freePort()) }
-    // Bun prints no address, so it is stopped by the path in its command line.
-    const ofBun = [join(example(name), 'server.ts')]
-    const serving = started(example(name), command(), name === 'bun' ? ofBun : [...args], env)
     const address = `http://127.0.0.1:${env.PORT}`
-    // Bun prints nothing: it serves as soon as it answers.
-    await (name === 'bun' ? Promise.race([answered(address), serving]) : serving)
+    const silentAddress = name === 'bun' ? address : undefined
+    const { stop } = await started(example(name), command(), [...args], env, silentAddress)
     try {
       expect(await repliesOf(headers => fetch(address, { headers }))).toEqual(EXPECTED)
     } finally {
-      if (name === 'bun') await run('/', 'pkill', ['-f', example(name)]).catch(() => {})
-      else await (await serving).stop()
+      await stop()
     }
   })
 

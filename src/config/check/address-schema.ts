@@ -75,7 +75,7 @@ function mistakesOfProxies(
   }
   if (!trustedProxies?.length) {
     const what = trustedProxies ? '[] is empty' : 'is missing'
-    const message = `${what}. Name the proxies in front of the gateway, as in ['10.0.0.0/8']. What others write into the header is ignored.`
+    const message = `${what}. Name your proxies, as in ['10.0.0.0/8']. What others write into the header is ignored.`
     return [['trustedProxies', message]]
   }
   return compileRanges(trustedProxies).flatMap(({ prefix }, i): [string, string][] =>

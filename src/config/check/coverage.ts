@@ -25,9 +25,7 @@ export function findUncovered(config: ConfigInput): Mistake[] {
     return isIntended ? [] : [{ path: 'rules', message: hasNoRule(config) }]
   }
   const rules = written.filter(isEnforced)
-  if (rules.length === 0) {
-    return [{ path: 'rules', message: 'has no rule that is enforced: every request passes without a limit.' }]
-  }
+  if (rules.length === 0) return [{ path: 'rules', message: hasNoLimitOfCallers(written) }]
   const gaps = placesOf(config).flatMap(place =>
     callersAt(place, config).flatMap(caller => {
       const methods = methodsCovered(
@@ -73,17 +71,19 @@ function hasNoRule(config: ConfigInput): string {
   return `has no rule: ${who}. Add a rule, unless this is intended.`
 }
 
-function isEnforced(rule: RuleInput): boolean {
-  const { mode = 'enforce', candidateFor, enforce, on = 'request', cost } = rule
-  const isOfCaller = adaptiveOf(rule) === undefined
-  return (
-    mode === 'enforce' &&
-    candidateFor === undefined &&
-    enforce !== 0 &&
-    cost !== 0 &&
-    on === 'request' &&
-    isOfCaller
-  )
+/** The message for rules of which none limits what a caller can use. */
+function hasNoLimitOfCallers(rules: readonly RuleInput[]): string {
+  const adaptive = rules.find(rule => adaptiveOf(rule) && canRefuse(rule))
+  return adaptive
+    ? `has no limit for a single caller: the adaptive rule '${adaptive.name}' protects the origin, and one caller can use all of it. Add a rule by: 'consumer' or by: 'address'.`
+    : "has no rule that is enforced: every request passes without a limit. Set mode: 'enforce' for a rule, unless this is intended."
+}
+
+/** Whether a rule limits the requests of its callers. An adaptive rule limits all callers together. */
+const isEnforced = (rule: RuleInput) => canRefuse(rule) && adaptiveOf(rule) === undefined
+
+function canRefuse({ mode = 'enforce', candidateFor, enforce, on = 'request', cost }: RuleInput): boolean {
+  return mode === 'enforce' && candidateFor === undefined && enforce !== 0 && cost !== 0 && on === 'request'
 }
 
 /** Every place in which requests are counted. */

@@ -183,7 +183,7 @@ export function mistakesOfShedding(
     if (header !== undefined && STANDARD.test(header)) {
       report(
         'workerUtilization.header',
-        `'${header}' is a standard header, and the gateway would remove it from replies. Use a header of your own, such as 'x-utilization'.`,
+        `'${header}' is a standard header, and would be removed from replies. Use a header of your own, such as 'x-utilization'.`,
       )
     }
     if (header !== undefined && !signals.includes('header')) {

@@ -50,8 +50,7 @@ export function createWorker(config: ConfigInput, { algorithms, parts, shedding 
       try {
         app ??= build(env)
       } catch (error) {
-        console.error((error as Error).message)
-        return misconfigured()
+        return misconfigured(error)
       }
       return app.fetch(request, env, ctx as Parameters<Hono['fetch']>[2])
     },

@@ -113,8 +113,7 @@ export function createGuard(
     try {
       handler ??= build(args)
     } catch (error) {
-      console.error((error as Error).message)
-      return misconfigured()
+      return misconfigured(error)
     }
     const { peerOf } = handler
     // `peerOf` is set only for trusted Workers, and Workers pass their bindings first and their context second.

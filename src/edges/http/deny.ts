@@ -41,7 +41,7 @@ function quotaExceeded({ violated: all, retryAfter, degraded }: Denied): Respons
   // This caller may have a valid credential: others at its address may have sent the bad ones.
   const what =
     first!.rule.on === 'auth-failure'
-      ? 'Too many invalid credentials were sent from here'
+      ? 'Too many requests with invalid credentials'
       : LIMIT_REACHED[degraded ? 'local' : 'store']
   const seconds = retryAfterSeconds(retryAfter)
   const advice =
@@ -81,7 +81,7 @@ export function retryAfterSeconds(retryAfter: number): number | undefined {
 const NOT_VALID = 'The credential is not valid. Check that it was copied whole, or ask for a new one.'
 
 const NOTHING_ACCEPTED =
-  'This path can be read in several ways, and no credential is accepted for all of them. Send the path in its simplest form.'
+  'This request matches several routes, because servers differ in how they read %2F, //, .. and ; in a path, a slash at its end, and X-HTTP-Method-Override. No credential is accepted by all of these routes. Send the plain path, such as /reports/7.'
 
 /**
  * Creates a 401 with a challenge (RFC 9110, section 15.5.2), and with an error code unless there was no credential

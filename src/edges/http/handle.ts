@@ -86,7 +86,8 @@ export function refuseLongPath({ pathname }: URL): Response | undefined {
   return problem({
     status: 414,
     title: 'URI Too Long',
-    detail: 'The path is too long. Send a shorter one, or one without encoded characters.',
+    detail:
+      'The path has more than 4096 characters, and contains %, ; or //. Send a shorter path, or one without these.',
   })
 }
 

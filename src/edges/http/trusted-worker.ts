@@ -30,7 +30,7 @@ export interface WithContext {
   readonly executionCtx: object
 }
 
-/** The Worker named in the props; empty if there is none. */
+/** The Worker that the props name; empty if they name no Worker. */
 function callerIn(platform: WithContext): string {
   try {
     const { caller } = (platform.executionCtx as { props: { caller?: unknown } }).props

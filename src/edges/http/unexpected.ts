@@ -1,4 +1,5 @@
 /** Handles exceptions that point to a bug in Sluice: the log says where. */
+import { ConfigError } from '../../config/config-error.ts'
 import { traceOf } from '../../errors.ts'
 import { problem } from './problem.ts'
 
@@ -25,11 +26,18 @@ export function logException(error: unknown): void {
   console.error(JSON.stringify({ level: 'error', event: 'exception', error: traceOf(error) }))
 }
 
-/** The reply of an edge whose environment is incomplete. */
-export function misconfigured(): Response {
+/**
+ * Logs why an edge cannot start, and creates the reply: it names the variables, without their values.
+ *
+ * @param error of the code that reads the environment
+ */
+export function misconfigured(error: unknown): Response {
+  console.error((error as Error).message)
+  const names = error instanceof ConfigError ? error.mistakes.map(({ path }) => path) : []
+  const what = names.length > 0 ? ` Missing or not valid: ${names.join(', ')}.` : ''
   return problem({
     status: 503,
     title: 'Service Unavailable',
-    detail: 'The gateway is not configured. Its log names what is missing.',
+    detail: `Sluice is not configured.${what} The log of this service says how to fix it.`,
   })
 }

@@ -202,7 +202,7 @@ async function unblock(load: ConfigLoader, argument: string, flags: Flags): Prom
   const result = await unblockConsumer(store, consumer)
   const text = result.isChanged
     ? `Consumer '${consumer}' is no longer blocked.`
-    : `Consumer '${consumer}' was not blocked.`
+    : `Consumer '${consumer}' was not blocked: nothing was changed.`
   tell(flags, consumer, result, text)
 }
 

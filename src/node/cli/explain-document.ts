@@ -38,7 +38,7 @@ function costDocument({ httpRequests, calls, admitted, refused, ended }: Decisio
   return {
     http_requests: httpRequests,
     script_calls: calls,
-    admitted: countsDocument(admitted),
+    admitted: admitted ? countsDocument(admitted) : null,
     refused: countsDocument(refused),
     ...(ended && { ended: countsDocument(ended) }),
   }

@@ -101,6 +101,7 @@ function lookUpFor({ environment, keyLocking, cluster, credentials }: Config): L
     } catch (error) {
       if (!(error instanceof AdminError && error.kind === 'store')) throw error
       console.error(`${error.message} So the plan is assumed, and overrides are not shown.`)
+      if (error.nextStep) console.error(error.nextStep)
       return undefined
     }
   }
@@ -113,7 +114,7 @@ function described(explanation: Explanation, { routes, routeDefaults, cluster }:
   const at = [route ? `route ${route.name}` : 'no route', ...wordsOfRoute(settings, routeDefaults)].join(', ')
   const lines = [
     `${method} ${hostname}${pathname}${search}`,
-    `  Route    ${at}; accepts ${accept.join(', ') || 'no credential, because the path can be read in several ways'}`,
+    `  Route    ${at}; accepts ${accept.join(', ') || 'no credential: depending on how it is decoded, it matches several routes, which accept none in common. Use its plain form'}`,
     `  Caller   ${callerOf(caller)}`,
     ...(trafficClass ? [`  Class    ${classText(trafficClass)}`] : []),
     `  Access   ${accessOf(explanation)}`,
@@ -183,7 +184,7 @@ function costOf({ httpRequests, calls, admitted, refused, ended }: DecisionCost,
   const slots = calls === 1 ? '' : `, ${calls} slots`
   return [
     `To the store: ${requests}${slots}.`,
-    `  admitted  ${countsOf(admitted)}`,
+    ...(admitted ? [`  admitted  ${countsOf(admitted)}`] : []),
     `  refused   ${countsOf(refused)}${isCluster && calls > 1 ? '; one more HTTP request if another slot has to refund units' : ''}`,
     ...(ended
       ? [

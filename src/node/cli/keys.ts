@@ -90,7 +90,7 @@ async function bringIn(
   const imported = await importKey(store, opaque, await newKeyOf(flags, config.plans))
   if (!config.credentials.opaqueKeys) {
     console.error(
-      'The gateway does not accept this key yet. Add credentials: { opaqueKeys: {} } to the config.',
+      'This key is not accepted yet. Add credentials: { opaqueKeys: {} } to the config, and deploy.',
     )
   }
   print(flags, imported, () => `Key '${imported.id}' belongs to consumer '${imported.consumer}' now.`)

@@ -124,8 +124,9 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
         `These are the limits of plan '${found}'. Keys of consumer '${flags.consumer}' have other plans: ${plansOfKeys.join(', ')}. To see those, use --plan.`,
       )
     if (otherConsumers) lines.push(noteOfUnknown(flags.consumer!, otherConsumers))
-    const others = by === 'consumer' ? rulesOfOthers(config) : []
-    return [...lines, ...noteOfHeld(standings), ...noteOf(notShown, by), ...noteOfOthers(others)].join('\n')
+    lines.push(...noteOfHeld(standings), ...noteOf(notShown, by))
+    if (by === 'consumer') lines.push(...noteOfOthers(rulesOfOthers(config)))
+    return lines.join('\n')
   })
 }
 
@@ -207,11 +208,12 @@ function noteOfUnknown(consumer: string, others: readonly string[]): string {
   return `The store has no key and no setting of consumer '${consumer}'.${didYouMean(consumer, others)}`
 }
 
-function noteOfOthers(rules: readonly string[]): string[] {
-  if (rules.length === 0) return []
-  return [
-    `Other rules can refuse this consumer too: ${rules.join(', ')}. For rules by address, use --address.`,
-  ]
+/** `Other rules can refuse this consumer too: a, b (by address); c (by route).` */
+function noteOfOthers(rules: ReadonlyMap<string, readonly string[]>): string[] {
+  if (rules.size === 0) return []
+  const groups = [...rules].map(([by, names]) => `${names.join(', ')} (by ${by})`).join('; ')
+  const hint = rules.has('address') ? ' For rules by address, use --address.' : ''
+  return [`Other rules can refuse this consumer too: ${groups}.${hint}`]
 }
 
 const isHeld = ({ counting }: Rule) => counting.state === 'held'

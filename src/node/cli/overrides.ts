@@ -4,7 +4,13 @@ import { ALGORITHM_NAMES, descriptionOf } from '../../algorithms/index.ts'
 import { type PlanUnits, planUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { consumerName, parseFutureTime } from '../../ops/names.ts'
-import { compileOverride, removeOverride, setOverride, standingOf } from '../../ops/overrides.ts'
+import {
+  compileOverride,
+  findOverridable,
+  removeOverride,
+  setOverride,
+  standingOf,
+} from '../../ops/overrides.ts'
 import type { ConsumerRecord, Override } from '../../store/records.ts'
 import {
   BY_HELP,
@@ -107,11 +113,13 @@ async function remove(load: ConfigLoader, argument: string, rule: string, flags:
   const { store, config } = await openStore(flags, load)
   const consumer = await consumerName(argument)
   await mustConfirm(`Remove the override of rule '${rule}' for consumer '${consumer}'?`, flags)
-  const { record } = await removeOverride(store, consumer, rule)
-  print(
-    flags,
-    settingsOf(consumer, record, config),
-    () => `Consumer '${consumer}' no longer has an override of rule '${rule}'.`,
+  const { record, isChanged } = await removeOverride(store, consumer, rule)
+  // Without an override, the name of the rule may be misspelled.
+  if (!isChanged) findOverridable(config.input, rule)
+  print(flags, settingsOf(consumer, record, config), () =>
+    isChanged
+      ? `Consumer '${consumer}' no longer has an override of rule '${rule}'.`
+      : `Consumer '${consumer}' has no override of rule '${rule}': nothing was changed.`,
   )
 }
 

@@ -7,7 +7,7 @@ import { type FileLoader, loadConfig } from './load-config.ts'
 
 const FAILED = 1
 const WRONG_USAGE = 2
-const EXIT_CODES = `\nExit codes: 0 success; ${FAILED} failure (invalid config, store error, not found, refused); ${WRONG_USAGE} wrong usage.`
+const EXIT_CODES = `\nExit codes: 0 success, or nothing to change; ${FAILED} failure (invalid config, store error, not found, refused); ${WRONG_USAGE} wrong usage.`
 
 const DEVELOP = 'Develop and deploy:'
 const OPERATE = 'Operate a running gateway:'
@@ -77,6 +77,7 @@ function exitCodeOf(error: unknown): number {
   // It has said so already, and help was perhaps asked for.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USAGE
   console.error(error instanceof Error ? error.message : String(error))
+  if (error instanceof AdminError && error.nextStep) console.error(error.nextStep)
   return error instanceof AdminError && error.kind === 'usage' ? WRONG_USAGE : FAILED
 }
 

@@ -133,8 +133,11 @@ async function kill(load: ConfigLoader, state: 'on' | 'off', flags: Flags): Prom
   const set = state === 'on' ? switchOf(flags) : undefined
   const { store, config } = await openStore(flags, load)
   if (set) await mustConfirm('Turn the kill switch on? While it is on, no rule limits any request.', flags)
-  const switches = set ? await killLimits(store, set) : await restoreLimits(store)
-  print(flags, documentOf(switches, config), () => `${describedKill(switches)}${inEnvironmentOf(store)}`)
+  const { switches, isChanged } = set
+    ? { switches: await killLimits(store, set), isChanged: true }
+    : await restoreLimits(store)
+  const said = isChanged ? describedKill(switches) : 'The kill switch was already off: nothing was changed.'
+  print(flags, documentOf(switches, config), () => `${said}${inEnvironmentOf(store)}`)
 }
 
 async function rule(
@@ -149,9 +152,13 @@ async function rule(
     if (share !== undefined)
       throw new AdminError('usage', 'reset cannot be combined with --share. Use one of them.')
     const { store, config } = await openStore(flags, load)
-    const switches = await resetRule(store, name)
-    const said = `Rule '${name}' follows the config again.${inEnvironmentOf(store)}`
-    return print(flags, documentOf(switches, config), () => said)
+    const { switches, isChanged } = await resetRule(store, name)
+    // Without a switch, the name of the rule may be misspelled.
+    if (!isChanged) findSwitchable(config, name)
+    const said = isChanged
+      ? `Rule '${name}' follows the config again.`
+      : `Rule '${name}' was not switched: nothing was changed.`
+    return print(flags, documentOf(switches, config), () => `${said}${inEnvironmentOf(store)}`)
   }
   if (state === undefined && share === undefined) {
     throw new AdminError('usage', `No change is given. Use one of ${RULE_STATES.join(', ')}, or --share.`)

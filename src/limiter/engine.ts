@@ -237,10 +237,7 @@ export function createEngine(
         ...(ownAnswer && { wantedRequests: ownAnswer.beginTrip() }),
         ...(decideAt && { now: decideAt() }),
       }
-      const endTrip =
-        verb === 'decide' && !failure
-          ? openTrips?.begin(evaluation.rules, subject, evaluation.wantedRequests)
-          : undefined
+      const endTrip = verb === 'decide' && !failure ? openTrips?.begin(evaluation) : undefined
       const answer = failure
         ? toDegraded(failure)
         : await evaluate(store, evaluation, {
@@ -346,7 +343,7 @@ export function createEngine(
     // A reset discards leased units, so that they are not given back on top of the whole budget. A refund keeps them.
     if ('keys' in preparedCall.call) {
       ownAnswers?.forget(preparedCall.call.keys, verb)
-      if (verb === 'reset') local.forgetReports(preparedCall.call.keys)
+      if (verb === 'reset' && 'at' in changed) local.forgetReports(preparedCall.call.keys)
     }
     maintain({ hasAnswered: 'at' in changed }, background)
     return changed

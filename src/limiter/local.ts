@@ -59,7 +59,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
     if (!openUnits.some(units => units > 0)) return undefined
     const { verdicts } = counts.decide(rules, 'peek')
     const remaining = verdicts.map((verdict, i) => Math.max(0, verdict.remaining - (openUnits[i] ?? 0)))
-    const isRefused = rules.map((bound, i) => bound.role === 'spend' && remaining[i]! < counts.costOf(bound))
+    const isRefused = rules.map((bound, i) => remaining[i]! < counts.costOf(bound))
     if (!isRefused.includes(true)) return undefined
     return {
       admitted: false,

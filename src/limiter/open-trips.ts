@@ -3,16 +3,15 @@
  * that the isolate decides meanwhile (its own trip took too long) must leave units for them, or a flood that makes the store late
  * would get more than the limit.
  */
-import type { BoundRule, Subject } from '../script/evaluation.ts'
+import type { BoundRule, Evaluation, Subject } from '../script/evaluation.ts'
 import { isCountedLocally } from './failure-policy.ts'
 
 export interface OpenTrips {
   /**
    * Notes that a decision is on its way to the store.
-   * @param requests for how many requests it spends
    * @returns a function to call when it is answered, or has failed
    */
-  begin(rules: readonly BoundRule[], subject: Subject | undefined, requests?: number): () => void
+  begin(evaluation: Pick<Evaluation, 'rules' | 'subject' | 'wantedRequests'>): () => void
   /** The units of a rule that decisions on their way may spend for the same identity. */
   unitsOf(bound: BoundRule, subject: Subject | undefined): number
 }
@@ -42,7 +41,7 @@ export function createOpenTrips(now: () => number): OpenTrips {
   }
 
   return {
-    begin(rules, subject, requests = 1) {
+    begin({ rules, subject, wantedRequests = 1 }) {
       const spending = rules.filter(
         ({ rule, role, mode }) =>
           role === 'spend' &&
@@ -55,7 +54,7 @@ export function createOpenTrips(now: () => number): OpenTrips {
       forgetOld()
       const trips = recent
       // The variants of a rule for several plans count once: only one of them applies.
-      const entries = new Map(spending.map(bound => [keyOf(bound, subject), bound.cost * requests]))
+      const entries = new Map(spending.map(bound => [keyOf(bound, subject), bound.cost * wantedRequests]))
       for (const [key, units] of entries) add(trips, key, units)
       return () => {
         for (const [key, units] of entries) add(trips, key, -units)

@@ -627,6 +627,18 @@ describe('a refund or a reset', () => {
     expect(await remaining(two)).toEqual([2])
   })
 
+  it.each([
+    ['a reset', true, 'allowed'],
+    ['a reset that has failed', false, 'denied'],
+  ] as const)('counts in an outage afterwards: %s', async (_, succeeds, kind) => {
+    await kinds(2, local)
+    if (!succeeds) fail(UNREACHABLE)
+    const rules = [bindRule(local, KEY, 1, nowMs)]
+    await engine.change('reset', prepareReset({ rules, now: nowMs * 1e3 }), options.background)
+    fail(UNREACHABLE)
+    expect(await kinds(1, local)).toEqual([kind])
+  })
+
   it('also works under a kill switch', async () => {
     const { at } = await engine.decide(demandOf(two), options)
     await kill()

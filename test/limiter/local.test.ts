@@ -163,6 +163,26 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     expect(working.requests).toEqual([1, 4])
   })
 
+  it('are handed over with a request if an earlier one has failed after the store had answered a later one', async () => {
+    const working = storeOf(await fresh())
+    const local = createLocalLimiter(1, Date.now)
+    const late = Promise.withResolvers<never>()
+    let isLate = true
+    const store = local.withHandOvers({
+      ...working,
+      run: async calls => (isLate ? await late.promise : await working.run(calls)),
+    })
+    const rule = RULES[3]!
+    const one = () => runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))])
+    const first = one()
+    isLate = false
+    await one()
+    late.reject(new GatewayError('ERR_STORE_TIMEOUT', 'late'))
+    await expect(first).rejects.toThrow('late')
+    decide(local, [counted(rule, 4)])
+    expect(await one()).toMatchObject([{ verdicts: [{ remaining: 4 }] }])
+  })
+
   it.each([
     ['ERR_STORE_REFUSED', 'again', 5],
     ['ERR_STORE_TIMEOUT', 'never again', 9],

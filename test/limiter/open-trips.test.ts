@@ -6,7 +6,7 @@ import type { LimitRuleInput } from '../../src/config/check/schema.ts'
 import { compileLimitRule } from '../../src/config/compile-rule.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { createOpenTrips, type OpenTrips } from '../../src/limiter/open-trips.ts'
-import type { BoundRule } from '../../src/script/evaluation.ts'
+import type { BoundRule, Evaluation } from '../../src/script/evaluation.ts'
 import { bound } from '../support/bound.ts'
 import { policyOf } from '../support/policy.ts'
 import { NOON } from '../support/traffic.ts'
@@ -25,10 +25,12 @@ beforeEach(() => {
 
 const counted = (cost: number, key = KEY, rule: LimitRuleInput = TEN): BoundRule =>
   bound(compileLimitRule(rule, ALL_ALGORITHMS), key, cost)
+const begin = (rules: readonly BoundRule[], rest: Partial<Evaluation> = {}) =>
+  openTrips.begin({ rules, ...rest })
 const units = (key = KEY) => openTrips.unitsOf(counted(1, key), undefined)
 
 it('the units of a trip are open until it ends', () => {
-  const ends = [openTrips.begin([counted(3)], undefined), openTrips.begin([counted(1)], undefined, 5)]
+  const ends = [begin([counted(3)]), begin([counted(1)], { wantedRequests: 5 })]
   expect(units()).toBe(8)
   expect(units(OTHER_KEY)).toBe(0)
   ends[0]!()
@@ -38,9 +40,9 @@ it('the units of a trip are open until it ends', () => {
 })
 
 it('a trip that the platform has ended is forgotten after 20 to 40 s', () => {
-  openTrips.begin([counted(3)], undefined)
+  begin([counted(3)])
   nowMs += 21_000
-  const end = openTrips.begin([counted(1)], undefined)
+  const end = begin([counted(1)])
   expect(units()).toBe(4)
   nowMs += 21_000
   expect(units()).toBe(1)
@@ -51,7 +53,7 @@ it('a trip that the platform has ended is forgotten after 20 to 40 s', () => {
 })
 
 it('the variants of a rule for several plans count once', () => {
-  openTrips.begin([counted(2), counted(2, KEY, { ...TEN, limit: 20 })], undefined)
+  begin([counted(2), counted(2, KEY, { ...TEN, limit: 20 })])
   expect(units()).toBe(2)
 })
 
@@ -61,14 +63,14 @@ it('the keys of unknown consumers count by themselves', () => {
     ...{ consumerKey: 'sluice:{c:?}:consumer', credentialKey: 'sluice:{c:?}:key:0' },
   })
   const unknown = counted(1, 'sluice:{c:?}:state')
-  openTrips.begin([unknown], subject('a1'))
+  begin([unknown], { subject: subject('a1') })
   expect(openTrips.unitsOf(unknown, subject('a1'))).toBe(1)
   expect(openTrips.unitsOf(unknown, subject('b2'))).toBe(0)
 })
 
 it('reports, shadows and rules that the isolate does not count leave nothing open', () => {
   const closed = counted(1, KEY, { ...TEN, onStoreFailure: 'closed' } as LimitRuleInput)
-  openTrips.begin([counted(0), { ...counted(1), mode: 'shadow' }, closed], undefined)
+  begin([counted(0), { ...counted(1), mode: 'shadow' }, closed])
   expect(units()).toBe(0)
 })
 

@@ -4,8 +4,10 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import type { LimitRuleInput } from '../../src/config/check/schema.ts'
 import { compileLimitRule } from '../../src/config/compile-rule.ts'
+import { GatewayError } from '../../src/errors.ts'
 import { createLocalLimiter, type LocalLimiter } from '../../src/limiter/local.ts'
 import { prepareDecide, runCalls } from '../../src/limiter/prepared-call.ts'
+import { createStoreReports } from '../../src/limiter/store-reports.ts'
 import type { DecideVerb } from '../../src/script/decide.ts'
 import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
 import { bound } from '../support/bound.ts'
@@ -136,6 +138,38 @@ describe('the report of the store', () => {
     report(TEN, 3)
     report(TEN, 4)
     expect(admittedOf(20, TEN)).toBe(3)
+  })
+
+  it('does not include units whose hand-over is on its way', async () => {
+    expect(admittedOf(4, TEN)).toBe(4)
+    const replies = Promise.withResolvers<unknown[]>()
+    const handOver = local.handOver({ run: () => replies.promise, ping: async () => {} })
+    // The store has counted one request, and none of those four yet.
+    report(TEN, 9)
+    expect(admittedOf(20, TEN)).toBe(5)
+    replies.reject(new GatewayError('ERR_STORE_TIMEOUT', 'late'))
+    await expect(handOver).rejects.toThrow('late')
+  })
+
+  it('includes units that were handed over before', async () => {
+    expect(admittedOf(4, TEN)).toBe(4)
+    const run = async (calls: readonly unknown[]) => calls.map(() => [1, '', NOON, 0, 1, 1, 0])
+    await local.handOver({ run, ping: async () => {} })
+    report(TEN, 5)
+    expect(admittedOf(20, TEN)).toBe(5)
+  })
+
+  it('is ignored for a shadow, and for units in flight', () => {
+    const bound = counted(TEN, 1)
+    const held = counted({ name: 'held', algorithm: 'concurrency', limit: 10 } as LimitRuleInput, 1)
+    const reports = createStoreReports(() => 0)
+    const numbers = { allowed: true, remaining: 0, resetAfter: 0, retryAfter: 0, delay: 0 }
+    const verdicts = [
+      { ...numbers, rule: bound.rule, mode: 'shadow' as const },
+      { ...numbers, rule: held.rule, mode: 'enforce' as const },
+    ]
+    reports.note([bound, held], { status: 'admitted', plan: '', at: NOON, verdicts }, nowMs)
+    expect([bound, held].map(reports.take)).toEqual([undefined, undefined])
   })
 
   it('is forgotten when the keys are reset', () => {

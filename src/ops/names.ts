@@ -25,7 +25,7 @@ export async function consumerName(text: string): Promise<string> {
   throw new AdminError(
     'usage',
     `'${shown(text)}' is not a consumer name. Use 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or ` +
-      'a digit; for a consumer identified by tokens, use <method>~<subject>.',
+      'a digit; for a consumer identified by tokens, use <issuer>~<subject>.',
   )
 }
 

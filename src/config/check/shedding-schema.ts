@@ -29,7 +29,7 @@ const fleetUsage = settings(
     capacity: units(2, 1e6),
     /**
      * Shares of the capacity that are reserved for a class and the more important ones, as in `{ critical: 0.2 }`. Less important
-     * classes can use only the rest. The most important class can use all of it. Default: a fifth for the first class.
+     * classes can use only the rest. The most important class can use the whole capacity. Default: a fifth for the first class.
      */
     reserved: v.optional(
       record(name('class name'), share(0), 'is not an object. Write it like { critical: 0.2 }.'),
@@ -72,8 +72,8 @@ const workerUtilization = settings(
     /** How long the utilization is high before the first request is shed (default `'28s'`). */
     after: v.optional(duration(1e6, 3600e6, "from '1s' to '1h'")),
     /**
-     * How long the utilization is high until all classes but the first are shed (default `'2m'`). When it is low again, it takes as
-     * long until nothing is shed.
+     * How long the utilization is high until all classes but the first are shed (default `'2m'`). When it is low again, shedding
+     * decreases at the same pace.
      */
     within: v.optional(duration(2e6, 3600e6, "from '2s' to '1h'")),
     /** How long the last value that a machine has pushed counts (default `'30s'`). */

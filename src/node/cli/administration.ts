@@ -23,7 +23,7 @@ export interface StoreFlags {
 
 export const JSON_HELP = 'print one JSON document on standard output'
 export const ENVIRONMENT_HELP = 'environment (default: $SLUICE_ENVIRONMENT, else the one in the config)'
-export const CONSUMER_HELP = 'name of the consumer; if it is identified by tokens: <method>~<subject>'
+export const CONSUMER_HELP = 'name of the consumer; if it is identified by tokens: <issuer>~<subject>'
 export const UNTIL_HELP = "end of the change, such as '2030-12-31T18:00:00Z'"
 export const BY_HELP = 'who makes the change (default: your user name on this machine)'
 export const YES_HELP = 'do not ask for confirmation; required without a terminal'

@@ -31,8 +31,8 @@ export interface HandOvers {
   isDue(): boolean
   /**
    * Hands over the units that the next identities have spent and that have not refilled, in one HTTP request to a store that has just
-   * answered. If the store has fewer units left, it counts those that are left. Units that may have arrived are never sent again. If the error shows that they were not counted (for example,
-   * Redis answers but cannot write), they are sent again later.
+   * answered. If the store has fewer units left, it counts those that are left. Units that may have arrived are never sent again. If the
+   * error shows that they were not counted (for example, Redis answers but cannot write), they are sent again later.
    * @param at the time to count by (µs); absent: the clock of the store
    */
   handOver(store: Store, at?: number): Promise<void>

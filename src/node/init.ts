@@ -6,11 +6,11 @@ import { fileURLToPath } from 'node:url'
 /** Beside dist/ in the package, and beside src/ in the repository. */
 const TEMPLATE = fileURLToPath(new URL('../../template/', import.meta.url))
 
-/** As npm and Cloudflare take names. */
+/** Names that both npm and Cloudflare accept. */
 const NAME = /^[a-z0-9]([a-z0-9-]{0,52}[a-z0-9])?$/
 
 /**
- * Writes the template into a folder that is empty or not there. What it makes is named after the folder.
+ * Writes the template into a folder that is empty or does not exist. The package and the Worker get the name of the folder.
  * @returns the folder
  * @throws Error naming the folder, and what is wrong with it
  */

@@ -1,7 +1,7 @@
 /**
- * What Cloudflare's edge does for clients without Accept-Encoding, and the local stand-in for it does not. Both replace the header
- * with the codings that the edge itself can undo, so that the Worker and the origin see those; but here nothing undoes them for such
- * a client. It must not get a coding that it did not ask for.
+ * Decodes replies for clients without Accept-Encoding, which Cloudflare's edge does and Miniflare does not. Both replace the header of a
+ * request with the codings that the edge can decode, so an origin may use one of them. A client must not get a coding that it has not
+ * asked for.
  */
 const EDGE = `
 import worker from './worker.mjs'

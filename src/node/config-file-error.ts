@@ -29,7 +29,7 @@ export function configFileError(error: unknown, file: string): ConfigFileError {
 
 const hasCode = (error: unknown, code: string) => (error as { code?: unknown } | undefined)?.code === code
 
-/** If package.json says that its files are CommonJS, Node fails at the first import or export of the config. */
+/** If package.json says that its files are CommonJS, Node fails at the first import or export in the file. */
 function isReadAsCommonJs(error: unknown): boolean {
   return (
     error instanceof SyntaxError &&

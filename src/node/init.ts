@@ -25,7 +25,7 @@ export function initProject(folder: string): string {
     throw new Error(`${root} is not empty. Use an empty folder or a new one.`)
   mkdirSync(root, { recursive: true })
   cpSync(TEMPLATE, root, { recursive: true })
-  // npm leaves files of this name out of packages.
+  // npm leaves .gitignore out of packages, so the template has it under another name.
   renameSync(join(root, 'gitignore'), join(root, '.gitignore'))
   for (const file of ['package.json', 'wrangler.toml']) {
     const path = join(root, file)

@@ -9,7 +9,7 @@ export interface Project {
   configFile: string
   /** Where `npx sluicegate build` writes. */
   builtFolder: string
-  /** The package from which generated modules import the gateway. In the repository of the package: '', and they import its sources. */
+  /** The package from which generated modules import the gateway. '' in the repository of the package, where they import its sources. */
   packageName: string
 }
 

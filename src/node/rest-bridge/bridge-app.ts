@@ -1,6 +1,6 @@
 /**
  * The HTTP side of the bridge: Upstash's paths, status codes and error shapes, as a Hono app on Node's server.
- * It checks the request and reads it; redis-commands.ts runs what it asks for.
+ * It checks and reads the request; redis-commands.ts runs the commands.
  */
 import { hash, type timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
@@ -36,7 +36,7 @@ export function bridgeApp({
   const app = new Hono<BridgeEnv>()
   const bodyOf = (c: BridgeContext) => readBody(c.env.incoming, maxRequestBytes)
 
-  // Before the token is asked for: a load balancer has none. No command of Redis has this name.
+  // Before the check of the token, because load balancers have no token. No command of Redis is called `health`.
   app.get('/health', async c => {
     const isUp = await isHealthy()
     return respond(c, { status: isUp ? 200 : 503, body: { status: isUp ? 'ok' : 'unavailable' } })

@@ -19,7 +19,7 @@ import {
 } from './redis-server.ts'
 import { isScan, mergeOf } from './whole-cluster.ts'
 
-/** The usual number of other clients. With a consistent slot map, one redirection is enough. */
+/** Other clients follow as many. With a consistent slot map, one redirection is enough. */
 const MAX_REDIRECTIONS = 16
 const FIRST_PAUSE_MS = 10
 const LONGEST_PAUSE_MS = 100
@@ -95,7 +95,7 @@ export class ClusterConnection implements FoundRedis {
     return this.#answered(this.#follow(slot, run))
   }
 
-  /** Runs a command at every master. If one of them fails, the others have run it nevertheless. */
+  /** Runs a command at every master. If one of them fails, the others may have run it. */
   #atEveryMaster<T>(run: Run<T>): Promise<T[]> {
     const giveUpAt = performance.now() + this.#deadlineMs
     return this.#answered(

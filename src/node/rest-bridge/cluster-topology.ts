@@ -71,7 +71,7 @@ export class ClusterTopology {
     if (performance.now() - this.#refreshedAt > REFRESH_PAUSE_MS) this.refresh().catch(() => {})
   }
 
-  /** @throws RedisUnavailable when no node can be asked */
+  /** @throws RedisUnavailable when no node answers */
   refresh(): Promise<void> {
     this.#refreshing ??= this.#refresh().finally(() => {
       this.#refreshing = undefined

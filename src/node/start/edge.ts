@@ -1,7 +1,7 @@
 /**
- * Decodes replies for clients without Accept-Encoding, which Cloudflare's edge does and Miniflare does not. Both replace the header of a
- * request with the codings that the edge can decode, so an origin may use one of them. A client must not get a coding that it has not
- * asked for.
+ * Makes replies readable for clients without Accept-Encoding. Cloudflare's edge and Miniflare both replace the header of a request with
+ * codings that the edge can decode. For such a client, the edge then decodes the reply, and Miniflare does not. So this module asks for an
+ * uncompressed reply, and decodes gzip if it gets a compressed one.
  */
 const EDGE = `
 import worker from './worker.mjs'

@@ -18,7 +18,7 @@ export interface StackOptions {
   redis: string
   /** An Upstash database, or a bridge that runs already: no Redis and no bridge are started. */
   rest?: { url: string; token: string }
-  /** Absent: that of the config. */
+  /** Default: the environment of the config. */
   environment?: string
   /** Where the gateway sends what it admits; absent: the demo origin is started. */
   origin?: string
@@ -53,7 +53,7 @@ export class PortTaken extends Error {
   }
 }
 
-/** @throws PortTaken, or the error of the part that cannot start; all parts are stopped before */
+/** @throws PortTaken, or the error of the part that cannot start, after all other parts are stopped */
 export async function startStack(options: StackOptions): Promise<Stack> {
   const guardian = startGuardian()
   const parts: { close(): Promise<void> }[] = [{ close: () => guardian.dismiss() }]

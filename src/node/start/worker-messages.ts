@@ -7,7 +7,7 @@ export interface WorkerSettings {
   bindings: Record<string, string>
   /** Build again and reload when a source file changes. */
   watch: boolean
-  /** The file to take the place of sluice.config.ts (tests). */
+  /** A file to use instead of sluice.config.ts (tests). */
   configFile?: string
   /** Bundle without names and spaces, as for a deployment; error messages then name no function (benchmarks). */
   minify?: boolean

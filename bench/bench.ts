@@ -44,29 +44,28 @@ const MEASUREMENTS = {
 }
 
 const METHOD = [
-  'The classic decision, which the first table is about: check an API key, and 10 a second (gcra), 120 a minute and ' +
-    '240 an hour (fixed-window) for its consumer and again for the client address. Six calls: the same numbers as six ' +
-    'sliding windows of ' +
-    '@upstash/ratelimit, which check no key and are not all-or-nothing. The algorithms are not the same: a fixed ' +
-    'window promises less than a sliding one.',
-  'Both go through the real @upstash/redis client and the same REST bridge to the same redis-server. "In turn": ' +
-    'one call after the other. "At once": Promise.all, which that client sends as one pipelined HTTP request.',
-  'Measured while every limit admits (the numbers × 1000), or while every limit refuses (all of them 1, and spent ' +
-    'in the same second). Both remember refusals, which would keep calls away from Redis: that is off here, and ' +
-    'measured as "Hot callers".',
-  'Commands and server time are from INFO commandstats; server time is of EVALSHA with all it calls. "Redis idle in ' +
-    'between": one decision at a time through the bridge. "Redis busy": the commands of 64 decisions, written down as ' +
-    'they were made, sent straight to Redis again and again without waiting in between.',
-  'Client, bridge with demo origin, Redis and each Worker are processes of their own on the one machine, on ' +
-    'loopback only. 20 ms away: a TCP proxy holds each piece for 10 ms each way; connections are open before.',
-  'Contenders take turns in rounds, in the opposite order every other round. A p50 is the median of the medians ' +
-    'of the rounds, a p99 is over the samples of all rounds together, warm. Ratios are of the values shown, before rounding.',
-  'Through workerd, PING is a Worker that sends one PING with the same client and then hands the request to the same ' +
-    'origin with the same code; both are a whole request, origin included.',
-  'CPU of workerd: user and system time of its whole process from /proc, over 2500 requests a round that a process of its ' +
-    'own keeps in flight on 16 connections; every contender a bundle minified as deployed, under the flags of wrangler.toml. The bare proxy ' +
-    'hands each request on with the same code, and asks no store.',
-  'The six-calls side of memory is after each window was used twice, so that its current and previous keys exist.',
+  'The rows of the first table are about the classic decision, unless they name another one. It checks an API key and counts the request ' +
+    'under six limits: 10 a second (gcra), 120 a minute and 240 an hour (fixed-window) for the consumer, and the same three for the client ' +
+    'address. "Six calls" are six sliding windows of @upstash/ratelimit with the same numbers. They check no key and are not all-or-nothing, ' +
+    'but a sliding window is stricter than a fixed one.',
+  'Sluice and @upstash/ratelimit use the same client (@upstash/redis), the same REST bridge and the same redis-server. "In turn": one call ' +
+    'after the other. "At once": Promise.all. The client then sends all calls as one pipelined HTTP request.',
+  'In the classic decision, "allowed" means that the limits are 1,000 times as large and all admit the request. "Refused" means that every ' +
+    'limit is 1, and that an earlier request in the same second has used it up. Both sides can remember refusals, which saves calls to Redis. Unless a row says ' +
+    'otherwise, that is off when refusals are measured. The figures with it are under "Hot callers", or in bench/hot-callers.md.',
+  'Commands and server time are from INFO commandstats. Server time is the time of EVALSHA, including the commands that the script calls. ' +
+    '"Redis idle in between": one decision at a time through the bridge. "Redis busy": the commands of 64 decisions (4 to 128 in some tables) ' +
+    'are recorded, and then sent to Redis repeatedly, directly and without waiting for replies.',
+  'The client, redis-server, each Worker, and the bridge together with the demo origin are separate processes on one machine. 20 ms away: a ' +
+    'TCP proxy delays each chunk by 10 ms in each direction. Connections are opened before the measurement.',
+  'In each round, every contender is measured once; in every other round, the order is reversed. A p50 is the median of the medians of the ' +
+    'rounds. A p99 is over the samples of all rounds together. The code and the connections are warm. Ratios are computed before rounding.',
+  'Through workerd, PING is a Worker that sends one PING with the same client, and then proxies the request to the same origin with the same ' +
+    'code. The times are of whole requests, including the origin.',
+  'CPU of workerd: user and system time of the whole process, from /proc. In each round, a separate process sends 2500 requests on 16 ' +
+    'connections. Every Worker is bundled and minified as for a deployment, and has the flags of wrangler.toml. The bare proxy proxies each ' +
+    'request with the same code, and sends nothing to a store.',
+  'The bytes of the three sliding windows are counted after each has been used in two consecutive windows, so that the keys of both exist.',
 ]
 
 const { only } = new Command('npm run bench --')

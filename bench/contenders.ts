@@ -96,8 +96,8 @@ export async function eachOnce<C extends Identity>(
 }
 
 /**
- * Repeats a measurement with new callers if it did not fit into one second, so that a new window of the limits began during it. That
- * can happen while other processes use the machine.
+ * Runs a measurement that must fit into one second, because then a new window of the limits begins. If an answer is not the expected one,
+ * the measurement took too long, as can happen while other processes use the machine. It is then repeated with new callers.
  */
 export async function withinSecond<T>(measure: () => Promise<T>, left = 5): Promise<T> {
   try {

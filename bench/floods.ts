@@ -38,36 +38,35 @@ const QUICK: Plan = {
 }
 
 const METHOD = [
-  'Client of the flood, innocent client, workerd, REST bridge, origin and redis-server are processes of their own on the one machine, ' +
-    'and share its cores: how long a flood takes, and how long the innocent caller waits, is also what the other processes take.',
-  'The Worker is bundled as for a deployment, and runs in workerd under the flags of wrangler.toml, one isolate. All settings are the ' +
-    'defaults; limits are fixed windows of a minute (bench/floods/config.ts): 100 for a consumer, 200 for an address, 20 unknown keys for ' +
-    'an address. Every flood has callers of its own, and begins and ends within one window.',
-  'The innocent caller sends 50 requests a second on connections of its own, with a key and an address of its own, to a route on which ' +
-    'its limit is never reached. Its times are of requests that were under way at any time from the first request of the flood to the last ' +
-    'reply; they are pooled over the rounds. A flood begins when its last 25 replies were good. ' +
-    'It gives a reply up after 10 s, and counts it as not served.',
-  'At once: each request on a connection that was opened before, all written in one go; where there are fewer ' +
-    'connections than requests, some have two. Each time is the median of the rounds; replies ' +
-    'are means. "Below the limit" is what was refused although the caller had not reached its limit.',
-  'Stream: the requests are sent at a fixed rate, pipelined, and the client waits for no reply. A connection has 16 unanswered requests at ' +
-    'most; what is due while no connection has room is not sent. "Over the limit": one request before the stream spends the whole limit. ' +
-    'Unknown keys have the right form and checksum.',
-  'Degraded: the isolate has decided by itself, for the reason given in the header `Sluice-Degraded`.',
-  'HTTP requests are counted by the bridge, with those that only the innocent caller needed. EVALSHA calls are counted by INFO commandstats (background ' +
-    'work included), without one for each reply that the innocent caller got from the store; its calls that failed are in them. CPU of Redis is user and system time of its process (INFO cpu), that of workerd is from /proc; both include the ' +
-    'innocent caller.',
+  'The client of the flood, the innocent client, workerd, the REST bridge, the origin and redis-server are separate processes on one machine, and share its ' +
+    'cores. The times of the flood and of the innocent caller therefore include waiting for the other processes.',
+  'The Worker is bundled as for a deployment, and runs in workerd with the flags of wrangler.toml, as one isolate. All settings are the ' +
+    'defaults. The limits are fixed windows of a minute (bench/floods/config.ts): 100 for a consumer, 200 for an address, and 20 unknown keys for ' +
+    'an address. Every flood has its own callers, and begins and ends within one window.',
+  'The innocent caller has its own connections, key and address. It sends 50 requests a second to a route on which it never reaches its limit. Its times are ' +
+    'those of all requests that were under way at some time between the first request and the last reply of the flood, in all rounds together. A flood begins ' +
+    'when the last 25 replies to the innocent caller were good. A request without a reply after 10 s counts as not served.',
+  'At once: the connections are opened first, and then all requests are written in one go, each on its own connection. If there are fewer connections than ' +
+    'requests, requests are pipelined. Numbers of replies, and of requests that reached the origin or were refused below the limit, are means of the rounds. ' +
+    'Times, calls to the store and CPU are medians. "Refused below the limit": requests that were refused although the caller had not reached its limit.',
+  'Stream: requests are pipelined at a fixed rate, and the client does not wait for replies. A connection has at most 16 unanswered requests. A request that is ' +
+    'due while no connection has room is not sent. "Over the limit": before the stream, one request uses up the whole limit. Unknown API keys have the right ' +
+    'form and checksum.',
+  'Degraded: the isolate decided without the store, for the reason in the header `Sluice-Degraded`.',
+  'The bridge counts HTTP requests, including those that only the innocent caller needed. EVALSHA calls are from INFO commandstats, and include background work. ' +
+    'For each reply that the innocent caller got from the store, one call is subtracted; its failed calls are not subtracted. The CPU time of Redis is from ' +
+    'INFO cpu, that of workerd from /proc. Both are user and system time, and include the innocent caller.',
   'The origin counts requests by caller.',
 ]
 
 const shapes = [...BURSTS, ...STREAMS]
 const options = new Command('npm run bench:floods --')
   .option('--tree <folder>', 'the checkout to measure', HERE)
-  .option('--before <folder>', 'a checkout to compare with, in turns')
-  .option('--only <text...>', 'run the shapes with such a text in their title')
+  .option('--before <folder>', 'another checkout, which is measured in turns with this one')
+  .option('--only <text...>', 'run only the floods with one of these texts in the title')
   .option('--quick', 'small floods, once')
   .option('--write', 'write bench/floods.md')
-  .option('--note <text...>', 'sentences for the page, as about what else the machine was doing')
+  .option('--note <text...>', 'sentences to add to the page, for example about other load on the machine')
   .parse()
   .opts<{
     tree: string

@@ -44,14 +44,18 @@ type Lease = keyof typeof WAYS
 const GIVEN_BACK_MS = 1500
 
 const METHOD = [
-  'Two Workers, bundled as for a deployment, each in a workerd process of its own with one isolate; the REST bridge, redis-server, the origin and the ' +
-    'client are further processes, and all of them share the machine. The client sends each request at its time, whether those before are answered or not.',
-  'One fixed window by consumer, with an API key. Refusals are remembered (the default). A trip is an HTTP request to the store, those that give back included.',
-  'Admitted: what the origin has received. Above the limit: what the store has counted beyond the limit when all leases had ended; for a limit a second, what ' +
-    'the origin has received beyond the sum of all windows. Spent, not admitted: units in the store for which no request has reached the origin.',
-  'Excess in a second: the most that the origin has received in one second of the clock, beyond the limit of a second. Used: admitted, of what the limit permits.',
-  'Changes: a caller sends 100 requests a second to each Worker. The time is from the moment when the change was written to the sending of the last request that ' +
-    'was still answered as before; five rounds.',
+  'The two Workers are bundled as for a deployment. Each runs in its own workerd process, with one isolate. The REST bridge, redis-server, the origin and the ' +
+    'client are further processes on the same machine. The client sends requests on schedule, without waiting for earlier replies. A request waits only if all ' +
+    '100 connections to its Worker are in use.',
+  'The rule is one fixed window by consumer, and callers have an API key. Refusals are remembered (the default). A trip is an HTTP request to the store, ' +
+    'including those that only give units back.',
+  'Admitted: requests that the origin has received. Above the limit: units that the store has counted beyond the limit, after all leases have ended; for a ' +
+    'limit per second, the requests that the origin has received beyond the sum of the limits of all windows. Spent, not admitted: units that the store has ' +
+    'counted, and for which no request has reached the origin.',
+  'Excess in a second: the most requests that the origin has received in one second of the clock, minus the limit per second. Used: admitted requests as a ' +
+    'share of what the limit permits.',
+  'Changes: a caller sends 100 requests a second to each Worker. The time is from the moment at which the change was written to the moment at which the client ' +
+    'sent the last request that still got the old reply. There are five rounds.',
 ]
 
 interface Bed {
@@ -237,7 +241,7 @@ interface Change {
   what: string
   path: 'plenty' | 'edge'
   make(bed: Bed, caller: Caller): Promise<unknown>
-  /** The reply from before the change. Measured is the last request that still gets it. */
+  /** The reply before the change. The last request that still gets this reply is measured. */
   until: '200' | '429'
 }
 
@@ -315,7 +319,7 @@ async function changesTable(bed: Bed): Promise<string> {
     rows.push([change.what, ...cells])
   }
   const head = ['change', 'no lease: median, ms', 'longest, ms', '250ms: median, ms', 'longest, ms']
-  return `## How late a change counts\n\n${markdownOf({ head, rows }, { isAligned: true })}`
+  return `## How late a change takes effect\n\n${markdownOf({ head, rows }, { isAligned: true })}`
 }
 
 async function warmUp(bed: Bed): Promise<void> {

@@ -30,7 +30,7 @@ export interface FloodAnswer {
 const MAX_SILENCE_MS = 20_000
 const FEW_CONNECTIONS = 16
 
-/** The most unanswered requests of a connection. A stream does not wait for replies, but its backlog must end soon after it. */
+/** The most unanswered requests of a connection. A stream does not wait for replies, but the unanswered requests must be answered soon after its end. */
 const MOST_WAITING = 16
 /** Requests that are written together, which saves CPU. */
 const IN_ONE_PIECE = 4
@@ -123,7 +123,7 @@ function burst({ texts, connections }: Prepared, tally: Tally): void {
   for (const [i, text] of texts.entries()) connections[i % connections.length]!.send([text], tally.onReply)
 }
 
-/** Computes the requests that are due from the elapsed time, so a process that was late catches up. */
+/** The elapsed time determines how many requests are due. So a process that was late catches up. */
 async function stream({ texts, connections }: Prepared, tally: Tally, perSecond: number): Promise<void> {
   const startedAt = performance.now()
   let next = 0

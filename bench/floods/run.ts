@@ -125,7 +125,7 @@ async function tryFlood(
   await settle(bed)
   const samples = await askInnocent<Sample[]>({ do: 'stop' })
   const counts = await bed.origin.ask<OriginCounts>({})
-  if (!isOneMinute) throw new Disturbed('a new window of the limits began under way')
+  if (!isOneMinute) throw new Disturbed('a new window of the limits began during the flood')
 
   const { startedAt, endedAt, replies, notSent } = answer
   if (endedAt === startedAt) throw new Disturbed('no request of the flood was answered')
@@ -253,7 +253,7 @@ function secondsOf(workerd: number): number {
   try {
     return cpuSeconds(workerd)
   } catch (error) {
-    throw new Error('workerd has ended in the flood.', { cause: error })
+    throw new Error('workerd has exited during the flood.', { cause: error })
   }
 }
 

@@ -47,11 +47,11 @@ export const BURSTS: readonly Burst[] = [
   },
   {
     ...{ kind: 'burst', path: '/flooded', callers: 1, sends: 'api-key', limit: 0 },
-    what: 'one address with unknown API keys, each request with another',
+    what: 'one address with unknown API keys, each request with a different key',
   },
   {
     ...{ kind: 'burst', path: '/flooded', callers: 1, sends: 'opaque-key', limit: 0 },
-    what: 'one address with unknown opaque keys, each request with another',
+    what: 'one address with unknown opaque keys, each request with a different key',
   },
   {
     ...{ kind: 'burst', path: '/anonymous', callers: 1, sends: 'no key', limit: LIMITS.address },
@@ -78,6 +78,6 @@ export const STREAMS: readonly Stream[] = [
   ),
   {
     ...{ kind: 'stream', path: '/flooded', callers: 1, sends: 'api-key', limit: 0 },
-    what: 'one address with unknown API keys, each request with another',
+    what: 'one address with unknown API keys, each request with a different key',
   },
 ]

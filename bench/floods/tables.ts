@@ -110,7 +110,7 @@ const INNOCENT: readonly Metric[] = [
     digits: 1,
   },
   {
-    what: 'innocent: last served without the store after the flood, ms',
+    what: 'innocent: last reply without the store, ms after the flood',
     of: medianOf(run => run.degradedAfterMs),
   },
   {
@@ -151,18 +151,18 @@ const OF_BURST: readonly Metric[] = [
 const OF_STREAM: readonly Metric[] = [
   ...LIMITED,
   GUESSED,
-  { what: 'asked for, requests a second', of: medianOf(run => run.size.perSecond!) },
+  { what: 'target rate, requests a second', of: medianOf(run => run.size.perSecond!) },
   { what: 'replies a second', of: medianOf(run => answered(run) / seconds(run)) },
-  { what: 'not sent, as no connection had room', of: meanOf(run => run.notSent) },
+  { what: 'not sent, because no connection had room', of: meanOf(run => run.notSent) },
   { what: 'all answered after, s', of: medianOf(seconds), digits: 1 },
   { what: 'EVALSHA calls a second', of: medianOf(run => run.scriptCalls / seconds(run)), digits: 1 },
   {
-    what: 'EVALSHA calls a second and identity',
+    what: 'EVALSHA calls a second per caller',
     of: medianOf(run => run.scriptCalls / seconds(run) / run.callers),
     digits: 2,
   },
   {
-    what: 'EVALSHA calls a second and identity, once refused, no innocent caller',
+    what: 'EVALSHA calls a second per caller, all refused before, no innocent caller',
     of: medianOf(run => run.laterScriptCallsPerSecond! / run.callers),
     digits: 2,
   },

@@ -87,7 +87,7 @@ export async function authentication(bed: TestBed): Promise<Findings> {
     tables: [
       {
         title: 'Callers: six limits decided for callers of each kind',
-        head: ['caller', 'µs in Redis', 'more than without, µs', 'ratio'],
+        head: ['caller', 'µs in Redis', 'more than without a credential, µs', 'ratio'],
         rows: KINDS.map(({ what }) => {
           const own = median(rounds[what]!)
           return [what, own.toFixed(1), (own - alone).toFixed(1), times(own / alone)]
@@ -96,8 +96,8 @@ export async function authentication(bed: TestBed): Promise<Findings> {
     ],
     raw: [{ title: 'Callers, µs in Redis per decision', columns: rounds, digits: 1 }],
     notes: [
-      'Callers: all admitted, Redis busy. The records of consumer and credential come with the MGET that reads the ' +
-        'counters; only an opaque key that the isolate has not seen takes one command more.',
+      'Callers: all requests are admitted while Redis is busy. The MGET that reads the counters also reads the records of the consumer and the ' +
+        'credential. Only an opaque key that the isolate has not seen needs one more command.',
     ],
   }
 }

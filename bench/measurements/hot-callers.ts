@@ -63,7 +63,7 @@ type Decide = (caller: string) => Promise<boolean>
 type Make = (transport: Transport, shape: Shape) => Decide
 
 const CONTENDERS: Record<string, Make> = {
-  'each asks': sluice({ refusals: { rememberFor: 0 } }),
+  'store only': sluice({ refusals: { rememberFor: 0 } }),
   default: sluice({}),
   'lease 250ms': sluice({ lease: { for: '250ms' } }),
   '@upstash, cache': ({ redis }, { limit, period }) => {
@@ -99,7 +99,7 @@ export async function hotCallers(bed: TestBed): Promise<Findings> {
     rows: [],
     tables: [
       {
-        title: 'Hot callers: one fixed window, by how requests come',
+        title: 'Hot callers: one fixed window, by kind of traffic',
         head: [
           'requests',
           'decided by',
@@ -115,11 +115,11 @@ export async function hotCallers(bed: TestBed): Promise<Findings> {
     ],
     notes: [
       'Hot callers: all figures are per request, over 2 s of requests. Trips are HTTP requests to the store, including those that only give units back. ' +
-        'All requests are from one caller, unless the row names a number of callers. The CPU of the client includes the loop that starts the requests; its ' +
-        'part per request is larger if requests are rare. If each of 1,000 requests a second goes to the store, client and bridge fill two cores, and decisions ' +
-        'wait for their turn (more than 100 HTTP requests in flight), so that several share a trip. The client of @upstash/redis, as @upstash/ratelimit uses it, ' +
-        'sends calls of the same moment in one HTTP request (auto-pipelining), but each call is billed. Requests that come at once all go to the store, even ' +
-        'with leases, because the lease begins with the first answer. $: $0.20 per 100,000 commands (Upstash, pay as you go).',
+        'All requests are from one caller, unless the row names a number of callers. "Store only": Sluice without leases and without remembered refusals. ' +
+        'The CPU of the client includes the loop that starts the requests, which takes more CPU per request if requests are rare. When 1,000 requests a second ' +
+        'all go to the store, client and bridge use two cores fully. Decisions then wait for their turn, and several share a trip. The client @upstash/redis, as ' +
+        '@upstash/ratelimit uses it, sends simultaneous calls in one HTTP request (auto-pipelining), but each call is billed. Requests that come at ' +
+        'once all go to the store, even with leases, because the lease begins with the first answer. $: $0.20 per 100,000 commands (Upstash, pay as you go).',
       await bindingNote(bed),
     ],
   }

@@ -19,7 +19,7 @@ const SITUATIONS: readonly Situation[] = [
   { what: 'allowed, Redis without the script', scale: 'admits all', withoutScript: true },
 ]
 
-/** Half of the bytes that a request had when it carried the rules. */
+/** Half of the bytes that a request had before policies were compiled, when it still carried the numbers of all rules. */
 const MOST_BYTES = 336
 
 /** The HTTP requests for one decision. */

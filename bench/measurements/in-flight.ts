@@ -54,7 +54,7 @@ export async function inFlight(bed: TestBed): Promise<Findings> {
     rows: [],
     tables: [
       {
-        title: 'In flight: one rule `concurrency`, by the number of isolates that hold something',
+        title: 'In flight: one rule `concurrency`, by the number of isolates that hold units',
         head: [
           'isolates',
           'in flight',
@@ -70,12 +70,13 @@ export async function inFlight(bed: TestBed): Promise<Findings> {
     ],
     raw,
     notes: [
-      `In advance: simulated on the model of the script, with ${FLEET.isolates} isolates, a limit of ${FLEET.limit}, and requests that ` +
-        'take 1 s on average: "with units in advance : without". A call is a decision that reads and writes the key of the rule, or a ' +
-        'message about it. Idle: units that Redis counts although the origin does not work on them.',
-      'In flight: "Sluice : a sorted set with a member for each request = ratio", measured as in "Per algorithm". Sluice keeps 24 ' +
-        'bytes for each isolate, however many requests it has in flight, and from nine isolates on also their sum; an isolate reports freed units with its next ' +
-        'message. The sorted set needs one more call when a request ends, which the figures do not include.',
+      `Units in advance: a simulation with the model of the script, ${FLEET.isolates} isolates, a limit of ${FLEET.limit}, and requests that ` +
+        'take 1 s on average. Cells show "with units in advance : without". A call is a decision that reads and writes the key of the rule, ' +
+        'or a message about the rule. Idle: units that Redis counts and no request uses. In flight and idle are shares of the limit.',
+      'In flight: cells show "Sluice : a sorted set with a member for each request = ratio", measured as in "Per algorithm". Sluice keeps 24 ' +
+        'bytes for each isolate, however many requests the isolate has in flight. From nine isolates on, it keeps 24 more bytes for the sum. An ' +
+        'isolate reports freed units with its next message. The sorted set needs one more call when a request ends, which the figures do not ' +
+        'include.',
     ],
   }
 }
@@ -104,7 +105,7 @@ async function inAdvance() {
     head: [
       'load (share of the limit)',
       'calls about the rule per request',
-      'HTTP requests for messages alone',
+      'HTTP requests with only messages, per request',
       'in flight',
       'idle',
       'refused',

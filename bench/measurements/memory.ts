@@ -39,9 +39,9 @@ export async function memory(bed: TestBed): Promise<Findings> {
       },
     ],
     notes: [
-      `Memory is by MEMORY USAGE, of keys ${key.length} characters long (Sluice, with a state of ${stateBytes} ` +
-        `bytes) and ${Math.min(...lengths)} to ${Math.max(...lengths)} characters long (@upstash/ratelimit). ` +
-        `It leaves out what Redis keeps of expiries, once per key.`,
+      `Bytes in Redis are from MEMORY USAGE. The key of Sluice has ${key.length} characters and a state of ${stateBytes} bytes. The keys of ` +
+        `@upstash/ratelimit have ${Math.min(...lengths)} to ${Math.max(...lengths)} characters. MEMORY USAGE does not include the entry that ` +
+        'Redis keeps for the expiry of each key.',
     ],
   }
 }

@@ -71,10 +71,10 @@ export async function mixtures(bed: TestBed): Promise<Findings> {
     ],
     raw,
     notes: [
-      'Mixtures: gcra, fixed-window, sliding-window, token-bucket and leaky-bucket in turn, over an hour, six hours and ' +
-        'a day; "Sluice : slidingWindow calls = ratio", measured as in "Per algorithm". With two identities the first half ' +
-        'of the rules is for the one and the rest for the other. Refused is where every limit refuses. Their keys are ' +
-        'as short as in the first table or shorter: bytes hang on that.',
+      'Mixtures: the rules are gcra, fixed-window, sliding-window, token-bucket and leaky-bucket in turn, with periods of an hour, six hours ' +
+        'and a day in turn. Cells show "Sluice : slidingWindow calls = ratio", measured as in "Per algorithm". With two identities, the first ' +
+        'half of the rules counts by consumer and the rest by address. Refused: every limit refuses. The bytes depend on the length of the ' +
+        'keys; those of the slidingWindow calls are at most as long as in the first table.',
     ],
   }
 }

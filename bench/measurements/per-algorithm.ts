@@ -104,18 +104,18 @@ export async function perAlgorithm(bed: TestBed): Promise<Findings> {
     ],
     raw,
     notes: [
-      'Per algorithm: "Sluice : the other = ratio". Time is while Redis is busy, over a straight connection for both; ' +
-        'commands are of a decision that is not the first in its window (@upstash/ratelimit needs one more there); ' +
-        'bytes are MEMORY USAGE of all keys of a caller, after 3 decisions (logs: when they are full; the sliding ' +
-        'window of @upstash/ratelimit: with the key of the window before).',
-      'What the others do less. They know one limit: of two, one may be spent while the other refuses. They take the ' +
-        'time from the caller (no TIME, one command fewer), so clients whose clocks differ get different limits. ' +
-        '@upstash/ratelimit tells when the window ends or the next refill comes and not when this cost would pass, ' +
-        'refills its bucket once a period and not continuously, and spends from its fixed window also what it ' +
-        'refuses; the published log tells no time at all, and the published meter holds nobody until its turn.',
-      'One rule alone is not what the script is made for: most of its time goes into what a decision needs once, however ' +
-        'many rules it has (arguments, clock, state, reply). A log of more than 100 units is read at ' +
-        'its ends, by two commands more: a tenth of the memory of a sorted set, at a time that does not grow with the limit.',
+      'Per algorithm: cells show "Sluice : the other = ratio". Time is measured while Redis is busy, over a direct connection for both. ' +
+        'Commands are those of a decision that is not the first in its window; for the first one, @upstash/ratelimit needs one more. ' +
+        'Bytes are the MEMORY USAGE of all keys of a caller after 3 decisions, or of a full log. For the sliding window of ' +
+        '@upstash/ratelimit, they include the key of the previous window.',
+      'The others do less. Each call decides one limit, so a limit can be charged for a request that another limit refuses. The others use the ' +
+        'clock of the caller (no TIME, one command fewer), so clients whose clocks differ get different limits. @upstash/ratelimit returns when ' +
+        'the window ends or when the next refill comes, but not when a request of this cost would be admitted. It refills its bucket once a ' +
+        'period instead of continuously, and its fixed window also counts refused requests. The published log returns no time. The published ' +
+        'meter does not delay requests.',
+      'The script is made for decisions about several rules. With a single rule, most of its time goes into steps that a decision needs once, ' +
+        'however many rules it has: arguments, clock, state and reply. From a log of more than 100 units, the script reads only both ends, with ' +
+        'two more commands. Such a log needs a tenth of the memory of a sorted set, and its time does not grow with the limit.',
     ],
   }
 }

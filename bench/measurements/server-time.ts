@@ -2,8 +2,8 @@
  * Measures the time inside Redis for each decision. Redis is single-threaded, so this time is not available to other callers. The value
  * is from Redis and includes EVALSHA and its commands, but not network, parsing and the bridge.
  *
- * Measured twice, because a script takes much longer if Redis was idle and its caches are cold: with one decision at a time
- * through the bridge, and with a Redis that is always busy, where its time is scarce.
+ * A script takes much longer if Redis was idle, because the caches are cold. So the time is measured in two ways: with one decision at a time
+ * through the bridge, and while Redis is always busy. The time of Redis is scarce only in the second case.
  */
 import { type Contender, eachOnce, sixCalls, sluice, withinSecond } from '../contenders.ts'
 import { inHotLoop } from '../hot-loop.ts'
@@ -14,7 +14,7 @@ import { type Caller, newCallers, type TestBed } from '../test-bed.ts'
 import { type Transport, throughBridge } from '../transport.ts'
 
 const ROUNDS = 12
-/** The target: the most that Sluice may take, as a share of six calls. Half of six calls in turn; as much as six calls at once. */
+/** The target: Sluice may take half as long as six calls in turn, and as long as six calls at once. */
 const mostOf = (name: string) => (name === 'six at once' ? 1 : 0.5)
 
 const OUTCOMES = [

@@ -50,11 +50,11 @@ interface Kind {
 const KINDS: readonly Kind[] = [
   { what: 'six limits' },
   { what: 'six limits, and concurrent requests of the consumer', rules: [...RULES, AT_ONCE] },
-  { what: 'six limits, and the fleet: 10 isolates', shedding: SHEDDING, isolates: 9 },
-  { what: 'six limits, and the fleet: 100 isolates', shedding: SHEDDING, isolates: 99 },
-  { what: 'six limits, and the fleet: 1,000 isolates', shedding: SHEDDING, isolates: 999 },
+  { what: 'six limits, and fleet usage: 10 isolates', shedding: SHEDDING, isolates: 9 },
+  { what: 'six limits, and fleet usage: 100 isolates', shedding: SHEDDING, isolates: 99 },
+  { what: 'six limits, and fleet usage: 1,000 isolates', shedding: SHEDDING, isolates: 999 },
 ]
-const REPORT = 'the report of a signal, once a second and isolate'
+const REPORT = 'the report of a signal, which each isolate sends once a second'
 
 type Make = HotLoop<Identity>['make']
 
@@ -65,7 +65,7 @@ export async function shedding(bed: TestBed): Promise<Findings> {
   ])
   const perDecision = (make: Make) => async () => {
     const time = await inHotLoop(bed, { make, callers: newIdentities(CALLERS), expected: 'allowed' })
-    // The fleet is one key, which the next kind fills with its own isolates.
+    // All isolates of the fleet share one key, which the next kind must fill with its own isolates.
     await bed.redis.send(['FLUSHDB', 'SYNC'])
     return time
   }
@@ -82,16 +82,17 @@ export async function shedding(bed: TestBed): Promise<Findings> {
     rows: [],
     tables: [
       {
-        title: 'Load shedding: six limits with and without',
-        head: ['one call', 'µs in Redis', 'more than without, µs', 'commands'],
+        title: 'Load shedding: six limits with and without it',
+        head: ['one call', 'µs in Redis', 'more than six limits, µs', 'commands'],
         rows,
       },
     ],
     raw: [{ title: 'Load shedding, µs in Redis', columns: rounds, digits: 1 }],
     notes: [
-      'Load shedding: all admitted, Redis busy. The fleet counts a request of a class that has no part of its own, so under two rules. ' +
-        'From 100 isolates on, an isolate holds units in advance, and most requests do not ask about the fleet: then they cost as ' +
-        'without. The shedder by worker utilization and the limit that adapts cost a request nothing beside the report.',
+      'Load shedding: all requests are admitted while Redis is busy. Fleet usage counts each of these requests under two rules: one for the ' +
+        'whole capacity, and one for the part that is not reserved for the first class. From 100 isolates on, an isolate holds units in ' +
+        'advance. Most requests then need no decision about the fleet, and cost as much as six limits alone. The shedder by worker utilization ' +
+        'and the adaptive limit cost nothing per request, only the report.',
     ],
   }
 }

@@ -1,2 +1,2 @@
-/** Without leases: the store decides every request that is not refused by memory. */
+/** Without leases: the store decides every request that the isolate does not refuse from memory. */
 export { CONFIG as default } from './rules.ts'

@@ -3,7 +3,10 @@
 export const CALENDAR_PERIODS = ['day', 'week', 'month'] as const
 export type CalendarPeriod = (typeof CALENDAR_PERIODS)[number]
 
-/** The approximate length of each period (µs), for a clock so far off that the four ends that travel with a request do not include it. */
+/**
+ * The approximate length of each period (µs). A request carries the ends of four windows. If the gateway's clock is so far behind that the
+ * last end is in the past, the store uses windows of this length instead.
+ */
 export const NOMINAL_PERIOD: Record<CalendarPeriod, number> = {
   day: 86400e6,
   week: 7 * 86400e6,

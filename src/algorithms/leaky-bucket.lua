@@ -11,9 +11,9 @@
 
 --@ read
 content = (idle_at - now) * rate - n
--- If the clock was set back, as in a failover, the content can be above full, and
--- leaks out. More than twice a full bucket cannot be a state of this rule, and is
--- ignored.
+-- If the clock was set back, as in a failover, the content can be above `burst`. It
+-- then leaks out as usual. A content above twice the burst cannot come from this rule,
+-- and counts as empty.
 if content < 0 or content > 2 * (burst * period) then
   content = 0
 end

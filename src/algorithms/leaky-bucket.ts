@@ -21,8 +21,8 @@ interface Kept {
 export const leakyBucket = modelOf<Kept>({
   read({ quota: { rate, period, burst }, state: [idleAt, n], now }) {
     let content = (idleAt - now) * rate - n
-    // If the clock was set back, as in a failover, the content can be above full, and leaks out. More than twice a full bucket cannot be
-    // a state of this rule, and is ignored.
+    // If the clock was set back, as in a failover, the content can be above `burst`. It then leaks out as usual. A content above twice the
+    // burst cannot come from this rule, and counts as empty.
     if (content < 0 || content > 2 * (burst * period)) content = 0
     return { rate, period, burst, now, content }
   },

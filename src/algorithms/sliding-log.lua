@@ -4,8 +4,8 @@
 --
 -- Each admitted request adds an entry: its time, and the units admitted in all up to
 -- this request, modulo 2^32. Both numbers grow, so a binary search finds the first
--- entry that still counts, and another one the entry whose expiry makes room for a
--- cost. An entry at time t counts until just before t + period.
+-- entry that still counts. A second search finds the entry whose expiry makes room for
+-- a cost. An entry at time t counts until just before t + period.
 --
 -- An entry takes LOG_ENTRY bytes. The first entry is not a request: it holds the total
 -- before the others. Free room is kept behind the last entry, so that adding one writes

@@ -4,7 +4,7 @@
  * room at the end.
  *
  * Each admitted request adds an entry: its time, and the units admitted in all up to this request, modulo 2^32. Both numbers grow, so
- * a binary search finds the first entry that still counts, and another one the entry whose expiry makes room for a cost. An entry at
+ * a binary search finds the first entry that still counts. A second search finds the entry whose expiry makes room for a cost. An entry at
  * time t counts until just before t + period. The first entry is not a request: it holds the total before the others.
  *
  * State: idleAt is when the newest entry no longer counts, n the number of entries.
@@ -30,7 +30,7 @@ interface Kept {
   used: number
 }
 
-/** Time until the cost fits: until the first entry expires after which at most limit - cost units have been admitted. */
+/** Time until the cost fits: until so many entries have expired that the others have at most limit - cost units. */
 function retryAfterOf({ limit, period, now, log, n, total, first }: Kept, cost: number): number {
   let [low, high] = [first, n - 1]
   while (low < high) {
@@ -41,7 +41,8 @@ function retryAfterOf({ limit, period, now, log, n, total, first }: Kept, cost: 
   return log[low]![0] + period - now
 }
 
-// Annotated as pure, so that a bundler can leave it out of the Worker, which counts by a sliding window (sliding-log.descriptor.ts).
+// Annotated as pure, so that a bundler can leave this model out of the Worker. When the Worker counts by itself, it uses a sliding window
+// instead (sliding-log.descriptor.ts).
 export const slidingLog = /* @__PURE__ */ modelOf<Kept>({
   read({ quota: { burst: limit, period }, state: [idleAt, count, log = []], now }) {
     let n = count

@@ -4,12 +4,12 @@
  *
  * In the file of an algorithm, `--@` begins
  *
- *     --@ numbers rate, period     the numbers of a rule that it works with, in their order; `text` those that are text
+ *     --@ numbers rate, period     the numbers of a rule that the algorithm reads, in this order; `text` instead, if they are text
  *     --@ keeps backlog            locals that live from one section to the next
  *     --@ read                     a section: SECTIONS in src/algorithms/lua.ts, and `declare` for functions
- *     --@ if ends … --@ end        left out where the rule has no such number
+ *     --@ if ends … --@ end        lines that are left out if the rule has no number `ends`
  *
- * A Worker carries the result, so comments, blank lines and indentation are left out.
+ * The result is part of the Worker. To keep it small, it has no comments, blank lines and indentation.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -57,7 +57,7 @@ function constantOf(file: string): string {
     .toUpperCase()
 }
 
-/** @throws Error naming the file and what it lacks */
+/** @throws Error naming the file and what is wrong in it */
 function takeApart(file: string, source: string): AlgorithmLua {
   const [head = '', ...parts] = source.split(/--@ (?=[a-z]+\n)/)
   const numbers = listsOf(head, 'numbers|text')

@@ -1,9 +1,9 @@
-/** What a user reads of a config file that cannot be loaded: the file, the line where it is known, and what is wrong there. */
+/** The error for a config file that cannot be loaded: the file, the line if it is known, and what is wrong there. */
 import { basename } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export class ConfigFileError extends Error {
-  /** The file, and the line where that is known. */
+  /** The file, and the line if it is known. */
   readonly place: string
   readonly reason: string
 
@@ -17,8 +17,8 @@ export class ConfigFileError extends Error {
 const NEEDS_NEWER_NODE = `Node ${process.versions.node} cannot read TypeScript. Use Node 22.18 or newer.`
 
 /**
- * @param error what importing the file has thrown
- * @param file the config; the error can be in one that it imports
+ * @param error the error that the import of the file has thrown
+ * @param file the config file; the error can also be in a file that it imports
  */
 export function configFileError(error: unknown, file: string): ConfigFileError {
   if (hasCode(error, 'ERR_UNKNOWN_FILE_EXTENSION')) return new ConfigFileError(file, NEEDS_NEWER_NODE)
@@ -29,7 +29,7 @@ export function configFileError(error: unknown, file: string): ConfigFileError {
 
 const hasCode = (error: unknown, code: string) => (error as { code?: unknown } | undefined)?.code === code
 
-/** Node takes a file for CommonJS where package.json says so, and then fails at its first import or export. */
+/** If package.json says that its files are CommonJS, Node fails at the first import or export in the file. */
 function isReadAsCommonJs(error: unknown): boolean {
   return (
     error instanceof SyntaxError &&
@@ -44,15 +44,15 @@ function waysOut(message: string, file: string): string {
 }
 
 /**
- * Node begins the stack of a syntax error with the file and the line; that of any other error has the config's name behind
- * those of the functions it called.
+ * The stack of a syntax error begins with the file and the line. The stack of any other error lists the functions that were called, and
+ * the config is in one of its lines.
  */
 function placeOf(error: unknown, file: string): { text: string; file: string } {
   const stack = error instanceof Error ? (error.stack ?? '') : ''
   const [, url, line] = /^((?:file:|\/|[A-Za-z]:[\\/]).*?\.[cm]?[jt]s)(?:\?\S*)?:(\d+)\n/.exec(stack) ?? []
   if (url !== undefined) {
     const path = url.startsWith('file:') ? fileURLToPath(url) : url
-    // As it was named, where it is the config.
+    // For the config file, the path as the user wrote it.
     const named = basename(path) === basename(file) ? file : path
     return { text: `${named}:${line}`, file: named }
   }

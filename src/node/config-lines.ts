@@ -1,12 +1,12 @@
-/** On which line of a config file a setting stands, so that a mistake can be found without counting rules. */
+/** Finds the line of a setting in a config file, so that users need not count rules to find a mistake. */
 import { readFileSync } from 'node:fs'
 import { relative } from 'node:path'
 import { ConfigError, type Mistake } from '../config/config-error.ts'
 
 /**
- * @param error of the check of a config
- * @param file that the config was read from
- * @returns the same mistakes with the file and the lines of their settings; any other error as it is
+ * @param error an error from the check of a config
+ * @param file the file of the config
+ * @returns a ConfigError with the file and the lines of the settings; any other error unchanged
  */
 export function withLines(error: unknown, file: string): unknown {
   return error instanceof ConfigError ? new ConfigError(locate(error.mistakes, file), shortPath(file)) : error
@@ -29,13 +29,13 @@ export function shortPath(file: string): string {
 }
 
 /**
- * The config is read as the literal that is written, and not evaluated: for a setting that is computed or comes from another file,
- * this is the line of the nearest setting around it.
+ * The line of a setting. Reads the object literal in the source without evaluating it. A setting that is computed, or comes from another
+ * file, gets the line of the nearest setting around it.
  * @param path as in `rules[2].period`
- * @returns undefined if the file exports no literal, or does not write the path
+ * @returns undefined if the file exports no literal, or the first part of the path is not in it
  */
 export function lineOf(source: string, path: string): number | undefined {
-  // Of a variable, where it is read.
+  // For an environment variable: the line that reads it.
   const [, variable] = /^process\.env\.(\w+)$/.exec(path) ?? []
   if (variable !== undefined) return lineAt(source, source.search(new RegExp(`\\b${variable}\\b`)))
   const start = /export default\s+(?:[\w$]+\s*\(\s*)?(?=\{)/.exec(source)
@@ -45,7 +45,7 @@ export function lineOf(source: string, path: string): number | undefined {
   for (const [depth, part] of parts.entries()) {
     const found = childOf(source, at, part)
     if (found === undefined) {
-      // A setting that is missing has no line. What stands in an object has that of the object.
+      // A missing top-level setting has no line. Any other missing setting gets the line of the object around it.
       if (depth === 0) return undefined
       break
     }
@@ -57,14 +57,14 @@ export function lineOf(source: string, path: string): number | undefined {
 /** @returns undefined for a place that was not found */
 const lineAt = (source: string, at: number) => (at < 0 ? undefined : source.slice(0, at).split('\n').length)
 
-/** Where the value of a key, or an item of a list, begins; undefined if it is not written there. */
+/** The position of the value of a key, or of an item of a list; undefined if the source does not contain it. */
 function childOf(source: string, parent: number, part: string): number | undefined {
   const open = parent + matchAt(CALL, source, parent).length
   const isList = source[open] === '['
   if (!isList && source[open] !== '{') return undefined
   let at = skipBlank(source, open + 1)
   for (let index = 0; at < source.length && source[at] !== '}' && source[at] !== ']'; index++) {
-    // This may be any number of items.
+    // A spread stands for any number of items.
     if (isList && source.startsWith('...', at)) return undefined
     if (isList && String(index) === part) return at
     const key = isList ? '' : matchAt(KEY, source, at)
@@ -76,10 +76,10 @@ function childOf(source: string, parent: number, part: string): number | undefin
   return undefined
 }
 
-/** Behind spaces and comments. */
+/** The position after spaces and comments. */
 const skipBlank = (source: string, at: number) => at + matchAt(BLANK, source, at).length
 
-/** Behind an item, at the comma or the bracket that ends it. */
+/** The position of the comma or the bracket that ends an item. */
 function skipItem(source: string, start: number): number {
   let depth = 0
   let at = start
@@ -94,14 +94,14 @@ function skipItem(source: string, start: number): number {
   return at
 }
 
-/** `jwt(` of `jwt({ … })`: the object has the settings. */
+/** `jwt(` in `jwt({ … })`: the settings are in the object. */
 const CALL = /[\w$]+\(\s*(?=\{)/y
 const KEY = /(?:'[^'\n]*'|"[^"\n]*"|[\w$]+)\s*:/y
 const BLANK = /(?:\s|\/\/.*|\/\*[\s\S]*?\*\/)*/y
 /** A string, a comment, or one character. */
 const TOKEN = /'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\[\s\S])*`|\/\/.*|\/\*[\s\S]*?\*\/|[\s\S]/y
 
-/** What a sticky expression matches at a place; nothing: ''. */
+/** The text that a sticky expression matches at a position; '' if it does not match. */
 function matchAt(pattern: RegExp, source: string, at: number): string {
   pattern.lastIndex = at
   return pattern.exec(source)?.[0] ?? ''

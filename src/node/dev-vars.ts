@@ -8,7 +8,7 @@ type InProject = Pick<Project, 'root'>
 
 export const devVarsFile = ({ root }: InProject): string => join(root, '.dev.vars')
 
-/** The variables of the shell, and behind them those of the file, where there is one. */
+/** The variables of the shell, and those of the file (if it exists) that the shell does not have. */
 export function variablesHere(project: InProject): NodeJS.Dict<string> {
   return { ...devVars(project), ...process.env }
 }

@@ -20,7 +20,7 @@ declare module 'node:http' {
 
 export interface ExpressOptions<Req extends IncomingMessage = IncomingMessage>
   extends Pick<GuardOptions, 'env' | 'passPreflights'> {
-  /** The client's address (default: the other end of the connection). It must not be something that a client can write. */
+  /** The client's address (default: the peer of the connection). Do not read it from a header that clients can set. */
   address?: (req: Req) => string | undefined
 }
 
@@ -37,8 +37,8 @@ export type Middleware<Req extends IncomingMessage = IncomingMessage> = (
  *     app.get('/', (req, res) => res.json(req.sluice))
  *
  * The limits' headers are set before the app runs. What a request holds (`concurrency`) is free again when its response has ended
- * or its connection has closed. A limit that follows the origin (`adaptive`) does not see how long the app takes here. A process that
- * leases (`lease`) calls `close()` of the middleware before it ends.
+ * or its connection has closed. Here, a limit that follows the origin (`adaptive`) does not measure how long the app takes. If the config
+ * has leases (`lease`), call `close()` of the middleware before the process ends.
  * @throws ConfigError naming every mistake of the config
  */
 export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
@@ -67,13 +67,13 @@ export function expressGuard<Req extends IncomingMessage = IncomingMessage>(
         drain(response)
         return undefined
       })
-      // Not behind one another: an exception of the app is not handed to it once more.
+      // One `then` with two handlers, so that an exception of the app in the first `next()` does not call `next` again.
       .then(() => isAdmitted && next(), next)
   }
   return Object.assign(middleware, { close: guarded.close })
 }
 
-/** A listener for `http.createServer`, of a handler that may be guarded. What the handler throws is logged, and becomes a 500. */
+/** Makes a listener for `http.createServer` from a handler, guarded or not. If the handler throws, logs the error and replies with a 500. */
 export function nodeListener(handler: FetchHandler): RequestListener {
   return getRequestListener(async (request, env) => {
     try {
@@ -88,7 +88,7 @@ export function nodeListener(handler: FetchHandler): RequestListener {
 function setHeaders(response: Response, res: ServerResponse): void {
   for (const [name, value] of response.headers) {
     if (name === 'set-cookie') continue
-    // Middleware of the app knows which web pages may read its replies, those of the guard too.
+    // If middleware of the app has set which web pages may read its replies, that also holds for replies of the guard.
     if (name === 'access-control-allow-origin' && value === '*' && res.hasHeader(name)) continue
     res.setHeader(name, value)
   }
@@ -105,12 +105,12 @@ async function send(response: Response, res: ServerResponse): Promise<void> {
 /** Methods that a Request cannot have (Fetch Standard, forbidden methods). */
 const IMPOSSIBLE = /^(CONNECT|TRACE|TRACK)$/i
 
-/** Segments and signs that a URL parser resolves, and the app does not: it would route another path than the one that is judged. */
+/** Parts of a path that a URL parser resolves and the app does not. The app would route another path than the limits have checked. */
 const AMBIGUOUS = /[\\#]|\/(?:\.|%2e){1,2}(?=[/?]|$)/i
 
 /**
- * The request without its body, which stays with the app.
- * @returns a status for a request whose target, host or method the app and the limits could read in two ways
+ * The request without its body, which only the app reads.
+ * @returns an error status if the app and the limits could read the target, the host or the method differently
  */
 function requestOf(req: IncomingMessage, res: ServerResponse): Request | number {
   if (IMPOSSIBLE.test(req.method ?? '')) return 501
@@ -131,7 +131,7 @@ function requestOf(req: IncomingMessage, res: ServerResponse): Request | number 
 }
 
 function urlOf(req: IncomingMessage): URL | undefined {
-  // Express takes the path that it is mounted at out of `url`.
+  // Express removes the path at which the middleware is mounted from `url`.
   const target = (req as { originalUrl?: string }).originalUrl ?? req.url ?? '/'
   const scheme = 'encrypted' in req.socket && req.socket.encrypted ? 'https' : 'http'
   const host = (req.headers.host ?? String(req.headers[':authority'] ?? 'localhost')).toLowerCase()
@@ -139,18 +139,18 @@ function urlOf(req: IncomingMessage): URL | undefined {
   if (target.startsWith('/')) {
     return AMBIGUOUS.test(target.split('?', 1)[0]!) ? undefined : new URL(`${scheme}://${host}${target}`)
   }
-  // For a proxy (RFC 9112, section 3.2.2): the app routes by the path in it.
+  // A whole URL as the target, as clients send it to proxies (RFC 9112, section 3.2.2). The app routes by its path.
   const [, path = ''] = /^https?:\/\/[^/?#\\]+(.*)$/i.exec(target) ?? []
   if (!path.startsWith('/') || AMBIGUOUS.test(path.split('?', 1)[0]!)) return undefined
   return new URL(`${scheme}://${host}${path}`)
 }
 
-/** Whether it is a host and nothing else: with a `/` or `?` in it, it would begin the path. */
+/** Whether the text is only a host. If it contained a `/` or `?`, the rest of the text would become part of the path. */
 function isHost(host: string): boolean {
   return /^[^\s/?#\\@]+$/.test(host) && URL.canParse(`http://${host}`)
 }
 
-/** A body that is as long as the response of the app: it ends with it, and breaks off with its connection. */
+/** A body that ends when the app has sent its response, and fails if the connection closes before that. */
 function untilEnd(res: ServerResponse): ReadableStream {
   return new ReadableStream({
     start(controller) {
@@ -158,14 +158,14 @@ function untilEnd(res: ServerResponse): ReadableStream {
         if (res.writableFinished) controller.close()
         else controller.error(new Error('The connection was closed.'))
       }
-      // It has closed while middleware before this one was at work: there is no event to come.
+      // The response has closed while earlier middleware was running, so no `close` event will follow.
       if (res.closed || res.destroyed || res.req.socket.destroyed) end()
       else res.once('close', end)
     },
   })
 }
 
-/** Lets the body pass: its end is what the guard waits for. */
+/** Reads the body to its end, because the guard waits for the end. */
 function drain(response: Response): void {
   response.body?.pipeTo(new WritableStream()).catch(() => {})
 }

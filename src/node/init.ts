@@ -6,11 +6,11 @@ import { fileURLToPath } from 'node:url'
 /** Beside dist/ in the package, and beside src/ in the repository. */
 const TEMPLATE = fileURLToPath(new URL('../../template/', import.meta.url))
 
-/** As npm and Cloudflare take names. */
+/** Names that both npm and Cloudflare accept. */
 const NAME = /^[a-z0-9]([a-z0-9-]{0,52}[a-z0-9])?$/
 
 /**
- * Writes the template into a folder that is empty or not there. What it makes is named after the folder.
+ * Writes the template into a folder that is empty or does not exist. The package and the Worker get the name of the folder.
  * @returns the folder
  * @throws Error naming the folder, and what is wrong with it
  */
@@ -25,7 +25,7 @@ export function initProject(folder: string): string {
     throw new Error(`${root} is not empty. Use an empty folder or a new one.`)
   mkdirSync(root, { recursive: true })
   cpSync(TEMPLATE, root, { recursive: true })
-  // npm leaves files of this name out of packages.
+  // npm leaves .gitignore out of packages, so the template has it under another name.
   renameSync(join(root, 'gitignore'), join(root, '.gitignore'))
   for (const file of ['package.json', 'wrangler.toml']) {
     const path = join(root, file)

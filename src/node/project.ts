@@ -9,11 +9,11 @@ export interface Project {
   configFile: string
   /** Where `npx sluicegate build` writes. */
   builtFolder: string
-  /** From where generated modules import the gateway: the package, or its sources in their own repository. */
+  /** The package from which generated modules import the gateway. '' in the repository of the package, where they import its sources. */
   packageName: string
 }
 
-/** What a config can be called; in one folder, the first of them that is there. */
+/** The possible names of a config. If a folder has several of them, the first one counts. */
 const CONFIG_NAMES = [
   'sluice.config.ts',
   'sluice.config.mts',
@@ -21,19 +21,19 @@ const CONFIG_NAMES = [
   'sluice.config.mjs',
 ] as const
 
-/** The folder of these sources, or of what is compiled from them, and the one above. */
+/** SOURCES is src/ in the repository and dist/ in the package. PACKAGE is the folder above it. */
 const SOURCES = fileURLToPath(new URL('../', import.meta.url))
 const PACKAGE = dirname(resolve(SOURCES))
 
-/** Node runs TypeScript, except that of packages: those are compiled. */
+/** Node does not run the TypeScript of packages, so a package has compiled files. */
 const EXTENSION = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
 
-/** The file of a module of these sources, as it is run. @param name without extension, from src/ */
+/** The file of one of our own modules: TypeScript in the repository, JavaScript in the package. @param name path from src/, without extension */
 export const moduleFile = (name: string): string => join(SOURCES, `${name}${EXTENSION}`)
 
 /**
- * The project that a folder is in: the nearest folder above with a config. Run from the repository's own sources, it is the
- * repository if there is no other.
+ * The project of a folder: the folder itself, or the nearest one above it, with a config. If there is none, and this code runs from the
+ * repository of the package, the project is the repository.
  * @throws Error naming the folder
  */
 export function findProject(from = process.cwd()): Project {
@@ -46,9 +46,10 @@ export function findProject(from = process.cwd()): Project {
 }
 
 /**
- * The project of a config that is named, and may lie anywhere and have any name: the one that the folder is in. Where that has no
- * config of its own, it is the folder of the named file if that is called like one, else the nearest folder with a package.json.
- * @param file absent: the project of the folder, as `findProject` has it
+ * The project for a config file that the user names. The file can be in any folder and can have any name. The project is the one that
+ * `from` is in. If `from` is in none: the folder of the file, if the file has one of the names of a config; otherwise, the nearest folder
+ * with a package.json.
+ * @param file absent: the project that `findProject` finds
  */
 export function projectWith(file: string | undefined, from = process.cwd()): Project {
   if (file === undefined) return findProject(from)
@@ -61,7 +62,7 @@ export function projectWith(file: string | undefined, from = process.cwd()): Pro
   }
 }
 
-/** From the repository's own sources it is the repository, as for `findProject`. */
+/** If this code runs from the repository of the package, the folder is the repository, as in `findProject`. */
 const ownFolder = (from: string) => (EXTENSION === '.ts' ? PACKAGE : resolve(from))
 
 function nearestProject(from: string): Project | undefined {

@@ -12,7 +12,7 @@ import { startBridge } from './rest-bridge/bridge.ts'
 import { startGuardian } from './start/guardian.ts'
 import { embeddedRedis } from './start/redis.ts'
 
-/** What of a config says how its keys look. */
+/** The settings of a config that determine the form of its API keys. */
 type KeySettings = Pick<ConfigInput, 'environment' | 'credentials'>
 
 export interface TestStoreOptions {
@@ -26,7 +26,7 @@ export interface TestStore {
   /**
    * Makes an API key.
    * @param plan default: the first of the config
-   * @param config whose `environment` and key prefix it has; default: that of the store
+   * @param config the key has its `environment` and key prefix; default: the config of the store
    * @throws TypeError for a plan that the config of the store does not have
    */
   createKey(consumer: string, plan?: string, config?: KeySettings): Promise<string>
@@ -74,10 +74,10 @@ export async function startTestStore({ config: own }: TestStoreOptions = {}): Pr
   }
 }
 
-/** That of a config that names none. */
+/** The plan of a config without `plans`. */
 const DEFAULT_PLAN = 'free'
 
-/** The gateway takes a plan that its config does not have for the first one, so a misspelt one would test another limit. */
+/** For a plan that is not in the config, the gateway uses the first plan. So a test with a misspelled plan would test another limit. */
 function mustBePlan(plan: string, plans: readonly string[] | undefined): void {
   if (!plans || plans.includes(plan)) return
   throw new TypeError(

@@ -6,8 +6,8 @@ import { devVarsFile } from './dev-vars.ts'
 import { type Project, projectWith } from './project.ts'
 
 /**
- * @param configFile instead of sluice.config.ts
- * @param readConfig checks it, and throws when it is wrong
+ * @param configFile replaces sluice.config.ts
+ * @param readConfig reads and checks the config, and throws if it is invalid
  */
 export function bundleOptions(
   configFile: string,
@@ -40,7 +40,7 @@ function useConfigFile(configFile: string, project: Project): Plugin {
   }
 }
 
-/** What `npx sluicegate build` writes for a deployment, from the config as it is now, without writing it. */
+/** Replaces the file that `npx sluicegate build` writes with a module made from the current config, so that no file is written. */
 function useBuiltModule(
   configFile: string,
   readConfig: () => Promise<Config>,

@@ -173,23 +173,23 @@ function rowsOf(
     ['time, seed', `${MINUTES} min, ${SEED}`],
     ['requests sent', sent.toLocaleString('en')],
     ['replies', formatCounts(replies)],
-    ['left by their clients', left.toLocaleString('en')],
+    ['abandoned by their clients', left.toLocaleString('en')],
     ['not answered', String(unanswered)],
     ['faults', formatCounts(faults)],
     ['slowest reply', `${Math.round(slowest)} ms`],
     [
-      `most of one caller admitted by the store in a window, limit ${SOAK_LIMIT}`,
-      `${mostInWindow} (Redis emptied up to ${mostInOneWindow(losses)} times in one, ${losses.length} in all)`,
+      `most requests of one caller that the store admitted in a window (limit ${SOAK_LIMIT})`,
+      `${mostInWindow} (Redis lost its data ${losses.length} times, up to ${mostInOneWindow(losses)} times in a window)`,
     ],
     [
-      "least in use in the isolate's heap, in the first and in the last third",
+      'smallest heap of the isolate, first and last third of the time',
       `${(floor(memory.heap, 1) / 1e6).toFixed(1)} MB, then ${(floor(memory.heap, 3) / 1e6).toFixed(1)} MB`,
     ],
     [
-      `memory of the process workerd, garbage included, first and last third after ${WARM_UP} s`,
+      `mean memory of the workerd process with garbage, first and last third of the time after ${WARM_UP} s`,
       megabytes(memory.worker),
     ],
-    ['memory of Redis, the same', megabytes(memory.redis)],
+    ['mean memory of Redis, same times', megabytes(memory.redis)],
   ]
 }
 

@@ -52,7 +52,7 @@ describe('a valid config', () => {
     })
   })
 
-  it('with gcra gets its rate in lowest terms, and keeps the limit and period as written', () => {
+  it('with gcra reduces its rate to lowest terms, and keeps the limit and period as written', () => {
     const [rule] = checkedConfig(withRule({ limit: 240, period: '1h', burst: 20 })).rules
     expect(rule).toMatchObject({ limit: 240, period: 3600e6, quota: { rate: 1, period: 15e6, burst: 20 } })
   })
@@ -424,7 +424,7 @@ describe('a mistake', () => {
     expect(mistakesIn(config)).toEqual(mistakes)
   })
 
-  it('in numbers that cannot be spaced exactly is reported with ways to change them', () => {
+  it('is reported with ways to fix it, if units cannot be spaced exactly', () => {
     const [mistake] = mistakesIn(withRule({ limit: 999_999_937, period: '366d' }))
     expect(mistake).toContain(
       "rules[0].limit: 999999937 per '366d' with a burst of 999999937 cannot be spaced exactly",

@@ -84,14 +84,14 @@ describe('close() gives back leased units', () => {
     expect(await spentByName()).toBe(calls + 20)
   })
 
-  it('of a guard; without leases it resolves too', async () => {
+  it('of a guard, and resolves if the guard has no leases', async () => {
     await guard(CONFIG, { env: store.env })((_: Request) => new Response()).close()
     const around = guard(CONFIG, { env: store.env, address: () => ADDRESS })
     const handler = around((_: Request) => new Response('ok'))
     const other = around((_: Request) => new Response('other'))
     const call = async () => expect(await (await handler(new Request('https://api.test/'))).text()).toBe('ok')
     const calls = await callUntilLeased(call, spentByAddress)
-    // They share their leases.
+    // Both handlers of the guard share its leases, so closing one gives back all units.
     await other.close()
     expect(await spentByAddress()).toBe(calls)
   })

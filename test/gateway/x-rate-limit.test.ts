@@ -37,7 +37,7 @@ describe('X-RateLimit', () => {
     expect(response.headers.get('access-control-expose-headers') ?? '').not.toContain('X-RateLimit')
   })
 
-  it('shows the limit with the least left, with seconds from now', async () => {
+  it('shows the limit with the least left, and its reset in seconds from now', async () => {
     const ask = app('delta-seconds')
     const response = await ask('/', { address: ADDRESS })
     expect(shown(response)).toEqual([3, 2, secondsOf(response, 'hour')])
@@ -53,7 +53,7 @@ describe('X-RateLimit', () => {
     expect([shown(refused), secondsOf(refused, 'once')]).toEqual([[1, 0, seconds], seconds])
   })
 
-  it('can contain a time, which is never too early', async () => {
+  it('can show the reset as a time, which is never too early', async () => {
     const now = 1_800_000_000_999
     const response = await app('unix-seconds', undefined, {}, () => now)('/', { address: ADDRESS })
     const [, , reset] = shown(response)

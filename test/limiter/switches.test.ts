@@ -47,7 +47,7 @@ describeOnRedisEngine('a limit by name', fresh => {
   const left = async (rule: string) =>
     (await limiter.peek('zendesk')).verdicts.find(verdict => verdict.rule.name === rule)?.remaining
 
-  it('is switched by limit and rule, and the switch applies in the same trip', async () => {
+  it('is switched by the names of limit and rule, and the first call reads the switch in its own trip', async () => {
     expect(await ask(3)).toEqual([true, true, false])
     await set('zendesk/two', { mode: 'off' })
     store.requests.length = 0

@@ -52,7 +52,7 @@ const windows = fc.record({
 })
 
 describe('pressure', () => {
-  it('grows while the signal is high, stays in between, shrinks while it is low', () => {
+  it('grows while the signal is high, shrinks while it is low, and stays the same in between', () => {
     expect(moved(times(10, at(0.9)))).toEqual({ pressureMs: 10_000, appliedMs: 10_000, episode: 1 })
     expect(moved(times(10, at(0.8)), { pressureMs: 5000 }).pressureMs).toBe(5000)
     expect(moved(times(4, at(0.7)), { pressureMs: 5000 }).pressureMs).toBe(1000)
@@ -65,28 +65,28 @@ describe('pressure', () => {
     expect(moved([...falling, ...times(5, at(0.2))], { pressureMs: fullMs }).pressureMs).toBe(0)
   })
 
-  it('is applied as it rises, and held while it wavers', () => {
+  it('is applied at once when it rises, and 6 s behind when it falls', () => {
     const applied = (windows: Parameters<typeof moved>[0]) => moved(windows).appliedMs
     const rising = times(60, at(1))
     expect(applied(rising)).toBe(60_000)
     expect(applied([...rising, ...times(6, at(0))])).toBe(60_000)
     expect(applied([...rising, ...times(6, at(0)), ...times(6, at(1))])).toBe(60_000)
     expect(applied([...rising, ...times(16, at(0))])).toBe(50_000)
-    // The rest is below the quiet time.
+    // These 6 s are shorter than the quiet time, so they refuse nothing.
     expect(applied([...rising, ...times(60, at(0))])).toBe(6000)
   })
 
-  it('shrinks just as slowly without a signal', () => {
+  it('shrinks at the same rate without a signal', () => {
     expect(moved(times(10, SILENT), { pressureMs: 60_000 }).pressureMs).toBe(50_000)
   })
 
-  it('does not jump after a gap, and shrinks for the time of silence', () => {
+  it('grows by at most five seconds for a window after a gap, and shrinks for the time of the gap', () => {
     expect(moved([at(1, 90_000)]).pressureMs).toBe(5000)
     expect(moved([at(1, 60_000)], { pressureMs: fullMs }).pressureMs).toBe(fullMs - 50_000)
     expect(moved([at(0.1, 60_000)], { pressureMs: fullMs }).pressureMs).toBe(fullMs - 60_000)
   })
 
-  it('reaches the same value with windows of five seconds, as with pushed signals', () => {
+  it('reaches the same value with windows of one second and of five (as pushed signals have)', () => {
     expect(moved(times(6, at(1, 5000)))).toEqual(moved(times(30, at(1))))
   })
 
@@ -111,7 +111,7 @@ describe('pressure', () => {
     })
   })
 
-  it('is not read from a text that it cannot have written', () => {
+  it('is not read from a text that the controller does not write', () => {
     for (const text of [
       '',
       ' ',
@@ -128,7 +128,7 @@ describe('pressure', () => {
       ` ${'1'.repeat(200)}`,
     ])
       expect(controller.read(text), text).toBeUndefined()
-    // As after a change of the config.
+    // Values above the maximum of the config, as after a change of the config, are lowered to it.
     expect(controller.read('999999999 999999999 3')).toEqual({
       pressureMs: fullMs,
       appliedMs: fullMs,
@@ -167,7 +167,7 @@ describe('the refused share', () => {
 })
 
 describe('a caller', () => {
-  it('stays refused while the share grows, and is on the same side at the same share', async () => {
+  it('stays refused while the share grows, is admitted at a share of 0 and refused at 1', async () => {
     const cases = fc.tuple(
       fc.string(),
       fc.nat(),

@@ -149,7 +149,7 @@ export class TestCluster {
       for (;;) {
         const info = String(await node.ask('CLUSTER', 'INFO')).split('\r\n')
         if (wanted.every(line => info.includes(line))) break
-        if (Date.now() > until) throw new Error(`The cluster does not come about: ${info.join(', ')}`)
+        if (Date.now() > until) throw new Error(`The nodes of the cluster do not agree: ${info.join(', ')}`)
         await new Promise(resolve => setTimeout(resolve, 20))
       }
     }

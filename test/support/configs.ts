@@ -1,6 +1,6 @@
 /**
- * Random configs for properties of all policies: rules of all algorithms, for plans, consumers, addresses and guesses. Some configs have
- * few rules, others more than a script has local variables for.
+ * Random configs for tests of properties that hold for every policy. They have rules of all algorithms, for plans, consumers, addresses and
+ * guesses. Some have few rules; others have more rules than a script can have local variables for.
  */
 import * as fc from 'fast-check'
 import { descriptionOf } from '../../src/algorithms/index.ts'

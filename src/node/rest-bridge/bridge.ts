@@ -32,11 +32,11 @@ export interface BridgeOptions {
   deadlineMs?: number
   /** Default 10 MB, as Upstash. */
   maxRequestBytes?: number
-  /** Called with a line when Redis stops answering, and with one when it is back. */
+  /** Called with a message when Redis stops answering, and again when it answers. */
   say?: (line: string) => void
   /** Called when Redis answers again. Needs `say`. */
   onRedisBack?: () => void
-  /** Compares the digest of a presented token with that of the right one, in constant time; tests watch it. */
+  /** Compares the digest of a presented token with that of the valid token, in constant time. Tests and benchmarks count the calls. */
   isEqualDigest?: typeof timingSafeEqual
 }
 
@@ -80,7 +80,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
           : Response.json({ error: 'ERR the bridge failed' }, { status: 500 }),
     }),
   )
-  // Longer than any client keeps an idle connection, so that it is never closed under a request in flight.
+  // Longer than any client keeps an idle connection, so that the server never closes a connection on which a request is on its way.
   server.keepAliveTimeout = 120_000
   await listen(server, port, host).catch(error => {
     redis.close()
@@ -106,7 +106,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
 
 const HEALTH_MS = 1000
 
-/** Anyone can ask for the health, so it is found out once a second at most. */
+/** Anyone can request /health, so the bridge asks Redis at most once a second. */
 function onceInAWhile<T>(findOut: () => Promise<T>): () => Promise<T> {
   let known: { at: number; answer: Promise<T> } | undefined
   return () => {

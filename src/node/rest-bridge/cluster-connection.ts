@@ -1,8 +1,7 @@
 /**
- * A Redis Cluster, used as one Redis: each command goes to the node that owns its key's slot, wherever that has moved
- * to, and those about the whole cluster go to every master. What a cluster cannot do (keys of several slots in one
- * command or transaction) is refused with Redis' own error; nothing is split. A node that is gone fails the commands
- * for its slots, and no others.
+ * A Redis Cluster, used as one Redis. A command goes to the node that owns the slot of its key, also after the slot has moved. Commands
+ * about the whole cluster go to every master. A command or transaction with keys of several slots is refused with the error of Redis, and
+ * never split. If a node is down, only the commands for its slots fail.
  */
 import { ClusterTopology } from './cluster-topology.ts'
 import { CommandKeys } from './command-keys.ts'
@@ -20,7 +19,7 @@ import {
 } from './redis-server.ts'
 import { isScan, mergeOf } from './whole-cluster.ts'
 
-/** As many as other clients follow; a map that is in order needs one. */
+/** Other clients follow as many. With a consistent slot map, one redirection is enough. */
 const MAX_REDIRECTIONS = 16
 const FIRST_PAUSE_MS = 10
 const LONGEST_PAUSE_MS = 100
@@ -34,8 +33,8 @@ export class ClusterConnection implements FoundRedis {
   readonly #deadlineMs: number
 
   /**
-   * @param seed a connected node of it
-   * @param url the seed's, whose user, password and TLS are every node's
+   * @param seed a connected node of the cluster
+   * @param url the URL of the seed. Its user, password and TLS setting are used for every node
    * @throws ErrorReply, RedisUnavailable when the seed does not say what the cluster looks like
    */
   static async connect(seed: RedisServer, url: string, deadlineMs: number): Promise<ClusterConnection> {
@@ -43,7 +42,7 @@ export class ClusterConnection implements FoundRedis {
     try {
       await topology.refresh()
       const keys = new CommandKeys(await within(seed.send(['COMMAND']), deadlineMs).catch(noneIfForbidden))
-      // The first commands need not wait, and the other nodes serve without one that is gone.
+      // Waits for the connections, so that the first commands need not. A node that is down does not make this fail.
       const attempts = topology.masters.map(({ firstAttempt }) => firstAttempt)
       await within(Promise.all(attempts), deadlineMs).catch(() => {})
       return new ClusterConnection(topology, keys, deadlineMs)
@@ -96,7 +95,7 @@ export class ClusterConnection implements FoundRedis {
     return this.#answered(this.#follow(slot, run))
   }
 
-  /** Of a failure at one of them the others know nothing: they have done it. */
+  /** Runs a command at every master. If one of them fails, the others may have run it. */
   #atEveryMaster<T>(run: Run<T>): Promise<T[]> {
     const giveUpAt = performance.now() + this.#deadlineMs
     return this.#answered(
@@ -115,8 +114,8 @@ export class ClusterConnection implements FoundRedis {
   }
 
   /**
-   * Runs it where the slot is. A redirection says that nothing ran, so the next node may be asked; after any other
-   * failure it is unknown whether it ran, and it is not sent again. Nothing starts for a caller that has stopped waiting.
+   * Runs a command at the node that owns the slot. After a redirection the command has not run, so it is sent to the next node. After any
+   * other failure it is unknown whether the command ran, so it is not sent again. After the deadline, nothing is sent.
    */
   async #follow<T>(slot: number | undefined, run: Run<T>): Promise<T> {
     const giveUpAt = performance.now() + this.#deadlineMs
@@ -132,7 +131,7 @@ export class ClusterConnection implements FoundRedis {
         if (!redirection) throw error
 
         if (redirection.kind === 'TRYAGAIN') {
-          // A slot is on its way, with some of the keys here and some there: until the others have followed.
+          // The slot is moving, and the keys of the command are at two nodes. Tries again until they are at one.
           if (performance.now() + pauseMs > giveUpAt) throw error
           await new Promise(resolve => setTimeout(resolve, pauseMs))
           pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)
@@ -152,7 +151,7 @@ export class ClusterConnection implements FoundRedis {
   }
 }
 
-/** Without an await when there is no need: commands that arrive together leave together, in their order. */
+/** Awaits only if the node is connecting, so that commands that arrive together are sent together and in order. */
 async function whenConnected<T>(node: RedisServer, giveUpAt: number, run: Run<T>): Promise<T> {
   if (node.isConnecting) await node.firstAttempt
   if (performance.now() > giveUpAt) throw new RedisUnavailable('timeout')
@@ -165,7 +164,7 @@ function refusal(command: Command, why: string): ErrorReply {
   )
 }
 
-/** Without descriptions each command begins at any node, and is sent on. */
+/** If COMMAND is forbidden, there are no descriptions of commands. Each command is then sent to any node, which redirects it. */
 function noneIfForbidden(error: unknown): Reply {
   if (error instanceof ErrorReply) return []
   throw error

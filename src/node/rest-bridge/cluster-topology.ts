@@ -1,9 +1,9 @@
 /**
  * Which node of a Redis Cluster owns which slot, with a connection to each of them.
  *
- * It is kept by CLUSTER SLOTS and by what the nodes say in passing (MOVED), and never waits for a node that is gone.
- * createCluster of node-redis 6.3 does not serve here: it makes several commands of a DEL or MGET that spans slots,
- * its connect() waits until every node is there, and it does not look for the successor of one it never reached.
+ * The slot map is read by CLUSTER SLOTS and updated by redirections (MOVED). Nothing waits for a node that is down.
+ * createCluster of node-redis 6.3 does not fit: it splits a DEL or MGET with keys of several slots into several commands, its connect()
+ * waits until every node is connected, and it does not find the successor of a node that it has never reached.
  */
 import { SLOTS } from './key-slot.ts'
 import { RedisServer, RedisUnavailable, type Reply, within } from './redis-server.ts'
@@ -12,7 +12,7 @@ import { RedisServer, RedisUnavailable, type Reply, within } from './redis-serve
 const REFRESH_PAUSE_MS = 200
 
 export class ClusterTopology {
-  /** The node that the user named: how it begins, and the way back when all others have moved. */
+  /** The node that the user named. The first slot map comes from it, and later ones if no other node answers. */
   readonly #seed: RedisServer
   readonly #url: string
   readonly #deadlineMs: number
@@ -38,8 +38,8 @@ export class ClusterTopology {
   }
 
   /**
-   * Without a slot, or when no node serves it: any node, which for a slot says so itself (CLUSTERDOWN). It is the
-   * same one while it answers, so that a script sent without keys is known to the node that gets its EVALSHA.
+   * The owner of the slot. If there is no slot, or no owner: any node, which answers with CLUSTERDOWN if the slot has no owner. That is the
+   * same node while it is connected, so that a script without keys and its EVALSHA go to the same node.
    */
   nodeFor(slot: number | undefined): RedisServer {
     const owner = slot === undefined ? undefined : this.#owners[slot]
@@ -47,8 +47,8 @@ export class ClusterTopology {
   }
 
   /**
-   * The node that `teller` sends us to; undefined when it is not a node of the cluster. A script can return any error,
-   * `MOVED 0 elsewhere:6379` too, and the password goes only to nodes of the cluster.
+   * The node to which `teller` redirects. Undefined if the address is not a node of the cluster: a script can return any error, such as
+   * `MOVED 0 elsewhere:6379`, and the password must only be sent to nodes of the cluster.
    */
   async nodeAt(address: string, teller: RedisServer): Promise<RedisServer | undefined> {
     if (address.startsWith(':')) return await this.nodeAt(teller.host + address, teller)
@@ -71,7 +71,7 @@ export class ClusterTopology {
     if (performance.now() - this.#refreshedAt > REFRESH_PAUSE_MS) this.refresh().catch(() => {})
   }
 
-  /** @throws RedisUnavailable when no node can be asked */
+  /** @throws RedisUnavailable when no node answers */
   refresh(): Promise<void> {
     this.#refreshing ??= this.#refresh().finally(() => {
       this.#refreshing = undefined
@@ -87,12 +87,12 @@ export class ClusterTopology {
 
   async #refresh(): Promise<void> {
     const ready = this.#masters.filter(({ isReady }) => isReady)
-    // Another one each time: a node that is cut off from the others answers too, and is wrong.
+    // Begins with a different node each time, because a node that is cut off from the cluster answers with an outdated map.
     const first = this.#refreshes++ % (ready.length || 1)
     for (const node of [...ready.slice(first), ...ready.slice(0, first), this.#seed]) {
       try {
         const ranges = await within(node.send(['CLUSTER', 'SLOTS']), this.#deadlineMs)
-        // A node that was taken out of the cluster knows of none.
+        // A node that was removed from the cluster knows no slots.
         if (node !== this.#seed && (ranges as Reply[]).length === 0) continue
         this.#adopt(ranges as SlotRange[], node.host)
         return
@@ -108,7 +108,7 @@ export class ClusterTopology {
     const owners = new Array<RedisServer | undefined>(SLOTS).fill(undefined)
     for (const [from, to, [name, port]] of ranges) {
       const host = String(name ?? '')
-      // A node that does not know its own address leaves it out: it is the one that was asked, or behind it.
+      // A node that does not know its own address leaves out the host. It is reached at the host that was asked.
       const address = `${host && host !== '?' ? host : askedHost}:${port}`
       inUse.add(address)
       owners.fill(this.#nodes.get(address) ?? this.#open(address), from, to + 1)
@@ -124,7 +124,7 @@ export class ClusterTopology {
 
   /** With the user, the password and the TLS of the URL that the user gave. */
   #open(address: string): RedisServer {
-    // A command that is still being followed must not leave a connection behind.
+    // A command that is still being redirected must not open a connection after close().
     if (this.#isClosed) throw new RedisUnavailable('unreachable')
     const at = address.lastIndexOf(':')
     const host = address.slice(0, at)

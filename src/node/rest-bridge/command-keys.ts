@@ -1,26 +1,26 @@
 /**
- * Where the first key of a command stands, learned from the server's own description of its commands (COMMAND), so
- * that new commands and modules need nothing here. It only decides which node is asked first: of a command whose
- * key is not known, and of the keys after the first, the nodes themselves say where they belong.
+ * Finds the first key of a command by the server's own description of its commands (COMMAND), so that new commands and modules need no
+ * change here. The first key only decides which node gets the command first. That node checks all keys, and redirects the command if they
+ * belong elsewhere.
  */
 import type { Command, Reply } from './redis-server.ts'
 
 type Word = string | Buffer
 type Finder = (command: Command) => Word | undefined
 
-/** Redis before 7.0 marks their keys as movable and says no more. */
+/** Commands whose keys Redis before 7.0 only describes as movable. */
 const SCRIPTS = new Set(['EVAL', 'EVALSHA'])
 
 export class CommandKeys {
-  /** By name, that of a subcommand after a bar: `GET`, `OBJECT|ENCODING`. */
+  /** By name. A subcommand is separated by a bar: `GET`, `OBJECT|ENCODING`. */
   readonly #finders = new Map<string, Finder>()
 
-  /** @param descriptions the reply to COMMAND; an empty one is of no harm but detours */
+  /** @param descriptions the reply to COMMAND. With an empty reply, commands are redirected more often */
   constructor(descriptions: Reply) {
     this.#learn(descriptions)
   }
 
-  /** Undefined: it has none, or it is not known which word is one. */
+  /** The first key. Undefined if the command has no key, or if its position is not known. */
   firstKeyOf(command: Command): Word | undefined {
     const name = String(command[0]).toUpperCase()
     const find = this.#finders.get(`${name}|${String(command[1]).toUpperCase()}`) ?? this.#finders.get(name)
@@ -77,7 +77,7 @@ function finderOfSpec(spec: Map<string, Reply>): Finder {
 function startOf(type: string, spec: Map<string, Reply>, command: Command): number | undefined {
   if (type === 'index') return Number(spec.get('index'))
   const from = Number(spec.get('startfrom'))
-  // A search from the end (MIGRATE's alone, which is refused) is left to the nodes.
+  // A search from the end is not implemented. Only MIGRATE needs it, which the bridge refuses.
   if (type !== 'keyword' || !(from > 0)) return undefined
   const keyword = String(spec.get('keyword')).toUpperCase()
   const at = command.findIndex((word, i) => i >= from && String(word).toUpperCase() === keyword)

@@ -1,7 +1,7 @@
-/** Requests and replies of Upstash's REST protocol as they stand on the wire. */
+/** Reads requests and writes replies in the format of Upstash's REST protocol. */
 import type { Command, Reply } from './redis-connection.ts'
 
-/** The request cannot be read: its message is the caller's error. */
+/** The request cannot be read. The message is sent to the caller. */
 export class MalformedRequest extends Error {}
 
 export type Body = { result: unknown } | { error: string }
@@ -49,7 +49,7 @@ export function parseJson(body: Buffer): unknown {
   }
 }
 
-/** With base64 every string is encoded but for the status OK; inside an array there is no exception. */
+/** With base64, every string is encoded, except the status OK. Inside an array, OK is encoded too. */
 export function bodyOf(reply: Reply, base64: boolean): Body {
   if (reply instanceof Error) return { error: reply.message }
   if (reply === 'OK') return { result: 'OK' }

@@ -11,6 +11,6 @@ export interface RedisConnection {
 
 export interface FoundRedis extends RedisConnection {
   readonly isCluster: boolean
-  /** Asks it now; of a cluster, every master. Undefined for each that answers. Never rejects. */
+  /** Sends a PING, in a cluster to every master. @returns for each server its outage, or undefined if it answers; never rejects */
   outages(): Promise<(Outage | undefined)[]>
 }

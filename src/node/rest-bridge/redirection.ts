@@ -1,13 +1,13 @@
-/** What a node of a Redis Cluster answers when it did not run a command because the slot is, or will be, elsewhere. */
+/** The errors with which a node of a Redis Cluster refuses a command because the slot belongs to another node, or is moving to one. */
 import { ErrorReply } from './redis-server.ts'
 
 export type Redirection =
-  /** The slot belongs to another node from now on, or is asked for there this once while it moves. */
+  /** MOVED: the slot belongs to another node. ASK: the slot is moving, and only this command goes to the other node. */
   | { kind: 'MOVED' | 'ASK'; slot: number; address: string }
-  /** While it moves, its keys are in two places: later. */
+  /** The slot is moving, and the keys of the command are at two nodes. Try again later. */
   | { kind: 'TRYAGAIN' }
 
-/** `MOVED 3999 127.0.0.1:6381`; a node that does not know its own address leaves the host out, and so do we. */
+/** `MOVED 3999 127.0.0.1:6381`. A node that does not know its own address leaves out the host. */
 const ELSEWHERE = /^(MOVED|ASK) (\d+) (\S*:\d+)$/
 
 export function redirectionOf(error: unknown): Redirection | undefined {

@@ -31,8 +31,8 @@ export class RedisCommands {
   }
 
   /**
-   * Sends all commands at once, not as a transaction; each gets its own answer. The request fails only when every command
-   * failed for want of Redis: a cluster may lack one node, and @upstash/redis joins the calls of many callers in a pipeline.
+   * Sends all commands at once, not as a transaction. Each command gets its own answer. The request fails only if Redis was unavailable for
+   * every command: in a cluster one node can be down, and @upstash/redis joins the calls of many callers in a pipeline.
    */
   async pipeline(commands: Command[], base64: boolean): Promise<Answer> {
     const answers = await Promise.all(

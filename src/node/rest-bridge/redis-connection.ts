@@ -41,7 +41,7 @@ export async function connectRedis(url: string, deadlineMs: number): Promise<Fou
   }
 }
 
-/** CLUSTER INFO is an error elsewhere; INFO would say it too, and is forbidden to users without @dangerous. */
+/** Asks by CLUSTER INFO, which is an error on a Redis that is not a cluster. INFO is forbidden for users without @dangerous. */
 async function isClusterNode(server: RedisServer, deadlineMs: number): Promise<boolean> {
   try {
     const info = await within(server.send(['CLUSTER', 'INFO']), deadlineMs)

@@ -1,7 +1,6 @@
 /**
- * One connection to one server, by node-redis: raw replies, reconnecting by itself when it breaks, and when it has died
- * without a word. It has no deadline and follows no redirection; both are for the connections made of it
- * (redis-connection.ts, cluster-connection.ts).
+ * One connection to one server, by node-redis, with raw replies. It reconnects when the connection breaks, or when the server has stopped
+ * answering. Deadlines and redirections are handled by its callers (redis-connection.ts, cluster-connection.ts).
  */
 import { ErrorReply, MultiErrorReply, RESP_TYPES } from 'redis'
 import { redisClient } from './redis-client.ts'
@@ -28,14 +27,14 @@ export interface Outage {
   address: string
   /** `does not answer: connect ECONNREFUSED 10.0.0.5:6379` */
   reason: string
-  /** Of the bridge's replies meanwhile. */
+  /** The status of the bridge's replies during the outage. */
   status: 400 | 503 | 504
 }
 
 export class RedisServer {
   /** As the server was addressed; empty for a socket. */
   readonly host: string
-  /** Resolves when there is a connection for the first time, which may be never. */
+  /** Resolves when the first connection is made. That may never happen. */
   readonly connected: Promise<unknown>
   /** Resolves when the first attempt to connect has ended, well or not. */
   readonly firstAttempt: Promise<void>
@@ -44,13 +43,13 @@ export class RedisServer {
   readonly #deadlineMs: number
   #isConnecting = true
   #isLeft = false
-  /** What the connection failed of last. */
+  /** The last error of the connection. */
   #failure = 'there is no connection'
-  /** When the server last said anything, and when the client was made (ms). */
+  /** When the server last answered, and when the client was created (ms). */
   #heardAt = 0
   #madeAt = performance.now()
 
-  /** @param deadlineMs for connecting, and for what is under way when the server is left */
+  /** @param deadlineMs for connecting, for a PING, and for the commands that are in flight when `leave` is called */
   constructor(url: string, deadlineMs: number) {
     this.#client = createRawClient(url, deadlineMs)
     this.#url = url
@@ -70,7 +69,7 @@ export class RedisServer {
     this.connected.catch(() => {})
   }
 
-  /** The first attempt is under way: no reason yet to say that the server is gone. */
+  /** The first attempt to connect has not ended, so the server may still be reachable. */
   get isConnecting(): boolean {
     return this.#isConnecting
   }
@@ -79,7 +78,7 @@ export class RedisServer {
     return this.#client.isReady
   }
 
-  /** Asks it now. Never rejects. */
+  /** Sends a PING. @returns undefined if the server answers; never rejects */
   async outage(): Promise<Outage | undefined> {
     try {
       await within(this.send(['PING']), this.#deadlineMs)
@@ -102,27 +101,30 @@ export class RedisServer {
 
   /** MULTI … EXEC. @throws ErrorReply when all of it was discarded; else the connection is gone, or breaks */
   async transaction(commands: readonly Command[]): Promise<Reply[]> {
-    // disableOfflineQueue is not for transactions: one would wait for the next attempt to connect, and run although
-    // its caller has got an error.
+    // disableOfflineQueue does not apply to transactions. A transaction would wait for the next connection, and run after its caller has got
+    // an error.
     if (!this.#client.isReady) throw new RedisUnavailable('unreachable')
     const multi = this.#client.multi()
     for (const command of commands) multi.addCommand([...command])
     try {
       return await this.#heard(multi.exec() as unknown as Promise<Reply[]>)
     } catch (error) {
-      // Redis runs the rest of a transaction past a failing command; so the replies are good.
+      // If a command of a transaction fails, Redis runs the others, so the replies are valid.
       if (error instanceof MultiErrorReply) return error.replies as Reply[]
       throw error
     }
   }
 
-  /** Lets `next` pass where its slot is on the way to this node; `next` must send at once, and once. */
+  /**
+   * Sends ASKING before the command of `next`, so that this node accepts the command for a slot that is moving to it. `next` must send
+   * exactly one command, and synchronously.
+   */
   async asking<T>(next: () => Promise<T>): Promise<T> {
     const [, result] = await Promise.all([this.send(['ASKING']), next()])
     return result
   }
 
-  /** Takes nothing more, and ends when what is under way is answered or late. */
+  /** Accepts no more commands. Closes the connection when all commands in flight are answered, or after the deadline. */
   leave(): void {
     this.#isLeft = true
     this.#client.close().catch(() => {})
@@ -134,17 +136,17 @@ export class RedisServer {
     this.#client.destroy()
   }
 
-  /** Of several addresses that were tried there is no message, only a code. */
+  /** If several addresses of a host were tried, the error has no message, only a code. */
   #noteFailure = (error: NodeJS.ErrnoException): void => {
     this.#failure = error.message || error.code || error.name
   }
 
-  /** Notes that the server is alive, or doubts it when a whole deadline has passed without a word. */
+  /** Notes that the server has answered. Renews the connection if the server has sent nothing for longer than the deadline. */
   async #heard<T>(reply: Promise<T>): Promise<T> {
     const sentAt = performance.now()
     const doubt = setTimeout(() => {
       if (this.#heardAt < sentAt && this.#madeAt < sentAt) this.#renew()
-      // A little later than the deadline of its caller, which then reports a timeout.
+      // A little later than the deadline, so that the caller gets a timeout first.
     }, this.#deadlineMs * DOUBT)
     try {
       const result = await reply
@@ -160,9 +162,9 @@ export class RedisServer {
   }
 
   /**
-   * A connection whose other end is gone without a word (a host that lost its power, a firewall that forgot it) looks like
-   * one that is slow, until TCP gives up after a quarter of an hour. What was asked on the old one fails, as it would have
-   * by its deadline; nothing is sent again.
+   * Replaces the connection. If the other end has disappeared (the host lost its power, or a firewall dropped the connection), the
+   * connection only looks slow until TCP gives up after 15 minutes. Commands on the old connection fail, as they would at their deadline, and
+   * are not sent again.
    */
   #renew(): void {
     if (this.#isLeft) return
@@ -187,7 +189,7 @@ function createRawClient(url: string, connectTimeout: number) {
       connectTimeout,
       reconnectStrategy: retries => Math.min(20 * 2 ** retries, 500),
     } as { reconnectStrategy: (retries: number) => number },
-    // Fail at once while there is no connection, instead of spending minutes later what was asked now.
+    // Without a connection, a command fails at once. A queued command would spend units minutes later.
     disableOfflineQueue: true,
     commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },
   })

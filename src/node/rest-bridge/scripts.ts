@@ -8,7 +8,7 @@ type Command = readonly (string | Buffer)[]
 
 const SHEBANG = /^#!lua([^\n]*)\n/
 const FLAG = 'allow-key-locking'
-/** A caller that sends ever new scripts must not fill the memory; a forgotten one is sent again after NOSCRIPT. */
+/** Bounds the memory if a caller sends many different scripts. After NOSCRIPT, the caller sends a forgotten script again. */
 const MAX_ALIASES = 1000
 
 export class ScriptAliases {

@@ -1,7 +1,7 @@
-/** Says when Redis stops answering and when it is back, also while there are no requests. */
+/** Reports when Redis stops answering, and when it answers again. Checks regularly, also without requests. */
 import type { FoundRedis } from './found-redis.ts'
 
-/** From one answer to the next question, so that there is at most one line a second. */
+/** The time from one answer to the next check. So there is at most one message a second. */
 const EVERY_MS = 1000
 
 export interface WatchOptions {
@@ -12,7 +12,7 @@ export interface WatchOptions {
   pause?: (ms: number) => Promise<void>
 }
 
-/** @returns ends it */
+/** @returns a function that ends the watch */
 export function watchRedis(
   redis: Pick<FoundRedis, 'outages' | 'isCluster'>,
   say: (line: string) => void,

@@ -1,4 +1,4 @@
-/** Commands that are about all data or all scripts, which in a cluster every master has a part of. */
+/** Commands about all data or all scripts. In a cluster they run on every master. */
 import type { Command, Reply } from './redis-server.ts'
 
 /** One reply out of those of all masters. */
@@ -37,7 +37,7 @@ export function mergeOf(command: Command): Merge | undefined {
   return MERGES.get(name!) ?? MERGES.get(`${name} ${subcommand}`)
 }
 
-/** A cursor is one node's, and does not say whose. */
+/** SCAN is not available on a cluster: a cursor belongs to one node, and does not name the node. */
 export function isScan(command: Command): boolean {
   return /^scan$/i.test(String(command[0]))
 }

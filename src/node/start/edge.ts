@@ -1,7 +1,7 @@
 /**
- * What Cloudflare's edge does for clients without Accept-Encoding, and the local stand-in for it does not. Both replace the header
- * with the codings that the edge itself can undo, so that the Worker and the origin see those; but here nothing undoes them for such
- * a client. It must not get a coding that it did not ask for.
+ * Makes replies readable for clients without Accept-Encoding. Cloudflare's edge and Miniflare both replace the header of a request with
+ * codings that the edge can decode. For such a client, the edge then decodes the reply, and Miniflare does not. So this module asks for an
+ * uncompressed reply, and decodes gzip if it gets a compressed one.
  */
 const EDGE = `
 import worker from './worker.mjs'

@@ -1,7 +1,7 @@
 /**
- * Sees to it that nothing is left behind, however the process ends that started it. A guardian is a process of its
- * own that gets a list of process groups and directories. When its input closes, because the owner is done
- * or because the owner was killed, it ends the groups, removes the directories and exits.
+ * Cleans up after its owner, the process that started it, even if the owner was killed. A guardian is a separate process that gets a list
+ * of process groups and directories. Its input closes when the owner is done or has died. It then ends the groups, removes the directories
+ * and exits.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -14,13 +14,13 @@ type Charge = { group: number } | { directory: string }
 export interface Guardian {
   /** A process group: spawn the child with `detached: true` and give its pid. */
   guard(charge: Charge): void
-  /** Ends and removes all that is guarded; resolves when it is gone. */
+  /** Ends all guarded groups and removes all guarded directories. Resolves when that is done. */
   dismiss(): Promise<void>
 }
 
 const FILE = fileURLToPath(import.meta.url)
 
-/** How long a process may take over its own end before it is killed. */
+/** How long a process may take to exit before it is killed. */
 const GRACE_MS = 1500
 
 export function startGuardian(): Guardian {

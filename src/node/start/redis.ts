@@ -1,4 +1,4 @@
-/** Which Redis the local stack runs on: the one that is named, else a real server found here, else the embedded one. */
+/** Chooses the Redis of the local stack: the one that the user names, else a server program on the PATH, else the embedded one. */
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync } from 'node:fs'
@@ -11,26 +11,26 @@ import type { Guardian } from './guardian.ts'
 export interface LocalRedis {
   /** For the bridge: `redis://…` or `unix:///…` */
   url: string
-  /** For people: what was taken, and why. */
+  /** For messages: which Redis was chosen, and why. */
   description: string
   close(): Promise<void>
 }
 
-/** A server of our own has ended by itself: it crashed, or someone killed it. */
+/** A server that we started has exited unexpectedly: it crashed or was killed. */
 export interface RedisEnd {
-  /** For people. */
+  /** The message for users. */
   what: string
   /** Resolves when a new, empty server has taken its place; rejects when none could be started. */
   restarted: Promise<void>
 }
 
-/** How long a server may take over its own end. */
+/** How long a server may take to exit. */
 const STOP_MS = 1000
 
-/** One that ends again and again would be started for ever. */
+/** Without this bound, a server that always crashes would be restarted forever. */
 const MOST_RESTARTS = 3
 
-/** Programs that speak Redis' protocol, the one to be preferred first. */
+/** Programs with the protocol of Redis, in order of preference. */
 const SERVERS = ['valkey-server', 'redis-server'] as const
 
 export interface ServerProgram {
@@ -61,7 +61,7 @@ export async function takeRedis(choice: string, context: RedisContext): Promise<
   return await privateServer(program, context)
 }
 
-/** The real server that is installed here, if any. */
+/** The first of these server programs that is installed, if there is one. */
 export async function findServer(
   names: readonly (typeof SERVERS)[number][] = SERVERS,
 ): Promise<ServerProgram | undefined> {
@@ -70,7 +70,7 @@ export async function findServer(
       const { stdout } = await promisify(execFile)(name, ['--version'])
       return { name, version: /v=(\S+)/.exec(stdout)?.[1] ?? '(unknown version)' }
     } catch {
-      // Not on the PATH: the next one.
+      // This program is not on the PATH. Try the next one.
     }
   }
   return undefined
@@ -81,10 +81,10 @@ export async function embeddedRedis(why: string, { guardian, directory }: RedisC
   const socket = privateSocket(directory)
   guardian.guard({ directory })
   const server = new Resp2Server({ server: new RedisServerState(), executor: createRedisCommandExecutor() })
-  // Its own listen() takes a port and opens it on every interface of the machine.
+  // Not Resp2Server's own listen(), which opens a port on every interface of the machine.
   await once(server.server.listen(socket), 'listening')
   await withClient(socket, async client => {
-    // Loads its Lua, which takes longer than the gateway would wait for the first decision.
+    // Makes the server load its Lua now. Loading takes longer than the gateway waits for a decision.
     await client.eval('return 1')
   })
   return {
@@ -94,7 +94,7 @@ export async function embeddedRedis(why: string, { guardian, directory }: RedisC
   }
 }
 
-/** A server of its own, on a unix socket that only this user can open, without files. */
+/** Starts a server on a Unix socket that only this user can open. The server writes no data to disk. */
 export async function privateServer(
   program: ServerProgram,
   { guardian, directory, onEnd }: RedisContext,
@@ -120,12 +120,12 @@ export async function privateServer(
     async close() {
       isClosing = true
       server.child.kill('SIGTERM')
-      // One that is frozen does not hear it; the guardian kills what is left.
+      // A frozen server does not react to SIGTERM. The guardian kills it.
       await Promise.race([server.exited, new Promise(resolve => setTimeout(resolve, STOP_MS).unref())])
     },
   }
 
-  /** Resolves when it answers. */
+  /** Resolves when the server answers. */
   async function run() {
     const child = spawn(program.name, args, { detached: true, stdio: 'ignore' })
     if (child.pid) guardian.guard({ group: child.pid })

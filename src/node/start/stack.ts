@@ -18,7 +18,7 @@ export interface StackOptions {
   redis: string
   /** An Upstash database, or a bridge that runs already: no Redis and no bridge are started. */
   rest?: { url: string; token: string }
-  /** Absent: that of the config. */
+  /** Default: the environment of the config. */
   environment?: string
   /** Where the gateway sends what it admits; absent: the demo origin is started. */
   origin?: string
@@ -28,9 +28,9 @@ export interface StackOptions {
   /** Instead of sluice.config.ts (tests). */
   configFile?: string
   onMessage?: (message: WorkerMessage) => void
-  /** Called when a Redis of our own ends by itself. */
+  /** Called when a Redis that the stack started exits unexpectedly. */
   onRedisEnd?: (end: RedisEnd) => void
-  /** Called with a line when Redis stops answering the bridge, and with one when it is back. */
+  /** Called with a message when Redis stops answering the bridge, and again when it answers. */
   say?: (line: string) => void
   /** Called when Redis answers the bridge again. */
   onRedisBack?: () => void
@@ -40,20 +40,20 @@ export interface Stack {
   url: string
   origin: string
   rest: { url: string; token: string }
-  /** For people: which Redis it runs on, and why. */
+  /** For messages: which Redis was chosen, and why. */
   redis: string
   /** Ends everything that was started and removes its files. */
   close(): Promise<void>
 }
 
-/** A port is taken: `flag` moves it. */
+/** A port is in use. The message names the option (`flag`) that selects another one. */
 export class PortTaken extends Error {
   constructor(port: number, use: string, flag: string) {
     super(`Port ${port} for the ${use} is in use. Free it, or choose another one with ${flag}.`)
   }
 }
 
-/** @throws PortTaken, or what keeps a part from starting; nothing is left running then */
+/** @throws PortTaken, or the error of the part that cannot start, after all other parts are stopped */
 export async function startStack(options: StackOptions): Promise<Stack> {
   const guardian = startGuardian()
   const parts: { close(): Promise<void> }[] = [{ close: () => guardian.dismiss() }]
@@ -152,7 +152,7 @@ async function listening<T>(start: () => Promise<T>, port: number, use: string, 
   }
 }
 
-/** workerd says nothing of use about a port that is taken, so it is tried first. */
+/** Tries the port before workerd does, because the error of workerd does not name the cause. */
 async function mustBeFree(port: number): Promise<void> {
   if (port === 0) return
   const probe = await listening(() => startDemoOrigin(port), port, 'gateway', '--port')

@@ -7,21 +7,21 @@ export interface WorkerSettings {
   bindings: Record<string, string>
   /** Build again and reload when a source file changes. */
   watch: boolean
-  /** The file to take the place of sluice.config.ts (tests). */
+  /** A file to use instead of sluice.config.ts (tests). */
   configFile?: string
   /** Bundle without names and spaces, as for a deployment; error messages then name no function (benchmarks). */
   minify?: boolean
-  /** Without what stands in for Cloudflare's edge, which costs CPU that a deployment does not pay (benchmarks). */
+  /** Leave out the simulation of Cloudflare's edge (edge.ts), because it uses CPU that a deployment does not use (benchmarks). */
   isBare?: boolean
   /** Serve the inspector of V8, on any free port (tests: what the heap holds). */
   inspect?: boolean
 }
 
-/** Which API keys the Worker takes. */
+/** Which API keys the Worker accepts. */
 export interface KeySettings {
   environment: string | undefined
   keyPrefix: string
-  /** That of a key whose plan is not said. */
+  /** The plan of a new key for which no plan is given. */
   plan: string
 }
 
@@ -29,11 +29,11 @@ export type WorkerMessage =
   | { type: 'ready'; url: string; inspectorUrl?: string }
   /** @param warnings about the config, a line each */
   | { type: 'reloaded'; keys: KeySettings; warnings: readonly string[] }
-  /** The sources or the config cannot be used; the Worker goes on as it was. */
+  /** The changed sources or the changed config cannot be used. The Worker keeps running with the previous version. */
   | { type: 'rejected'; message: string }
-  /** The Worker was stopped by a change that does not start; it comes back with the next one that does. */
+  /** After a change, the Worker does not start. It starts again after the next change that works. */
   | { type: 'stopped'; message: string }
   /** The Worker cannot be started. */
   | { type: 'failed'; message: string }
-  /** A line the Worker logged. */
+  /** A line that the Worker has logged. */
   | { type: 'log'; level: string; message: string }

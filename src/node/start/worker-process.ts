@@ -1,7 +1,6 @@
 /**
- * Runs the Worker in workerd, as it is deployed: the same entry, bundled by the same bundler with the same
- * conditions, under the compatibility date of wrangler.toml. A process of its own, in a group of its own, so that
- * workerd goes with it.
+ * Runs the Worker in workerd, as it is deployed: the same entry, bundled by the same bundler with the same conditions, under the
+ * compatibility date of wrangler.toml. This is a separate process with its own process group, so that workerd ends together with it.
  */
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
@@ -30,12 +29,12 @@ const { configFile } = project
 let miniflare: Miniflare | undefined
 let reads = 0
 let hasServed = false
-/** Of the config that was read last. */
+/** The input of the config that was read last. */
 let input: ConfigInput
 
 process.on('disconnect', stop)
 process.on('SIGTERM', stop)
-// The terminal sends Ctrl-C to the owner alone, which then ends this process in its own order.
+// Ctrl-C is handled by the parent process, which then stops its parts in order.
 process.on('SIGINT', () => {})
 
 const options = bundleOptions(configFile, readConfig, project)
@@ -69,10 +68,10 @@ async function run(result: BuildResult): Promise<void> {
 
 const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
 
-/** Here rather than in workerd, where a config that throws would end a Worker that serves. */
+/** Checks the config in this process: in workerd, an invalid config would stop the Worker that is running. */
 async function checkConfig(): Promise<Config> {
   const config = await readConfig()
-  // Its secrets too.
+  // Checks the secrets too.
   createIdentifier(config, ALL_PARTS, variablesHere(project))
   return config
 }
@@ -91,7 +90,7 @@ async function readConfig(): Promise<Config> {
   }
 }
 
-/** What the Worker would get of its deployment, from the shell and from .dev.vars: no more than the config asks for. */
+/** The variables and secrets that the config uses, from the shell and from .dev.vars. A deployment would get them from Cloudflare. */
 function variablesFor({ credentials, shedding }: Config): Record<string, string> {
   const secrets = [...credentials.jwt.values()].flatMap(({ keys }) => ('secret' in keys ? [keys.secret] : []))
   const ofPushes = shedding?.workerUtilization?.pushes ? [UTILIZATION_SECRET] : []
@@ -153,11 +152,11 @@ function reject(message: string): void {
 }
 
 function say(message: WorkerMessage): void {
-  // The parent may exit between the two: the message then has no receiver, which is not an error.
+  // The parent may exit between the check and the call. The empty callback ignores the error.
   if (process.connected) process.send!(message, undefined, undefined, () => {})
 }
 
-/** How long requests in flight may hold up the end; workerd is in this process' group, and goes with it. */
+/** How long requests in flight may delay the exit. The guardian then ends workerd, which is in the same process group. */
 const STOP_MS = 1000
 
 async function stop(): Promise<void> {

@@ -8,12 +8,12 @@ import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
 
 const PROCESS = moduleFile('node/start/worker-process')
 
-/** A little longer than the process itself allows what is in flight. */
+/** Longer than STOP_MS of worker-process.ts, which waits for requests in flight. */
 const STOP_MS = 2000
 
 export interface RunningWorker {
   url: string
-  /** Of the process that workerd is a child of. */
+  /** The parent process of workerd. */
   pid: number
   /** With `inspect`. */
   inspectorUrl?: string
@@ -27,7 +27,7 @@ export interface WorkerOptions extends WorkerSettings {
   onMessage?: (message: WorkerMessage) => void
 }
 
-/** @throws with the config's mistakes, or whatever else keeps the Worker from starting */
+/** @throws Error with the mistakes of the config, or with another reason why the Worker does not start */
 export async function startWorker(options: WorkerOptions): Promise<RunningWorker> {
   const { guardian, directory, onMessage, ...settings } = options
   mkdirSync(directory, { recursive: true, mode: 0o700 })

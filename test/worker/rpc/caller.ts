@@ -2,14 +2,14 @@
 import type { LimitsService } from '../../../src/edges/rpc/entrypoint.ts'
 import type { Limits } from './limits.ts'
 
-// Wherever a binding of Cloudflare's is asked for, this one can be given.
+// The type of this binding fits wherever code expects Cloudflare's rate limiting binding.
 true satisfies LimitsService extends RateLimit ? true : never
 
 interface Env {
   LIMITS: Service<typeof Limits>
-  /** Another Worker with the same limits and the same store: to the caller, it is like another isolate of the first. */
+  /** A third Worker, with the limits and the store of the first. The caller can use it as a second isolate of the first. */
   OTHER: Service<typeof Limits>
-  /** The same entrypoint with `props: { limit: 'signups' }`, in the place of Cloudflare's own binding. */
+  /** The same entrypoint with `props: { limit: 'signups' }`, used as Cloudflare's rate limiting binding. */
   SIGNUPS: RateLimit
   /** Without props. */
   ANY: RateLimit

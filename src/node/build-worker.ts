@@ -6,7 +6,8 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import type { Config } from '../config/compile.ts'
 import { dependsOnRequest } from '../edges/http/match.ts'
-import { countsLocally, followsOrigin, holdsInAdvance, holdsUnits, takesLeases } from '../edges/http/parts.ts'
+import { followsOrigin, holdsInAdvance } from '../edges/http/parts.ts'
+import { countsLocally, holdsUnits, takesLeases } from '../limiter/needs.ts'
 import { probePolicy } from '../limiter/probe.ts'
 import { type BuiltScript, type BuiltScripts, fingerprintOf } from '../script/built-scripts.ts'
 import { gatewayPolicy, limitPolicy } from '../script/compiled.ts'
@@ -97,7 +98,7 @@ export function workerModule(
   const algorithms = [...new Set(config.rules.map(({ algorithm }) => algorithm))].sort()
   for (const name of algorithms) imports.add(localName(name))
   const hasCalendar = config.rules.some(({ calendar }) => calendar)
-  const isHeld = holdsUnits(config)
+  const isHeld = holdsUnits(config.rules)
   const isFollowing = followsOrigin(config)
   const isShedding = config.shedding !== undefined || config.adaptive !== undefined
   const hasProxies = config.address.from === 'x-forwarded-for' || config.address.from === 'forwarded'
@@ -122,8 +123,8 @@ export function workerModule(
     ...used(config.xRateLimit !== undefined, 'createXRateLimit'),
     ...used(config.credentials.webSocketKeys, 'withWebSocketKeys'),
     ...used(config.address.trustedWorkers !== undefined, 'clientOfWorker'),
-    ...used(countsLocally(config), 'createLocalLimiter'),
-    ...used(takesLeases(config), 'createLeases'),
+    ...used(countsLocally(config.rules), 'createLocalLimiter'),
+    ...used(takesLeases(config.rules), 'createLeases'),
     ...used(config.refusals !== undefined, 'createRefusalMemory'),
     ...used(config.stats !== undefined, 'createStats'),
     ...used(config.shedding !== undefined, 'classFor'),
@@ -193,7 +194,7 @@ function scriptsOf(config: Built): Record<string, BuiltScripts> {
     [fingerprintOf(gateway)]: {
       // The gateway gives back where slots of a cluster disagree, and what leases have left. The shorter one comes first: then compression,
       // which looks back 32 kB, finds in the other what they have in common.
-      ...((config.cluster || takesLeases(config)) && { refund: builtOf(gateway.refund, kinds) }),
+      ...((config.cluster || takesLeases(config.rules)) && { refund: builtOf(gateway.refund, kinds) }),
       decide: builtOf(gateway.decide, kinds),
     },
     [fingerprint]: probe,

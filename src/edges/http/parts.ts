@@ -2,7 +2,6 @@
 import type { Config } from '../../config/compile.ts'
 import type { createOpaqueKeys } from '../../credentials/opaque-key.ts'
 import type { EvaluateOnCluster } from '../../limiter/evaluate.ts'
-import { isCountedLocally } from '../../limiter/fallback.ts'
 import type { createHoldings } from '../../limiter/keep-holdings.ts'
 import type { createLeases } from '../../limiter/leases.ts'
 import type { createLocalLimiter } from '../../limiter/local.ts'
@@ -65,18 +64,6 @@ export interface Parts extends OriginLoadParts {
   answerPreflight: typeof answerPreflight
   setAllowedOrigin: typeof setAllowedOrigin
 }
-
-/** Whether the isolate counts a rule by itself while the store does not decide. */
-export const countsLocally = ({ rules }: Pick<Config, 'rules'>) =>
-  rules.some(({ onStoreFailure }) => isCountedLocally(onStoreFailure))
-
-/** Whether a rule counts requests in flight. Includes rules that are off, because they can be switched on. */
-export const holdsUnits = ({ rules }: Pick<Config, 'rules'>) =>
-  rules.some(({ counting }) => counting.state === 'held')
-
-/** Whether a decision may spend for several requests. Includes rules that are off, because they can be switched on. */
-export const takesLeases = ({ rules }: Pick<Config, 'rules'>) =>
-  rules.some(({ lease }) => lease !== undefined)
 
 /** Whether a limit depends on measurements of the origin. */
 export const followsOrigin = ({ shedding, adaptive }: Pick<Config, 'shedding' | 'adaptive'>) =>

@@ -1,0 +1,6 @@
+/**
+ * The imports of src/built/binding.generated.ts. `npx sluicegate build` imports the parts that the limits by name
+ * use, and a bundler drops the others. Do not import from this file by hand.
+ */
+export * from '../built-parts.ts'
+export { builtEntrypoint } from './built-entrypoint.ts'

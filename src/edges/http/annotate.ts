@@ -3,7 +3,6 @@
  * draft-ietf-httpapi-ratelimit-headers-11 (structured fields, RFC 9651), the request id, and whether the limits were
  * evaluated. Fields of the origin are kept; those of the gateway follow them.
  */
-import { type BareItem, serializeItem } from 'structured-headers'
 import type { Rule } from '../../config/compile.ts'
 import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import { retryAfterSeconds } from './deny.ts'
@@ -46,22 +45,26 @@ const texts = new WeakMap<Rule, { name: string; policy: string }>()
 function textsOf(rule: Rule): { name: string; policy: string } {
   let text = texts.get(rule)
   if (!text) {
-    text = { name: serializeItem(rule.name), policy: policyOf(rule) }
+    text = { name: nameOf(rule), policy: policyOf(rule) }
     texts.set(rule, text)
   }
   return text
 }
 
+/** As a structured string. The check of the config allows only lowercase letters, digits, `-` and `_` in names. */
+const nameOf = ({ name }: Rule) => `"${name}"`
+
 /** `"minute";q=120;w=60`, with the burst if it differs from the limit. */
 function policyOf(rule: Rule): string {
-  const parameters = new Map<string, BareItem>([['q', rule.limit]])
+  const { limit, quota, calendar, counting, period } = rule
+  let text = `${nameOf(rule)};q=${limit}`
   // A window below one second has no `w`: only whole seconds can be written, and a longer window would be wrong.
   // Calendar windows have no fixed length.
-  if (rule.counting.state === 'held') parameters.set('qu', 'concurrent-requests')
-  else if (rule.calendar) parameters.set('sluice-window', rule.calendar.period)
-  else if (rule.period >= 1e6) parameters.set('w', windowSeconds(rule))
-  if (rule.quota.burst !== rule.limit) parameters.set('sluice-burst', rule.quota.burst)
-  return serializeItem([rule.name, parameters])
+  if (counting.state === 'held') text += ';qu="concurrent-requests"'
+  else if (calendar) text += `;sluice-window="${calendar.period}"`
+  else if (period >= 1e6) text += `;w=${windowSeconds(rule)}`
+  if (quota.burst !== limit) text += `;sluice-burst=${quota.burst}`
+  return text
 }
 
 /**

@@ -157,6 +157,7 @@ export function workerModule(
     ...used(config.shedding !== undefined, 'classFor'),
     ...used(dependsOnRequest(config), 'matchEach'),
     ...used(config.credentials.opaqueKeys !== undefined, 'createOpaqueKeys'),
+    ...used(config.credentials.jwt.size > 0, 'createTokens'),
     ...used(isFollowing, 'createOriginLoad'),
     ...used(workerUtilization !== undefined, 'createWorkerUtilization'),
     ...used(config.adaptive !== undefined, 'createAdaptiveLimit'),

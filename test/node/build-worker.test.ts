@@ -183,7 +183,8 @@ describe('the module of a Worker', () => {
         'matchEach',
         'createOriginLoad',
       ],
-      ...['clientOfWorker', 'createHooks', 'createXRateLimit', 'withWebSocketKeys'],
+      ...['clientOfWorker', 'createHooks', 'createXRateLimit', 'withWebSocketKeys', 'createOpaqueKeys'],
+      'createTokens',
       ...['createWorkerUtilization', 'createAdaptiveLimit', 'receivePushes'],
       ...['compileFleetRules', 'compileShedding', 'compileAdaptive'],
     ]) {
@@ -199,6 +200,7 @@ describe('the module of a Worker', () => {
     const fixed = configOf({ rules: [strict], shedding: { classes, fleetUsage: { capacity: 10 } } })
     expect(workerModule(fixed)).toContain('createStock')
     expect(all).toContain('"refund"')
+    for (const part of ['createOpaqueKeys', 'createTokens']) expect(all).toContain(`    ${part},`)
     expect(() => only<{ cors(): void }>({}).cors()).toThrow(
       "src/built/ was built for another config: it lacks the part 'cors'. Run npx sluicegate build.",
     )

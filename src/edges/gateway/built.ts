@@ -4,6 +4,7 @@
  */
 export { compileAdaptive, compileFleetRules, compileShedding } from '../../config/compile-shedding.ts'
 export { createOpaqueKeys } from '../../credentials/opaque-key.ts'
+export { createTokens } from '../../credentials/tokens.ts'
 export { createStock } from '../../limiter/stock.ts'
 export { createStats } from '../../metrics/keep-stats.ts'
 export { finderOf } from '../../script/built-scripts.ts'

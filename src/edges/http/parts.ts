@@ -1,6 +1,7 @@
 /** Parts that a Worker carries only if its config uses them. src/built/worker.generated.ts selects them. */
 import type { Config } from '../../config/compile.ts'
 import type { createOpaqueKeys } from '../../credentials/opaque-key.ts'
+import type { createTokens } from '../../credentials/tokens.ts'
 import type { EvaluateOnCluster } from '../../limiter/evaluate.ts'
 import type { createHoldings } from '../../limiter/keep-holdings.ts'
 import type { createLeases } from '../../limiter/leases.ts'
@@ -50,6 +51,8 @@ export interface Parts extends OriginLoadParts {
   classFor: typeof classFor
   /** With `credentials.opaqueKeys`. */
   createOpaqueKeys: typeof createOpaqueKeys
+  /** With `credentials.jwt`. */
+  createTokens: typeof createTokens
   /** With routes, or with rules or traffic classes that depend on method, host or path. */
   matchEach: typeof matchEach
   /** With `shedding.workerUtilization` or `adaptive`. */

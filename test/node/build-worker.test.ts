@@ -230,6 +230,14 @@ describe('the module of a Worker', () => {
     rmSync(directory, { recursive: true })
   })
 
+  it('begins a bundle with the largest packages, because compression looks back only 32 kB', async () => {
+    const { outputFiles } = await build(bundleOptions(CONFIG_FILE, () => loadConfig()))
+    const files = [...outputFiles![0]!.text.matchAll(/^\/\/ (\S+\.m?[jt]s)$/gm)].map(([, file]) => file!)
+    const own = files.findIndex(file => file.startsWith('src/'))
+    expect(own).toBeGreaterThan(0)
+    expect(files.findLastIndex(file => /@upstash|\/hono\//.test(file))).toBeLessThan(own)
+  })
+
   it('adds no compiler to the bundle', async () => {
     const { metafile, outputFiles } = await build({
       ...bundleOptions(CONFIG_FILE, () => loadConfig()),

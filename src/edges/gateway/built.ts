@@ -2,6 +2,11 @@
  * The imports of src/built/worker.generated.ts. `npx sluicegate build` imports the parts that a config uses, and a
  * bundler drops the others. Do not import from this file by hand.
  */
+// First, so that in the bundle all code of Sluice follows without a break. Compression looks back only 32 kB, and so
+// finds more in common: 0.5 kB less.
+import '@upstash/redis/cloudflare'
+import 'hono/tiny'
+
 export { compileAdaptive, compileFleetRules, compileShedding } from '../../config/compile-shedding.ts'
 export { createOpaqueKeys } from '../../credentials/opaque-key.ts'
 export { createTokens } from '../../credentials/tokens.ts'

@@ -3,13 +3,13 @@ import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
 import { loadConfig } from '../../src/node/cli/load-config.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
 import { bundleOptions } from '../../src/node/worker-bundle.ts'
-import { configOf } from '../support/engines.ts'
-import config from '../worker/rpc/config.ts'
+import gatewayConfig from '../worker/rpc/gateway.config.ts'
 
 const fileOf = (name: string) => fileURLToPath(new URL(`../worker/rpc/${name}.ts`, import.meta.url))
 
@@ -25,9 +25,9 @@ async function bundle(name: string): Promise<string> {
 
 /** Bundles the gateway and the service binding that `npx sluicegate build` generates. @param readConfig the config that is built */
 async function bundleBuilt(
-  readConfig: () => Promise<Config> = () => loadConfig(fileOf('config')),
+  readConfig: () => Promise<Config> = () => loadConfig(fileOf('gateway.config')),
 ): Promise<string> {
-  const { entryPoints: _, ...options } = bundleOptions(fileOf('config'), readConfig)
+  const { entryPoints: _, ...options } = bundleOptions(fileOf('gateway.config'), readConfig)
   const contents = `
     export { default } from './src/built/worker.generated.ts'
     export { Limits } from './src/built/binding.generated.ts'`
@@ -178,7 +178,7 @@ describe.each([
 })
 
 describe('a service binding that was built for another config', () => {
-  const { limits } = config
+  const { limits } = gatewayConfig
   const { signups, ...fewer } = limits!
   const others: [string, ConfigInput['limits'], string][] = [
     [
@@ -190,7 +190,7 @@ describe('a service binding that was built for another config', () => {
   ]
 
   describe.each(others)('%s', (_, limits, lacking) => {
-    const call = useBinding(() => bundleBuilt(async () => configOf({ rules: [], limits: limits! })))
+    const call = useBinding(() => bundleBuilt(async () => checkedConfig({ ...gatewayConfig, limits })))
 
     it('throws at each call, and names the command', async () => {
       for (let i = 0; i < 2; i++) {

@@ -305,7 +305,7 @@ describe('the module of a service binding', () => {
       export { Limits } from './src/built/binding.generated.ts'`
     const bundled = build({
       ...options,
-      stdin: { contents, resolveDir: options.absWorkingDir!, loader: 'ts' },
+      stdin: { contents, resolveDir: options.absWorkingDir!, loader: 'js' },
     })
     await expect(bundled).resolves.toMatchObject({ errors: [] })
   })

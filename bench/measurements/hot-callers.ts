@@ -6,7 +6,7 @@
 import { Ratelimit } from '@upstash/ratelimit'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput, Duration } from '../../src/config/check/schema.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter.ts'
+import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { startBenchWorker } from '../child.ts'
 import { childNamed, cpuSeconds } from '../cpu-time.ts'
 import { measureTimes, median, quantile, roomInSecond } from '../measure.ts'

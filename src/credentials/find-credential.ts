@@ -3,9 +3,7 @@
  * them in the trip that counts the request. Tokens are verified with the issuer's keys, which the isolate caches.
  */
 import type { Config } from '../config/compile.ts'
-import type { Issuer } from '../config/compile-credentials.ts'
 import { ANONYMOUS, type CredentialMethod, IDENTIFY } from '../config/compile-route.ts'
-import type { JwtVerifier } from '../config/jwt-method.ts'
 import type { Outcome } from '../script/evaluation.ts'
 import { sha256 } from '../sha256.ts'
 import { consumerKey, credentialKey } from '../store/keys.ts'
@@ -14,6 +12,7 @@ import { CallerMemory, type RememberedCaller } from './caller-memory.ts'
 import type { Credential, FindResult, RefusedCredential } from './credential.ts'
 import { type CredentialHeaders, readCredentialHeaders } from './credential-headers.ts'
 import type { createOpaqueKeys } from './opaque-key.ts'
+import type { createTokens } from './tokens.ts'
 
 export interface CredentialFinder {
   /**
@@ -42,11 +41,13 @@ type Settings = Pick<Config, 'credentials' | 'environment' | 'plans'>
 
 /** Code that only some configs need. */
 export interface FinderParts {
+  /** With `credentials.opaqueKeys`. */
   createOpaqueKeys: typeof createOpaqueKeys
+  /** With `credentials.jwt`. */
+  createTokens: typeof createTokens
 }
 
 const MALFORMED: RefusedCredential = { reason: 'malformed' }
-const REFUSAL_REASONS = { invalid: 'malformed', expired: 'expired', unavailable: 'unverifiable' } as const
 
 /**
  * Creates the finder of an isolate. It remembers consumers and issuers' keys, as plain data.
@@ -55,12 +56,13 @@ const REFUSAL_REASONS = { invalid: 'malformed', expired: 'expired', unavailable:
  * @throws ConfigError naming a secret that is missing or too short
  */
 export function createCredentialFinder(
-  { credentials, environment, plans }: Settings,
+  config: Settings,
   variables: Readonly<Record<string, unknown>>,
-  { createOpaqueKeys }: FinderParts,
+  { createOpaqueKeys, createTokens }: FinderParts,
 ): CredentialFinder {
-  const { keyPrefix, opaqueKeys, jwt } = credentials
-  const verifiers = new Map([...jwt.values()].map(issuer => [issuer.name, createVerifier(issuer, variables)]))
+  const { credentials, environment } = config
+  const { keyPrefix, opaqueKeys } = credentials
+  const tokens = credentials.jwt.size > 0 ? createTokens(config, variables) : undefined
   const start = apiKeyStart(keyPrefix, environment)
   const opaque = opaqueKeys && createOpaqueKeys(opaqueKeys, keyPrefix)
   const remembered = new CallerMemory(credentials)
@@ -88,28 +90,6 @@ export function createCredentialFinder(
     }
   }
 
-  async function findToken(
-    name: CredentialMethod,
-    { bearer }: CredentialHeaders,
-    headers: Headers,
-  ): Promise<FindResult> {
-    const issuer = jwt.get(name)!
-    const text = issuer.header === undefined ? bearer : (headers.get(issuer.header)?.trim() ?? undefined)
-    // Tokens of other issuers are left to other methods.
-    if (text === undefined || issuer.issuerOf(text) !== issuer.issuer) return undefined
-    const verified = await verifiers.get(name)!.verify(text)
-    if (verified.kind === 'refused') {
-      return { reason: REFUSAL_REASONS[verified.reason], detail: verified.detail }
-    }
-    const { consumer, plan, claims } = verified
-    const knownPlan = plan !== undefined && plans.includes(plan) ? { plan } : {}
-    return {
-      ...{ method: name, consumer, digest: sha256(text), isVerified: true, claims },
-      header: issuer.header ?? 'authorization',
-      subject: { kind: 'token', consumerKey: consumerKey(consumer), ...knownPlan },
-    }
-  }
-
   async function findByMethod(
     method: CredentialMethod,
     sent: CredentialHeaders,
@@ -123,7 +103,7 @@ export function createCredentialFinder(
       case ANONYMOUS:
         return undefined
       default:
-        return await findToken(method, sent, headers)
+        return await tokens!.find(method, sent, headers)
     }
   }
 
@@ -141,11 +121,7 @@ export function createCredentialFinder(
     if (isKey) return { reason: 'not-accepted' }
     // If the route accepts tokens, one of an unknown issuer is malformed. Otherwise a bearer token is meant for the
     // origin.
-    const isToken = accept.some(method => {
-      const issuer = jwt.get(method)
-      return issuer && (issuer.header === undefined ? bearer !== undefined : headers.has(issuer.header))
-    })
-    return isToken ? MALFORMED : undefined
+    return tokens?.isSent(accept, sent, headers) ? MALFORMED : undefined
   }
 
   return {
@@ -164,9 +140,8 @@ export function createCredentialFinder(
       // The reply names the hook's credential itself (nameHookCredential in hooks.ts).
       const kinds = accept.filter(method => method !== ANONYMOUS && method !== IDENTIFY)
       const texts = kinds.map(method => {
-        const issuer = jwt.get(method)
-        if (issuer)
-          return `a token, as ${issuer.header ? `${issuer.header}:` : 'Authorization: Bearer'} <token>`
+        const token = tokens?.describe(method)
+        if (token) return token
         if (method === 'opaque-key' && opaqueKeys?.header)
           return `an imported key, as ${opaqueKeys.header}: <key>`
         return 'an API key, as Authorization: Bearer <key> or as X-API-Key: <key>'
@@ -182,9 +157,4 @@ export function createCredentialFinder(
 
     recall: credential => credential && remembered.recall(credential),
   }
-}
-
-function createVerifier(issuer: Issuer, variables: Readonly<Record<string, unknown>>): JwtVerifier {
-  const secret = 'secret' in issuer.keys ? variables[issuer.keys.secret] : undefined
-  return issuer.createVerifier(issuer, { secret: typeof secret === 'string' ? secret : undefined })
 }

@@ -2,10 +2,10 @@
 import { checkedConfig } from '../config/check/check.ts'
 import type { ConfigInput } from '../config/check/schema.ts'
 import type { Config } from '../config/compile.ts'
-import { type Environment, withEnvironment } from '../config/environment.ts'
+import type { Environment } from '../config/environment.ts'
 import { withHintsForNode } from '../config/environment-hints.ts'
 import type { Store } from '../store/store.ts'
-import { upstashStore } from '../store/upstash.ts'
+import { deployConfig } from './deploy-config.ts'
 import { isCloudflare } from './platform.ts'
 
 /**
@@ -34,18 +34,9 @@ function withPeerAddress(input: ConfigInput): ConfigInput {
  * @throws ConfigError naming the variables that are missing or wrong
  */
 export function connectStore(config: Config, variables: Environment): { config: Config; store: Store } {
-  // Nothing is proxied, so an origin is not needed.
-  const { url, token, ...deployed } = applyEnvironment({ ...config, origin: 'route' }, variables)
-  const { storeDeadlineMs: deadlineMs, keyLocking, cluster, environment } = deployed
-  return {
-    config: deployed,
-    store: upstashStore({ url, token, deadlineMs, keyLocking, cluster, environment }),
-  }
-}
-
-function applyEnvironment(config: Config, variables: Environment): ReturnType<typeof withEnvironment> {
   try {
-    return withEnvironment(config, variables)
+    // Nothing is proxied, so an origin is not needed.
+    return deployConfig({ ...config, origin: 'route' }, variables)
   } catch (error) {
     throw isCloudflare() ? error : withHintsForNode(error, variables)
   }

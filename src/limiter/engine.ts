@@ -31,7 +31,6 @@ import { admitsUncounted } from './failure-policy.ts'
 import { fallBack, NO_LOCAL_LIMITER } from './fallback.ts'
 import type { HoldingsKeeper } from './keep-holdings.ts'
 import type { createLocalLimiter } from './local.ts'
-import { createOpenTrips } from './open-trips.ts'
 import type { OwnAnswers } from './own-answers.ts'
 import { type PreparedCall, runCall } from './prepared-call.ts'
 
@@ -190,8 +189,7 @@ export function createEngine(
     },
   )
   const store = withInFlightLimit(guarded, config.inFlight, { sleep })
-  const openTrips = createLocal && createOpenTrips(now)
-  const fallback = { credentials, local, store, openTrips }
+  const fallback = { credentials, local, store }
 
   async function decideWith(verb: DecideVerb, demand: Demand, options: DecideOptions): Promise<Decided> {
     const startedAt = now()
@@ -237,7 +235,7 @@ export function createEngine(
         ...(ownAnswer && { wantedRequests: ownAnswer.beginTrip() }),
         ...(decideAt && { now: decideAt() }),
       }
-      const endTrip = verb === 'decide' && !failure ? openTrips?.begin(evaluation) : undefined
+      const endTrip = verb === 'decide' && !failure ? local.beginTrip(evaluation) : undefined
       const answer = failure
         ? toDegraded(failure)
         : await evaluate(store, evaluation, {

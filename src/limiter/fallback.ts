@@ -14,14 +14,11 @@ import { UNKNOWN_CONSUMER_TAG } from '../store/keys.ts'
 import { allow, type Decision, type DegradedCause, deny } from './decision.ts'
 import type { Degraded } from './evaluate.ts'
 import type { LocalLimiter } from './local.ts'
-import type { OpenTrips } from './open-trips.ts'
 
 export interface FallbackSettings {
   credentials: Credentials['onStoreFailure']
   local: LocalLimiter
   store: Pick<GuardedStore, 'isOutageConfirmed'>
-  /** Absent: nothing is counted in the isolate. */
-  openTrips?: Pick<OpenTrips, 'unitsOf'> | undefined
 }
 
 /** The local limiter for configs in which all rules are `closed`: nothing is counted in the isolate. */
@@ -30,6 +27,8 @@ export const NO_LOCAL_LIMITER: LocalLimiter = {
   noteReport: () => {},
   forgetReports: () => {},
   withHandOvers: store => store,
+  beginTrip: () => () => {},
+  openUnits: () => 0,
   isHandOverDue: () => false,
   handOver: async () => {},
 }
@@ -51,7 +50,7 @@ export function fallBack(
   { policy, subject, rules }: Evaluation,
   { cause, detail }: Degraded,
   seen: RememberedCaller | undefined,
-  { credentials, local, store, openTrips }: FallbackSettings,
+  { credentials, local, store }: FallbackSettings,
   verb: DecideVerb = 'decide',
 ): Decision {
   const degraded = { cause, detail }
@@ -77,7 +76,7 @@ export function fallBack(
   const openUnits: number[] = []
   const count = (bound: BoundRule) => {
     counted.push(withConsumer(bound, subject, seen))
-    openUnits.push(openTrips?.unitsOf(bound, subject) ?? 0)
+    openUnits.push(local.openUnits(bound, subject))
   }
   for (const bound of applying) {
     switch (bound.rule.onStoreFailure) {

@@ -15,9 +15,14 @@ import type { BoundRule, Outcome, Verdict } from '../script/evaluation.ts'
 import type { Policy } from '../script/policy-shape.ts'
 import { createHandOvers, type HandOvers } from './hand-overs.ts'
 import { createLocalCounts } from './local-counts.ts'
+import { createOpenTrips, type OpenTrips } from './open-trips.ts'
 import { createStoreReports } from './store-reports.ts'
 
 export interface LocalLimiter extends Pick<HandOvers, 'withHandOvers' | 'handOver'> {
+  /** OpenTrips.begin */
+  beginTrip: OpenTrips['begin']
+  /** OpenTrips.unitsOf */
+  openUnits: OpenTrips['unitsOf']
   /**
    * Decides all rules together, all or nothing, as the store would. `peek` spends nothing.
    * @param openUnits for each rule the units that it must leave, because the store may still spend them. Default: 0
@@ -48,6 +53,7 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
   const counts = createLocalCounts(share, now, key => handOvers.drop(key))
   const handOvers = createHandOvers(counts, now)
   const reports = createStoreReports(handOvers.notReported)
+  const openTrips = createOpenTrips(now)
 
   function applyReport(bound: BoundRule): void {
     const report = reports.take(bound)
@@ -86,6 +92,9 @@ export function createLocalLimiter(share: number, now: () => number): LocalLimit
       }
       return result
     },
+
+    beginTrip: openTrips.begin,
+    openUnits: openTrips.unitsOf,
 
     noteReport: (rules, outcome) => reports.note(rules, outcome, now()),
     forgetReports: reports.forget,

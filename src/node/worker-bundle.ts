@@ -1,7 +1,9 @@
 /** How the Worker is bundled here: as wrangler does it for a deployment, but for any config file. */
+import { readFileSync } from 'node:fs'
+import { basename } from 'node:path'
 import type { BuildOptions, Plugin } from 'esbuild'
 import type { Config } from '../config/compile.ts'
-import { workerModule } from './build-worker.ts'
+import { builtFiles } from './build-worker.ts'
 import { devVarsFile } from './dev-vars.ts'
 import { type Project, projectWith } from './project.ts'
 
@@ -24,7 +26,7 @@ export function bundleOptions(
     conditions: ['workerd', 'worker', 'browser'],
     external: ['node:*', 'cloudflare:*'],
     logLevel: 'silent',
-    plugins: [useConfigFile(configFile, project), useBuiltModule(configFile, readConfig, project)],
+    plugins: [useConfigFile(configFile, project), useBuiltModules(configFile, readConfig, project)],
   }
 }
 
@@ -40,24 +42,34 @@ function useConfigFile(configFile: string, project: Project): Plugin {
   }
 }
 
-/** Replaces the file that `npx sluicegate build` writes with a module made from the current config, so that no file is written. */
-function useBuiltModule(
+/** Replaces a built module if the config has a mistake. The build reads the config once more, and reports the mistake. */
+const NEVER_RUN = 'export default undefined; export const scriptsOf = undefined, Limits = undefined'
+
+/** Replaces the files that `npx sluicegate build` writes with modules made from the current config, so that no file is written. */
+function useBuiltModules(
   configFile: string,
   readConfig: () => Promise<Config>,
   { packageName }: Project,
 ): Plugin {
   return {
-    name: 'built-module',
+    name: 'built-modules',
     setup(build) {
-      build.onLoad({ filter: /[\\/]src[\\/]built[\\/]worker\.generated\.ts$/ }, async () => ({
-        // The build reads the config once more and reports its mistakes; this module then never runs.
-        contents: await readConfig().then(
-          config => workerModule(config, { packageName }),
-          () => 'export default undefined',
-        ),
-        loader: 'ts',
-        watchFiles: [configFile],
-      }))
+      let reading: Promise<Config> | undefined
+      build.onStart(() => {
+        reading = undefined
+      })
+      build.onLoad({ filter: /[\\/]src[\\/]built[\\/]\w+\.generated\.ts$/ }, async ({ path }) => {
+        // Once for all modules of a build.
+        reading ??= readConfig()
+        return {
+          contents: await reading.then(
+            config => builtFiles(config, { packageName }).get(basename(path)) ?? readFileSync(path, 'utf8'),
+            () => NEVER_RUN,
+          ),
+          loader: 'ts',
+          watchFiles: [configFile],
+        }
+      })
     },
   }
 }

@@ -1,4 +1,4 @@
-/** Policies with scripts that are compiled at run time: for limits by name that were not built, administration and tests. Cached. */
+/** Policies with scripts that are compiled at run time: for administration, the build and tests. Cached. */
 import type { GatewayRule, LimitRule, Rule } from '../config/compile-rule.ts'
 import { createGatewayPolicy, createLimitPolicy } from './policy.ts'
 import type { Policy } from './policy-shape.ts'

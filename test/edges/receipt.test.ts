@@ -1,6 +1,7 @@
 /** The receipts of the service binding: what they contain, and which ones are refused. */
 import { beforeEach, describe, expect, it } from 'vitest'
-import { type Limiter, limiterOnStore } from '../../src/edges/limits/limiter.ts'
+import type { Limiter } from '../../src/edges/limits/limiter.ts'
+import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { createReceipts, type Receipt, type Receipts, receiptOf } from '../../src/edges/rpc/receipt.ts'
 import type { Store } from '../../src/store/store.ts'
 import { configOf, describeOnRedisEngine } from '../support/engines.ts'

@@ -3,15 +3,19 @@ import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 import { convertV4MiniflareOptions, Log, LogLevel, Miniflare } from 'miniflare'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import type { Config } from '../../src/config/compile.ts'
+import { loadConfig } from '../../src/node/cli/load-config.ts'
 import { startTestStore, type TestStore } from '../../src/node/testing.ts'
+import { bundleOptions } from '../../src/node/worker-bundle.ts'
+import gatewayConfig from '../worker/rpc/gateway.config.ts'
 
-let store: TestStore
-let miniflare: Miniflare
-let url: string
+const fileOf = (name: string) => fileURLToPath(new URL(`../worker/rpc/${name}.ts`, import.meta.url))
 
 async function bundle(name: string): Promise<string> {
   const { outputFiles } = await build({
-    entryPoints: [fileURLToPath(new URL(`../worker/rpc/${name}.ts`, import.meta.url))],
+    entryPoints: [fileOf(name)],
     ...{ bundle: true, write: false, format: 'esm', target: 'es2024' },
     conditions: ['workerd', 'worker', 'browser'],
     external: ['cloudflare:*'],
@@ -19,44 +23,71 @@ async function bundle(name: string): Promise<string> {
   return outputFiles![0]!.text
 }
 
-beforeAll(async () => {
-  store = await startTestStore()
-  const common = { modules: true as const, compatibilityDate: '2026-10-01' }
-  const limits = { name: 'limits', entrypoint: 'Limits' }
-  const script = await bundle('limits')
-  miniflare = new Miniflare(
-    convertV4MiniflareOptions({
-      cf: false,
-      log: new Log(LogLevel.NONE),
-      handleStructuredLogs: () => {},
-      workers: [
-        {
-          ...common,
-          name: 'caller',
-          script: await bundle('caller'),
-          serviceBindings: {
-            LIMITS: limits,
-            OTHER: { ...limits, name: 'other' },
-            SIGNUPS: { ...limits, props: { limit: 'signups' } },
-            ANY: limits,
+/** Bundles the gateway and the service binding that `npx sluicegate build` generates. @param readConfig the config that is built */
+async function bundleBuilt(
+  readConfig: () => Promise<Config> = () => loadConfig(fileOf('gateway.config')),
+): Promise<string> {
+  const { entryPoints: _, ...options } = bundleOptions(fileOf('gateway.config'), readConfig)
+  const contents = `
+    export { default } from './src/built/worker.generated.ts'
+    export { Limits } from './src/built/binding.generated.ts'`
+  const stdin = { contents, resolveDir: options.absWorkingDir!, loader: 'ts' as const }
+  const { outputFiles } = await build({ ...options, stdin })
+  return outputFiles![0]!.text
+}
+
+/** Starts two Workers with the same limits, and one that calls them. @param bundleLimits bundles the Worker with the limits */
+function useBinding(bundleLimits: () => Promise<string>) {
+  let store: TestStore
+  let miniflare: Miniflare
+  let url: string
+
+  beforeAll(async () => {
+    store = await startTestStore()
+    const common = { modules: true as const, compatibilityDate: '2026-10-01' }
+    const limits = { name: 'limits', entrypoint: 'Limits' }
+    const script = await bundleLimits()
+    miniflare = new Miniflare(
+      convertV4MiniflareOptions({
+        cf: false,
+        log: new Log(LogLevel.NONE),
+        handleStructuredLogs: () => {},
+        workers: [
+          {
+            ...common,
+            name: 'caller',
+            script: await bundle('caller'),
+            serviceBindings: {
+              LIMITS: limits,
+              OTHER: { ...limits, name: 'other' },
+              SIGNUPS: { ...limits, props: { limit: 'signups' } },
+              ANY: limits,
+              BARE: { ...limits, name: 'bare' },
+            },
           },
-        },
-        ...['limits', 'other'].map(name => ({ ...common, name, script, bindings: { ...store.env } })),
-      ],
-      // The types lack the props of a binding.
-    } as unknown as Parameters<typeof convertV4MiniflareOptions>[0]),
-  )
-  url = (await miniflare.ready).origin
-})
-afterAll(async () => {
-  await miniflare.dispose()
-  await store.close()
-})
+          ...['limits', 'other'].map(name => ({ ...common, name, script, bindings: { ...store.env } })),
+          { ...common, name: 'bare', script },
+        ],
+        // The types lack the props of a binding.
+      } as unknown as Parameters<typeof convertV4MiniflareOptions>[0]),
+    )
+    url = (await miniflare.ready).origin
+  })
+  afterAll(async () => {
+    await miniflare.dispose()
+    await store.close()
+  })
 
-const call = async (path: string, key = path) =>
-  (await fetch(`${url}${path}?key=${encodeURIComponent(key)}`)).json() as Promise<unknown>
+  return async (path: string, key = path) =>
+    (await fetch(`${url}${path}?key=${encodeURIComponent(key)}`)).json() as Promise<unknown>
+}
 
-describe('limits as a service binding', () => {
+describe.each([
+  ['without a build', () => bundle('limits')],
+  ['as npx sluicegate build generates it, beside the gateway', () => bundleBuilt()],
+])('limits as a service binding, %s', (_, bundleLimits) => {
+  const call = useBinding(bundleLimits)
+
   it("decide like Cloudflare's binding, for the limit that the binding names", async () => {
     const successes = []
     for (let i = 0; i < 4; i++) successes.push(await call('/limit-by-key', '192.0.2.7'))
@@ -129,6 +160,13 @@ describe('limits as a service binding', () => {
     })
   })
 
+  it('name the variables that are missing', async () => {
+    const { error } = (await call('/limit/without-variables')) as { error: string }
+    expect(error).toContain(
+      'UPSTASH_REDIS_REST_URL: is missing. On Workers: npx wrangler secret put UPSTASH_REDIS_REST_URL',
+    )
+  })
+
   it('hold a slot until it is disposed of', async () => {
     expect(await call('/acquire')).toEqual([true, true, false, true])
   })
@@ -137,4 +175,29 @@ describe('limits as a service binding', () => {
     // If the slots were held until the ttl of 15 s, the third call would wait for it.
     for (let i = 0; i < 5; i++) expect(await call('/acquire/forget')).toBe(true)
   }, 10_000)
+})
+
+describe('a service binding that was built for another config', () => {
+  const { limits } = gatewayConfig
+  const { signups, ...fewer } = limits!
+  const others: [string, ConfigInput['limits'], string][] = [
+    [
+      'other numbers',
+      { ...limits, signups: signups!.map(rule => ({ ...rule, limit: 4 })) },
+      'the scripts of these rules',
+    ],
+    ['other algorithms', fewer, "the algorithm 'sliding-window'"],
+  ]
+
+  describe.each(others)('%s', (_, limits, lacking) => {
+    const call = useBinding(() => bundleBuilt(async () => checkedConfig({ ...gatewayConfig, limits })))
+
+    it('throws at each call, and names the command', async () => {
+      for (let i = 0; i < 2; i++) {
+        expect(await call('/peek')).toEqual({
+          error: `src/built/ was built for another config: it lacks ${lacking}. Run npx sluicegate build.`,
+        })
+      }
+    })
+  })
 })

@@ -1,6 +1,6 @@
 /** The gateway as callers and the origin see it: credentials, replies, forwarded headers. */
 
-import { parseList } from 'structured-headers'
+import { parseList, serializeList } from 'structured-headers'
 import { describe, expect, it, vi } from 'vitest'
 import type { RouteInput, RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
@@ -166,6 +166,25 @@ describe('an admitted request', () => {
     expect(headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/)
     expect(headers.has('retry-after')).toBe(false)
     expect(headers.has('sluice-degraded')).toBe(false)
+  })
+
+  it('reports every kind of limit in structured fields (RFC 9651)', async () => {
+    const app = gateway.app({
+      rules: [
+        { name: '1-queue_of', by: 'consumer', algorithm: 'leaky-bucket', limit: 5, period: '1m', queue: 3 },
+        { name: 'fast', by: 'address', algorithm: 'gcra', limit: 1_000_000_000, period: '500ms' },
+        { name: 'at-once', by: 'consumer', algorithm: 'concurrency', limit: 7 },
+        { name: 'day', by: 'address', algorithm: 'fixed-window', limit: 9, period: 'day' },
+      ],
+    })
+    const { headers } = await app('/', { key: await gateway.key('acme') })
+    expect(headers.get('ratelimit-policy')).toBe(
+      '"1-queue_of";q=5;w=60;sluice-burst=4, "fast";q=1000000000, "at-once";q=7;qu="concurrent-requests", "day";q=9;sluice-window="day"',
+    )
+    for (const name of ['ratelimit-policy', 'ratelimit']) {
+      const text = headers.get(name)!
+      expect(serializeList(parseList(text))).toBe(text)
+    }
   })
 
   it('keeps the fields of the origin, before those of the gateway', async () => {

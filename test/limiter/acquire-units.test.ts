@@ -1,6 +1,7 @@
 /** Limits by name on concurrent work: `await using decision = await limiter.acquire(…)`. */
 import { expect, it } from 'vitest'
-import { type Limiter, limiterOnStore } from '../../src/edges/limits/limiter.ts'
+import type { Limiter } from '../../src/edges/limits/limiter.ts'
+import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { configOf, describeOnRedisEngine, type RedisEngine } from '../support/engines.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'

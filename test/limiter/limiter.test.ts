@@ -1,6 +1,7 @@
 /** Limits by name: the API of the library, on every Redis. */
 import { expect, it } from 'vitest'
-import { type LimitDecision, type Limiter, limiterOnStore } from '../../src/edges/limits/limiter.ts'
+import type { LimitDecision, Limiter } from '../../src/edges/limits/limiter.ts'
+import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { limitStateKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Config } from '../../src/config/compile.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter.ts'
+import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { blockConsumer, setPlan } from '../../src/ops/consumers.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import {

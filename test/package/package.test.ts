@@ -152,9 +152,18 @@ describe('from an empty folder', () => {
     } finally {
       await stop()
     }
-    await run(project, 'npm', ['run', 'check'])
-    const { stdout: dryRun } = await run(project, 'npm', ['run', 'build'])
-    expect(dryRun).toMatch(/gzip: [\d.]+ KiB/)
+    const checkAndBuild = async () => {
+      await run(project, 'npm', ['run', 'check'])
+      const { stdout } = await run(project, 'npm', ['run', 'build'])
+      return Number(/gzip: ([\d.]+) KiB/.exec(stdout)![1])
+    }
+    const size = await checkAndBuild()
+    // The line of the template for a service binding.
+    const entry = join(project, 'src/index.ts')
+    writeFileSync(entry, readFileSync(entry, 'utf8').replace('// export { Limits }', 'export { Limits }'))
+    const sizeWithBinding = await checkAndBuild()
+    expect(sizeWithBinding).toBeGreaterThan(size + 1)
+    expect(sizeWithBinding).toBeLessThan(size + 10)
   })
 
   it('npm create makes the same, from the tarball of create-sluicegate', async () => {

@@ -1,29 +1,22 @@
 /**
- * The imports of the generated modules in src/built/. `npx sluicegate build` imports the parts that a config uses,
- * and a bundler drops the others. Do not import from this file by hand.
+ * The imports of src/built/worker.generated.ts. `npx sluicegate build` imports the parts that a config uses, and a
+ * bundler drops the others. Do not import from this file by hand.
  */
-export { windowEnds } from '../../algorithms/calendar.ts'
-export { counting as concurrency } from '../../algorithms/concurrency.descriptor.ts'
-export { counting as fixedWindow } from '../../algorithms/fixed-window.descriptor.ts'
-export { counting as gcra } from '../../algorithms/gcra.descriptor.ts'
-export { counting as leakyBucket } from '../../algorithms/leaky-bucket.descriptor.ts'
-export { counting as slidingLog } from '../../algorithms/sliding-log.descriptor.ts'
-export { counting as slidingWindow } from '../../algorithms/sliding-window.descriptor.ts'
-export { counting as tokenBucket } from '../../algorithms/token-bucket.descriptor.ts'
+// First, so that in the bundle all code of Sluice follows without a break. Compression looks back only 32 kB, and so
+// finds more in common: 0.5 kB less.
+import '@upstash/redis/cloudflare'
+import 'hono/tiny'
+
 export { compileAdaptive, compileFleetRules, compileShedding } from '../../config/compile-shedding.ts'
 export { createOpaqueKeys } from '../../credentials/opaque-key.ts'
-export { createHoldings } from '../../limiter/keep-holdings.ts'
-export { createLeases } from '../../limiter/leases.ts'
-export { createLocalLimiter } from '../../limiter/local.ts'
-export { createRefusalMemory } from '../../limiter/refusals.ts'
-export { evaluateOnCluster } from '../../limiter/slots.ts'
+export { createTokens } from '../../credentials/tokens.ts'
 export { createStock } from '../../limiter/stock.ts'
 export { createStats } from '../../metrics/keep-stats.ts'
-export { only } from '../../not-built.ts'
-export { finderOf, loadScript } from '../../script/built-scripts.ts'
+export { finderOf } from '../../script/built-scripts.ts'
 export { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
 export { refreshOverdue, withSignals } from '../../shedding/signal-board.ts'
 export { createWorkerUtilization } from '../../shedding/worker-utilization.ts'
+export * from '../built-parts.ts'
 export { addressBehindProxies } from '../http/behind-proxies.ts'
 export { answerPreflight, setAllowedOrigin } from '../http/cors.ts'
 export { whenOver } from '../http/ending.ts'

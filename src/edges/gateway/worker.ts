@@ -4,8 +4,8 @@ import type { Algorithms } from '../../algorithms/descriptor.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import { compileConfig } from '../../config/compile.ts'
 import type { SheddingCompiler } from '../../config/compile-shedding.ts'
-import { type Environment, withEnvironment } from '../../config/environment.ts'
-import { upstashStore } from '../../store/upstash.ts'
+import type { Environment } from '../../config/environment.ts'
+import { deployConfig } from '../deploy-config.ts'
 import type { Parts } from '../http/parts.ts'
 import { misconfigured } from '../http/unexpected.ts'
 import { createApp } from './app.ts'
@@ -38,11 +38,9 @@ export function createWorker(config: ConfigInput, { algorithms, parts, shedding 
   let app: Hono | undefined
 
   function build(env: Environment): Hono {
-    const { url, token, ...settings } = withEnvironment(compiled, env)
-    const { storeDeadlineMs: deadlineMs, keyLocking, cluster, environment } = settings
-    const store = upstashStore({ url, token, deadlineMs, keyLocking, cluster, environment })
+    const { config: deployed, store } = deployConfig(compiled, env)
     const { SLUICE_ANALYTICS: analytics, ...variables } = env
-    return createApp(settings, store, parts, { variables, ...(analytics && { reporting: { analytics } }) })
+    return createApp(deployed, store, parts, { variables, ...(analytics && { reporting: { analytics } }) })
   }
 
   return {

@@ -1,5 +1,6 @@
 /** All parts of the gateway. Scripts are compiled when they are first needed. */
 import { createOpaqueKeys } from '../../credentials/opaque-key.ts'
+import { createTokens } from '../../credentials/tokens.ts'
 import { createHoldings } from '../../limiter/keep-holdings.ts'
 import { createLeases } from '../../limiter/leases.ts'
 import { createLocalLimiter } from '../../limiter/local.ts'
@@ -42,6 +43,7 @@ export const ALL_PARTS: Parts = {
   classFor,
   matchEach,
   createOpaqueKeys,
+  createTokens,
   createOriginLoad,
   createWorkerUtilization,
   createAdaptiveLimit,

@@ -7,6 +7,7 @@ import { type Clock, elapsed, type Sleep, SYSTEM_CLOCK, SYSTEM_TIMER, type Timer
 import type { Config } from '../../config/compile.ts'
 import { switchNameOf } from '../../config/compile-rule.ts'
 import { createEngine, type Ending } from '../../limiter/engine.ts'
+import { countsLocally, holdsUnits, takesLeases } from '../../limiter/needs.ts'
 import { createOwnAnswers } from '../../limiter/own-answers.ts'
 import { createProbe } from '../../limiter/probe.ts'
 import { createGatewayPolicy } from '../../script/policy.ts'
@@ -19,7 +20,7 @@ import { deny } from './deny.ts'
 import type { Forward, Forwarded } from './forward.ts'
 import { createIdentifier, type Identifier } from './identify.ts'
 import type { OriginLoad } from './origin-load.ts'
-import { countsLocally, followsOrigin, holdsUnits, type Parts, takesLeases } from './parts.ts'
+import { followsOrigin, type Parts } from './parts.ts'
 import { isTooLong } from './path.ts'
 import { problem } from './problem.ts'
 import { createReporter, type Reporting } from './report.ts'
@@ -118,13 +119,13 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     onCluster: parts.evaluateOnCluster,
     onStoreChange: reportStoreChange,
     onFinish: reporting.onFinish,
-    createLocal: countsLocally(config) ? parts.createLocalLimiter : undefined,
-    holdingsKeeper: holdsUnits(config)
+    createLocal: countsLocally(config.rules) ? parts.createLocalLimiter : undefined,
+    holdingsKeeper: holdsUnits(config.rules)
       ? parts.createHoldings({ now: () => clock.now(), timer, script: parts.syncScript })
       : undefined,
     ownAnswers: createOwnAnswers(
       config.refusals && parts.createRefusalMemory(config.refusals.rememberForMs, () => elapsed(clock)),
-      takesLeases(config) ? parts.createLeases({ now: () => elapsed(clock), timer }) : undefined,
+      takesLeases(config.rules) ? parts.createLeases({ now: () => elapsed(clock), timer }) : undefined,
     ),
     originLoad,
   })

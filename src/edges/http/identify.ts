@@ -46,7 +46,7 @@ export interface Identifier {
  */
 export function createIdentifier(
   config: Settings,
-  parts: Pick<Parts, 'addressBehindProxies' | 'createOpaqueKeys'>,
+  parts: Pick<Parts, 'addressBehindProxies' | 'createOpaqueKeys' | 'createTokens'>,
   variables: Readonly<Record<string, unknown>> = {},
 ): Identifier {
   const { address, block } = config

@@ -1,8 +1,8 @@
 /** Parts that a Worker carries only if its config uses them. src/built/worker.generated.ts selects them. */
 import type { Config } from '../../config/compile.ts'
 import type { createOpaqueKeys } from '../../credentials/opaque-key.ts'
+import type { createTokens } from '../../credentials/tokens.ts'
 import type { EvaluateOnCluster } from '../../limiter/evaluate.ts'
-import { isCountedLocally } from '../../limiter/failure-policy.ts'
 import type { createHoldings } from '../../limiter/keep-holdings.ts'
 import type { createLeases } from '../../limiter/leases.ts'
 import type { createLocalLimiter } from '../../limiter/local.ts'
@@ -51,6 +51,8 @@ export interface Parts extends OriginLoadParts {
   classFor: typeof classFor
   /** With `credentials.opaqueKeys`. */
   createOpaqueKeys: typeof createOpaqueKeys
+  /** With `credentials.jwt`. */
+  createTokens: typeof createTokens
   /** With routes, or with rules or traffic classes that depend on method, host or path. */
   matchEach: typeof matchEach
   /** With `shedding.workerUtilization` or `adaptive`. */
@@ -65,18 +67,6 @@ export interface Parts extends OriginLoadParts {
   answerPreflight: typeof answerPreflight
   setAllowedOrigin: typeof setAllowedOrigin
 }
-
-/** Whether the isolate counts a rule by itself while the store does not decide. */
-export const countsLocally = ({ rules }: Pick<Config, 'rules'>) =>
-  rules.some(({ onStoreFailure }) => isCountedLocally(onStoreFailure))
-
-/** Whether a rule counts requests in flight. Includes rules that are off, because they can be switched on. */
-export const holdsUnits = ({ rules }: Pick<Config, 'rules'>) =>
-  rules.some(({ counting }) => counting.state === 'held')
-
-/** Whether a decision may spend for several requests. Includes rules that are off, because they can be switched on. */
-export const takesLeases = ({ rules }: Pick<Config, 'rules'>) =>
-  rules.some(({ lease }) => lease !== undefined)
 
 /** Whether a limit depends on measurements of the origin. */
 export const followsOrigin = ({ shedding, adaptive }: Pick<Config, 'shedding' | 'adaptive'>) =>

@@ -7,9 +7,10 @@ import type { Environment } from '../../config/environment.ts'
 import { createSwitchBoard } from '../../switches/live.ts'
 import { connectStore } from '../edge-config.ts'
 import { environmentOf } from '../platform.ts'
-import { type Limiter, type LimiterSettings, limiterOnStore } from './limiter.ts'
+import type { Limiter } from './limiter.ts'
+import { limiterOnStore, type StoreLimiterSettings } from './limiter-on-store.ts'
 
-export interface CreateLimiterOptions extends LimiterSettings {
+export interface CreateLimiterOptions extends StoreLimiterSettings {
   /** The variables, if they are not those of the process: `env` of a Worker. */
   env?: Environment
 }

@@ -2,9 +2,6 @@
  * Limits by name, for work that does not pass through the gateway, such as calls to third parties and background
  * tasks. They use the same engine and the same trip: all rules of a limit are decided together, all or nothing, by
  * the store's clock.
- *
- *     const limiter = limiterOnStore(config, store, { scriptsOf })
- *     const { allowed, delayMs, retryAfterMs } = await limiter.limit('zendesk', { account: '42' }, { cost: 1 })
  */
 import { type Background, detached } from '../../background.ts'
 import { SYSTEM_CLOCK, SYSTEM_TIMER, type Timer } from '../../clock.ts'
@@ -14,25 +11,18 @@ import { bindRule } from '../../limiter/bind-rule.ts'
 import type { Allowed, Decision, DegradedCause, Denied, Unavailable } from '../../limiter/decision.ts'
 import { createEngine } from '../../limiter/engine.ts'
 import type { Degraded } from '../../limiter/evaluate.ts'
-import { createHoldings } from '../../limiter/keep-holdings.ts'
-import { createLeases } from '../../limiter/leases.ts'
-import { createLocalLimiter } from '../../limiter/local.ts'
+import { countsLocally, holdsUnits, takesLeases } from '../../limiter/needs.ts'
 import { createOwnAnswers } from '../../limiter/own-answers.ts'
-import { prepareRefund, prepareReset } from '../../limiter/prepared-call.ts'
+import { prepareRefund } from '../../limiter/prepared-call.ts'
 import { createProbe } from '../../limiter/probe.ts'
-import { createRefusalMemory } from '../../limiter/refusals.ts'
-import { evaluateOnCluster } from '../../limiter/slots.ts'
-import { limitPolicy } from '../../script/compiled.ts'
 import { onlyEnforced, type Verdict } from '../../script/evaluation.ts'
 import { createLimitPolicy } from '../../script/policy.ts'
-import type { ScriptsOf } from '../../script/policy-shape.ts'
 import type { ChangeResult, RefundedRule } from '../../script/refund.ts'
-import { compileScripts } from '../../script/scripts.ts'
-import { syncScript } from '../../script/sync-text.ts'
 import { limitStateKey } from '../../store/keys.ts'
 import type { Store } from '../../store/store.ts'
 import { NO_BOARD, type SwitchBoard } from '../../switches/live.ts'
 import { checkCost, checkIdentity, checkRule, type LimitIdentity, type LimitOptions } from './arguments.ts'
+import type { LimiterParts } from './parts.ts'
 
 export type { LimitIdentity, LimitOptions }
 
@@ -160,11 +150,6 @@ const UNAVAILABLE_RETRY = 1e6
 
 export interface LimiterSettings {
   /**
-   * The scripts that `npx sluicegate build` has compiled (src/built/limits.generated.ts). Absent: each script is
-   * compiled when it is first needed.
-   */
-  scriptsOf?: ScriptsOf
-  /**
    * The live switches that the limits follow, under `<limit>/<rule>`. One board lives as long as the process. Default
    * of `limiterOnStore`: none.
    */
@@ -177,22 +162,26 @@ export interface LimiterSettings {
   waitUntil?: (task: Promise<unknown>) => void
 }
 
+/** The part of a config that limits by name use. */
+export type LimiterConfig = Pick<Config, 'limits'> &
+  Partial<Pick<Config, 'localShare' | 'breaker' | 'inFlight' | 'refusals'>>
+
 /**
- * Creates a limiter on a store.
+ * Creates a limiter.
  *
- * @throws Error if `scriptsOf` was built for other limits than those of the config
+ * @param parts at least those that the limits use
+ * @throws Error if its scripts were built for other limits than those of the config
  */
-export function limiterOnStore(
-  config: Pick<Config, 'limits'> & Partial<Pick<Config, 'localShare' | 'breaker' | 'inFlight' | 'refusals'>>,
+export function limiterWithParts(
+  config: LimiterConfig,
   store: Store,
-  { scriptsOf, board = NO_BOARD, clock = REAL_TIME, waitUntil }: LimiterSettings = {},
+  parts: LimiterParts,
+  { board = NO_BOARD, clock = REAL_TIME, waitUntil }: LimiterSettings = {},
 ): Limiter {
   const policies = new Map(
-    [...config.limits].map(([name, rules]) => [
-      name,
-      scriptsOf ? createLimitPolicy(rules, scriptsOf) : limitPolicy(rules),
-    ]),
+    [...config.limits].map(([name, rules]) => [name, createLimitPolicy(rules, parts.scriptsOf)]),
   )
+  const allRules = [...config.limits.values()].flat()
   const nowMs = () => (clock.now ? clock.now() / 1e3 : SYSTEM_CLOCK.now())
   const elapsedMs = () => (clock.now ? clock.now() / 1e3 : performance.now())
   const limitOf = new Map(
@@ -200,21 +189,21 @@ export function limiterOnStore(
   )
   const engine = createEngine({ ...config, localShare: config.localShare ?? 1 }, store, {
     ...{ clock: { now: nowMs }, decideAt: clock.now, board, credentials: 'refuse' },
-    probe: createProbe(scriptsOf ?? compileScripts),
-    onCluster: evaluateOnCluster,
-    createLocal: createLocalLimiter,
+    probe: createProbe(parts.scriptsOf),
+    onCluster: parts.evaluateOnCluster,
+    createLocal: countsLocally(allRules) ? parts.createLocalLimiter : undefined,
     ownAnswers: createOwnAnswers(
-      config.refusals && createRefusalMemory(config.refusals.rememberForMs, elapsedMs),
-      [...limitOf.keys()].some(({ lease }) => lease)
-        ? createLeases({ now: elapsedMs, timer: clock.timer ?? SYSTEM_TIMER, writeAt: clock.now })
+      config.refusals && parts.createRefusalMemory(config.refusals.rememberForMs, elapsedMs),
+      takesLeases(allRules)
+        ? parts.createLeases({ now: elapsedMs, timer: clock.timer ?? SYSTEM_TIMER, writeAt: clock.now })
         : undefined,
     ),
     switchName: rule => `${limitOf.get(rule as LimitRule)}/${rule.name}`,
-    holdingsKeeper: [...limitOf.keys()].some(countsInFlight)
-      ? createHoldings({
+    holdingsKeeper: holdsUnits(allRules)
+      ? parts.createHoldings({
           now: nowMs,
           timer: clock.timer ?? SYSTEM_TIMER,
-          script: syncScript,
+          script: parts.syncScript,
           writeAt: clock.now,
         })
       : undefined,
@@ -366,7 +355,7 @@ export function limiterOnStore(
       return changeResult(
         name,
         identity,
-        await engine.change('reset', prepareReset({ rules, now: clock.now?.() }), background),
+        await engine.change('reset', parts.prepareReset({ rules, now: clock.now?.() }), background),
       )
     },
 

@@ -1,121 +1,22 @@
 /**
  * Limits by name as a service binding: other Workers call them with types, and without HTTP or a store of their own.
- * The only module that imports `cloudflare:workers`.
+ * The config is checked at the first call, and its scripts are compiled when they are first needed. What
+ * `npx sluicegate build` generates needs neither (built-entrypoint.ts).
  */
-import { RpcTarget, WorkerEntrypoint, waitUntil } from 'cloudflare:workers'
+import { waitUntil } from 'cloudflare:workers'
 import type { ConfigInput } from '../../config/check/schema.ts'
-import type { Environment } from '../../config/environment.ts'
-import type { LimitIdentity, LimitOptions } from '../limits/arguments.ts'
 import { createLimiterWithConfig } from '../limits/create-limiter.ts'
-import type { AcquireOptions, LimitDecision, Limiter, LimiterSettings } from '../limits/limiter.ts'
-import { createReceipts, type Receipt, type Receipts, receiptOf } from './receipt.ts'
+import type { StoreLimiterSettings } from '../limits/limiter-on-store.ts'
+import { createEntrypoint, type EntrypointClass } from './service.ts'
 
-export type { Receipt }
-
-/** Props of a binding. Only the caller's wrangler.toml can set them, beside `service` and `entrypoint`. */
-export interface LimitsProps {
-  /** The limit for `limit({ key })`. Needed only if the config has several. */
-  limit?: string
-}
-
-/** A decision as plain data, which can be sent between Workers. */
-export interface RpcDecision {
-  /** The same as `allowed`, for compatibility with Cloudflare's rate limiting binding. */
-  success: boolean
-  limit: string
-  allowed: boolean
-  /** How long to wait before the work starts (`leaky-bucket`; else 0). In whole ms. */
-  delayMs: number
-  /** After this time the same cost would be allowed; 0 if it is allowed now, -1 if never. In whole ms. */
-  retryAfterMs: number
-  /** One verdict for each rule that took part. */
-  rules: readonly RpcVerdict[]
-  /** Why the store has not decided; absent if it has. */
-  degraded?: string
-  /** For `refund`. Plain data, which can be stored and sent as JSON. */
-  receipt: Receipt
-}
-
-export interface RpcVerdict {
-  name: string
-  mode: 'enforce' | 'shadow'
-  allowed: boolean
-  remaining: number
-  resetAfterMs: number
-  retryAfterMs: number
-}
-
-/** The methods of a binding to the entrypoint. */
-export interface LimitsService {
-  /** Has the signature of Cloudflare's rate limiting binding, but allows any period and counts all locations together. */
-  limit(options: { key: string }): Promise<RpcDecision>
-  /**
-   * Decides, and spends if all rules of the limit admit.
-   *
-   * @throws TypeError for an unknown limit or part of an identity, and for an invalid cost
-   */
-  limit(name: string, identity?: LimitIdentity, options?: LimitOptions): Promise<RpcDecision>
-  /** Returns what `limit` would return now, and spends nothing. */
-  peek(name: string, identity?: LimitIdentity): Promise<RpcDecision>
-  /**
-   * Gives back what a decision has spent, or `cost` units of it, and no more than is certainly missing. Works in every
-   * isolate. Each isolate remembers what it has refunded, and refunds no unit twice; isolates do not know the refunds
-   * of others.
-   *
-   * @param receipt of the decision, unchanged
-   * @throws TypeError for a receipt that `limit` or `acquire` cannot have returned, and for an invalid cost
-   */
-  refund(receipt: Receipt, options?: LimitOptions): Promise<RpcDecision>
-  /**
-   * Waits until the limit admits. Units in flight are released when the returned object is disposed of, at the latest
-   * when the context of the caller ends:
-   *
-   *     using slot = await env.LIMITS.acquire('exports', { account: '42' })
-   */
-  acquire(name: string, identity?: LimitIdentity, options?: AcquireOptions): Promise<AcquiredSlot>
-}
-
-/** A release is reported to the store within 250 ms. */
-const REPORT_GRACE_MS = 500
-
-/**
- * An acquired decision. Its units in flight are held until `release`, the end of a `using` block, or the end of the
- * caller's context.
- */
-export class AcquiredSlot extends RpcTarget {
-  readonly #decision: LimitDecision
-  readonly #plain: RpcDecision
-  #released!: () => void
-
-  constructor(decision: LimitDecision, plain: RpcDecision, ctx: ExecutionContext) {
-    super()
-    this.#decision = decision
-    this.#plain = plain
-    // Keeps this context alive until the release is reported. Otherwise the slot would not be disposed of when the
-    // context of the caller ends, and the timer that reports the release would not run.
-    const released = new Promise<void>(resolve => {
-      this.#released = resolve
-    })
-    ctx.waitUntil(released.then(() => new Promise(resolve => setTimeout(resolve, REPORT_GRACE_MS))))
-  }
-
-  get decision(): RpcDecision {
-    return this.#plain
-  }
-
-  get allowed(): boolean {
-    return this.#decision.allowed
-  }
-
-  release(): void {
-    this.#decision.release()
-    this.#released()
-  }
-
-  [Symbol.dispose](): void {
-    this.release()
-  }
-}
+export type { Receipt } from './receipt.ts'
+export {
+  AcquiredSlot,
+  type LimitsProps,
+  type LimitsService,
+  type RpcDecision,
+  type RpcVerdict,
+} from './service.ts'
 
 /**
  * Creates the class that a Worker exports as an entrypoint:
@@ -126,99 +27,6 @@ export class AcquiredSlot extends RpcTarget {
  *
  * @throws ConfigError (from its methods) naming every mistake of the config and each missing variable
  */
-export function limitsEntrypoint(
-  config: ConfigInput,
-  settings: LimiterSettings = {},
-): new (
-  ctx: ExecutionContext<LimitsProps>,
-  env: Environment,
-) => WorkerEntrypoint<Environment, LimitsProps> & LimitsService {
-  const names = Object.keys(config.limits ?? {})
-  /** One for the isolate: plain data, shared by all requests. */
-  let shared: { limiter: Limiter; receipts: Receipts } | undefined
-
-  return class Limits extends WorkerEntrypoint<Environment, LimitsProps> implements LimitsService {
-    get #shared(): { limiter: Limiter; receipts: Receipts } {
-      if (shared) return shared
-      const { limiter, limits } = createLimiterWithConfig(config, { env: this.env, waitUntil, ...settings })
-      shared = { limiter, receipts: createReceipts(limits) }
-      return shared
-    }
-
-    get #limiter(): Limiter {
-      return this.#shared.limiter
-    }
-
-    async limit(
-      first: string | { key: string },
-      identity: LimitIdentity = {},
-      options: LimitOptions = {},
-    ): Promise<RpcDecision> {
-      const decision =
-        typeof first === 'string'
-          ? await this.#limiter.limit(first, identity, options)
-          : await this.#limiter.limit(...this.#argumentsForKey(first))
-      // The end of the caller's work is unknown, so nothing stays held: only `acquire` holds units.
-      decision.release()
-      return toPlainDecision(decision)
-    }
-
-    async peek(name: string, identity: LimitIdentity = {}): Promise<RpcDecision> {
-      return toPlainDecision(await this.#limiter.peek(name, identity))
-    }
-
-    async refund(receipt: Receipt, options: LimitOptions = {}): Promise<RpcDecision> {
-      const { limiter, receipts } = this.#shared
-      const decision = receipts.decisionOf(receipt)
-      return toPlainDecision(await limiter.refund(decision, options), receipt)
-    }
-
-    async acquire(
-      name: string,
-      identity: LimitIdentity = {},
-      options: AcquireOptions = {},
-    ): Promise<AcquiredSlot> {
-      const decision = await this.#limiter.acquire(name, identity, options)
-      return new AcquiredSlot(decision, toPlainDecision(decision), this.ctx)
-    }
-
-    #argumentsForKey({ key }: { key: string }): [name: string, identity: LimitIdentity] {
-      const name = this.ctx.props?.limit ?? (names.length === 1 ? names[0] : undefined)
-      if (name === undefined)
-        throw new TypeError(
-          `limit({ key }) does not say which limit. Name one (${names.join(', ') || 'the config has none'}) in the props of the binding: { "limit": "${names[0] ?? 'name'}" }.`,
-        )
-      const rules = (config.limits as Record<string, readonly { by?: readonly string[] }[]> | undefined)?.[
-        name
-      ]
-      const parts = [...new Set((rules ?? []).flatMap(({ by = [] }) => by))]
-      if (parts.length === 0)
-        throw new TypeError(
-          `The limit '${name}' counts all calls together, so a key has no effect. Add by: ['key'] to a rule, or call limit('${name}').`,
-        )
-      if (parts.length > 1)
-        throw new TypeError(
-          `The limit '${name}' counts by ${parts.join(' and ')}, but limit({ key }) gives only one value. Call limit('${name}', { … }).`,
-        )
-      return [name, { [parts[0]!]: key }]
-    }
-  }
-}
-
-function toPlainDecision(decision: LimitDecision, receipt = receiptOf(decision)): RpcDecision {
-  const { limit, allowed, delayMs, retryAfterMs, verdicts, degraded } = decision
-  const ms = (microseconds: number) => (microseconds < 0 ? -1 : Math.ceil(microseconds / 1e3))
-  return {
-    ...{ success: allowed, limit, allowed, delayMs, retryAfterMs, receipt },
-    rules: verdicts.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter }) => ({
-      ...{
-        name: rule.name,
-        mode: mode === 'shadow' ? ('shadow' as const) : ('enforce' as const),
-        allowed,
-        remaining,
-      },
-      ...{ resetAfterMs: ms(resetAfter), retryAfterMs: ms(retryAfter) },
-    })),
-    ...(degraded && { degraded }),
-  }
+export function limitsEntrypoint(config: ConfigInput, settings: StoreLimiterSettings = {}): EntrypointClass {
+  return createEntrypoint(config, env => createLimiterWithConfig(config, { env, waitUntil, ...settings }))
 }

@@ -13,6 +13,8 @@ interface Env {
   SIGNUPS: RateLimit
   /** Without props. */
   ANY: RateLimit
+  /** The same Worker without variables. */
+  BARE: Service<typeof Limits>
 }
 
 const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
@@ -20,6 +22,7 @@ const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
   '/limit-by-key/ambiguous': async (env, key) => await env.ANY.limit({ key }),
   '/limit': async (env, key) =>
     await env.LIMITS.limit('mails', { account: key }, { cost: { day: 4, all: 1 } }),
+  '/limit/without-variables': async env => await env.BARE.limit('exports', { account: 'a' }),
   '/limit/unknown': async env => await env.LIMITS.limit('nothing'),
   '/peek': async (env, key) => await env.LIMITS.peek('mails', { account: key }),
   '/refund': async (env, key) => {

@@ -1,0 +1,40 @@
+/** Limits by name with every part. Scripts that were not built are compiled when they are first needed. */
+import { createHoldings } from '../../limiter/keep-holdings.ts'
+import { createLeases } from '../../limiter/leases.ts'
+import { createLocalLimiter } from '../../limiter/local.ts'
+import { prepareReset } from '../../limiter/prepared-call.ts'
+import { createRefusalMemory } from '../../limiter/refusals.ts'
+import { evaluateOnCluster } from '../../limiter/slots.ts'
+import type { ScriptsOf } from '../../script/policy-shape.ts'
+import { compileScripts } from '../../script/scripts.ts'
+import { syncScript } from '../../script/sync-text.ts'
+import type { Store } from '../../store/store.ts'
+import { type Limiter, type LimiterConfig, type LimiterSettings, limiterWithParts } from './limiter.ts'
+
+export interface StoreLimiterSettings extends LimiterSettings {
+  /**
+   * The scripts that `npx sluicegate build` has compiled (src/built/limits.generated.ts). Absent: each script is
+   * compiled when it is first needed.
+   */
+  scriptsOf?: ScriptsOf
+}
+
+/**
+ * Creates a limiter on a store.
+ *
+ *     const limiter = limiterOnStore(config, store, { scriptsOf })
+ *     const { allowed, delayMs, retryAfterMs } = await limiter.limit('zendesk', { account: '42' }, { cost: 1 })
+ *
+ * @throws Error if `scriptsOf` was built for other limits than those of the config
+ */
+export function limiterOnStore(
+  config: LimiterConfig,
+  store: Store,
+  { scriptsOf = compileScripts, ...settings }: StoreLimiterSettings = {},
+): Limiter {
+  const parts = {
+    ...{ scriptsOf, syncScript, evaluateOnCluster, prepareReset },
+    ...{ createHoldings, createLeases, createLocalLimiter, createRefusalMemory },
+  }
+  return limiterWithParts(config, store, parts, settings)
+}

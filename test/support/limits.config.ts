@@ -1,0 +1,6 @@
+/** The shipped config with limits by name, to test the size of the gateway with a service binding (bench/size.ts). */
+import shipped from '../../sluice.config.ts'
+import type { ConfigInput } from '../../src/config/check/schema.ts'
+import binding from '../worker/rpc/config.ts'
+
+export default { ...shipped, limits: binding.limits } satisfies ConfigInput

@@ -1,0 +1,14 @@
+/** The same limits in a config of the gateway, whose own parts are not those of the limits. */
+import type { ConfigInput } from '../../../src/config/check/schema.ts'
+import config from './config.ts'
+
+export default {
+  ...config,
+  origin: 'https://origin.invalid',
+  routes: [{ name: 'reports', match: { path: '/reports/*' } }],
+  rules: [{ name: 'tokens', by: 'consumer', algorithm: 'token-bucket', limit: 10, period: '1m' }],
+  shedding: {
+    classes: [{ name: 'critical', match: { routes: ['reports'] } }, { name: 'other' }],
+    fleetUsage: { capacity: 10 },
+  },
+} satisfies ConfigInput

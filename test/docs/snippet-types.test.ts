@@ -1,0 +1,139 @@
+/**
+ * Every TypeScript snippet of README.md and of the pages: it compiles against the sources of the package, and its config is valid. A
+ * snippet can be a module, some statements of one, a part of a config, or one rule.
+ */
+import { execFile } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { stripTypeScriptTypes } from 'node:module'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { expect, it, onTestFinished } from 'vitest'
+import { checkedConfig } from '../../src/config/check/check.ts'
+import { defineConfig } from '../../src/config/define.ts'
+import { jwt } from '../../src/credentials/jwt.ts'
+
+const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
+
+interface Snippet {
+  page: string
+  code: string
+}
+
+const PAGES = ['README.md', ...readdirSync(join(ROOT, 'docs')).map(name => `docs/${name}`)].filter(name =>
+  name.endsWith('.md'),
+)
+const SNIPPETS: readonly Snippet[] = PAGES.flatMap(page =>
+  [...read(page).matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => ({ page, code: code! })),
+)
+
+const isRule = ({ code }: Snippet) => code.startsWith('{')
+/** Begins with a key of the config, after comments. */
+const isPartOfConfig = ({ code }: Snippet) => /^(\/\/.*\n)*[a-zA-Z]+: /.test(code)
+const isConfig = ({ code }: Snippet) => code.includes('export default defineConfig(')
+
+/** What pages mention, but the snippet does not declare. */
+const KNOWN_PLANS = "plans: ['free', 'pro', 'internal'],"
+
+/** The snippet as a module that has a config as its default export. */
+function toConfigModule(snippet: Snippet): string {
+  if (isConfig(snippet)) return snippet.code
+  const { code } = snippet
+  const plans = /^plans: /m.test(code) ? '' : KNOWN_PLANS
+  const body = isRule(snippet) ? `rules: [${code.trim().replace(/,$/, '')}]` : code
+  const imported = code.includes('jwt({') ? 'defineConfig, jwt' : 'defineConfig'
+  return `import { ${imported} } from 'sluicegate'\nexport default defineConfig({ origin: 'route', ${plans}\n${body} })\n`
+}
+
+/** The snippet as a module. Statements that end with a reply become the body of a function. */
+function toModule(snippet: Snippet): string {
+  const { code } = snippet
+  if (isConfig(snippet) || isRule(snippet) || isPartOfConfig(snippet)) return toConfigModule(snippet)
+  if (/^(import|export) /m.test(code)) return code
+  const imports = [...code.matchAll(/import [^;)]+ from '[^']+'/g)].join('\n')
+  const others = ['guard', 'startTestStore'].filter(name => code.includes(`${name}(`))
+  const used = others.map(
+    name => `import { ${name} } from 'sluicegate/${name === 'guard' ? name : 'testing'}'`,
+  )
+  return `${imports}\n${used.join('\n')}\nexport async function snippet() {\n${code}\n}\n`
+}
+
+/** Values of the reader's own code. */
+const AMBIENT = `
+declare module 'express' {
+  export default function express(): {
+    use(...handlers: unknown[]): unknown
+    get(path: string, handler: (req: any, res: any) => unknown): unknown
+    listen(port: number): unknown
+  }
+}
+declare const app: { use(...handlers: unknown[]): unknown }
+declare const env: { LIMITS: any; GATEWAY: { fetch(url: string, init: { headers: Headers }): Promise<Response> } }
+declare const request: Request
+declare const handle: (request: Request) => Response
+declare const config: import('sluicegate').ConfigInput
+declare const userId: string
+declare const address: string
+declare function createAccount(): Promise<boolean>
+`
+
+const NO_UNUSED = { noUnusedLocals: false, noUnusedParameters: false }
+
+function writeProject(folder: string): void {
+  const { exports } = JSON.parse(read('package.json')) as { exports: Record<string, { types?: string }> }
+  const paths = Object.entries(exports).flatMap(([path, { types }]) =>
+    types
+      ? [
+          [
+            `sluicegate${path.slice(1)}`,
+            [join(ROOT, types.replace('./dist/', 'src/').replace('.d.ts', '.ts'))],
+          ],
+        ]
+      : [],
+  )
+  const compilerOptions = {
+    ...{ lib: ['ESNext'], types: ['@cloudflare/workers-types', 'node'], paths: Object.fromEntries(paths) },
+    ...NO_UNUSED,
+  }
+  const project = { extends: join(ROOT, 'tsconfig.base.json'), compilerOptions, include: ['**/*.ts'] }
+  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(project))
+  writeFileSync(join(folder, 'ambient.d.ts'), AMBIENT)
+  const shipped = toModule({
+    page: '',
+    code: "rules: [{ name: 'r', by: 'global', algorithm: 'gcra', limit: 1, period: '1s' }],\n",
+  })
+  SNIPPETS.forEach((snippet, i) => {
+    // Each in a folder of its own, beside what it imports.
+    const own = join(folder, nameOf(snippet, i))
+    mkdirSync(join(own, 'src', 'built'), { recursive: true })
+    writeFileSync(join(own, 'src', 'snippet.ts'), toModule(snippet))
+    for (const place of ['.', 'src']) writeFileSync(join(own, place, 'sluice.config.ts'), shipped)
+    writeFileSync(join(own, 'src/built/worker.generated.ts'), 'export default {}\n')
+    writeFileSync(join(own, 'src/built/binding.generated.ts'), 'export class Limits {}\n')
+  })
+}
+
+const nameOf = ({ page }: Snippet, i: number) => `${i}-${page.replace(/\W+/g, '-')}`
+
+it('every snippet compiles', { timeout: 120_000 }, async () => {
+  expect(SNIPPETS.length).toBeGreaterThan(35)
+  const folder = mkdtempSync(join(ROOT, 'node_modules/.snippets-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  writeProject(folder)
+  const output = await new Promise<string>(resolve => {
+    const tsc = join(ROOT, 'node_modules/typescript/bin/tsc')
+    execFile(process.execPath, [tsc, '-p', '.'], { cwd: folder }, (_, stdout) => resolve(stdout))
+  })
+  expect(output.split('\n').filter(line => line.includes('error'))).toEqual([])
+})
+
+const CONFIGS = SNIPPETS.filter(snippet => isConfig(snippet) || isRule(snippet) || isPartOfConfig(snippet))
+
+it.each(CONFIGS.map((snippet, i) => [nameOf(snippet, i), snippet] as const))(
+  '%s is a valid config',
+  (_, snippet) => {
+    const code = stripTypeScriptTypes(toConfigModule(snippet).replace(/^import .*\n/gm, ''))
+    const make = new Function('defineConfig', 'jwt', code.replace('export default', 'return'))
+    expect(() => checkedConfig(make(defineConfig, jwt))).not.toThrow()
+  },
+)

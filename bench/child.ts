@@ -1,6 +1,6 @@
 /**
  * Child processes of the benchmark. Each measured part runs in its own process, because parts in one event loop would wait for each
- * other. A child ends when its connection to the parent closes; the guardian ends it otherwise.
+ * other. A child ends when its connection to the parent closes. If it does not, the guardian ends it (src/node/start/guardian.ts).
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

@@ -46,7 +46,7 @@ export async function memory(bed: TestBed): Promise<Findings> {
   }
 }
 
-/** The keys of three sliding windows, each used in the window before this one and in this one. */
+/** The keys of three sliding windows, each used in the previous and in the current window. */
 async function slidingWindowKeys({ near, redis }: TestBed, consumer: string): Promise<string[]> {
   for (const { period, limit, milliseconds } of WINDOWS) {
     const limiter = new Ratelimit({

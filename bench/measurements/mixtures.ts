@@ -1,6 +1,6 @@
 /**
- * Compares many rules of many algorithms in one decision, for a caller without a credential, with the same number of sliding windows
- * of @upstash/ratelimit with the same numbers, one call each.
+ * Compares one decision about many rules of several algorithms with as many calls of @upstash/ratelimit. Each call decides one sliding
+ * window, with the limit and the period of one of the rules. The callers have no credential.
  */
 import { Ratelimit } from '@upstash/ratelimit'
 import type { LimitRuleInput } from '../../src/config/check/schema.ts'

@@ -1,4 +1,4 @@
-/** When an answer of the store may be reused: for which requests, and while which other answers are consistent with it. */
+/** When an answer of the store may be reused: for which requests, and after which later answers about the credential. */
 import { describe, expect, it } from 'vitest'
 import { answerKeyOf, isConsistent } from '../../src/limiter/answer-validity.ts'
 import { bound } from '../support/bound.ts'

@@ -150,7 +150,8 @@ describeOnEngines('a decision', fresh => {
     expect(await remaining({ algorithm: 'gcra' })).toBe(2)
     expect(await remaining({ name: 'b' })).toBe(2)
 
-    // The state of gcra is a time, which rules with other numbers would misread. So two configs in use at the same time do not undo each other's counts.
+    // The state of gcra is a time, which rules with other numbers would misread, so it is stored under the numbers of the rule.
+    // Two configs in use at the same time then do not undo each other's counts.
     const wide = rulesOf({ ...rule, algorithm: 'gcra', limit: 100 })
     const narrow = rulesOf({ ...rule, algorithm: 'gcra', limit: 10 })
     let admitted = 0

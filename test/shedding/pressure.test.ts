@@ -111,7 +111,7 @@ describe('pressure', () => {
     })
   })
 
-  it('is not read from a text that the controller does not write', () => {
+  it('is read only from texts that the controller can have written', () => {
     for (const text of [
       '',
       ' ',

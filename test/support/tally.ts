@@ -8,9 +8,9 @@ interface Running {
 }
 
 /**
- * A request counts as `held` from its arrival until its last byte is written or its connection is closed. If the client leaves, it counts
- * until the head of the reply is written: then the gateway closes the connection to the origin. The origin detects this a little later;
- * until then, the request counts as `running`.
+ * A request counts as `running` and as `held` from its arrival until the last byte of its reply is written or its connection is closed.
+ * If its client has left, the gateway closes the connection to the origin as soon as the head of the reply is written. From then on, the
+ * request is no longer `held`, but `running` until the origin detects that the connection is closed.
  */
 export class Tally implements OriginObserver {
   readonly #running = new Map<string, Running>()

@@ -76,7 +76,7 @@ const workerUtilization = settings(
      * decreases at the same pace.
      */
     within: v.optional(duration(2e6, 3600e6, "from '2s' to '1h'")),
-    /** How long the last value that a machine has pushed counts (default `'30s'`). */
+    /** How long the last value from a machine stays valid after the push (default `'30s'`). */
     staleAfter: v.optional(duration(1e6, 3600e6, "from '1s' to '1h'")),
     /** `enforce` (default), `shadow` (reports what it would have shed), or `off`. */
     mode,

@@ -114,7 +114,7 @@ function described(explanation: Explanation, { routes, routeDefaults, cluster }:
   const at = [route ? `route ${route.name}` : 'no route', ...wordsOfRoute(settings, routeDefaults)].join(', ')
   const lines = [
     `${method} ${hostname}${pathname}${search}`,
-    `  Route    ${at}; accepts ${accept.join(', ') || 'no credential: depending on how it is decoded, it matches several routes, which accept none in common. Use its plain form'}`,
+    `  Route    ${at}; accepts ${accept.join(', ') || 'no credential: depending on how the path is decoded, it matches several routes, and no credential is accepted by all of them. Use the plain path'}`,
     `  Caller   ${callerOf(caller)}`,
     ...(trafficClass ? [`  Class    ${classText(trafficClass)}`] : []),
     `  Access   ${accessOf(explanation)}`,

@@ -1,4 +1,4 @@
-/** src/ops runs anywhere that fetch does: here inside workerd, where the commands' side of Node is missing. */
+/** src/ops runs wherever `fetch` is available. Here it runs inside workerd, where the command line (src/node) cannot run. */
 
 import { afterEach, expect, inject, it, vi } from 'vitest'
 import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'

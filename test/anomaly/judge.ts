@@ -92,7 +92,7 @@ export async function judge(
   return { degraded, slowest, excess: above, mistakes, callers }
 }
 
-/** Whether the isolate did not wait for the store, so that the call may have been executed. */
+/** Whether the isolate gave up waiting for the store. The call may have been executed nevertheless. */
 function isLate({ mark }: Reply): boolean {
   return mark === 'store-timeout' || mark === 'overload'
 }

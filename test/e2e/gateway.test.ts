@@ -282,7 +282,7 @@ describe('bytes that no good client sends', () => {
     expect(JSON.stringify(running.origin.received)).not.toContain('admin')
   })
 
-  it('do not change the forwarded host to one that was not matched', async () => {
+  it('do not change the forwarded host, which is always the host that was matched', async () => {
     for (const host of ['a.test', 'u:p@a.test', 'a.test/x?', 'a.test#']) {
       await rawBytes(get('/', keyed()).with(1, `Host: ${host}`))
     }

@@ -184,7 +184,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
 
   type Forwarder = Awaited<ReturnType<typeof startForwarder>>
 
-  /** Starts a forwarder to Redis that can close connections, or silently drop their bytes. */
+  /** Starts a forwarder that connects to Redis. It can close connections, or silently drop their bytes. */
   async function startForwarder() {
     const alive = new Set<Socket>()
     const attempts: number[] = []

@@ -43,7 +43,7 @@ describe('the Worker', () => {
       }),
     )
     const refused = burst.filter(({ status }) => status === 429)
-    // The store's clock stands still: nothing comes back meanwhile. A call whose reply was late may have spent, too.
+    // No units come back meanwhile, because the store's clock stands still. A call whose reply was late may also have spent a unit.
     expect(burst.length - refused.length).toBeLessThanOrEqual(10)
     for (const { headers } of refused) {
       expect(headers.get('retry-after')).toBe('1')
@@ -63,7 +63,7 @@ describe('the Worker', () => {
     ])
   })
 
-  it('lets requests pass, marked, while the store is gone', async () => {
+  it('admits requests, and marks their replies, while the store is gone', async () => {
     await untilBreakerIsClosed()
     vi.spyOn(console, 'warn').mockImplementation(() => {})
     const real = globalThis.fetch

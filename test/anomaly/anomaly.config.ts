@@ -51,7 +51,7 @@ export default defineConfig({
       match: { path: '/held/*' },
     },
   ],
-  // Nothing is shed, but the reports of the signal travel with the requests that fail.
+  // No request is shed. But the Worker reports its utilization in the HTTP requests to the store, which the faults affect.
   shedding: {
     classes: [{ name: 'critical', match: { path: '/critical/*' } }, { name: 'other' }],
     fleetUsage: { capacity: 10_000, ttl: `${SLOT_TTL_MS}ms`, onStoreFailure: 'open' },

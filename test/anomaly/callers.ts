@@ -56,7 +56,7 @@ export const isDecided = ({ mark }: Observed) => mark === undefined
 
 export const passed = (replies: readonly Reply[]) => replies.filter(({ status }) => status === 200)
 
-/** Repeats an attempt with a new caller if the store was late, which can happen on a busy machine without a fault. */
+/** Repeats an attempt with a new caller if the store was late. On a busy machine, this can happen without a fault. */
 export async function undisturbed(attempt: () => Promise<Caller>): Promise<Caller> {
   for (let more = 5; ; more--) {
     const caller = await attempt()

@@ -27,9 +27,9 @@ const get = (path: string) => (address: string) => [
 ]
 
 const LEAVING: readonly Leaving[] = [
-  { name: 'in the middle of its headers', lines: address => get(`/${MODE}/x`)(address).slice(0, -1) },
+  { name: 'in the middle of their headers', lines: address => get(`/${MODE}/x`)(address).slice(0, -1) },
   {
-    name: 'in the middle of its upload',
+    name: 'in the middle of their upload',
     lines: address => [
       `POST /${MODE}/x HTTP/1.1`,
       ...get('')(address).slice(1, -2),
@@ -53,8 +53,8 @@ const LEAVING: readonly Leaving[] = [
     lines: get(`/${MODE}/x`),
     wait: ({ originDoor }) => originDoor.arm({ request: () => {} }, () => true),
   },
-  { name: 'while it is held', lines: get('/held/x') },
-  { name: 'before it reads the reply', lines: get(`/${MODE}/x`) },
+  { name: 'while their requests are delayed', lines: get('/held/x') },
+  { name: 'before they read the reply', lines: get(`/${MODE}/x`) },
 ]
 
 export function describeClients(lanes: () => Lanes): void {

@@ -14,7 +14,7 @@ export interface StoreFault {
   arrives?: true
   /** Not a failure, and must not be treated as one. */
   isHarmless?: true
-  /** The store reports that its plan is used up, so the Worker waits longer before it tries again. */
+  /** The store reports that its Upstash plan is used up, so the Worker waits longer before it tries again. */
   isQuotaFault?: true
   /** Also part of `npm test`, not only of `npm run test:anomalies`. */
   isTypical?: true

@@ -79,7 +79,8 @@ export async function judge(
     const countedTwice = mode === 'closed' ? [] : arrives ? undecided : undecided.filter(isLate)
     const most = decided + undecided.length + countedTwice.length
     if (spent > most) mistakes.push(`${spent} are spent, by at most ${most} requests`)
-    // The isolate reports its own admissions when the store is back: with `open` too, while an outage is suspected.
+    // When the store is back, the isolate reports the requests that it has admitted itself. With `open`, it reports only those that it has
+    // admitted while no outage was confirmed.
     unreported += Math.max(0, spent - decided - (mode === 'closed' ? 0 : marked))
     // Units that were not replicated had been spent when the caller was refused.
     if (wasRefusedWithBudget(replies, spent + unreplicated)) mistakes.push('refused with budget left')
@@ -91,7 +92,7 @@ export async function judge(
   return { degraded, slowest, excess: above, mistakes, callers }
 }
 
-/** Whether the isolate did not wait for the store, so that the call may have been executed. */
+/** Whether the isolate gave up waiting for the store. The call may have been executed nevertheless. */
 function isLate({ mark }: Reply): boolean {
   return mark === 'store-timeout' || mark === 'overload'
 }
@@ -124,7 +125,7 @@ export async function spentBy(lane: Lane, owner: CounterOwner, mode: Mode): Prom
 /** How long it may take until units in flight are free: the ttl, and the delay of a busy machine. */
 const FREE_WITHIN_MS = SLOT_TTL_MS + LATE_MS
 
-/** Waits until no units are in flight. All replies have ended, so they must be free when the ttl has passed. @returns mistakes */
+/** Waits until no units are in flight. All replies have ended, so all units must be free when the ttl has passed. @returns mistakes */
 export async function unitsStillHeld(lane: Lane, callers: readonly Caller[], mode: Mode): Promise<string[]> {
   const until = performance.now() + FREE_WITHIN_MS
   let owners = callers.flatMap(({ owner }) => owner ?? [])

@@ -11,7 +11,7 @@ import { type Anomaly, type Finding, play, type Which } from './scenario.ts'
 
 export const IS_WHOLE = process.env.ANOMALIES === 'all'
 
-/** More calls than any scenario makes. The first number without a call ends the search. */
+/** More calls than any scenario makes. The search ends at the first number that no call of the scenario has. */
 const MOST_CALLS = 40
 
 /** The places in `npm test`: a call at which some keys are known already, and all calls. */

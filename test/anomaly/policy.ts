@@ -5,7 +5,7 @@ import type { Observed } from './exchange.ts'
 export const MODES = ['open', 'closed', 'local'] as const
 export type Mode = (typeof MODES)[number]
 
-/** The limit of every rule. */
+/** The limit of the rules for each mode, except those for the soak test and for requests in flight. */
 export const LIMIT = 2
 
 /** The limit of every `concurrency` rule. */
@@ -41,7 +41,7 @@ export const LATE_MS = 10_000
 /** The longest time from the last fault to the first decision of the store. Long for the same reason. */
 export const RECOVERY_MS = 30_000
 
-/** The same after the store has reported that its plan is used up. Then it is retried every 30 seconds. */
+/** The same after the store has reported that its Upstash plan is used up. The Worker then tries again every 30 seconds. */
 export const QUOTA_RECOVERY_MS = 60_000
 
 const TEMPORARY_REDUCED_CAPACITY =
@@ -57,8 +57,8 @@ export function mostWithoutStore(mode: Mode, marked: number): number {
 }
 
 /**
- * Whether a request was decided without the store because it was slow. On a busy machine, that can happen without a fault. Until
- * an outage is confirmed, `open` is decided as `local`.
+ * Whether a request was decided without the store because the store was slow. On a busy machine, that can happen without a fault. Until
+ * an outage is confirmed, a rule `open` decides like a rule `local`, and can refuse.
  */
 export function isSlownessMark(mark: string): boolean {
   return ['store-timeout', 'breaker-open', 'overload'].includes(mark)

@@ -16,7 +16,7 @@ const AT_ONCE = 4
 /** A pause between requests, because the suite does not measure throughput and a busy machine is slow. */
 const PAUSE_MS = 5
 
-/** The units that a failover may lose: the last request of each concurrent caller, and one more. */
+/** The units that a failover may lose: those of the last two requests of each concurrent caller. */
 const UNREPLICATED = 2 * AT_ONCE
 
 /** Consumers with keys that are created in advance, because no key can be created while Redis is down. */

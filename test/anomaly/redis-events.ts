@@ -11,7 +11,7 @@ export interface RedisEvent {
   losses?: number
   /** The last units are lost, because they were not replicated yet. */
   isCopiedLate?: true
-  /** Not a failure: no reply may be degraded. */
+  /** Not a failure: replies may be degraded only because the store was slow. */
   isHarmless?: true
   isTypical?: true
   /** Resolves when the event is over. @returns the Redis to use from then on, if it is another one */

@@ -25,7 +25,7 @@ export interface Anomaly {
   isTypical?: true
   /** Not a failure, and must not be treated as one. */
   isHarmless?: true
-  /** The store reports that its plan is used up, so it is retried later than after other faults. */
+  /** The store reports that its Upstash plan is used up, so the Worker tries again later than after other faults. */
   isQuotaFault?: true
   arm(lane: Lane, when: When): Armed
 }

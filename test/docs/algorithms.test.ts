@@ -16,7 +16,7 @@ import { randomFrom, SEED } from '../support/random.ts'
 
 const PAGE = readFileSync(new URL('../../docs/algorithms.md', import.meta.url), 'utf8')
 
-/** A start of a window, for every period in this file. */
+/** The start of a window for every period up to an hour. With 7d, a window starts on a Thursday at midnight. */
 const NOON = Date.UTC(2026, 10, 20, 12) * 1e3
 const ACME = consumerStateKey('acme')
 
@@ -232,7 +232,7 @@ describeOnEngines('the examples', fresh => {
       },
     )
 
-    it('do not include cost and mode, which keep the state', async () => {
+    it('of other settings, such as cost and mode, keep the state', async () => {
       const engine = await fresh()
       const numbers = { algorithm: 'gcra', limit: 10, period: '1s' } as const
       await asking(engine, { ...numbers, ...{ mode: 'shadow', cost: 4 } })(0, 4)
@@ -271,7 +271,7 @@ describeOnEngines('the examples', fresh => {
     const live = { name: 'minute', by: 'consumer', algorithm: 'fixed-window', ...PER_MINUTE } as const
     const candidate = { ...live, name: 'next', algorithm: 'sliding-window', candidateFor: 'minute' } as const
 
-    it('shadow: its refusal admits the request and charges nothing; a candidate is compared with its live rule', async () => {
+    it('shadow: a refusal has no effect on the request and charges nothing; a candidate is compared with its live rule', async () => {
       const engine = await fresh()
       const ask = async (at: number, cost: number) => {
         const rules = rulesOf(live, candidate).map(rule => bound(rule, ACME, cost))
@@ -292,7 +292,7 @@ describeOnEngines('the examples', fresh => {
         [false, 30],
       ])
       expect(second.verdicts[1]!.agrees).toBe(false)
-      // The live rule refuses: nothing is charged to the shadow that would have admitted.
+      // The live rule refuses, so nothing is charged to the shadow rule, which would have admitted the request.
       const third = await ask(119, 80)
       expect(third.status).toBe('refused')
       expect(both(third.verdicts)[1]).toEqual([true, 118])

@@ -9,7 +9,7 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const EXAMPLES = join(ROOT, 'examples')
 const page = readFileSync(join(EXAMPLES, 'README.md'), 'utf8')
 const own = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
-/** The packages that test/package installs beside it. */
+/** The source that names the packages that test/package installs beside sluicegate, without quotes. */
 const installed = readFileSync(join(ROOT, 'test/package/installed.ts'), 'utf8').replaceAll("'", '')
 
 const FOLDERS = readdirSync(EXAMPLES, { withFileTypes: true }).flatMap(each =>

@@ -69,7 +69,7 @@ it.each([
   expect(flawOf(link, from)).toBe(flaw)
 })
 
-it('a page that a comment, a message or a config names exists', () => {
+it('comments, messages and configs name only pages that exist', () => {
   const files = globSync(['{src,bench,template,docs,test,package}/**/*.{ts,lua,toml}', '*.{ts,toml}'], {
     cwd: fileURLToPath(ROOT),
     exclude: ['**/node_modules/**', '**/dist/**'],

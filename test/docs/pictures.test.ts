@@ -1,4 +1,4 @@
-/** The pictures of README.md: its script draws request.svg, and terminal.svg shows a recorded session that names no machine. */
+/** The pictures of README.md: request.svg is what its script draws, and terminal.svg shows a recorded session that names no machine. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { drawRequest } from '../../docs/pictures/draw-request.ts'

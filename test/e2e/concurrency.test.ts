@@ -8,10 +8,10 @@
  * before the head frees nothing until the origin answers, because the origin continues. The rules are `closed`: while the store fails,
  * nothing is admitted. With `open` and `local`, each isolate decides by itself.
  *
- * Not guaranteed: the limit can be exceeded if an isolate that holds units lives but cannot reach the store, or does not run, for a
- * whole ttl, or if Redis loses its data. If a reply about an opaque key is lost while the isolate does not know its consumer, a unit
- * stays in use until the ttl ends. If a client vanishes without closing its connection, the gateway detects this when TCP gives up, or
- * at the deadline of the origin.
+ * Not guaranteed: the limit can be exceeded if Redis loses its data, or if an isolate holds units and cannot reach the store for a whole
+ * ttl. An isolate that the platform suspends cannot reach the store either. If a reply about an opaque key is lost while the isolate does
+ * not know its consumer, a unit stays in use until the ttl ends. If a client vanishes without closing its connection, the gateway detects
+ * this when TCP gives up, or at the deadline of the origin.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -152,7 +152,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
         }),
       )
 
-    /** Expects that as many requests as the limit admits pass at once. Under load, the store may seem slow at first. */
+    /** Expects that the caller can have its whole limit in flight at once. Under load, the store may seem slow at first. */
     const expectBurst = (caller: Caller) =>
       expect.poll(() => burst(caller), PATIENTLY).toEqual(Array(caller.atOnce).fill(200))
 
@@ -184,12 +184,13 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
 
     it(`never exceeds the limit, and all units are free after the last request, long before the ttl of an hour (SEED=${SEED})`, async () => {
       const callers = callersUnder('hour')
-      // An isolate that does not know the consumer of a key cannot take back a call whose reply was lost, so its units expire.
+      // These requests teach both isolates the consumer of each key. Without the consumer, an isolate cannot take back a call whose reply
+      // was lost, and the units of the call stay in use until the ttl ends.
       for (const caller of callersUnder('short')) await expectBurst(caller)
       const mixed = await mixUntilLimited({ seed: SEED, requests: REQUESTS, atOnce: AT_ONCE, callers })
       expectLimits(callers, mixed)
       await expect.poll(() => bed.tally.running(), PATIENTLY).toBe(0)
-      // The next call about the same caller corrects the effects of a failed call, and its ending is reported a little later.
+      // The next request of a caller corrects the effects of a failed call. The ending of that request is reported a little later.
       await patiently(async () => {
         for (const caller of callers) await burst(caller)
         const isFree = async () =>
@@ -331,7 +332,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       },
     )
 
-    it('need at most one more Redis command for an admitted decision', async () => {
+    it('need at most one more Redis command per admitted request if a rule counts requests in flight', async () => {
       const requests = 20
       const commandsOf = (path: string) =>
         patiently(async () => {

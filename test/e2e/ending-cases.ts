@@ -248,7 +248,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
     })
   })
 
-  describe(`${title}: a client that leaves before the reply`, () => {
+  describe(`${title}: a request whose client leaves before the reply`, () => {
     it('ends once if the origin does not answer in time', async () => {
       const name = newCase()
       const socket = open(name, '/no-head')

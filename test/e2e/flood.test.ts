@@ -1,7 +1,8 @@
 /**
  * A flood over the real Worker: 1,000 requests at once, 1,200 in total, against a limit of 10. The period is long, so the number of
- * admitted requests does not depend on the speed of the machine. If a busy machine makes the store look slow, the isolate counts what
- * the store has left, and marks these requests. Only a rule with the policy `open` admits more, once two probes have timed out.
+ * admitted requests does not depend on the speed of the machine. If a busy machine makes the store look slow, the isolate decides requests
+ * itself, within the budget that the store has left, and marks their replies. Only a rule with the policy `open` admits more, once two
+ * probes have timed out.
  */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { type FloodBed, startFloodBed, withStatus } from '../support/flood.ts'
@@ -43,7 +44,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: 120_000 }, () => {
     })
   })
 
-  it.each(['refuses connections', 'hangs'])('passes under open, marked, while the store %s', async fault => {
+  it.each(['refuses connections', 'hangs'])('passes open rules, marked, while the store %s', async fault => {
     const bed = await startFloodBed()
     onTestFinished(() => bed.close())
     if (fault === 'hangs') bed.store.fault = () => {}

@@ -1,6 +1,6 @@
 /**
- * Live switches on two Worker processes with one store. Their clocks are real, so the tests wait until both Workers have a change.
- * test/gateway/switches.test.ts uses its own clock, and tests which request has a change first.
+ * Live switches on two Worker processes with one store. Their clocks are real, so the tests wait until both Workers have received a
+ * change. test/gateway/switches.test.ts uses its own clock, and tests from which request on a change applies.
  */
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
@@ -58,7 +58,7 @@ async function ask(credential = key) {
 
 type Reply = Awaited<ReturnType<typeof ask>>[number]
 
-/** Sends requests of another consumer, which no test uses, until both Workers have a change. */
+/** Sends requests of another consumer, which no test uses, until both Workers have received a change. */
 async function untilBoth(hasIt: (reply: Reply) => boolean) {
   const { key: other } = await createKey(admin, { consumer: `other-${consumers}` })
   await vi.waitUntil(async () => (await ask(other)).every(hasIt), { timeout: 50_000, interval: 100 })

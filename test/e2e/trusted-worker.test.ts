@@ -123,7 +123,7 @@ describe('the address of a client', () => {
     },
   )
 
-  it('is that of Cloudflare, and not the one that a client from the internet sends', async () => {
+  it('is the one that Cloudflare sends, and not the one that a client from the internet sends', async () => {
     const headers = { 'cf-connecting-ip': '198.51.100.1', 'sluice-client-ip': '192.0.2.7' }
     expect(await ask('gateway', headers)).toEqual({ forwarded: '198.51.100.1', counted: ['198.51.100.1'] })
   })

@@ -1,6 +1,6 @@
 /**
  * Requests that wait for their turn at the store, in workerd: with the compatibility date of wrangler.toml, and with that of an older
- * project that uses a guard. Its runtime ends a request that waits for a promise of another request.
+ * project that uses a guard. With the older date, workerd ends a request that waits for a promise of another request.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'

@@ -211,7 +211,7 @@ describe('the module of a Worker', () => {
     ['peer', false],
     ['x-forwarded-for', true],
     ['forwarded', true],
-  ] as const)('reads headers of proxies if the address is from %s: %s', (from, isUsed) => {
+  ] as const)('reads headers of proxies only if the address comes from them: %s, %s', (from, isUsed) => {
     const trusted = isUsed ? { trustedProxies: ['10.0.0.0/8'] } : {}
     const text = workerModule(configOf({ rules: [second], address: { from, ...trusted } }))
     expect(text.includes('    addressBehindProxies,')).toBe(isUsed)
@@ -294,7 +294,7 @@ describe('the module of a service binding', () => {
     expect(parts.filter(part => !all.includes(part))).toEqual([])
   })
 
-  it('is there for a config without limits, for entries that export it', () => {
+  it('is generated even if the config has no limits, because an entry file may export it', () => {
     expect(moduleOf({})).toContain('export class Limits extends builtEntrypoint(config, {')
   })
 

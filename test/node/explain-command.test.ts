@@ -52,7 +52,7 @@ describe('sluice explain', () => {
     })
   })
 
-  it('continues without a store that does not answer, and reports this', async () => {
+  it('continues if the store does not answer, and reports this', async () => {
     const env = { UPSTASH_REDIS_REST_URL: 'http://127.0.0.1:1', UPSTASH_REDIS_REST_TOKEN: 't' }
     const { code, stdout, stderr } = await explained(['--consumer', 'acme'], env)
     expect([code, stderr]).toEqual([0, expect.stringMatching(/cannot be reached.* So the plan is assumed/)])

@@ -74,7 +74,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     const timers = vi.spyOn(globalThis, 'setTimeout')
     const { status, body } = await ask(['SET', 'late', '1'])
     expect([status, body.error]).toEqual([504, expect.stringContaining('did not answer in time')])
-    // Without a deadline there would be no answer. The timer shows that it was this deadline.
+    // Without a deadline there would be no answer. The timer shows that the answer came at the deadline of the bridge.
     expect(timers.mock.calls.map(([, ms]) => ms)).toContain(DEADLINE_MS)
     server.kill('SIGCONT')
     await answers()
@@ -136,7 +136,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     await becomes(200, '{"status":"ok"}')
   })
 
-  it('does not run commands later that arrived while Redis was down', async () => {
+  it('never runs commands that arrived while Redis was down', async () => {
     const forwarder = await startForwarder()
     await throughForwarder(forwarder, async () => {
       await answers()
@@ -184,7 +184,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
 
   type Forwarder = Awaited<ReturnType<typeof startForwarder>>
 
-  /** Starts a forwarder to Redis that can close connections, or silently drop their bytes. */
+  /** Starts a forwarder that connects to Redis. It can close connections, or silently drop their bytes. */
   async function startForwarder() {
     const alive = new Set<Socket>()
     const attempts: number[] = []

@@ -59,7 +59,7 @@ it.each([
   ['GET', '/Health'],
   ['GET', '//health'],
   ['GET', '/%68ealth/../get/x'],
-])('only GET and HEAD of /health need no token, so %s %s needs one', async (method, path) => {
+])('a token is optional only for GET and HEAD of /health, and required for %s %s', async (method, path) => {
   expect((await fetch(bridge.url + path, { method })).status).toBe(401)
 })
 

@@ -6,7 +6,7 @@ const sha1 = (text: string) => createHash('sha1').update(text).digest('hex')
 const locking = (n: number) => `#!lua flags=allow-key-locking\nreturn ${n}`
 
 describe("the bridge's script aliases", () => {
-  it('remove the flag, and keep other flags and the number of lines', () => {
+  it('remove the flag allow-key-locking, and keep other flags and the number of lines', () => {
     const aliases = new ScriptAliases()
     expect(aliases.translate(['EVAL', locking(1), '0'])).toEqual(['EVAL', '\nreturn 1', '0'])
     const both = '#!lua flags=no-writes,allow-key-locking\nreturn 1'

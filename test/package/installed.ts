@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
-/** The Node that runs the tests, also for npm and what it starts. */
+/** A PATH that begins with the Node of this repository, for npm and for the processes that npm starts. */
 const PATH = [join(ROOT, 'node_modules', '.bin'), process.env.PATH].join(delimiter)
 
 export interface Ran {
@@ -40,7 +40,7 @@ export function cleanEnvironment(): NodeJS.ProcessEnv {
 const npm = (folder: string, ...args: string[]) =>
   run(folder, 'npm', [...args, '--no-audit', '--no-fund', '--prefer-offline', '--loglevel=error'])
 
-/** Versions as they are pinned in this repository, so that nothing newer comes in here. */
+/** Versions as they are pinned in this repository, so that no newer version is installed. */
 function pinned(...names: string[]): Record<string, string> {
   const { devDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
   return Object.fromEntries(names.map(name => [name, devDependencies[name]]))
@@ -86,7 +86,7 @@ export async function installPackage(): Promise<Installed> {
   }
   writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest))
   await npm(folder, 'install')
-  // What someone has installed there is another version.
+  // Leaves out node_modules in the examples, because it can contain another version of the package.
   const filter = (source: string) => basename(source) !== 'node_modules'
   cpSync(join(ROOT, 'examples'), join(folder, 'examples'), { recursive: true, filter })
   return {

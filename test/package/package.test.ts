@@ -1,6 +1,6 @@
 /**
- * The package as npm packs it, in a fresh folder: from an empty folder to the first 429, each example on its platform, and what
- * tools that check packages say. Slow, so it is a project of its own: npm run test:package.
+ * The package as npm packs it, in a fresh folder: from an empty folder to the first 429, each example on its platform, and the results of
+ * tools that check packages. Slow, so it is a project of its own: npm run test:package.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -51,7 +51,7 @@ interface Running {
 
 /**
  * Starts a server, and waits until it prints its address.
- * @param silentAddress of a server that prints none: waits until it answers there
+ * @param silentAddress the address of a server that does not print it: waits until the server answers there
  */
 async function started(
   folder: string,
@@ -98,7 +98,7 @@ async function started(
   }
 }
 
-/** Five strangers' requests, one too many, and one with an API key. */
+/** Sends five requests without a credential, a sixth that exceeds the limit, and one request with an API key. */
 async function repliesOf(ask: (headers: Record<string, string>) => Promise<Response>) {
   const strangers = []
   for (let i = 0; i < 6; i++) strangers.push((await ask({})).status)
@@ -119,8 +119,8 @@ const EXPECTED = {
   body: { hello: 'acme', left: 999 },
 }
 
-describe('from an empty folder', () => {
-  it('install, init, start, and the first 429, with the commands of README.md and docs/getting-started.md', async () => {
+describe('the installed command', () => {
+  it('leads from an empty folder to the first 429, as README.md and docs/getting-started.md show', async () => {
     const folder = join(installed.folder, 'empty')
     mkdirSync(folder)
     const { stdout } = await run(folder, installed.bin('sluicegate'), ['init', 'my-api'])
@@ -166,13 +166,13 @@ describe('from an empty folder', () => {
     expect(sizeWithBinding).toBeLessThan(size + 10)
   })
 
-  it('npm create makes the same, from the tarball of create-sluicegate', async () => {
+  it('also makes a project through npm create, from the tarball of create-sluicegate', async () => {
     const folder = join(installed.folder, 'created')
     mkdirSync(folder)
     await npm(join(ROOT, 'create-sluicegate'), 'pack', '--pack-destination', folder)
     const name = `create-sluicegate-${versionOf('create-sluicegate/package.json')}.tgz`
     writeFileSync(join(folder, 'package.json'), JSON.stringify({ private: true }))
-    // In one folder: the tarball of the package is the version that create-sluicegate depends on.
+    // Installs both in one folder, so that create-sluicegate gets the version that it depends on from the tarball of the package.
     await npm(folder, 'install', installed.tarball, join(folder, name))
     await run(folder, 'npm', ['create', 'sluicegate', 'other-api'])
     const made = join(folder, 'other-api')
@@ -180,12 +180,12 @@ describe('from an empty folder', () => {
     expect(readFileSync(join(made, '.gitignore'), 'utf8')).toContain('node_modules')
   })
 
-  it('does not write into a folder that has something in it', async () => {
+  it('does not write into a folder that is not empty', async () => {
     const failed = run(installed.folder, installed.bin('sluicegate'), ['init', '.'])
     await expect(failed).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining('is not empty') })
   })
 
-  it('says what to do where there is no project', async () => {
+  it('says what to do in a folder without a project', async () => {
     const failed = run('/', installed.bin('sluicegate'), ['check'])
     await expect(failed).rejects.toMatchObject({
       code: 1,
@@ -362,7 +362,7 @@ describe('an example', () => {
       ['--input-type=module', '-e', script, JSON.stringify(events)],
       STORE(),
     )
-    // Beside them are lines of the log.
+    // The standard output also contains log lines.
     const replies = stdout
       .trim()
       .split('\n')
@@ -408,7 +408,7 @@ describe('an example', () => {
     expect(JSON.parse(lines.at(-1)!.slice(4))).toEqual(EXPECTED.body)
   })
 
-  it('of limits by name counts where the command line looks', async () => {
+  it('of limits by name uses the counters that limits peek reads', async () => {
     await store.clear()
     const folder = example('limits-by-name')
     const env = STORE()
@@ -434,7 +434,7 @@ describeEdges({
 
 describe('the package', () => {
   it('has types that resolve, for ESM and bundlers (attw), and a manifest without mistakes (publint)', async () => {
-    // Fails with what it finds.
+    // Fails with the problems that attw finds.
     await run(installed.folder, installed.bin('attw'), [
       ...[installed.tarball, '--profile', 'esm-only', '--no-emoji', '--format', 'ascii'],
     ]).catch(error => {
@@ -460,7 +460,7 @@ describe('the package', () => {
     'vercel',
     'netlify',
     'limits-by-name',
-  ])('types what is written with it: %s', async name => {
+  ])('has types with which an example compiles: %s', async name => {
     await run(example(name), installed.bin('tsc'), ['-p', '.']).catch(error => {
       throw new Error(error.stdout)
     })
@@ -488,7 +488,7 @@ async function bundled(name: string): Promise<string> {
   return outputFiles![0]!.text
 }
 
-/** @param workers the first of them is asked from outside */
+/** @param workers the first one receives the requests of the test */
 async function startWorkers(workers: object[]): Promise<Running> {
   const common = {
     modules: true,

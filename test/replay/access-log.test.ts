@@ -1,4 +1,4 @@
-/** Real traffic through the engine with its own timestamps as the clock, and through the running gateway. */
+/** Real traffic through the engine, with the timestamps of the log as the clock, and through the running gateway. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { addressIdentity } from '../../src/edges/http/address.ts'
 import { type Stack, startStack } from '../../src/node/start/stack.ts'

@@ -74,7 +74,7 @@ export function runStep(withCapacity: boolean): Simulated {
   return simulate({ ...shedding, ...capacity, seconds: 600, classes: callersAt(load) })
 }
 
-/** Far more load than the origin can serve, even without the other classes: the pressure reaches its maximum. */
+/** Far more load than the origin can serve. The critical class alone nearly fills the origin, so the pressure reaches its maximum. */
 export function runOverwhelmed(): Simulated {
   const origin = { ...tenMachines, workers: 1 }
   const load = (seconds: number) => (seconds < 60 ? 0.3 : seconds < 240 ? 3 : 0.3) * USUAL_LOAD

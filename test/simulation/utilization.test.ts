@@ -69,16 +69,16 @@ describe('load to three times the usual within eight minutes, and back', () => {
     )
   })
 
-  it('changes between growing and shrinking at most ten times in 26 minutes', () => {
+  it('makes the refused share change between growing and shrinking at most ten times in 26 minutes', () => {
     expect(turnsOf(seconds)).toBeLessThanOrEqual(10)
   })
 
-  it('refuses the same callers while the level is the same', () => {
-    // A caller of the first class is refused once and admitted once. For callers at the edge of the share, which varies as the load falls, it
-    // is twice.
+  it('refuses the same callers while the refused share is the same', () => {
+    // A caller of the first class is refused once and admitted again once: two turns. The share varies as the load falls, so callers at its
+    // edge can be refused and admitted twice.
     expect(Math.max(...turns[CLASSES.indexOf('test')]!)).toBeLessThanOrEqual(4)
-    // Callers at the edge of the share change more often, because it follows the load for 13 minutes. Random shedding would change hundreds
-    // of times.
+    // Callers at the edge of the share are refused and admitted more often, because the share follows the load for 13 minutes. With random
+    // shedding, it would be hundreds of times.
     const reads = [...turns[CLASSES.indexOf('reads')]!]
     expect(Math.max(...reads)).toBeLessThanOrEqual(16)
     expect(reads.reduce((sum, count) => sum + count, 0) / reads.length).toBeLessThan(4)
@@ -102,7 +102,7 @@ describe('three times the load at once', () => {
     }
   })
 
-  it('harms critical requests for a minute and a half without another limit, because it is too slow for a step by design', () => {
+  it('harms critical requests for a minute and a half without another limit, because shedding is slow by design', () => {
     expect(success(between(alone, STEP.at, STEP.at + 90), CRITICAL)).toBeLessThan(0.9)
     expect(success(between(alone, STEP.at + 120, 600), CRITICAL)).toBe(1)
   })
@@ -123,7 +123,7 @@ describe('an overload that shedding does not end', () => {
     expect(sumOf(seconds, CRITICAL, 'shed')).toBe(0)
   })
 
-  it('admits all classes again as slowly, the most important one first', () => {
+  it('is followed by an equally slow return of all classes, the most important one first', () => {
     const free = (number: number) =>
       seconds.find(second => second.seconds > until && second.shares[number] === 0)!.seconds - until
     const [test, reads, writes] = [free(0), free(1), free(2)]

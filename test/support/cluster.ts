@@ -12,7 +12,7 @@ import { freePort } from './free-port.ts'
 import { PATIENT_MS } from './patience.ts'
 import { hasRedisServer } from './redis.ts'
 
-/** How long the nodes may take to agree. Usually about 2 s; a hook may take 30 s. */
+/** How long the nodes may take to agree. They usually take about 2 s. */
 const AGREE_MS = 25_000
 
 /** Describes a suite that runs on a private cluster. */

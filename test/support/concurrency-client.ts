@@ -35,7 +35,7 @@ export interface RequestOrder {
   url: string
   headers: Record<string, string>
   way: Way
-  /** How long after the moment of `leaves` the client leaves (ms). */
+  /** How long the client stays connected after the moment that `leaves` names (ms). */
   leaveAfterMs: number
   /** Called just before the client leaves. */
   onLeave(): void
@@ -55,8 +55,8 @@ export function sendRequest({
       setTimeout(() => {
         if (outgoing.destroyed) return
         onLeave()
-        // A reset, because workerd treats a FIN only as the end of the client's data, and detects that the client has left only when it
-        // sends the next bytes. A silent origin sends none. Cloudflare's edge detects it.
+        // A reset, because workerd treats a FIN only as the end of the client's data. After a FIN, workerd does not detect that the client
+        // has left until workerd sends it the next bytes, and a silent origin has none. Cloudflare's edge detects that the client has left.
         if (way.path === '/silent') outgoing.socket?.resetAndDestroy()
         outgoing.destroy()
         resolve('left')

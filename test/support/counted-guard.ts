@@ -30,7 +30,7 @@ export function countedGuard(config: EdgeConfigName, options: GuardOptions = {})
 /** Reads the address from the header of the tests. */
 export const addressOf = (request: Request) => request.headers.get(ADDRESS_HEADER) ?? undefined
 
-/** With the path that reports the count. */
+/** A counted guard that also serves `RECEIVED_PATH`, the path that reports the count. */
 export function servedGuard(config: EdgeConfigName, options: GuardOptions = {}): Handle {
   const { handle, received } = countedGuard(config, options)
   return (request, ...platform) =>

@@ -182,7 +182,7 @@ export const guardOfDeno = (program: () => string): StartEdge =>
     ...['--allow-net', '--allow-env', 'test/edges/servers/deno.ts'],
   ])
 
-/** The edges of the runtimes that are on the PATH. Prints which of them are not. */
+/** The edges of the runtimes that are on the PATH. Prints the names of the runtimes that are not. */
 export function installedRuntimes(): Record<string, StartEdge> {
   const runtimes = { bun: guardOfBun, deno: guardOfDeno }
   return Object.fromEntries(

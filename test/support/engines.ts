@@ -204,8 +204,8 @@ export function describeOnRedisEngine(
 }
 
 /**
- * The number of random runs for an engine. A run on the embedded Redis takes ten times as long. If a real Redis does all runs, a quarter
- * of them shows that the embedded one runs the same scripts.
+ * The number of random runs for an engine. A run on the embedded Redis takes ten times as long as on a real Redis. If a real Redis is
+ * installed, it does all runs, and the embedded Redis does only a quarter of them, to show that it can execute the same scripts.
  */
 export function runsFor(engine: Engine, runs: number): number {
   const isSpared = engine instanceof RedisEngine && engine.kind === 'embedded' && hasRedisServer

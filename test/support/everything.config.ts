@@ -1,4 +1,7 @@
-/** A config that uses every part of the Worker except load shedding and hooks, to test its size (bench/size.ts) and that it runs. */
+/**
+ * A config that uses most parts of the Worker, to test its size (bench/size.ts). shedding.config.ts adds load shedding, hooks, API keys in
+ * WebSocket subprotocols, and `X-RateLimit` headers.
+ */
 import { defineConfig } from '../../src/config/define.ts'
 import { jwt } from '../../src/credentials/jwt.ts'
 

@@ -1,6 +1,7 @@
 /**
- * Injects faults into calls over real sockets: into the n-th call or into every call, while all others pass. For HTTP, it uses the
- * counting proxy. For other protocols (that of Redis, the bytes of an origin), it uses a TCP proxy that does not interpret them.
+ * Injects faults into calls over real sockets. Each test selects the calls that fail, for example the n-th call or every call. The other
+ * calls pass. HTTP calls go through the counting proxy. Calls in other protocols (that of Redis, the bytes of an origin) go through a TCP
+ * proxy that does not interpret them.
  */
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import type { CountingProxy, Fault } from './counting-proxy.ts'
@@ -17,7 +18,7 @@ export interface Armed {
   spoiled(): number
   /** Time of the last call that failed, by performance.now(). */
   lastAt(): number
-  /** Must be called before each request of a caller, if the fault does not apply to a single call. */
+  /** Present if the fault closes the listening socket. Must then be called before each request of a caller. */
   before?(): Promise<void>
   /** Ends the fault: all further calls pass. */
   disarm(): Promise<void>

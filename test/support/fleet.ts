@@ -52,9 +52,9 @@ export interface FleetReport {
   refusedWithRoom: number
   /** Requests for which the rule was sent to the store. */
   asked: number
-  /** Messages without a request. */
+  /** Calls that report the units of an isolate to the store and decide no request. */
   messages: number
-  /** HTTP requests that had only such messages. */
+  /** HTTP requests to the store that had only messages, and no decision. */
   alone: number
   /** Units that the store counts in flight at the end. */
   left: number

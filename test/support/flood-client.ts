@@ -1,6 +1,6 @@
 /**
- * Sends many requests at once. Runs as a process, so that the bridge and Redis do not share an event loop with the client. For
- * requests one after the other, that is not necessary.
+ * Sends many requests at once. Runs as a separate process, so that the client does not share an event loop with the bridge, the proxy and
+ * the origin. A separate process is not necessary for requests one after the other.
  */
 import { Agent, request } from 'node:http'
 import { fileURLToPath } from 'node:url'

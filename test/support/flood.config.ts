@@ -1,6 +1,6 @@
 /**
- * The config of the flooded Worker: limits for all callers, with each failure policy. Their period is long, so that the number of
- * admitted requests does not depend on the speed of the machine. `/second` is for measurements.
+ * The config of the flooded Worker: limits for all callers, with the failure policies `open` and `local`. Their period is long, so that the
+ * number of admitted requests does not depend on the speed of the machine. The limits under `/second` have a short period.
  */
 import { defineConfig } from '../../src/config/define.ts'
 import { FLOOD_LIMIT } from './flood-limit.ts'

@@ -71,7 +71,7 @@ export interface LeaseFleetReport {
   mostInWindow: number
   /** The most units of one caller that the store has spent in one window of the first rule, minus those that were given back in it. */
   mostSpent: number
-  /** Units that callers have requested, in each window of the first rule at most its limit. */
+  /** Units that callers have requested. Of each caller and window of the first rule, at most the limit is counted. */
   permitted: number
   /** Units of the first rule that are spent at the end according to the model, for all callers. */
   counted: number

@@ -1,6 +1,6 @@
 /**
- * The Redis servers that suites run on: the embedded one, and a real Redis and a real Valkey if they are installed. Suites of a
- * server that is not installed are skipped, and their names say so. With SLUICE_REQUIRE_REDIS=1, a missing Redis is an error.
+ * The Redis servers that suites run on: the embedded one, and a real Redis and a real Valkey if they are installed. If neither is
+ * installed, a suite that is marked as skipped stands for both. With SLUICE_REQUIRE_REDIS=1, a missing Redis is an error.
  */
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'

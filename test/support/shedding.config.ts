@@ -1,4 +1,7 @@
-/** A config that uses every part of the Worker, with load shedding and hooks, to test its size (bench/size.ts) and that it runs. */
+/**
+ * A config that uses every part of the Worker except leases, units held in advance, and addresses from trusted Workers. It tests the size
+ * of this Worker (bench/size.ts), and that the Worker runs.
+ */
 import { defineConfig } from '../../src/config/define.ts'
 import everything from './everything.config.ts'
 

@@ -1,6 +1,6 @@
 /** The form of keys in the store, for all inputs of callers (src/store/keys.ts). */
 
-/** The characters that escape.ts leaves. None of them has a meaning for Redis, for a cluster or for Sluice. */
+/** The characters of an escaped text (escape.ts). None of them has a meaning for Redis, for a cluster or for Sluice. */
 const TEXT = "[\\w.%#!'()-]*"
 const PARTS = `(?:[a-z]+(?:[._-]${TEXT})?(?:=${TEXT})?)(?:,[a-z]+(?:[._-]${TEXT})?(?:=${TEXT})?)*`
 const OWNER = `c:(?:\\?|${TEXT}(?:~${TEXT})?)|ip:[\\da-f.:]+(?:/\\d+)?|ip:unknown|x:${PARTS}|l:[\\w-]+|global`

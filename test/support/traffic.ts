@@ -45,7 +45,7 @@ const SHARES = {
 /** Costs for a rule whose limit is about ten: mostly one, sometimes nothing or too much. */
 export const costs: fc.Arbitrary<Cost> = fc.constantFrom(1, 1, 1, 1, 1, 2, 2, 0, 3, 5, 11, 1000)
 
-/** Costs from one unit to more than the burst, including those that just fit and just do not. */
+/** Costs from 0 to more than the burst, including the largest cost that fits and the smallest cost that does not fit. */
 export const costsOfAnySize: fc.Arbitrary<Cost> = fc.constantFrom(
   ...([1, 1, 0, 'all but one', 'all', 'one more than all', 'a third', 1e9] as const),
 )

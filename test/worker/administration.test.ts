@@ -1,4 +1,4 @@
-/** src/ops runs anywhere that fetch does: here inside workerd, where the commands' side of Node is missing. */
+/** src/ops runs wherever `fetch` is available. Here it runs inside workerd, where the command line (src/node) cannot run. */
 
 import { afterEach, expect, inject, it, vi } from 'vitest'
 import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
@@ -45,7 +45,7 @@ it('reads what limits, switches and counters say', async () => {
   expect(rules.map(({ name, applies }) => [name, applies])).toEqual([['hour', true]])
 })
 
-// What the platforms throw for a connection that fails: workerd, browsers and Deno. Only Node gives a cause.
+// The errors that workerd, browsers and Deno throw if a connection fails. Only the error of Node has a cause.
 it.each([
   new Error('Network connection lost.'),
   new TypeError('Failed to fetch'),

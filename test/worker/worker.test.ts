@@ -43,7 +43,7 @@ describe('the Worker', () => {
       }),
     )
     const refused = burst.filter(({ status }) => status === 429)
-    // The store's clock stands still: nothing comes back meanwhile. A call whose reply was late may have spent, too.
+    // No units come back meanwhile, because the store's clock stands still. A call whose reply was late may also have spent a unit.
     expect(burst.length - refused.length).toBeLessThanOrEqual(10)
     for (const { headers } of refused) {
       expect(headers.get('retry-after')).toBe('1')
@@ -51,7 +51,7 @@ describe('the Worker', () => {
     }
   })
 
-  it('knows no caller without a key', async () => {
+  it('refuses a request without a key', async () => {
     expect((await fetchWorker('/')).status).toBe(401)
   })
 
@@ -63,7 +63,7 @@ describe('the Worker', () => {
     ])
   })
 
-  it('lets requests pass, marked, while the store is gone', async () => {
+  it('admits requests, and marks their replies, while the store is gone', async () => {
     await untilBreakerIsClosed()
     vi.spyOn(console, 'warn').mockImplementation(() => {})
     const real = globalThis.fetch
@@ -76,7 +76,7 @@ describe('the Worker', () => {
     await response.body?.cancel()
   })
 
-  it('gives the store no longer than its deadline', async () => {
+  it('does not wait for the store longer than its deadline', async () => {
     await untilBreakerIsClosed()
     vi.spyOn(console, 'warn').mockImplementation(() => {})
     const real = globalThis.fetch
@@ -93,8 +93,8 @@ describe('the Worker', () => {
 })
 
 /**
- * Asks again while the gateway decides without the store, which a machine that is too busy for the deadline makes it do. Requests
- * that are let through so are marked, and have tests of their own.
+ * Repeats the request while the gateway decides without the store, which happens if the machine is too busy to meet the deadline. Other
+ * tests are about such decisions.
  */
 async function decided(path: string, init: RequestInit): Promise<Response> {
   const ask = async () => {
@@ -106,7 +106,7 @@ async function decided(path: string, init: RequestInit): Promise<Response> {
   return (await vi.waitUntil(ask, { timeout: 50_000, interval: 50 }))!
 }
 
-/** A call before may have been too slow for it. */
+/** Waits until the breaker is closed. A slow call of an earlier test may have opened it. */
 async function untilBreakerIsClosed(): Promise<void> {
   const response = await decided('/', { headers: { 'x-api-key': key } })
   await response.body?.cancel()

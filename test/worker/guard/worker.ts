@@ -24,7 +24,7 @@ const hono = new Hono()
 hono.use(sluice(config))
 hono.get('/hono', c => c.text('hello'))
 
-/** What the user's code gets of `fetch` is decoded, whatever the upstream has sent. */
+/** `fetch` decodes the reply of the origin for the user's code, whatever content encoding the origin has used. */
 const guarded = guard(config)((_: Request, env: Env, _ctx: ExecutionContext) => fetch(env.UPSTREAM))
 
 let limiter: ReturnType<typeof createLimiter> | undefined

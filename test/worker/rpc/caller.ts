@@ -1,4 +1,4 @@
-/** Another Worker, with bindings to the first. */
+/** The Worker that calls the limits of another Worker (limits.ts) through service bindings. */
 import type { LimitsService } from '../../../src/edges/rpc/entrypoint.ts'
 import type { Limits } from './limits.ts'
 
@@ -7,7 +7,7 @@ true satisfies LimitsService extends RateLimit ? true : never
 
 interface Env {
   LIMITS: Service<typeof Limits>
-  /** A third Worker, with the limits and the store of the first. The caller can use it as a second isolate of the first. */
+  /** A third Worker, with the same limits and store as `LIMITS`. It stands for a second isolate of that Worker. */
   OTHER: Service<typeof Limits>
   /** The same entrypoint with `props: { limit: 'signups' }`, used as Cloudflare's rate limiting binding. */
   SIGNUPS: RateLimit
@@ -71,7 +71,7 @@ const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
     statuses.push(await four.allowed)
     return statuses
   },
-  // Nothing is disposed of: the context of this request ends.
+  // The slot is not disposed of. It is freed when the context of this request ends.
   '/acquire/forget': async (env, key) => {
     const slot = await env.LIMITS.acquire('exports', { account: key }, { timeoutMs: 20_000 })
     return (await slot.decision).allowed

@@ -71,7 +71,7 @@ describe('a refused caller', () => {
     ])
     expect(Object.keys(headers)).toEqual(Object.keys(first.headers))
     time += 1
-    // Of 20 requests at once, one makes the trip, and all get its result.
+    // Of 20 requests at once, one makes the trip, and the others are refused from memory.
     const statuses = async () =>
       (await Promise.all(Array.from({ length: 20 }, () => app('/', { key })))).map(({ status }) => status)
     expect(await tripsOf(async () => expect(await statuses()).toEqual(Array(20).fill(429)))).toBe(1)

@@ -386,8 +386,8 @@ function expectNoMoreThanBefore(rule: Rule, before: Admitted[], after: Admitted[
     expect(violationOf(promised, all)).toBeUndefined()
     return
   }
-  // When the clock is back in an earlier window, the store may still count units in the window that had begun after it. So the limit
-  // holds for the two windows together: twice the limit.
+  // When the clock is back in an earlier window, the store may still count units in the window that had begun after it. So only
+  // the sum of the two windows is bounded, by twice the limit.
   const perWindow = Map.groupBy(all, ({ at }) => windowOf(rule, at))
   const again = windowOf(rule, setBackTo)
   for (const [window, spent] of perWindow) {

@@ -34,7 +34,7 @@ const definitions: Partial<Record<AlgorithmName, (rule: Rule) => Definition>> = 
     },
   }),
 
-  /** Without messages about endings, units stay in flight until a period after the last of them, rounded to milliseconds. */
+  /** Without messages about endings, all units stay in flight until a period after the latest admission, rounded down to milliseconds. */
   concurrency: ({ limit, period }) => ({
     admits: (list, t, cost) => {
       let [units, until] = [cost, t]

@@ -311,7 +311,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
         [115, 1, false, 0, 15, 1.25],
         // A peek is admitted even if nothing is left.
         [115, 0, true, 0, 15, 0],
-        // 10 at once fit only when those 6 no longer count, a whole window later.
+        // 10 at once fit only when the 6 units of this window no longer count, a whole window after its end: at 130.
         [115, 10, false, 0, 15, 15],
         [129.999999, 10, false, 9, 0.000001, 0.000001],
         [130, 10, true, 0, 20, 0],
@@ -401,7 +401,7 @@ export const vectors: Record<string, readonly VectorTable[]> = {
       ],
     },
     {
-      title: 'a clock set back: what had passed when the newest came is gone',
+      title: 'a clock set back: entries that had expired when the newest one was added are gone',
       rule: { algorithm: 'sliding-log', limit: 5, period: '10s' },
       rows: [
         [0, 1, true, 4, 10, 0],

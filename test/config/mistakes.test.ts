@@ -221,7 +221,7 @@ describe('a mistake in leases', () => {
       ["rules[0].lease: '250ms' is not a lease. Write it like { for: '250ms' }, or false."],
     ],
     [
-      'a lease for all rules that is false',
+      'false as the lease for all rules',
       { ...CONFIG, lease: false },
       ["lease: false is not a lease. Write it like { for: '250ms' }."],
     ],
@@ -235,7 +235,7 @@ describe('a mistake in leases', () => {
   it.each([
     ['for all rules does not apply to', { lease: { for: '1s' } }, {}],
     ['is switched off for', {}, { lease: false }],
-  ])('is accepted if it %s a log, requests in flight and guesses', (_, settings, changes) => {
+  ])('is not reported if a lease %s a log, requests in flight and guesses', (_, settings, changes) => {
     const log = { ...RULE, name: 'log', algorithm: 'sliding-log' }
     const guesses = { ...RULE, name: 'guesses', by: 'address', on: 'auth-failure' }
     const rules = [log, HELD, guesses].map(rule => ({ ...rule, ...changes }))
@@ -284,7 +284,11 @@ describe('a mistake in plans', () => {
         "rules[0].plans: is false for every plan, so the rule would apply to no caller. Use mode: 'off', or keep a plan.",
       ],
     ],
-    ['not if anonymous callers are left', withRule({ by: 'address', plans: { free: false } }), []],
+    [
+      'no mistake: false for every plan, if anonymous callers are left',
+      withRule({ by: 'address', plans: { free: false } }),
+      [],
+    ],
   ])('%s', (_, config, mistakes) => expect(mistakesIn(config)).toEqual(mistakes))
 })
 
@@ -335,9 +339,13 @@ describe('a mistake in routes', () => {
         'routes[0].cost: 11 times the cost of rules[0] (1) is above its burst of 10: no request here would ever be admitted. Lower it.',
       ],
     ],
-    ['not a cost if no rule may apply', withRoutes({ ...ROUTE, cost: 11, accept: ['anonymous'] }), []],
     [
-      'not a cost where the rule does not apply',
+      'no mistake: a high cost if no rule may apply',
+      withRoutes({ ...ROUTE, cost: 11, accept: ['anonymous'] }),
+      [],
+    ],
+    [
+      'no mistake: a high cost where the rule does not apply',
       {
         ...withRoutes({ ...ROUTE, cost: 11 }),
         rules: [{ ...RULE, match: { path: '/other' } }],

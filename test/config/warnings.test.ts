@@ -193,7 +193,7 @@ describe('requests that no rule covers', () => {
     ])
   })
 
-  it('are not those that an adaptive rule limits, which protects the origin from all callers together', () => {
+  it('get a different warning if an adaptive rule limits them, because one caller can use all of its limit', () => {
     const origin = {
       name: 'origin',
       by: 'global',
@@ -243,7 +243,7 @@ describe('an identity that clients choose', () => {
     [['address', 'header:x-tenant'], []],
     ['header:cf-ipcountry', []],
     ['country', []],
-  ])('is reported, unless clients cannot choose one of its parts: %j', (by, paths) => {
+  ])('is reported if clients can choose all of its parts: %j', (by, paths) => {
     expect(pathsIn({ rules: [rule({ by })] })).toEqual(paths)
   })
 

@@ -220,7 +220,7 @@ describe('the Hono middleware', () => {
 })
 
 describe('the Hono middleware, with a refused or dropped reply', () => {
-  it('keeps headers of earlier middleware, and its decision which web pages may read the reply', async () => {
+  it('keeps headers of earlier middleware, also those that decide which web pages may read the reply', async () => {
     const app = new Hono()
     app.use(cors({ origin: 'https://app.test', credentials: true }))
     app.use(async (c, next) => {

@@ -56,7 +56,7 @@ const REQUESTS: readonly Asked[] = [
   },
 ]
 
-/** The parts that must be equal. Time passes between two edges, so times are compared as seconds of the day. */
+/** The parts that must be equal. Time passes between two edges, so the times in headers and bodies are not compared. */
 interface Reply {
   status: number
   headers: Record<string, string>

@@ -15,7 +15,7 @@ describe('an adaptive limit', () => {
   let fleets = 0
 
   function fleetOf(config: Pick<ConfigInput, 'rules' | 'credentials' | 'shedding'>) {
-    // Later than any report of an isolate of the previous test.
+    // Each fleet starts a day after the one before it: later than any report from the previous test.
     fleets += 1
     let now = 1_700_000_000_000 + fleets * 86_400_000
     const platform: TestPlatform = { clock: { now: () => now }, reportAt: () => now * 1000 }

@@ -195,7 +195,7 @@ describe('on Cloudflare', () => {
     },
   )
 
-  it('without its header, the address is unknown', () => {
+  it('the address is unknown without CF-Connecting-IP', () => {
     expect(clientAddress(requestWith({ 'x-forwarded-for': '203.0.113.1' }))).toBeUndefined()
   })
 })
@@ -264,7 +264,7 @@ describe('behind proxies that write X-Forwarded-For', () => {
     expect(clientBehind('x-forwarded-for', `203.0.113.1, ${text}`)).toBeUndefined()
   })
 
-  it('reads no other header', () => {
+  it('no other header is read', () => {
     const settings = compileAddress({ from: 'x-forwarded-for', trustedProxies: PROXIES })
     const names = ['cf-connecting-ip', 'x-real-ip', 'true-client-ip', 'x-client-ip']
     const request = requestWith({
@@ -349,7 +349,7 @@ describe('behind proxies that write Forwarded', () => {
     expect(clientBehind('forwarded', `for=203.0.113.1, for=${quoted}`)).toBeUndefined()
   })
 
-  it('parses each element separately, the last one first', () => {
+  it('each element is parsed separately, the last one first', () => {
     expect([...forwardedFor('for=a, for="b,\\"c";for=d, by=e, for="f\\"g"')]).toEqual([
       'f"g',
       undefined,

@@ -32,7 +32,7 @@ const ADDRESS: RuleInput = {
   period: '300d',
 }
 
-/** Their slots are on all three nodes. */
+/** Consumers whose slots are spread over all three nodes. */
 const consumers = ['acme', 'globex', 'initech', 'umbrella', 'hooli']
 
 describeOnCluster('the gateway', start => {
@@ -174,7 +174,7 @@ describeOnCluster('the gateway', start => {
       Object.values(Object.groupBy(admitted, entry => entry[column]!)).map(all => all!.length)
     expect(Math.max(...most(0))).toBeLessThanOrEqual(5)
     expect(Math.max(...most(1))).toBeLessThanOrEqual(12)
-    // Units that a request spent in one slot before the other slot refused it were given back: all 25 of the consumers pass.
+    // The units that a refused request had spent in its other slot were given back, so each of the five consumers reaches its limit.
     for (let i = 0; i < 60; i++) await attempt(i % 5, addresses[i % 3]!)
     expect(most(0)).toEqual([5, 5, 5, 5, 5])
     expect(Math.max(...most(1))).toBeLessThanOrEqual(12)

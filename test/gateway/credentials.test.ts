@@ -121,7 +121,7 @@ describe('a token', () => {
     warn.mockRestore()
   })
 
-  it('can be blocked and have overrides, like any consumer', async () => {
+  it('has a consumer that can be blocked like any other', async () => {
     const ask = withTokens()
     await set('sluice:{c:auth0~auth0%7C7}:consumer', formatConsumer({ blockedAt: new Date(), overrides: [] }))
     const response = await ask('/', { key: await token() })
@@ -148,7 +148,7 @@ describe('a token', () => {
     expect((await ask('/', { headers: { 'cf-access-jwt-assertion': 'a.b.c' } })).status).toBe(401)
   })
 
-  it('needs a secret of sufficient length when the gateway starts, and an error never shows its value', () => {
+  it('cannot be accepted with a secret that is too short: the gateway does not start, and the error does not show the secret', () => {
     const config = { rules: [TEN], credentials: { jwt: { internal: internal() } } }
     const start = () => gateway.app(config, { variables: { JWT_SECRET: 'pssst' } })
     expect(start).toThrow(
@@ -182,8 +182,8 @@ describe('an opaque key', () => {
       expect(received()).toMatchObject({ 'x-consumer-id': 'acme', 'x-consumer-plan': 'pro' })
       expect(received()).not.toHaveProperty('authorization')
     }
-    // The first request also sends its script, which has no flag for declared keys; the script of the others is
-    // already there.
+    // The first request uses the build of the script without `allow-key-locking`, and also has to send its text. The
+    // build that the later requests use is already there.
     expect(gateway.store.count()).toBeLessThanOrEqual(5)
     const cold = ask()
     expect((await cold('/', { headers: { 'x-api-key': OPAQUE } })).status).toBe(200)
@@ -337,7 +337,7 @@ describe('lists', () => {
     expect((await ask('/', { key, address: '192.0.2.1' })).status).toBe(200)
   })
 
-  it('admit addresses and consumers without limits, with their credential checked', async () => {
+  it('admit allowed addresses and consumers without limits, and still check credentials', async () => {
     const one: RuleInput[] = [{ ...TEN, limit: 1 }]
     const allow = { addresses: ['192.0.2.0/24'], consumers: ['acme'] }
     const ask = app({ rules: one, allow })
@@ -402,7 +402,7 @@ describe('guessing', () => {
       // The first refusal is remembered for the address, whatever credential comes next.
       expect(gateway.store.count()).toBeLessThanOrEqual(1)
     } while (secondNow() !== second)
-    // The replies to the right and the wrong one are identical.
+    // The valid key gets the same reply as the guess.
     const comparable = async (response: Response) => {
       const headers = Object.fromEntries([...response.headers].filter(([name]) => name !== 'x-request-id'))
       return [response.status, headers, await response.json()]
@@ -445,7 +445,7 @@ describe('guessing', () => {
 describe('a credential that is not accepted', () => {
   const opaque = { authorization: 'Bearer an-old-partner-key-4711' }
 
-  it('is not forwarded: an opaque key beside another, and the cookie of Access', async () => {
+  it('is not forwarded: an opaque key beside an API key, and the cookie of Access', async () => {
     const key = await gateway.key('acme')
     const headers = { 'x-api-key': key, ...opaque, cookie: 'a=1; CF_Authorization=a.b.c; b=2' }
     await app({ credentials: { opaqueKeys: {} } })('/', { headers })

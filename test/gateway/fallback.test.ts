@@ -37,7 +37,7 @@ async function answers(app: App, count: number, init: Parameters<App>[1] = { add
   return all
 }
 
-/** Sends requests until the store decides again: the request before the last one has detected that it is back. */
+/** Sends requests until the store decides again. The request before the last one has detected that the store is back. */
 async function untilBack(app: App, init: Parameters<App>[1] = { address: '203.0.113.250' }) {
   await vi.waitUntil(async () => !(await app('/', init)).headers.has('sluice-degraded'), PATIENT)
 }
@@ -373,7 +373,7 @@ describe('when the store is back', () => {
     }, PATIENT)
   })
 
-  it('no request waits to detect it: during the outage each one is answered at once', async () => {
+  it('no request has waited to detect that: in the outage, only the first one waits for the deadline', async () => {
     const app = gateway.app({
       ...ANYONE,
       rules: [{ ...RULE, limit: 100 }],
@@ -391,7 +391,7 @@ describe('when the store is back', () => {
 describe('a bug in limiting code', () => {
   const by: RuleInput = { ...RULE, by: 'header:x-long' }
   const long = { headers: { 'x-long': 'a'.repeat(500) } }
-  /** Long values are hashed, and hashing reads its blocks with this function: so it fails while the rules are bound. */
+  /** Long values are hashed while the rules are bound, and the hash reads its blocks with this function. So binding fails. */
   const breakHash = () =>
     vi.spyOn(DataView.prototype, 'getUint32').mockImplementation(() => {
       throw new TypeError('slk_secret')

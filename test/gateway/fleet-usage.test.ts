@@ -56,8 +56,8 @@ describe('load shedding by fleet usage', () => {
   it('counts a class in its own part and in those of all more important classes', async () => {
     const app = appOf(CONFIG)
     const key = await gateway.key('acme', 'test')
-    // The isolate does not know the key yet, so its first request counts as the most important class that it may
-    // have.
+    // The isolate does not know the plan of the key yet, so it counts the first request in the most important class
+    // that is possible.
     expect(statusesOf(await hold(app, 1, { key }))).toEqual([200])
     expect(statusesOf(await hold(app, 5, { key }))).toEqual([...times(4, 200), 503])
     expect(statusesOf(await hold(app, 4))).toEqual([...times(3, 200), 503])

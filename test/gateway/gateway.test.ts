@@ -47,12 +47,12 @@ describe('a credential', () => {
     expect(gateway.origin.received[0]!.headers.authorization).toBe(`Bearer ${key}`)
   })
 
-  it('is not forwarded from a header that was not checked, or with a preflight', async () => {
+  it('is not forwarded from a header that was not checked, or with a request that looks like a preflight', async () => {
     const app = gateway.app({ rules: [TWO, PUBLIC], routes: OPEN })
     const [key, other] = [await gateway.key('acme'), await gateway.key('other')]
     await app('/', { headers: { 'x-api-key': key, authorization: `Bearer ${other}` } })
     const preflight = { origin: 'https://app.example', 'access-control-request-method': 'GET' }
-    // With a credential it is not a preflight, but an ordinary request.
+    // An OPTIONS request with a credential is not a preflight, but an ordinary request.
     await app('/', { method: 'OPTIONS', key, headers: { ...preflight, 'x-api-key': key } })
     const twice = new Headers({ authorization: `Bearer ${key}` })
     twice.append('authorization', `Bearer ${other}`)
@@ -419,7 +419,7 @@ describe('a long path', () => {
     },
   )
 
-  it('is limited and forwarded like any other up to the bound, or if it has one reading', async () => {
+  it('is limited and forwarded like any other path if it has at most 4 kB, or only one reading', async () => {
     const app = gateway.app({ rules: [{ ...TWO, limit: 3, match: { path: '/x*' } }] })
     const key = await gateway.key('acme')
     const paths = [long('%C3%A9', 4096), long(';a', 4096), long('', 10_000)]

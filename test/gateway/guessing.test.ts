@@ -36,7 +36,7 @@ it('a guess is counted on a route without limits', async () => {
   for (let i = 0; i < 3; i++) statuses.push((await ask('/free/x', { key: mintApiKey('acme') })).status)
   expect(statuses).toEqual([401, 401, 429])
   expect((await ask('/free/x', { key })).status).toBe(429)
-  // Without guesses at another address, nothing is counted there.
+  // At another address, where no guess was made, nothing is counted.
   const elsewhere = await ask('/free/x', { key, address: '192.0.2.9' })
   expect([elsewhere.status, elsewhere.headers.get('ratelimit')]).toEqual([200, null])
 })

@@ -75,7 +75,7 @@ describe('identify', () => {
     expect(identify).not.toHaveBeenCalled()
   })
 
-  it('leaves a bearer token that is not an API key to the hook and the origin', async () => {
+  it('receives a bearer token that is not an API key, and so does the origin', async () => {
     const ask = app({
       identify: request => request.headers.get('authorization')?.replace('Bearer session-', ''),
     })
@@ -83,7 +83,7 @@ describe('identify', () => {
     expect(received()).toMatchObject({ 'x-consumer-id': 'identify~7', authorization: 'Bearer session-7' })
   })
 
-  it('may name no consumer: the caller is anonymous if the config accepts that, and gets a 401 with instructions otherwise', async () => {
+  it('need not name a consumer: the caller is then anonymous if the config accepts that, else gets a 401 with instructions', async () => {
     const response = await app({ identify: () => null })('/')
     expect([response.status, ((await response.json()) as Problem).detail]).toEqual([
       401,
@@ -482,9 +482,9 @@ describe('identify that fails', () => {
   })
 })
 
-it('hooks cannot admit a credential that the store does not know', async () => {
+it('a hook that fails cannot admit a credential that was never verified', async () => {
   const ask = app({ cost: broken }, { rules: [{ ...TEN, onStoreFailure: 'open' }] })
   const key = await gateway.key('acme')
-  // This isolate has never verified it, as in an outage.
+  // After the failure the store is not asked, as in an outage, and this isolate has not verified the key before.
   expect((await ask('/', { key })).status).toBe(503)
 })

@@ -192,7 +192,7 @@ describe('a credential', () => {
     ]
     expect(await statuses('/tokens')).toEqual([401, 401, 200])
     expect(await statuses('/keys')).toEqual([200, 200, 401])
-    // A token is not an accepted kind there, but neither is an API key, which is never treated as missing.
+    // The route accepts neither. A token is treated as missing there; an API key is never treated as missing.
     expect(await statuses('/nobody')).toEqual([401, 401, 200])
     expect(received()).not.toHaveProperty('x-consumer-id')
     expect(received()).not.toHaveProperty('authorization')
@@ -237,7 +237,7 @@ describe('a credential', () => {
         expect([own, name, ...statuses]).toEqual([own, name, ...(name === own ? [200, 200] : [401, 401])])
       }
     }
-    // A consumer whose name looks like an environment and a consumer is a separate one.
+    // The consumer test_acme is not the consumer acme of the environment test.
     const named = mintApiKey('test_acme')
     await gateway.redis.connection.send(['SET', credentialKey('test_acme', sha256(named)), credentialOf()])
     expect((await app()('/', { key: named })).status).toBe(200)

@@ -248,7 +248,7 @@ describe('a caller with a lease', () => {
     let admitted = 0
     for (let i = 0; i < 400; i++)
       admitted += (await (i % 3 ? app : other)('/', { key })).status === 200 ? 1 : 0
-    // The units that one isolate holds while the other is refused are used by its own callers.
+    // An isolate that still holds units admits its own callers with them while the other isolate is refused.
     expect(admitted).toBeLessThanOrEqual(300)
     expect(admitted).toBeGreaterThanOrEqual(290)
     expect(gateway.origin.received.length).toBe(admitted)
@@ -311,7 +311,7 @@ describe('plans and overrides', () => {
     },
   )
 
-  it('take effect after a change when the lease ends, or at once if another request shows the new plan', async () => {
+  it('that were changed take effect when the lease ends, or at once if another request shows the new plan', async () => {
     const config: Settings = {
       plans: ['free', 'pro'],
       rules: [
@@ -331,7 +331,7 @@ describe('plans and overrides', () => {
 })
 
 describe('a change takes effect when the lease ends', () => {
-  it('a plan with one more rule: for every later request', async () => {
+  it('a plan with one more rule, which counts every later request', async () => {
     const config: Settings = {
       plans: ['free', 'pro'],
       rules: [ONE, { ...ONE, name: 'daily', plans: { pro: false } }],
@@ -450,7 +450,7 @@ describe('while the store is down', () => {
     expect([reply.status, reply.headers.get('sluice-degraded')]).toEqual([status, 'store-unreachable'])
   })
 
-  it('a lost reply loses the units that it leased, and nothing is admitted without being spent', async () => {
+  it('a lost reply loses the units that it leased, and no request is admitted whose units were not spent', async () => {
     const config: Settings = { rules: [{ ...ONE, onStoreFailure: 'closed' }], store: { breaker: false } }
     const key = await gateway.key(consumer)
     const app = appWith(config)

@@ -142,7 +142,7 @@ describe('the identity', () => {
     [['consumer', 'route'], ANONYMOUS_CALLER, undefined],
     ['claim:org', ANONYMOUS_CALLER, undefined],
     ['claim:org', WITH_KEY, undefined],
-    // For any other missing value, all such requests are one identity.
+    // If any other value is missing, all requests without that value are one identity.
     ['claim:org', withToken({}), '{x:claim.auth0.org}:state'],
     ['claim:org', withToken({ org: ['x'] }), '{x:claim.auth0.org}:state'],
     ['header:x-tenant', ANONYMOUS_CALLER, '{x:header.x-tenant}:state'],
@@ -180,12 +180,12 @@ describe('the evaluated rules', () => {
     ['a token', withToken({}), ['everybody', 'callers', 'known', 'of-plans', 'own-numbers']],
   ])('with %s', async (_, caller, expected) => expect(await names(caller)).toEqual(expected))
 
-  it('are none at an allowed address, and those for failures for an allowed consumer', async () => {
+  it('are none at an allowed address, and only those on auth-failure for an allowed consumer', async () => {
     expect(await names(WITH_KEY, { allow: { addresses: ['192.0.2.0/24'] } })).toEqual([])
     expect(await names(WITH_KEY, { allow: { consumers: ['acme'] } })).toEqual(['failures'])
   })
 
-  it('have the cost of their route, except those for failures; on a route without limits, only those remain', async () => {
+  it('multiply their cost by that of the route, except those on auth-failure, which alone remain on a route without limits', async () => {
     const on = async (route: object) =>
       (
         await evaluatedRules(

@@ -52,7 +52,7 @@ describe('an observation', () => {
     })
   })
 
-  it('of a request that a shadow would have shed has its verdict before those of the limits', () => {
+  it('of a request that a shadow would have shed has the verdict of the shadow before those of the limits', () => {
     const allowed: Ruling = { kind: 'allowed', verdicts: [], delay: 0 }
     const shed: ShedVerdict = { ...SHED, mode: 'shadow' }
     expect(observe(allowed, { ...WHERE, shed })).toMatchObject({ outcome: 'allowed', verdicts: [shed] })

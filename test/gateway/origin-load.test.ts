@@ -111,7 +111,7 @@ describe('an adaptive limit', () => {
     expect(answered).toHaveLength(1)
   })
 
-  it('gets nothing while the store does not decide, and then the local share of the limit applies', async () => {
+  it('gets nothing while the store does not decide; meanwhile the local share of the limit applies', async () => {
     const { app, answered } = recordingApp({ store: { localShare: 0.1 } })
     gateway.store.fault = (_, response) => response.writeHead(503).end()
     const replies: Response[] = []

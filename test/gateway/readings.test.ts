@@ -62,7 +62,7 @@ const ORIGINS: Record<string, Origin> = {
   'only drops parameters': path => resolve(strip(path)),
 }
 
-/** By prefix, as origins do: dots that an origin keeps do not change the prefix. */
+/** Places are found by prefix, as origins find them. Dot segments that an origin keeps do not change the prefix. */
 const PLACES = [
   ['inner', '/public/admin/'],
   ['admin', '/admin/'],
@@ -93,7 +93,7 @@ it.each([
   '/public//admin/x%2f..%2f..%2fy',
   '/public%2fadmin%2f..%2f..%2fother',
   '/public/x//..%2f..%2fadmin/y',
-])('a path does not get the credentials of a wider route: %s', path => {
+])('a path does not accept the credentials of a wider route: %s', path => {
   expect(at(path).settings.accept).not.toContain('api-key')
   expect(at(path).settings.accept).not.toContain('anonymous')
 })
@@ -204,7 +204,7 @@ describe('the work for a path of 4 kB', () => {
     readingsOf(of(part))
     const { length } = replace.mock.calls
     vi.restoreAllMocks()
-    // If each step ran for each combination of the others, there would be 200.
+    // If each step ran for each combination of the other steps, there would be 200 calls.
     expect(length).toBeLessThan(20)
   })
 
@@ -219,7 +219,7 @@ describe('the work for a path of 4 kB', () => {
   )
 })
 
-it('decodes all characters of UTF-8, and leaves all other bytes encoded', () => {
+it('a reading has all characters of UTF-8 decoded, and all other bytes still encoded', () => {
   const strict = (bytes: number[]) => {
     try {
       return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Uint8Array.from(bytes))

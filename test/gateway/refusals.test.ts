@@ -60,7 +60,7 @@ describe('a refused caller', () => {
     time += 999
     let again: Response | undefined
     expect(await tripsOf(async () => (again = await app('/', { key })))).toBe(0)
-    // Rounded up: one second less, or the same.
+    // Retry-After is rounded up to seconds, so after 999 ms it is the same or one second less.
     const seconds = Number(first.headers['retry-after'])
     const { headers, body, status } = await comparable(again!)
     expect([seconds, seconds - 1]).toContain(Number(headers['retry-after']))
@@ -71,7 +71,7 @@ describe('a refused caller', () => {
     ])
     expect(Object.keys(headers)).toEqual(Object.keys(first.headers))
     time += 1
-    // One request makes the trip for all of them.
+    // Of 20 requests at once, one makes the trip, and the others are refused from memory.
     const statuses = async () =>
       (await Promise.all(Array.from({ length: 20 }, () => app('/', { key })))).map(({ status }) => status)
     expect(await tripsOf(async () => expect(await statuses()).toEqual(Array(20).fill(429)))).toBe(1)

@@ -162,7 +162,7 @@ describe('no secret is revealed', () => {
     expectNoSecret(replies)
   })
 
-  it.each(['/drop', '/hang', '/error', '/hop'])('when the origin does %s', async path => {
+  it.each(['/drop', '/hang', '/error', '/hop'])('whatever the origin does at %s', async path => {
     const { replies } = await askAll(path, path === '/hang' ? { originDeadlineMs: SHORT_MS } : {})
     expectNoSecret(replies)
   })

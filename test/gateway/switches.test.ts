@@ -101,7 +101,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('switches, o
     expect(replies.map(({ status }) => status)).toEqual(Array(8).fill(200))
   })
 
-  it('to shadow apply to a consumer whose override enforces the rule, and other rules still count', async () => {
+  it('that turn a rule into a shadow also apply if an override of the consumer enforces it, and other rules still count', async () => {
     const override = compileOverride(CONFIG, { rule: 'two', mode: 'enforce' })
     await setOverride(gateway.admin, 'acme', override)
     await set('two', { mode: 'shadow' })

@@ -130,7 +130,7 @@ describe('the secret', () => {
   })
 
   it.each([undefined, '', null, 7])(
-    'that is %j in the environment accepts no push, and the reply says what to set',
+    'is not set if it is %j in the environment: every push is refused, and the reply says what to set',
     async secret => {
       for (const token of [`Bearer ${SECRET}`, 'Bearer undefined', 'Bearer null', 'Bearer 7', '']) {
         const { status, detail } = await push({ token }, { pushes: { secret: secret as never } })

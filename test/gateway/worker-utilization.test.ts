@@ -34,7 +34,7 @@ describe('load shedding by worker utilization', () => {
 
   /** Isolates of one fleet. In each second that passes, each of them has one request that the origin answers. */
   function fleetOf(config: Partial<ConfigInput> & typeof CONFIG, isolates = 2, more: TestPlatform = {}) {
-    // Later than any report of an isolate of the previous test.
+    // Each fleet starts a day after the one before it: later than any report from the previous test.
     fleets += 1
     let now = 1_700_000_000_000 + fleets * 86_400_000
     const platform: TestPlatform = { clock: { now: () => now }, reportAt: () => now * 1000, ...more }
@@ -84,7 +84,7 @@ describe('load shedding by worker utilization', () => {
     expect(await shedAt(app, '/', { method: 'POST' })).toEqual([])
   })
 
-  it('gives a caller the same verdict in every isolate at one level, and keeps shed callers shed as it rises', async () => {
+  it('gives a caller the same verdict in every isolate at one level, and keeps shed callers shed as the level rises', async () => {
     const { apps, seconds } = fleetOf(FAST)
     await seconds(13, 0.95)
     const [one, other] = [await shedAt(apps[0]!, '/test'), await shedAt(apps[1]!, '/test')]

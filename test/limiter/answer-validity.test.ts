@@ -43,7 +43,7 @@ describe('an answer is valid while the latest answers about the credential are c
     expect(isConsistent({ status, plan: 'free' }, seen as never)).toBe(expected)
   })
 
-  it('whatever it is, if nothing is known about the credential', () => {
+  it('or if nothing is known about the credential, whatever the answer is', () => {
     expect(isConsistent({ status: 'blocked', plan: '' }, undefined)).toBe(true)
   })
 })

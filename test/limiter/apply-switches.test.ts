@@ -122,7 +122,7 @@ describe('an admission', () => {
     ])
   })
 
-  it('under a rule by global depends on the share key of each caller', () => {
+  it('under a rule by global that is enforced for a share depends on the caller', () => {
     const [all] = rulesOf(rule('all', { by: 'global' }))
     const share = switched({ all: { share: 0.5 } })
     const statuses = Array.from({ length: 20 }, (_, i) => {

@@ -121,7 +121,7 @@ describeOnRedisEngine('units in flight', fresh => {
     expect(isolate.requests.map(calls => calls.length)).toEqual([1, 2, 1])
   })
 
-  it('are reported as released alone after 250 ms, several in one call', async () => {
+  it('are reported as released after 250 ms in an HTTP request of their own, several in one call', async () => {
     const { redis, time, isolate } = await set()
     const held = [await isolate.ask(ten), await isolate.ask(ten, 1, consumerStateKey('globex'))]
     for (const { finish } of held) finish('complete')
@@ -138,7 +138,7 @@ describeOnRedisEngine('units in flight', fresh => {
   it.each([
     ['the same caller', () => ACME],
     ['a caller for each', (n: number) => consumerStateKey(`caller-${n}`)],
-  ])('are not reported alone while decisions are made, for %s', async (_, keyOf) => {
+  ])('take no HTTP request of their own while decisions are made, for %s', async (_, keyOf) => {
     const { redis, time, isolate } = await set()
     for (let n = 0; n < 60; n++) {
       const { finish } = await isolate.ask(ten, 1, keyOf(n))

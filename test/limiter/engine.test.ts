@@ -314,7 +314,7 @@ describe('finish', () => {
     expect(times).toBe(1)
   })
 
-  it('is also part of a refusal, a peek and a broken demand', async () => {
+  it('is also returned with a refusal, a peek, and a demand that could not be built', async () => {
     const denied = await engine.decide(
       { policy: policyWith(two), rules: [{ rule: two, key: KEY, cost: 3 }] },
       options,
@@ -463,7 +463,7 @@ describe('beside a decision', () => {
   })
 })
 
-/** Whether the call hands over units: its rules are shadows. */
+/** Whether the call hands over units: then its rule is a shadow, written like `1s`. */
 const isHandOver = (call: StoreCall) => 'args' in call && call.args.some(arg => /^\d+s$/.test(arg))
 
 describe('outages, one after the other,', () => {
@@ -482,7 +482,7 @@ describe('outages, one after the other,', () => {
       const store: Store = {
         ...working,
         async run(calls) {
-          // A request with a hand-over always succeeds: the units of a lost one are never handed over again.
+          // A request with a hand-over always succeeds here, because units of a lost hand-over are never handed over again.
           const isLost = isDown && !calls.some(isHandOver)
           if (isLost && !isCounted) throw UNREACHABLE
           const replies = await working.run(calls)

@@ -64,7 +64,7 @@ describe('the holdings of an isolate', () => {
     )
     const [one, lost] = [holdings.claim(claimed()), holdings.claim(claimed())]
     holdings.settle(lost, 'lost')
-    // Epoch 1 again, but of another holder. It already counts the first claim as admitted.
+    // The holding has epoch 1 again, but under the new name, and already counts the first claim as admitted.
     holdings.settle(one, 'admitted')
     expect(holdings.claim(claimed()).holding).toMatchObject({ holder: 'isolate1', started: 1, ended: 0 })
   })

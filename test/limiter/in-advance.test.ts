@@ -48,7 +48,7 @@ describeOnRedisEngine('units in advance', (fresh, kind) => {
     return rule.limit - (decision.kind === 'allowed' ? decision.verdicts[0]!.remaining : Number.NaN)
   }
 
-  it('are requested together with another HTTP request, and later requests do not read the key', async () => {
+  it('are asked for in the HTTP request of a decision, and later decisions do not read the key of the rule', async () => {
     const { redis, time, isolate, ask, work } = await set()
     await work(8)
     const before = isolate.requests.length

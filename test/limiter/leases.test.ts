@@ -186,7 +186,8 @@ it.each(SHAPES)(
     expectSound({ ...seeded, deaths: 0 }, report)
     expect(report.units / without.units).toBeGreaterThanOrEqual(0.98)
     const hasQueue = plan.rules.some(({ algorithm }) => algorithm === 'leaky-bucket')
-    // Callers with many requests lose only places in a queue. With few requests, unused units can be lost: no trip is made for them alone unless a lease has saved one.
+    // A caller with many requests loses only places in a queue. Callers with few requests can also lose unused units: a trip that only
+    // gives units back is made only if leases have saved a trip before.
     if ((plan.callers ?? 1) === 1 && !hasQueue) expect(report.lost).toBe(0)
     expect(report.trips / report.requests).toBeLessThanOrEqual(most)
   },

@@ -487,7 +487,7 @@ describeOnRedisEngine('8 workers under 10 per second, 200 per minute and 5,000 p
       [10, 1e6],
       [200, 60e6],
     ] as const) {
-      // The call `limit` calls earlier must be at least a period ago.
+      // Between a call and the one `limit` places before it, at least a period must pass.
       const tooSoon = calls.filter((at, i) => i >= limit && at - calls[i - limit]! < period)
       expect(tooSoon).toEqual([])
     }

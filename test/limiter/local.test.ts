@@ -110,7 +110,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     [10, 1],
     [6, 4],
   ])(
-    'are handed over up to those that the store has left: %i, after %i of 10 were spent',
+    'are handed over, but no more than the store has left: %i, after %i of 10 were spent',
     async (units, spent) => {
       const store = storeOf(await fresh())
       const rule = RULES[3]!
@@ -163,7 +163,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     expect(working.requests).toEqual([1, 4])
   })
 
-  it('are handed over with a request if an earlier one has failed after the store had answered a later one', async () => {
+  it('are handed over with the next request even if a slow one fails after the store has answered a newer one', async () => {
     const working = storeOf(await fresh())
     const local = createLocalLimiter(1, Date.now)
     const late = Promise.withResolvers<never>()
@@ -206,7 +206,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     expect(await runCalls(store, [prepared])).toMatchObject([{ verdicts: [{ remaining: left }] }])
   })
 
-  it('are handed over up to those that the store has left, before the decision of the request that carries them', async () => {
+  it('are handed over, but no more than the store has left, before the decision of the request that carries them', async () => {
     const store = storeOf(await fresh())
     const rule = RULES[3]!
     await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 8)], plans: [] }))])
@@ -315,7 +315,7 @@ describe('the local limiter', () => {
     await local.handOver(store)
     expect(local.isHandOverDue()).toBe(false)
     expect(decide(local, [counted(rule, 1)]).admitted).toBe(false)
-    // Units that have refilled can be spent again, and only these are handed over.
+    // Units that have refilled can be spent again, and only the units that were spent again are handed over.
     time += 3000
     expect(decide(local, [counted(rule, 3)]).admitted).toBe(true)
     expect(decide(local, [counted(rule, 1)]).admitted).toBe(false)

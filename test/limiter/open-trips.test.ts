@@ -57,7 +57,7 @@ it('the variants of a rule for several plans count once', () => {
   expect(units()).toBe(2)
 })
 
-it('the keys of unknown consumers count by themselves', () => {
+it('opaque keys of unknown consumers are counted separately from each other', () => {
   const subject = (digest: string) => ({
     ...({ kind: 'pointer', pointerKey: `sluice:{k:${digest}}:pointer` } as const),
     ...{ consumerKey: 'sluice:{c:?}:consumer', credentialKey: 'sluice:{c:?}:key:0' },

@@ -208,7 +208,7 @@ describeOnRedisEngine('a decision over two slots', fresh => {
 
   // The state of a gcra rule depends on the numbers of the plan.
   it.each(['fixed-window', 'gcra'] as const)(
-    'counts and gives back the units of a rule once, although plans have their own rows: %s',
+    'counts and gives back the units of a rule once, although the rule has an entry for each plan: %s',
     async algorithm => {
       const { store, redis } = await prepared()
       const plans = ['free', 'pro']

@@ -381,12 +381,13 @@ function expectNoMoreThanBefore(rule: Rule, before: Admitted[], after: Admitted[
   const remembered = before.filter(({ at }) => rule.algorithm !== 'sliding-log' || at > logged)
   const all = [...remembered, ...after].toSorted((a, b) => a.at - b.at)
   if (rule.algorithm !== 'fixed-window' && rule.algorithm !== 'sliding-window') {
-    // Departures are in two different times, so only the admissions are compared.
+    // Departures before and after the change follow different clocks, so only the admissions are compared.
     const promised: Rule = rule.algorithm === 'leaky-bucket' ? { ...rule, algorithm: 'gcra' } : rule
     expect(violationOf(promised, all)).toBeUndefined()
     return
   }
-  // Units that are spent in the old window again may count in the window that had begun, so two windows share two limits.
+  // When the clock is back in an earlier window, the store may still count units in the window that had begun after it. So only
+  // the sum of the two windows is bounded, by twice the limit.
   const perWindow = Map.groupBy(all, ({ at }) => windowOf(rule, at))
   const again = windowOf(rule, setBackTo)
   for (const [window, spent] of perWindow) {

@@ -169,7 +169,7 @@ describe('a request with a credential', () => {
     expect((await ask('/partners', { consumer: 'acme' })).caller.method).toBe('opaque-key')
   })
 
-  it('has no known consumer with an opaque key, because only the store knows it', async () => {
+  it('that is an opaque key has no known consumer, because only the store knows whose key it is', async () => {
     const { caller, cost } = await ask('/', { key: 'partner-key-of-before' })
     expect(caller).toMatchObject({ method: 'opaque-key', consumer: '?' })
     expect(cost.admitted!.commands).toContainEqual({ command: 'GET', least: 1, most: 1 })

@@ -343,7 +343,7 @@ describeOnRedis('keys', start => {
   })
 })
 
-it('only for a store on this machine, the next step is to start one', () => {
+it('the suggested next step is to start a local store only if the URL is on this machine', () => {
   const nextStepFor = (url: string) => adminStore({ url, token: 't' }).nextStep
   for (const url of ['http://127.0.0.1:8079', 'http://localhost:8079', 'http://[::1]:8079'])
     expect(nextStepFor(url)).toMatch(/To start a local store, run npm start/)

@@ -118,7 +118,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
     expect(off.map(({ name }) => name)).toEqual(['window'])
   })
 
-  it('come with the names of all consumers if the store has nothing of this one', async () => {
+  it('come with the names of all consumers if the store has no data of the requested consumer', async () => {
     await createKey(gateway.admin, { consumer: 'acme' })
     const others = async (consumer: string) =>
       (await peekCaller(gateway.admin, config, { consumer })).otherConsumers

@@ -320,7 +320,7 @@ describe('the script of a policy', () => {
     expect(shapeOf({ lease: { for: '1s' } }).decide.plain.sha1).toBe(shapeOf({ lease }).decide.plain.sha1)
   })
 
-  it('of a policy without leases ignores the wanted number of requests', () => {
+  it('ignores the wanted number of requests if the policy has no leases', () => {
     const { policy, rules } = { policy: shapeOf({}), rules: rulesOf(HOUR, DAY) }
     const asked = { ...asking(rules, {}), policy }
     const [one, other] = [new ScriptModel(), new ScriptModel()]

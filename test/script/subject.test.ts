@@ -183,7 +183,7 @@ describeOnEngines('an override', fresh => {
     expect(await modeOf('enforce', { ...rule, mode: 'shadow' })).toEqual(['refused', ['enforce', false]])
   })
 
-  it('does not enforce a rule that was switched to shadow, but its numbers apply', async () => {
+  it('does not enforce a rule that was switched to shadow, but the numbers of the override apply', async () => {
     const rule = RULES[3]!
     const engine = await overriding(overrideOf(rule, { limit: 1 }, { mode: 'enforce' }))
     const evaluation = asked([rule, MINUTE], KEY)
@@ -204,7 +204,7 @@ describeOnEngines('an override', fresh => {
     ])
   })
 
-  it('belongs to the rule with its algorithm and period, whatever its limit and plan', async () => {
+  it('applies only to the rule with the same name, algorithm and period, whatever the limit and plan of that rule', async () => {
     const override = overrideOf(RULES[0]!, { limit: 7 })
     const limitOf = async (rule: RuleInput, subject: Subject = KEY) => {
       const engine = await overriding(override)
@@ -277,7 +277,7 @@ describeOnEngines('a rule on auth-failure', fresh => {
     expect(await engine.snapshot()).toEqual(before)
   })
 
-  it('gives a blocked consumer the reply of a bad credential after too many guesses, and the status blocked before', async () => {
+  it('gives a blocked consumer the status blocked, but after too many guesses the reply of a bad credential', async () => {
     const { engine, bad, ask } = await prepared()
     await engine.setRecord(consumerKey('acme'), formatConsumer({ blockedAt: new Date(0), overrides: [] }))
     expect((await ask(KEY)).status).toBe('blocked')

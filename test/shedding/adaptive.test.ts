@@ -70,7 +70,7 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     const before = run(60, { serviceMs: 1000 })
     // Not 100 at once: the number in flight grows at the same time, which keeps the latency up.
     expect(run(60, {}, before).baselineMs).toBeLessThan(200)
-    // During the overload, each comparison in which latency followed takes 3 % off.
+    // During the overload, each comparison in which the latency moves with the number in flight lowers the baseline by 3 %.
     expect(run(3000, {}, before).baselineMs).toBeLessThan(120)
   })
 
@@ -156,6 +156,6 @@ it('the gradient settles at the value of its formula', () => {
     state = adaptiveController().next(state, windowOf(state, {}))
     limits.push(state.limit)
   }
-  // 1.1 × 100 + √121, with room for the trial.
+  // 1.1 × 100 + √121 is 121. The limit can be higher for a while, because the baseline rises on trial.
   expect(Math.max(...limits)).toBeLessThan(1.3 * 121)
 })

@@ -283,7 +283,7 @@ describe('without a reply', () => {
   it('for three windows, the isolate moves the state by its own measurements', () => {
     const board = boardOf()
     board.startReport().learn(replyOf(WINDOW - 1, [40, 2]))
-    // Without a report, none is unanswered.
+    // The only report has been answered, so the state does not move.
     now += 60_000
     expect(board.state()).toEqual({ sum: 40, ms: 1000 })
     board.add([3, 1])
@@ -297,7 +297,7 @@ describe('without a reply', () => {
     expect(board.state().sum).toBe(43)
     now += 1
     expect(board.state()).toEqual({ sum: 48, ms: 5000 })
-    // Without measurements, time passes for the controller.
+    // Even without measurements, time passes for the controller.
     now += 60_000
     expect(board.state()).toEqual({ sum: 48, ms: 65_000 })
     board.startReport().learn(replyOf(WINDOW + 50, [1, 1], WINDOW + 40, '5 5'))
@@ -445,7 +445,7 @@ describeOnRedisEngine('isolates that share a signal', fresh => {
 
   it('agree again after they have computed different states', async () => {
     const redis = await fresh()
-    // The second one counts double, like another version of a controller.
+    // The second isolate counts double, as if it had another version of the controller.
     const twice: Controller<Totals> = {
       ...controller,
       next: (state, window) => controller.next(state, { ...window, sums: window.sums.map(sum => 2 * sum) }),

@@ -178,7 +178,7 @@ describe('the read of the switches', () => {
     await expect(storeOf().refresh()).rejects.toBe(failure)
   })
 
-  it('pauses for a second on a cluster after a failure, because only its node may hang', async () => {
+  it('pauses for a second on a cluster after a failure, because perhaps only the node of the switches hangs', async () => {
     for (const [isCluster, callCounts] of [
       [true, [2, 1, 2]],
       [false, [2, 2, 2]],

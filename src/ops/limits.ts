@@ -80,8 +80,8 @@ export interface CallerStandings {
   /** Other plans of the consumer's keys, which have other numbers. Empty if a plan was given. */
   plansOfKeys: string[]
   /**
-   * The names of all consumers in the store, if it has nothing of this one: its name may be misspelled. The store does not know
-   * consumers of tokens before something is set for them.
+   * The names of all consumers in the store, if the store has no record of this consumer: its name may be misspelled. A consumer of
+   * tokens has no record before it is blocked or gets an override.
    */
   otherConsumers?: readonly string[]
 }

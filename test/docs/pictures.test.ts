@@ -73,7 +73,7 @@ describe('terminal.svg', () => {
     const switched = [...text.matchAll(/npx sluicegate switch rule (\S+) shadow/g)].map(([, name]) => name!)
     expect(switched).toHaveLength(2)
     expect(shipped.rules!.map(({ name }) => name)).toEqual(expect.arrayContaining(switched))
-    for (const name of switched) expect(text).toContain(`${name} is switched to shadow, since `)
+    for (const name of switched) expect(text).toContain(`Rule '${name}' is switched to shadow, since `)
   })
 
   it('names no folder of a machine, no port, no whole key and no token', () => {

@@ -1,24 +1,22 @@
 /** The failure policies of rules (`onStoreFailure`): what a rule does with a request that the store has not decided. */
 import type { OnStoreFailure } from '../config/check/rule-schema.ts'
 
-/** Whether a rule admits a request that cannot be counted at all, not even in the isolate. */
-export function admitsUncounted(policy: OnStoreFailure): boolean {
-  switch (policy) {
-    case 'open':
-    case 'local':
-      return true
-    case 'closed':
-      return false
-  }
+interface FailurePolicy {
+  /** Whether it admits a request that cannot be counted at all, not even in the isolate. */
+  admitsUncounted: boolean
+  /** Whether the isolate may have to count the rule. */
+  isCountedLocally: boolean
 }
 
-/** Whether the isolate may have to count the rule. With `open` it counts until an outage is confirmed. */
-export function isCountedLocally(policy: OnStoreFailure): boolean {
-  switch (policy) {
-    case 'open':
-    case 'local':
-      return true
-    case 'closed':
-      return false
-  }
+const POLICIES: Record<OnStoreFailure, FailurePolicy> = {
+  local: { admitsUncounted: true, isCountedLocally: true },
+  // The isolate counts until an outage is confirmed.
+  open: { admitsUncounted: true, isCountedLocally: true },
+  closed: { admitsUncounted: false, isCountedLocally: false },
 }
+
+/** Whether a rule admits a request that cannot be counted at all, not even in the isolate. */
+export const admitsUncounted = (policy: OnStoreFailure): boolean => POLICIES[policy].admitsUncounted
+
+/** Whether the isolate may have to count the rule. */
+export const isCountedLocally = (policy: OnStoreFailure): boolean => POLICIES[policy].isCountedLocally

@@ -19,9 +19,9 @@ import { createOpenTrips, type OpenTrips } from './open-trips.ts'
 import { createStoreReports } from './store-reports.ts'
 
 export interface LocalLimiter extends Pick<HandOvers, 'withHandOvers' | 'handOver'> {
-  /** OpenTrips.begin */
+  /** Notes that a decision is on its way to the store (open-trips.ts). The returned function ends it. */
   beginTrip: OpenTrips['begin']
-  /** OpenTrips.unitsOf */
+  /** The units that decisions on their way may spend for the same identity. */
   openUnits: OpenTrips['unitsOf']
   /**
    * Decides all rules together, all or nothing, as the store would. `peek` spends nothing.

@@ -32,8 +32,8 @@ const EXTENSION = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
 export const moduleFile = (name: string): string => join(SOURCES, `${name}${EXTENSION}`)
 
 /**
- * The project of a folder: the folder itself, or the nearest one above it, with a config. If there is none, and this code runs from the
- * repository of the package, the project is the repository.
+ * Finds the project of a folder. That is the nearest folder with a config: the given folder, or one above it. If no folder has a config,
+ * and this code runs from the repository of the package, the project is the repository.
  * @throws Error naming the folder
  */
 export function findProject(from = process.cwd()): Project {

@@ -180,7 +180,7 @@ describe('the evaluated rules', () => {
     ['a token', withToken({}), ['everybody', 'callers', 'known', 'of-plans', 'own-numbers']],
   ])('with %s', async (_, caller, expected) => expect(await names(caller)).toEqual(expected))
 
-  it('are none at an allowed address, and only those on auth-failure for an allowed consumer', async () => {
+  it('at an allowed address: none. For an allowed consumer: only those that count failed credentials', async () => {
     expect(await names(WITH_KEY, { allow: { addresses: ['192.0.2.0/24'] } })).toEqual([])
     expect(await names(WITH_KEY, { allow: { consumers: ['acme'] } })).toEqual(['failures'])
   })

@@ -27,7 +27,6 @@ import { createSwitchBoard } from '../../src/switches/live.ts'
 import { formatSwitches, type RuleSwitch } from '../../src/switches/switches.ts'
 import { RedisEngine, rulesOf } from '../support/engines.ts'
 import { policyOf } from '../support/policy.ts'
-import { randomFrom, SEED } from '../support/random.ts'
 import { startRedis, type TestRedis } from '../support/redis.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
@@ -461,124 +460,6 @@ describe('beside a decision', () => {
     await settle()
     expect(await remaining(local)).toEqual([0])
   })
-})
-
-/** Whether the call hands over units: then its rule is a shadow, written like `1s`. */
-const isHandOver = (call: StoreCall) => 'args' in call && call.args.some(arg => /^\d+s$/.test(arg))
-
-describe('outages, one after the other,', () => {
-  /** The breaker opens at the first failure, and a probe closes it after a second. */
-  const breaker = { failures: 1, slowCalls: 1, slowAfterMs: 250, retryAfterMs: 1000 }
-
-  it.each([
-    ['whose requests never reach the store', false, 1],
-    ['whose requests are counted by the store, and only the replies are lost', true, 0],
-  ] as const)('%s, do not give a caller more than the limit', async (_, isCounted, fewest) => {
-    for (let seed = SEED; seed < SEED + 20; seed++) {
-      await redis.connection.send(['FLUSHALL'])
-      const random = randomFrom(seed)
-      let isDown = false
-      const working = storeOf(new RedisEngine(redis.connection))
-      const store: Store = {
-        ...working,
-        async run(calls) {
-          // A request with a hand-over always succeeds here, because units of a lost hand-over are never handed over again.
-          const isLost = isDown && !calls.some(isHandOver)
-          if (isLost && !isCounted) throw UNREACHABLE
-          const replies = await working.run(calls)
-          if (isLost) throw UNREACHABLE
-          return replies
-        },
-      }
-      const clock = { now: () => nowMs }
-      const engine = createEngine({ localShare: 1, breaker }, store, {
-        ...{ clock, decideAt: () => nowMs * 1e3, board: createSwitchBoard(clock) },
-        switchName: ({ name }) => name,
-        credentials: 'refuse',
-        createLocal: createLocalLimiter,
-        probe: createProbe(compileScripts),
-      })
-      const waiting: Promise<unknown>[] = []
-      const background = (task: Promise<unknown>) => void waiting.push(task.catch(() => {}))
-      const decide = async () => {
-        const { decision } = await engine.decide(demandOf(many), { background })
-        await Promise.all(waiting.splice(0))
-        nowMs += 1000
-        return decision.kind === 'allowed' ? 1 : 0
-      }
-      let admitted = 0
-      for (let i = 0; i < 12; i++) {
-        isDown = i % 2 === 1
-        for (let requests = random.int(1, 3); requests > 0; requests--) admitted += await decide()
-      }
-      expect(admitted, `seed ${seed}`).toBeLessThanOrEqual(9)
-      // A request whose reply was lost can count twice, so fewer than the limit may be admitted.
-      if (fewest) expect(admitted, `seed ${seed}`).toBe(9)
-    }
-  })
-})
-
-it('requests at once, some of which get no answer in time, are admitted up to the limit and no further', async () => {
-  const breaker = { failures: 1, slowCalls: 1, slowAfterMs: 250, retryAfterMs: 0 }
-  let unanswered = 0
-  for (let seed = SEED; seed < SEED + 30; seed++) {
-    await redis.connection.send(['FLUSHALL'])
-    const random = randomFrom(seed)
-    const working = storeOf(new RedisEngine(redis.connection))
-    /** Requests in the order of sending. The store executes them in this order, and their replies come in any order. */
-    const sent: { execute(): Promise<void>; reply(): void; isExecuted: boolean }[] = []
-    const store: Store = {
-      ...working,
-      run: calls =>
-        new Promise((resolve, reject) => {
-          let replies: unknown[] = []
-          const carriesHandOver = calls.some(isHandOver)
-          const isAnswered = carriesHandOver || random.chance(0.7)
-          const isExecuted = isAnswered || random.chance(0.5)
-          if (!isAnswered) unanswered += 1
-          sent.push({
-            isExecuted: false,
-            async execute() {
-              if (isExecuted) replies = await working.run(calls)
-              this.isExecuted = true
-            },
-            reply: () => (isAnswered ? resolve(replies) : reject(UNREACHABLE)),
-          })
-        }),
-    }
-    const clock = { now: () => nowMs }
-    const engine = createEngine({ localShare: 1, breaker }, store, {
-      ...{ clock, decideAt: () => nowMs * 1e3, board: createSwitchBoard(clock) },
-      switchName: ({ name }) => name,
-      credentials: 'refuse',
-      createLocal: createLocalLimiter,
-      probe: createProbe(compileScripts),
-    })
-    let [toSend, open, admitted] = [40, 0, 0]
-    while (toSend > 0 || open > 0 || sent.length > 0) {
-      const unexecuted = sent.find(({ isExecuted }) => !isExecuted)
-      const executed = sent.filter(({ isExecuted }) => isExecuted)
-      if (toSend > 0 && random.chance(0.4)) {
-        toSend -= 1
-        open += 1
-        void engine
-          .decide(demandOf(many), { background: task => void task.catch(() => {}) })
-          .then(decided => {
-            open -= 1
-            if (decided.decision.kind === 'allowed') admitted += 1
-          })
-      } else if (unexecuted && random.chance(0.5)) await unexecuted.execute()
-      else if (executed.length > 0) {
-        const chosen = random.pick(executed)
-        sent.splice(sent.indexOf(chosen), 1)
-        chosen.reply()
-      }
-      await new Promise(resolve => setImmediate(resolve))
-    }
-    expect(admitted, `seed ${seed}`).toBeLessThanOrEqual(9)
-    expect(admitted, `seed ${seed}`).toBeGreaterThan(0)
-  }
-  expect(unanswered).toBeGreaterThan(30)
 })
 
 describe('peek', () => {

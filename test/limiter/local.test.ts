@@ -1,9 +1,7 @@
 /** The local limiter: the requests that it admits, its memory, and the units that it hands over to the store afterwards. */
 
 import { describe, expect, it } from 'vitest'
-import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import type { LimitRuleInput } from '../../src/config/check/schema.ts'
-import { compileLimitRule } from '../../src/config/compile-rule.ts'
 import { type ErrorCode, GatewayError } from '../../src/errors.ts'
 import { createLocalLimiter, type LocalLimiter } from '../../src/limiter/local.ts'
 import { prepareDecide, runCalls } from '../../src/limiter/prepared-call.ts'
@@ -14,28 +12,31 @@ import { consumerKey, consumerStateKey } from '../../src/store/keys.ts'
 import type { Store } from '../../src/store/store.ts'
 import { bound } from '../support/bound.ts'
 import { compiled, configOf, describeOnRedisEngine } from '../support/engines.ts'
+import { counted, OTHER_KEY, RULES_FOR_TEN } from '../support/local-rules.ts'
 import { policyOf } from '../support/policy.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
 
-const RULES: LimitRuleInput[] = [
-  ...(['gcra', 'token-bucket', 'leaky-bucket', 'fixed-window', 'sliding-window', 'sliding-log'] as const).map(
-    algorithm => ({ name: algorithm, algorithm, limit: 10, period: '7d' }) as LimitRuleInput,
-  ),
-  { name: 'calendar', algorithm: 'fixed-window', limit: 10, period: 'month' },
-]
-
-const KEY = 'sluice:{ip:192.0.2.1}:state'
-const OTHER_KEY = 'sluice:{ip:192.0.2.2}:state'
-
-const counted = (rule: LimitRuleInput, cost: number, key = KEY): BoundRule =>
-  bound(compileLimitRule(rule, ALL_ALGORITHMS), key, cost)
-
 const decide = (local: LocalLimiter, rules: readonly BoundRule[], verb?: DecideVerb) =>
   local.decide(policyOf(rules), rules, verb)
 
+/** A store whose requests fail until `mend` is called. */
+function failingUntilMended(working: Store, error: GatewayError): Store & { mend(): void } {
+  let isMended = false
+  return {
+    ...working,
+    run: async calls => {
+      if (!isMended) throw error
+      return await working.run(calls)
+    },
+    mend: () => {
+      isMended = true
+    },
+  }
+}
+
 describeOnRedisEngine('units that were spent in the isolate', fresh => {
-  it.each(RULES)('are handed over to the store: $name', async rule => {
+  it.each(RULES_FOR_TEN)('are handed over to the store: $name', async rule => {
     const store = storeOf(await fresh())
     const local = createLocalLimiter(1, Date.now)
     for (const cost of [1, 3]) expect(decide(local, [counted(rule, cost)]).admitted).toBe(true)
@@ -113,7 +114,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
     'are handed over, but no more than the store has left: %i, after %i of 10 were spent',
     async (units, spent) => {
       const store = storeOf(await fresh())
-      const rule = RULES[3]!
+      const rule = RULES_FOR_TEN[3]!
       await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, spent)], plans: [] }))])
       const local = createLocalLimiter(1, Date.now)
       decide(local, [counted(rule, units)])
@@ -126,7 +127,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
   it('are handed over with the next request of their identity, before its decision', async () => {
     const store = storeOf(await fresh())
     const local = createLocalLimiter(1, Date.now)
-    const rule = RULES[3]!
+    const rule = RULES_FOR_TEN[3]!
     decide(local, [counted(rule, 4)])
     decide(local, [counted(rule, 1, OTHER_KEY)])
     const one = prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))
@@ -144,20 +145,14 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
   it('are not handed over with a request if the last one has failed', async () => {
     const working = storeOf(await fresh())
     const local = createLocalLimiter(1, Date.now)
-    let error: GatewayError | undefined = new GatewayError('ERR_STORE_UNREACHABLE', 'gone')
-    const store = local.withHandOvers({
-      ...working,
-      async run(calls) {
-        if (error) throw error
-        return await working.run(calls)
-      },
-    })
-    const rule = RULES[3]!
+    const failing = failingUntilMended(working, new GatewayError('ERR_STORE_UNREACHABLE', 'gone'))
+    const store = local.withHandOvers(failing)
+    const rule = RULES_FOR_TEN[3]!
     const one = () => runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))])
     await expect(one()).rejects.toThrow('gone')
     decide(local, [counted(rule, 4)])
     await expect(one()).rejects.toThrow('gone')
-    error = undefined
+    failing.mend()
     expect(await one()).toMatchObject([{ verdicts: [{ remaining: 9 }] }])
     expect(await one()).toMatchObject([{ verdicts: [{ remaining: 4 }] }])
     expect(working.requests).toEqual([1, 4])
@@ -172,7 +167,7 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
       ...working,
       run: async calls => (isLate ? await late.promise : await working.run(calls)),
     })
-    const rule = RULES[3]!
+    const rule = RULES_FOR_TEN[3]!
     const one = () => runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))])
     const first = one()
     isLate = false
@@ -189,26 +184,20 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
   ] as const)('that were in a request that failed with %s are handed over %s', async (code, _, left) => {
     const working = storeOf(await fresh())
     const local = createLocalLimiter(1, Date.now)
-    let error: GatewayError | undefined = new GatewayError(code, 'no')
-    const store = local.withHandOvers({
-      ...working,
-      async run(calls) {
-        if (error) throw error
-        return await working.run(calls)
-      },
-    })
-    const rule = RULES[3]!
+    const failing = failingUntilMended(working, new GatewayError(code, 'no'))
+    const store = local.withHandOvers(failing)
+    const rule = RULES_FOR_TEN[3]!
     const prepared = prepareDecide(compiled({ rules: [counted(rule, 1)], plans: [] }))
     decide(local, [counted(rule, 4)])
     await expect(runCalls(store, [prepared])).rejects.toThrow('no')
-    error = undefined
+    failing.mend()
     await local.handOver(working)
     expect(await runCalls(store, [prepared])).toMatchObject([{ verdicts: [{ remaining: left }] }])
   })
 
   it('are handed over, but no more than the store has left, before the decision of the request that carries them', async () => {
     const store = storeOf(await fresh())
-    const rule = RULES[3]!
+    const rule = RULES_FOR_TEN[3]!
     await runCalls(store, [prepareDecide(compiled({ rules: [counted(rule, 8)], plans: [] }))])
     const local = createLocalLimiter(1, Date.now)
     decide(local, [counted(rule, 5)])
@@ -220,7 +209,8 @@ describeOnRedisEngine('units that were spent in the isolate', fresh => {
   it('are handed over for twenty identities at a time', async () => {
     const store = storeOf(await fresh(), { isCluster: true })
     const local = createLocalLimiter(1, Date.now)
-    for (let i = 0; i < 50; i++) decide(local, [counted(RULES[0]!, 1, `sluice:{ip:192.0.2.${i}}:state`)])
+    for (let i = 0; i < 50; i++)
+      decide(local, [counted(RULES_FOR_TEN[0]!, 1, `sluice:{ip:192.0.2.${i}}:state`)])
     while (local.isHandOverDue()) await local.handOver(store)
     expect(store.requests).toEqual([20, 20, 10])
   })
@@ -348,19 +338,22 @@ describe('the local limiter', () => {
     expect(verdicts[0]).toMatchObject({ remaining: 0, rule: { algorithm: 'sliding-log', limit: 50_000 } })
   })
 
-  it.each(RULES)('does not lose counts because of requests that cost more than the share: $name', rule => {
-    let time = 1.7e12
-    const local = createLocalLimiter(0.1, () => time)
-    const hundred = { ...rule, limit: 100, period: '1h', queue: undefined } as LimitRuleInput
-    let [admitted, dear] = [0, 0]
-    for (let i = 0; i < 20; i++, time += 170_000) {
-      dear += decide(local, [counted(hundred, 50)]).admitted ? 1 : 0
-      admitted += decide(local, [counted(hundred, 1)]).admitted ? 1 : 0
-    }
-    // Within an hour the share is available once or twice: each time for one expensive request, or for ten cheap ones.
-    expect(dear).toBeLessThanOrEqual(2)
-    expect(dear * 10 + admitted).toBeLessThanOrEqual(22)
-  })
+  it.each(RULES_FOR_TEN)(
+    'does not lose counts because of requests that cost more than the share: $name',
+    rule => {
+      let time = 1.7e12
+      const local = createLocalLimiter(0.1, () => time)
+      const hundred = { ...rule, limit: 100, period: '1h', queue: undefined } as LimitRuleInput
+      let [admitted, dear] = [0, 0]
+      for (let i = 0; i < 20; i++, time += 170_000) {
+        dear += decide(local, [counted(hundred, 50)]).admitted ? 1 : 0
+        admitted += decide(local, [counted(hundred, 1)]).admitted ? 1 : 0
+      }
+      // Within an hour the share is available once or twice: each time for one expensive request, or for ten cheap ones.
+      expect(dear).toBeLessThanOrEqual(2)
+      expect(dear * 10 + admitted).toBeLessThanOrEqual(22)
+    },
+  )
 
   it('admits as much as a limit that equals its share, with every algorithm', () => {
     for (const algorithm of ['gcra', 'token-bucket'] as const) {

@@ -1,19 +1,13 @@
 /** Decisions on their way to the store: the isolate leaves units for them when it decides by itself. */
 
 import { beforeEach, expect, it } from 'vitest'
-import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import type { LimitRuleInput } from '../../src/config/check/schema.ts'
-import { compileLimitRule } from '../../src/config/compile-rule.ts'
 import { createLocalLimiter } from '../../src/limiter/local.ts'
 import { createOpenTrips, type OpenTrips } from '../../src/limiter/open-trips.ts'
 import type { BoundRule, Evaluation } from '../../src/script/evaluation.ts'
-import { bound } from '../support/bound.ts'
+import { counted, KEY, OTHER_KEY, TEN } from '../support/local-rules.ts'
 import { policyOf } from '../support/policy.ts'
 import { NOON } from '../support/traffic.ts'
-
-const KEY = 'sluice:{ip:192.0.2.1}:state'
-const OTHER_KEY = 'sluice:{ip:192.0.2.2}:state'
-const TEN: LimitRuleInput = { name: 'ten', algorithm: 'gcra', limit: 10, period: '10s' }
 
 let nowMs: number
 let openTrips: OpenTrips
@@ -23,14 +17,12 @@ beforeEach(() => {
   openTrips = createOpenTrips(() => nowMs)
 })
 
-const counted = (cost: number, key = KEY, rule: LimitRuleInput = TEN): BoundRule =>
-  bound(compileLimitRule(rule, ALL_ALGORITHMS), key, cost)
 const begin = (rules: readonly BoundRule[], rest: Partial<Evaluation> = {}) =>
   openTrips.begin({ rules, ...rest })
-const units = (key = KEY) => openTrips.unitsOf(counted(1, key), undefined)
+const units = (key = KEY) => openTrips.unitsOf(counted(TEN, 1, key), undefined)
 
 it('the units of a trip are open until it ends', () => {
-  const ends = [begin([counted(3)]), begin([counted(1)], { wantedRequests: 5 })]
+  const ends = [begin([counted(TEN, 3)]), begin([counted(TEN, 1)], { wantedRequests: 5 })]
   expect(units()).toBe(8)
   expect(units(OTHER_KEY)).toBe(0)
   ends[0]!()
@@ -40,9 +32,9 @@ it('the units of a trip are open until it ends', () => {
 })
 
 it('a trip that the platform has ended is forgotten after 20 to 40 s', () => {
-  begin([counted(3)])
+  begin([counted(TEN, 3)])
   nowMs += 21_000
-  const end = begin([counted(1)])
+  const end = begin([counted(TEN, 1)])
   expect(units()).toBe(4)
   nowMs += 21_000
   expect(units()).toBe(1)
@@ -53,7 +45,7 @@ it('a trip that the platform has ended is forgotten after 20 to 40 s', () => {
 })
 
 it('the variants of a rule for several plans count once', () => {
-  begin([counted(2), counted(2, KEY, { ...TEN, limit: 20 })])
+  begin([counted(TEN, 2), counted({ ...TEN, limit: 20 }, 2)])
   expect(units()).toBe(2)
 })
 
@@ -62,21 +54,21 @@ it('opaque keys of unknown consumers are counted separately from each other', ()
     ...({ kind: 'pointer', pointerKey: `sluice:{k:${digest}}:pointer` } as const),
     ...{ consumerKey: 'sluice:{c:?}:consumer', credentialKey: 'sluice:{c:?}:key:0' },
   })
-  const unknown = counted(1, 'sluice:{c:?}:state')
+  const unknown = counted(TEN, 1, 'sluice:{c:?}:state')
   begin([unknown], { subject: subject('a1') })
   expect(openTrips.unitsOf(unknown, subject('a1'))).toBe(1)
   expect(openTrips.unitsOf(unknown, subject('b2'))).toBe(0)
 })
 
 it('reports, shadows and rules that the isolate does not count leave nothing open', () => {
-  const closed = counted(1, KEY, { ...TEN, onStoreFailure: 'closed' } as LimitRuleInput)
-  begin([counted(0), { ...counted(1), mode: 'shadow' }, closed])
+  const closed = counted({ ...TEN, onStoreFailure: 'closed' } as LimitRuleInput, 1)
+  begin([counted(TEN, 0), { ...counted(TEN, 1), mode: 'shadow' }, closed])
   expect(units()).toBe(0)
 })
 
 it('the isolate refuses a request that would take open units, and spends nothing', () => {
   const local = createLocalLimiter(1, () => nowMs)
-  const rules = [counted(4)]
+  const rules = [counted(TEN, 4)]
   const policy = policyOf(rules)
   const refused = local.decide(policy, rules, 'decide', [7])
   expect(refused).toMatchObject({

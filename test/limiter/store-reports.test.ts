@@ -1,31 +1,18 @@
 /** While the store does not answer, the isolate admits no more than the store has last reported as remaining. */
 
 import { beforeEach, describe, expect, it } from 'vitest'
-import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import type { LimitRuleInput } from '../../src/config/check/schema.ts'
-import { compileLimitRule } from '../../src/config/compile-rule.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { createLocalLimiter, type LocalLimiter } from '../../src/limiter/local.ts'
 import { prepareDecide, runCalls } from '../../src/limiter/prepared-call.ts'
 import { createStoreReports } from '../../src/limiter/store-reports.ts'
 import type { DecideVerb } from '../../src/script/decide.ts'
 import type { BoundRule, Outcome } from '../../src/script/evaluation.ts'
-import { bound } from '../support/bound.ts'
 import { compiled, describeOnRedisEngine } from '../support/engines.ts'
+import { counted, KEY, OTHER_KEY, RULES_FOR_TEN, TEN } from '../support/local-rules.ts'
 import { policyOf } from '../support/policy.ts'
 import { storeOf } from '../support/stores.ts'
 import { NOON } from '../support/traffic.ts'
-
-const RULES: LimitRuleInput[] = [
-  ...(['gcra', 'token-bucket', 'leaky-bucket', 'fixed-window', 'sliding-window', 'sliding-log'] as const).map(
-    algorithm => ({ name: algorithm, algorithm, limit: 10, period: '7d' }) as LimitRuleInput,
-  ),
-  { name: 'calendar', algorithm: 'fixed-window', limit: 10, period: 'month' },
-]
-
-const KEY = 'sluice:{ip:192.0.2.1}:state'
-const OTHER_KEY = 'sluice:{ip:192.0.2.2}:state'
-const TEN: LimitRuleInput = { name: 'ten', algorithm: 'gcra', limit: 10, period: '10s' }
 
 let nowMs: number
 let local: LocalLimiter
@@ -34,9 +21,6 @@ beforeEach(() => {
   nowMs = NOON / 1e3
   local = createLocalLimiter(1, () => nowMs)
 })
-
-const counted = (rule: LimitRuleInput, cost: number, key = KEY): BoundRule =>
-  bound(compileLimitRule(rule, ALL_ALGORITHMS), key, cost)
 
 const decide = (rules: readonly BoundRule[], verb?: DecideVerb) => local.decide(policyOf(rules), rules, verb)
 
@@ -59,7 +43,7 @@ function report(rule: LimitRuleInput, remaining: number, outcome: Partial<Outcom
 }
 
 describeOnRedisEngine('after an answer of the store, the isolate admits what is left', fresh => {
-  it.each(RULES)('$name', async rule => {
+  it.each(RULES_FOR_TEN)('$name', async rule => {
     const store = storeOf(await fresh())
     const rules = [counted(rule, 7)]
     const [outcome] = await runCalls(store, [

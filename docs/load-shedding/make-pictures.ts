@@ -16,6 +16,7 @@ import {
   runHalvedCapacity,
   runLongOverload,
   runThreefold,
+  startedBy,
   WORKERS,
 } from '../../test/simulation/scenarios.ts'
 import type { Second } from '../../test/simulation/simulation.ts'
@@ -103,7 +104,7 @@ function drawThreefold(): string {
 function drawHalfCapacity(): string {
   const fixed = binned(runHalvedCapacity(BEST_FIXED), 2)
   const panels = Object.entries(METHODS).flatMap(([name, method]): Panel[] => {
-    const own = binned(runHalvedCapacity(limitBy(method)), 2)
+    const own = binned(runHalvedCapacity(startedBy(method)), 2)
     return [
       {
         name: `${name}:\nlimit, in flight`,

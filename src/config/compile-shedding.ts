@@ -62,9 +62,10 @@ export interface Adaptive {
   min: number
   max: number
   initial: number
+  tolerance: number
 }
 
-export const DEFAULT_ADAPTIVE = { method: 'gradient', min: 4, initial: 20 } as const
+export const DEFAULT_ADAPTIVE = { method: 'gradient', min: 4, initial: 20, tolerance: 2 } as const
 
 /** The adaptive limit of the config: at most one rule, or the fleet, has one, because there is one origin. */
 export function compileAdaptive({
@@ -79,7 +80,8 @@ export function compileAdaptive({
   if (!input || max === undefined) return undefined
   const { method = DEFAULT_ADAPTIVE.method, min = Math.min(DEFAULT_ADAPTIVE.min, max) } = input
   const { initial = Math.min(Math.max(min, DEFAULT_ADAPTIVE.initial), max) } = input
-  return { method, min, max, initial }
+  const { tolerance = DEFAULT_ADAPTIVE.tolerance } = input
+  return { method, min, max, initial, tolerance }
 }
 
 export const DEFAULT_SHEDDING = {

@@ -5,6 +5,8 @@ export interface Measured {
   readonly limit: number
   /** The latency as a multiple of the baseline. */
   readonly slowness: number
+  /** The latency at which the limit rests while callers want more, as a multiple of the baseline. */
+  readonly tolerance: number
   /** Whether the share of failures is clearly higher than usual while the limit is used. */
   readonly isFailing: boolean
   /**
@@ -26,3 +28,9 @@ export interface Measured {
 
 /** @returns the next limit, which may be out of bounds */
 export type AdaptiveMethod = (measured: Measured) => number
+
+/**
+ * Below this multiple of the baseline, responses are faster than they ever are without a queue. So the baseline is
+ * too high, and the limit waits until it has followed, instead of growing by a factor.
+ */
+export const STALE_SLOWNESS = 0.9

@@ -4,12 +4,13 @@
  * gradient.ts and aimd.ts are two methods for this; baseline.ts decides which latency is fast. The limit is never
  * lowered only to measure (envoyproxy/envoy#46532).
  *
- * The gradient is the default. While the capacity of the origin halves and recovers (test/simulation), it serves 97
- * to 99 % of what the best fixed limit serves, and AIMD 94 to 96 %: its sawtooth spends part of the time below the
- * capacity of the origin.
+ * The limit rests above the capacity of the origin: where responses take `tolerance` times as long as usual. So it
+ * holds a queue while callers want more than the origin can do. With 2, an origin that lost half of its workers has as
+ * many requests in flight as all of them can serve, and none is refused needlessly when they come back. A tolerance
+ * of 1.1 would keep the queue shorter, but no controller could then see at once that capacity is back.
  */
 import type { AdaptiveMethod } from './adaptive-method.ts'
-import { type Baseline, isUsedUp, NO_BASELINE, nextBaseline } from './baseline.ts'
+import { type Baseline, isUsedUp, lowerWhileFailing, NO_BASELINE, nextBaseline } from './baseline.ts'
 import { type Controller, elapsedMs, numbersOf, sumAt } from './controller.ts'
 import { gradient } from './gradient.ts'
 import { roundForStore } from './round-for-store.ts'
@@ -20,13 +21,15 @@ export interface AdaptiveSettings {
   readonly max: number
   /** The limit before anything was measured. */
   readonly initial: number
+  /** The tolerated latency under overload, as a multiple of the usual one (above 1). */
+  readonly tolerance: number
 }
 
 /**
- * From 20, the limit needs about ten seconds of full load to reach 100. The minimum is 4, because a limit of one or
+ * From 20, the limit needs about four seconds of full load to reach 100. The minimum is 4, because a limit of one or
  * two leaves no room to see how latency follows it.
  */
-export const ADAPTIVE_DEFAULTS: AdaptiveSettings = { min: 4, max: 1000, initial: 20 }
+export const ADAPTIVE_DEFAULTS: AdaptiveSettings = { min: 4, max: 1000, initial: 20, tolerance: 2 }
 
 export interface AdaptiveLimit extends Baseline {
   /** With a fraction, so that slow growth is not lost. The whole part is enforced. */
@@ -60,7 +63,7 @@ const CERTAIN_SAMPLES = 200
  * belongs to.
  */
 export function adaptiveController(
-  { min, max, initial }: AdaptiveSettings = ADAPTIVE_DEFAULTS,
+  { min, max, initial, tolerance }: AdaptiveSettings = ADAPTIVE_DEFAULTS,
   method: AdaptiveMethod = gradient,
 ): Controller<AdaptiveLimit> {
   const clamp = (limit: number) => roundForStore(Math.min(Math.max(min, limit), max))
@@ -78,14 +81,14 @@ export function adaptiveController(
       const inFlight = sumAt(window, 3) / ended
       const { limit } = state
       const sample = { latencyMs: sumAt(window, 2), samples: ended - failures, inFlight, limit }
-      const baseline = nextBaseline(state, sample)
       const isUsed = inFlight >= limit / 2
+      const isFull = isUsedUp(inFlight, limit)
+      const isFailing = isUsed && failures / ended > state.usualFailures + FAILURE_MARGIN
+      const measured = nextBaseline(state, sample)
+      const baseline = isFailing && isFull ? lowerWhileFailing(measured) : measured
       const next = method({
-        limit,
+        ...{ limit, tolerance, isFailing, isUsed, isUsedUp: isFull },
         slowness: baseline.baselineMs > 0 ? baseline.latencyMs / baseline.baselineMs : 1,
-        isFailing: isUsed && failures / ended > state.usualFailures + FAILURE_MARGIN,
-        isUsed,
-        isUsedUp: isUsedUp(inFlight, limit),
         pace: Math.min(1, 1000 / Math.max(1, baseline.latencyMs)),
         certainty: Math.min(1, (1.5 * ended) / (ended + CERTAIN_SAMPLES / 2)),
       })

@@ -1,21 +1,35 @@
 /**
  * Additive increase, multiplicative decrease, as in TCP (RFC 5681): the limit grows slowly while it is used, and
- * shrinks by a tenth if responses are too slow or more of them fail than usual. It never settles: it grows until a
- * queue forms and then backs off, in a sawtooth.
+ * shrinks by a twentieth if responses are too slow or more of them fail than usual. It never settles: it grows until
+ * the queue is too long and then backs off, in a sawtooth. Far below the tolerated latency it grows by half a second,
+ * as TCP does in its slow start.
  */
-import type { AdaptiveMethod } from './adaptive-method.ts'
+import { type AdaptiveMethod, STALE_SLOWNESS } from './adaptive-method.ts'
 
-/** Tolerated latency, as a multiple of the baseline. With less, the noise of a second would look like a queue. */
-const TOLERANCE = 1.3
+/** The lowest tolerated latency while the limit is not used up, because then it refuses nothing. */
+const MIN_UNUSED_TOLERANCE = 1.5
 
-/** The same while the limit is not used up, because then it refuses nothing. */
-const UNUSED_TOLERANCE = 1.5
+/** With a tenth, two slow seconds in a row would put the limit below what the origin can do. */
+const DECREASE = 0.05
 
-const DECREASE = 0.1
+/** Slow start: up to this share of the tolerated latency, the limit grows by half. */
+const SLOW_START_SHARE = 0.75
+const SLOW_START_GROWTH = 0.5
 
-export const aimd: AdaptiveMethod = ({ limit, slowness, isFailing, isUsed, isUsedUp, pace, certainty }) => {
-  const isSlow = slowness > (isUsedUp ? TOLERANCE : UNUSED_TOLERANCE)
-  if (isSlow || isFailing) return limit * (1 - DECREASE * pace * certainty)
+export const aimd: AdaptiveMethod = ({
+  limit,
+  slowness,
+  tolerance,
+  isFailing,
+  isUsed,
+  isUsedUp,
+  pace,
+  certainty,
+}) => {
+  const tolerated = isUsedUp ? tolerance : Math.max(MIN_UNUSED_TOLERANCE, tolerance)
+  if (slowness > tolerated || isFailing) return limit * (1 - DECREASE * pace * certainty)
+  if (isUsedUp && slowness > STALE_SLOWNESS && slowness < SLOW_START_SHARE * tolerance)
+    return limit * (1 + SLOW_START_GROWTH * pace)
   // In proportion to the square root, so that a limit of 1,000 doubles in a minute and not in a quarter of an hour.
   return isUsed ? limit + Math.max(1, Math.sqrt(limit) / 2) * pace : limit
 }

@@ -19,7 +19,8 @@
  *   little lower.
  *
  * While the limit is used up, the baseline rises slowly on trial. So there is always a next move, and the limiter
- * recovers from every state. Cinnamon compares throughput with the number in flight for the same purpose, by their
+ * recovers from every state. One comparison raises the baseline by a quarter at most, because it can be wrong: if the
+ * origin loses capacity in the second in which the limit shrinks, latency seems to stay. Cinnamon compares throughput with the number in flight for the same purpose, by their
  * covariance.
  */
 import { roundForStore } from './round-for-store.ts'
@@ -90,14 +91,30 @@ const MAX_EXTRA_CHANGE = 0.1
 const STAYED_RATIO = 0.3
 const FOLLOWED_RATIO = 0.6
 
-/** If latency followed, the baseline goes this much below the proven one, so that errors of chance do not add up. */
-const CORRECTION = 0.03
+/** One comparison raises the baseline to this multiple at most. */
+const MAX_RAISE = 1.25
+
+/**
+ * If latency followed, the baseline goes below the proven one, so that errors of chance do not add up: by this share
+ * divided by the responses of the window, because few responses have a large error. The share is kept small: under
+ * a lasting overload, these steps lower the limit towards the capacity that the origin has now, and then it refuses
+ * requests for some seconds when more capacity comes back.
+ */
+const CORRECTION_SAMPLES = 1.5
+const MIN_CORRECTION = 0.005
+const MAX_CORRECTION = 0.06
+
+/** Step down, per window in which the limit is used up and more requests fail than usual. */
+const FAILING_STEP = 0.03
+
+/** Responses this much slower than the baseline may wait in a queue. */
+const QUEUE_SLOWNESS = 1.2
 
 /** Step towards the measured latency, per window: on trial, and while the limit is not used. */
 const TRIAL_STEP = 0.01
 
 /** Step towards a latency below the baseline, per window. */
-const FASTER_STEP = 0.1
+const FASTER_STEP = 0.5
 
 /**
  * The baseline is at most this multiple of the measured latency, so that an origin that became much faster is not
@@ -148,12 +165,24 @@ export function nextBaseline(
   const followed = Math.max(0, changed / moved)
   if (followed < STAYED_RATIO) {
     const own = tried + (1 - followed / STAYED_RATIO) * Math.max(0, latencyMs - tried)
-    return withBaseline(own, own, newMark)
+    const raised = Math.min(own, MAX_RAISE * tried)
+    return withBaseline(raised, raised, newMark)
   }
   // Latency falls with fewer requests in flight, as expected of a queue.
   if (moved < 0) return withBaseline(tried, proven, newMark)
-  const back = Math.min(tried, proven) * (followed >= FOLLOWED_RATIO ? 1 - CORRECTION : 1)
+  const correction = Math.min(MAX_CORRECTION, Math.max(MIN_CORRECTION, CORRECTION_SAMPLES / samples))
+  const back = Math.min(tried, proven) * (followed >= FOLLOWED_RATIO ? 1 - correction : 1)
   return withBaseline(back, Math.min(back, proven), newMark)
+}
+
+/**
+ * Lowers the baseline after a window in which the limit was used up and more requests failed than usual. Without this,
+ * a baseline that was learned from an overloaded origin could keep the limit so high that most requests time out.
+ */
+export function lowerWhileFailing(baseline: Baseline): Baseline {
+  if (baseline.latencyMs <= QUEUE_SLOWNESS * baseline.baselineMs) return baseline
+  const baselineMs = roundForStore((1 - FAILING_STEP) * baseline.baselineMs)
+  return { ...baseline, baselineMs, provenMs: Math.min(baselineMs, baseline.provenMs) }
 }
 
 /** Logarithm of the ratio. Values that round to 0 count as the smallest one that does not. */

@@ -1,28 +1,35 @@
 /**
- * The gradient method: the limit shrinks in proportion to how much slower responses are than the baseline, and leaves
- * room for a queue of its square root. After Gradient2 of Netflix (https://github.com/Netflix/concurrency-limits,
- * Gradient2Limit).
+ * The gradient method: the limit moves in proportion to the ratio of the tolerated latency to the measured one, and
+ * leaves room for a queue of its square root. After Gradient2 of Netflix
+ * (https://github.com/Netflix/concurrency-limits, Gradient2Limit).
  *
  * As published, `limit × gradient + queue` grows without end under overload (Netflix/concurrency-limits#134). It
  * rests where `limit × (1 - gradient) = queue`. But the long-term latency that the gradient compares with follows the
  * overload, so the gradient returns to 1 and nothing holds the limit. This implementation avoids that in two ways:
  *
  * - The baseline does not follow a queue (baseline.ts). While k requests at a time keep the origin busy, latency is
- *   `baseline × limit / k` for every limit above k. So the gradient is `TOLERANCE × k / limit`, and the limit rests
- *   where `limit = TOLERANCE × k + √limit`: at 121 for k = 100. Above it every step goes down, whatever the queue
- *   term.
+ *   `baseline × limit / k` for every limit above k. So the gradient is `tolerance × k / limit`, and the limit rests
+ *   where `limit = tolerance × k + √limit`: at 215 for k = 100 and a tolerance of 2. Above it every step goes down,
+ *   whatever the queue term.
  * - The queue term is added only while the limit is used.
+ *
+ * The published gradient is at most 1, so the limit grows by its square root only, and needs a minute from 20 to 400.
+ * Here it can be 2, because a tolerance well above 1 leaves a margin that the noise of a second does not bridge.
  */
-import type { AdaptiveMethod } from './adaptive-method.ts'
+import { type AdaptiveMethod, STALE_SLOWNESS } from './adaptive-method.ts'
 
-/** Tolerated latency, as a multiple of the baseline: the mean of a second varies by a few percent. */
-const TOLERANCE = 1.1
+/**
+ * Tolerated latency while the limit is not used up, as a multiple of the tolerance: then the limit refuses nothing,
+ * and need not shrink for a short peak of latency.
+ */
+const UNUSED_SHARE = 1.1
 
-/** The same while the limit is not used up: then it refuses nothing, and need not shrink for a short peak of latency. */
-const UNUSED_TOLERANCE = 1.5
+/** The same as a multiple of the baseline, at least. */
+const MIN_UNUSED_TOLERANCE = 1.5
 
-/** The lowest gradient of one window, before smoothing: a single slow second is not an overload. */
+/** The range of the gradient of one window, before smoothing: a single slow or fast second says little. */
 const MIN_GRADIENT = 0.5
+const MAX_GRADIENT = 2
 
 /** More failures than usual count like a latency that is a quarter too high. */
 const FAILING_GRADIENT = 0.8
@@ -33,16 +40,18 @@ const SMOOTHING = 0.5
 export const gradient: AdaptiveMethod = ({
   limit,
   slowness,
+  tolerance,
   isFailing,
   isUsed,
   isUsedUp,
   pace,
   certainty,
 }) => {
-  const tolerance = isUsedUp ? TOLERANCE : UNUSED_TOLERANCE
-  const byLatency = Math.min(1, Math.max(MIN_GRADIENT, tolerance / slowness))
+  const tolerated = isUsedUp ? tolerance : Math.max(MIN_UNUSED_TOLERANCE, UNUSED_SHARE * tolerance)
+  const max = isUsedUp && slowness > STALE_SLOWNESS ? MAX_GRADIENT : 1
+  const byLatency = Math.min(max, Math.max(MIN_GRADIENT, tolerated / slowness))
   const ratio = isFailing ? Math.min(byLatency, FAILING_GRADIENT) : byLatency
-  const mayGrow = isUsed && !isFailing && (isUsedUp || slowness < TOLERANCE)
+  const mayGrow = isUsed && !isFailing && (isUsedUp || slowness < tolerance)
   const change = ratio * limit + (mayGrow ? Math.sqrt(limit) : 0) - limit
   return limit + SMOOTHING * pace * (change < 0 ? certainty : 1) * change
 }

@@ -99,6 +99,10 @@ describe('shedding', () => {
       { classes: CLASSES, fleetUsage: { capacity: 10, adaptive: { min: 20 } } },
     ],
     [
+      'shedding.fleetUsage.adaptive.tolerance 1 is not a multiple. Write a number from 1.1 to 10.',
+      { classes: CLASSES, fleetUsage: { capacity: 10, adaptive: { tolerance: 1 } } },
+    ],
+    [
       'shedding.fleetUsage.adaptive.initial 2 is not between min (4) and the capacity (10). Change it.',
       { classes: CLASSES, fleetUsage: { capacity: 10, adaptive: { min: 4, initial: 2 } } },
     ],
@@ -172,10 +176,10 @@ describe('shedding', () => {
   })
 
   it.each([
-    [{}, { method: 'gradient', min: 4, max: 400, initial: 20 }],
+    [{}, { method: 'gradient', min: 4, max: 400, initial: 20, tolerance: 2 }],
     [
       { method: 'aimd' as const, min: 30 },
-      { method: 'aimd', min: 30, max: 400, initial: 30 },
+      { method: 'aimd', min: 30, max: 400, initial: 30, tolerance: 2 },
     ],
   ])('has one adaptive limit, of a rule or of the fleet: %j', (adaptive, expected) => {
     const rule = { name: 'origin', by: 'global', algorithm: 'concurrency', limit: 400, adaptive } as const

@@ -30,7 +30,9 @@ describe('the configs', () => {
 
   it('have a limit that follows the origin', () => {
     const made = new Function(`return { origin: 'https://api.example.com', ${rules} }`)()
-    expect(checkedConfig(made).adaptive).toEqual({ method: 'gradient', min: 10, max: 1000, initial: 20 })
+    expect(checkedConfig(made).adaptive).toEqual({
+      ...{ method: 'gradient', min: 10, max: 1000, initial: 40, tolerance: 2 },
+    })
   })
 
   it('have the defaults that the page names', () => {

@@ -1,6 +1,6 @@
 /** The scenarios of the simulation, for tests and for the pictures in the docs. */
 
-import { adaptiveController } from '../../src/shedding/adaptive.ts'
+import { ADAPTIVE_DEFAULTS, type AdaptiveSettings, adaptiveController } from '../../src/shedding/adaptive.ts'
 import type { AdaptiveMethod } from '../../src/shedding/adaptive-method.ts'
 import { aimd } from '../../src/shedding/aimd.ts'
 import { gradient } from '../../src/shedding/gradient.ts'
@@ -120,21 +120,25 @@ export const METHODS: Record<string, AdaptiveMethod> = { gradient, aimd }
 
 type Limit = NonNullable<SimulationOptions['limit']>
 
-export const limitBy = (method: AdaptiveMethod): Limit => adaptiveController(undefined, method)
+export const limitBy = (method: AdaptiveMethod, settings: Partial<AdaptiveSettings> = {}): Limit =>
+  adaptiveController({ ...ADAPTIVE_DEFAULTS, ...settings }, method)
+
+/** The same with a start value as docs/load-shedding.md recommends: what the origin can certainly handle. */
+export const startedBy = (method: AdaptiveMethod): Limit => limitBy(method, { initial: WORKERS })
 
 /** Half of the workers are gone between `from` and `until` (s). */
 export const HALF = { from: 80, until: 160 }
-export function runHalvedCapacity(limit: Limit, seed = SEED): Second[] {
+export function runHalvedCapacity(limit: Limit, seed = SEED, { from, until } = HALF): Second[] {
   return simulate({
     ...fleet,
     seed,
-    seconds: 240,
+    seconds: until + 80,
     origin: fourMachines,
     classes: everyone(() => 280),
     limit,
     incidents: [
-      [HALF.from, origin => origin.setWorkers(5)],
-      [HALF.until, origin => origin.setWorkers(10)],
+      [from, origin => origin.setWorkers(5)],
+      [until, origin => origin.setWorkers(10)],
     ],
   }).seconds
 }

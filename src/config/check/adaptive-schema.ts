@@ -1,6 +1,6 @@
 /** The schema of `adaptive`: a limit that follows the origin, for a rule `concurrency` or for the fleet. */
 import * as v from 'valibot'
-import { settings, units } from './values.ts'
+import { multiple, settings, units } from './values.ts'
 
 const METHODS = ['gradient', 'aimd'] as const
 export type AdaptiveMethodName = (typeof METHODS)[number]
@@ -14,8 +14,13 @@ export const adaptive = settings(
     method: v.optional(v.picklist(METHODS, "is not a method. Use 'gradient' or 'aimd'.")),
     /** The lowest value of the limit (default `4`). The highest is the configured limit. */
     min: v.optional(units(1, 1e6)),
-    /** The value at the start, before anything is measured (default `20`). */
+    /** The value at the start, before anything is measured (default `20`). Write how many requests the origin can certainly handle at once. */
     initial: v.optional(units(1, 1e6)),
+    /**
+     * How slow responses may become under overload, as a multiple of the usual latency (default `2`). With `2`, the origin may lose
+     * half of its capacity and get it back without a needless refusal. A lower value means a shorter queue, and more refusals then.
+     */
+    tolerance: v.optional(multiple(1.1, 10)),
   },
   'is not an object. Write it like { min: 10 }.',
 )

@@ -62,6 +62,12 @@ export function share(low: number) {
   return v.pipe(v.number(fix), v.minValue(low, fix), v.maxValue(1, fix))
 }
 
+/** A factor from `low` to `high`. */
+export function multiple(low: number, high: number) {
+  const fix = `is not a multiple. Write a number from ${low} to ${high}.`
+  return v.pipe(v.number(fix), v.minValue(low, fix), v.maxValue(high, fix))
+}
+
 export const flag = v.boolean('is neither true nor false. Write true or false, without quotes.')
 
 export const headerName = v.pipe(

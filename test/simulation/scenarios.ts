@@ -59,32 +59,45 @@ function loadThrough(...points: readonly (readonly [number, number])[]): (second
 
 const shedding = { ...fleet, origin: tenMachines, shedding: PRESSURE_DEFAULTS }
 
+/** A limit of requests in flight, a quarter of it only for critical requests: the fleet capacity that the docs recommend beside the shedder. */
+const CAPACITY = { limit: 80, reserved: 20 }
+
+/** The shedder, with the fleet capacity or alone. */
+const sheddingWith = (hasCapacity: boolean) => ({ ...shedding, ...(hasCapacity && CAPACITY) })
+
 /** The load grows to three times the usual within eight minutes, stays there for five minutes, and falls back. */
 export const RISE = { from: 60, top: 540, falls: 840, back: 1320 }
-export function runThreefold(seed = SEED): Simulated {
+export function runThreefold(hasCapacity = false, seed = SEED): Simulated {
   const load = loadThrough([0, 1], [RISE.from, 1], [RISE.top, 3], [RISE.falls, 3], [RISE.back, 1])
-  return simulate({ ...shedding, seed, seconds: 1560, classes: callersAt(load) })
+  return simulate({ ...sheddingWith(hasCapacity), seed, seconds: 1560, classes: callersAt(load) })
 }
 
-/** The load triples within a second, for five minutes. `withCapacity`: the capacity of the fleet is limited as well. */
-export const STEP = { at: 60, until: 360 }
-export function runStep(withCapacity: boolean): Simulated {
-  const load = loadThrough([0, 1], [STEP.at, 1], [STEP.at + 1, 3], [STEP.until, 3], [STEP.until + 1, 1])
-  const capacity = withCapacity && { limit: 80, reserved: 20 }
-  return simulate({ ...shedding, ...capacity, seconds: 600, classes: callersAt(load) })
+/** The load grows to three times the usual within some seconds, stays there for five minutes, and falls back at once. */
+export const FAST = { at: 60, heightSeconds: 299, restSeconds: 240 }
+export function runFastRise(riseSeconds: number, hasCapacity: boolean, seed = SEED): Simulated {
+  const top = FAST.at + riseSeconds
+  const until = top + FAST.heightSeconds
+  const load = loadThrough([0, 1], [FAST.at, 1], [top, 3], [until, 3], [until + 1, 1])
+  const seconds = until + FAST.restSeconds
+  return simulate({ ...sheddingWith(hasCapacity), seed, seconds, classes: callersAt(load) })
 }
+
+/** The load triples within a second. */
+export const STEP = { at: FAST.at, until: FAST.at + 1 + FAST.heightSeconds }
+export const runStep = (hasCapacity: boolean) => runFastRise(1, hasCapacity)
 
 /** Far more load than the origin can serve. The critical class alone nearly fills the origin, so the pressure reaches its maximum. */
-export function runOverwhelmed(): Simulated {
+export function runOverwhelmed(hasCapacity = false, seed = SEED): Simulated {
   const origin = { ...tenMachines, workers: 1 }
   const load = (seconds: number) => (seconds < 60 ? 0.3 : seconds < 240 ? 3 : 0.3) * USUAL_LOAD
-  return simulate({ ...shedding, origin, seconds: 420, classes: callersAt(load) })
+  return simulate({ ...sheddingWith(hasCapacity), seed, origin, seconds: 420, classes: callersAt(load) })
 }
 
 /** One of ten machines becomes five times as slow, and is always busy. */
-export function runBadMachine(): Simulated {
+export function runBadMachine(hasCapacity = false, seed = SEED): Simulated {
   return simulate({
-    ...shedding,
+    ...sheddingWith(hasCapacity),
+    seed,
     seconds: 240,
     classes: callersAt(() => 1.3 * USUAL_LOAD),
     incidents: [[60, ({ machines }) => Object.assign(machines[3]!, { slowness: 5 })]],
@@ -93,12 +106,13 @@ export function runBadMachine(): Simulated {
 
 /** The origin is overloaded, and callers are refused. Then all machines stop reporting. */
 export const SILENCE_AT = 220
-export function runDeadSignal(): Simulated {
+export function runDeadSignal(hasCapacity = false, seed = SEED): Simulated {
   const load = loadThrough([0, 1], [20, 2.2])
   const silence = (origin: { machines: readonly { hasSignal: boolean }[] }) => {
     for (const machine of origin.machines) machine.hasSignal = false
   }
-  return simulate({ ...shedding, seconds: 380, classes: callersAt(load), incidents: [[SILENCE_AT, silence]] })
+  const incidents = [[SILENCE_AT, silence]] as const
+  return simulate({ ...sheddingWith(hasCapacity), seed, seconds: 380, classes: callersAt(load), incidents })
 }
 
 /** Four machines with ten workers each, which together answer 200 requests per second. Callers send 280. */
@@ -200,4 +214,19 @@ export function mean(seconds: readonly Second[], of: (second: Second) => number)
 /** The seconds from `from` to before `until`. */
 export function between(seconds: readonly Second[], from: number, until: number): Second[] {
   return seconds.filter(second => second.seconds >= from && second.seconds < until)
+}
+
+/** The share of a class's requests that were answered in the end. */
+export function successOf(seconds: readonly Second[], number: number): number {
+  const succeeded = total(seconds, ({ classes }) => classes[number]!.succeeded)
+  const failed = total(seconds, ({ classes }) => classes[number]!.failed)
+  return succeeded / (succeeded + failed)
+}
+
+/** The lowest share of a class's requests that were answered in the end, of all half-minutes from the start. */
+export function worstHalfMinute(seconds: readonly Second[], number: number): number {
+  const parts = Array.from({ length: Math.floor(seconds.length / 30) }, (_, i) =>
+    seconds.slice(30 * i, 30 * (i + 1)),
+  )
+  return Math.min(...parts.map(part => successOf(part, number)))
 }

@@ -7,12 +7,15 @@ import {
   RISE,
   runBadMachine,
   runDeadSignal,
+  runFastRise,
   runOverwhelmed,
   runStep,
   runThreefold,
   SILENCE_AT,
   STEP,
+  successOf,
   total,
+  worstHalfMinute,
 } from './scenarios.ts'
 import type { ClassTally, Second } from './simulation.ts'
 
@@ -25,9 +28,11 @@ const allShed = (seconds: readonly Second[]) =>
   total(seconds, ({ classes }) => classes.reduce((sum, { shed }) => sum + shed, 0))
 const sharesOf = ({ shares }: Second) => shares.reduce((sum, share) => sum + share, 0)
 
-function success(seconds: readonly Second[], number: number): number {
-  const [succeeded, failed] = [sumOf(seconds, number, 'succeeded'), sumOf(seconds, number, 'failed')]
-  return succeeded / (succeeded + failed)
+/** At least 99.9 % of critical requests succeed, over the whole run and in each half-minute. */
+function expectCriticalUnharmed(seconds: readonly Second[]): void {
+  expect(sumOf(seconds, CRITICAL, 'shed')).toBe(0)
+  expect(successOf(seconds, CRITICAL)).toBeGreaterThanOrEqual(0.999)
+  expect(worstHalfMinute(seconds, CRITICAL)).toBeGreaterThanOrEqual(0.999)
 }
 
 /** How many times the refused share changes between growing and shrinking. */
@@ -41,13 +46,8 @@ describe('load to three times the usual within eight minutes, and back', () => {
   const { seconds, turns } = runThreefold()
 
   it('never harms critical requests or writes, which are shed last', () => {
-    expect(success(seconds, CRITICAL)).toBeGreaterThanOrEqual(0.999)
-    for (let from = 0; from < seconds.length; from += 30)
-      expect(success(between(seconds, from, from + 30), CRITICAL), `from ${from} s`).toBeGreaterThanOrEqual(
-        0.999,
-      )
-    expect(sumOf(seconds, CRITICAL, 'shed')).toBe(0)
-    expect(success(seconds, CRITICAL - 1)).toBeGreaterThanOrEqual(0.999)
+    expectCriticalUnharmed(seconds)
+    expect(successOf(seconds, CRITICAL - 1)).toBeGreaterThanOrEqual(0.999)
   })
 
   it('sheds the whole least important class before the next one', () => {
@@ -55,8 +55,8 @@ describe('load to three times the usual within eight minutes, and back', () => {
       for (const [i, share] of shares.entries()) if (share > 0 && i > 0) expect(shares[i - 1]).toBe(1)
     // At the peak, some reads are still served: no more than necessary is shed.
     const height = between(seconds, RISE.top, RISE.falls)
-    expect(success(height, CLASSES.indexOf('test'))).toBe(0)
-    expect(success(height, CLASSES.indexOf('reads'))).toBeGreaterThan(0.2)
+    expect(successOf(height, CLASSES.indexOf('test'))).toBe(0)
+    expect(successOf(height, CLASSES.indexOf('reads'))).toBeGreaterThan(0.2)
   })
 
   it('keeps the origin busy, but not full', () => {
@@ -103,13 +103,40 @@ describe('three times the load at once', () => {
   })
 
   it('harms critical requests for a minute and a half without another limit, because shedding is slow by design', () => {
-    expect(success(between(alone, STEP.at, STEP.at + 90), CRITICAL)).toBeLessThan(0.9)
-    expect(success(between(alone, STEP.at + 120, 600), CRITICAL)).toBe(1)
+    expect(successOf(between(alone, STEP.at, STEP.at + 90), CRITICAL)).toBeLessThan(0.9)
+    expect(successOf(between(alone, STEP.at + 120, 600), CRITICAL)).toBe(1)
   })
 
   it('never harms critical requests if the capacity of the fleet is limited, with a reserve for them', () => {
-    expect(success(bounded, CRITICAL)).toBeGreaterThanOrEqual(0.999)
+    expectCriticalUnharmed(bounded)
     expect(allShed(between(bounded, STEP.at + 120, STEP.until))).toBeGreaterThan(0)
+  })
+})
+
+describe('three times the load within some minutes', () => {
+  it.each([5, 6, 8])('does not harm critical requests if the rise takes %d minutes', minutes => {
+    expectCriticalUnharmed(runFastRise(60 * minutes, false).seconds)
+  })
+
+  it.each([1, 2, 3, 4])(
+    'harms critical requests if the rise takes %d minutes and nothing else limits them',
+    minutes => {
+      expect(worstHalfMinute(runFastRise(60 * minutes, false).seconds, CRITICAL)).toBeLessThan(0.95)
+    },
+  )
+
+  it.each([1, 2, 3, 4, 5])(
+    'never harms them if the capacity of the fleet is limited as well and the rise takes %d minutes',
+    minutes => {
+      expectCriticalUnharmed(runFastRise(60 * minutes, true).seconds)
+    },
+  )
+
+  it('never harms them if the capacity of the fleet is limited and the load comes back as slowly', () => {
+    const { seconds } = runThreefold(true)
+    expectCriticalUnharmed(seconds)
+    expect(allShed(between(seconds, RISE.back, 2000))).toBe(0)
+    expect(seconds.at(-1)!.pressureMs).toBe(0)
   })
 })
 
@@ -135,24 +162,38 @@ describe('an overload that shedding does not end', () => {
   })
 })
 
-describe('one slow machine of ten', () => {
+describe.each([
+  ['alone', false],
+  ['with a capacity of the fleet', true],
+])('one slow machine of ten, %s', (_, hasCapacity) => {
   it('causes no refusals', () => {
-    const { seconds } = runBadMachine()
+    const { seconds } = runBadMachine(hasCapacity)
     expect(between(seconds, 70, 240).some(({ failed }) => failed > 0)).toBe(true)
     expect(allShed(seconds)).toBe(0)
-    expect(success(seconds, CRITICAL)).toBeGreaterThanOrEqual(0.999)
+    expectCriticalUnharmed(seconds)
   })
 })
 
 describe('a signal that stops while callers are refused', () => {
-  const { seconds } = runDeadSignal()
+  const alone = runDeadSignal().seconds
+  const bounded = runDeadSignal(true).seconds
 
   it('ends shedding as slowly as a low signal', () => {
-    const before = seconds[SILENCE_AT - 1]!.pressureMs
-    expect(before).toBeGreaterThan(50_000)
-    const after = between(seconds, SILENCE_AT, 1000).find(({ pressureMs }) => pressureMs === 0)!
-    expect((after.seconds - SILENCE_AT) * 1000).toBeGreaterThanOrEqual(before - 1000)
-    expect((after.seconds - SILENCE_AT) * 1000).toBeLessThanOrEqual(before + 5000)
-    expect(allShed(between(seconds, after.seconds, 1000))).toBe(0)
+    for (const seconds of [alone, bounded]) {
+      const before = seconds[SILENCE_AT - 1]!.pressureMs
+      expect(before).toBeGreaterThan(50_000)
+      const after = between(seconds, SILENCE_AT, 1000).find(({ pressureMs }) => pressureMs === 0)!
+      expect((after.seconds - SILENCE_AT) * 1000).toBeGreaterThanOrEqual(before - 1000)
+      expect((after.seconds - SILENCE_AT) * 1000).toBeLessThanOrEqual(before + 5000)
+      expect(allShed(between(seconds, after.seconds, 1000))).toBe(0)
+    }
+  })
+
+  it('harms critical requests without another limit, because the overload goes on and nothing is shed', () => {
+    expect(worstHalfMinute(between(alone, SILENCE_AT, 1000), CRITICAL)).toBeLessThan(0.9)
+  })
+
+  it('never harms critical requests if the capacity of the fleet is limited, with a reserve for them', () => {
+    expectCriticalUnharmed(bounded)
   })
 })

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { makePictures } from '../../docs/load-shedding/make-pictures.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import { defineConfig } from '../../src/config/define.ts'
+import { CLASSES, runDeadSignal, runFastRise, successOf, worstHalfMinute } from '../simulation/scenarios.ts'
 
 const FOLDER = new URL('../../docs/load-shedding/', import.meta.url)
 
@@ -40,6 +41,37 @@ describe('the configs', () => {
     expect(workerUtilization).toMatchObject({ high: 0.9, low: 0.7, afterMs: 28_000, withinMs: 120_000 })
     for (const text of ['`high` (0.9)', '`low` (0.7)', 'after 28 s', 'at 120 s', 'nothing for 30 s'])
       expect(PAGE).toContain(text)
+  })
+})
+
+describe('the success of critical requests with worker utilization alone', () => {
+  const percentOf = (share: number) => `${Number((100 * share).toFixed(1))} %`
+  const rowOf = (title: string) =>
+    PAGE.split('\n')
+      .find(line => line.startsWith(`| ${title}`))!
+      .split(' | ')
+      .slice(1)
+      .map(cell => cell.replace(/ \|$/, ''))
+  const critical = CLASSES.indexOf('critical')
+
+  it('is that of the simulation', () => {
+    const rises = [1, 60, 120, 180, 240, 300].map(seconds => runFastRise(seconds, false))
+    const runs = [...rises, runDeadSignal()].map(({ seconds }) => seconds)
+    expect(rowOf('in the worst half-minute')).toEqual(
+      runs.map(run => percentOf(worstHalfMinute(run, critical))),
+    )
+    expect(rowOf('in the whole run (6 to 15 minutes)')).toEqual(
+      runs.map(run => percentOf(successOf(run, critical))),
+    )
+    const minutes = runs.map(({ length }) => Math.round(length / 60))
+    expect([Math.min(...minutes), Math.max(...minutes)]).toEqual([6, 15])
+  })
+
+  it('is a little lower in one run with other random numbers', () => {
+    const { seconds } = runFastRise(360, false, 5)
+    expect(PAGE).toContain(
+      `a worst half-minute of ${(100 * worstHalfMinute(seconds, critical)).toFixed(1)} %`,
+    )
   })
 })
 

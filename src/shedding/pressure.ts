@@ -7,9 +7,9 @@
  * refused; from there to `fullMs` the classes are refused one after the other. One second of signal moves the
  * pressure by at most one second, so no burst, deployment or single machine can make it jump.
  *
- * It is slow by design. In the simulation, critical requests are not affected when the load grows to 1.5 times the
- * capacity within four minutes. A sudden step also needs a bound on the capacity of the fleet, with a reserve for
- * critical requests.
+ * It is slow by design. In the simulation, critical requests are not affected when the load grows from half to 1.5
+ * times the capacity in five minutes. Faster growth, or a signal that stops during an overload, also needs a bound on
+ * the capacity of the fleet, with a reserve for critical requests.
  *
  * The order of classes and the pace are those of Stripe's worker utilization load shedder
  * (https://stripe.com/blog/rate-limiters).

@@ -16,7 +16,12 @@ export function formatAllowance({ limit, period, calendar, counting }: Allowance
   return `${limit} per ${calendar?.period ?? formatPeriod(period)}`
 }
 
-/** Like `formatAllowance`, with the time zone of a calendar: `1000 per month (Europe/Berlin)`. */
-export function formatFullAllowance(rule: Allowance): string {
+/**
+ * Like `formatAllowance`, with the time zone of a calendar and the range of an adaptive limit:
+ * `1000 per month (Europe/Berlin)`, `10 to 1000 at once, follows the origin`.
+ * @param range of the limit, if it is adaptive
+ */
+export function formatFullAllowance(rule: Allowance, range?: { min: number; max: number }): string {
+  if (range) return `${range.min} to ${range.max} at once, follows the origin`
   return formatAllowance(rule) + (rule.calendar ? ` (${rule.calendar.timeZone})` : '')
 }

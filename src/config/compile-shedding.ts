@@ -109,6 +109,20 @@ export interface FleetLevel {
 /** Rounds a share down to whole units. The small addend keeps binary rounding errors of the share from costing a unit. */
 export const wholeShareOf = (capacity: number, share: number) => Math.floor(capacity * share + 1e-6)
 
+/** The limit of a rule that has this share of an adaptive limit: at least 1, so that its requests do not stop for good. */
+export const shareOfAdaptive = (limit: number, share: number) => Math.max(1, wholeShareOf(limit, share))
+
+/** The range of a rule's limit. Undefined: the limit is fixed. */
+export function adaptiveRangeOf(
+  { adaptiveShare }: Pick<GatewayRule, 'adaptiveShare'>,
+  adaptive: Adaptive | undefined,
+): Adaptive | undefined {
+  if (!adaptive || adaptiveShare === undefined) return undefined
+  const { method, min, max, initial } = adaptive
+  const own = (limit: number) => shareOfAdaptive(limit, adaptiveShare)
+  return { method, min: own(min), max: own(max), initial: own(initial) }
+}
+
 /** The levels of the fleet, the most important first. If nothing is reserved for the class before, a class has no level of its own. */
 export function fleetLevels({ classes, fleetUsage }: SheddingInput): FleetLevel[] {
   if (!fleetUsage) return []

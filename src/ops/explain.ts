@@ -7,7 +7,7 @@ import { formatFullAllowance } from '../config/allowance.ts'
 import type { Config, GatewayRule, Route } from '../config/compile.ts'
 import { ANONYMOUS, type RouteSettings } from '../config/compile-route.ts'
 import { switchNameOf } from '../config/compile-rule.ts'
-import type { TrafficClass } from '../config/compile-shedding.ts'
+import { type Adaptive, adaptiveRangeOf, type TrafficClass } from '../config/compile-shedding.ts'
 import { type HookName, hooksOf } from '../config/hooks.ts'
 import { bindRules } from '../edges/http/bind-rules.ts'
 import type { Caller } from '../edges/http/caller.ts'
@@ -73,7 +73,10 @@ export interface ApplyingRule {
   by: readonly string[]
   applies: true
   algorithm: string
+  /** Of an adaptive limit: the highest value. */
   limit: number
+  /** The limit follows the origin, within this range. Absent: it is fixed. */
+  adaptive?: Adaptive
   /** For users: `10 per second`. */
   allows: string
   /** µs. For `concurrency`: its ttl. */
@@ -215,6 +218,7 @@ function explainRule(
   const mode = override?.mode ?? bound.mode
   if (mode === 'off') return { name, by, applies: false, because: 'an override of the consumer turns it off' }
   const { limit = rule.limit, burst = rule.quota.burst } = override?.numbers ?? {}
+  const adaptive = adaptiveRangeOf(rule, config.adaptive)
   const key = rule.counting.state === 'held' ? ownKey! : bound.key
   return {
     name,
@@ -222,7 +226,8 @@ function explainRule(
     applies: true,
     algorithm: rule.algorithm,
     limit,
-    allows: formatFullAllowance({ ...rule, limit }),
+    ...(adaptive && { adaptive }),
+    allows: formatFullAllowance({ ...rule, limit }, adaptive),
     period: rule.period,
     isHeld: rule.counting.state === 'held',
     ...(rule.calendar && { calendar: { period: rule.calendar.period, timeZone: rule.calendar.timeZone } }),

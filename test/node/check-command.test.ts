@@ -76,6 +76,36 @@ it.each([
   expect(explained.stdout).toContain('\n\nThe config has no rules.\n\nThe store is not called')
 })
 
+describe('a limit that follows the origin', () => {
+  const adaptiveFile = () =>
+    configFile(
+      `export default { origin: 'https://api.example.com', rules: [${RULE}, { name: 'origin', by: 'global', algorithm: 'concurrency', limit: 1000, adaptive: { min: 10 } }] }`,
+    )
+
+  it('is shown with its range by check and explain', async () => {
+    const file = adaptiveFile()
+    const checked = await runInProcess(['check', file])
+    expect(checked.stdout).toMatch(
+      /^ {2}origin +10 to 1000 at once, follows the origin +by global +concurrency/m,
+    )
+    const explained = await runInProcess(['explain', 'GET', '/', '--consumer', 'acme', '--config', file])
+    expect(explained.stdout).toMatch(/^origin +global +10 to 1000 at once, follows the origin, concurrency /m)
+  })
+
+  it('has its range in both JSON documents', async () => {
+    const file = adaptiveFile()
+    const adaptive = { method: 'gradient', min: 10, initial: 20, max: 1000 }
+    for (const args of [
+      ['check', '--json', file],
+      ['explain', 'GET', '/', '--consumer', 'acme', '--json', '--config', file],
+    ]) {
+      const { rules } = JSON.parse((await runInProcess(args)).stdout)
+      expect(rules).toMatchObject([{ name: 'a' }, { name: 'origin', limit: 1000, adaptive }])
+      expect(rules[0].adaptive).toBeUndefined()
+    }
+  })
+})
+
 describe('sluice check --json', () => {
   it('prints one document with the numbers of each rule and their units', async () => {
     const rules = [

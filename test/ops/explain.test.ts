@@ -77,6 +77,34 @@ it('shows the key in which a rule counts requests in flight', async () => {
   ])
 })
 
+describe('a limit that follows the origin', () => {
+  const adaptive = { min: 10 }
+  const explainedWith = async (input: Partial<ConfigInput>) => {
+    const { rules } = await explain(config({ rules: [], ...input }), {
+      ...{ method: 'GET', path: '/', consumer: 'acme' },
+    })
+    return rules.map(rule => rule.applies && [rule.name, rule.allows, rule.limit, rule.adaptive])
+  }
+  const range = (min: number, initial: number, max: number) => ({ method: 'gradient', min, initial, max })
+
+  it('has its range', async () => {
+    const rule = { name: 'origin', by: 'global', algorithm: 'concurrency', limit: 1000 } as const
+    expect(await explainedWith({ rules: [{ ...rule, adaptive }] })).toEqual([
+      ['origin', '10 to 1000 at once, follows the origin', 1000, range(10, 20, 1000)],
+    ])
+    expect(await explainedWith({ rules: [rule] })).toEqual([['origin', '1000 at once', 1000, undefined]])
+  })
+
+  it('has the range of each class, if it is the capacity of the fleet', async () => {
+    const classes = [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'rest' }]
+    const shedding = { classes, fleetUsage: { capacity: 400, adaptive } }
+    expect(await explainedWith({ shedding })).toEqual([
+      ['fleet-usage', '10 to 400 at once, follows the origin', 400, range(10, 20, 400)],
+      ['fleet-usage-rest', '8 to 320 at once, follows the origin', 320, range(8, 16, 320)],
+    ])
+  })
+})
+
 describe('the class of a request', () => {
   const shedding = {
     classes: [{ name: 'critical', match: { methods: ['POST'] } }, { name: 'rest' }],

@@ -6,7 +6,7 @@ import type { Background } from '../../background.ts'
 import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/compile.ts'
 import type { Rule } from '../../config/compile-rule.ts'
-import { FLEET_USAGE, wholeShareOf } from '../../config/compile-shedding.ts'
+import { FLEET_USAGE, shareOfAdaptive } from '../../config/compile-shedding.ts'
 import type { Allowed, Denied } from '../../limiter/decision.ts'
 import type { createAdaptiveLimit } from '../../shedding/adaptive-limit.ts'
 import type { refreshOverdue, SignalReporter, withSignals } from '../../shedding/signal-board.ts'
@@ -72,9 +72,7 @@ export function createOriginLoad(
   )
   const shedder = utilization && createShedder(config, utilization.shedder, board)
   const limitOf = ({ adaptiveShare }: Rule) =>
-    adaptiveShare === undefined || !adaptive
-      ? undefined
-      : Math.max(1, wholeShareOf(adaptive.limit(), adaptiveShare))
+    adaptiveShare === undefined || !adaptive ? undefined : shareOfAdaptive(adaptive.limit(), adaptiveShare)
 
   return {
     ...(shedder && { shedder }),

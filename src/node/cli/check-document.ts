@@ -5,6 +5,7 @@ import type { MatchInput } from '../../config/check/rule-schema.ts'
 import type { RouteInput } from '../../config/check/schema.ts'
 import type { Warning } from '../../config/check/warnings.ts'
 import type { GatewayRule, LimitRule } from '../../config/compile.ts'
+import { type Adaptive, adaptiveRangeOf } from '../../config/compile-shedding.ts'
 import { ConfigError, type Mistake } from '../../config/config-error.ts'
 import { ConfigFileError } from '../config-file-error.ts'
 import type { LoadedFile } from './load-config.ts'
@@ -37,6 +38,8 @@ export interface RuleDocument {
   by: readonly string[]
   algorithm: string
   limit: number
+  /** The limit follows the origin, from `min` to `max`. Absent: it is fixed. */
+  adaptive?: Adaptive
   /** Of durations; a period of the calendar has the next two fields, and `concurrency` the third. */
   period_seconds?: number
   calendar_period?: string
@@ -100,13 +103,15 @@ export function invalidDocument(error: unknown): CheckDocument | undefined {
   return { valid: false, mistakes: [{ path: error.place, message: error.reason }], warnings: [] }
 }
 
-function gatewayRuleDocument(name: string, { rules, input }: LoadedFile): GatewayRuleDocument {
+function gatewayRuleDocument(name: string, { rules, input, adaptive }: LoadedFile): GatewayRuleDocument {
   const [rule, ...rows] = rules.filter(row => row.name === name) as [GatewayRule, ...GatewayRule[]]
   const { match = {}, plans = {} } = input.rules!.find(rule => rule.name === name)!
   const numbers = rows.map(row => [row.match.plans![0]!, numbersOf(row)] as const)
+  const range = adaptiveRangeOf(rule, adaptive)
   const without = Object.keys(plans).filter(plan => plans[plan] === false)
   return {
     ...ruleDocument(rule),
+    ...(range && { adaptive: range }),
     on: rule.on,
     cost: rule.cost,
     match,

@@ -13,7 +13,7 @@ import {
   IDENTIFY,
   type RequestPattern,
 } from '../../config/compile-route.ts'
-import type { Shedding, TrafficClass } from '../../config/compile-shedding.ts'
+import { adaptiveRangeOf, type Shedding, type TrafficClass } from '../../config/compile-shedding.ts'
 import { formatDuration } from '../../config/duration.ts'
 import { hooksOf } from '../../config/hooks.ts'
 import { needsCredential } from '../../config/identity-parts.ts'
@@ -139,7 +139,7 @@ function fallbackOf({ rules, limits, localShare, credentials }: Config, isLimits
 /** Name, numbers, who is counted, and all else. The numbers of a plan stand below those of the rule. */
 function rowOf(rule: AnyRule, config: Config): string[] {
   const { name, limit, by, algorithm, quota, cost, match, mode, enforcedShare, candidateFor, on } = rule
-  const amount = formatFullAllowance(rule)
+  const amount = formatFullAllowance(rule, adaptiveRangeOf(rule, config.adaptive))
   const numbers = rule.counting.state === 'held' ? [`ttl ${formatDuration(rule.period)}`] : []
   const description = descriptionOf(rule)
   const atOnce = unitsAtOnce(description, quota.burst)

@@ -31,6 +31,9 @@ function mistakesIn(config: unknown): string[] {
 const taking = (parameter: string) =>
   ALGORITHM_NAMES.filter(algorithm => parameter in descriptionOf({ algorithm }).parameters).join(', ')
 const NUMBERS = `a plan can have a limit, a burst (${taking('burst')}) and a queue (${taking('queue')}) of its own. Write it like { limit: 1200 }.`
+const SHED_CLASS = { name: 'critical', match: { methods: ['POST'] } }
+const ADAPTIVE_FIX =
+  "is not an amount. For a limit that follows the origin, write its highest value, and adaptive as a setting of its own: limit: 1000, adaptive: {} (in a rule, with algorithm: 'concurrency' and by: 'global')."
 const HOST =
   "is not a URLPattern of a host. Write something like 'api.example.com', without scheme, port and path."
 const ISSUER_FIX = "Wrap it in jwt({ … }), with import { jwt } from 'sluicegate'."
@@ -140,6 +143,19 @@ describe('a mistake', () => {
       'a limit that is not a number',
       withRule({ limit: Number.NaN }),
       ['rules[0].limit: NaN is not an amount. Write a whole number from 1 to 1000000000.'],
+    ],
+    [
+      'an adaptive limit that is written as an amount',
+      { ...CONFIG, rules: [{ name: 'a', by: 'global', algorithm: 'concurrency', limit: 'adaptive' }] },
+      [`rules[0].limit: 'adaptive' ${ADAPTIVE_FIX}`],
+    ],
+    [
+      'an adaptive capacity that is written as an amount',
+      {
+        ...CONFIG,
+        shedding: { classes: [SHED_CLASS, { name: 'rest' }], fleetUsage: { capacity: 'adaptive' } },
+      },
+      [`shedding.fleetUsage.capacity: 'adaptive' ${ADAPTIVE_FIX}`],
     ],
     [
       'an identity part twice',

@@ -53,8 +53,13 @@ export function duration(low: number, high: number, range: string) {
 /** @param why `high` is lower than usual, as a clause for the message */
 export const units = (low: number, high = MAX_UNITS, why?: string) => {
   const fix = `is not an amount. Write a whole number from ${low} to ${high}${why ? `: ${why}` : ''}.`
-  return v.pipe(v.number(fix), v.integer(fix), v.minValue(low, fix), v.maxValue(high, fix))
+  const fixOfType = ({ input }: { input: unknown }) => (input === 'adaptive' ? ADAPTIVE : fix)
+  return v.pipe(v.number(fixOfType), v.integer(fix), v.minValue(low, fix), v.maxValue(high, fix))
 }
+
+/** `limit: 'adaptive'` looks like a way to write a limit that follows the origin. */
+const ADAPTIVE =
+  "is not an amount. For a limit that follows the origin, write its highest value, and adaptive as a setting of its own: limit: 1000, adaptive: {} (in a rule, with algorithm: 'concurrency' and by: 'global')."
 
 /** A share from `low` to 1. */
 export function share(low: number) {

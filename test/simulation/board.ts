@@ -1,6 +1,7 @@
 /**
  * Simulates how signals travel. Each isolate sums its measurements and sends them once a second. Messages take time, and some are lost.
  * The board sums them in windows of a second. The first isolate that reads a closed window computes the controller's next state.
+ * board.test.ts compares the board with the real one.
  */
 import type { Controller } from '../../src/shedding/controller.ts'
 import type { Chance } from './chance.ts'
@@ -15,7 +16,7 @@ export interface Travel {
   loss: number
 }
 
-class Board {
+export class Board {
   readonly #controller: Controller<unknown>
   #text: string | undefined
   /** The last window that is included in the state. */

@@ -118,9 +118,9 @@ export function adaptiveRangeOf(
   adaptive: Adaptive | undefined,
 ): Adaptive | undefined {
   if (!adaptive || adaptiveShare === undefined) return undefined
-  const { method, min, max, initial } = adaptive
+  const { method, min, max, initial, tolerance } = adaptive
   const own = (limit: number) => shareOfAdaptive(limit, adaptiveShare)
-  return { method, min: own(min), max: own(max), initial: own(initial) }
+  return { method, min: own(min), max: own(max), initial: own(initial), tolerance }
 }
 
 /** The levels of the fleet, the most important first. If nothing is reserved for the class before, a class has no level of its own. */

@@ -94,7 +94,7 @@ describe('a limit that follows the origin', () => {
 
   it('has its range in both JSON documents', async () => {
     const file = adaptiveFile()
-    const adaptive = { method: 'gradient', min: 10, initial: 20, max: 1000 }
+    const adaptive = { method: 'gradient', min: 10, initial: 20, max: 1000, tolerance: 2 }
     for (const args of [
       ['check', '--json', file],
       ['explain', 'GET', '/', '--consumer', 'acme', '--json', '--config', file],

@@ -85,7 +85,13 @@ describe('a limit that follows the origin', () => {
     })
     return rules.map(rule => rule.applies && [rule.name, rule.allows, rule.limit, rule.adaptive])
   }
-  const range = (min: number, initial: number, max: number) => ({ method: 'gradient', min, initial, max })
+  const range = (min: number, initial: number, max: number) => ({
+    method: 'gradient',
+    min,
+    initial,
+    max,
+    tolerance: 2,
+  })
 
   it('has its range', async () => {
     const rule = { name: 'origin', by: 'global', algorithm: 'concurrency', limit: 1000 } as const

@@ -1,6 +1,6 @@
 /** When an answer of the store may be reused: for which requests, whether it is still valid, and with which times. Pure. */
 import type { RememberedCaller } from '../credentials/caller-memory.ts'
-import type { BoundRule, Evaluation, Outcome } from '../script/evaluation.ts'
+import { type BoundRule, type Evaluation, type Outcome, withAgreement } from '../script/evaluation.ts'
 
 type Caller = Pick<Evaluation, 'subject' | 'plan'>
 
@@ -53,4 +53,42 @@ export function countDown(outcome: Outcome, elapsed: number): Outcome {
     retryAfter: verdict.retryAfter > 0 ? Math.max(1, verdict.retryAfter - elapsed) : verdict.retryAfter,
   }))
   return { ...outcome, verdicts }
+}
+
+/**
+ * A refusal as the store would repeat it. Refused requests spend nothing, so a rule whose own retry time has passed admits again, even
+ * while another rule still refuses. Otherwise a shadow rule that refills quickly would count too many requests as limited.
+ * @param elapsed µs since the store answered
+ * @param rules of the request that gets the refusal
+ * @param costs the costs of the refused request, in the order of the rules. For a higher cost the retry time is unknown
+ */
+export function repeatRefusal(
+  outcome: Outcome,
+  elapsed: number,
+  rules: readonly BoundRule[],
+  costs: readonly number[],
+): Outcome {
+  const counted = countDown(outcome, elapsed)
+  // A microsecond late, so that rounding cannot end the refusal itself.
+  const hasPassed = (wait: number) => wait > 0 && elapsed > wait
+  if (!outcome.verdicts.some(verdict => hasPassed(verdict.retryAfter) || hasPassed(verdict.resetAfter)))
+    return counted
+  const verdicts = counted.verdicts.map((verdict, i) => {
+    const { rule, allowed, remaining } = verdict
+    const { retryAfter, resetAfter } = outcome.verdicts[i]!
+    // Units in flight become free when requests end. That can be earlier or later.
+    if (rule.counting.state === 'held') return verdict
+    const at = rules.findIndex(bound => bound.rule.name === rule.name)
+    const isSameCost = at >= 0 && rules[at]!.cost === costs[at]
+    const admitsAgain = hasPassed(retryAfter) && isSameCost
+    return {
+      ...verdict,
+      allowed: allowed || admitsAgain,
+      retryAfter: admitsAgain ? 0 : verdict.retryAfter,
+      remaining: hasPassed(resetAfter)
+        ? rule.quota.burst
+        : Math.max(remaining, admitsAgain ? rules[at]!.cost : 0),
+    }
+  })
+  return { ...counted, verdicts: withAgreement(verdicts) }
 }

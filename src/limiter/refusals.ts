@@ -30,7 +30,7 @@ import {
   type Verdict,
 } from '../script/evaluation.ts'
 import type { Switches } from '../switches/switches.ts'
-import { answerKeyOf, countDown, isConsistent } from './answer-validity.ts'
+import { answerKeyOf, isConsistent, repeatRefusal } from './answer-validity.ts'
 
 /** At which point a request looks for a refusal: before its trip, while it waits for its turn at the store, or after a failed trip. */
 export type LookupPhase = 'before-trip' | 'waiting' | 'after-failure'
@@ -43,7 +43,7 @@ export interface RefusalMemory {
    * @param switches that are in force now
    * @param recall returns the last answers of the store about the credential
    * @param phase default: `before-trip`
-   * @returns the refusal, with its times counted down; undefined: the store has to decide
+   * @returns the refusal, as the store would repeat it now; undefined: the store has to decide
    */
   find(
     evaluation: Evaluation,
@@ -133,7 +133,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
         return undefined
       }
     }
-    return countDown(outcome, Math.floor((time - answeredAt) * 1e3))
+    return repeatRefusal(outcome, Math.floor((time - answeredAt) * 1e3), rules, costs)
   }
 
   /** Discards a refusal, because the store has admitted such a request. A refusal of a higher cost may still be valid. */

@@ -325,4 +325,44 @@ describe('statistics', () => {
       { timeout: 30_000 },
     )
   })
+
+  it('count a shadow as allowed once its own retry time has passed, while another rule still refuses', async () => {
+    const wakes: (() => void)[] = []
+    const sleep = () => new Promise<void>(wake => wakes.push(wake))
+    const fast = { by: 'consumer', algorithm: 'gcra', limit: 1, period: '30s' } as const
+    const app = appWith(
+      {
+        rules: [
+          ONE,
+          { ...fast, name: 'shadow', mode: 'shadow' },
+          { ...fast, name: 'candidate', mode: 'shadow', candidateFor: 'one' },
+        ],
+        refusals: { rememberFor: '60s' },
+      },
+      { reporting: { sleep } },
+    )
+    const key = await gateway.key('acme')
+    const trips = await tripsOf(async () => {
+      for (const [ms, status] of [
+        [0, 200],
+        [0, 429],
+        [15_000, 429],
+        [15_001, 429],
+        [5000, 429],
+      ] as const) {
+        time += ms
+        expect((await app('/', { key })).status).toBe(status)
+      }
+    })
+    expect(trips).toBe(2)
+    for (const wake of wakes.splice(0)) wake()
+    await vi.waitFor(async () => {
+      const { rules } = await readStats(gateway.admin, new Date(Date.now() - 3600e3))
+      expect(rules).toMatchObject([
+        { rule: 'one', allowed: 1, limited: 4 },
+        { rule: 'shadow', shadowAllowed: 3, shadowLimited: 2 },
+        { rule: 'candidate', shadowAllowed: 3, shadowLimited: 2, agreed: 3, disagreed: 2 },
+      ])
+    }, PATIENT_MS)
+  })
 })

@@ -1,7 +1,9 @@
 /** The memory of refusals: it is bounded, and agrees with the store. test/gateway/refusals.test.ts tests it with the gateway. */
 import { describe, expect, it } from 'vitest'
+import type { RuleInput } from '../../src/config/check/schema.ts'
 import { createRefusalMemory, type LookupPhase } from '../../src/limiter/refusals.ts'
 import type { Evaluation, Outcome } from '../../src/script/evaluation.ts'
+import { ScriptModel } from '../../src/script/model.ts'
 import type { Policy } from '../../src/script/policy-shape.ts'
 import { addressStateKey } from '../../src/store/keys.ts'
 import { NO_SWITCHES } from '../../src/switches/switches.ts'
@@ -106,5 +108,74 @@ describe('the memory of refusals', () => {
     expect(find(demandOf('10.0.0.1'))).toBeUndefined()
     keep(demandOf('10.0.0.1'), refusal(-1))
     expect(Boolean(find(demandOf('10.0.0.1')))).toBe(true)
+  })
+})
+
+describe('a repeated refusal has the verdicts of the store', () => {
+  const POLICY = { plans: ['free'] } as unknown as Policy
+  const KEY = addressStateKey('10.0.0.1')
+  const LIVE: RuleInput = { name: 'live', by: 'address', algorithm: 'fixed-window', limit: 3, period: '1d' }
+  const second = { by: 'address', limit: 4, period: '1s' } as const
+  const candidate = { mode: 'shadow', candidateFor: 'live' } as const
+
+  it.each<[string, RuleInput]>([
+    ['a gcra shadow', { ...second, ...candidate, name: 'b', algorithm: 'gcra', burst: 1 }],
+    ['a token-bucket shadow', { ...second, ...candidate, name: 'b', algorithm: 'token-bucket', burst: 1 }],
+    ['a fixed-window shadow', { ...second, ...candidate, name: 'b', algorithm: 'fixed-window', limit: 2 }],
+    [
+      'a sliding-window shadow',
+      { ...second, ...candidate, name: 'b', algorithm: 'sliding-window', limit: 2 },
+    ],
+    ['a sliding-log shadow', { ...second, ...candidate, name: 'b', algorithm: 'sliding-log', limit: 2 }],
+    [
+      'a leaky-bucket shadow',
+      { ...second, ...candidate, name: 'b', algorithm: 'leaky-bucket', limit: 1, queue: 1 },
+    ],
+    [
+      'a shadow that does not refill',
+      { ...second, ...candidate, name: 'b', algorithm: 'gcra', limit: 2, period: '1d' },
+    ],
+    ['a shadow with room', { ...second, ...candidate, name: 'b', algorithm: 'fixed-window', limit: 99 }],
+    ['a second enforced rule', { ...second, name: 'b', algorithm: 'gcra', burst: 1 }],
+  ])('on %s', (_, other) => {
+    const { world, keep, find } = memory(60_000)
+    const model = new ScriptModel()
+    const rules = rulesOf(LIVE, other)
+    // The clocks of the store and the isolate run alike.
+    const start = world.time
+    const demand = () => ({
+      policy: POLICY,
+      rules: rules.map(rule => bound(rule, KEY, 1, world.time)),
+    })
+    const decide = () => model.decide({ ...demand(), now: 1e12 + (world.time - start) * 1e3 })
+    for (let i = 0; i < 3; i++, world.time += 300) expect(decide().status).toBe('admitted')
+    world.time -= 300
+    const refused = decide()
+    expect(refused.status).toBe('refused')
+    keep(demand(), refused)
+    // A rule may admit again a microsecond late, so no check is made at the very moment.
+    world.time += 0.5
+    for (let i = 0; i < 300; i++, world.time += 7) {
+      const [repeated, decided] = [find(demand())!, decide()]
+      const shown = ({ status, verdicts }: Outcome) => [
+        status,
+        ...verdicts.map(({ rule, mode, allowed, agrees, resetAfter, retryAfter, delay }) => ({
+          rule: rule.name,
+          mode,
+          allowed,
+          agrees,
+          resetAfter,
+          retryAfter,
+          delay,
+        })),
+      ]
+      expect(shown(repeated)).toEqual(shown(decided))
+      // Between the retry time and the reset, the isolate does not know how much has refilled.
+      for (const [i, { remaining, resetAfter }] of decided.verdicts.entries()) {
+        const known = repeated.verdicts[i]!.remaining
+        if (resetAfter === 0) expect(known).toBe(remaining)
+        else expect(known).toBeLessThanOrEqual(remaining)
+      }
+    }
   })
 })

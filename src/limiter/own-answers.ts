@@ -83,13 +83,15 @@ export function createOwnAnswers(
         return refusal && { decision: { ...toDecision(refusal), from: 'refusals' } as Decision, at: 0 }
       }
       const serveFromLease = (isNeeded: boolean): OwnDecision | undefined => {
-        const outcome = lease?.serve(isNeeded)
+        // Invalid credentials have no lease. If they are refused and this one were admitted, the reply would show that it is valid.
+        if (!lease || refusals?.hasTooManyGuesses(demand, current())) return undefined
+        const outcome = lease.serve(isNeeded)
         return outcome && { decision: { ...toDecision(outcome), from: 'leases' } as Decision, at: outcome.at }
       }
       const decideAfterFailure = () => serveFromLease(true) ?? repeatRefusal('after-failure')
 
       return {
-        // If the store has refused lately, the leased units are used up before a refusal is repeated.
+        // If the store has refused lately, the leased units are used up before a refusal is repeated, unless guesses were refused.
         decideBeforeTrip() {
           const served = serveFromLease(false)
           if (served) return served
@@ -98,7 +100,9 @@ export function createOwnAnswers(
         },
         pauseBeforeTrip: () => lease?.pauseBeforeTrip() ?? 0,
         decideAfterWait: () => serveFromLease(true) ?? repeatRefusal('waiting'),
-        canDecide: () => lease?.canServe() || repeatRefusal('waiting') !== undefined,
+        canDecide: () =>
+          (lease?.canServe() && !refusals?.hasTooManyGuesses(demand, current())) ||
+          repeatRefusal('waiting') !== undefined,
         beginTrip() {
           tripStartedAt = refusals?.now() ?? 0
           return lease?.beginTrip() ?? 1

@@ -8,7 +8,8 @@
  * Two kinds of refusals need more care:
  *
  *     too many bad credentials    is remembered for the address alone. Valid and bad credentials get the same reply, as they do from
- *                                 the store, so the reply does not show which guess was right
+ *                                 the store, so the reply does not show which guess was right. It is looked for before a lease is
+ *                                 used, because only valid credentials have leases
  *     too many units in flight    can end at any time. It is remembered for 100 ms at most, and discarded as soon as a request of the
  *                                 same identity ends in this isolate. A refusal because the whole fleet is full is not remembered
  *
@@ -51,6 +52,12 @@ export interface RefusalMemory {
     recall?: () => RememberedCaller | undefined,
     phase?: LookupPhase,
   ): Outcome | undefined
+  /**
+   * Whether the store has refused the address of the request because of too many bad credentials, and would still refuse it. While this
+   * is so, no lease may admit a request: the reply would show that its credential is valid.
+   * @param switches that are in force now
+   */
+  hasTooManyGuesses(evaluation: Evaluation, switches: Switches): boolean
   /**
    * Remembers an outcome if it is a refusal. After an admission, discards the refusals that it contradicts.
    * @param switches under which the request was bound
@@ -102,13 +109,13 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
   /** From this time on the memory is empty. A shortcut for most isolates, which have not refused a request lately. */
   let emptyFrom = Number.NEGATIVE_INFINITY
 
-  function findUnder(
+  /** The refusal that the store would repeat. It may be remembered for too long to be used without a trip. */
+  function findValid(
     answerKey: string,
     rules: readonly BoundRule[],
     switches: Switches,
-    recall: (() => RememberedCaller | undefined) | undefined,
-    phase: LookupPhase,
-  ): Outcome | undefined {
+    recall?: () => RememberedCaller | undefined,
+  ): Refusal | undefined {
     const refusal = refusals.get(answerKey)
     if (!refusal) return undefined
     const { outcome, costs, keys, tripStartedAt, answeredAt } = refusal
@@ -124,7 +131,20 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
       refusals.delete(answerKey)
       return undefined
     }
-    if (rules.some(({ cost }, i) => cost < costs[i]!)) return undefined
+    return rules.some(({ cost }, i) => cost < costs[i]!) ? undefined : refusal
+  }
+
+  function findUnder(
+    answerKey: string,
+    rules: readonly BoundRule[],
+    switches: Switches,
+    recall: (() => RememberedCaller | undefined) | undefined,
+    phase: LookupPhase,
+  ): Outcome | undefined {
+    const refusal = findValid(answerKey, rules, switches, recall)
+    if (!refusal) return undefined
+    const { outcome, costs, answeredAt } = refusal
+    const time = now()
     if (time >= refusal.rememberedUntil && phase !== 'after-failure') {
       // One request asks the store again. The others are still refused, or all of them would make a trip.
       if (phase === 'waiting') return undefined
@@ -154,6 +174,13 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
           ? findUnder(answerKeyOf(guesses), guesses, switches, undefined, phase)
           : undefined) ?? findUnder(answerKeyOf(rules, evaluation), rules, switches, recall, phase)
       )
+    },
+
+    hasTooManyGuesses({ rules, subject }, switches) {
+      // Most requests end here, without a read of the clock.
+      if (!subject || !rules.some(isGuess) || now() >= emptyFrom) return false
+      const guesses = rules.filter(isGuess)
+      return findValid(answerKeyOf(guesses), guesses, switches) !== undefined
     },
 
     remember(evaluation, outcome, switches, tripStartedAt) {

@@ -495,10 +495,8 @@ describe('opaque keys', () => {
 })
 
 describe('guesses', () => {
-  const config: Settings = {
-    rules: [ONE, { ...ONE, name: 'guesses', by: 'address', on: 'auth-failure', limit: 100 }],
-    refusals: { rememberFor: 0 },
-  }
+  const GUESSES = { ...ONE, name: 'guesses', by: 'address', on: 'auth-failure', limit: 100 } as RuleInput
+  const config: Settings = { rules: [ONE, GUESSES], refusals: { rememberFor: 0 } }
   const address = '192.0.2.1'
 
   it('are never leased: each one is counted at once', async () => {
@@ -516,7 +514,40 @@ describe('guesses', () => {
     expect(await spent(config, { address })).toEqual({ guesses: 30 })
   })
 
-  it('too many of them also refuse a valid credential with a lease, from its next trip on', async () => {
+  it('too many of them also refuse a valid credential with a lease, as soon as the isolate has refused a guess', async () => {
+    const remembering: Settings = {
+      rules: [ONE, { ...GUESSES, limit: 3 } as RuleInput],
+      lease: { for: '10s' },
+    }
+    const key = await gateway.key(consumer)
+    const app = await warm(remembering, { key, address })
+    const other = appWith(remembering)
+    for (let i = 0; i < 3; i++) await other('/', { key: mintApiKey(consumer), address })
+    const replyTo = async (key: string) => {
+      const { status, headers } = await app('/', { key, address })
+      return [status, [...headers.keys()], headers.get('ratelimit-policy')]
+    }
+    const wrong = await replyTo(mintApiKey(consumer))
+    expect(wrong[0]).toBe(429)
+    const expectSameReplies = async () => {
+      for (const credential of [key, mintApiKey(consumer), key, mintApiKey('unknown'), key])
+        expect(await replyTo(credential)).toEqual(wrong)
+    }
+    expect(await tripsOf(expectSameReplies)).toBe(0)
+    // Now one request asks the store again. It may be the one that has a lease.
+    time += 1000
+    expect(await tripsOf(expectSameReplies)).toBe(1)
+    // While the store does not answer, the refusal stays valid, and so does the lease.
+    gateway.store.fault = (_, response) => void response.destroy()
+    vi.spyOn(console, 'warn').mockImplementation(() => {})
+    time += 1000
+    await expectSameReplies()
+    gateway.store.fault = undefined
+    // At another address, the valid credential is admitted.
+    expect((await app('/', { key, address: '192.0.2.2' })).status).toBe(200)
+  })
+
+  it('too many of them refuse it from its next trip on if refusals are not remembered', async () => {
     const key = await gateway.key(consumer)
     const app = await warm(config, { key, address })
     const other = appWith(config)

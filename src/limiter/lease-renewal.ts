@@ -57,9 +57,9 @@ export const renewalShare = (leaseMs: number, tripMs: number) =>
  * @param servable requests that the isolate can still serve
  */
 export function wantedBy(rate: number, servable: number, leaseMs: number, tripMs: number): number {
-  // These are served before the answer arrives.
-  const servedMeanwhile = Math.floor(rate * Math.min(1, tripMs / leaseMs))
-  return Math.max(1, rate - Math.max(0, servable - servedMeanwhile))
+  // These are served before the answer arrives. If a trip takes longer than the lease, as many wait for the answer.
+  const perTrip = Math.floor((rate * tripMs) / leaseMs)
+  return Math.max(1, Math.max(rate, perTrip) - Math.max(0, servable - perTrip))
 }
 
 /**
@@ -83,15 +83,17 @@ export interface RenewalWait {
    * @returns ms until the request should check again whether it can be served; 0: it has to make a trip
    */
   pause(renewal: Renewal | undefined, time: number): number
+  /** Whether the last wait was for this renewal. */
+  isFor(renewal: Renewal | undefined): boolean
 }
 
-export function createRenewalWait(leaseMs: number, trip: TripTime): RenewalWait {
+export function createRenewalWait(trip: TripTime): RenewalWait {
   let waitsFor: Renewal | undefined
   let until: number | undefined
   return {
     pause(renewal, time) {
       if (!isOnItsWay(renewal, time)) return 0
-      until ??= time + Math.min(leaseMs, MAX_WAIT_TRIPS * trip.ms)
+      until ??= time + MAX_WAIT_TRIPS * trip.ms
       if (time >= until) return 0
       if (waitsFor !== renewal) {
         if (renewal.places <= 0) return 0
@@ -103,5 +105,6 @@ export function createRenewalWait(leaseMs: number, trip: TripTime): RenewalWait 
       const pause = Math.max(MIN_PAUSE_MS, dueIn > 0 ? dueIn : trip.ms / 4)
       return Math.min(pause, until - time)
     },
+    isFor: renewal => renewal !== undefined && renewal === waitsFor,
   }
 }

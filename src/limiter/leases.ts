@@ -3,7 +3,8 @@
  * a trip. Every admitted request was spent before, so a limit is never exceeded, whatever is lost.
  *
  *     size       about the number of requests that the caller sends within the lease. The store grants at most 1/16 of what is left
- *     duration   the shortest `lease: { for }` of the rules that apply, counted from the last answer of the store
+ *     duration   the shortest `lease: { for }` of the rules that apply, counted from the start of the last trip, because the store may
+ *                have decided right after it. If a trip takes longer, its answer serves only the requests that have waited for it
  *     renewal    when a quarter of the units or of the time is left, or earlier if trips are slow, one request asks the store for
  *                more (lease-renewal.ts). The isolate serves the others meanwhile, keeps its unused units, and asks for fewer.
  *                Requests that find no units wait for the answer, without a trip of their own
@@ -60,7 +61,10 @@ export interface Lease {
    * @returns undefined if the request has to make a trip
    */
   serve(isNeeded?: boolean): Outcome | undefined
-  /** Whether `serve(true)` would serve the request. */
+  /**
+   * Whether `serve(true)` would serve the request. After `beginTrip` it is called only while the request waits for its turn at the
+   * store, so the trip is counted from the last call.
+   */
   canServe(): boolean
   /**
    * How long the request should wait for the units of a renewal that is on its way, and then check `canServe` again (ms). 0: it has
@@ -116,7 +120,12 @@ interface LastAnswer {
   readonly switches: Switches
   /** ms */
   readonly answeredAt: number
+  /** When the lease ends. It may be over when the answer arrives. */
   readonly endsAt: number
+  /** Until when the units are kept for the requests that have waited for this answer. */
+  readonly keptUntil: number
+  /** The renewal that this answers. */
+  readonly renewal: Renewal | undefined
 }
 
 /** The requests with the same answer key (answer-validity.ts), and the units that are leased for them. */
@@ -211,7 +220,7 @@ export function createLeases({
   function endExpiredLeases(): void {
     const time = now()
     for (const [key, group] of activeGroups) {
-      if (time >= group.lastUsedAt + IDLE_MS || hasExpired(group.lastAnswer, time)) endLeases(key, group)
+      if (time >= group.lastUsedAt + IDLE_MS || isOver(group, time)) endLeases(key, group)
     }
     returnsDue = returnsDue.filter(({ since }) => time - since < MAX_RETURN_WAIT_MS)
   }
@@ -295,9 +304,11 @@ export function createLeases({
       const isFrequent = rate >= (losesUnusedUnits ? MIN_REQUESTS_WHERE_REST_IS_LOST : MIN_REQUESTS)
       /** Set once this request makes a trip (ms). */
       let tripStartedAt: number | undefined
+      /** The request to the store has not been sent before (ms). */
+      let sentAfter = 0
       /** Set if this request renews the lease. */
       let ownRenewal: Renewal | undefined
-      const wait = createRenewalWait(leaseMs, tripTime)
+      const wait = createRenewalWait(tripTime)
 
       const mayRenew = (at: number) => at >= group.refusedUntil && !isOnItsWay(group.renewal, at)
 
@@ -305,10 +316,12 @@ export function createLeases({
         const { lastAnswer } = group
         const at = now()
         const isInvalid =
-          hasExpired(lastAnswer, at) ||
+          isOver(group, at) ||
           lastAnswer?.switches !== switches ||
           !isConsistent(lastAnswer.outcome, recall?.())
         if (isInvalid) endLeases(key, group)
+        else if (at >= lastAnswer.endsAt && !(tripStartedAt === undefined && wait.isFor(lastAnswer.renewal)))
+          return undefined
         return group.grants.find(({ units }) => units.every(each => each.left >= rules[each.ruleIndex]!.cost))
       }
 
@@ -334,12 +347,16 @@ export function createLeases({
           return { ...adjusted, at: grant.outcome.at }
         },
 
-        canServe: () => findGrant() !== undefined,
+        canServe() {
+          if (tripStartedAt !== undefined) sentAfter = now()
+          return findGrant() !== undefined
+        },
 
         pauseBeforeTrip: () => wait.pause(group.renewal, now()),
 
         beginTrip() {
           tripStartedAt = now()
+          sentAfter = tripStartedAt
           openTrips += 1
           if (!mayRenew(tripStartedAt)) return 1
           const servable = countServable(group.grants, rules)
@@ -370,8 +387,13 @@ export function createLeases({
           if (units.length > 0) group.grants.push({ evaluation: demand, outcome, units, answeredAt: at })
           group.grants = group.grants.filter(({ units }) => units.some(({ left }) => left > 0))
           if (group.grants.length === 0) return outcome
-          // The store has just confirmed that this caller is admitted.
-          group.lastAnswer = { outcome, switches, answeredAt: at, endsAt: at + leaseMs }
+          // The store has confirmed that this caller is admitted. A reply that was overtaken by a later one confirms nothing new.
+          const endsAt = sentAfter + leaseMs
+          if (isOver(group, at) || endsAt >= group.lastAnswer!.endsAt) {
+            const keptUntil = Math.max(endsAt, at + tripTime.ms)
+            const renewal = ownRenewal ?? group.lastAnswer?.renewal
+            group.lastAnswer = { outcome, switches, answeredAt: at, endsAt, keptUntil, renewal }
+          }
           activeGroups.set(key, group)
           const adjusted = addUnitsLeft(outcome, group.grants)
           if (isStopped) endLeases(key, group)
@@ -423,9 +445,11 @@ export function createLeases({
   }
 }
 
-/** Whether the last answer is too old. A clock that was set back must not extend a lease. */
-const hasExpired = (answer: LastAnswer | undefined, time: number) =>
-  answer === undefined || time >= answer.endsAt || time < answer.answeredAt
+/** Whether no request may use the units any more. A clock that was set back must not extend a lease. While a renewal is on its way they are kept, because its answer makes them valid again. */
+const isOver = ({ lastAnswer, renewal }: LeaseGroup, time: number) =>
+  lastAnswer === undefined ||
+  time < lastAnswer.answeredAt ||
+  (time >= lastAnswer.keptUntil && !isOnItsWay(renewal, time))
 
 /** Whether the same rules apply in both outcomes, with the same numbers. */
 function hasSameRules(one: Outcome, other: Outcome): boolean {

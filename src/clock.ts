@@ -9,7 +9,7 @@ export interface Clock {
 /** Monotonic time in ms, from an arbitrary start. Without `clock.elapsed`, it can fall when the machine's time is set back. */
 export const elapsed = (clock: Clock) => (clock.elapsed ?? clock.now)()
 
-/** A fall of more than this means that the machine's clock was set back (ms). */
+/** A fall of more than this means that the machine's clock was set back (ms). A smaller one may be the clock of another request. */
 const SET_BACK_MS = 1000
 
 /**
@@ -17,12 +17,22 @@ const SET_BACK_MS = 1000
  * (at the time for which its next timer is set) while other requests read the real time. The result falls only if the machine's
  * clock was set back.
  * @param read reads the time in ms
+ * @param onSetBack called when the clock was set back, before the first earlier time is returned. Times from before mean nothing then
+ * @returns reads the time. `largestFallMs` replaces the default for requests whose own clock does not stand still
  */
-export function latestOf(read: () => number): () => number {
+export function latestOf(
+  read: () => number,
+  onSetBack?: (before: number, after: number) => void,
+): (largestFallMs?: number) => number {
   let latest = Number.NEGATIVE_INFINITY
-  return () => {
+  return (largestFallMs = SET_BACK_MS) => {
     const time = read()
-    if (time > latest || time < latest - SET_BACK_MS) latest = time
+    if (time > latest) latest = time
+    else if (time < latest - largestFallMs) {
+      const before = latest
+      latest = time
+      onSetBack?.(before, time)
+    }
     return latest
   }
 }

@@ -188,7 +188,9 @@ export function createLeases({
   writeAt,
   buildRefundCall = encodeRefund,
 }: LeasesOptions): Leases {
-  const now = latestOf(clock)
+  const now = latestOf(clock, () => {
+    for (const [key, group] of activeGroups) endLeases(key, group)
+  })
   /** The groups that hold units. */
   const activeGroups = new Map<string, LeaseGroup>()
   const groups = new Lru<LeaseGroup>({
@@ -214,6 +216,7 @@ export function createLeases({
     for (const grant of group.grants) if (grant.units.some(canGiveBack)) returnsDue.push({ grant, since })
     returnsDue = returnsDue.slice(-MAX_RETURNS_DUE)
     group.grants = []
+    group.lastAnswer = undefined
     activeGroups.delete(key)
   }
 
@@ -388,7 +391,8 @@ export function createLeases({
           group.grants = group.grants.filter(({ units }) => units.some(({ left }) => left > 0))
           if (group.grants.length === 0) return outcome
           // The store has confirmed that this caller is admitted. A reply that was overtaken by a later one confirms nothing new.
-          const endsAt = sentAfter + leaseMs
+          // If the clock was set back meanwhile, the lease is over at once.
+          const endsAt = sentAfter > at ? at : sentAfter + leaseMs
           if (isOver(group, at) || endsAt >= group.lastAnswer!.endsAt) {
             const keptUntil = Math.max(endsAt, at + tripTime.ms)
             const renewal = ownRenewal ?? group.lastAnswer?.renewal

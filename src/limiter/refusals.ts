@@ -18,6 +18,9 @@
  * While the store does not answer, a refusal stays valid until its retry time, even after `rememberFor`. Otherwise the isolate would
  * admit by its own counts what the store has refused.
  *
+ * If the clock of the machine is set back, all refusals are forgotten, so that no caller waits longer than the store has said. A fall
+ * of up to 100 ms is not recognized, and delays the end of a refusal by as much.
+ *
  * Only refusals of the store are remembered, never decisions of the isolate. Plain data, bounded in number and time.
  */
 import { latestOf } from '../clock.ts'
@@ -94,6 +97,15 @@ const MAX_OUTAGE_MS = 60_000
 /** After this time without an answer (ms), another request asks the store again. */
 const RECHECK_TIMEOUT_MS = 1000
 
+/**
+ * How far the clock of a request that has just arrived can be behind that of another request (ms): the time in which the isolate was
+ * busy with others.
+ */
+const MAX_CLOCK_LAG_MS = 100
+
+/** Almost all trips take less time than this (ms). */
+const MAX_TRIP_MS = 2000
+
 /** How long a refusal because of units in flight is remembered (ms). */
 const IN_FLIGHT_REFUSAL_MS = 100
 
@@ -103,11 +115,21 @@ const IN_FLIGHT_REFUSAL_MS = 100
  * @param clock ms; should never decrease
  */
 export function createRefusalMemory(rememberForMs: number, clock: () => number): RefusalMemory {
-  const now = latestOf(clock)
-  const refusals = new Lru<Refusal>({ size: MAX_REFUSALS })
-  const forgotten = new Lru<number>({ size: MAX_REFUSALS })
+  const now = latestOf(clock, forgetAll)
+  let refusals = new Lru<Refusal>({ size: MAX_REFUSALS })
+  let forgotten = new Lru<number>({ size: MAX_REFUSALS })
   /** From this time on the memory is empty. A shortcut for most isolates, which have not refused a request lately. */
   let emptyFrom = Number.NEGATIVE_INFINITY
+  /** Trips that have started up to this time may have started before the clock was set back (ms). */
+  let trustedAfter = Number.NEGATIVE_INFINITY
+
+  /** After the clock was set back, remembered refusals would last longer than the store has said. */
+  function forgetAll(before: number, after: number): void {
+    refusals = new Lru<Refusal>({ size: MAX_REFUSALS })
+    forgotten = new Lru<number>({ size: MAX_REFUSALS })
+    emptyFrom = Number.NEGATIVE_INFINITY
+    trustedAfter = Math.min(before, after + MAX_TRIP_MS)
+  }
 
   /** The refusal that the store would repeat. It may be remembered for too long to be used without a trip. */
   function findValid(
@@ -166,7 +188,8 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
     now,
 
     find(evaluation, switches, recall, phase = 'before-trip') {
-      if (now() >= emptyFrom) return undefined
+      // A request that has just arrived reads the current time, so an earlier time means that the clock was set back.
+      if (now(phase === 'before-trip' ? MAX_CLOCK_LAG_MS : undefined) >= emptyFrom) return undefined
       const { rules, subject } = evaluation
       const guesses = subject && rules.filter(isGuess)
       return (
@@ -210,7 +233,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
           : rememberedUntil + RECHECK_TIMEOUT_MS
       const validUntil = isInFlight ? rememberedUntil : retryAt
       const answeredAt = now()
-      if (rememberedUntil <= answeredAt) return
+      if (rememberedUntil <= answeredAt || tripStartedAt <= trustedAfter || tripStartedAt > answeredAt) return
       const names = new Set(refusing.map(({ rule }) => rule.name))
       refusals.set(answerKeyOf(remembered, isGuessRefusal ? undefined : evaluation), {
         outcome,

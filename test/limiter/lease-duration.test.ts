@@ -108,4 +108,17 @@ describe('a lease', () => {
     world.time += 1
     expect(request().canServe()).toBe(false)
   })
+
+  it('ends if the clock is set back by more than a second, even if it began earlier than that', () => {
+    const { world, request, ask, warmUp } = setUp(10_000)
+    warmUp(6)
+    ask()()
+    world.time += 5000
+    expect(request().canServe()).toBe(true)
+    const end = ask()
+    world.time -= 3000
+    expect(request().canServe()).toBe(false)
+    end()
+    expect(request().canServe()).toBe(false)
+  })
 })

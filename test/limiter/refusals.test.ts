@@ -98,6 +98,43 @@ describe('the memory of refusals', () => {
     expect([Boolean(find(demand)), Boolean(find(demand, 'waiting'))]).toEqual([true, true])
   })
 
+  it.each([
+    [101, 500],
+    [900, 500],
+    [900, 5000],
+    [4000, 5000],
+    [900e3, 5000],
+  ])(
+    'is forgotten if the clock is set back by %d ms, so that a refusal for %d ms never lasts longer',
+    (fall, waitMs) => {
+      const { world, keep, find } = memory(60_000)
+      const demand = demandOf('10.0.0.1')
+      keep(demand, refusal(waitMs * 1e3))
+      world.time += waitMs - 100
+      expect(Boolean(find(demand))).toBe(true)
+      world.time -= fall
+      expect(find(demand)).toBeUndefined()
+      // A refusal whose trip may have started before would end too late.
+      keep(demand, refusal(waitMs * 1e3), world.time + 1)
+      expect(find(demand)).toBeUndefined()
+      keep(demand, refusal(waitMs * 1e3), world.time - 50)
+      expect(find(demand)).toBeUndefined()
+      world.time += Math.min(fall, 2000) + 1
+      keep(demand, refusal(waitMs * 1e3))
+      expect(Boolean(find(demand))).toBe(true)
+    },
+  )
+
+  it('does not take the clock of a request that waits, or of a busy isolate, for one that was set back', () => {
+    const { world, keep, find } = memory()
+    const demand = demandOf('10.0.0.1')
+    keep(demand, refusal(-1))
+    world.time -= 900
+    expect([Boolean(find(demand, 'waiting')), Boolean(find(demand, 'after-failure'))]).toEqual([true, true])
+    world.time += 800
+    expect(Boolean(find(demand))).toBe(true)
+  })
+
   it('does not remember a refusal if its state was changed during the trip', () => {
     const { world, refusals, keep, find } = memory()
     const askedAt = world.time

@@ -20,7 +20,7 @@
 -- units in flight expires. After the second, no record is left. Until the first instant,
 -- the sum is taken from the summary, and only the record of this holder is read; until
 -- then, expired records without units stay. If the key has more than MANY_BYTES, records
--- are written in place.
+-- are written in place. Each write is one command, which may be billed.
 --
 -- holding: '<holder> <epoch> <started> <ended>', or ''. A fifth number is the current
 -- value of an adaptive limit.
@@ -175,18 +175,25 @@ reset_after = in_flight > 0 and last - now or 0
 
 --@ write
 idle_at, n = expires_at > last_use and expires_at or last_use, 0
-local low = expires_at / 1000 % 4294967296
-local high = (expires_at / 1000 - low) / 4294967296
-local own = pack_integers('>c8I4I3I3I2I4', holder, epoch, started, ended, high, low)
 own_bytes = nil
-if is_summed and own_at and #records > MANY_BYTES then
-  -- Writes the summary and one record in place, which is faster than writing all.
-  redis.call('SETRANGE', KEYS[own_key], 0, summary_of(in_flight, first_expiry, idle_at))
-  redis.call('SETRANGE', KEYS[own_key], own_at - 1, own)
-  if floor_div(idle_at, 1000000) ~= floor_div(last_use, 1000000) then
-    redis.call('EXPIRE', KEYS[own_key], format('%d', ceil_div(idle_at - now, 1000000) + KEEP_SECONDS))
-  end
+if is_summed and own_at and #records > MANY_BYTES and floor_div(idle_at, 1000000) == floor_div(last_use, 1000000) then
+  -- Writes the summary and the record in place, which is faster than writing all. One
+  -- command does both. It keeps the TTL, so a later second in `idle_at` writes all.
+  local number, bits = '%.0f', own_at * 8
+  redis.call(
+    'BITFIELD', KEYS[own_key],
+    'SET', 'u48', 0, format(number, in_flight),
+    'SET', 'u48', 48, format(number, first_expiry / 1000),
+    'SET', 'u48', 96, format(number, idle_at / 1000),
+    'SET', 'u32', bits + 56, format(number, epoch),
+    'SET', 'u24', bits + 88, format(number, started),
+    'SET', 'u24', bits + 112, format(number, ended),
+    'SET', 'u48', bits + 136, format(number, expires_at / 1000)
+  )
 else
+  local low = expires_at / 1000 % 4294967296
+  local high = (expires_at / 1000 - low) / 4294967296
+  local own = pack_integers('>c8I4I3I3I2I4', holder, epoch, started, ended, high, low)
   if has_expired then
     own_bytes = own .. alive(records, first_at, holder, now, period)
   else

@@ -26,9 +26,8 @@
  *              an override: `1e20,5;` (number of the rule from 1, mark, limit and burst as the operator wrote them)
  *
  * Commands: TIME (unless now is given), one MGET, and for an admitted request one SETEX per identity. In addition: for a log one SETEX,
- * or SETRANGE and EXPIRE; for a long log two or more GETRANGE; for units in flight one SETEX, or with more than 64 isolates two
- * SETRANGE and sometimes EXPIRE; for a pointer one GET. A refused request writes nothing. A request with a bad credential spends only
- * under rules on bad credentials.
+ * or SETRANGE and EXPIRE; for a long log two or more GETRANGE; for units in flight one SETEX, or with many isolates one BITFIELD; for
+ * a pointer one GET. A refused request writes nothing. A request with a bad credential spends only under rules on bad credentials.
  */
 import type { ScriptCall } from '../store/store.ts'
 import type { BoundRule, Evaluation, Outcome, Subject, Verdict } from './evaluation.ts'

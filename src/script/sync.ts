@@ -10,7 +10,7 @@
  *
  *     reply    { now, then for each key: the units granted in advance, the number of holders, the units in flight }
  *
- * Commands: TIME (unless now is given), MGET, and one SETEX for each key; with many holders two SETRANGE, and sometimes EXPIRE.
+ * Commands: TIME (unless now is given), MGET, and for each key one SETEX, or with many holders one BITFIELD.
  */
 import type { Holding } from '../algorithms/algorithm.ts'
 import type { AdvanceRequest, MessageAnswer } from '../algorithms/concurrency.ts'

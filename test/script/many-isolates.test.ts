@@ -4,6 +4,7 @@
  */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
+import type { BoundRule } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
 import { describeOnRedisEngine, type Engine, ModelEngine, rulesOf } from '../support/engines.ts'
@@ -101,4 +102,58 @@ describeOnRedisEngine('many isolates', (fresh, kind) => {
     expect(most).toBeGreaterThan(70)
     expect(granted).toBeGreaterThan(0)
   })
+
+  it.skipIf(kind === 'embedded').each([1, 8, 9, 63, 64, 100, 200])(
+    'a decision takes exactly one command more than without the rule, if %i isolates have records (the embedded Redis counts no commands)',
+    async isolates => {
+      const redis = await fresh()
+      const [rate, held] = rulesOf(
+        { name: 'rate', by: 'consumer', algorithm: 'gcra', limit: 1000, period: '1s' },
+        { name: 'held', by: 'consumer', algorithm: 'concurrency', limit: 64 },
+      )
+      const key = consumerStateKey(newCaller())
+      let now = NOON
+      const commandsOf = async (rules: BoundRule[]) => {
+        await redis.send(['CONFIG', 'RESETSTAT'])
+        const { status } = await redis.evaluate({ rules, plans: ['free'], now })
+        expect(status).toBe('admitted')
+        const info = String(await redis.send(['INFO', 'commandstats']))
+        const counts = [...info.matchAll(/^cmdstat_(?!config|info)[^:]+:calls=(\d+)/gm)]
+        return counts.reduce((sum, [, calls]) => sum + Number(calls), 0)
+      }
+      const claims = Array.from({ length: isolates }, () => ({ started: 0, ended: 0 }))
+      const holdingOf = (i: number) => ({ holder: `i${String(i).padStart(7, '0')}`, epoch: 1, ...claims[i]! })
+      /** @returns the commands of a decision that admits a request of this isolate */
+      const admit = async (i: number) => {
+        const commands = await commandsOf([
+          bound(rate!, key),
+          { ...bound(held!, key), holding: holdingOf(i) },
+        ])
+        claims[i]!.started += 1
+        return commands
+      }
+      const end = async (i: number) => {
+        claims[i]!.ended += 1
+        const message = { key: bound(held!, key).ownKey!, ttl: held!.quota.period, holding: holdingOf(i) }
+        await redis.sync([message], now)
+      }
+
+      // The first decision has to send the script.
+      await commandsOf([bound(rate!, key)])
+      for (let i = 0; i < isolates; i++) {
+        now += 20e3
+        await admit(i)
+        // Half of the limit stays in flight.
+        if (i >= 32) await end(i)
+      }
+      for (let step = 0; step < 120; step++) {
+        // Some decisions are in the same second, and some in a later one. Meanwhile the first records expire.
+        now += [1, 30, 450][step % 3]! * 1e3
+        const without = await commandsOf([bound(rate!, key)])
+        const i = (step * 37) % isolates
+        expect(await admit(i), `step ${step}`).toBe(without + 1)
+        await end(i)
+      }
+    },
+  )
 })

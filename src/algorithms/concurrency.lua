@@ -19,8 +19,9 @@
 -- units in flight, and two instants, in ms. Before the first instant, no record with
 -- units in flight expires. After the second, no record is left. Until the first instant,
 -- the sum is taken from the summary, and only the record of this holder is read; until
--- then, expired records without units stay. If the key has more than MANY_BYTES, records
--- are written in place. Each write is one command, which may be billed.
+-- then, expired records without units stay. A refusal also reads the others, to find out
+-- when enough units expire. If the key has more than MANY_BYTES, it does not, and
+-- records are written in place. Each write is one command, which may be billed.
 --
 -- holding: '<holder> <epoch> <started> <ended>', or ''. A fifth number is the current
 -- value of an adaptive limit.
@@ -131,28 +132,29 @@ first_expiry = expires_at < first_expiry and expires_at or first_expiry
 local added = is_counted and 0 or cost
 if cost > capacity then
   retry_after = -1
-elseif in_flight + added > capacity and #records > FEW_BYTES then
+elseif in_flight + added > capacity and #records > MANY_BYTES then
   -- An upper bound: the time until the last record has expired.
   retry_after = (expires_at > last_use and expires_at or last_use) - now
 elseif in_flight + added > capacity then
-  -- An upper bound: the time until enough records have expired, if no request ends
-  -- before and no record is renewed.
-  local expiries = { { expires_at, started - ended } }
-  for at = 1, #records, HOLDER_BYTES do
+  -- The time until enough records have expired, if no request ends before and no record
+  -- is renewed.
+  local instants, units_at = { expires_at }, { [expires_at] = started - ended }
+  for at = first_at, #records, HOLDER_BYTES do
     local other, _, its_started, its_ended, its_expiry = read_holder(records, at)
     if other ~= holder and its_expiry > now and its_expiry <= now + 2 * period then
-      expiries[#expiries + 1] = { its_expiry, its_started - its_ended }
+      if not units_at[its_expiry] then
+        instants[#instants + 1], units_at[its_expiry] = its_expiry, 0
+      end
+      units_at[its_expiry] = units_at[its_expiry] + its_started - its_ended
     end
   end
-  sort(expiries, function(a, b)
-    return a[1] < b[1]
-  end)
-  local left, i = in_flight, 0
+  sort(instants)
+  local excess, i = in_flight + added - capacity, 0
   repeat
     i = i + 1
-    left = left - expiries[i][2]
-  until left + added <= capacity or i == #expiries
-  retry_after = (left + added <= capacity and expiries[i][1] or expires_at) - now
+    excess = excess - units_at[instants[i]]
+  until excess <= 0 or i == #instants
+  retry_after = instants[i] - now
 end
 
 --@ spend

@@ -36,6 +36,9 @@ export const NO_HOLDER = 'noholder'
 /** Up to this many records are read one by one for each decision. */
 export const FEW_HOLDERS = 8
 
+/** Up to this many records are read to find out when enough units expire for a refused request. */
+export const MANY_HOLDERS = 64
+
 interface Kept {
   limit: number
   period: number
@@ -63,8 +66,7 @@ const unitsOf = ({ started, ended }: Holding) => started - ended
 
 const sections: Sections<Kept> = {
   read({ quota: { burst, period }, state: [idleAt, n, , holders = []], now, holding }) {
-    const hasManyHolders = holders.length > FEW_HOLDERS
-    const isSummed = hasManyHolders && n > now && idleAt <= now + 2 * period
+    const isSummed = holders.length > FEW_HOLDERS && n > now && idleAt <= now + 2 * period
     // A record that expires later than a record can was written by a clock that was far ahead.
     const alive = holders.filter(({ expiresAt }) => expiresAt > now && expiresAt <= now + 2 * period)
     const name = holding?.holder ?? NO_HOLDER
@@ -77,7 +79,8 @@ const sections: Sections<Kept> = {
     const others = (isSummed ? holders : alive).filter(({ holder }) => holder !== name)
     const expiries = others.filter(other => unitsOf(other) > 0).map(({ expiresAt }) => expiresAt)
     return {
-      ...{ limit, period, now, others, own, isCounted, holding, hasManyHolders },
+      ...{ limit, period, now, others, own, isCounted, holding },
+      hasManyHolders: holders.length > MANY_HOLDERS,
       inFlight: others.reduce((sum, other) => sum + unitsOf(other), unitsOf(own)),
       firstExpiry: Math.min(own.expiresAt, ...(isSummed ? [n] : expiries)),
       lastExpiry: isSummed ? idleAt : Math.max(0, ...expiries),
@@ -91,7 +94,7 @@ const sections: Sections<Kept> = {
     if (inFlight + added <= limit) return 0
     // An upper bound: the time until the last record has expired.
     if (hasManyHolders) return Math.max(own.expiresAt, lastUse) - now
-    // An upper bound: the time until enough records have expired, if no request ends before and no record is renewed.
+    // The time until enough records have expired, if no request ends before and no record is renewed.
     let left = inFlight
     const inOrder = [...others, own].sort((a, b) => a.expiresAt - b.expiresAt)
     const last = inOrder.find(holder => {

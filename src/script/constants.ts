@@ -1,5 +1,5 @@
 /** Numbers that are used in the generated Lua text and in the Lua files. */
-import { FEW_HOLDERS, NO_HOLDER } from '../algorithms/concurrency.ts'
+import { FEW_HOLDERS, MANY_HOLDERS, NO_HOLDER } from '../algorithms/concurrency.ts'
 import { literal } from './lua-text.ts'
 
 /**
@@ -21,10 +21,10 @@ export const ENFORCE = 101
 export const SHADOW = 115
 export const STAYS_SHADOW = 83
 
-/** Units in flight: bytes of a holder's record; the size above which there is a summary; the size above which records are written in place. */
+/** Units in flight: bytes of a holder's record; the size above which there is a summary; the size, with the summary, of many records. */
 const HOLDER_BYTES = 24
 const FEW_BYTES = FEW_HOLDERS * HOLDER_BYTES
-const MANY_BYTES = 64 * HOLDER_BYTES
+const MANY_BYTES = (MANY_HOLDERS + 1) * HOLDER_BYTES
 
 /** Constants by the name that stands for them in Lua text. */
 export const CONSTANTS: ReadonlyMap<string, string> = /* @__PURE__ */ (() =>

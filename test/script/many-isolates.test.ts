@@ -7,7 +7,13 @@ import { expect, it } from 'vitest'
 import type { BoundRule } from '../../src/script/evaluation.ts'
 import { consumerStateKey } from '../../src/store/keys.ts'
 import { bound } from '../support/bound.ts'
-import { describeOnRedisEngine, type Engine, ModelEngine, rulesOf } from '../support/engines.ts'
+import {
+  describeOnEngines,
+  describeOnRedisEngine,
+  type Engine,
+  ModelEngine,
+  rulesOf,
+} from '../support/engines.ts'
 import { forEvery } from '../support/property.ts'
 import { listOf, NOON, newCaller } from '../support/traffic.ts'
 
@@ -103,7 +109,7 @@ describeOnRedisEngine('many isolates', (fresh, kind) => {
     expect(granted).toBeGreaterThan(0)
   })
 
-  it.skipIf(kind === 'embedded').each([1, 8, 9, 63, 64, 100, 200])(
+  it.skipIf(kind === 'embedded').each([1, 8, 9, 64, 65, 100, 200])(
     'a decision takes exactly one command more than without the rule, if %i isolates have records (the embedded Redis counts no commands)',
     async isolates => {
       const redis = await fresh()
@@ -156,4 +162,46 @@ describeOnRedisEngine('many isolates', (fresh, kind) => {
       }
     },
   )
+})
+
+describeOnEngines('the retry time with many isolates', fresh => {
+  const TTL = 60e6
+
+  /** Each isolate takes a unit, 100 ms after the one before, and the last request finds the limit reached. @returns its retry time (s) */
+  async function retryTime(isolates: number, { cost = 1 } = {}): Promise<number> {
+    const engine = await fresh()
+    const [rule] = rulesOf({
+      name: 'a',
+      by: 'consumer',
+      algorithm: 'concurrency',
+      limit: isolates,
+      ttl: '60s',
+    })
+    const key = consumerStateKey(newCaller())
+    let now = NOON
+    const ask = (holder: string, cost: number, units: number) => {
+      const holding = { holder, epoch: 1, started: units, ended: 0 }
+      return engine.evaluate({ rules: [{ ...bound(rule!, key, cost), holding }], plans: ['free'], now })
+    }
+    for (let i = 0; i < isolates; i++) {
+      expect((await ask(nameOf(i), 1, 0)).status).toBe('admitted')
+      now += 0.1e6
+    }
+    const { verdicts } = await ask(nameOf(isolates - 1), cost, 1)
+    return verdicts[0]!.retryAfter / 1e6
+  }
+
+  it.each([7, 8, 9, 30, 64])(
+    'is when the first record expires, or the first three: %i isolates',
+    async isolates => {
+      const first = TTL / 1e6 - isolates / 10
+      expect(await retryTime(isolates)).toBeCloseTo(first, 6)
+      expect(await retryTime(isolates, { cost: 3 })).toBeCloseTo(first + 0.2, 6)
+    },
+  )
+
+  it('is when the last record expires, with more than 64 isolates', async () => {
+    // The isolate that asks renews its record.
+    expect(await retryTime(65)).toBe(TTL / 1e6)
+  })
 })

@@ -51,7 +51,8 @@ interface Sent {
   kind: 'message'
   isolate: number
   messages: readonly Message[]
-  isReceived: boolean
+  /** Whether it has arrived or was lost. */
+  isGone: boolean
 }
 
 /** One isolate. */
@@ -69,7 +70,7 @@ interface Plan {
   /** How often each isolate requests `WANTED` units in advance. */
   questions?: readonly number[]
   /** How often each of these events may happen. */
-  most: { late: number; repeated: number; unconfirmed: number; death: number; restart: number; epoch: number }
+  most: typeof NOTHING
 }
 
 /** SOAK=1 visits many more worlds, for more than five minutes. */
@@ -78,7 +79,7 @@ const LARGE = SOAK ? [2, 2] : [1, 1]
 
 const WANTED = 2
 
-const NOTHING = { late: 0, repeated: 0, unconfirmed: 0, death: 0, restart: 0, epoch: 0 }
+const NOTHING = { late: 0, repeated: 0, unconfirmed: 0, lost: 0, death: 0, restart: 0, epoch: 0 }
 
 class World {
   readonly #plan: Plan
@@ -119,7 +120,7 @@ class World {
       if (this.#made[i]! < this.#plan.requests[i]!) names.push(spare.length > 0 ? `take ${i}` : `ask ${i}`)
       if (this.#wanted[i]! < (this.#plan.questions?.[i] ?? 0)) names.push(`want ${i}`)
       if (spare.length > 0) names.push(`give back ${i}`)
-      if (holdings.hasUnconfirmed && !this.#sent.some(sent => sent.isolate === i && !sent.isReceived))
+      if (holdings.hasUnconfirmed && !this.#sent.some(sent => sent.isolate === i && !sent.isGone))
         names.push(`send ${i}`)
       if (may('death') && holdings.heldUnits.length > 0) names.push(`die ${i}`)
       if (may('epoch') && holdings.heldUnits.length > 0) names.push('epoch')
@@ -145,9 +146,10 @@ class World {
       if (may('late')) names.push(`forget ${i}`)
     })
     this.#sent.forEach((sent, i) => {
-      if (!sent.isReceived) names.push(`receive ${i}`)
+      if (!sent.isGone) names.push(`receive ${i}`)
       else if (may('repeated')) names.push(`receive again ${i}`)
-      if (!sent.isReceived && may('unconfirmed')) names.push(`receive without a reply ${i}`)
+      if (!sent.isGone && may('unconfirmed')) names.push(`receive without a reply ${i}`)
+      if (!sent.isGone && may('lost')) names.push(`lose ${i}`)
     })
     if (may('restart') && this.#state !== IDLE) names.push('restart')
     return [...new Set(names)]
@@ -241,7 +243,7 @@ class World {
           kind: 'message',
           isolate: i,
           messages: this.#isolates[i]!.holdings.unconfirmed(),
-          isReceived: false,
+          isGone: false,
         })
         break
       case 'receive':
@@ -253,9 +255,14 @@ class World {
         if (verb === 'receive without a reply') this.#happened.unconfirmed += 1
         const { holdings, isDead } = this.#isolates[sent.isolate]!
         if (verb === 'receive' && !isDead) holdings.confirm(sent.messages)
-        sent.isReceived = true
+        sent.isGone = true
         break
       }
+      case 'lose':
+        // The message never arrives, and the isolate gets no reply.
+        this.#happened.lost += 1
+        this.#sent[i]!.isGone = true
+        break
       case 'die':
         this.#happened.death += 1
         this.#isolates[i]!.isDead = true
@@ -314,7 +321,7 @@ class World {
           this.happen(`learn ${i}`)
       })
       this.#sent.forEach((sent, i) => {
-        if (!sent.isReceived) this.happen(`receive ${i}`)
+        if (!sent.isGone) this.happen(`receive ${i}`)
       })
       this.#isolates.forEach(({ isDead, holdings }, i) => {
         if (!isDead && holdings.hasUnconfirmed) this.happen(`send ${i}`)
@@ -361,7 +368,7 @@ class World {
         reply,
         isEnded,
       ]),
-      this.#sent.map(({ messages, isReceived }) => [messages, isReceived]),
+      this.#sent.map(({ messages, isGone }) => [messages, isGone]),
     ])
   }
 
@@ -424,6 +431,11 @@ describe('in every order of events', () => {
     [
       'an ending arrives, and its reply is lost',
       { limit: 1, requests: [2, 1], most: { ...NOTHING, unconfirmed: 1 } },
+    ],
+    ['an ending is lost', { limit: 1, requests: [2, 1], most: { ...NOTHING, lost: 1 } }],
+    [
+      'an ending is lost, and a reply is late',
+      { limit: 1, requests: LARGE, most: { ...NOTHING, lost: 1, late: 1 } },
     ],
     ['an epoch begins in between', { limit: 1, requests: [2, 1], most: { ...NOTHING, epoch: 1 } }],
     [

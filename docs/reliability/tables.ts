@@ -1,15 +1,14 @@
 /**
- * Puts what a run has found into docs/reliability.md: `npm run test:anomalies` and `npm run test:soak`. What stands between
- * `<!-- table: … -->` and `<!-- end -->` there is made by them, the rest by hand.
+ * Puts the result of a run into a page, docs/reliability.md unless another one is named: `npm run test:anomalies` and `npm run
+ * test:soak`. The text between `<!-- table: … -->` and `<!-- end -->` is the result, the rest is written by hand.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { markdownOf, type Table } from '../markdown-tables.ts'
 
-const PAGE = new URL('../reliability.md', import.meta.url)
-
 /** @throws when the page has no place for it */
-export function writeTable(name: string, table: Table): void {
-  writeFileSync(PAGE, withTable(readFileSync(PAGE, 'utf8'), name, table))
+export function writeTable(name: string, table: Table, page = 'reliability.md'): void {
+  const file = new URL(`../${page}`, import.meta.url)
+  writeFileSync(file, withTable(readFileSync(file, 'utf8'), name, table))
 }
 
 export function withTable(page: string, name: string, table: Table): string {

@@ -19,6 +19,7 @@ import { request } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import WebSocket from 'ws'
+import { writeTable } from '../../docs/reliability/tables.ts'
 import { createKey, importKey } from '../../src/ops/keys.ts'
 import { peekCaller, type Standing } from '../../src/ops/limits.ts'
 import { type BedWorker, type ConcurrencyBed, startConcurrencyBed } from '../support/concurrency-bed.ts'
@@ -33,6 +34,8 @@ const REQUESTS = process.env.SOAK ? Number(process.env.SOAK_REQUESTS ?? 100_000)
 const KILL_EVERY = process.env.SOAK ? 2000 : 300
 const AT_ONCE = 40
 const PATIENTLY = { timeout: PATIENT_MS, interval: 20 }
+
+const sum = (counts: readonly number[]) => counts.reduce((sum, count) => sum + count, 0)
 
 const title = hasRedisServer
   ? 'two Workers on one Redis'
@@ -138,6 +141,51 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       ]
     }
 
+    /** A column of the table in docs/concurrency.md. */
+    interface Soak {
+      callers: readonly Caller[]
+      mixed: Mixed
+      most: readonly number[]
+      running: readonly number[]
+      minutes: number
+      /** From the last request until the store counts no unit (s). */
+      freeAfter?: number
+    }
+
+    const soaks: Soak[] = []
+    afterAll(() => {
+      if (!process.env.SOAK || soaks.length < 2) return
+      const counts = (named: Record<string, number>) =>
+        Object.entries(named)
+          .map(([name, count]) => `${name}: ${count.toLocaleString('en')}`)
+          .join('<br>')
+      const row = (what: string, cell: (soak: Soak) => string) => [what, ...soaks.map(cell)]
+      const perCaller = (what: string, valuesOf: (soak: Soak) => readonly number[]) =>
+        row(what, soak =>
+          valuesOf(soak)
+            .map((most, i) => `${most} of ${soak.callers[i]!.atOnce}`)
+            .join(', '),
+        )
+      const rows = [
+        row('time, seed', ({ minutes }) => `${minutes.toFixed(1)} min, ${SEED}`),
+        row('requests sent', ({ mixed: { seen } }) => sum(Object.values(seen)).toLocaleString('en')),
+        row('results at the clients', ({ mixed: { seen } }) => counts(seen)),
+        row('faults of calls to the store', ({ mixed: { faults } }) => counts(faults)),
+        row('killed Workers', ({ mixed: { kills } }) => String(kills)),
+        perCaller('most requests held at once, by caller', ({ most }) => most),
+        perCaller('most requests running at the origin, by caller', ({ running }) => running),
+        row('all units were free after', ({ freeAfter }) =>
+          freeAfter === undefined ? 'never' : `${freeAfter.toFixed(1)} s`,
+        ),
+      ]
+      const head = [
+        'what',
+        'no Worker is killed, `ttl` 1 h',
+        `Workers are killed, \`ttl\` ${SHORT_TTL_MS / 1000} s`,
+      ]
+      writeTable('soak', { head, rows }, 'concurrency.md')
+    })
+
     const freeUnits = (callers: readonly Caller[]) =>
       Promise.all(callers.map(async ({ rule, who }) => (await standing(rule, who)).remaining))
 
@@ -171,15 +219,18 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       return all
     }
 
-    function expectLimits(callers: readonly Caller[], mixed: Mixed): void {
+    function expectLimits(callers: readonly Caller[], mixed: Mixed, startedAt: number): Soak {
       const most = callers.map(({ name }) => bed.tally.mostHeld.get(name) ?? 0)
-      const running = callers.map(({ name }) => bed.tally.mostRunning.get(name))
+      const running = callers.map(({ name }) => bed.tally.mostRunning.get(name) ?? 0)
       const what = `SEED=${SEED} ${JSON.stringify({ ...mixed, most, running })}`
       if (process.env.SOAK) console.log(what)
+      const soak: Soak = { callers, mixed, most, running, minutes: (performance.now() - startedAt) / 60_000 }
+      soaks.push(soak)
       for (const [i, { atOnce }] of callers.entries()) expect(most[i], what).toBeLessThanOrEqual(atOnce)
       // The limit was reached. On a busy machine, the origin may have fewer requests at once than the store has admitted.
       expect(mixed.seen[429] ?? 0, what).toBeGreaterThan(0)
       expect(Object.keys(mixed.faults).length, what).toBeGreaterThan(1)
+      return soak
     }
 
     it(`never exceeds the limit, and all units are free after the last request, long before the ttl of an hour (SEED=${SEED})`, async () => {
@@ -187,8 +238,10 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       // These requests teach both isolates the consumer of each key. Without the consumer, an isolate cannot take back a call whose reply
       // was lost, and the units of the call stay in use until the ttl ends.
       for (const caller of callersUnder('short')) await expectBurst(caller)
+      const startedAt = performance.now()
       const mixed = await mixUntilLimited({ seed: SEED, requests: REQUESTS, atOnce: AT_ONCE, callers })
-      expectLimits(callers, mixed)
+      const overAt = performance.now()
+      const soak = expectLimits(callers, mixed, startedAt)
       await expect.poll(() => bed.tally.running(), PATIENTLY).toBe(0)
       // The next request of a caller corrects the effects of a failed call. The ending of that request is reported a little later.
       await patiently(async () => {
@@ -197,19 +250,23 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
           String(await freeUnits(callers)) === String(callers.map(({ limit }) => limit))
         return await vi.waitUntil(isFree, { timeout: 2000, interval: 100 }).catch(() => undefined)
       })
+      soak.freeAfter = (performance.now() - overAt) / 1000
       for (const caller of callers) await expectBurst(caller)
     })
 
     it(`never exceeds the limit while Workers are killed, and all units are free within the ttl (SEED=${SEED})`, async () => {
       const callers = callersUnder('short')
       const order = { seed: SEED + 1, requests: REQUESTS, atOnce: AT_ONCE, callers, killEvery: KILL_EVERY }
+      const startedAt = performance.now()
       const mixed = await mixUntilLimited(order)
-      expectLimits(callers, mixed)
+      const overAt = performance.now()
+      const soak = expectLimits(callers, mixed, startedAt)
       expect(mixed.kills).toBeGreaterThan(0)
       await expect.poll(() => bed.tally.running(), PATIENTLY).toBe(0)
       const standings = await Promise.all(callers.map(({ rule, who }) => standing(rule, who)))
       for (const { resetAfter } of standings) expect(resetAfter).toBeLessThanOrEqual(SHORT_TTL_MS * 1e3)
       await expect.poll(() => freeUnits(callers), PATIENTLY).toEqual(callers.map(({ limit }) => limit))
+      soak.freeAfter = (performance.now() - overAt) / 1000
       for (const caller of callers) await expectBurst(caller)
     })
   })
@@ -348,10 +405,8 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
           // On a machine under load, an ending may be sent separately. Then the measurement is repeated.
           return counts.evalsha === requests ? counts : undefined
         }, 100_000)
-      const sum = (counts: Record<string, number>) =>
-        Object.values(counts).reduce((sum, count) => sum + count, 0)
       const [slots, without] = [await commandsOf('/with/204'), await commandsOf('/without/204')]
-      expect((sum(slots) - sum(without)) / requests).toBeLessThanOrEqual(1)
+      expect((sum(Object.values(slots)) - sum(Object.values(without))) / requests).toBeLessThanOrEqual(1)
     })
 
     it('report an ending without another request', async () => {

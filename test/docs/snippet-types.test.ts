@@ -68,9 +68,11 @@ declare module 'express' {
   }
 }
 declare const app: { use(...handlers: unknown[]): unknown }
-declare const env: { LIMITS: any; GATEWAY: { fetch(url: string, init: { headers: Headers }): Promise<Response> } }
+declare const env: { LIMITS: Limits; SIGNUPS: Limits; GATEWAY: { fetch(url: string, init: { headers: Headers }): Promise<Response> } }
 declare const request: Request
 declare const handle: (request: Request) => Response
+/** The type of a binding, as \`wrangler types\` generates it. */
+type Limits = Service<ReturnType<typeof import('sluicegate/rpc').limitsEntrypoint>>
 declare const config: import('sluicegate').ConfigInput
 declare const userId: string
 declare const address: string

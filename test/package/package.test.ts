@@ -466,6 +466,31 @@ describe('the package', () => {
     })
   })
 
+  it("has a binding that compiles with the types that wrangler generates, also as Cloudflare's RateLimit", async () => {
+    const folder = example('binding')
+    const { scripts } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
+    const [program, ...args] = scripts.types.split(' ')
+    await run(folder, installed.bin(program), args)
+    const generated = readFileSync(join(folder, 'worker-configuration.d.ts'), 'utf8')
+    expect(generated).toContain('SIGNUPS: Service<typeof import("./limits/src/index").Limits>')
+    // `Env` is the generated type: index.ts declares its own, which nothing imports.
+    writeFileSync(
+      join(folder, 'caller/src/with-generated-types.ts'),
+      `import handler from './index.ts'
+handler satisfies ExportedHandler<Env>
+export async function call(env: Env) {
+  const signups: RateLimit = env.SIGNUPS
+  const { success } = await env.SIGNUPS.limit({ key: '192.0.2.7' })
+  const { allowed } = await env.LIMITS.limit('signups', { address: '192.0.2.7' }, { cost: 2 })
+  return [signups, success, allowed]
+}
+`,
+    )
+    await run(folder, installed.bin('tsc'), ['-p', '.']).catch(error => {
+      throw new Error(error.stdout)
+    })
+  })
+
   it('is bundled for a function by the script of its example: lambda', async () => {
     const { scripts } = JSON.parse(readFileSync(join(example('lambda'), 'package.json'), 'utf8'))
     const [program, ...args] = scripts.build.split(' ')

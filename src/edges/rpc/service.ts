@@ -45,16 +45,21 @@ export interface RpcVerdict {
   retryAfterMs: number
 }
 
+/** The arguments of `limit`: those of Cloudflare's rate limiting binding, or a limit by name. */
+export type LimitArguments =
+  | [options: { key: string }]
+  | [name: string, identity?: LimitIdentity, options?: LimitOptions]
+
 /** The methods of a binding to the entrypoint. */
 export interface LimitsService {
-  /** Has the signature of Cloudflare's rate limiting binding, but allows any period and counts all locations together. */
-  limit(options: { key: string }): Promise<RpcDecision>
   /**
-   * Decides, and spends if all rules of the limit admit.
+   * Decides, and spends if all rules of the limit admit. `limit({ key })` has the signature of Cloudflare's rate
+   * limiting binding; the props of the binding name the limit. One signature for both forms: the type of a binding
+   * (`Service<typeof Limits>`) has only the last of several overloads.
    *
    * @throws TypeError for an unknown limit or part of an identity, and for an invalid cost
    */
-  limit(name: string, identity?: LimitIdentity, options?: LimitOptions): Promise<RpcDecision>
+  limit(...args: LimitArguments): Promise<RpcDecision>
   /** Returns what `limit` would return now, and spends nothing. */
   peek(name: string, identity?: LimitIdentity): Promise<RpcDecision>
   /**
@@ -155,14 +160,10 @@ export function createEntrypoint(
       return this.#shared.limiter
     }
 
-    async limit(
-      first: string | { key: string },
-      identity: LimitIdentity = {},
-      options: LimitOptions = {},
-    ): Promise<RpcDecision> {
+    async limit(...[first, identity, options]: LimitArguments): Promise<RpcDecision> {
       const decision =
         typeof first === 'string'
-          ? await this.#limiter.limit(first, identity, options)
+          ? await this.#limiter.limit(first, identity ?? {}, options ?? {})
           : await this.#limiter.limit(...this.#argumentsForKey(first))
       // The end of the caller's work is unknown, so nothing stays held: only `acquire` holds units.
       decision.release()

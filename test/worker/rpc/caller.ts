@@ -1,18 +1,17 @@
 /** The Worker that calls the limits of another Worker (limits.ts) through service bindings. */
-import type { LimitsService } from '../../../src/edges/rpc/entrypoint.ts'
 import type { Limits } from './limits.ts'
 
-// The type of this binding fits wherever code expects Cloudflare's rate limiting binding.
-true satisfies LimitsService extends RateLimit ? true : never
+// The type of this binding, as `wrangler types` generates it, fits wherever code expects Cloudflare's rate limiting binding.
+true satisfies Service<typeof Limits> extends RateLimit ? true : never
 
 interface Env {
   LIMITS: Service<typeof Limits>
   /** A third Worker, with the same limits and store as `LIMITS`. It stands for a second isolate of that Worker. */
   OTHER: Service<typeof Limits>
   /** The same entrypoint with `props: { limit: 'signups' }`, used as Cloudflare's rate limiting binding. */
-  SIGNUPS: RateLimit
+  SIGNUPS: Service<typeof Limits>
   /** Without props. */
-  ANY: RateLimit
+  ANY: Service<typeof Limits>
   /** The same Worker without variables. */
   BARE: Service<typeof Limits>
 }

@@ -1,11 +1,12 @@
 /** A Worker that asks for limits through service bindings. It knows nothing of Redis. */
-import type { LimitsService } from 'sluicegate/rpc'
+import type { Limits } from '../../limits/src/index.ts'
 
+/** As `npm run types` generates it. */
 interface Env {
   /** Every limit, by name. */
-  LIMITS: Service<LimitsService & Rpc.WorkerEntrypointBranded>
-  /** One limit, in the place of Cloudflare's rate limiting binding. */
-  SIGNUPS: RateLimit
+  LIMITS: Service<typeof Limits>
+  /** One limit, in the place of Cloudflare's rate limiting binding: a `RateLimit` for the types, too. */
+  SIGNUPS: Service<typeof Limits>
 }
 
 export default {

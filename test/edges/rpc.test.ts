@@ -102,6 +102,43 @@ describe.each([
     })
   })
 
+  it('spend delta, all or nothing', async () => {
+    const calls = []
+    for (let i = 0; i < 2; i++) calls.push(await call('/limit-by-key/delta', '192.0.2.9'))
+    // Cloudflare's binding would admit the second call, because the counter is still below the limit.
+    expect(calls).toEqual([
+      [true, 1, -1],
+      [false, 1, -1],
+    ])
+  })
+
+  it.each<[unknown[], string]>([
+    [[{ key: 'a', delta: 0 }], 'delta is 0. Use a whole number from 1 to 1000000000.'],
+    [[{ key: 'a', delta: -1 }], 'delta is -1. Use a whole number from 1 to 1000000000.'],
+    [[{ key: 'a', delta: 1.5 }], 'delta is 1.5. Use a whole number from 1 to 1000000000.'],
+    [[{ key: 'a', delta: '2' }], "delta is '2'. Use a whole number from 1 to 1000000000."],
+    [[{ key: 'a', limit: 5 }], "limit({ key }) has no option 'limit'. Options: key, delta."],
+    [[{ key: 7 }], 'key is 7. Use a string.'],
+    [[{}], 'key is undefined. Use a string.'],
+    [
+      [{ key: 'a' }, { cost: 2 }],
+      'The second argument of limit is {"cost":2}, but limit({ key }) has only one. Use limit({ key, delta }) or limit(\'name\', { … }, { cost }).',
+    ],
+    [
+      [null],
+      "The first argument of limit is null. Call limit({ key }), or limit('name', { … }) with the name of a limit.",
+    ],
+  ])('refuse what is not a key with its units: %j', async (args, error) => {
+    expect(await call('/limit-by-key/arguments', JSON.stringify(args))).toEqual({ error })
+  })
+
+  it('refuse a call without arguments', async () => {
+    expect(await call('/limit-by-key/nothing')).toEqual({
+      error:
+        "The first argument of limit is undefined. Call limit({ key }), or limit('name', { … }) with the name of a limit.",
+    })
+  })
+
   it('decide a set of rules by name, all or nothing, with a cost for each', async () => {
     const first = await call('/limit')
     expect(first).toMatchObject({

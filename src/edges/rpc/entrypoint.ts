@@ -12,6 +12,7 @@ import { createEntrypoint, type EntrypointClass } from './service.ts'
 export type { Receipt } from './receipt.ts'
 export {
   AcquiredSlot,
+  type KeyOptions,
   type LimitArguments,
   type LimitsProps,
   type LimitsService,

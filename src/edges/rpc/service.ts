@@ -3,10 +3,11 @@
  * `cloudflare:workers`.
  */
 import { RpcTarget, WorkerEntrypoint } from 'cloudflare:workers'
+import { show } from '../../config/check/mistake.ts'
 import type { ConfigInput } from '../../config/check/schema.ts'
 import type { Config } from '../../config/compile.ts'
 import type { Environment } from '../../config/environment.ts'
-import type { LimitIdentity, LimitOptions } from '../limits/arguments.ts'
+import { type LimitIdentity, type LimitOptions, MAX_COST } from '../limits/arguments.ts'
 import type { AcquireOptions, LimitDecision, Limiter } from '../limits/limiter.ts'
 import { createReceipts, type Receipt, type Receipts, receiptOf } from './receipt.ts'
 
@@ -45,9 +46,17 @@ export interface RpcVerdict {
   retryAfterMs: number
 }
 
+/** The options of Cloudflare's rate limiting binding. */
+export interface KeyOptions {
+  /** The value of the limit's only `by` part. */
+  key: string
+  /** Units that the call costs (default 1), a positive integer. All or nothing: the limit must admit all of them. */
+  delta?: number
+}
+
 /** The arguments of `limit`: those of Cloudflare's rate limiting binding, or a limit by name. */
 export type LimitArguments =
-  | [options: { key: string }]
+  | [options: KeyOptions]
   | [name: string, identity?: LimitIdentity, options?: LimitOptions]
 
 /** The methods of a binding to the entrypoint. */
@@ -57,7 +66,7 @@ export interface LimitsService {
    * limiting binding; the props of the binding name the limit. One signature for both forms: the type of a binding
    * (`Service<typeof Limits>`) has only the last of several overloads.
    *
-   * @throws TypeError for an unknown limit or part of an identity, and for an invalid cost
+   * @throws TypeError for an unknown limit, option or part of an identity, and for an invalid cost
    */
   limit(...args: LimitArguments): Promise<RpcDecision>
   /** Returns what `limit` would return now, and spends nothing. */
@@ -164,7 +173,7 @@ export function createEntrypoint(
       const decision =
         typeof first === 'string'
           ? await this.#limiter.limit(first, identity ?? {}, options ?? {})
-          : await this.#limiter.limit(...this.#argumentsForKey(first))
+          : await this.#limiter.limit(...this.#argumentsForKey(checkKeyOptions(first, identity)))
       // The end of the caller's work is unknown, so nothing stays held: only `acquire` holds units.
       decision.release()
       return toPlainDecision(decision)
@@ -189,7 +198,10 @@ export function createEntrypoint(
       return new AcquiredSlot(decision, toPlainDecision(decision), this.ctx)
     }
 
-    #argumentsForKey({ key }: { key: string }): [name: string, identity: LimitIdentity] {
+    #argumentsForKey({
+      key,
+      delta = 1,
+    }: KeyOptions): [name: string, identity: LimitIdentity, options: LimitOptions] {
       const name = this.ctx.props?.limit ?? (names.length === 1 ? names[0] : undefined)
       if (name === undefined)
         throw new TypeError(
@@ -207,10 +219,35 @@ export function createEntrypoint(
         throw new TypeError(
           `The limit '${name}' counts by ${parts.join(' and ')}, but limit({ key }) gives only one value. Call limit('${name}', { … }).`,
         )
-      return [name, { [parts[0]!]: key }]
+      return [name, { [parts[0]!]: key }, { cost: delta }]
     }
   }
 }
+
+const KEY_OPTIONS = ['key', 'delta']
+
+/** Checks what a caller without types can have sent. @throws TypeError naming the wrong value and the fix */
+function checkKeyOptions(options: unknown, further: unknown): KeyOptions {
+  if (typeof options !== 'object' || options === null)
+    throw new TypeError(
+      `The first argument of limit is ${show(options)}. Call limit({ key }), or limit('name', { … }) with the name of a limit.`,
+    )
+  if (further !== undefined)
+    throw new TypeError(
+      `The second argument of limit is ${show(further)}, but limit({ key }) has only one. Use limit({ key, delta }) or limit('name', { … }, { cost }).`,
+    )
+  const unknown = Object.keys(options).find(name => !KEY_OPTIONS.includes(name))
+  if (unknown !== undefined)
+    throw new TypeError(`limit({ key }) has no option '${unknown}'. Options: ${KEY_OPTIONS.join(', ')}.`)
+  const { key, delta } = options as Record<string, unknown>
+  if (typeof key !== 'string') throw new TypeError(`key is ${show(key)}. Use a string.`)
+  if (delta !== undefined && !isDelta(delta))
+    throw new TypeError(`delta is ${show(delta)}. Use a whole number from 1 to ${MAX_COST}.`)
+  return { key, ...(delta !== undefined && { delta }) }
+}
+
+const isDelta = (value: unknown): value is number =>
+  Number.isInteger(value) && (value as number) >= 1 && (value as number) <= MAX_COST
 
 function toPlainDecision(decision: LimitDecision, receipt = receiptOf(decision)): RpcDecision {
   const { limit, allowed, delayMs, retryAfterMs, verdicts, degraded } = decision

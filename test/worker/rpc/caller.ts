@@ -19,6 +19,17 @@ interface Env {
 const CALLS: Record<string, (env: Env, key: string) => Promise<unknown>> = {
   '/limit-by-key': async (env, key) => (await env.SIGNUPS.limit({ key })).success,
   '/limit-by-key/ambiguous': async (env, key) => await env.ANY.limit({ key }),
+  '/limit-by-key/delta': async (env, key) => {
+    const { success, rules } = await env.SIGNUPS.limit({ key, delta: 2 })
+    const { retryAfterMs } = await env.SIGNUPS.limit({ key: `all of ${key}`, delta: 4 })
+    return [success, rules[0]!.remaining, retryAfterMs]
+  },
+  // Sends the arguments of the test as they are, like a caller without types.
+  '/limit-by-key/arguments': async (env, key) => {
+    const limit = env.SIGNUPS.limit as unknown as (...args: unknown[]) => Promise<unknown>
+    return await limit(...(JSON.parse(key) as unknown[]))
+  },
+  '/limit-by-key/nothing': async env => await (env.SIGNUPS.limit as unknown as () => Promise<unknown>)(),
   '/limit': async (env, key) =>
     await env.LIMITS.limit('mails', { account: key }, { cost: { day: 4, all: 1 } }),
   '/limit/without-variables': async env => await env.BARE.limit('exports', { account: 'a' }),

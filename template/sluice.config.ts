@@ -15,15 +15,15 @@ export default defineConfig({
   onStoreFailure: 'local',
 
   rules: [
-    { name: 'second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },
+    { name: 'consumer-second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },
     {
-      name: 'hour',
+      name: 'consumer-minute',
       by: 'consumer',
       algorithm: 'fixed-window',
-      limit: 1000,
-      period: '1h',
-      plans: { pro: { limit: 10_000 } },
+      limit: 120,
+      period: '1m',
+      plans: { pro: { limit: 1200 } },
     },
-    { name: 'address', by: 'address', algorithm: 'gcra', limit: 20, period: '1s' },
+    { name: 'address-minute', by: 'address', algorithm: 'fixed-window', limit: 600, period: '1m' },
   ],
 })

@@ -1,4 +1,7 @@
-/** The commands of README.md and docs/*.md work as written, with the config that comes with the project or with that of the page. */
+/**
+ * The commands of README.md and docs/*.md work as written, with the config that comes with the project or with that of the page. Those of
+ * README.md also work with the config that `init` writes.
+ */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,6 +14,8 @@ import { startRedis, type TestRedis } from '../support/redis.ts'
 
 const ROOT = new URL('../../', import.meta.url)
 const SHIPPED = fileURLToPath(new URL('sluice.config.ts', ROOT))
+/** What `npx sluicegate init` and `npm create sluicegate` write. */
+const TEMPLATE = readFileSync(new URL('template/sluice.config.ts', ROOT), 'utf8')
 const DEFINE = fileURLToPath(new URL('src/config/define.ts', ROOT))
 const FENCE = /^```(\w+)\n(.*?)^```$/gms
 
@@ -39,13 +44,21 @@ const mentionedIn = (page: string) => [
   ...new Set([...page.replaceAll(FENCE, '').matchAll(/`npx sluicegate ([^`]+)`/g)].map(([, text]) => text!)),
 ]
 
-const pages = ['README.md', ...readdirSync(new URL('docs/', ROOT)).map(name => `docs/${name}`)].flatMap(
-  path => {
-    if (!path.endsWith('.md')) return []
-    const text = readFileSync(new URL(path, ROOT), 'utf8')
-    return [{ path, text, blocks: blocksOf(text), mentioned: mentionedIn(text) }]
-  },
-)
+interface Page {
+  path: string
+  text: string
+  blocks: readonly Block[]
+  mentioned: readonly string[]
+}
+
+const pages: readonly Page[] = [
+  'README.md',
+  ...readdirSync(new URL('docs/', ROOT)).map(name => `docs/${name}`),
+].flatMap(path => {
+  if (!path.endsWith('.md')) return []
+  const text = readFileSync(new URL(path, ROOT), 'utf8')
+  return [{ path, text, blocks: blocksOf(text), mentioned: mentionedIn(text) }]
+})
 
 /** Commands that run until they are stopped; test/node/cli.test.ts starts them. */
 const SERVING = ['bridge', 'start']
@@ -79,6 +92,10 @@ async function run(args: readonly string[], input = ''): Promise<Result> {
 function fileOf(config: string, name: string): string {
   const file = join(directory, `${name}.config.ts`)
   const own = config.replace("from 'sluicegate'", `from ${JSON.stringify(DEFINE)}`)
+  if (config === TEMPLATE) {
+    writeFileSync(file, own)
+    return file
+  }
   writeFileSync(join(directory, `${name}.own.ts`), own)
   const imports = `import shipped from ${JSON.stringify(SHIPPED)}\nimport own from './${name}.own.ts'\n`
   writeFileSync(file, `${imports}export default { ...shipped, ...own }\n`)
@@ -92,7 +109,20 @@ it('the pages show commands of each kind', () => {
   expect(new Set(groups)).toEqual(new Set(kinds))
 })
 
-describe.each(pages.filter(({ blocks }) => blocks.length > 0))('$path', ({ path, blocks }) => {
+const shown = pages.filter(({ blocks }) => blocks.length > 0)
+
+/** The page, as someone reads it who has the config of the template. */
+const inProject = ({ blocks, ...page }: Page) => ({
+  ...page,
+  blocks: blocks.map(({ commands, config = TEMPLATE }) => ({ commands, config })),
+})
+
+describe.each([
+  ...shown.map(page => ({ ...page, title: page.path })),
+  ...shown.flatMap(page =>
+    page.path === 'README.md' ? [{ ...inProject(page), title: 'README.md, in a project made by init' }] : [],
+  ),
+])('$title', ({ title, blocks }) => {
   beforeAll(async () => {
     // A store with a consumer and a key, like that of the readers of a page.
     await redis.connection.send(['FLUSHALL'])
@@ -102,7 +132,7 @@ describe.each(pages.filter(({ blocks }) => blocks.length > 0))('$path', ({ path,
   it.each(blocks.map(({ commands, config }, i) => [commands[0]!, commands, config, i] as const))(
     'all of these work, beginning with: %s',
     async (_, commands, config, i) => {
-      const name = `${path.replaceAll(/\W/g, '-')}-${i}`
+      const name = `${title.replaceAll(/\W/g, '-')}-${i}`
       const option = config === undefined ? [] : ['--config', fileOf(config, name)]
       for (const command of commands) {
         const [before, text] = command.split('npx sluicegate') as [string, string]

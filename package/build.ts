@@ -1,6 +1,6 @@
-/** `npm run package`: compiles what the package ships into dist/. */
+/** `npm run package`: compiles what the package ships into dist/, and completes the template. */
 import { execFileSync } from 'node:child_process'
-import { globSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, globSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url))
@@ -16,3 +16,6 @@ for (const file of globSync('dist/**/*.d.ts', { cwd: ROOT })) {
   const text = readFileSync(ROOT + file, 'utf8')
   writeFileSync(ROOT + file, text.replaceAll(/(from |import\()('|")(\.[^'"]*)\.ts\2/g, '$1$2$3.js$2'))
 }
+
+// npm leaves .gitignore out of packages. `init` gives the copy its name again.
+copyFileSync(`${ROOT}template/.gitignore`, `${ROOT}template/gitignore`)

@@ -25,8 +25,9 @@ export function initProject(folder: string): string {
     throw new Error(`${root} is not empty. Use an empty folder or a new one.`)
   mkdirSync(root, { recursive: true })
   cpSync(TEMPLATE, root, { recursive: true })
-  // npm leaves .gitignore out of packages, so the template has it under another name.
-  renameSync(join(root, 'gitignore'), join(root, '.gitignore'))
+  // npm leaves .gitignore out of packages, so a package has it under another name.
+  const packed = join(root, 'gitignore')
+  if (existsSync(packed)) renameSync(packed, join(root, '.gitignore'))
   for (const file of ['package.json', 'wrangler.toml']) {
     const path = join(root, file)
     writeFileSync(path, readFileSync(path, 'utf8').replace('my-gateway', name))

@@ -1,4 +1,4 @@
-/** `.dev.vars`, the file of secrets that `wrangler dev` reads. `npm start` takes from it what the config asks for. */
+/** `.dev.vars`, the file of variables and secrets that `wrangler dev` gives to the Worker. `npm start` does the same. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseEnv } from 'node:util'
@@ -11,6 +11,23 @@ export const devVarsFile = ({ root }: InProject): string => join(root, '.dev.var
 /** The variables of the shell, and those of the file (if it exists) that the shell does not have. */
 export function variablesHere(project: InProject): NodeJS.Dict<string> {
   return { ...devVars(project), ...process.env }
+}
+
+/** `npm start` has a store and an origin of its own. */
+const OF_START = ['UPSTASH_REDIS_REST_URL', 'UPSTASH_REDIS_REST_TOKEN', 'ORIGIN_URL']
+
+/**
+ * The variables that the Worker gets: all those of the file, because hooks can read any of them, and those that the config names.
+ *
+ * @param named by the config; for these, the shell comes first
+ */
+export function variablesOfWorker(project: InProject, named: readonly string[]): Record<string, string> {
+  const here = variablesHere(project)
+  const variables = { ...devVars(project), ...Object.fromEntries(named.map(name => [name, here[name]])) }
+  const given = Object.entries(variables).filter(
+    (entry): entry is [string, string] => entry[1] !== undefined && !OF_START.includes(entry[0]),
+  )
+  return Object.fromEntries(given)
 }
 
 function devVars(project: InProject): NodeJS.Dict<string> {

@@ -787,6 +787,29 @@ describe('sluice start', () => {
     rmSync(project, { recursive: true })
   })
 
+  it('passes every variable of .dev.vars to the Worker, for hooks, but not a store or an origin', async () => {
+    const project = copyOfProject()
+    const config = join(project, 'sluice.config.ts')
+    const hooks = "hooks: { skip: (_, { env }) => env.LOAD_TEST === 'on' },"
+    writeFileSync(config, readFileSync(config, 'utf8').replace('rules: [', `${hooks} rules: [`))
+    const file = join(project, '.dev.vars')
+    const elsewhere = ['UPSTASH_REDIS_REST_URL', 'ORIGIN_URL']
+      .map(name => `${name}=http://127.0.0.1:9\n`)
+      .join('')
+    writeFileSync(file, `${elsewhere}UPSTASH_REDIS_REST_TOKEN=t\nLOAD_TEST=on\n`)
+    const { child, key, url, exited } = await started(['--redis', 'embedded'], {}, project)
+    const ask = async () => {
+      const { status, headers } = await fetch(url, { headers: { 'x-api-key': key } })
+      return [status, headers.has('ratelimit')]
+    }
+    await expect.poll(ask, { timeout: 30_000 }).toEqual([200, false])
+    writeFileSync(file, `${elsewhere}UPSTASH_REDIS_REST_TOKEN=t\nLOAD_TEST=off\n`)
+    await expect.poll(ask, { timeout: 30_000 }).toEqual([200, true])
+    child.kill('SIGTERM')
+    expect(await exited).toBe(0)
+    rmSync(project, { recursive: true })
+  })
+
   it('uses the Redis of REDIS_URL, and removes its demo key from it on exit', async () => {
     const redis = await startRedis('embedded')
     const { child, output, exited } = await started([], { REDIS_URL: redis.url })

@@ -16,7 +16,7 @@ import { UTILIZATION_SECRET } from '../../shedding/signal-name.ts'
 import { configFileError } from '../config-file-error.ts'
 import { withLines } from '../config-lines.ts'
 import { locatedWarnings, warningLine } from '../config-warnings.ts'
-import { variablesHere } from '../dev-vars.ts'
+import { variablesHere, variablesOfWorker } from '../dev-vars.ts'
 import { projectWith } from '../project.ts'
 import { bundleOptions } from '../worker-bundle.ts'
 import { behindEdge } from './edge.ts'
@@ -90,13 +90,14 @@ async function readConfig(): Promise<Config> {
   }
 }
 
-/** The variables and secrets that the config uses, from the shell and from .dev.vars. A deployment would get them from Cloudflare. */
-function variablesFor({ credentials, shedding }: Config): Record<string, string> {
+/** The variables that the config names. A deployment would get them from Cloudflare. */
+function variablesNamedBy({ credentials, shedding }: Config): string[] {
   const secrets = [...credentials.jwt.values()].flatMap(({ keys }) => ('secret' in keys ? [keys.secret] : []))
-  const ofPushes = shedding?.workerUtilization?.pushes ? [UTILIZATION_SECRET] : []
-  const variables = variablesHere(project)
-  const given = ['SLUICE_ENVIRONMENT', ...ofPushes, ...secrets].map(name => [name, variables[name]])
-  return Object.fromEntries(given.filter(([, value]) => value !== undefined))
+  return [
+    'SLUICE_ENVIRONMENT',
+    ...(shedding?.workerUtilization?.pushes ? [UTILIZATION_SECRET] : []),
+    ...secrets,
+  ]
 }
 
 async function load(script: string, config: Config): Promise<void> {
@@ -106,7 +107,7 @@ async function load(script: string, config: Config): Promise<void> {
       ? [{ type: 'ESModule', path: 'worker.mjs', contents: script }]
       : behindEdge(script),
     ...compatibility(),
-    bindings: { ...variablesFor(config), ...settings.bindings },
+    bindings: { ...variablesOfWorker(project, variablesNamedBy(config)), ...settings.bindings },
     host: settings.host,
     port: settings.port,
     ...(settings.inspect && { inspectorPort: 0 }),

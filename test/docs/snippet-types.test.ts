@@ -67,6 +67,16 @@ declare module 'express' {
     listen(port: number): unknown
   }
 }
+/** The options that the page about a migration shows, as in version 0.4 of the package. */
+declare module 'hono-rate-limiter' {
+  import type { Context, MiddlewareHandler } from 'hono'
+  export function rateLimiter(options: {
+    windowMs?: number
+    limit?: number
+    standardHeaders?: boolean | 'draft-6' | 'draft-7'
+    keyGenerator: (c: Context) => string | Promise<string>
+  }): MiddlewareHandler
+}
 declare const app: { use(...handlers: unknown[]): unknown }
 declare const env: { LIMITS: Limits; SIGNUPS: Limits; GATEWAY: { fetch(url: string, init: { headers: Headers }): Promise<Response> } }
 declare const request: Request
@@ -128,6 +138,14 @@ it('every snippet compiles', { timeout: 120_000 }, async () => {
   })
   expect(output.split('\n').filter(line => line.includes('error'))).toEqual([])
 })
+
+it.each(['hono-rate-limiter', 'upstash-ratelimit'])(
+  'the page about a migration from %s has code of before and after',
+  name => {
+    const snippets = SNIPPETS.filter(({ page }) => page === `docs/migrating-from-${name}.md`)
+    expect(snippets.map(({ code }) => code.includes("from 'sluicegate'"))).toEqual([false, true])
+  },
+)
 
 const CONFIGS = SNIPPETS.filter(snippet => isConfig(snippet) || isRule(snippet) || isPartOfConfig(snippet))
 

@@ -11,7 +11,7 @@ import {
 import type { AdminStore } from './admin-store.ts'
 import type { StoreRefusal } from './decision-cost.ts'
 import { ANY_KEY } from './explain-caller.ts'
-import { listKeys } from './keys.ts'
+import { listKeys, planOfAll } from './keys.ts'
 import { planName } from './names.ts'
 
 export interface Stored extends ConsumerRecord {
@@ -19,6 +19,8 @@ export interface Stored extends ConsumerRecord {
   planOfKey?: string
   /** If no key is given: the plans of the consumer's keys. */
   plansOfKeys: readonly string[]
+  /** If no key is given: the plan that all keys of the consumer have. */
+  planOfKeys?: string
   /** The given key has no record. */
   isUnknownKey: boolean
 }
@@ -38,9 +40,11 @@ export function createLookUp(store: AdminStore): LookUp {
     )
     const record = parseCredential(key ?? '')
     const keys = digest === ANY_KEY ? await listKeys(store, name) : []
+    const planOfKeys = planOfAll(keys)
     return {
       ...parseConsumer(consumer ?? ''),
       ...(record?.plan && { planOfKey: record.plan }),
+      ...(planOfKeys && { planOfKeys }),
       plansOfKeys: [...new Set(keys.flatMap(({ plan }) => plan ?? []))],
       isUnknownKey: ofKey !== undefined && record === undefined,
     }
@@ -48,9 +52,12 @@ export function createLookUp(store: AdminStore): LookUp {
 }
 
 /** Where the plan of a caller comes from. `assumed`: the store was not read, and may have another plan. */
-export type PlanSource = 'option' | 'token' | 'key' | 'consumer' | 'default' | 'assumed'
+export type PlanSource = 'option' | 'token' | 'key' | 'keys' | 'consumer' | 'default' | 'assumed'
 
-/** The plan that the store would use: that of the credential, or else of the consumer, or else the default. */
+/**
+ * The plan that the store would use: that of the credential, or else of the consumer, or else the default. If only the consumer is given,
+ * it counts as the plan of the credential that all its keys have.
+ */
 export function resolvePlan(
   { plans }: Pick<Config, 'plans'>,
   {
@@ -63,8 +70,10 @@ export function resolvePlan(
   // If the config does not have the plan of a token, the token counts as one without a plan. If it does not have the plan of a key, the
   // key counts as one with the default plan.
   if (token !== undefined && plans.includes(token)) return [token, 'token']
-  const { planOfKey, plan } = stored ?? {}
-  if (planOfKey !== undefined) return plans.includes(planOfKey) ? [planOfKey, 'key'] : [plans[0]!, 'default']
+  const { planOfKey, planOfKeys, plan } = stored ?? {}
+  const ofKey = planOfKey ?? planOfKeys
+  if (ofKey !== undefined)
+    return plans.includes(ofKey) ? [ofKey, planOfKey === undefined ? 'keys' : 'key'] : [plans[0]!, 'default']
   if (plan !== undefined && plans.includes(plan)) return [plan, 'consumer']
   return [plans[0]!, stored ? 'default' : 'assumed']
 }

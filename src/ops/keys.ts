@@ -167,6 +167,12 @@ export async function listKeys(store: AdminStore, consumer?: string): Promise<Ke
     .sort((a, b) => compare(a.consumer, b.consumer) || a.createdAt.getTime() - b.createdAt.getTime())
 }
 
+/** The plan that every key has. Undefined: there is no key, a key has no plan of its own, or the plans differ. */
+export function planOfAll(keys: readonly Pick<KeyInfo, 'plan'>[]): string | undefined {
+  const plan = keys[0]?.plan
+  return keys.every(key => key.plan === plan) ? plan : undefined
+}
+
 interface Key {
   consumer: string
   digest: string

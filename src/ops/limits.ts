@@ -20,7 +20,7 @@ import { addressStateKey, consumerKey, consumerStateKey, limitStateKey } from '.
 import { type ConsumerRecord, isBlocked, parseConsumer } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
-import { listConsumerNames, listKeys } from './keys.ts'
+import { type KeyInfo, listConsumerNames, listKeys, planOfAll } from './keys.ts'
 
 /** What a rule has left for an identity, and its verdict about a request with the rule's cost. */
 export type Standing = Pick<Verdict, 'mode' | 'allowed' | 'remaining' | 'resetAfter' | 'retryAfter'> & {
@@ -86,7 +86,7 @@ export interface CallerStandings {
   otherConsumers?: readonly string[]
 }
 
-/** @param plan absent: the plan of the consumer, or no plan for an address */
+/** @param plan absent: the plan that all keys of the consumer have, else that of the consumer; no plan for an address */
 export async function peekCaller(
   store: AdminStore,
   config: Config,
@@ -101,8 +101,11 @@ export async function peekCaller(
     return { ...(plan && { plan }), standings, off: [], plansOfKeys: [] }
   }
   const record = await readRecord(store, owner.consumer)
-  const { plan: own = '', blockedAt } = record
-  const chosen = plan ?? (config.plans.includes(own) ? own : config.plans[0]!)
+  const { plan: own, blockedAt } = record
+  const keys = plan === undefined ? await listKeys(store, owner.consumer) : []
+  // As for a request: the plan of its key, or else of the consumer.
+  const stored = planOfAll(keys) ?? own ?? ''
+  const chosen = plan ?? (config.plans.includes(stored) ? stored : config.plans[0]!)
   if (blockedAt && isBlocked(record, Date.now() * 1000))
     return { plan: chosen, blockedAt, standings: [], off: [], plansOfKeys: [] }
   const rules = rulesForPlan(rulesBy(config, by), chosen).map(rule => boundTo(withoutPlans(rule), key))
@@ -110,21 +113,15 @@ export async function peekCaller(
   const standings = await peek(store, { policy, rules, subject })
   const evaluated = new Set(standings.map(({ rule }) => rule.name))
   const off = rules.map(({ rule }) => rule).filter(({ name }) => !evaluated.has(name))
-  const ofKeys = plan === undefined ? await plansOfKeys(store, config, owner.consumer) : []
   const consumers = owner.consumer.includes('~') ? [owner.consumer] : await listConsumerNames(store)
   return {
-    ...{ plan: chosen, standings, off, plansOfKeys: ofKeys.filter(other => other !== chosen) },
+    ...{ plan: chosen, standings, off, plansOfKeys: plansOf(keys, config).filter(other => other !== chosen) },
     ...(!consumers.includes(owner.consumer) && { otherConsumers: consumers }),
   }
 }
 
-/** The plans of a consumer's keys. A plan that the config no longer has counts as the default plan. */
-async function plansOfKeys(
-  store: AdminStore,
-  { plans }: Pick<Config, 'plans'>,
-  consumer: string,
-): Promise<string[]> {
-  const keys = await listKeys(store, consumer)
+/** The plans of keys. A plan that the config no longer has counts as the default plan. */
+function plansOf(keys: readonly KeyInfo[], { plans }: Pick<Config, 'plans'>): string[] {
   const named = keys.flatMap(({ plan }) => plan ?? [])
   return [...new Set(named.map(plan => (plans.includes(plan) ? plan : plans[0]!)))]
 }

@@ -96,6 +96,30 @@ describe('sluice explain, with a store', () => {
     )
   })
 
+  it("uses the plan that all keys of the consumer have, and limits peek shows that plan's limits", async () => {
+    const ofAll = { plan: 'pro', plan_from: 'keys' }
+    const peeked = async () => JSON.parse(await done('limits', 'peek', '--consumer', 'delta', '--json')).plan
+    for (let i = 0; i < 2; i++) await done('keys', 'create', '--consumer', 'delta', '--plan', 'pro')
+    expect([await callerIn('--consumer', 'delta'), await peeked()]).toEqual([
+      expect.objectContaining(ofAll),
+      'pro',
+    ])
+    expect((await explained(['--consumer', 'delta'], env())).stdout).toContain(
+      "delta, by api-key, plan pro (from the consumer's keys in the store, which all have this plan)",
+    )
+    // The plan of a key comes before that of its consumer.
+    await done('consumers', 'set', 'delta', '--plan', 'free')
+    expect([await callerIn('--consumer', 'delta'), await peeked()]).toEqual([
+      expect.objectContaining(ofAll),
+      'pro',
+    ])
+    await done('keys', 'create', '--consumer', 'delta')
+    expect([await callerIn('--consumer', 'delta'), await peeked()]).toEqual([
+      expect.objectContaining({ plan: 'free', plan_from: 'consumer' }),
+      'free',
+    ])
+  })
+
   it('shows the overrides of the consumer, and when they end', async () => {
     await done('consumers', 'override', 'beta', 'consumer-second', '--limit', '50', '--burst', '70')
     await done(

@@ -152,6 +152,7 @@ const PLAN_FROM: Record<PlanSource, string> = {
   option: 'from --plan',
   token: 'from the token',
   key: 'from the key in the store',
+  keys: "from the consumer's keys in the store, which all have this plan",
   consumer: 'from the consumer in the store',
   default: 'the default: the store has no other',
   assumed: 'assumed: the first in the config',

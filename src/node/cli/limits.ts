@@ -64,7 +64,10 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
           .description(
             'Show what is left of a limit by name, or of the rules for a consumer or an address. Spends nothing.',
           )
-          .option('--plan <name>', "plan whose limits are shown (default: the consumer's plan)")
+          .option(
+            '--plan <name>',
+            "plan whose limits are shown (default: that of the consumer's keys, else the consumer's)",
+          )
           .action(peek.bind(null, load)),
         'limits peek --consumer acme',
         'limits peek zendesk --by account=42',

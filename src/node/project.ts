@@ -41,7 +41,7 @@ export function findProject(from = process.cwd()): Project {
   if (found) return found
   if (EXTENSION === '.ts') return projectAt(PACKAGE, CONFIG_NAMES[0])
   throw new Error(
-    `There is no sluice.config.ts (or .mts, .js, .mjs) in ${resolve(from)}, or in a folder above it. Run this in your project, use --config <file>, or create a project: npm create sluicegate`,
+    `There is no sluice.config.ts (or .mts, .js, .mjs) in ${resolve(from)}, or in a folder above it. Run this in your project, use --config <file>, or create a project: npx sluicegate init <folder>`,
   )
 }
 

@@ -7,7 +7,7 @@ import { once } from 'node:events'
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { basename, delimiter, dirname, join } from 'node:path'
+import { basename, delimiter, dirname, join, relative } from 'node:path'
 import { createInterface } from 'node:readline'
 import { pathToFileURL } from 'node:url'
 import { build } from 'esbuild'
@@ -131,6 +131,9 @@ function commandsOfReadme(folder: string): string[] {
   return commands.filter(Boolean).map(each => each.replaceAll(/(?<= )\.\.(?=\/|$)/g, folder))
 }
 
+/** The commands that `init` prints. */
+const stepsIn = (text: string) => [...text.matchAll(/^ {4}(.*)$/gm)].map(([, command]) => command!)
+
 describe('the installed command', () => {
   it('leads from an empty folder to the first 429 within 60 s, with the commands of README.md', async () => {
     const folder = join(installed.folder, 'empty')
@@ -138,6 +141,7 @@ describe('the installed command', () => {
     const project = join(folder, 'my-api')
     let cwd = ROOT
     let begin = 0
+    let printed = ''
     for (const command of commandsOfReadme(folder)) {
       if (command.startsWith('cd ')) cwd = command.slice(3)
       // This command has made `installed.tarball`.
@@ -145,11 +149,18 @@ describe('the installed command', () => {
         cpSync(installed.tarball, join(folder, basename(installed.tarball)))
       else if (command !== 'npm start') {
         if (command.includes(' init ')) begin = performance.now()
-        await run(cwd, 'bash', ['-c', command], { npm_config_prefer_offline: 'true' })
+        const { stdout } = await run(cwd, 'bash', ['-c', command], { npm_config_prefer_offline: 'true' })
+        if (command.includes(' init ')) printed = stdout
       }
     }
     expect([cwd, begin]).toEqual([project, expect.any(Number)])
     expect(begin).toBeGreaterThan(0)
+    // `init` prints the commands that README.md continues with.
+    expect(stepsIn(printed).slice(1)).toEqual([
+      'npm install ../sluicegate-0.1.0.tgz',
+      'npm install',
+      'npm start',
+    ])
     expect(JSON.parse(readFileSync(join(project, 'package.json'), 'utf8')).name).toBe('my-api')
     const { url, lines, stop } = await started(cwd, 'npm', [
       ...['start', '--', '--redis', 'embedded'],
@@ -194,7 +205,12 @@ describe('the installed command', () => {
     writeFileSync(join(folder, 'package.json'), JSON.stringify({ private: true }))
     // Installs both in one folder, so that create-sluicegate gets the version that it depends on from the tarball of the package.
     await npm(folder, 'install', installed.tarball, join(folder, name))
-    await run(folder, 'npm', ['create', 'sluicegate', 'other-api'])
+    const { stdout } = await run(folder, 'npm', ['create', 'sluicegate', 'other-api'])
+    // Installed from a file, so the new project installs it from there too.
+    expect(stepsIn(stdout)).toEqual([
+      ...['cd other-api', `npm install ${relative(join(folder, 'other-api'), installed.tarball)}`],
+      ...['npm install', 'npm start'],
+    ])
     const made = join(folder, 'other-api')
     expect(JSON.parse(readFileSync(join(made, 'package.json'), 'utf8')).name).toBe('other-api')
     expect(readFileSync(join(made, '.gitignore'), 'utf8')).toContain('node_modules')
@@ -207,9 +223,10 @@ describe('the installed command', () => {
 
   it('says what to do in a folder without a project', async () => {
     const failed = run('/', installed.bin('sluicegate'), ['check'])
+    const message = 'There is no sluice.config.ts (or .mts, .js, .mjs) in /, or in a folder above it.'
+    await expect(failed).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining(message) })
     await expect(failed).rejects.toMatchObject({
-      code: 1,
-      stderr: expect.stringContaining('There is no sluice.config.ts (or .mts, .js, .mjs) in /'),
+      stderr: expect.stringContaining('npx sluicegate init <folder>'),
     })
   })
 })

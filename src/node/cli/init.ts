@@ -2,6 +2,7 @@
 import { relative } from 'node:path'
 import { Command } from 'commander'
 import { initProject } from '../init.ts'
+import { firstCommands, packageSource } from '../package-source.ts'
 import { withExamples } from './help.ts'
 
 export function initCommand(): Command {
@@ -14,9 +15,10 @@ export function initCommand(): Command {
     .action(async (folder: string) => {
       const root = initProject(folder)
       const there = relative(process.cwd(), root)
-      console.log(`Created a gateway in ${root}. Next steps:
-${there ? `    cd ${there}\n` : ''}    npm install
-    npm start`)
+      const commands = [...(there ? [`cd ${there}`] : []), ...firstCommands(root, packageSource())]
+      console.log(
+        `Created a gateway in ${root}. Next steps:\n${commands.map(each => `    ${each}`).join('\n')}`,
+      )
     })
   return withExamples(command, 'init', 'init my-gateway')
 }

@@ -1,0 +1,116 @@
+/** How large Workers are (gzip), by what they import. `npm run size` compares the sizes with bounds, and a test with the pages. */
+import { fileURLToPath } from 'node:url'
+import { gzipSync } from 'node:zlib'
+import { build } from 'esbuild'
+import { loadConfig } from '../src/node/cli/load-config.ts'
+import { findProject } from '../src/node/project.ts'
+import { bundleOptions } from '../src/node/worker-bundle.ts'
+
+const { root: ROOT, configFile: CONFIG_FILE } = findProject()
+const EVERYTHING = fileURLToPath(new URL('../test/support/everything.config.ts', import.meta.url))
+const WITH_SHEDDING = fileURLToPath(new URL('../test/support/shedding.config.ts', import.meta.url))
+const WITH_LIMITS = fileURLToPath(new URL('../test/support/limits.config.ts', import.meta.url))
+
+const GATEWAY = "export { default } from './src/built/worker.generated.ts'"
+const RPC =
+  "import { limitsEntrypoint } from './src/edges/rpc/entrypoint.ts'; import config from './sluice.config.ts'"
+const BINDING = "export { Limits } from './src/built/binding.generated.ts'"
+
+/**
+ * Kilobytes of 1,000 bytes. @upstash/redis (17.6 kB, which cannot be reduced), Hono (5.7 kB) and the scripts (5 kB) are almost half of the
+ * smallest Worker. Our own SHA-256 adds 2.9 kB. It needs less CPU at each request than crypto.subtle, and its size costs a few milliseconds
+ * once for each isolate.
+ */
+const WORKERS = [
+  { what: 'Worker with the shipped config', file: CONFIG_FILE, entry: GATEWAY, most: 64 },
+  { what: 'Worker with every part but load shedding and hooks', file: EVERYTHING, entry: GATEWAY, most: 89 },
+  { what: 'Worker with every part', file: WITH_SHEDDING, entry: GATEWAY, most: 103 },
+  {
+    what: 'Worker with the shipped config and a service binding for four limits',
+    file: WITH_LIMITS,
+    entry: `${GATEWAY}; ${BINDING}`,
+    most: 78,
+  },
+  {
+    what: 'Worker with the shipped config and limitsEntrypoint for four limits',
+    file: WITH_LIMITS,
+    entry: `${GATEWAY}; ${RPC}; export class Limits extends limitsEntrypoint(config) {}`,
+    most: 114,
+  },
+  {
+    what: 'Service binding for four limits alone',
+    file: WITH_LIMITS,
+    entry: `${BINDING}; export default {}`,
+    most: 58,
+  },
+]
+
+/** Edges without a build. Each has every part. */
+const EDGES = [
+  {
+    what: 'Guard',
+    from: 'guard/index',
+    code: 'export default guard(config)(() => new Response())',
+    name: 'guard',
+    most: 110.5,
+  },
+  {
+    what: 'Hono middleware, with Hono',
+    from: 'hono/middleware',
+    code: "import { Hono } from 'hono'; export default new Hono().use(sluice(config))",
+    name: 'sluice',
+    most: 119,
+  },
+  {
+    what: 'Service binding without a build',
+    from: 'rpc/entrypoint',
+    code: 'export class Limits extends limitsEntrypoint(config) {}; export default {}',
+    name: 'limitsEntrypoint',
+    most: 90,
+  },
+  {
+    what: 'Limits by name',
+    from: 'sluice',
+    code: 'export default createLimiter(config)',
+    name: 'createLimiter',
+    most: 88.5,
+  },
+  {
+    what: 'Gateway without a build',
+    from: 'gateway/whole-worker',
+    code: 'export default gateway(config)',
+    name: 'gateway',
+    most: 117,
+  },
+]
+
+export interface Bundle {
+  what: string
+  /** The config that it is bundled for. */
+  file: string
+  entry: string
+  /** kB (gzip). */
+  most: number
+}
+
+export const BUNDLES: readonly Bundle[] = [
+  ...WORKERS,
+  ...EDGES.map(({ what, from, code, name, most }) => ({
+    ...{ what, most, file: CONFIG_FILE },
+    entry: `import { ${name} } from './src/edges/${from}.ts'
+      import config from './sluice.config.ts'
+      ${code}`,
+  })),
+]
+
+/** Bundles an entry as wrangler does it. @returns its size in kB (gzip) */
+export async function sizeOf({ entry, file }: Pick<Bundle, 'entry' | 'file'>): Promise<number> {
+  const { entryPoints: _, ...options } = bundleOptions(file, () => loadConfig(file))
+  const { outputFiles } = await build({
+    ...options,
+    stdin: { contents: entry, resolveDir: ROOT, loader: 'ts' },
+    minify: true,
+    keepNames: false,
+  })
+  return gzipSync(outputFiles![0]!.contents).length / 1e3
+}

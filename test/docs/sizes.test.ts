@@ -1,0 +1,59 @@
+/** The sizes of Workers on the pages are those that `npm run size` measures, within 3 %. */
+import { readFileSync } from 'node:fs'
+import { expect, it } from 'vitest'
+import { BUNDLES, sizeOf } from '../../bench/bundle-sizes.ts'
+
+const SHIPPED = 'Worker with the shipped config'
+const BINDING = 'Service binding for four limits alone'
+const BESIDE = `${SHIPPED} and a service binding for four limits`
+const WHOLE_BINDING = 'Service binding without a build'
+
+/** The sizes in a line of a page, in their order, and what they are the sizes of. */
+const LINES: readonly [page: string, line: RegExp, ...bundles: string[]][] = [
+  ['edges', /^\| what `npx sluicegate build` generates \|/, SHIPPED],
+  ['edges', /^\| `sluicegate\/guard` \|/, 'Guard'],
+  ['edges', /^\| `sluicegate\/hono` \|/, 'Hono middleware, with Hono'],
+  ['edges', /^\| `sluicegate\/rpc` \|/, WHOLE_BINDING, BINDING, BESIDE],
+  ['edges', /^\| `createLimiter` \|/, 'Limits by name'],
+  ['edges', /^\| `sluicegate\/worker` /, 'Gateway without a build'],
+  [
+    'binding',
+    /^\| the gateway with the shipped config /,
+    SHIPPED,
+    BESIDE,
+    `${SHIPPED} and limitsEntrypoint for four limits`,
+  ],
+  ['binding', /^\| four limits alone \|/, BINDING, WHOLE_BINDING],
+  ['deploy', /^npm run build /, SHIPPED],
+]
+
+/** By name, and each bundled once. */
+const sizes = new Map<string, Promise<number>>()
+function measure(what: string): Promise<number> {
+  const size = sizes.get(what) ?? sizeOf(BUNDLES.find(bundle => bundle.what === what)!)
+  sizes.set(what, size)
+  return size
+}
+
+it.each(LINES)('docs/%s.md, %s', async (page, pattern, ...bundles) => {
+  const lines = readFileSync(new URL(`../../docs/${page}.md`, import.meta.url), 'utf8').split('\n')
+  const line = lines.find(each => pattern.test(each))!
+  const written = [...line.matchAll(/([\d.]+) kB/g)].map(([, size]) => Number(size))
+  expect(written).toHaveLength(bundles.length)
+  for (const [i, what] of bundles.entries()) {
+    const size = await measure(what)
+    const isClose = Math.abs(written[i]! - size) <= 0.03 * size
+    expect([what, isClose ? 'as measured' : `${size.toFixed(1)} kB`]).toEqual([what, 'as measured'])
+  }
+})
+
+it('the rows of the table about sizes are all compared', () => {
+  const page = readFileSync(new URL('../../docs/edges.md', import.meta.url), 'utf8')
+  const [, table] = /## Bundle size\n(.*)$/s.exec(page)!
+  const rows = table!.split('\n').filter(line => /\d kB/.test(line))
+  for (const row of rows)
+    expect(
+      LINES.some(([, pattern]) => pattern.test(row)),
+      row,
+    ).toBe(true)
+})

@@ -1,4 +1,5 @@
 /** The error for a config file that cannot be loaded: the file, the line if it is known, and what is wrong there. */
+import { existsSync } from 'node:fs'
 import { basename } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -22,6 +23,9 @@ const NEEDS_NEWER_NODE = `Node ${process.versions.node} cannot read TypeScript. 
  */
 export function configFileError(error: unknown, file: string): ConfigFileError {
   if (hasCode(error, 'ERR_UNKNOWN_FILE_EXTENSION')) return new ConfigFileError(file, NEEDS_NEWER_NODE)
+  // The same code is for an import in the file that leads nowhere.
+  if (hasCode(error, 'ERR_MODULE_NOT_FOUND') && !existsSync(file))
+    return new ConfigFileError(file, 'There is no such file.')
   const place = placeOf(error, file)
   const message = error instanceof Error ? error.message : String(error)
   return new ConfigFileError(place.text, isReadAsCommonJs(error) ? waysOut(message, place.file) : message)

@@ -21,6 +21,16 @@ const CONFIG_NAMES = [
   'sluice.config.mjs',
 ] as const
 
+export class NoProjectError extends Error {
+  /** Where the search for a config began. */
+  readonly folder: string
+
+  constructor(folder: string, message: string) {
+    super(message)
+    this.folder = folder
+  }
+}
+
 /** SOURCES is src/ in the repository and dist/ in the package. PACKAGE is the folder above it. */
 const SOURCES = fileURLToPath(new URL('../', import.meta.url))
 const PACKAGE = dirname(resolve(SOURCES))
@@ -34,13 +44,14 @@ export const moduleFile = (name: string): string => join(SOURCES, `${name}${EXTE
 /**
  * Finds the project of a folder. That is the nearest folder with a config: the given folder, or one above it. If no folder has a config,
  * and this code runs from the repository of the package, the project is the repository.
- * @throws Error naming the folder
+ * @throws NoProjectError
  */
 export function findProject(from = process.cwd()): Project {
   const found = nearestProject(from)
   if (found) return found
   if (EXTENSION === '.ts') return projectAt(PACKAGE, CONFIG_NAMES[0])
-  throw new Error(
+  throw new NoProjectError(
+    resolve(from),
     `There is no sluice.config.ts (or .mts, .js, .mjs) in ${resolve(from)}, or in a folder above it. Run this in your project, use --config <file>, or create a project: npx sluicegate init <folder>`,
   )
 }

@@ -3,6 +3,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { invalidDocument } from '../../src/node/cli/check-document.ts'
+import { NoProjectError } from '../../src/node/project.ts'
 import { runInProcess, runProcess } from '../support/command-line.ts'
 
 let directory: string
@@ -190,6 +192,30 @@ describe('sluice check --json', () => {
     const { code, stdout } = await runProcess(['check', file, '--json'])
     const [mistake] = JSON.parse(stdout).mistakes
     expect([code, mistake]).toEqual([1, { path: `${file}:2`, message: 'nowhere is not defined' }])
+  })
+
+  it('reports a file that does not exist, but leaves it to Node to report an import that leads nowhere', async () => {
+    const missing = join(directory, 'no-such.config.ts')
+    const [none, wrong] = await Promise.all([
+      runProcess(['check', missing, '--json']),
+      runProcess(['check', configFile("import './nowhere.ts'\nexport default {}\n")]),
+    ])
+    const message = 'There is no such file.'
+    expect([none.code, JSON.parse(none.stdout).mistakes]).toEqual([1, [{ path: missing, message }]])
+    expect(none.stderr).toBe(`${missing}: ${message}\n`)
+    expect([wrong.code, wrong.stderr]).toEqual([
+      1,
+      expect.stringMatching(/Cannot find module '.*nowhere\.ts'/),
+    ])
+  })
+
+  it('is a document too if there is no project', () => {
+    const message = 'There is no sluice.config.ts in /srv.'
+    expect(invalidDocument(new NoProjectError('/srv', message))).toEqual({
+      valid: false,
+      mistakes: [{ path: '/srv', message }],
+      warnings: [],
+    })
   })
 
   it('prints only fields that docs/config.md lists', async () => {

@@ -7,6 +7,7 @@ import { once } from 'node:events'
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { availableParallelism, loadavg } from 'node:os'
 import { basename, delimiter, dirname, join, relative } from 'node:path'
 import { createInterface } from 'node:readline'
 import { pathToFileURL } from 'node:url'
@@ -179,7 +180,9 @@ describe('the installed command', () => {
         for (const code of codes.trim().split('\n')) statuses.add(code)
       }
       expect([...statuses].sort()).toEqual(['200', '429'])
-      expect(performance.now() - begin).toBeLessThan(60_000)
+      // On a busy machine, everything takes longer in proportion.
+      const share = Math.max(1, loadavg()[0]! / availableParallelism())
+      expect(performance.now() - begin).toBeLessThan(60_000 * share)
     } finally {
       await stop()
     }
@@ -195,7 +198,7 @@ describe('the installed command', () => {
     const sizeWithBinding = await checkAndBuild()
     expect(sizeWithBinding).toBeGreaterThan(size + 1)
     expect(sizeWithBinding).toBeLessThan(size + 10)
-  })
+  }, 400_000)
 
   it('also makes a project through npm create, from the tarball of create-sluicegate', async () => {
     const folder = join(installed.folder, 'created')
@@ -228,6 +231,9 @@ describe('the installed command', () => {
     await expect(failed).rejects.toMatchObject({
       stderr: expect.stringContaining('npx sluicegate init <folder>'),
     })
+    const asJson = await run('/', installed.bin('sluicegate'), ['check', '--json']).catch(error => error)
+    const mistake = { path: '/', message: expect.stringContaining(message) }
+    expect(JSON.parse(asJson.stdout)).toEqual({ valid: false, mistakes: [mistake], warnings: [] })
   })
 })
 

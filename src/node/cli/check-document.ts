@@ -8,6 +8,7 @@ import type { GatewayRule, LimitRule } from '../../config/compile.ts'
 import { type Adaptive, adaptiveRangeOf } from '../../config/compile-shedding.ts'
 import { ConfigError, type Mistake } from '../../config/config-error.ts'
 import { ConfigFileError } from '../config-file-error.ts'
+import { NoProjectError } from '../project.ts'
 import type { LoadedFile } from './load-config.ts'
 
 export interface CheckDocument {
@@ -96,9 +97,11 @@ export function checkDocument(config: LoadedFile, warnings: readonly Warning[]):
   }
 }
 
-/** @returns undefined for what says nothing of the config */
+/** @returns undefined for errors that are not about the config */
 export function invalidDocument(error: unknown): CheckDocument | undefined {
   if (error instanceof ConfigError) return { valid: false, mistakes: error.mistakes, warnings: [] }
+  if (error instanceof NoProjectError)
+    return { valid: false, mistakes: [{ path: error.folder, message: error.message }], warnings: [] }
   if (!(error instanceof ConfigFileError)) return undefined
   return { valid: false, mistakes: [{ path: error.place, message: error.reason }], warnings: [] }
 }

@@ -1,4 +1,4 @@
-/** docs/concurrency.md describes the record that the script writes, and links to files that exist. */
+/** docs/concurrency.md describes the record that the script writes, has the result of the soak, and links to files that exist. */
 import { existsSync, readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { encodeSync } from '../../src/script/sync.ts'
@@ -13,6 +13,15 @@ it('the page links only to files that exist', () => {
   const links = [...PAGE.matchAll(/\]\((.+?)(?:#.*?)?\)/g)].map(([, link]) => link!)
   expect(links.length).toBeGreaterThan(4)
   for (const link of links.filter(Boolean)) expect(existsSync(new URL(link, PATH)), link).toBe(true)
+})
+
+it('the page has the result of the last soak, in which no caller held more requests than its limit', () => {
+  const [, table = ''] = /<!-- table: soak -->\n(.*?)<!-- end -->/s.exec(PAGE)!
+  const [, held = ''] = /^\| most requests held at once, by caller (.*)$/m.exec(table)!
+  const counts = [...held.matchAll(/(\d+) of (\d+)/g)].map(([, most, limit]) => [Number(most), Number(limit)])
+  expect(counts.length).toBe(8)
+  for (const [most, limit] of counts) expect(most).toBeLessThanOrEqual(limit!)
+  expect(table).toMatch(/^\| all units were free after \| [\d.]+ s \| [\d.]+ s \|$/m)
 })
 
 it('the page shows the bytes of a record', async () => {

@@ -81,7 +81,9 @@ export function withTables(page: string, results: string): string {
       ]),
     ),
   )
-  tables.set('hops', table(['part', 'adds (median)', 'p50 / p99'], hopsIn(first)))
+  const hops = hopsIn(first)
+  tables.set('hops', table(['part', 'adds (median)', 'p50 / p99'], hops))
+  tables.set('latency', latencyIn(hops))
   tables.set('peers', table(['measured', 'Sluice', '`@upstash/ratelimit`', 'ratio'], peersIn(first, results)))
   return page.replace(/(<!-- table: (.+?) -->\n).*?(<!-- end -->)/gs, (_, start, name, end) => {
     const text = tables.get(name)
@@ -145,6 +147,17 @@ function hopsIn(first: readonly string[][]): string[][] {
       `${inMilliseconds(microseconds)}; plain proxy: ${inMilliseconds(bare)}`,
     ],
   ]
+}
+
+/** The same in sentences, in whole milliseconds or tenths. */
+function latencyIn(hops: readonly string[][]): string {
+  const [decision, trip, cpu] = hops.map(([, adds]) => Number.parseFloat(adds!)) as [number, number, number]
+  const [median, p99] = hops[1]![2]!.match(/[\d.]+/g)!.map(text => Math.round(Number(text)))
+  return [
+    `If the store is 20 ms away, a decision adds about **${Math.round(decision + trip + cpu)} ms** (median):`,
+    `${decision.toFixed(1)} ms to decide six limits, ${Math.round(trip)} ms for the round trip over HTTP, and ${cpu.toFixed(1)} ms of CPU in the Worker.`,
+    `A whole request took ${median} ms (p99: ${p99} ms), without the way from the caller to the Worker, and from there to your origin ([performance](docs/performance.md)).`,
+  ].join(' ')
 }
 
 const inMilliseconds = (microseconds: number) => `${(microseconds / 1000).toFixed(3)} ms`

@@ -1,9 +1,10 @@
 /**
  * `npm run bench`: compares the classic decision of Sluice (an API key and six limits) with six calls of @upstash/ratelimit and with a
  * single PING, on one Redis through one bridge. Also compares each algorithm, and mixtures of them, with their counterparts. Writes
- * bench/results.md. `npm run bench -- --only mixtures` runs one part and writes no file.
+ * bench/results.md. `npm run bench -- --only mixtures` runs one part and writes no file. With `--write`, it replaces the tables and notes
+ * of the part in the file, which is possible for 'hot callers'.
  */
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { Command, Option } from 'commander'
 import { authentication } from './measurements/authentication.ts'
 import { billedCommands } from './measurements/billed-commands.ts'
@@ -20,7 +21,7 @@ import { serverTime } from './measurements/server-time.ts'
 import { shedding } from './measurements/shedding.ts'
 import { workerCpu } from './measurements/worker-cpu.ts'
 import { workerLatency } from './measurements/worker-latency.ts'
-import { type Findings, notesOf, reportOf, tablesOf } from './report.ts'
+import { type Findings, notesOf, reportOf, tablesOf, withTablesOf } from './report.ts'
 import { NoRedis, startTestBed } from './test-bed.ts'
 
 const RESULTS = new URL('results.md', import.meta.url)
@@ -52,7 +53,7 @@ const METHOD = [
     'after the other. "At once": Promise.all. The client then sends all calls as one pipelined HTTP request.',
   'In the classic decision, "allowed" means that the limits are 1,000 times as large and all admit the request. "Refused" means that every ' +
     'limit is 1, and that an earlier request in the same second has used it up. Both sides can remember refusals, which saves calls to Redis. Unless a row says ' +
-    'otherwise, that is off when refusals are measured. The figures with it are under "Hot callers", or in bench/hot-callers.md.',
+    'otherwise, that is off when refusals are measured. The figures with it are under "Hot callers".',
   'Commands and server time are from INFO commandstats. Server time is the time of EVALSHA, including the commands that the script calls. ' +
     '"Redis idle in between": one decision at a time through the bridge. "Redis busy": the commands of 64 decisions (4 to 128 in some tables) ' +
     'are recorded, and then sent to Redis repeatedly, directly and without waiting for replies.',
@@ -68,12 +69,13 @@ const METHOD = [
   'The bytes of the three sliding windows are counted after each has been used in two consecutive windows, so that the keys of both exist.',
 ]
 
-const { only } = new Command('npm run bench --')
+const { only, write } = new Command('npm run bench --')
   .addOption(
     new Option('--only <part...>', 'run these parts, and write no file').choices(Object.keys(MEASUREMENTS)),
   )
+  .option('--write', 'with --only: replace the tables and notes of these parts in bench/results.md')
   .parse()
-  .opts<{ only?: string[] }>()
+  .opts<{ only?: string[]; write?: true }>()
 
 const bed = await startTestBed().catch(error => {
   if (!(error instanceof NoRedis)) throw error
@@ -88,6 +90,7 @@ try {
     findings.push(await measure(bed))
   }
   if (!only) writeFileSync(RESULTS, reportOf(findings, { method: METHOD, redisVersion: bed.redisVersion }))
+  else if (write) writeFileSync(RESULTS, withTablesOf(findings, readFileSync(RESULTS, 'utf8')))
   console.log([tablesOf(findings), ...notesOf(findings).map(note => `- ${note}`)].join('\n\n'))
 } finally {
   await bed.close()

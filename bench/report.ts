@@ -98,6 +98,43 @@ export function reportOf(
   ].join('\n')
 }
 
+/**
+ * The report with the tables and notes of some parts replaced, and a note about their date. Notes of a part begin with its title, as in
+ * `Hot callers: `.
+ * @throws Error for a part that also has rows of the main table or raw values: run all parts for these
+ */
+export function withTablesOf(findings: readonly Findings[], report: string): string {
+  let text = report
+  for (const { rows, tables = [], raw = [], notes = [] } of findings) {
+    if (rows.length > 0 || raw.length > 0 || tables.length === 0) {
+      throw new Error(
+        'Parts with rows of the main table, or with raw values, are only written by a run of all parts.',
+      )
+    }
+    for (const { title, head, rows } of tables) {
+      text = replaced(text, new RegExp(`^## ${literal(title)}\\n\\n(\\|.*\\n)+`, 'm'), [
+        `## ${title}`,
+        '',
+        markdownTable(head, rows),
+        '',
+      ])
+    }
+    const part = tables[0]!.title.split(':')[0]!
+    const date = `${part}: measured on ${new Date().toISOString().slice(0, 10)}.`
+    const lines = [...notes, date].map(note => `- ${note}`)
+    text = replaced(text, new RegExp(`(^- ${literal(part)}: .*\\n)+`, 'm'), [...lines, ''])
+  }
+  return text
+}
+
+const literal = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+
+/** @throws Error if nothing is found */
+function replaced(text: string, what: RegExp, lines: readonly string[]): string {
+  if (!what.test(text)) throw new Error(`bench/results.md has no ${what.source}`)
+  return text.replace(what, () => lines.join('\n'))
+}
+
 function rawTable({ title, columns, digits }: RawTable): string {
   const rounds = Math.max(...Object.values(columns).map(values => values.length))
   return [

@@ -1,17 +1,18 @@
 /**
  * `npm run bench:floods`: measures the effect of floods on the limits, on an innocent caller at the same time, and on the store. Prints a
  * table for each shape; `-- --write` writes bench/floods.md. `-- --before <checkout>` measures the Worker of another checkout in turns
- * with this one.
+ * with this one. `-- --only <text>` runs some of the floods; with `--write`, it replaces their tables and keeps the others.
  */
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Command } from 'commander'
 import { markdownOf } from '../docs/markdown-tables.ts'
 import { type Contender, type FloodBed, startFloodBed } from './floods/bed.ts'
+import { ISOLATES } from './floods/node-gateways.ts'
 import { type Run, runFlood, type Size } from './floods/run.ts'
-import { BURSTS, type Burst, STREAMS, type Stream } from './floods/shapes.ts'
+import { BURSTS, type Flood, NODE_STREAMS, STREAMS } from './floods/shapes.ts'
 import { tableOf } from './floods/tables.ts'
 import { inRounds } from './measure.ts'
 import { machine, versions } from './report.ts'
@@ -21,20 +22,36 @@ const RESULTS = new URL('floods.md', import.meta.url)
 const HERE = fileURLToPath(new URL('..', import.meta.url))
 
 interface Plan {
-  rounds: { burst: number; stream: number }
+  rounds: Record<Flood['kind'], number>
   bursts: readonly number[]
   stream: { perSecond: number; seconds: number; connections: number }
+  node: { perSecond: number; seconds: number }
 }
 
 const WHOLE: Plan = {
-  rounds: { burst: 3, stream: 2 },
+  rounds: { burst: 3, stream: 2, node: 3 },
   bursts: [1000, 5000],
   stream: { perSecond: 10_000, seconds: 10, connections: 200 },
+  node: { perSecond: 10_000, seconds: 8 },
 }
 const QUICK: Plan = {
-  rounds: { burst: 1, stream: 1 },
-  bursts: [300],
+  rounds: { burst: 1, stream: 1, node: 1 },
+  bursts: [1000],
   stream: { perSecond: 2000, seconds: 2, connections: 50 },
+  node: { perSecond: 10_000, seconds: 3 },
+}
+
+const KINDS: Record<Flood['kind'], string> = {
+  burst: 'At once',
+  stream: 'Stream',
+  node: 'In Node',
+}
+
+/** In Node, more requests, so that V8 has compiled the code for the rate of the flood. */
+const WARM_UP: Record<Flood['kind'], Size> = {
+  burst: { requests: 500, connections: 500 },
+  stream: { requests: 500, connections: 50, perSecond: 1000 },
+  node: { requests: 20_000, connections: 0, perSecond: 10_000 },
 }
 
 const METHOD = [
@@ -42,7 +59,7 @@ const METHOD = [
     'cores. The times of the flood and of the innocent caller therefore include waiting for the other processes.',
   'The Worker is bundled as for a deployment, and runs in workerd with the flags of wrangler.toml, as one isolate. All settings are the ' +
     'defaults. The limits are fixed windows of a minute (bench/floods/config.ts): 100 for a consumer, 200 for an address, and 20 unknown keys for ' +
-    'an address. Every flood has its own callers, and begins and ends within one window.',
+    'an address; in floods that name another limit, that one for each caller. Every flood has its own callers, and begins and ends within one window.',
   'The innocent caller has its own connections, key and address. It sends 50 requests a second to a route on which it never reaches its limit. Its times are ' +
     'those of all requests that were under way at some time between the first request and the last reply of the flood, in all rounds together. A flood begins ' +
     'when the last 25 replies to the innocent caller were good. A request without a reply after 10 s counts as not served.',
@@ -52,6 +69,19 @@ const METHOD = [
   'Stream: requests are pipelined at a fixed rate, and the client does not wait for replies. A connection has at most 16 unanswered requests. A request that is ' +
     'due while no connection has room is not sent. "Over the limit": before the stream, one request uses up the whole limit. Unknown API keys have the right ' +
     'form and checksum.',
+  'Calls in one second: when a refusal is remembered for 1 s, an isolate asks the store about a caller again after 1 s and the time until the next request. So ' +
+    'no second has two calls, but a window of 5 s can have six: one at its beginning, four within it, and one at its end. "EVALSHA calls a second per caller, all ' +
+    'refused before, no innocent caller" divides the calls of such a window by its length, and can therefore be above 1. The streams in Node count the calls ' +
+    'of each second.',
+  'In Node: the same bundle of the Worker runs in Node, and the callers call its `fetch` in the same process, without sockets. The REST bridge, redis-server and ' +
+    'the origin are the same processes as in the other floods. A refused request takes about 0.1 ms of CPU, so one thread cannot serve 10,000 of them a second. ' +
+    `Therefore ${ISOLATES} isolates get an equal share of the flood and of the innocent callers, and each asks the store for itself. An isolate has at most 500 ` +
+    'unanswered requests of the flood; a request that is due while it has so many is not sent. "Requests sent in a second" are of all isolates.',
+  'In Node: ten innocent callers together send 100 requests a second. The time of such a request begins when it is due, so that it includes the time in which ' +
+    'the isolate was busy with the flood.',
+  'In Node: the seconds are counted from the first request. In second 1, each isolate asks the store until the first refusal arrives; for unknown keys and anonymous ' +
+    'callers, it also asks for all requests within the limit. EVALSHA calls of a second are those that isolates have sent in it about callers of the flood. ' +
+    '"As counted by Redis" is from INFO commandstats, over the whole flood, without the innocent callers.',
   'Degraded: the isolate decided without the store, for the reason in the header `Sluice-Degraded`.',
   'The bridge counts HTTP requests, including those that only the innocent caller needed. EVALSHA calls are from INFO commandstats, and include background work. ' +
     'For each reply that the innocent caller got from the store, one call is subtracted; its failed calls are not subtracted. The CPU time of Redis is from ' +
@@ -59,7 +89,7 @@ const METHOD = [
   'The origin counts requests by caller.',
 ]
 
-const shapes = [...BURSTS, ...STREAMS]
+const shapes: readonly Flood[] = [...BURSTS, ...STREAMS, ...NODE_STREAMS]
 const options = new Command('npm run bench:floods --')
   .option('--tree <folder>', 'the checkout to measure', HERE)
   .option('--before <folder>', 'another checkout, which is measured in turns with this one')
@@ -79,7 +109,7 @@ const options = new Command('npm run bench:floods --')
 /** The load of the machine before the benchmark. */
 const [load] = loadavg()
 const plan = options.quick ? QUICK : WHOLE
-const isChosen = (shape: Burst | Stream) => options.only?.some(text => titleOf(shape).includes(text)) ?? true
+const isChosen = (shape: Flood) => options.only?.some(text => titleOf(shape).includes(text)) ?? true
 
 const bed = await startFloodBed(treesOf(options)).catch(error => {
   if (!(error instanceof NoRedis)) throw error
@@ -88,12 +118,13 @@ const bed = await startFloodBed(treesOf(options)).catch(error => {
 })
 try {
   await warmUp(bed)
-  const sections: string[] = []
+  const sections = new Map<string, string>()
   for (const shape of shapes.filter(isChosen)) {
     console.error(`${titleOf(shape)} …`)
-    const section = `## ${titleOf(shape)}\n\n${markdownOf(await measured(bed, shape), { isAligned: true })}`
+    const table = markdownOf(await measured(bed, shape), { isAligned: true })
+    const section = [`## ${titleOf(shape)}`, conditionsOf(bed), table].join('\n\n')
     console.log(`${section}\n`)
-    sections.push(section)
+    sections.set(titleOf(shape), section)
   }
   if (options.write) writeFileSync(RESULTS, pageOf(bed, sections))
 } finally {
@@ -106,11 +137,11 @@ function treesOf({ tree, before }: { tree: string; before?: string }): Record<st
     : { before: resolve(before), after: resolve(tree) }
 }
 
-function titleOf({ kind, what }: Burst | Stream): string {
-  return kind === 'burst' ? `At once: ${what}` : `Stream: ${what}`
+function titleOf({ kind, what }: Flood): string {
+  return `${KINDS[kind]}: ${what}`
 }
 
-async function measured(bed: FloodBed, shape: Burst | Stream) {
+async function measured(bed: FloodBed, shape: Flood) {
   const sizes = sizesOf(shape)
   const tasks = sizes.flatMap(([size]) =>
     bed.contenders.map(
@@ -133,7 +164,7 @@ function nameOf({ requests }: Size, { label }: Contender): string {
   return `${requests} ${label}`
 }
 
-function sizesOf(shape: Burst | Stream): [Size, title: string][] {
+function sizesOf(shape: Flood): [Size, title: string][] {
   if (shape.kind === 'burst') {
     return plan.bursts.map(requests => {
       const connections = Math.min(requests, shape.mostConnections ?? requests)
@@ -141,23 +172,43 @@ function sizesOf(shape: Burst | Stream): [Size, title: string][] {
       return [{ requests, connections }, `${requests.toLocaleString('en')} at once${on}`]
     })
   }
+  if (shape.kind === 'node') {
+    const { perSecond, seconds } = plan.node
+    return [[{ requests: perSecond * seconds, connections: 0, perSecond }, `${seconds} s`]]
+  }
   const { perSecond, seconds, connections } = plan.stream
   return [[{ requests: perSecond * seconds, connections, perSecond }, `${seconds} s`]]
 }
 
-/** Runs every shape once on every checkout, because code that runs for the first time is slow. */
+/** Runs every chosen shape once on every checkout, because code that runs for the first time is slow. */
 async function warmUp(bed: FloodBed): Promise<void> {
   console.error('Warming up …')
-  for (const shape of shapes) {
+  for (const shape of shapes.filter(isChosen)) {
     for (const contender of bed.contenders) {
-      const size = { requests: 500, connections: shape.kind === 'burst' ? 500 : 50, perSecond: 1000 }
-      await runFlood(bed, contender, shape, size)
+      await runFlood(bed, contender, shape, WARM_UP[shape.kind])
     }
   }
 }
 
-function pageOf({ contenders, redisVersion }: FloodBed, sections: readonly string[]): string {
+/** When and what was measured. Tables of one page can be from different days. */
+function conditionsOf({ contenders }: FloodBed): string {
   const trees = contenders.map(({ label, tree }) => `${label}: ${tree}`)
+  const today = new Date().toISOString().slice(0, 10)
+  return [today, ...trees, `load average before: ${load!.toFixed(1)}`].join(', ')
+}
+
+/** The tables of the page as it is now, by title. */
+function writtenSections(): Map<string, string> {
+  const [, ...sections] = readFileSync(RESULTS, 'utf8').split(/^(?=## )/m)
+  return new Map(sections.map(section => [/^## (.*)/.exec(section)![1]!, section.trimEnd()]))
+}
+
+function pageOf({ redisVersion }: FloodBed, measured: ReadonlyMap<string, string>): string {
+  const written = writtenSections()
+  const sections = shapes.flatMap(shape => {
+    const title = titleOf(shape)
+    return measured.get(title) ?? written.get(title) ?? []
+  })
   const packages = ['@upstash/redis', 'redis', 'hono', 'wrangler', 'workerd']
   return [
     '# Floods',
@@ -168,8 +219,7 @@ function pageOf({ contenders, redisVersion }: FloodBed, sections: readonly strin
     '',
     '## Machine and versions',
     '',
-    ...[...machine(), versions(redisVersion, packages), ...trees].map(line => `- ${line}`),
-    `- ${new Date().toISOString().slice(0, 10)}, load average before: ${load!.toFixed(1)}`,
+    ...[...machine(), versions(redisVersion, packages)].map(line => `- ${line}`),
     '',
     '## Method',
     '',

@@ -7,8 +7,9 @@ import { startGuardian } from '../../src/node/start/guardian.ts'
 import { findServer, privateServer } from '../../src/node/start/redis.ts'
 import { type Child, startChild } from '../child.ts'
 import { NoRedis, type Rest } from '../test-bed.ts'
+import { type NodeGateways, startNodeGateways } from './node-gateways.ts'
 import type { StoreSideSettings } from './store-side.ts'
-import { type FloodedWorker, nameOfTree, startWorkerOf } from './worker.ts'
+import { CONFIG_FILE, type FloodedWorker, nameOfTree, startWorkerOf } from './worker.ts'
 
 export interface FloodBed {
   redisVersion: string
@@ -23,11 +24,13 @@ export interface FloodBed {
   close(): Promise<void>
 }
 
-/** The Worker of one checkout. */
+/** The Worker of one checkout, and the same gateway in Node. */
 export interface Contender extends FloodedWorker {
   /** The heading of its column. */
   label: string
   tree: string
+  /** The gateway in Node, with its callers. */
+  inNode: NodeGateways
 }
 
 /** @throws NoRedis */
@@ -64,7 +67,9 @@ export async function startFloodBed(trees: Readonly<Record<string, string>>): Pr
     for (const [label, tree] of Object.entries(trees)) {
       const place = { bindings, guardian, directory: join(directory, `w${contenders.length}`) }
       const worker = started(await startWorkerOf(tree, place))
-      contenders.push({ ...worker, label, tree: nameOfTree(tree) })
+      const settings = { tree, configFile: CONFIG_FILE, bindings }
+      const inNode = started(await startNodeGateways(settings, { guardian, directory }))
+      contenders.push({ ...worker, label, tree: nameOfTree(tree), inNode })
     }
     return {
       redisVersion: program.version,

@@ -5,7 +5,11 @@
 import type { ConfigInput } from '../../src/config/check/schema.ts'
 
 /** Requests a minute. */
-export const LIMITS = { consumer: 100, address: 200, guesses: 20 }
+export const LIMITS = {
+  ...{ consumer: 100, address: 200, guesses: 20 },
+  /** For floods of several callers, so that each of them sends more than its limit. */
+  each: { consumer: 50, address: 20 },
+}
 
 export default {
   origin: 'https://origin.invalid',
@@ -15,6 +19,8 @@ export default {
     // One request spends a consumer's whole limit.
     { name: 'spending', match: { path: '/spending' }, cost: LIMITS.consumer },
     { name: 'anonymous', match: { path: '/anonymous' }, accept: ['anonymous'] },
+    { name: 'several', match: { path: '/several' } },
+    { name: 'several-anonymous', match: { path: '/several-anonymous' }, accept: ['anonymous'] },
     { name: 'innocent', match: { path: '/innocent' } },
   ],
   rules: [
@@ -27,6 +33,16 @@ export default {
       ...{ name: 'address-minute', by: 'address', algorithm: 'fixed-window', period: '1m' },
       limit: LIMITS.address,
       match: { routes: ['flooded', 'spending', 'anonymous'] },
+    },
+    {
+      ...{ name: 'each-consumer-minute', by: 'consumer', algorithm: 'fixed-window', period: '1m' },
+      limit: LIMITS.each.consumer,
+      match: { routes: ['several'] },
+    },
+    {
+      ...{ name: 'each-address-minute', by: 'address', algorithm: 'fixed-window', period: '1m' },
+      limit: LIMITS.each.address,
+      match: { routes: ['several-anonymous'] },
     },
     {
       ...{ name: 'guesses', by: 'address', algorithm: 'fixed-window', period: '1m' },

@@ -6,8 +6,11 @@ import { type FloodRequests, requestTexts } from './requests.ts'
 import { wallClock } from './wall-clock.ts'
 
 export type FloodQuestion =
-  /** Before a flood: sends requests on a few connections, one after the other on each of them. */
-  | { do: 'send'; url: string; requests: FloodRequests; count: number }
+  /**
+   * Before a flood: sends requests on a few connections, one after the other on each of them.
+   * `toAll`: if there are several isolates, all of them get these requests.
+   */
+  | { do: 'send'; url: string; requests: FloodRequests; count: number; toAll: boolean }
   /** Prepares the requests of the next flood. */
   | { do: 'prepare'; requests: FloodRequests; count: number }
   /** Opens the connections. workerd closes connections on which nothing is sent for about 15 s. */
@@ -24,6 +27,12 @@ export interface FloodAnswer {
   endedAt: number
   /** Requests that were not sent, because every connection already had the most unanswered requests. */
   notSent: number
+  /** Replies 401 by caller, in the order of the callers. Only of requests at once. */
+  unknownKeys?: number[]
+  /** Of a stream in one process with the gateway (node-gateway.ts): each second since the first request. */
+  seconds?: { sent: number; scriptCalls: number }[]
+  /** Of such a stream: the shortest time between two decisions about one caller that went to the store, after the first second. */
+  shortestPauseMs?: number
 }
 
 /** If no reply arrives for this long, the flood ends. */
@@ -36,7 +45,7 @@ const MOST_WAITING = 16
 const IN_ONE_PIECE = 4
 const TICK_MS = 2
 
-let prepared: { texts: string[]; connections: RawConnection[] } | undefined
+let prepared: { texts: string[]; callers: number; connections: RawConnection[] } | undefined
 
 answerQuestions(async (question: FloodQuestion) => {
   switch (question.do) {
@@ -44,7 +53,11 @@ answerQuestions(async (question: FloodQuestion) => {
       return await send(question)
     case 'prepare':
       for (const connection of prepared?.connections ?? []) connection.close()
-      prepared = { texts: requestTexts(question.requests, question.count), connections: [] }
+      prepared = {
+        texts: requestTexts(question.requests, question.count),
+        callers: question.requests.callers.length,
+        connections: [],
+      }
       return {}
     case 'connect':
       if (!prepared) throw new Error('No flood is prepared.')
@@ -93,6 +106,7 @@ interface Tally {
   notSent: number
   answered: number
   lastAt: number
+  unknownKeys?: number[]
   onReply(reply: Reply): void
 }
 
@@ -111,16 +125,23 @@ async function flood(run: (requests: Prepared, tally: Tally) => Promise<void> | 
   }
   await run(requests, tally)
   while (tally.answered < tally.sent && wallClock() - tally.lastAt < MAX_SILENCE_MS) await pause(TICK_MS)
-  const { replies, lastAt, sent, answered, notSent } = tally
+  const { replies, lastAt, sent, answered, notSent, unknownKeys } = tally
   const counted = { ...replies }
   if (sent > answered) counted[NO_REPLY] = (counted[NO_REPLY] ?? 0) + sent - answered
   for (const connection of requests.connections) connection.close()
-  return { replies: counted, startedAt, endedAt: lastAt, notSent }
+  return { replies: counted, startedAt, endedAt: lastAt, notSent, ...(unknownKeys && { unknownKeys }) }
 }
 
-function burst({ texts, connections }: Prepared, tally: Tally): void {
+function burst({ texts, callers, connections }: Prepared, tally: Tally): void {
+  const unknownKeys = Array.from({ length: callers }, () => 0)
   tally.sent = texts.length
-  for (const [i, text] of texts.entries()) connections[i % connections.length]!.send([text], tally.onReply)
+  tally.unknownKeys = unknownKeys
+  for (const [i, text] of texts.entries()) {
+    connections[i % connections.length]!.send([text], reply => {
+      if (reply === '401') unknownKeys[i % callers]! += 1
+      tally.onReply(reply)
+    })
+  }
 }
 
 /** The elapsed time determines how many requests are due. So a process that was late catches up. */

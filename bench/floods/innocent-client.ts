@@ -1,11 +1,12 @@
-/** The process of the innocent caller: sends requests at a fixed rate, without waiting for replies. */
+/** The process of the innocent callers: sends requests at a fixed rate, without waiting for replies. */
 import { answerQuestions, sayReady } from '../child.ts'
 import { NO_REPLY, openConnection, type RawConnection, type Reply } from './raw-connection.ts'
 import { type Caller, requestText } from './requests.ts'
 import { wallClock } from './wall-clock.ts'
 
 export type InnocentQuestion =
-  | { do: 'start'; url: string; caller: Caller; path: string; perSecond: number }
+  /** The requests come from the callers in turn. */
+  | { do: 'start'; url: string; callers: readonly Caller[]; path: string; perSecond: number }
   /** Returns the last `count` replies. */
   | { do: 'look'; count: number }
   /** Stops, and returns all replies. */
@@ -38,13 +39,13 @@ answerQuestions(async (question: InnocentQuestion) => {
 })
 sayReady({})
 
-function start({ url, caller, path, perSecond }: Extract<InnocentQuestion, { do: 'start' }>): void {
-  const text = requestText(path, caller)
+function start({ url, callers, path, perSecond }: Extract<InnocentQuestion, { do: 'start' }>): void {
+  const texts = callers.map(caller => requestText(path, caller))
   const startedAt = performance.now()
   let begun = 0
   timer = setInterval(() => {
     const due = ((performance.now() - startedAt) * perSecond) / 1000
-    for (; begun < due; begun++) void sendOne(url, text)
+    for (; begun < due; begun++) void sendOne(url, texts[begun % texts.length]!)
   }, 5)
 }
 

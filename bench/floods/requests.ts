@@ -1,4 +1,4 @@
-/** The requests of a flood, as texts for raw-connection.ts. */
+/** The requests of a flood: as texts for raw-connection.ts, or as headers. */
 import { randomBytes } from 'node:crypto'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
 
@@ -25,26 +25,37 @@ export function requestTexts(flood: FloodRequests, count: number): string[] {
     const texts = callers.map(caller => requestText(path, caller))
     return Array.from({ length: count }, (_, i) => texts[i % texts.length]!)
   }
-  return Array.from({ length: count }, (_, i) =>
-    requestText(path, {
-      ...callers[i % callers.length]!,
-      ...(guesses && { apiKey: guessed(guesses, i) }),
-      ...(addresses && { address: addresses[i % addresses.length]! }),
-    }),
-  )
+  return Array.from({ length: count }, (_, i) => requestText(path, callerOf(flood, i)))
+}
+
+/** The caller of the request with the number `i`, with the key and the address that it sends. */
+export function callerOf({ callers, guesses, addresses }: FloodRequests, i: number): Caller {
+  const caller = callers[i % callers.length]!
+  if (!guesses && !addresses) return caller
+  return {
+    ...caller,
+    ...(guesses && { apiKey: guessed(guesses, i) }),
+    ...(addresses && { address: addresses[i % addresses.length]! }),
+  }
 }
 
 function guessed(kind: 'api-key' | 'opaque-key', i: number): string {
   return kind === 'api-key' ? mintApiKey(`guessed-${i}`) : randomBytes(24).toString('base64url')
 }
 
-export function requestText(path: string, { name, address, apiKey }: Caller): string {
+export function requestText(path: string, caller: Caller): string {
   const lines = [
     `GET ${path} HTTP/1.1`,
     'Host: gateway.example',
-    `CF-Connecting-IP: ${address}`,
-    ...(apiKey === undefined ? [] : [`X-API-Key: ${apiKey}`]),
-    ...(name === undefined ? [] : [`X-Caller: ${name}`]),
+    ...headersOf(caller).map(([name, value]) => `${name}: ${value}`),
   ]
   return `${lines.join('\r\n')}\r\n\r\n`
+}
+
+export function headersOf({ name, address, apiKey }: Caller): [name: string, value: string][] {
+  return [
+    ['CF-Connecting-IP', address],
+    ...(apiKey === undefined ? [] : [['X-API-Key', apiKey] as [string, string]]),
+    ...(name === undefined ? [] : [['X-Caller', name] as [string, string]]),
+  ]
 }

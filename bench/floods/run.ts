@@ -12,7 +12,7 @@ import type { InnocentQuestion, Sample } from './innocent-client.ts'
 import type { OriginCounts } from './origin.ts'
 import type { Reply } from './raw-connection.ts'
 import type { Caller, FloodRequests } from './requests.ts'
-import type { Burst, Shape, Stream } from './shapes.ts'
+import type { Flood, Shape } from './shapes.ts'
 import { wallClock } from './wall-clock.ts'
 
 export interface Size {
@@ -35,8 +35,8 @@ export interface Run {
   aboveLimit: number
   /** Requests of all callers that were refused although their limits were not reached. */
   belowLimit: number
-  /** Unknown keys that were looked up, and the limit of such look-ups. */
-  guesses?: { tried: number; limit: number }
+  /** Unknown keys that were looked up, and those of them above the limits of their addresses. */
+  guesses?: { tried: number; aboveLimit: number }
   innocent: { before: Sample[]; during: Sample[] }
   /** From the last reply of the flood to the last request of the innocent caller that was decided without the store. */
   degradedAfterMs: number
@@ -46,12 +46,17 @@ export interface Run {
   scriptCalls: number
   /** For a stream: calls per second after every caller has been refused once, without the innocent caller. */
   laterScriptCallsPerSecond?: number
+  /** For a stream to the gateway in Node: each second since the first request. */
+  seconds?: NonNullable<FloodAnswer['seconds']>
+  shortestPauseMs?: number
   redisCpuMs: number
   scriptMs: number
-  workerCpuMs: number
+  /** CPU of the process of the gateway. In Node, it includes the callers. */
+  gatewayCpuMs: number
 }
 
-const INNOCENT_PER_SECOND = 50
+const INNOCENT = { callers: 1, perSecond: 50 }
+const INNOCENT_IN_NODE = { callers: 10, perSecond: 100 }
 const BEFORE_MS = 1200
 /** Time for workerd to accept all connections. */
 const CONNECTED_MS = 500
@@ -65,12 +70,7 @@ const MOST_SETTLING_MS = 15_000
 const ROOM_MS = { atLeast: 5000, perRequest: 2 }
 const MINUTE_MS = 60_000
 
-export async function runFlood(
-  bed: FloodBed,
-  contender: Contender,
-  shape: Burst | Stream,
-  size: Size,
-): Promise<Run> {
+export async function runFlood(bed: FloodBed, contender: Contender, shape: Flood, size: Size): Promise<Run> {
   for (let left = MOST_TRIES - 1; ; left--) {
     try {
       return await tryFlood(bed, contender, shape, size)
@@ -86,43 +86,54 @@ const MOST_TRIES = 5
 /** A run without meaningful figures, as can happen while other processes use the machine. */
 class Disturbed extends Error {}
 
-async function tryFlood(
-  bed: FloodBed,
-  { url, workerd }: Contender,
-  shape: Burst | Stream,
-  size: Size,
-): Promise<Run> {
-  const { flooding, innocent } = bed
-  const ask = <T>(question: FloodQuestion) => flooding.ask<T>(question)
-  const askInnocent = <T>(question: InnocentQuestion) => innocent.ask<T>(question)
+/** The processes of the gateway, and the clients that send to it. */
+interface Side {
+  /** '' for the gateway in Node, which has none. */
+  url: string
+  pids: readonly number[]
+  flooding: { ask<Answer>(question: FloodQuestion): Promise<Answer> }
+  innocent: { ask<Answer>(question: InnocentQuestion): Promise<Answer> }
+}
+
+function sideOf({ flooding, innocent }: FloodBed, { url, workerd, inNode }: Contender, shape: Flood): Side {
+  if (shape.kind === 'node') return { url: '', pids: inNode.pids, flooding: inNode, innocent: inNode }
+  return { url, pids: [workerd], flooding, innocent }
+}
+
+async function tryFlood(bed: FloodBed, contender: Contender, shape: Flood, size: Size): Promise<Run> {
+  const side = sideOf(bed, contender, shape)
+  const { url, pids } = side
+  const ask = <T>(question: FloodQuestion) => side.flooding.ask<T>(question)
+  const askInnocent = <T>(question: InnocentQuestion) => side.innocent.ask<T>(question)
+  const hasSockets = shape.kind !== 'node'
 
   // Cleans up after a disturbed try.
   await askInnocent({ do: 'stop' })
   const requests = await requestsOf(bed, shape, size)
-  const [{ name: _, ...innocentCaller }] = (await newCallers(bed, 1)) as [Caller]
+  const { callers, perSecond } = hasSockets ? INNOCENT : INNOCENT_IN_NODE
+  // Without names, so that the origin does not count them.
+  const innocents = (await newCallers(bed, callers)).map(({ name: _, ...caller }) => caller)
   await ask({ do: 'prepare', requests, count: size.requests })
-  await askInnocent({
-    ...{ do: 'start', url, path: '/innocent', caller: innocentCaller, perSecond: INNOCENT_PER_SECOND },
-  })
+  await askInnocent({ do: 'start', url, path: '/innocent', callers: innocents, perSecond })
   await pause(BEFORE_MS)
-  await mustSettle(bed)
-  await prepareCallers(bed, url, shape, requests)
-  await mustSettle(bed)
+  await mustSettle(side)
+  await prepareCallers(side, shape, requests)
+  await mustSettle(side)
   await roomInMinute(roomFor(size))
   const minute = Math.floor(Date.now() / MINUTE_MS)
-  await ask({ do: 'connect', url, connections: size.connections })
+  if (hasSockets) await ask({ do: 'connect', url, connections: size.connections })
   await pause(CONNECTED_MS)
-  if (shape.before === 'spent') await sendOnce(bed, url, { ...requests, path: '/spending' })
+  if (shape.before === 'spent') await sendOnce(side, { ...requests, path: '/spending' })
   await bed.origin.ask<OriginCounts>({})
 
-  const before = await totals(bed, workerd)
+  const before = await totals(bed, pids)
   const answer = await ask<FloodAnswer>(
     shape.kind === 'burst' ? { do: 'burst' } : { do: 'stream', perSecond: size.perSecond! },
   )
-  const after = await totals(bed, workerd)
+  const after = await totals(bed, pids)
   const isOneMinute = Math.floor(Date.now() / MINUTE_MS) === minute
   await pause(AFTER_MS)
-  await settle(bed)
+  await settle(side)
   const samples = await askInnocent<Sample[]>({ do: 'stop' })
   const counts = await bed.origin.ask<OriginCounts>({})
   if (!isOneMinute) throw new Disturbed('a new window of the limits began during the flood')
@@ -135,7 +146,7 @@ async function tryFlood(
   return {
     ...{ size, callers: shape.callers, replies, notSent, tookMs: endedAt - startedAt },
     ...againstLimits(shape, size, requests, counts),
-    ...(isGuessing(shape) && { guesses: { tried: replies['401'] ?? 0, limit: LIMITS.guesses } }),
+    ...(isGuessing(shape) && { guesses: guessesOf(answer) }),
     innocent: {
       before: samples.filter(({ sentAt, tookMs }) => sentAt + tookMs < startedAt).slice(-GOOD_REPLIES * 2),
       during,
@@ -147,32 +158,39 @@ async function tryFlood(
     httpRequests: used('httpRequests'),
     scriptCalls: used('scriptCalls') - trips,
     ...(shape.kind === 'stream' && {
-      laterScriptCallsPerSecond: await laterCalls(bed, url, workerd, requests, size),
+      laterScriptCallsPerSecond: await laterCalls(bed, side, requests, size),
     }),
+    ...(answer.seconds && { seconds: answer.seconds }),
+    ...(answer.shortestPauseMs !== undefined && { shortestPauseMs: answer.shortestPauseMs }),
     redisCpuMs: used('cpuMicroseconds') / 1e3,
     scriptMs: used('scriptMicroseconds') / 1e3,
-    workerCpuMs: used('workerSeconds') * 1e3,
+    gatewayCpuMs: used('gatewaySeconds') * 1e3,
   }
 }
 
 /** Continues the stream with the same callers, all of which have been refused. @returns EVALSHA calls per second */
 async function laterCalls(
   bed: FloodBed,
-  url: string,
-  workerd: number,
+  { flooding, url, pids }: Side,
   requests: FloodRequests,
   { perSecond, connections }: Size,
 ): Promise<number> {
-  const ask = <T>(question: FloodQuestion) => bed.flooding.ask<T>(question)
+  const ask = <T>(question: FloodQuestion) => flooding.ask<T>(question)
   await ask({ do: 'prepare', requests, count: LATER.seconds * perSecond! })
   await ask({ do: 'connect', url, connections })
   await pause(CONNECTED_MS)
   const end = ask<FloodAnswer>({ do: 'stream', perSecond: perSecond! })
   await pause(LATER.afterMs)
-  const [before, startedAt] = [await totals(bed, workerd), wallClock()]
+  const [before, startedAt] = [await totals(bed, pids), wallClock()]
   await end
-  const [after, endedAt] = [await totals(bed, workerd), wallClock()]
+  const [after, endedAt] = [await totals(bed, pids), wallClock()]
   return (1e3 * (after.scriptCalls - before.scriptCalls)) / (endedAt - startedAt)
+}
+
+function guessesOf({ replies, unknownKeys }: FloodAnswer): NonNullable<Run['guesses']> {
+  const tried = replies['401'] ?? 0
+  const aboveLimit = (unknownKeys ?? [tried]).map(count => Math.max(0, count - LIMITS.guesses))
+  return { tried, aboveLimit: aboveLimit.reduce((sum, count) => sum + count, 0) }
 }
 
 const isGuessing = ({ sends }: Shape) => sends === 'api-key' || sends === 'opaque-key'
@@ -204,13 +222,14 @@ async function newCallers({ rest }: FloodBed, count: number): Promise<Caller[]> 
 }
 
 /** Lets the isolate verify the keys before the flood, without spending the limits of the flood. */
-async function prepareCallers(bed: FloodBed, url: string, shape: Shape, requests: FloodRequests) {
-  if (shape.before !== undefined) await sendOnce(bed, url, { ...requests, path: '/innocent' })
+async function prepareCallers(side: Side, shape: Shape, requests: FloodRequests) {
+  if (shape.before !== undefined) await sendOnce(side, { ...requests, path: '/innocent' }, true)
 }
 
-/** Sends one request of each caller. @throws Disturbed unless the store admits all of them */
-async function sendOnce({ flooding }: FloodBed, url: string, { path, callers }: FloodRequests) {
-  const question: FloodQuestion = { do: 'send', url, requests: { path, callers }, count: callers.length }
+/** Sends one request of each caller, to one isolate or to each. @throws Disturbed unless the store admits all of them */
+async function sendOnce({ flooding, url }: Side, { path, callers }: FloodRequests, toAll = false) {
+  const requests = { path, callers }
+  const question: FloodQuestion = { do: 'send', url, requests, count: callers.length, toAll }
   const replies = await flooding.ask<Record<Reply, number>>(question)
   if (replies['200'] !== callers.length) {
     throw new Disturbed(`before the flood, ${path} was answered ${JSON.stringify(replies)}`)
@@ -218,7 +237,7 @@ async function sendOnce({ flooding }: FloodBed, url: string, { path, callers }: 
 }
 
 /** Waits until the store serves the innocent caller. @returns undefined; or its last replies, if they stay bad for too long */
-async function settle({ innocent }: FloodBed): Promise<Sample[] | undefined> {
+async function settle({ innocent }: Side): Promise<Sample[] | undefined> {
   const until = performance.now() + MOST_SETTLING_MS
   for (;;) {
     const last = await innocent.ask<Sample[]>({ do: 'look', count: GOOD_REPLIES })
@@ -228,8 +247,8 @@ async function settle({ innocent }: FloodBed): Promise<Sample[] | undefined> {
   }
 }
 
-async function mustSettle(bed: FloodBed): Promise<void> {
-  const bad = await settle(bed)
+async function mustSettle(side: Side): Promise<void> {
+  const bad = await settle(side)
   if (bad) throw new Disturbed(`before the flood, the innocent caller was not served: ${JSON.stringify(bad)}`)
 }
 
@@ -244,16 +263,16 @@ async function roomInMinute(milliseconds: number): Promise<void> {
   if (gone + milliseconds > MINUTE_MS) await pause(MINUTE_MS - gone + 50)
 }
 
-async function totals({ redis, storeSide }: FloodBed, workerd: number) {
+async function totals({ redis, storeSide }: FloodBed, pids: readonly number[]) {
   const [ofRedis, httpRequests] = await Promise.all([totalsOf(redis), storeSide.ask<number>({})])
-  return { ...ofRedis, httpRequests, workerSeconds: secondsOf(workerd) }
+  return { ...ofRedis, httpRequests, gatewaySeconds: secondsOf(pids) }
 }
 
-function secondsOf(workerd: number): number {
+function secondsOf(pids: readonly number[]): number {
   try {
-    return cpuSeconds(workerd)
+    return pids.reduce((sum, pid) => sum + cpuSeconds(pid), 0)
   } catch (error) {
-    throw new Error('workerd has exited during the flood.', { cause: error })
+    throw new Error('The process of the gateway has exited during the flood.', { cause: error })
   }
 }
 

@@ -4,7 +4,7 @@ import { LIMITS } from './config.ts'
 /** The callers of a flood. */
 export interface Shape {
   what: string
-  path: '/flooded' | '/anonymous'
+  path: '/flooded' | '/anonymous' | '/several' | '/several-anonymous'
   /** Number of callers. Each has its own key, unless it guesses keys or is anonymous. */
   callers: number
   /** `api-key`, `opaque-key`: guessed keys of this kind. */
@@ -28,6 +28,13 @@ export interface Burst extends Shape {
 export interface Stream extends Shape {
   kind: 'stream'
 }
+
+/** A stream to the gateway in Node, without sockets between callers and gateway (node-gateway.ts). */
+export interface NodeStream extends Shape {
+  kind: 'node'
+}
+
+export type Flood = Burst | Stream | NodeStream
 
 /**
  * The most connections of floods in which every request is admitted. workerd needs two file descriptors for each connection from the
@@ -67,17 +74,53 @@ export const BURSTS: readonly Burst[] = [
     ...{ limit: LIMITS.consumer, mostConnections: MOST_ADMITTED },
     what: '100 consumers within their limits, not seen before, each request from another address',
   },
-]
-
-export const STREAMS: readonly Stream[] = [
-  ...[1, 10, 1000].map(
-    (callers): Stream => ({
-      ...{ kind: 'stream', path: '/flooded', callers, sends: 'own keys', before: 'spent', limit: 0 },
-      what: `${callers === 1 ? 'one consumer' : `${callers.toLocaleString('en')} consumers`} over the limit`,
-    }),
-  ),
   {
-    ...{ kind: 'stream', path: '/flooded', callers: 1, sends: 'api-key', limit: 0 },
-    what: 'one address with unknown API keys, each request with a different key',
+    ...{ kind: 'burst', path: '/several', callers: 10, sends: 'own keys' },
+    ...{ before: 'seen', limit: LIMITS.each.consumer },
+    what: `10 consumers far above their limit of ${LIMITS.each.consumer}, seen before`,
+  },
+  {
+    ...{ kind: 'burst', path: '/several', callers: 10, sends: 'own keys', limit: LIMITS.each.consumer },
+    what: `10 consumers far above their limit of ${LIMITS.each.consumer}, not seen before`,
+  },
+  {
+    ...{ kind: 'burst', path: '/flooded', callers: 20, sends: 'api-key', limit: 0 },
+    what: '20 addresses with unknown API keys, each request with a different key',
+  },
+  {
+    ...{
+      kind: 'burst',
+      path: '/several-anonymous',
+      callers: 20,
+      sends: 'no key',
+      limit: LIMITS.each.address,
+    },
+    what: `20 anonymous addresses above their limit of ${LIMITS.each.address}`,
   },
 ]
+
+const UNKNOWN_KEYS: Shape = {
+  ...{ path: '/flooded', callers: 1, sends: 'api-key', limit: 0 },
+  what: 'one address with unknown API keys, each request with a different key',
+}
+
+export const STREAMS: readonly Stream[] = [
+  ...[1, 10, 1000].map((callers): Stream => ({ ...overTheLimit(callers), kind: 'stream' })),
+  { ...UNKNOWN_KEYS, kind: 'stream' },
+]
+
+export const NODE_STREAMS: readonly NodeStream[] = [
+  ...[1, 10].map((callers): NodeStream => ({ ...overTheLimit(callers), kind: 'node' })),
+  { ...UNKNOWN_KEYS, kind: 'node' },
+  {
+    ...{ kind: 'node', path: '/anonymous', callers: 1, sends: 'no key', limit: LIMITS.address },
+    what: 'one anonymous caller',
+  },
+]
+
+function overTheLimit(callers: number): Shape {
+  return {
+    ...{ path: '/flooded', callers, sends: 'own keys', before: 'spent', limit: 0 },
+    what: `${callers === 1 ? 'one consumer' : `${callers.toLocaleString('en')} consumers`} over the limit`,
+  }
+}

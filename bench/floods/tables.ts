@@ -3,8 +3,10 @@ import type { Table } from '../../docs/markdown-tables.ts'
 import { median, quantile } from '../measure.ts'
 import { times } from '../report.ts'
 import type { Sample } from './innocent-client.ts'
+import { ISOLATES } from './node-gateways.ts'
 import { NO_REPLY } from './raw-connection.ts'
 import type { Run } from './run.ts'
+import type { Flood } from './shapes.ts'
 
 /** The runs of one size, by label of the checkout. */
 export interface SizedRuns {
@@ -20,7 +22,7 @@ interface Metric {
   digits?: number
 }
 
-export function tableOf(kind: 'burst' | 'stream', sizes: readonly SizedRuns[]): Table {
+export function tableOf(kind: Flood['kind'], sizes: readonly SizedRuns[]): Table {
   const labels = Object.keys(sizes[0]!.byLabel)
   const all = sizes.flatMap(({ byLabel }) => Object.values(byLabel).flat())
   const isCompared = labels.length > 1
@@ -28,7 +30,7 @@ export function tableOf(kind: 'burst' | 'stream', sizes: readonly SizedRuns[]): 
     ...labels.map(label => (isCompared ? `${size}, ${label}` : size)),
     ...(isCompared ? [`${labels[1]} : ${labels[0]}`] : []),
   ])
-  const rows = [...repliesOf(all), ...(kind === 'burst' ? OF_BURST : OF_STREAM)].map(metric => [
+  const rows = [...repliesOf(all), ...METRICS[kind](all)].map(metric => [
     metric.what,
     ...sizes.flatMap(({ byLabel }) => cellsOf(metric, Object.values(byLabel))),
   ])
@@ -73,7 +75,7 @@ const GUESSED: Metric = {
   what: 'unknown keys looked up above the limit (401), worst round',
   of: runs =>
     runs.some(({ guesses }) => guesses)
-      ? Math.max(...runs.map(({ guesses }) => Math.max(0, guesses!.tried - guesses!.limit)))
+      ? Math.max(...runs.map(({ guesses }) => guesses!.aboveLimit))
       : undefined,
 }
 
@@ -144,7 +146,16 @@ const OF_BURST: readonly Metric[] = [
   { what: 'of that in scripts, ms', of: medianOf(run => run.scriptMs), digits: 1 },
   {
     what: 'CPU of workerd per request, µs',
-    of: medianOf(run => (1e3 * run.workerCpuMs) / requestsServed(run)),
+    of: medianOf(run => (1e3 * run.gatewayCpuMs) / requestsServed(run)),
+  },
+]
+
+const REDIS_CPU: readonly Metric[] = [
+  { what: 'CPU of Redis, ms a second', of: medianOf(run => run.redisCpuMs / seconds(run)), digits: 1 },
+  {
+    what: 'CPU of Redis per request, µs',
+    of: medianOf(run => (1e3 * run.redisCpuMs) / requestsServed(run)),
+    digits: 1,
   },
 ]
 
@@ -174,12 +185,68 @@ const OF_STREAM: readonly Metric[] = [
   ...INNOCENT,
   {
     what: 'CPU of workerd per request, µs',
-    of: medianOf(run => (1e3 * run.workerCpuMs) / requestsServed(run)),
+    of: medianOf(run => (1e3 * run.gatewayCpuMs) / requestsServed(run)),
   },
-  { what: 'CPU of Redis, ms a second', of: medianOf(run => run.redisCpuMs / seconds(run)), digits: 1 },
-  {
-    what: 'CPU of Redis per request, µs',
-    of: medianOf(run => (1e3 * run.redisCpuMs) / requestsServed(run)),
-    digits: 1,
-  },
+  ...REDIS_CPU,
 ]
+
+const secondsIn = ({ seconds }: Run) => seconds ?? []
+const mostOrNone = (values: readonly number[]) => (values.length > 0 ? Math.max(...values) : undefined)
+const leastOrNone = (values: readonly number[]) => (values.length > 0 ? Math.min(...values) : undefined)
+
+/** A row for each second, and the rows that summarize them. */
+function ofNode(all: readonly Run[]): Metric[] {
+  const most = Math.max(...all.map(run => secondsIn(run).length))
+  return [
+    ...LIMITED,
+    GUESSED,
+    { what: 'target rate, requests a second', of: medianOf(run => run.size.perSecond!) },
+    {
+      what: 'requests sent in a second, fewest in any second',
+      of: runs => leastOrNone(runs.flatMap(run => secondsIn(run).map(({ sent }) => sent))),
+    },
+    { what: 'not sent, because too many were unanswered', of: meanOf(run => run.notSent) },
+    { what: 'replies a second', of: medianOf(run => answered(run) / seconds(run)) },
+    { what: 'all answered after, s', of: medianOf(seconds), digits: 1 },
+    ...Array.from(
+      { length: most },
+      (_, i): Metric => ({
+        what: `EVALSHA calls in second ${i + 1}, worst round`,
+        of: runs => mostOrNone(runs.flatMap(run => secondsIn(run)[i]?.scriptCalls ?? [])),
+      }),
+    ),
+    {
+      what: 'EVALSHA calls a second per caller and isolate, from second 2 on',
+      of: medianOf(run => {
+        const later = secondsIn(run).slice(1)
+        return (
+          later.reduce((sum, { scriptCalls }) => sum + scriptCalls, 0) / later.length / run.callers / ISOLATES
+        )
+      }),
+      digits: 2,
+    },
+    {
+      what: 'shortest time between two EVALSHA calls of a caller in an isolate, from second 2 on, ms',
+      of: runs => leastOrNone(runs.flatMap(({ shortestPauseMs }) => shortestPauseMs ?? [])),
+      digits: 1,
+    },
+    { what: 'EVALSHA calls of all seconds, as counted by Redis', of: medianOf(run => run.scriptCalls) },
+    {
+      what: "HTTP requests to the store a second, the innocent callers' included",
+      of: medianOf(run => run.httpRequests / seconds(run)),
+      digits: 1,
+    },
+    ...INNOCENT,
+    {
+      what: 'CPU of gateway and callers per request, µs',
+      of: medianOf(run => (1e3 * run.gatewayCpuMs) / requestsServed(run)),
+    },
+    ...REDIS_CPU,
+  ]
+}
+
+const METRICS: Record<Flood['kind'], (all: readonly Run[]) => readonly Metric[]> = {
+  burst: () => OF_BURST,
+  stream: () => OF_STREAM,
+  node: ofNode,
+}

@@ -8,7 +8,7 @@ import type { Guardian } from '../../src/node/start/guardian.ts'
 import type { WorkerMessage, WorkerSettings } from '../../src/node/start/worker-messages.ts'
 import { childNamed } from '../cpu-time.ts'
 
-const CONFIG_FILE = fileURLToPath(new URL('config.ts', import.meta.url))
+export const CONFIG_FILE = fileURLToPath(new URL('config.ts', import.meta.url))
 const STOP_MS = 2000
 const OUT_OF_FILES = /Too many open files/
 

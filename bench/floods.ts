@@ -95,7 +95,7 @@ const options = new Command('npm run bench:floods --')
   .option('--before <folder>', 'another checkout, which is measured in turns with this one')
   .option('--only <text...>', 'run only the floods with one of these texts in the title')
   .option('--quick', 'small floods, once')
-  .option('--write', 'write bench/floods.md')
+  .option('--write', 'write bench/floods.md; with --only, replace the tables of these floods')
   .option('--note <text...>', 'sentences to add to the page, for example about other load on the machine')
   .parse()
   .opts<{

@@ -30,15 +30,18 @@ interface Answer {
   error?: string
 }
 
-/** @throws Error if the child ends before it is ready */
+/**
+ * @param flags options of Node
+ * @throws Error if the child ends before it is ready
+ */
 export async function startChild<Ready>(
   file: string,
   settings: object,
-  { guardian, directory }: { guardian: Guardian; directory: string },
+  { guardian, directory, flags = [] }: { guardian: Guardian; directory: string; flags?: readonly string[] },
 ): Promise<Child<Ready>> {
   const child = spawn(
     process.execPath,
-    ['--no-warnings', fileURLToPath(new URL(file, import.meta.url)), JSON.stringify(settings)],
+    ['--no-warnings', ...flags, fileURLToPath(new URL(file, import.meta.url)), JSON.stringify(settings)],
     {
       detached: true,
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],

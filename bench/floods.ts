@@ -47,11 +47,11 @@ const KINDS: Record<Flood['kind'], string> = {
   node: 'In Node',
 }
 
-/** In Node, more requests, so that V8 has compiled the code for the rate of the flood. */
+/** In Node, more requests, so that V8 has optimized the code of both isolates. */
 const WARM_UP: Record<Flood['kind'], Size> = {
   burst: { requests: 500, connections: 500 },
   stream: { requests: 500, connections: 50, perSecond: 1000 },
-  node: { requests: 20_000, connections: 0, perSecond: 10_000 },
+  node: { requests: 40_000, connections: 0, perSecond: 5000 },
 }
 
 const METHOD = [
@@ -77,7 +77,7 @@ const METHOD = [
     'the origin are the same processes as in the other floods. A refused request takes about 0.1 ms of CPU, so one thread cannot serve 10,000 of them a second. ' +
     `Therefore ${ISOLATES} isolates get an equal share of the flood and of the innocent callers, and each asks the store for itself. An isolate has at most 500 ` +
     'unanswered requests of the flood; a request that is due while it has so many is not sent. "Requests sent in a second" are of all isolates.',
-  'In Node: ten innocent callers together send 100 requests a second. The time of such a request begins when it is due, so that it includes the time in which ' +
+  'In Node: ten innocent callers together send 50 requests a second. The time of such a request begins when it is due, so that it includes the time in which ' +
     'the isolate was busy with the flood.',
   'In Node: the seconds are counted from the first request. In second 1, each isolate asks the store until the first refusal arrives; for unknown keys and anonymous ' +
     'callers, it also asks for all requests within the limit. EVALSHA calls of a second are those that isolates have sent in it about callers of the flood. ' +

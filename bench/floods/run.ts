@@ -56,7 +56,7 @@ export interface Run {
 }
 
 const INNOCENT = { callers: 1, perSecond: 50 }
-const INNOCENT_IN_NODE = { callers: 10, perSecond: 100 }
+const INNOCENT_IN_NODE = { callers: 10, perSecond: 50 }
 const BEFORE_MS = 1200
 /** Time for workerd to accept all connections. */
 const CONNECTED_MS = 500

@@ -1,8 +1,10 @@
 /** The Worker that calls the limits of another Worker (limits.ts) through service bindings. */
+import type { Limits as BuiltLimits } from '../../../src/built/binding.generated.ts'
 import type { Limits } from './limits.ts'
 
 // The type of this binding, as `wrangler types` generates it, fits wherever code expects Cloudflare's rate limiting binding.
 true satisfies Service<typeof Limits> extends RateLimit ? true : never
+true satisfies Service<typeof BuiltLimits> extends RateLimit ? true : never
 
 interface Env {
   LIMITS: Service<typeof Limits>

@@ -1,4 +1,4 @@
-/** The sizes of Workers on the pages are those that `npm run size` measures, within 3 %. */
+/** The sizes of Workers on the pages are those that `npm run size` measures, within 1.5 %. */
 import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { BUNDLES, sizeOf } from '../../bench/bundle-sizes.ts'
@@ -42,7 +42,7 @@ it.each(LINES)('docs/%s.md, %s', async (page, pattern, ...bundles) => {
   expect(written).toHaveLength(bundles.length)
   for (const [i, what] of bundles.entries()) {
     const size = await measure(what)
-    const isClose = Math.abs(written[i]! - size) <= 0.03 * size
+    const isClose = Math.abs(written[i]! - size) <= 0.015 * size
     expect([what, isClose ? 'as measured' : `${size.toFixed(1)} kB`]).toEqual([what, 'as measured'])
   }
 })

@@ -3,7 +3,7 @@
  * limiter is the real one, the store is the model of its script, and time is simulated and seeded: the same numbers every time.
  */
 import type { Duration } from '../../src/config/check/schema.ts'
-import { type LeaseFleetPlan, runLeaseFleet } from '../../test/support/lease-fleet.ts'
+import { type LeaseFleetPlan, type RuleReport, runLeaseFleet } from '../../test/support/lease-fleet.ts'
 
 export const LEASES = [undefined, '100ms', '250ms', '1s'] as const
 
@@ -67,11 +67,12 @@ export async function runShape({ limit, period, plan }: Shape, lease: LeaseFor):
     ...plan,
     rules: [{ ...rule, ...(lease && { lease: { for: lease } }) }],
   })
+  const [{ mostSpent, mostInWindow, mostHeld }] = report.rules as [RuleReport]
   return {
     tripsPerRequest: report.trips / report.requests,
-    overspent: Math.max(0, report.mostSpent - limit),
-    excess: Math.max(0, report.mostInWindow - limit),
-    held: report.mostHeld,
+    overspent: Math.max(0, mostSpent - limit),
+    excess: Math.max(0, mostInWindow - limit),
+    held: mostHeld,
     utilization: report.units / report.permitted,
   }
 }

@@ -4,6 +4,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { makePictures } from '../../docs/hot-callers/make-pictures.ts'
 import { PAGE, withFigures } from '../../docs/hot-callers/make-table.ts'
 import { tripsOverRate } from '../../docs/hot-callers/simulation.ts'
+import { CHANGES, TRAFFIC, TRIP_MS } from '../../docs/hot-callers/staleness.ts'
 import { ALL_ALGORITHMS } from '../../src/algorithms/all.ts'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { RuleInput } from '../../src/config/check/schema.ts'
@@ -60,7 +61,7 @@ describe('the figures', () => {
   let figures: string
   beforeAll(async () => {
     figures = await withFigures(page)
-  }, 60_000)
+  }, 120_000)
 
   it('are those of the simulation (npm run plots)', () => {
     expect(figures === page).toBe(true)
@@ -72,6 +73,22 @@ describe('the figures', () => {
     for (const [row, , overspent, excess, bound] of rows) {
       expect([row, overspent]).toEqual([row, '0'])
       expect(Number(excess), row).toBeLessThanOrEqual(Number(bound))
+    }
+  })
+
+  it('show that a change counts when the lease has ended, or the next request after rememberFor has asked the store', () => {
+    // The tables are made only if this holds in each run.
+    const [, table] = /<!-- table: staleness -->\n(.*?)<!-- end -->/s.exec(figures)!
+    const rows = table!.trim().split('\n').slice(2)
+    expect(rows.length).toBe(2 * Object.keys(CHANGES).length)
+    for (const [i, row] of rows.entries()) {
+      const times = [...row.matchAll(/ (\d+) ms \|/g)].slice(0, TRAFFIC.length).map(([, ms]) => Number(ms))
+      const isAboutRefusals = row.includes('rememberFor')
+      const isLeased = i % 2 === 1
+      // It is not immediate, so the runs prove something.
+      if (isAboutRefusals || isLeased) expect(Math.max(...times), row).toBeGreaterThan(100)
+      else expect(times, row).toEqual(TRAFFIC.map(() => 0))
+      if (!isAboutRefusals) expect(Math.max(...times), row).toBeLessThanOrEqual(250 + TRIP_MS)
     }
   })
 

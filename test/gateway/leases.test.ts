@@ -110,7 +110,7 @@ async function expectSpent(
 }
 
 describe('a caller with a lease', () => {
-  it('costs few trips, and unused units are given back when the isolate stops', async () => {
+  it('costs few trips, and unused units are given back when the lease has ended', async () => {
     const config = { rules: [ONE] }
     const app = appWith(config, GIVING_BACK)
     const key = await gateway.key(consumer)

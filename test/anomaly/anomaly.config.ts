@@ -1,34 +1,7 @@
 /** The config of the Worker in the anomaly suite. */
 import { defineConfig } from '../../src/config/define.ts'
-import type { Duration } from '../../src/config/duration.ts'
-import { AT_ONCE, LIMIT, MODES, SLOT_TTL_MS, SOAK_LIMIT, SOAK_PERIOD_MS, STORE } from './policy.ts'
-
-/** For each mode, a rule for consumers and a rule for callers without a key. */
-const inEachMode = (name: string, path: string, limit: number, period: Duration) =>
-  MODES.flatMap(mode =>
-    (['consumer', 'address'] as const).map(by => ({
-      name: `${name}${mode}-${by}`,
-      by,
-      algorithm: 'fixed-window' as const,
-      limit,
-      period,
-      match: { path: `${path}/${mode}/*`, authenticated: by === 'consumer' },
-      onStoreFailure: mode,
-    })),
-  )
-
-/** The same for requests in flight. No caller has more than one request at once, so none of these rules may refuse. */
-const inFlightInEachMode = MODES.flatMap(mode =>
-  (['consumer', 'address'] as const).map(by => ({
-    name: `in-flight-${mode}-${by}`,
-    by,
-    algorithm: 'concurrency' as const,
-    limit: AT_ONCE,
-    ttl: `${SLOT_TTL_MS}ms` as const,
-    match: { path: `/${mode}/*`, authenticated: by === 'consumer' },
-    onStoreFailure: mode,
-  })),
-)
+import { LIMIT, SLOT_TTL_MS, SOAK_LIMIT, SOAK_PERIOD_MS, STORE } from './policy.ts'
+import { inEachMode, inFlightInEachMode } from './rules.ts'
 
 export default defineConfig({
   origin: 'https://origin.invalid',

@@ -9,21 +9,27 @@ import { describeClients } from './clients.ts'
 import { REDIS_FAULTS } from './faults-of-redis.ts'
 import { STORE_FAULTS } from './faults-of-store.ts'
 import { Lanes } from './lane.ts'
-import { describeMatrix, IS_WHOLE } from './matrix.ts'
+import { type AllLanes, describeMatrix, IS_WHOLE } from './matrix.ts'
 import { describeOrigins } from './origins.ts'
 import { MODES } from './policy.ts'
 import { describeProcesses } from './processes.ts'
 import type { Anomaly } from './scenario.ts'
 
 let redis: TestRedis
-let lanes: Lanes
+let lanes: AllLanes
 beforeAll(async () => {
   redis = await startRedis(hasRedisServer ? 'redis-server' : 'embedded')
   // Each lane has its own Worker, whose start takes three seconds of CPU.
-  lanes = await Lanes.start(IS_WHOLE ? MODES.length : MODES.length - 1, redis.url)
+  const count = IS_WHOLE ? MODES.length : MODES.length - 1
+  const [ordinary, leases] = await Promise.all([
+    Lanes.start(count, redis.url),
+    Lanes.start(IS_WHOLE ? count : 1, redis.url, 'leases'),
+  ])
+  lanes = { ordinary, leases }
 })
 afterAll(async () => {
-  await lanes?.close()
+  await lanes?.ordinary.close()
+  await lanes?.leases.close()
   await redis?.close()
 })
 
@@ -37,5 +43,5 @@ const overHttp = STORE_FAULTS.map(
 describeMatrix('a store that', 'store', overHttp, () => lanes)
 describeMatrix('a Redis behind the bridge that', 'redis', REDIS_FAULTS, () => lanes)
 describeProcesses(() => lanes)
-describeOrigins(() => lanes)
-describeClients(() => lanes)
+describeOrigins(() => lanes.ordinary)
+describeClients(() => lanes.ordinary)

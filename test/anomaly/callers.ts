@@ -12,6 +12,8 @@ export interface Caller {
   owner?: CounterOwner
   /** Whether a decision of the store has admitted its key, so that the isolate knows the key. */
   isKnown: boolean
+  /** Where it sends its requests. Absent: to the path of the mode. */
+  path?: string
   replies: Reply[]
 }
 
@@ -41,9 +43,14 @@ export function withUnknownKey(lane: Lane): Caller {
 const newCaller = (lane: Lane): Caller => ({ address: lane.address(), isKnown: false, replies: [] })
 
 /** Sends one request of a caller. */
-export async function askAs(lane: Lane, caller: Caller, mode: Mode): Promise<Reply> {
+export async function askAs(
+  lane: Lane,
+  caller: Caller,
+  mode: Mode,
+  path = caller.path ?? `/${mode}/x`,
+): Promise<Reply> {
   const { isKnown: wasKnown, key, address } = caller
-  const observed = await lane.ask(`/${mode}/x`, { address, ...(key !== undefined && { key }) })
+  const observed = await lane.ask(path, { address, ...(key !== undefined && { key }) })
   const reply = { ...observed, wasKnown, at: performance.now() }
   caller.replies.push(reply)
   if (caller.key !== undefined && isDecided(observed) && observed.status !== 429)

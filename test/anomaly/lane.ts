@@ -44,14 +44,27 @@ export interface Lane {
 }
 
 const TOKEN = randomBytes(12).toString('hex')
-const CONFIG = new URL('anomaly.config.ts', import.meta.url).pathname
+/** The configs of the Workers, by name. */
+const CONFIGS = {
+  ordinary: new URL('anomaly.config.ts', import.meta.url).pathname,
+  leases: new URL('leases.config.ts', import.meta.url).pathname,
+}
+export type ConfigName = keyof typeof CONFIGS
 
 const READY_MS = 10_000
 
 let names = 0
 
+interface LaneOptions {
+  config?: ConfigName
+  inspect?: boolean
+}
+
 /** @param redisUrl a Redis that may be shared, because scenarios have no callers in common */
-export async function startLane(redisUrl: string, { inspect = false } = {}): Promise<Lane> {
+export async function startLane(
+  redisUrl: string,
+  { config = 'ordinary', inspect = false }: LaneOptions = {},
+): Promise<Lane> {
   const guardian = startGuardian()
   const directory = mkdtempSync(join(tmpdir(), 'sluice-'))
   guardian.guard({ directory })
@@ -67,7 +80,7 @@ export async function startLane(redisUrl: string, { inspect = false } = {}): Pro
     host: '127.0.0.1',
     port: 0,
     watch: false,
-    configFile: CONFIG,
+    configFile: CONFIGS[config],
     inspect,
     bindings: {
       UPSTASH_REDIS_REST_URL: store.url,
@@ -125,8 +138,8 @@ export class Lanes {
     this.#free = [...lanes]
   }
 
-  static async start(count: number, redisUrl: string): Promise<Lanes> {
-    return new Lanes(await Promise.all(Array.from({ length: count }, () => startLane(redisUrl))))
+  static async start(count: number, redisUrl: string, config: ConfigName = 'ordinary'): Promise<Lanes> {
+    return new Lanes(await Promise.all(Array.from({ length: count }, () => startLane(redisUrl, { config }))))
   }
 
   async use<T>(work: (lane: Lane) => Promise<T>): Promise<T> {

@@ -6,6 +6,7 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { writeTable } from '../../docs/reliability/tables.ts'
 import { unitsStillHeld } from './judge.ts'
 import type { Lane, Lanes } from './lane.ts'
+import { type LeaseFinding, playLeases } from './leases.ts'
 import { MODES, type Mode } from './policy.ts'
 import { type Anomaly, type Finding, play, type Which } from './scenario.ts'
 
@@ -17,35 +18,57 @@ const MOST_CALLS = 40
 /** The places in `npm test`: a call at which some keys are known already, and all calls. */
 const FEW: readonly Which[] = [3, 'every']
 
+/** The modes for callers with leases. Their scenario has hundreds of requests. */
+const LEASE_MODES: readonly Mode[] = IS_WHOLE ? MODES : ['closed']
+
+/** The lanes of both Workers. */
+export interface AllLanes {
+  ordinary: Lanes
+  leases: Lanes
+}
+
 /** Describes one test for each fault, which is run at every place. */
 export function describeMatrix(
   title: string,
   table: string,
   anomalies: readonly Anomaly[],
-  lanes: () => Lanes,
+  lanes: () => AllLanes,
 ): void {
-  describeByMode(title, table, anomalies, lanes, inAllPlaces)
+  describeByMode(title, table, anomalies, lanes, inAllPlaces, playLeases)
 }
 
-/** Describes one test for each case, which is run in each mode. The title says how many cases are left out. */
+/**
+ * Describes one test for each case, which is run in each mode. The title says how many cases are left out.
+ *
+ * @param findWithLeases does the same with callers that have leases
+ */
 export function describeByMode<Case extends { name: string; isTypical?: true }>(
   title: string,
   table: string,
   cases: readonly Case[],
-  lanes: () => Lanes,
+  lanes: () => AllLanes,
   find: (lane: Lane, each: Case, mode: Mode) => Promise<Finding>,
+  findWithLeases: (lane: Lane, each: Case, mode: Mode) => Promise<LeaseFinding>,
 ): void {
   const chosen = IS_WHOLE ? cases : cases.filter(({ isTypical }) => isTypical)
   const left = cases.length - chosen.length
   const found = new Map<string, Record<Mode, Finding>>()
+  const foundWithLeases = new Map<string, readonly LeaseFinding[]>()
 
   describe(left > 0 ? `${title} (npm run test:anomalies: ${left} more ways)` : title, {
     concurrent: true,
   }, () => {
     it.each(chosen)('$name', { timeout: 600_000 }, async each => {
+      const leased = Promise.all(
+        LEASE_MODES.map(async mode => {
+          const finding = await lanes().leases.use(lane => findWithLeases(lane, each, mode))
+          const mistakes = finding.mistakes.map(mistake => `${mode}, with leases, ${mistake}`)
+          return { ...finding, mistakes }
+        }),
+      )
       const byMode = await Promise.all(
         MODES.map(async mode => {
-          const finding = await lanes().use(async lane => {
+          const finding = await lanes().ordinary.use(async lane => {
             const found = await find(lane, each, mode)
             return {
               ...found,
@@ -58,15 +81,21 @@ export function describeByMode<Case extends { name: string; isTypical?: true }>(
       const mistakes = byMode.flatMap(([mode, { mistakes }]) =>
         mistakes.map(mistake => `${mode}, ${mistake}`),
       )
-      expect(mistakes).toEqual([])
+      const withLeases = await leased
+      expect([...mistakes, ...withLeases.flatMap(({ mistakes }) => mistakes)]).toEqual([])
+      foundWithLeases.set(each.name, withLeases)
       found.set(each.name, Object.fromEntries<Finding>(byMode) as Record<Mode, Finding>)
     })
   })
 
   afterAll(() => {
+    const gone = [...foundWithLeases.values()].flatMap(each => each.flatMap(({ gone }) => gone ?? []))
+    // On a busy machine, a lease can end before the fault begins.
+    const served = gone.filter(({ fromLeases }) => fromLeases > 0).length
+    expect(served, 'outages in which leases served requests').toBeGreaterThanOrEqual(gone.length / 4)
     // A run with failures or omitted cases does not change the page.
     if (!IS_WHOLE || found.size < cases.length) return
-    const rows = cases.map(({ name }) => rowOf(name, found.get(name)!))
+    const rows = cases.map(({ name }) => rowOf(name, found.get(name)!, foundWithLeases.get(name)!))
     writeTable(table, { head: HEAD, rows })
   })
 }
@@ -109,9 +138,14 @@ const HEAD = [
   'slowest reply',
   `above the limits (${MODES.join(' / ')})`,
   'back after',
+  `from leases (${MODES.join(' / ')})`,
+  'last after',
 ]
 
-function rowOf(name: string, byMode: Record<Mode, Finding>): string[] {
+function rowOf(name: string, byMode: Record<Mode, Finding>, withLeases: readonly LeaseFinding[]): string[] {
+  const gone = withLeases.flatMap(({ gone }) => gone ?? [])
+  const fromLeases = gone.map(({ fromLeases }) => fromLeases).join(' / ')
+  const lastAfter = Math.max(...gone.map(({ lastAfter }) => lastAfter))
   const findings = MODES.map(mode => byMode[mode])
   const worst = worstOf(findings)
   const causes = worst.degraded.map(({ mark }) => `\`${mark}\``)
@@ -122,6 +156,7 @@ function rowOf(name: string, byMode: Record<Mode, Finding>): string[] {
     `${Math.round(worst.slowest)} ms`,
     findings.map(({ excess }) => excess).join(' / '),
     `${Math.round(worst.backAfter)} ms`,
+    ...(gone.length === MODES.length ? [fromLeases, `${Math.round(lastAfter)} ms`] : ['-', '-']),
   ]
 }
 

@@ -17,6 +17,32 @@ export const SLOT_TTL_MS = 2000
 export const SOAK_LIMIT = 20
 export const SOAK_PERIOD_MS = 5000
 
+/** The algorithms of the rules with leases, each with the callers that its rules count. */
+export const LEASE_ALGORITHMS = {
+  'fixed-window': 'consumer',
+  gcra: 'address',
+  'token-bucket': 'consumer',
+  'sliding-window': 'address',
+} as const
+export type LeaseAlgorithm = keyof typeof LEASE_ALGORITHMS
+
+/** The limit of each rule with a lease, and how long an isolate serves from a lease (`for`). */
+export const LEASE_LIMIT = 1000
+export const LEASE_MS = 1000
+
+/** The store grants at most this many requests at once: a sixteenth of the limit. */
+export const MOST_GRANTED = Math.ceil(LEASE_LIMIT / 16)
+
+export const leaseRuleName = (mode: Mode, algorithm: string) => `leased-${mode}-${algorithm}`
+
+/** The cost of a request that leaves little of the limit, so that its caller reaches the limit. */
+export const COSTLY = 920
+
+/** The limit, period and lease of the soak rules with leases. */
+export const SOAK_LEASE_LIMIT = 1000
+export const SOAK_LEASE_PERIOD_MS = 10_000
+export const SOAK_LEASE_MS = 250
+
 const LOCAL_SHARE = 0.5
 
 /** How many units of a limit an isolate admits without the store. */

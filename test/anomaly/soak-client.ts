@@ -16,6 +16,8 @@ export interface SoakOrder {
   /** The second byte of the process's addresses. */
   network: string
   atOnce: number
+  /** Callers with leases: requests of one caller in a row, without a pause, and the period of its limit. */
+  leases?: { visits: number; periodMs: number }
 }
 
 export interface SoakCounts {
@@ -48,8 +50,9 @@ interface Caller {
 
 if (process.send) process.once('message', order => void work(order as SoakOrder))
 
-async function work({ url, seed, keys, network, atOnce }: SoakOrder): Promise<void> {
+async function work({ url, seed, keys, network, atOnce, leases }: SoakOrder): Promise<void> {
   const random = randomFrom(seed)
+  const periodMs = leases?.periodMs ?? SOAK_PERIOD_MS
   const agent = new Agent({ keepAlive: false })
   const counts: SoakCounts = {
     ...{ sent: 0, left: 0, unanswered: 0, slowest: 0, mostInWindow: 0 },
@@ -110,8 +113,8 @@ async function work({ url, seed, keys, network, atOnce }: SoakOrder): Promise<vo
     if (caller.ask.key !== undefined && (status === 200 || status === 401)) caller.isKnown = status === 200
     if (status !== 200) return
     // The decision was between sending and reply. It is counted only if both are in the same window.
-    const window = Math.floor(sentAt / SOAK_PERIOD_MS)
-    if (Math.floor(Date.now() / SOAK_PERIOD_MS) !== window) return
+    const window = Math.floor(sentAt / periodMs)
+    if (Math.floor(Date.now() / periodMs) !== window) return
     const count = (caller.admitted.get(window) ?? 0) + 1
     caller.admitted.set(window, count)
     counts.mostInWindow = Math.max(counts.mostInWindow, count)
@@ -119,13 +122,14 @@ async function work({ url, seed, keys, network, atOnce }: SoakOrder): Promise<vo
 
   async function loop(own: Caller): Promise<void> {
     while (!isOver) {
-      const caller = random.chance(0.5) ? own : newcomer()
-      for (let i = 0; i < VISITS && !isOver; i++) {
+      const caller = leases || random.chance(0.5) ? own : newcomer()
+      for (let i = 0; i < (leases?.visits ?? VISITS) && !isOver; i++) {
         await visit(caller)
-        await new Promise(resolve => setTimeout(resolve, PAUSE_MS))
+        if (!leases) await new Promise(resolve => setTimeout(resolve, PAUSE_MS))
       }
+      if (leases) await new Promise(resolve => setTimeout(resolve, random.int(0, 500)))
       for (const window of caller.admitted.keys()) {
-        if (window < Math.floor(Date.now() / SOAK_PERIOD_MS) - 1) caller.admitted.delete(window)
+        if (window < Math.floor(Date.now() / periodMs) - 1) caller.admitted.delete(window)
       }
     }
   }

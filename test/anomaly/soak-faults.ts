@@ -8,15 +8,17 @@ import { STORE_FAULTS } from './faults-of-store.ts'
 import type { Lane } from './lane.ts'
 
 interface Bed {
-  lane: Lane
+  /** The Workers, which share the Redis. */
+  lanes: readonly Lane[]
   redis: RedisProcess
   random: Random
 }
 
 /** Begins a fault. @returns a function that ends it */
-type Begin = (bed: Bed) => Promise<() => Promise<unknown>>
+type Begin<From> = (from: From) => Promise<() => Promise<unknown>>
 
-const KINDS: Record<string, Begin> = {
+/** Faults on the connections of a Worker. */
+const OF_LANES: Record<string, Begin<{ lane: Lane; random: Random }>> = {
   async store({ lane, random }) {
     const { fault } = random.pick(STORE_FAULTS.filter(({ isQuotaFault }) => !isQuotaFault))
     const share = random.pick([0.05, 0.5, 1])
@@ -35,13 +37,16 @@ const KINDS: Record<string, Begin> = {
     await lane.originDoor.shut()
     return () => lane.originDoor.open()
   },
-  async 'frozen Redis'({ redis }) {
-    redis.freeze()
-    return async () => redis.thaw()
-  },
   async 'frozen connection'({ lane }) {
     lane.redis.freeze()
     return async () => lane.redis.thaw()
+  },
+}
+
+const OF_REDIS: Record<string, Begin<Bed>> = {
+  async 'frozen Redis'({ redis }) {
+    redis.freeze()
+    return async () => redis.thaw()
   },
   async 'killed Redis'({ redis }) {
     await redis.kill()
@@ -51,6 +56,14 @@ const KINDS: Record<string, Begin> = {
     await redis.send('SCRIPT', 'FLUSH')
     return async () => {}
   },
+}
+
+/** Begins the same kind of fault for all Workers. */
+async function begin(kind: string, bed: Bed): Promise<() => Promise<unknown>> {
+  if (OF_REDIS[kind]) return await OF_REDIS[kind](bed)
+  const ends: (() => Promise<unknown>)[] = []
+  for (const lane of bed.lanes) ends.push(await OF_LANES[kind]!({ lane, random: bed.random }))
+  return () => Promise.all(ends.map(end => end()))
 }
 
 export interface Ended {
@@ -64,12 +77,12 @@ export interface Ended {
 export async function failAtRandom(bed: Bed, until: number, restore: () => Promise<unknown>): Promise<Ended> {
   const { random } = bed
   const ended: Ended = { faults: {}, losses: [] }
-  const kinds = Object.keys(KINDS)
+  const kinds = [...Object.keys(OF_LANES), ...Object.keys(OF_REDIS)]
   while (Date.now() < until) {
     await new Promise(resolve => setTimeout(resolve, random.int(200, 2000)))
     const kind = random.pick(kinds)
     ended.faults[kind] = (ended.faults[kind] ?? 0) + 1
-    const end = await KINDS[kind]!(bed)
+    const end = await begin(kind, bed)
     await new Promise(resolve => setTimeout(resolve, random.int(100, 1500)))
     await end()
     if (kind !== 'killed Redis') continue

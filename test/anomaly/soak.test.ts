@@ -13,7 +13,14 @@ import { randomFrom, SEED } from '../support/random.ts'
 import { hasRedisServer } from '../support/redis.ts'
 import { type RedisProcess, startRedisProcess } from '../support/redis-process.ts'
 import { startLane } from './lane.ts'
-import { DEADLINE_MS, LATE_MS, SOAK_LIMIT, SOAK_PERIOD_MS } from './policy.ts'
+import {
+  DEADLINE_MS,
+  LATE_MS,
+  SOAK_LEASE_LIMIT,
+  SOAK_LEASE_PERIOD_MS,
+  SOAK_LIMIT,
+  SOAK_PERIOD_MS,
+} from './policy.ts'
 import type { SoakCounts, SoakOrder } from './soak-client.ts'
 import { failAtRandom } from './soak-faults.ts'
 
@@ -21,6 +28,10 @@ const MINUTES = Number(process.env.SOAK_MINUTES ?? 2)
 const CLIENT = fileURLToPath(new URL('soak-client.ts', import.meta.url))
 const CLIENTS = 2
 const AT_ONCE = 8
+
+/** Callers with leases, on a Worker of their own. Each sends so many requests in a row. */
+const LEASED_CALLERS = 2
+const LEASED_VISITS = 150
 
 const why = !process.env.SOAK
   ? ' (npm run test:soak)'
@@ -34,25 +45,41 @@ describe.skipIf(why !== '')(`a Worker under load with random faults${why}`, () =
   }, async () => {
     const redis = await startRedisProcess()
     const lane = await startLane(`redis://${redis.host}:${redis.port}`, { inspect: true })
+    const leaseLane = await startLane(`redis://${redis.host}:${redis.port}`, { config: 'leases' })
     const heap = await inspectHeap(lane.inspectorUrl!)
     const clients: ChildProcess[] = []
     try {
-      const keys = await Promise.all(Array.from({ length: CLIENTS * AT_ONCE }, () => lane.key(lane.name())))
+      const newKeys = (count: number) =>
+        Promise.all(Array.from({ length: count }, () => lane.key(lane.name())))
+      const keys = await newKeys(CLIENTS * AT_ONCE)
+      const leasedKeys = await newKeys(LEASED_CALLERS)
       const records = await recordsOf(redis)
       const worker = childOf(lane.pid, 'workerd')
       const memory = { worker: [] as number[], heap: [] as number[], redis: [] as number[] }
 
-      const counts = Array.from({ length: CLIENTS }, (_, i) => {
+      const startClient = (order: SoakOrder) => {
         const client = fork(CLIENT, [], { execArgv: ['--no-warnings'] })
         clients.push(client)
-        client.send({
+        client.send(order)
+        return once(client, 'message').then(([counts]) => counts as SoakCounts)
+      }
+      const counts = Array.from({ length: CLIENTS }, (_, i) =>
+        startClient({
           url: lane.url,
           seed: SEED + i,
           keys: keys.slice(i * AT_ONCE, (i + 1) * AT_ONCE),
           network: String(i),
           atOnce: AT_ONCE,
-        } satisfies SoakOrder)
-        return once(client, 'message').then(([counts]) => counts as SoakCounts)
+        }),
+      )
+      leaseLane.store.count()
+      const leasedCounts = startClient({
+        url: leaseLane.url,
+        seed: SEED + CLIENTS,
+        keys: leasedKeys,
+        network: String(CLIENTS),
+        atOnce: LEASED_CALLERS,
+        leases: { visits: LEASED_VISITS, periodMs: SOAK_LEASE_PERIOD_MS },
       })
       const sampling = setInterval(() => {
         const resident = worker === undefined ? undefined : residentBytes(worker)
@@ -70,7 +97,7 @@ describe.skipIf(why !== '')(`a Worker under load with random faults${why}`, () =
 
       const random = randomFrom(SEED)
       const { faults, losses } = await failAtRandom(
-        { lane, redis, random },
+        { lanes: [lane, leaseLane], redis, random },
         Date.now() + MINUTES * 60_000,
         () => Promise.all(records.map(([key, value]) => redis.send('SET', key, value))),
       )
@@ -78,12 +105,26 @@ describe.skipIf(why !== '')(`a Worker under load with random faults${why}`, () =
       clearInterval(watching)
       for (const client of clients) client.send('enough')
       const all = (await Promise.all(counts)).reduce(sum)
+      const leased = await leasedCounts
+      const leasedTrips = leaseLane.store.count()
 
       const replied = Object.values(all.replies).reduce((one, other) => one + other, 0)
-      writeTable('soak', { head: ['what', 'result'], rows: rowsOf(all, faults, losses, memory) })
-      expect(all.mistakes, `SEED=${SEED}`).toEqual({})
-      expect(all.unanswered).toBe(0)
+      writeTable('soak', {
+        head: ['what', 'result'],
+        rows: [...rowsOf(all, faults, losses, memory), ...leaseRowsOf(leased, leasedTrips)],
+      })
+      for (const { mistakes, unanswered } of [all, leased]) {
+        expect(mistakes, `SEED=${SEED}`).toEqual({})
+        expect(unanswered).toBe(0)
+      }
       expect(replied + all.left).toBe(all.sent)
+      // On a machine that is so busy that most calls to the store are late, callers have few leases.
+      const { 200: admitted = 0 } = leased.replies
+      if (admitted > leased.sent / 4) expect(leasedTrips).toBeLessThan(admitted)
+      // Units of a lease can be counted in one window, and used in the next.
+      expect(leased.mostInWindow).toBeLessThanOrEqual(
+        (SOAK_LEASE_LIMIT + SOAK_LEASE_LIMIT / 16) * (1 + mostInOneWindow(losses, SOAK_LEASE_PERIOD_MS)),
+      )
       expect(all.slowest).toBeLessThan(DEADLINE_MS + LATE_MS)
       expect(all.mostInWindow).toBeLessThanOrEqual(SOAK_LIMIT * (1 + mostInOneWindow(losses)))
       expect(floor(memory.heap, 3) - floor(memory.heap, 1)).toBeLessThan(MOST_HEAP_GROWTH)
@@ -92,6 +133,7 @@ describe.skipIf(why !== '')(`a Worker under load with random faults${why}`, () =
     } finally {
       for (const client of clients) client.kill()
       heap.close()
+      await leaseLane.close()
       await lane.close()
       await redis.close()
     }
@@ -99,11 +141,8 @@ describe.skipIf(why !== '')(`a Worker under load with random faults${why}`, () =
 })
 
 /** The most losses that can affect one window. A loss is recorded after the restart, so it may belong to the window before. */
-function mostInOneWindow(losses: readonly number[]): number {
-  return Math.max(
-    0,
-    ...losses.map(one => losses.filter(other => Math.abs(other - one) < SOAK_PERIOD_MS).length),
-  )
+function mostInOneWindow(losses: readonly number[], periodMs = SOAK_PERIOD_MS): number {
+  return Math.max(0, ...losses.map(one => losses.filter(other => Math.abs(other - one) < periodMs).length))
 }
 
 /** The number of samples to skip, one per second. */
@@ -190,6 +229,19 @@ function rowsOf(
       megabytes(memory.worker),
     ],
     ['mean memory of Redis, same times', megabytes(memory.redis)],
+  ]
+}
+
+function leaseRowsOf({ sent, replies, mostInWindow }: SoakCounts, trips: number): string[][] {
+  return [
+    [
+      'callers with leases: requests, of these admitted by the store, and trips',
+      [sent, replies['200'] ?? 0, trips].map(each => each.toLocaleString('en')).join(', '),
+    ],
+    [
+      `most requests of one caller with leases that were admitted in a window (limit ${SOAK_LEASE_LIMIT})`,
+      String(mostInWindow),
+    ],
   ]
 }
 

@@ -1,6 +1,6 @@
 /**
  * Calendar windows, for quotas by day, week (from Monday, ISO 8601) and month in a time zone. Redis has no time zones, so
- * the ends of the windows around now travel with the request. The clock of the store selects the current one.
+ * each call to the store carries the ends of the windows around now. The store's clock selects the current window.
  */
 import { TZDateMini as TZDate } from '@date-fns/tz/date/mini'
 import type { CalendarPeriod } from './calendar-period.ts'
@@ -20,7 +20,7 @@ export function windowEnds(period: CalendarPeriod, timeZone: string, nowMs: numb
   return cache.get(name)!
 }
 
-/** Computing the ends takes about 50 µs, and they are valid for a day or longer. One entry for each period and time zone of the config. */
+/** Computing the ends takes about 50 µs, and they are valid until the window ends. One entry for each period and time zone of the config. */
 const cache = new Map<string, readonly number[]>()
 
 function computeEnds(period: CalendarPeriod, timeZone: string, nowMs: number): readonly number[] {

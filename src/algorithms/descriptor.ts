@@ -44,8 +44,8 @@ export interface Algorithms {
  * - `time`: an instant, which has a meaning only together with the limit and the burst. A rule that changes them starts with a new
  *   state.
  * - `counts`: the counts of windows. They stay valid under another limit.
- * - `log`: each request that still counts, in a key of its own.
- * - `held`: the units in flight for each isolate, only in a key of their own. They stay valid under another limit.
+ * - `log`: the requests that still count, in a key of the rule's own.
+ * - `held`: the units in flight of each isolate, all in a key of the rule's own. They stay valid under another limit.
  */
 export type StateKind = 'time' | 'counts' | 'log' | 'held'
 
@@ -64,7 +64,7 @@ export interface Description<Input = RuleInput> {
   /** The parameter that sets how many units can come at once. Absent: the limit does. */
   atOnce?: {
     parameter: string
-    /** Units of the burst that the parameter does not include, such as the one that departs. */
+    /** Units of the burst that the parameter does not include: with `queue`, the one that departs. */
     notIncluded: 0 | 1
   }
   /** Finds parameters that are valid one by one, but not together. @param period µs */

@@ -1,5 +1,5 @@
 /**
- * The largest product of a number of units and the ticks of one unit. Up to it, the sums that the algorithms form stay exact in
- * doubles, in Lua as in TypeScript.
+ * The maximum of units times ticks per unit (gcra.ts). Below it, the sums that the algorithms form are exact in
+ * doubles, in Lua and in TypeScript.
  */
 export const MAX_TICKS = 2 ** 51

@@ -30,7 +30,7 @@ export const description = {
   costBound: 'limit',
   findFlaws({ period, timeZone }) {
     if (timeZone === undefined || isCalendarPeriod(period)) return []
-    const fix = "'day', 'week' or 'month'. Use one, or leave it out."
+    const fix = "'day', 'week' or 'month'. Use one, or no timeZone."
     return [['timeZone', `'${timeZone}' needs a calendar period: ${fix}`]]
   },
 } as const satisfies Description<Input>

@@ -12,10 +12,10 @@ export interface AlgorithmLua {
   /** Sets `retry_after` if `cost` is refused. */
   readonly check: string
   /**
-   * Subtracts `cost`. A queue sets `delay`. A rule with its own key sets `own_bytes`, and `own_offset` to replace only a part.
+   * Subtracts `cost`. A queue sets `delay`. A rule with its own key sets `own_bytes`, and `own_offset` if only a part changes.
    */
   readonly spend: string
-  /** Gives back `units` of a request that was admitted at `spent_at` and of which `spent` units are still spent. */
+  /** Gives back `units` of the `spent` units that a request, admitted at `spent_at`, has not got back yet. */
   readonly refund: string
   /** Sets `remaining` and `reset_after`. */
   readonly standing: string

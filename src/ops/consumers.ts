@@ -1,5 +1,5 @@
 /**
- * Operations on consumers: list, show, set the plan, block, remove. A change applies from the next request that the store decides.
+ * Operations on consumers: list, show, set the plan, block, remove. A change applies from the next request that reaches the store.
  * Changes are made by compare-and-set, so that concurrent changes are not lost.
  */
 import { didYouMean } from '../config/check/did-you-mean.ts'

@@ -50,7 +50,7 @@ export function requestOf(config: Config, input: RequestInput): { request: Reque
     if (address !== undefined) addAddress(headers, config, address)
     const request = new Request(url, { method, headers })
     return {
-      // Defined, because the `cf` of a request on Cloudflare cannot be assigned.
+      // With defineProperty, because `cf` cannot be assigned on Cloudflare.
       request: Object.defineProperty(request, 'cf', { value: cfOf(input) }),
       ...(config.address.from === 'peer' && { peer: address ?? '' }),
     }

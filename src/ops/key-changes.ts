@@ -1,4 +1,4 @@
-/** Changes of a key: label, plan, expiry, revocation, rotation. A change applies from the next request that the store decides. */
+/** Changes of a key: label, plan, expiry, revocation, rotation. A change applies from the next request that reaches the store. */
 import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, formatCredential, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'

@@ -18,7 +18,7 @@ import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 
 export interface NewKey {
-  /** The consumer as in keys of the store (names.ts). */
+  /** The consumer as written in Redis keys (names.ts). */
   consumer: string
   /** Absent: the plan of the consumer applies. */
   plan?: string
@@ -178,7 +178,7 @@ interface Key {
   digest: string
 }
 
-/** Checks and removes in one step, so that a key that has been imported again since stays in the index. */
+/** Checks and removes in one step, so that a key that was imported again in the meantime stays in the index. */
 const DROP_IF_GONE = `
 if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
 return redis.call('SREM', KEYS[1], ARGV[1])`

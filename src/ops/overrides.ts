@@ -79,7 +79,10 @@ export function compileOverride(config: RulesInput, input: OverrideInput): Overr
     )
     const list = others.map(([plan, numbers]) => `${plan}: ${numbers ? numbers.limit : ''}`).join(', ')
     if (list)
-      throw new AdminError('usage', `Rule '${name}' has other limits for plans (${list}). Use --limit too.`)
+      throw new AdminError(
+        'usage',
+        `Rule '${name}' has other limits for plans (${list}): an override needs --limit too.`,
+      )
   }
   // An override applies with every plan.
   const { plans: _, ...plain } = withNumbers(rule, units)
@@ -124,7 +127,7 @@ export function findOverridable(
     : `The config has no rule '${name}' that counts by consumer.${didYouMean(name, names)}`
   throw new AdminError(
     found ? 'refused' : 'not-found',
-    `${problem} Rules that do: ${names.join(', ') || 'none'}.`,
+    `${problem} Rules by consumer: ${names.join(', ') || 'none'}.`,
   )
 }
 

@@ -29,7 +29,7 @@ export interface SwitchChange {
   isChanged: boolean
 }
 
-/** Turns the kill switch on: all requests pass until it ends or is turned off. */
+/** Turns the kill switch on: no rule limits a request until it ends or is turned off. */
 export async function killLimits(store: AdminStore, kill: Switch): Promise<Switches> {
   const { switches } = await changeSwitches(store, before => ({ ...before, kill }))
   return switches

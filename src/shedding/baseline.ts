@@ -1,17 +1,17 @@
 /**
  * Estimates how fast an origin responds when no request waits in it. Without this baseline, "slow" has no meaning:
- * latency alone does not distinguish a queue from an origin that has become slower for good. Other limiters show both
- * mistakes:
+ * latency alone does not distinguish a queue from an origin that has become slower for good. Other limiters make
+ * two mistakes:
  *
  * - A baseline that follows the measured latency learns the overload: it rises with the queue, the limit rises with
  *   it, and the queue grows with the limit. Uber calls it the ever drifting target latency
  *   (https://www.uber.com/blog/cinnamon-auto-tuner-adaptive-concurrency-in-the-wild/).
- * - A baseline that is measured with a lowered limit refuses requests to measure (envoyproxy/envoy#8337,
+ * - To measure the baseline with a lowered limit, a limiter must refuse requests (envoyproxy/envoy#8337,
  *   #9007, #46532).
  *
- * The two cases differ in how latency reacts when the number in flight changes. The time in a queue grows and shrinks
- * with it; the time that the origin itself needs does not. The limit moves anyway. So each time that the number in
- * flight has moved by a fifth, the latencies before and after are compared:
+ * A queue and a slower origin differ in how latency reacts when the number in flight changes. The time in a queue
+ * grows and shrinks with it; the time that the origin itself needs does not. The limit moves anyway. So each time that
+ * the number in flight has moved by a fifth, the latencies before and after are compared:
  *
  * - Latency stayed: it is the origin's own and becomes the baseline. After an origin has become slower for good, this
  *   happens once the limit has shrunk by a fifth or two.
@@ -20,8 +20,8 @@
  *
  * While the limit is used up, the baseline rises slowly on trial. So there is always a next move, and the limiter
  * recovers from every state. One comparison raises the baseline by a quarter at most, because it can be wrong: if the
- * origin loses capacity in the second in which the limit shrinks, latency seems to stay. Cinnamon compares throughput with the number in flight for the same purpose, by their
- * covariance.
+ * origin loses capacity in the second in which the limit shrinks, latency seems to stay. For the same purpose, Uber's
+ * Cinnamon compares throughput with the number in flight, by their covariance.
  */
 import { roundForStore } from './round-for-store.ts'
 
@@ -51,15 +51,15 @@ export interface Sample {
   /** Sum (ms) and number of the latencies in the window. */
   readonly latencyMs: number
   readonly samples: number
-  /** Mean of the requests in flight that each request counted at its start. */
+  /** The mean number in flight, as counted at the start of each request. */
   readonly inFlight: number
   /** The limit during the window. */
   readonly limit: number
 }
 
 /**
- * From this share on, the limit is used up: the mean of a second is lower than its peaks. Then the number in flight
- * follows the limit.
+ * From this share on, the limit is used up, and the number in flight follows it. Below 1, because the mean of a
+ * second is lower than its peaks.
  */
 const USED_UP_SHARE = 0.85
 
@@ -85,8 +85,8 @@ const MIN_MOVE = 0.2
 const MAX_EXTRA_CHANGE = 0.1
 
 /**
- * Up to this ratio of latency change to move, latency stayed; from `FOLLOWED_RATIO` on, it followed. In between
- * nothing is learned.
+ * Up to this ratio of the change in latency to the move, latency stayed; from `FOLLOWED_RATIO` on, it followed. In
+ * between nothing is learned.
  */
 const STAYED_RATIO = 0.3
 const FOLLOWED_RATIO = 0.6
@@ -95,10 +95,10 @@ const FOLLOWED_RATIO = 0.6
 const MAX_RAISE = 1.25
 
 /**
- * If latency followed, the baseline goes below the proven one, so that errors of chance do not add up: by this share
- * divided by the responses of the window, because few responses have a large error. The share is kept small: under
- * a lasting overload, these steps lower the limit towards the capacity that the origin has now, and then it refuses
- * requests for some seconds when more capacity comes back.
+ * If latency followed, the baseline goes below the proven one, so that random errors do not add up. The step is this
+ * number divided by the responses of the window, because few responses have a large error. Steps are small, because
+ * they lower the limit during a lasting overload, towards the capacity that the origin has now. When more capacity
+ * comes back, requests are refused for some seconds.
  */
 const CORRECTION_SAMPLES = 1.5
 const MIN_CORRECTION = 0.005
@@ -107,7 +107,7 @@ const MAX_CORRECTION = 0.06
 /** Step down, per window in which the limit is used up and more requests fail than usual. */
 const FAILING_STEP = 0.03
 
-/** Responses this much slower than the baseline may wait in a queue. */
+/** Above this multiple of the baseline, latency may include a queue. */
 const QUEUE_SLOWNESS = 1.2
 
 /** Step towards the measured latency, per window: on trial, and while the limit is not used. */
@@ -122,7 +122,7 @@ const FASTER_STEP = 0.5
  */
 const MAX_ABOVE_MEASURED = 1.5
 
-/** Whether the limit keeps more requests from being in flight. */
+/** Whether more requests would be in flight without the limit. */
 export function isUsedUp(inFlight: number, limit: number): boolean {
   return inFlight >= USED_UP_SHARE * Math.floor(limit)
 }

@@ -363,7 +363,9 @@ describe('a mistake', () => {
     [
       'a candidate for a rule that does not exist',
       withRule({ candidateFor: 'b' }),
-      ["rules[0].candidateFor: 'b' is not the name of another live rule of rules. Name the rule to replace."],
+      [
+        "rules[0].candidateFor: 'b' names no other rule of rules that is on and not a candidate. Name the rule to replace.",
+      ],
     ],
     [
       'a candidate that is enforced',

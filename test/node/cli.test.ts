@@ -396,7 +396,7 @@ describe('an administration command', () => {
   ])('says in the help of %j that %s needs --yes', async (command, what) => {
     const { stdout } = await sluice([...command, '--help'])
     expect(stdout.replace(/\s+/g, ' ')).toMatch(
-      new RegExp(`--yes do not ask for confirmation; '?${what}'? requires it without a terminal`),
+      new RegExp(`--yes do not ask for confirmation; without a terminal, '?${what}'? needs this`),
     )
   })
 

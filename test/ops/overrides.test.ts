@@ -112,7 +112,7 @@ describe('an override', () => {
       'address',
       { limit: 5 },
       'refused',
-      /^Rule 'address' cannot be overridden.* Rules that do: gcra, tokens/,
+      /^Rule 'address' cannot be overridden.* Rules by consumer: gcra, tokens/,
     ],
     ['nothing', { limit: 5 }, 'not-found', /^The config has no rule 'nothing' that counts by consumer/],
   ])('of %s with %j is not possible: %s', (rule, numbers, kind, message) => {

@@ -8,8 +8,8 @@ export type AdaptiveMethodName = (typeof METHODS)[number]
 export const adaptive = settings(
   {
     /**
-     * How the limit follows the origin (default `'gradient'`): `'gradient'` by the ratio of the usual latency to the current one;
-     * with `'aimd'`, it grows in small steps, and is reduced by a fraction when responses are slow or fail.
+     * How the limit follows the origin (default `'gradient'`): with `'gradient'`, by the ratio of the usual latency to
+     * the current one; with `'aimd'`, in small steps up, and by a fraction down when responses are slow or fail.
      */
     method: v.optional(v.picklist(METHODS, "is not a method. Use 'gradient' or 'aimd'.")),
     /** The lowest value of the limit (default `4`). The highest is the configured limit. */
@@ -18,7 +18,7 @@ export const adaptive = settings(
     initial: v.optional(units(1, 1e6)),
     /**
      * How slow responses may become under overload, as a multiple of the usual latency (default `2`). With `2`, the origin may lose
-     * half of its capacity and get it back without a needless refusal. A lower value means a shorter queue, and more refusals then.
+     * half of its capacity and get it back without a needless refusal. A lower value means a shorter queue, and more refusals.
      */
     tolerance: v.optional(multiple(1.1, 10)),
   },

@@ -1,4 +1,4 @@
-/** The schema of `address`: where the client's address is read, and which addresses are one caller. Messages as in rule-schema.ts. */
+/** The schema of `address`: where the client's address is read, and which addresses are one caller. Messages: see rule-schema.ts. */
 import * as v from 'valibot'
 import { compileRanges } from '../address-ranges.ts'
 import { show } from './mistake.ts'
@@ -17,10 +17,10 @@ export const address = settings(
      * Where the client's address is read:
      * - `cloudflare` (default): CF-Connecting-IP, which Cloudflare's edge sets even if the client sends one. Use it only on
      *   Cloudflare: on other platforms, clients can set this header.
-     * - `peer`: the other end of the connection, for a guard on a server that clients reach without a proxy. The gateway does not know
-     *   it, and would count all callers as one.
-     * - `x-forwarded-for`, `forwarded` (RFC 7239): read from the right, where the nearest proxy writes, past the
-     *   proxies of `trustedProxies`, up to the first address that is not in that list. The header is read only if the
+     * - `peer`: the other end of the connection, for a guard on a server that clients reach without a proxy. A gateway
+     *   on Workers does not see it, and would count all callers as one.
+     * - `x-forwarded-for`, `forwarded` (RFC 7239): the last address in the header that is not in `trustedProxies`
+     *   (the nearest proxy writes at the end). The header is read only if the
      *   connection comes from a trusted proxy. Where the platform does not report the other end of the connection, a
      *   trusted proxy is assumed: the gateway must then be reachable through that proxy only, or clients choose their address.
      */

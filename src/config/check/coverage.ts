@@ -45,7 +45,7 @@ export function findUncovered(config: ConfigInput): Mistake[] {
   )
   return [...byCallers].map(([callers, places]) => ({
     path: 'rules',
-    message: `no enforced rule is certain to match ${joinAnd(places)} from ${callers}. A request that matches no rule passes without a limit: add a rule for all of them, or set limits: false on a route that needs no limit.`,
+    message: `no enforced rule is certain to match ${joinAnd(places)} from ${callers}. A request that matches no rule passes without a limit: add a rule for all of these, or set limits: false on a route that needs no limit.`,
   }))
 }
 
@@ -75,7 +75,7 @@ function hasNoRule(config: ConfigInput): string {
 function hasNoLimitOfCallers(rules: readonly RuleInput[]): string {
   const adaptive = rules.find(rule => adaptiveOf(rule) && canRefuse(rule))
   return adaptive
-    ? `has no limit for a single caller: the adaptive rule '${adaptive.name}' protects the origin, and one caller can use all of it. Add a rule by: 'consumer' or by: 'address'.`
+    ? `has no limit for a single caller: the adaptive rule '${adaptive.name}' protects the origin, but one caller can use the whole limit. Add a rule with by: 'consumer' or by: 'address'.`
     : "has no rule that is enforced: every request passes without a limit. Set mode: 'enforce' for a rule, unless this is intended."
 }
 

@@ -1,4 +1,4 @@
-/** The schema of `credentials`: how callers authenticate. Messages as in rule-schema.ts. */
+/** The schema of `credentials`: how callers authenticate. Messages: see rule-schema.ts. */
 import * as v from 'valibot'
 import type { JwtMethod } from '../jwt-method.ts'
 import { acceptList } from './route-schema.ts'
@@ -46,7 +46,7 @@ const methods = v.lazy(input => {
 export const credentials = settings(
   {
     /**
-     * Accepted credentials, tried in this order, unless a route has its own list: `'api-key'`, `'opaque-key'`,
+     * Accepted credentials, tried in list order, unless a route has its own list: `'api-key'`, `'opaque-key'`,
      * names of `jwt`, `'identify'` for callers that the hook of this name identifies, and `'anonymous'` for callers without a credential.
      * Default: all of them, except `'anonymous'`.
      */
@@ -92,7 +92,7 @@ export const credentials = settings(
     /**
      * Which keys are accepted while the store cannot verify them: those that this isolate has verified recently
      * (`'recent'`), none (`'refuse'`), or all that look like a key (`'unchecked'`: use it only if the origin checks them too).
-     * Other callers get a 503. Tokens are verified by their signature, which does not need the store (default `'recent'`).
+     * Other callers get a 503. Tokens do not need the store: their signature verifies them. Default: `'recent'`.
      */
     onStoreFailure: v.optional(
       v.picklist(

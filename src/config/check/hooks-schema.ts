@@ -1,4 +1,4 @@
-/** The schema of `hooks`: functions of the config that decide about a request. Messages as in rule-schema.ts. */
+/** The schema of `hooks`: functions of the config that decide about a request. Messages: see rule-schema.ts. */
 import * as v from 'valibot'
 import { IDENTIFY } from '../compile-route.ts'
 import type { Mistake } from '../config-error.ts'

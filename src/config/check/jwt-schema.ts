@@ -91,7 +91,7 @@ const oneOrMore = (fix: string) =>
   v.union([text(fix), v.pipe(v.array(text(fix), fix), v.minLength(1, fix))], fix)
 
 const common = {
-  /** The audience that tokens must name: one of these is in their `aud`. */
+  /** The audience that tokens must name in `aud`. Of several, one is enough. */
   audience: oneOrMore("is not an audience. Write the aud of its tokens, as in 'api'."),
   /** How far the issuer's clock may be off (default `'5s'`). */
   clockTolerance: v.optional(duration(0, 300e6, "from '0s' to '5m'")),

@@ -77,7 +77,7 @@ export function mistakesOfSet(
       if (!replaced || replaced === rule || !isReplaceable(replaced)) {
         report(
           'candidateFor',
-          `'${candidateFor}' is not the name of another live rule of ${path}.${didYouMean(candidateFor, candidates) || ' Name the rule to replace.'}`,
+          `'${candidateFor}' names no other rule of ${path} that is on and not a candidate.${didYouMean(candidateFor, candidates) || ' Name the rule to replace.'}`,
         )
       }
     }

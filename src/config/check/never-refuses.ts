@@ -50,7 +50,7 @@ function ownReason(
   }
   const { routes, authenticated } = input.match ?? {}
   if (routes?.every(route => uncounted.has(route))) {
-    return ['.match.routes', 'has only routes with limits: false: the rule never counts a request.']
+    return ['.match.routes', 'has only routes with limits: false, so the rule never counts a request.']
   }
   if (authenticated === false && !accepted.has(ANONYMOUS)) {
     return [
@@ -78,7 +78,7 @@ function reasonOfAnother(rules: readonly CheckedRule[], i: number): Reason | und
   const { name } = first.rule
   return [
     '',
-    `never refuses: '${name}' (${formatFullAllowance(first.rule)}) counts the same requests and is always reached first. Lower the limit, or remove one of the two.`,
+    `never refuses: '${name}' (${formatFullAllowance(first.rule)}) counts the same requests and is always reached first. Lower the limit of this rule, or remove one of the two.`,
   ]
 }
 

@@ -1,5 +1,5 @@
 /**
- * The schema of a route. A request has at most one route, the most specific one that matches, and any number of rules. Messages as in
+ * The schema of a route. A request has at most one route, the most specific one that matches, and any number of rules. Messages: see
  * rule-schema.ts.
  */
 import * as v from 'valibot'
@@ -27,7 +27,7 @@ export const route = settings(
     /** Which requests the route is for. A request must meet all conditions. */
     match: routeMatch,
     /**
-     * Accepted credentials, tried in this order: `'api-key'`, `'opaque-key'`, names of `credentials.jwt`, `'identify'` for callers that
+     * Accepted credentials, tried in list order: `'api-key'`, `'opaque-key'`, names of `credentials.jwt`, `'identify'` for callers that
      * the hook of this name identifies, and `'anonymous'` for callers without a credential. Default: `credentials.accept`.
      */
     accept: v.optional(acceptList),

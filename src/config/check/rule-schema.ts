@@ -65,7 +65,7 @@ export const modes = {
   /**
    * What happens to a request while the store does not answer: the isolate counts it in its own memory (`'local'`, within
    * `store.localShare`), it is refused with a 503 (`'closed'`), or it passes uncounted (`'open'`). Risk of `'open'`: anyone who can make
-   * the store fail has no limit. Until an outage is confirmed, `'open'` is decided as `'local'`. Default: that of the config.
+   * the store fail has no limit. Until an outage is confirmed, `'open'` acts as `'local'`. Default: that of the config.
    */
   onStoreFailure: v.optional(onStoreFailure()),
 }
@@ -137,7 +137,7 @@ const concurrencyOnly = {
 }
 
 const limitOnly = {
-  /** Parts of the identity that are counted separately, as in `['account']`. Default: all callers together. */
+  /** Parts of the identity, as in `['account']`. Each combination has its own count. Default: all callers together. */
   by: v.optional(
     v.pipe(
       v.array(name('part of an identity'), "is not a list. Write it like ['account']."),

@@ -137,7 +137,7 @@ const refusals = settings(
     /**
      * How long an isolate repeats a refusal of the store without asking it again (default `'1s'`; `0`: it asks each time). It does so
      * until the retry time of the refusal, but no longer than this. A caller that continues after a refusal costs the store at most one
-     * trip in this time. A limit that is raised or reset, and a consumer that is unblocked, take effect within this time.
+     * trip in this time. Raising or resetting a limit, or unblocking a consumer, takes effect within this time.
      */
     rememberFor: v.optional(
       v.lazy(input => (input === 0 ? v.literal(0) : duration(10e3, 60e6, "from '10ms' to '60s', or 0"))),

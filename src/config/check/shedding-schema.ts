@@ -38,7 +38,7 @@ const fleetUsage = settings(
     adaptive: v.optional(adaptive),
     /** How long the requests in flight of an isolate that has died still count, from `'1s'` to `'1h'` (default `'15s'`). */
     ttl: v.optional(duration(1e6, 3600e6, "from '1s' to '1h'")),
-    /** `enforce` (default), `shadow` (counts and refuses nothing), or `off`. */
+    /** `enforce` (default), `shadow` (counts, but refuses nothing), or `off`. */
     mode,
     /** The share of callers for which it is enforced, 0 to 1 (default `1`). For the others it is a shadow. */
     enforce,

@@ -59,7 +59,7 @@ export const units = (low: number, high = MAX_UNITS, why?: string) => {
 
 /** `limit: 'adaptive'` looks like a way to write a limit that follows the origin. */
 const ADAPTIVE =
-  "is not an amount. For a limit that follows the origin, write its highest value, and adaptive as a setting of its own: limit: 1000, adaptive: {} (in a rule, with algorithm: 'concurrency' and by: 'global')."
+  "is not an amount. For a limit that follows the origin, write its highest value and add adaptive, as in limit: 1000, adaptive: {}. The rule needs algorithm: 'concurrency' and by: 'global'."
 
 /** A share from `low` to 1. */
 export function share(low: number) {

@@ -67,7 +67,7 @@ function described(loaded: LoadedConfig, warnings: readonly Warning[], file: str
     [
       isLimitsAlone
         ? `The config is ${success('valid')}: ${counted(limits.size, 'limit')} by name.`
-        : `The config is ${success('valid')}: ${countedRules(rules)}, ${origin ? `origin ${origin}` : 'no origin (for guards, middleware and limits by name)'}.`,
+        : `The config is ${success('valid')}: ${countedRules(rules)}, ${origin ? `origin ${origin}` : 'no origin: for guards, middleware and limits by name only'}.`,
       rules.map(rule => rowOf(rule, config)),
     ],
     ...[...limits].map(([name, set]): Section => [`Limit '${name}':`, set.map(rule => rowOf(rule, config))]),
@@ -100,7 +100,7 @@ function sectionsOfCallers(config: Config): Section[] {
   sections.push(['Credentials:', credentialsOf(config)])
   const hooks = hooksOf(config.hooks)
   if (hooks.length > 0) {
-    sections.push([`Hooks (each has ${config.hooks!.deadline}): ${hooks.join(', ')}`, []])
+    sections.push([`Hooks (each may take ${config.hooks!.deadline}): ${hooks.join(', ')}`, []])
   }
   return sections
 }
@@ -129,7 +129,7 @@ function fallbackOf({ rules, limits, localShare, credentials }: Config, isLimits
     return names.size === 0 ? [] : [[way, meaning + [...names].join(', ')]]
   })
   const keys: Record<Config['credentials']['onStoreFailure'], string> = {
-    recent: `keys that the isolate has verified within ${formatDuration(credentials.seenForMs * 1e3)} are accepted, others are refused`,
+    recent: `keys that the isolate has verified in the last ${formatDuration(credentials.seenForMs * 1e3)} are accepted, others are refused`,
     refuse: 'all keys are refused',
     unchecked: 'everything that looks like a key is accepted',
   }

@@ -39,7 +39,7 @@ export function consumersCommand(load: ConfigLoader = loadConfig): Command {
   return new Command('consumers')
     .summary('manage consumers: plans, blocks and overrides')
     .description(
-      'Manage consumers: their plans, blocks and overrides. A change applies from the next request that the store decides.',
+      'Manage consumers: their plans, blocks and overrides. A change applies from the next request that reaches the store.',
     )
     .addCommand(
       withExamples(
@@ -96,7 +96,7 @@ export function blockCommand(load: ConfigLoader, group: string): Command {
     signed(destructive(new Command('block')))
       .summary('block a consumer')
       .description(
-        'Refuse all requests of a consumer with a 403, from the next request that the store decides.',
+        'Refuse all requests of a consumer with a 403, from the next request that reaches the store.',
       )
       .argument('<consumer>', CONSUMER_HELP)
       .action(block.bind(null, load)),
@@ -220,7 +220,7 @@ async function remove(load: ConfigLoader, argument: string, flags: Flags): Promi
   const others = rulesNotShown(config, 'consumer')
   if (others.length > 0) {
     console.error(
-      `The counters of rules that count by more than the consumer expire by themselves: ${others.join(', ')}.`,
+      `Rules that count by more than the consumer keep their counters until these expire: ${others.join(', ')}.`,
     )
   }
   print(

@@ -60,6 +60,6 @@ export function environmentWarning(name: string): Warning {
 
 /** Variables that the Worker reads by itself. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
-  ORIGIN_URL: 'the Worker reads it itself, and it overrides origin.',
-  SLUICE_ENVIRONMENT: 'the Worker reads it itself, and it overrides environment.',
+  ORIGIN_URL: 'the Worker reads this variable itself, as an override of origin.',
+  SLUICE_ENVIRONMENT: 'the Worker reads this variable itself, as an override of environment.',
 }

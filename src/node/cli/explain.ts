@@ -37,7 +37,7 @@ export function explainCommand(load: ConfigLoader): Command {
     .argument('<path>', 'path of the request, such as /reports/7')
     .option('--host <host>', 'host of the request (default: gateway.example)')
     .addOption(
-      new Option('--key <key>', 'API key or opaque key; - reads it from standard input').conflicts([
+      new Option('--key <key>', 'API key or imported key; - reads it from standard input').conflicts([
         'token',
         'consumer',
       ]),
@@ -186,10 +186,10 @@ function costOf({ httpRequests, calls, admitted, refused, ended }: DecisionCost,
   return [
     `To the store: ${requests}${slots}.`,
     ...(admitted ? [`  admitted  ${countsOf(admitted)}`] : []),
-    `  refused   ${countsOf(refused)}${isCluster && calls > 1 ? '; one more HTTP request if another slot has to refund units' : ''}`,
+    `  refused   ${countsOf(refused)}${isCluster && calls > 1 ? '; one more HTTP request if units must be refunded in another slot' : ''}`,
     ...(ended
       ? [
-          `  ended     at most ${countsOf(ended)}; none if the next admitted request of the same callers reports the end`,
+          `  ended     at most ${countsOf(ended)}; none if the next admitted request of these callers also reports the end`,
         ]
       : []),
   ].join('\n')

@@ -36,7 +36,7 @@ export function keyChangeCommands(load: ConfigLoader): Command[] {
     withExamples(
       of('expire', 'set when a key expires', 'Set when a key expires.')
         .argument('<when>', "'now', 'never', a duration such as '24h', or a time such as '2030-12-31'")
-        .option('--yes', "do not ask for confirmation; 'now' requires it without a terminal")
+        .option('--yes', "do not ask for confirmation; without a terminal, 'now' needs this")
         .action(expire.bind(null, load)),
       'keys expire acme/0f3a9c1d2b4e 24h',
       'keys expire acme/0f3a9c1d2b4e never',
@@ -45,7 +45,7 @@ export function keyChangeCommands(load: ConfigLoader): Command[] {
       of(
         'revoke',
         'revoke a key',
-        'Revoke a key for good, from the next request that the store decides.',
+        'Revoke a key for good, from the next request that reaches the store.',
         destructive,
       ).action(revoke.bind(null, load)),
       'keys revoke acme/0f3a9c1d2b4e',
@@ -57,7 +57,7 @@ export function keyChangeCommands(load: ConfigLoader): Command[] {
         'Create a new key with the plan, label and lifetime of an old one, and let the old one expire.',
       )
         .option('--overlap <duration>', 'how long the old key stays valid; 0 revokes it at once', '24h')
-        .option('--yes', "do not ask for confirmation; '--overlap 0' requires it without a terminal")
+        .option('--yes', "do not ask for confirmation; without a terminal, '--overlap 0' needs this")
         .action(rotate.bind(null, load)),
       'keys rotate acme/0f3a9c1d2b4e --overlap 7d',
     ),

@@ -28,7 +28,7 @@ export function keysCommand(load: ConfigLoader): Command {
   const group = new Command('keys')
     .summary('create, import, change and revoke keys')
     .description(
-      'Create, import, change and revoke keys. A change applies from the next request that the store decides.',
+      'Create, import, change and revoke keys. A change applies from the next request that reaches the store.',
     )
     .addCommand(
       withExamples(

@@ -56,7 +56,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
       )
   return new Command('limits')
     .summary('show what is left of limits, and reset them')
-    .description('Show what is left of limits by name and of the rules of the gateway, and reset them.')
+    .description('Show what is left of the limits by name and of the gateway rules, and reset them.')
     .addCommand(
       withExamples(
         of(onStore(new Command('peek')))
@@ -66,7 +66,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
           )
           .option(
             '--plan <name>',
-            "plan whose limits are shown (default: that of the consumer's keys, else the consumer's)",
+            "plan whose limits are shown (default: the plan of the consumer's keys, else of the consumer)",
           )
           .action(peek.bind(null, load)),
         'limits peek --consumer acme',
@@ -226,16 +226,14 @@ function noteOfHeld(standings: readonly Standing[]): string[] {
   const held = standings.filter(({ rule, resetAfter }) => isHeld(rule) && resetAfter > 0)
   return held.map(
     ({ rule, resetAfter }) =>
-      `${rule.name}: a slot is free again when its response ends; if its isolate has died, within ${formatWait(resetAfter)}.`,
+      `${rule.name}: units are free again when their response ends, or within ${formatWait(resetAfter)} if their isolate has died.`,
   )
 }
 
 /** A reset ends no request. */
 function stillInFlight(rules: readonly Rule[]): string {
   const held = new Map(rules.filter(isHeld).map(({ name, period }) => [name, formatWait(period)]))
-  return [...held]
-    .map(([name, ttl]) => ` Requests in flight are counted by '${name}' again within ${ttl}.`)
-    .join('')
+  return [...held].map(([name, ttl]) => ` Within ${ttl}, '${name}' counts requests in flight again.`).join('')
 }
 
 function standingTable(standings: readonly Standing[]): string {

@@ -64,7 +64,7 @@ export function overrideCommand(load: ConfigLoader, group: string): Command {
     )
     .addOption(duration.conflicts('until').helpGroup(CHANGE_OPTIONS))
     .option('--remove', 'remove the override')
-    .option('--yes', 'do not ask for confirmation; --remove requires it without a terminal')
+    .option('--yes', 'do not ask for confirmation; without a terminal, --remove needs this')
     .action(override.bind(null, load))
   optionIn(CHANGE_OPTIONS, command, '--until <time>', UNTIL_HELP)
   optionIn(CHANGE_OPTIONS, command, '--by <name>', BY_HELP)

@@ -48,7 +48,7 @@ export function statsText(
 function adviceFor({ stats, environment }: Config): string {
   if (!stats) return 'The config has stats: { keep: false }. Remove it to count requests.'
   const whose = environment === undefined ? '' : ` Only counters of environment '${environment}' are shown.`
-  return `Counters arrive up to ${stats.everyMs / 1e3} s after a request to a gateway with this store.${whose}`
+  return `Counters arrive up to ${stats.everyMs / 1e3} s after a request, if its gateway uses this store.${whose}`
 }
 
 function ruleTable(rows: readonly RuleCounts[], by: Shown['by'], { rules }: Config): string {

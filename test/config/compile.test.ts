@@ -280,7 +280,7 @@ describe('a mistake', () => {
       'a time zone with a period of an hour',
       withRule({ algorithm: 'fixed-window', period: '1h', timeZone: 'Europe/Berlin' }),
       [
-        "rules[0].timeZone: 'Europe/Berlin' needs a calendar period: 'day', 'week' or 'month'. Use one, or leave it out.",
+        "rules[0].timeZone: 'Europe/Berlin' needs a calendar period: 'day', 'week' or 'month'. Use one, or no timeZone.",
       ],
     ],
     [

@@ -33,7 +33,7 @@ const taking = (parameter: string) =>
 const NUMBERS = `a plan can have a limit, a burst (${taking('burst')}) and a queue (${taking('queue')}) of its own. Write it like { limit: 1200 }.`
 const SHED_CLASS = { name: 'critical', match: { methods: ['POST'] } }
 const ADAPTIVE_FIX =
-  "is not an amount. For a limit that follows the origin, write its highest value, and adaptive as a setting of its own: limit: 1000, adaptive: {} (in a rule, with algorithm: 'concurrency' and by: 'global')."
+  "is not an amount. For a limit that follows the origin, write its highest value and add adaptive, as in limit: 1000, adaptive: {}. The rule needs algorithm: 'concurrency' and by: 'global'."
 const HOST =
   "is not a URLPattern of a host. Write something like 'api.example.com', without scheme, port and path."
 const ISSUER_FIX = "Wrap it in jwt({ … }), with import { jwt } from 'sluicegate'."

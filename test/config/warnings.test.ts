@@ -108,7 +108,7 @@ describe('a rule that never refuses', () => {
 
   it('is reported with the rule that is reached first', () => {
     expect(warningsIn({ rules: [RULE, rule({ name: 'b', limit: 11 })] })).toEqual([
-      "rules[1]: never refuses: 'a' (10 per second) counts the same requests and is always reached first. Lower the limit, or remove one of the two.",
+      "rules[1]: never refuses: 'a' (10 per second) counts the same requests and is always reached first. Lower the limit of this rule, or remove one of the two.",
     ])
   })
 })
@@ -202,7 +202,7 @@ describe('requests that no rule covers', () => {
       adaptive: { min: 10 },
     }
     expect(warningsIn({ rules: [origin] })).toEqual([
-      "rules: has no limit for a single caller: the adaptive rule 'origin' protects the origin, and one caller can use all of it. Add a rule by: 'consumer' or by: 'address'.",
+      "rules: has no limit for a single caller: the adaptive rule 'origin' protects the origin, but one caller can use the whole limit. Add a rule with by: 'consumer' or by: 'address'.",
     ])
     expect(warningsIn({ rules: [{ ...origin, mode: 'shadow' }] })).toContainEqual(
       expect.stringMatching(/^rules: has no rule that is enforced: /),

@@ -166,7 +166,7 @@ describe('the page is right that', () => {
     for (let i = 0; i < 8; i++, nowMs += 100) ask()
     expect(leases.forRequest(demanded(), NO_SWITCHES)!.canServe()).toBe(false)
     expect(page.replaceAll(/\s+/g, ' ')).toContain(
-      'more units than the caller needs in the time of two leases',
+      'holds more units than it needs in the time of two leases, the isolate gives all of them back',
     )
   })
 

@@ -48,14 +48,14 @@ describe('sluice check', () => {
         /other\.config\.ts:2: process\.env\.LIMIT: the config reads this variable\. .* Write the value into the config/,
       ),
       expect.stringMatching(
-        /process\.env\.ORIGIN_URL: .* the Worker reads it itself, and it overrides origin\.$/,
+        /process\.env\.ORIGIN_URL: .* the Worker reads this variable itself, as an override of origin\.$/,
       ),
     ])
   })
 })
 
 it.each([
-  ['{}', 'no rules, no origin (for guards, middleware and limits by name).', true],
+  ['{}', 'no rules, no origin: for guards, middleware and limits by name only.', true],
   ["{ origin: 'route', rules: [] }", 'no rules, origin route.', true],
   [
     "{ limits: { mails: [{ name: 'b', algorithm: 'gcra', limit: 1, period: '1s' }] } }",

@@ -88,7 +88,7 @@ describe('sluice check', () => {
     )
     const { code, stdout } = await sluice(['check', file])
     expect(code).toBe(0)
-    expect(stdout).toContain('Hooks (each has 50ms): identify, cost\n')
+    expect(stdout).toContain('Hooks (each may take 50ms): identify, cost\n')
     expect(stdout).toMatch(/identify +callers that hooks.identify names, as identify~<name>\n/)
   })
 
@@ -119,7 +119,7 @@ describe('sluice check', () => {
         'While the store does not answer:',
         '  open   no limit once an outage is confirmed: zendesk/d',
         '  local  each isolate counts by itself: b',
-        '  keys   keys that the isolate has verified within 10 minutes are accepted, others are refused',
+        '  keys   keys that the isolate has verified in the last 10 minutes are accepted, others are refused',
       ],
     ])
   })
@@ -175,9 +175,9 @@ describe('sluice check', () => {
         'While the store does not answer:',
         '  local   each isolate counts by itself, up to 25 % of the limit: second, month, queue, guesses',
         '  closed  requests are refused: known',
-        '  keys    keys that the isolate has verified within 10 minutes are accepted, others are refused',
+        '  keys    keys that the isolate has verified in the last 10 minutes are accepted, others are refused',
         'Warnings:',
-        `  ${file}:3: rules: no enforced rule is certain to match requests on the route docs from callers without a credential. A request that matches no rule passes without a limit: add a rule for all of them, or set limits: false on a route that needs no limit.`,
+        `  ${file}:3: rules: no enforced rule is certain to match requests on the route docs from callers without a credential. A request that matches no rule passes without a limit: add a rule for all of these, or set limits: false on a route that needs no limit.`,
       ],
     ])
   })
@@ -198,7 +198,7 @@ describe('sluice check', () => {
     writeFileSync(guarded, `export default { rules: [${rule}], ${limits} }\n`)
     const { stdout } = await sluice(['check', guarded])
     expect(stdout).toMatch(
-      /^The config is valid: 1 rule, no origin \(for guards, middleware and limits by name\)\.\n/,
+      /^The config is valid: 1 rule, no origin: for guards, middleware and limits by name only\.\n/,
     )
     expect(stdout).toContain('Credentials:\n')
   })

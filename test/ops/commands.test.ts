@@ -81,10 +81,10 @@ it('a reset lists the rules that it has reset, and those that it has not', async
     "Reset minute, queue and steady of consumer 'acme'. Not reset, because they count by more than the consumer: second.",
   )
   expect(await run('limits', 'reset', '--address', '192.0.2.7', '--yes')).toBe(
-    "Reset wrong and at-once of address '192.0.2.7'. Requests in flight are counted by 'at-once' again within 30 s.",
+    "Reset wrong and at-once of address '192.0.2.7'. Within 30 s, 'at-once' counts requests in flight again.",
   )
   expect(await run('limits', 'reset', 'exports', '--yes')).toBe(
-    "Reset limit 'exports'. Requests in flight are counted by 'tasks' again within 15 s.",
+    "Reset limit 'exports'. Within 15 s, 'tasks' counts requests in flight again.",
   )
 })
 
@@ -95,7 +95,7 @@ it('peek shows no reset time for requests in flight', async () => {
   const [, row, note] = (await run('limits', 'peek', 'exports')).split('\n')
   expect(row).toMatch(/^tasks +enforce +1 at once +no +0 +when they end +when one ends$/)
   expect(note).toMatch(
-    /^tasks: a slot is free again when its response ends; if its isolate has died, within 1\d s\.$/,
+    /^tasks: units are free again when their response ends, or within 1\d s if their isolate has died\.$/,
   )
 })
 
@@ -113,6 +113,7 @@ it('peek shows when a rule counts, and shows a burst only if the rule has one', 
 it('peek at a consumer names the other plans of its keys', async () => {
   const store = adminStore({ url: bridge.url, token: 't' })
   await createKey(store, { consumer: 'acme', plan: 'pro' })
+  await createKey(store, { consumer: 'acme', plan: 'free' })
   const note =
     "These are the limits of plan 'free'. Keys of consumer 'acme' have other plans: pro. To see those, use --plan."
   expect(await run('limits', 'peek', '--consumer', 'acme')).toContain(note)

@@ -106,7 +106,7 @@ describe('an override', () => {
       'plans',
       { burst: 5 },
       'usage',
-      /^Rule 'plans' has other limits for plans \(pro: 100\)\. Use --limit too\.$/,
+      /^Rule 'plans' has other limits for plans \(pro: 100\): an override needs --limit too\.$/,
     ],
     [
       'address',

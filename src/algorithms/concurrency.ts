@@ -2,7 +2,7 @@
  * Concurrency: at most `limit` units in flight. Lua twin: concurrency.lua, section by section. docs/concurrency.md has the proof.
  *
  * With each request, an isolate sends the units that it holds for the identity as two numbers that only grow: started and ended. The
- * store keeps one record for each isolate, with the largest numbers of the latest epoch that have arrived, and adds the units that it
+ * store keeps one record for each isolate: the largest numbers that have arrived of the latest epoch. It adds the units that it
  * admits to `started`. The units in flight are the sum of started - ended. A message may be lost, repeated or late, because the next
  * one repeats both numbers.
  *
@@ -67,7 +67,7 @@ const unitsOf = ({ started, ended }: Holding) => started - ended
 const sections: Sections<Kept> = {
   read({ quota: { burst, period }, state: [idleAt, n, , holders = []], now, holding }) {
     const isSummed = holders.length > FEW_HOLDERS && n > now && idleAt <= now + 2 * period
-    // A record that expires later than a record can was written by a clock that was far ahead.
+    // A record that expires impossibly late was written by a clock that was far ahead.
     const alive = holders.filter(({ expiresAt }) => expiresAt > now && expiresAt <= now + 2 * period)
     const name = holding?.holder ?? NO_HOLDER
     const { limit = burst, ...message } = holding ?? { holder: name, epoch: 0, started: 0, ended: 0 }
@@ -160,7 +160,7 @@ export function applyMessage(input: ModelInput, wanted?: AdvanceRequest): Messag
   const kept = sections.read(input)
   const holders = kept.others.length + 1
   let granted = 0
-  // A message of an earlier epoch may be a repetition, and the isolate would not count units that are granted to it.
+  // A message of an earlier epoch may be a repetition, and the isolate would not count the units granted.
   if (wanted && !kept.isCounted && holders >= wanted.leastHolders) {
     // All isolates together get at most half of the free units. The rest is for requests without units in advance.
     const most = Math.floor((wanted.limit - kept.inFlight) / (2 * holders))

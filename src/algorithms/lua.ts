@@ -15,7 +15,7 @@ export interface AlgorithmLua {
    * Subtracts `cost`. A queue sets `delay`. A rule with its own key sets `own_bytes`, and `own_offset` if only a part changes.
    */
   readonly spend: string
-  /** Gives back `units` of the `spent` units that a request, admitted at `spent_at`, has not got back yet. */
+  /** Gives back `units` of a request admitted at `spent_at`. `spent`: what it has not got back yet. */
   readonly refund: string
   /** Sets `remaining` and `reset_after`. */
   readonly standing: string
@@ -24,8 +24,8 @@ export interface AlgorithmLua {
 }
 
 /**
- * An input of a rule. `rate`, `period`, `burst` and `step` are those of Quota. `limit` is the burst of windows, of the log and of
- * `concurrency`. `ends` are the ends of calendar windows, which travel with the request. `holding` are the units that the isolate holds.
+ * An input of a rule. `rate`, `period`, `burst` and `step` are those of Quota. For windows, the log and `concurrency`, `limit` is
+ * the burst. `ends` are the ends of calendar windows, which travel with the request. `holding` are the units that the isolate holds.
  * `own_key` is the index of the rule's own key (of its log or its holders) in KEYS.
  */
 export type WireNumber = 'rate' | 'limit' | 'period' | 'burst' | 'step' | 'ends' | 'holding' | 'own_key'

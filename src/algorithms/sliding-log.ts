@@ -30,7 +30,7 @@ interface Kept {
   used: number
 }
 
-/** Time until the cost fits: until so many entries have expired that the others have at most limit - cost units. */
+/** Time until the cost fits: until the entries that remain have at most limit - cost units. */
 function retryAfterOf({ limit, period, now, log, n, total, first }: Kept, cost: number): number {
   let [low, high] = [first, n - 1]
   while (low < high) {

@@ -73,7 +73,7 @@ export interface Rotated {
  * Replaces a key by a new one with the same plan, label and lifetime. If the expiry of the old key cannot be set, the new key is
  * returned all the same, because it is valid and cannot be shown again.
  * @param overlapMs how long the old key stays valid
- * @throws AdminError for an opaque key, and for a key that is being replaced already: its remaining time is not its lifetime
+ * @throws AdminError for an opaque key, and for a key that is being replaced already: its full lifetime is no longer known
  */
 export async function rotateKey(store: AdminStore, key: FoundKey, overlapMs: number): Promise<Rotated> {
   const { consumer, digest, record } = key

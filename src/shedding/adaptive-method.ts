@@ -5,7 +5,7 @@ export interface Measured {
   readonly limit: number
   /** The latency as a multiple of the baseline. */
   readonly slowness: number
-  /** The latency at which the limit stays as it is while callers want more, as a multiple of the baseline. */
+  /** The multiple of the baseline at which the limit stays as it is while callers want more. */
   readonly tolerance: number
   /** Whether the share of failures is clearly higher than usual while the limit is used. */
   readonly isFailing: boolean
@@ -30,7 +30,7 @@ export interface Measured {
 export type AdaptiveMethod = (measured: Measured) => number
 
 /**
- * A latency below this multiple of the baseline shows that the baseline is too high, since it is the latency without
- * a queue. Until the baseline has followed, the limit does not grow by a factor.
+ * A latency below this multiple of the baseline shows that the baseline, the latency without a queue, is too high.
+ * Until the baseline has followed, the limit does not multiply.
  */
 export const STALE_SLOWNESS = 0.9

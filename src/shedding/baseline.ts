@@ -6,7 +6,7 @@
  * - A baseline that follows the measured latency learns the overload: it rises with the queue, the limit rises with
  *   it, and the queue grows with the limit. Uber calls it the ever drifting target latency
  *   (https://www.uber.com/blog/cinnamon-auto-tuner-adaptive-concurrency-in-the-wild/).
- * - To measure the baseline with a lowered limit, a limiter must refuse requests (envoyproxy/envoy#8337,
+ * - Limiters that lower the limit to measure the baseline refuse requests for it (envoyproxy/envoy#8337,
  *   #9007, #46532).
  *
  * A queue and a slower origin differ in how latency reacts when the number in flight changes. The time in a queue
@@ -79,13 +79,13 @@ const HALF_WEIGHT = 100
 const MIN_MOVE = 0.2
 
 /**
- * Latency cannot change more than the number in flight plus this (in logarithms), unless the origin itself has
+ * In logarithms: latency changes at most as much as the number in flight plus this, unless the origin has
  * changed.
  */
 const MAX_EXTRA_CHANGE = 0.1
 
 /**
- * Up to this ratio of the change in latency to the move, latency stayed; from `FOLLOWED_RATIO` on, it followed. In
+ * The change in latency divided by the move: up to this, latency stayed; from `FOLLOWED_RATIO` on, it followed. In
  * between nothing is learned.
  */
 const STAYED_RATIO = 0.3
@@ -96,9 +96,9 @@ const MAX_RAISE = 1.25
 
 /**
  * If latency followed, the baseline goes below the proven one, so that random errors do not add up. The step is this
- * number divided by the responses of the window, because few responses have a large error. Steps are small, because
- * they lower the limit during a lasting overload, towards the capacity that the origin has now. When more capacity
- * comes back, requests are refused for some seconds.
+ * number divided by the responses of the window, because few responses have a large error. Steps are small:
+ * in a lasting overload, they lower the limit towards the capacity that the origin has now. When more capacity comes
+ * back, requests are refused for some seconds.
  */
 const CORRECTION_SAMPLES = 1.5
 const MIN_CORRECTION = 0.005

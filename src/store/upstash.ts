@@ -1,6 +1,6 @@
 /**
- * Redis over HTTP, with the @upstash/redis client: the Upstash service, or the REST bridge in front of any Redis. Each call is
- * delivered once. A script that spends is never sent again because its reply was lost.
+ * Redis over HTTP, with the @upstash/redis client: the Upstash service, or the REST bridge in front of any Redis. A script that
+ * spends is not sent again if its reply was lost.
  */
 import { errors, Redis } from '@upstash/redis/cloudflare'
 import { GatewayError } from '../errors.ts'

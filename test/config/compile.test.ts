@@ -303,7 +303,7 @@ describe('a mistake', () => {
       { ...CONFIG, rules: Array.from({ length: 201 }, (_, i) => ({ ...RULE, name: `rule-${i}` })) },
       [
         expect.stringMatching(
-          /^rules: .* has more than 200 rules, which one script cannot hold\. Use fewer: plans with other numbers need no rules of their own\.$/s,
+          /^rules: .* has more than 200 rules, which one script cannot hold\. Use fewer: the numbers of a plan need no extra rule\.$/s,
         ),
       ],
     ],

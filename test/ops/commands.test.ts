@@ -81,10 +81,10 @@ it('a reset lists the rules that it has reset, and those that it has not', async
     "Reset minute, queue and steady of consumer 'acme'. Not reset, because they count by more than the consumer: second.",
   )
   expect(await run('limits', 'reset', '--address', '192.0.2.7', '--yes')).toBe(
-    "Reset wrong and at-once of address '192.0.2.7'. Within 30 s, 'at-once' counts requests in flight again.",
+    "Reset wrong and at-once of address '192.0.2.7'. 'at-once' counts requests in flight again within 30 s.",
   )
   expect(await run('limits', 'reset', 'exports', '--yes')).toBe(
-    "Reset limit 'exports'. Within 15 s, 'tasks' counts requests in flight again.",
+    "Reset limit 'exports'. 'tasks' counts requests in flight again within 15 s.",
   )
 })
 
@@ -355,11 +355,11 @@ describe('sluice switch', () => {
     [/^No change is given\. Use one of off, shadow, enforce, reset, or --share\.$/, ['rule', 'minute']],
     [/^--share cannot be combined with off: /, ['rule', 'minute', 'off', '--share', '1']],
     [
-      /^--for, --until, --by and --reason cannot be stored with reset/,
+      /^--for, --until, --by and --reason cannot be stored: reset/,
       ['rule', 'minute', 'reset', '--for', '1h'],
     ],
     [/^reset cannot be combined with --share\./, ['rule', 'minute', 'reset', '--share', '1']],
-    [/^--for, --until, --by and --reason cannot be stored with off/, ['kill', 'off', '--by', 'ops']],
+    [/^--for, --until, --by and --reason cannot be stored: off/, ['kill', 'off', '--by', 'ops']],
     [/is in the past\. Use a later time\./, ['rule', 'minute', 'off', '--until', '2020-01-01']],
     [/is neither a duration nor a time\./, ['kill', 'on', '--yes', '--for', 'soon']],
     [/^The name is not valid\. Use 1 to 100 characters/, ['rule', 'minute', 'off', '--by', ' ']],

@@ -169,7 +169,7 @@ export function mistakesOfShedding(
     const { after = DEFAULT_SHEDDING.after, within = DEFAULT_SHEDDING.within } = workerUtilization
     if (low >= high) report('workerUtilization.low', `${low} is not below high (${high}). Lower it.`)
     if (milliseconds(after) >= milliseconds(within)) {
-      report('workerUtilization.after', `'${after}' is not shorter than within ('${within}'). Shorten it.`)
+      report('workerUtilization.after', `'${after}' is not below within ('${within}'). Shorten it.`)
     }
     if (signals.includes('in-flight') && !fleetUsage) {
       report('workerUtilization.signals', "'in-flight' needs fleetUsage.capacity. Add it.")

@@ -63,7 +63,7 @@ function withoutLeases(all: readonly WithoutLease[]): Mistake[] {
   })
 }
 
-/** Whether every matching request is counted by the rule, so that it always needs the store. Rules that only report do not. */
+/** Whether every matching request is counted by the rule, so that it always needs the store. Rules with cost 0 do not. */
 function isAlwaysCounted({ on = 'request', mode, cost, plans = {} }: RuleInput): boolean {
   return on === 'request' && mode !== 'off' && cost !== 0 && !Object.values(plans).includes(false)
 }

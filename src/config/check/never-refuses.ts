@@ -103,7 +103,7 @@ function mostAdmitted({ input, rule }: CheckedRule): Bound | undefined {
 }
 
 /**
- * The units that `rate × t` does not include: the burst, or the limit of windows that begin again (docs/algorithms.md). For an
+ * The units on top of `rate × t`: the burst, or the limit (twice for windows that begin again; docs/algorithms.md). For an
  * algorithm that is not listed, no bound is known.
  */
 const AT_ONCE: { readonly [Name in AlgorithmName]?: (rule: GatewayRule) => number } = {
@@ -116,7 +116,7 @@ const AT_ONCE: { readonly [Name in AlgorithmName]?: (rule: GatewayRule) => numbe
 }
 
 /**
- * A function that tells whether the rule admits everything within a bound. Undefined: the rule does more than refuse, or nothing is
+ * A function that tells whether the rule admits everything within a bound. Undefined: the rule has another use, or nothing is
  * certain.
  */
 function admissionTest({ input, rule }: CheckedRule): ((most: Bound) => boolean) | undefined {

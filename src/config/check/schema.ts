@@ -47,7 +47,7 @@ export interface CorsInput extends v.InferInput<typeof cors> {}
  * has 78,220.
  */
 const MOST_RULES = 200
-const TOO_MANY_RULES = `has more than ${MOST_RULES} rules, which one script cannot hold. Use fewer: plans with other numbers need no rules of their own.`
+const TOO_MANY_RULES = `has more than ${MOST_RULES} rules, which one script cannot hold. Use fewer: the numbers of a plan need no extra rule.`
 
 const COUNTRY = "is not a country. Write its two capital letters (ISO 3166-1), as in 'AQ'."
 

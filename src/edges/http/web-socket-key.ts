@@ -71,6 +71,6 @@ function askForAnotherProtocol(): Response {
   return problem({
     status: 400,
     title: 'Bad Request',
-    detail: `Besides the key, which cannot be selected, the handshake offers no subprotocol. Also offer one of the service, or '${NO_PROTOCOL}'.`,
+    detail: `The handshake offers no subprotocol but the key, which cannot be selected. Also offer one of the service, or '${NO_PROTOCOL}'.`,
   })
 }

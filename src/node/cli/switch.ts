@@ -51,7 +51,7 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
       .summary('change limits live, without a deployment')
       .description(
         'Change limits live, without a deployment: the kill switch, modes and shares of rules, blocks and overrides. ' +
-          'Isolates read a change within a second, with a decision of the store. If the change loosens limits, it applies ' +
+          'Isolates read a change within a second, along with a store decision. If the change loosens limits, it applies ' +
           'to that decision; if it tightens them, it applies from the next request on. ' +
           'Without a command, all switches are shown.',
       )
@@ -205,7 +205,7 @@ function mustStandAlone({ for: duration, until, by, reason }: SignedFlags, state
   if ([duration, until, by, reason].every(value => value === undefined)) return
   throw new AdminError(
     'usage',
-    `--for, --until, --by and --reason cannot be stored with ${state}, which deletes their record.`,
+    `--for, --until, --by and --reason cannot be stored: ${state} deletes the whole record.`,
   )
 }
 

@@ -58,7 +58,7 @@ export function describeByMode<Case extends { name: string; isTypical?: true }>(
   describe(left > 0 ? `${title} (npm run test:anomalies: ${left} more ways)` : title, {
     concurrent: true,
   }, () => {
-    it.each(chosen)('$name', { timeout: 600_000 }, async each => {
+    it.each(chosen)('$name', { timeout: 900_000 }, async each => {
       const leased = Promise.all(
         LEASE_MODES.map(async mode => {
           const finding = await lanes().leases.use(lane => findWithLeases(lane, each, mode))

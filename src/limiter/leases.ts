@@ -449,7 +449,10 @@ export function createLeases({
   }
 }
 
-/** Whether no request may use the units any more. A clock that was set back must not extend a lease. While a renewal is on its way they are kept, because its answer makes them valid again. */
+/**
+ * Whether no request may use the units any more. A clock that was set back must not extend a lease. While a renewal is
+ * on its way, the units are kept, because its answer makes them valid again.
+ */
 const isOver = ({ lastAnswer, renewal }: LeaseGroup, time: number) =>
   lastAnswer === undefined ||
   time < lastAnswer.answeredAt ||

@@ -167,7 +167,7 @@ export async function listKeys(store: AdminStore, consumer?: string): Promise<Ke
     .sort((a, b) => compare(a.consumer, b.consumer) || a.createdAt.getTime() - b.createdAt.getTime())
 }
 
-/** The plan that every key has. Undefined: there is no key, a key has no plan of its own, or the plans differ. */
+/** The plan that all keys have. Undefined if their plans differ, if one has none, or if there is no key. */
 export function planOfAll(keys: readonly Pick<KeyInfo, 'plan'>[]): string | undefined {
   const plan = keys[0]?.plan
   return keys.every(key => key.plan === plan) ? plan : undefined

@@ -5,8 +5,8 @@ export interface Measured {
   readonly limit: number
   /** The latency as a multiple of the baseline. */
   readonly slowness: number
-  /** The multiple of the baseline at which the limit stays as it is while callers want more. */
-  readonly tolerance: number
+  /** The multiple of the baseline at which the limit stays as it is. */
+  readonly tolerated: number
   /** Whether the share of failures is clearly higher than usual while the limit is used. */
   readonly isFailing: boolean
   /**
@@ -17,6 +17,8 @@ export interface Measured {
   readonly isUsed: boolean
   /** Whether more requests would be in flight without the limit. */
   readonly isUsedUp: boolean
+  /** Whether the limit may grow by more than a small step. */
+  readonly mayMultiply: boolean
   /**
    * The share of a step, from 0 to 1. Below 1 if responses take longer than a window, because a step takes effect
    * only with the next responses.
@@ -28,9 +30,3 @@ export interface Measured {
 
 /** @returns the next limit, which may be out of bounds */
 export type AdaptiveMethod = (measured: Measured) => number
-
-/**
- * A latency below this multiple of the baseline shows that the baseline, the latency without a queue, is too high.
- * Until the baseline has followed, the limit does not multiply.
- */
-export const STALE_SLOWNESS = 0.9

@@ -48,6 +48,19 @@ const FAILURE_MARGIN = 0.1
  */
 const FAILURES_DRIFT = 0.05
 
+/**
+ * The tolerated latency while the limit is not used up: a multiple of `tolerance`, and at least this multiple of the
+ * baseline. Then the limit refuses nothing, and need not shrink for a short peak of latency.
+ */
+const UNUSED_SHARE = 1.1
+const MIN_UNUSED_TOLERANCE = 1.5
+
+/**
+ * A latency below this multiple of the baseline shows that the baseline, the latency without a queue, is too high.
+ * Until the baseline has followed, the limit does not multiply.
+ */
+const STALE_SLOWNESS = 0.9
+
 /** From this many ended requests in a window, certainty is 1. */
 const CERTAIN_SAMPLES = 200
 
@@ -86,9 +99,11 @@ export function adaptiveController(
       const isFailing = isUsed && failures / ended > state.usualFailures + FAILURE_MARGIN
       const measured = nextBaseline(state, sample)
       const baseline = isFailing && isFull ? lowerWhileFailing(measured) : measured
+      const slowness = baseline.baselineMs > 0 ? baseline.latencyMs / baseline.baselineMs : 1
       const next = method({
-        ...{ limit, tolerance, isFailing, isUsed, isUsedUp: isFull },
-        slowness: baseline.baselineMs > 0 ? baseline.latencyMs / baseline.baselineMs : 1,
+        ...{ limit, slowness, isFailing, isUsed, isUsedUp: isFull },
+        tolerated: isFull ? tolerance : Math.max(MIN_UNUSED_TOLERANCE, UNUSED_SHARE * tolerance),
+        mayMultiply: isFull && slowness > STALE_SLOWNESS,
         pace: Math.min(1, 1000 / Math.max(1, baseline.latencyMs)),
         certainty: Math.min(1, (1.5 * ended) / (ended + CERTAIN_SAMPLES / 2)),
       })

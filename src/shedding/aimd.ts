@@ -4,10 +4,7 @@
  * the queue is too long and then backs off, in a sawtooth. Far below the tolerated latency it grows by half a second,
  * as TCP does in its slow start.
  */
-import { type AdaptiveMethod, STALE_SLOWNESS } from './adaptive-method.ts'
-
-/** The lowest tolerated latency while the limit is not used up, because then it refuses nothing. */
-const MIN_UNUSED_TOLERANCE = 1.5
+import type { AdaptiveMethod } from './adaptive-method.ts'
 
 /** With a tenth, two slow seconds in a row would put the limit below what the origin can do. */
 const DECREASE = 0.05
@@ -19,17 +16,15 @@ const SLOW_START_GROWTH = 0.5
 export const aimd: AdaptiveMethod = ({
   limit,
   slowness,
-  tolerance,
+  tolerated,
   isFailing,
   isUsed,
-  isUsedUp,
+  mayMultiply,
   pace,
   certainty,
 }) => {
-  const tolerated = isUsedUp ? tolerance : Math.max(MIN_UNUSED_TOLERANCE, tolerance)
   if (slowness > tolerated || isFailing) return limit * (1 - DECREASE * pace * certainty)
-  if (isUsedUp && slowness > STALE_SLOWNESS && slowness < SLOW_START_SHARE * tolerance)
-    return limit * (1 + SLOW_START_GROWTH * pace)
+  if (mayMultiply && slowness < SLOW_START_SHARE * tolerated) return limit * (1 + SLOW_START_GROWTH * pace)
   // In proportion to the square root, so that a limit of 1,000 doubles in a minute and not in a quarter of an hour.
   return isUsed ? limit + Math.max(1, Math.sqrt(limit) / 2) * pace : limit
 }

@@ -16,16 +16,7 @@
  * The published gradient is at most 1, so the limit grows by its square root only, and needs a minute from 20 to 400.
  * Here it can be 2, because a tolerance well above 1 leaves a margin that the noise of a second does not bridge.
  */
-import { type AdaptiveMethod, STALE_SLOWNESS } from './adaptive-method.ts'
-
-/**
- * Tolerated latency while the limit is not used up, as a multiple of the tolerance: then the limit refuses nothing,
- * and need not shrink for a short peak of latency.
- */
-const UNUSED_SHARE = 1.1
-
-/** The same as a multiple of the baseline, at least. */
-const MIN_UNUSED_TOLERANCE = 1.5
+import type { AdaptiveMethod } from './adaptive-method.ts'
 
 /** The range of the gradient of one window, before smoothing: a single slow or fast second says little. */
 const MIN_GRADIENT = 0.5
@@ -40,18 +31,17 @@ const SMOOTHING = 0.5
 export const gradient: AdaptiveMethod = ({
   limit,
   slowness,
-  tolerance,
+  tolerated,
   isFailing,
   isUsed,
   isUsedUp,
+  mayMultiply,
   pace,
   certainty,
 }) => {
-  const tolerated = isUsedUp ? tolerance : Math.max(MIN_UNUSED_TOLERANCE, UNUSED_SHARE * tolerance)
-  const max = isUsedUp && slowness > STALE_SLOWNESS ? MAX_GRADIENT : 1
-  const byLatency = Math.min(max, Math.max(MIN_GRADIENT, tolerated / slowness))
+  const byLatency = Math.min(mayMultiply ? MAX_GRADIENT : 1, Math.max(MIN_GRADIENT, tolerated / slowness))
   const ratio = isFailing ? Math.min(byLatency, FAILING_GRADIENT) : byLatency
-  const mayGrow = isUsed && !isFailing && (isUsedUp || slowness < tolerance)
+  const mayGrow = isUsed && !isFailing && (isUsedUp || slowness < tolerated)
   const change = ratio * limit + (mayGrow ? Math.sqrt(limit) : 0) - limit
   return limit + SMOOTHING * pace * (change < 0 ? certainty : 1) * change
 }

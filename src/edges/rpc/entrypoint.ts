@@ -9,10 +9,10 @@ import { createLimiterWithConfig } from '../limits/create-limiter.ts'
 import type { StoreLimiterSettings } from '../limits/limiter-on-store.ts'
 import { createEntrypoint, type EntrypointClass } from './service.ts'
 
+export type { KeyOptions } from './key-options.ts'
 export type { Receipt } from './receipt.ts'
 export {
   AcquiredSlot,
-  type KeyOptions,
   type LimitArguments,
   type LimitsProps,
   type LimitsService,

@@ -33,6 +33,8 @@ export interface Config {
   /** The URL of the origin. Absent: the gateway cannot be used, only edges that need no origin. */
   origin?: string
   originDeadlineMs: number
+  /** What becomes of a request at the origin if its client leaves before the response head. */
+  onClientGone: 'wait' | 'abort'
   /** Absent: there is only one deployment. */
   environment?: string
   /** The first plan is the default. */
@@ -102,6 +104,7 @@ export function compileConfig(
   return {
     ...(config.origin !== undefined && { origin: config.origin }),
     originDeadlineMs: milliseconds(config.originDeadline ?? '30s'),
+    onClientGone: config.onClientGone ?? 'wait',
     ...(config.environment !== undefined && { environment: config.environment }),
     plans,
     routes: compileRoutes(config.routes ?? [], credentials.accept),

@@ -43,6 +43,7 @@ describe('a valid config', () => {
   it('gets its defaults', () => {
     expect(checkedConfig(CONFIG)).toMatchObject({
       originDeadlineMs: 30_000,
+      onClientGone: 'wait',
       storeDeadlineMs: 250,
       plans: ['free'],
       credentials: { accept: ['api-key'], keyPrefix: 'slk', forward: false },

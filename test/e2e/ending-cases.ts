@@ -55,11 +55,11 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
     return socket
   }
 
-  function open(name: string, path: string): Socket {
+  function open(name: string, path: string, headers = ''): Socket {
     const { hostname, port } = new URL(gateway.url)
     const socket = connect(Number(port), hostname)
     socket.on('error', () => {})
-    socket.write(`GET ${path} HTTP/1.1\r\nHost: a.test\r\nX-Case: ${name}\r\n\r\n`)
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: a.test\r\nX-Case: ${name}\r\n${headers}\r\n`)
     return socket
   }
 
@@ -254,7 +254,17 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
       const socket = open(name, '/no-head')
       await vi.waitUntil(() => origin.received.has(name), { timeout: 5000, interval: 10 })
       socket.resetAndDestroy()
-      await expectEnding(name, 'complete')
+      await expectEnding(name, 'cancelled')
+    })
+
+    it("ends when its client leaves, and is cut at the origin, with onClientGone: 'abort'", async () => {
+      const name = newCase()
+      const socket = open(name, '/no-head', 'X-Abort: yes\r\n')
+      await vi.waitUntil(() => origin.received.has(name), { timeout: 5000, interval: 10 })
+      expect(await gateway.endingsOf(name)).toEqual([])
+      socket.resetAndDestroy()
+      await expectEnding(name, 'cancelled')
+      await vi.waitUntil(() => origin.cut.has(name), { timeout: 5000, interval: 10 })
     })
   })
 }

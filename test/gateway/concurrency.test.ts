@@ -1,7 +1,7 @@
 /** Rules with `concurrency` as callers see them, through the whole gateway on Node. */
 import { describe, expect, it, vi } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
-import { useGateway } from '../support/gateway.ts'
+import { type App, useGateway } from '../support/gateway.ts'
 import { PATIENT_MS } from '../support/patience.ts'
 
 const RULE: RuleInput = { name: 'in-flight', by: 'consumer', algorithm: 'concurrency', limit: 2 }
@@ -33,6 +33,37 @@ describe('a `concurrency` rule', () => {
         'Limit reached: in-flight (2 at once). Nothing was charged. Try again when one of your requests has ended, or in 15 s.',
       'violated-policies': ['in-flight'],
     })
+  })
+})
+
+describe('a request whose client leaves while the origin works', () => {
+  const gateway = useGateway()
+  /** Sends a request that the origin never answers, and lets its client leave. @returns the status of its reply */
+  const leave = async (app: App, key: string) => {
+    const client = new AbortController()
+    const left = app('/hang', { key, signal: client.signal })
+    await vi.waitUntil(() => gateway.origin.received.some(({ url }) => url === '/hang'), PATIENT_MS)
+    client.abort()
+    return left.then(({ status }) => status)
+  }
+
+  it("frees its slot at once with onClientGone: 'abort', and is not logged as an error of the origin", async () => {
+    const log = vi.spyOn(console, 'error')
+    const app = gateway.app({ rules: [{ ...RULE, limit: 1 }], onClientGone: 'abort', originDeadline: '10m' })
+    const key = await gateway.key('acme')
+    expect(await leave(app, key)).toBe(499)
+    await vi.waitFor(async () => expect((await app('/', { key })).status).toBe(200), PATIENT_MS)
+    expect(log).not.toHaveBeenCalled()
+    log.mockRestore()
+  })
+
+  it('keeps its slot by default until the origin has answered', async () => {
+    const app = gateway.app({ rules: [{ ...RULE, limit: 1 }], originDeadline: '2s' })
+    const key = await gateway.key('globex')
+    const left = leave(app, key)
+    await vi.waitUntil(() => gateway.origin.received.some(({ url }) => url === '/hang'), PATIENT_MS)
+    expect((await app('/', { key })).status).toBe(429)
+    expect(await left).toBe(504)
   })
 })
 

@@ -1,6 +1,7 @@
 /**
  * The gateway in workerd, which records the endings of requests. GET /endings shows them by the header X-Case of the request. With
- * X-Unobserved, nothing depends on how the request ends. With X-Throw, annotating the reply throws an exception.
+ * X-Unobserved, nothing depends on how the request ends. With X-Throw, annotating the reply throws an exception. With X-Abort, the
+ * gateway waits ten minutes for the origin, unless the client leaves.
  */
 
 import { checkedConfig } from '../../src/config/check/check.ts'
@@ -27,7 +28,7 @@ export default {
     if (new URL(request.url).pathname === '/endings') return Response.json(endings)
     const { headers } = request
     const name = headers.get('x-case') ?? 'unnamed'
-    const app = appOf(env, headers.has('x-unobserved') ? undefined : name)
+    const app = appOf(env, headers.has('x-unobserved') ? undefined : name, headers.has('x-abort'))
     if (!headers.has('x-throw')) return await app.fetch(request, env, context)
 
     // Only annotate() calls append().
@@ -46,10 +47,15 @@ export default {
 }
 
 /** A new app for each request, so that endings are certain to belong to this request. */
-function appOf({ ORIGIN_URL: origin, STORE_URL: url, STORE_TOKEN: token }: Environment, name?: string) {
+function appOf(
+  { ORIGIN_URL: origin, STORE_URL: url, STORE_TOKEN: token }: Environment,
+  name: string | undefined,
+  aborts: boolean,
+) {
   const config = checkedConfig({
     origin,
-    originDeadline: '2s',
+    originDeadline: aborts ? '10m' : '2s',
+    onClientGone: aborts ? 'abort' : 'wait',
     credentials: { accept: ['anonymous'] },
     rules: [{ name: 'all', by: 'global', algorithm: 'gcra', limit: 1e6, period: '1s' }],
     stats: { keep: false },

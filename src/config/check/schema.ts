@@ -146,6 +146,8 @@ const refusals = settings(
   "is not an object. Write it like { rememberFor: '1s' }.",
 )
 
+const CLIENT_GONE = ['wait', 'abort'] as const
+
 export const configSchema = settings(
   {
     /**
@@ -156,6 +158,19 @@ export const configSchema = settings(
     origin: v.optional(origin),
     /** How long the origin may take to send its response headers (default `'30s'`). Then the caller gets a 504. */
     originDeadline: v.optional(duration(1e3, 600e6, "from '1ms' to '10m'")),
+    /**
+     * What the gateway does if the client leaves before the origin has sent its response headers (default `'wait'`):
+     * - `'wait'`: waits for the origin, which continues to work. The request holds its `concurrency` units until then.
+     * - `'abort'`: closes the connection to the origin, and frees the units at once. Only for an origin that stops its
+     *   work when the connection closes. With any other, a client that cancels and repeats its request can make the
+     *   origin work on more requests than `limit`.
+     */
+    onClientGone: v.optional(
+      v.picklist(
+        CLIENT_GONE,
+        "is not a way to treat a request whose client has left. Use 'wait' or 'abort'.",
+      ),
+    ),
     /**
      * The name of this deployment, if there are several, as in `'live'` and `'test'`. API keys (`slk_test_…`) and all
      * keys of the store contain it, so that deployments do not share API keys or counters. The variable SLUICE_ENVIRONMENT

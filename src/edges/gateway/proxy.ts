@@ -4,7 +4,7 @@
  */
 import type { Config } from '../../config/compile.ts'
 import { removeCredentials } from '../../credentials/credential-headers.ts'
-import type { ForwardContext, Forwarded } from '../http/forward.ts'
+import { clientGone, type ForwardContext, type Forwarded } from '../http/forward.ts'
 import { problem } from '../http/problem.ts'
 
 /** Hop-by-hop headers of RFC 9110, section 7.6.1, and older ones. */
@@ -46,12 +46,13 @@ const METHOD_OVERRIDES = new Set(['x-http-method-override', 'x-http-method', 'x-
  */
 const AS_ENCODED = { encodeResponseBody: 'manual' } as RequestInit
 
-type ProxyConfig = Pick<Config, 'origin' | 'originDeadlineMs' | 'credentials'>
+type ProxyConfig = Pick<Config, 'origin' | 'originDeadlineMs' | 'onClientGone' | 'credentials'>
 
 /**
  * Sends a request to the origin.
  *
- * @returns the origin's response; 502 if the origin cannot be reached, 504 if it does not answer in time
+ * @returns the origin's response; 502 if the origin cannot be reached, 504 if it does not answer in time, 499 if the
+ *   client has left and the request to the origin was therefore aborted
  */
 export async function proxy(
   request: Request,
@@ -60,6 +61,7 @@ export async function proxy(
 ): Promise<Forwarded> {
   const deadline = new AbortController()
   const timer = setTimeout(() => deadline.abort(), config.originDeadlineMs)
+  const aborts = config.onClientGone === 'abort'
   try {
     const url = context.url ?? new URL(request.url)
     const target = targetUrl(request.url, config.origin!, url)
@@ -69,7 +71,7 @@ export async function proxy(
       // Requests with a credential bypass the cache of the zone, whose key does not include the credential. The
       // origin sees this as Cache-Control: no-cache, unless the caller sent its own.
       ...(context.caller?.credential && { cache: 'no-store' }),
-      signal: deadline.signal,
+      signal: aborts ? AbortSignal.any([deadline.signal, request.signal]) : deadline.signal,
       ...AS_ENCODED,
     }
     // Passing the request also passes its body, even with GET. Without a body, copying the request would be wasted
@@ -79,6 +81,7 @@ export async function proxy(
       : await fetch(target, { ...settings, method: request.method })
     return { response: copyResponse(response), isOwnReply: false }
   } catch (error) {
+    if (aborts && request.signal.aborted) return clientGone()
     const isLate = deadline.signal.aborted
     const { requestId: request_id, route } = context
     const reason = isLate ? 'timeout' : reasonOf(error)

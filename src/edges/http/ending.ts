@@ -63,7 +63,7 @@ export function whenOver(
     const webSocket = webSocketOf(response)
     if (webSocket) return relayWebSocket(response, webSocket, observe, onEndOnce)
     if (isOwnReply || response.body === null) {
-      onEndOnce('complete')
+      onEndOnce(isOwnReply && clientGone?.aborted ? 'cancelled' : 'complete')
       return response
     }
     return pipe(response, response.body, observe, onEndOnce, { clientGone, isDecoded, timer })

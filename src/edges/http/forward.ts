@@ -26,5 +26,10 @@ export interface Forwarded {
   isDecoded?: boolean
 }
 
+/** The reply to a client that has left. Only logs and metrics show its status, which is that of nginx. */
+export function clientGone(): Forwarded {
+  return { response: new Response(null, { status: 499 }), isOwnReply: true }
+}
+
 /** Answers an admitted request. An exception is rethrown after the request was finished as failed. */
 export type Forward = (request: Request, context: ForwardContext) => Promise<Forwarded>

@@ -17,7 +17,7 @@ import { annotate } from './annotate.ts'
 import { createDecideRequest, type DecidedRequest } from './decide-request.ts'
 import { delay } from './delay.ts'
 import { deny } from './deny.ts'
-import type { Forward, Forwarded } from './forward.ts'
+import { clientGone, type Forward, type Forwarded } from './forward.ts'
 import { createIdentifier, type Identifier } from './identify.ts'
 import type { OriginLoad } from './origin-load.ts'
 import { followsOrigin, type Parts } from './parts.ts'
@@ -192,9 +192,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
     await delay(ruling.delay, sleep)
     // The client may have left during the delay. If nothing awaits the end of requests, the platform has already
     // ended this code.
-    if (engine.awaitsEndings && request.signal.aborted) {
-      return { response: new Response(null, { status: 499 }), isOwnReply: true }
-    }
+    if (engine.awaitsEndings && request.signal.aborted) return clientGone()
     const startedAt = clock.now()
     const context = {
       requestId,

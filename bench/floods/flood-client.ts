@@ -25,11 +25,11 @@ export interface FloodAnswer {
   startedAt: number
   /** When the last reply arrived. */
   endedAt: number
-  /** Requests that were not sent, because every connection already had the most unanswered requests. */
+  /** Requests that were not sent, because too many requests were unanswered already. */
   notSent: number
-  /** Replies 401 by caller, in the order of the callers. Only of requests at once. */
+  /** Only after a burst: the number of 401 replies to each caller, in the order of the callers. */
   unknownKeys?: number[]
-  /** Of a stream in one process with the gateway (node-gateway.ts): each second since the first request. */
+  /** Only if the stream runs in the process of the gateway (node-gateway.ts): the counts of each second since the stream began. */
   seconds?: { sent: number; scriptCalls: number }[]
   /** Of such a stream: the shortest time between two decisions about one caller that went to the store, after the first second. */
   shortestPauseMs?: number

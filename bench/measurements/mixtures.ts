@@ -74,7 +74,7 @@ export async function mixtures(bed: TestBed): Promise<Findings> {
       'Mixtures: the rules are gcra, fixed-window, sliding-window, token-bucket and leaky-bucket in turn, with periods of an hour, six hours ' +
         'and a day in turn. Cells show "Sluice : slidingWindow calls = ratio", measured as in "Per algorithm". With two identities, the first ' +
         'half of the rules counts by consumer and the rest by address. Refused: every limit refuses. The bytes depend on the length of the ' +
-        'keys; those of the slidingWindow calls are at most as long as in the first table.',
+        'keys; the keys of the slidingWindow calls are at most as long as in the first table.',
     ],
   }
 }
@@ -163,7 +163,10 @@ function byOf({ rules, identities }: Mixture, i: number): CountedBy['by'] {
   return identities === 1 || i < rules / 2 ? 'consumer' : 'address'
 }
 
-/** Measures each window separately, because the clock is set back by its length. */
+/**
+ * Measures each limiter by itself: first with the clock set back by the length of its window, so that the window before exists too, and
+ * these lengths differ.
+ */
 async function theirBytes(bed: TestBed, mixture: Mixture): Promise<number> {
   let bytes = 0
   for (let i = 0; i < mixture.rules; i++) {

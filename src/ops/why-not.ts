@@ -49,7 +49,7 @@ export function whyNot(
   if (first.match.authenticated === false && credential) return 'only for callers without a credential'
   if (first.on === 'auth-failure') {
     return credential
-      ? 'only for keys: a token is verified by its signature'
+      ? 'counts only requests with a key: a token is verified without the store'
       : 'only for requests with a credential'
   }
   if (!variant) {

@@ -365,7 +365,7 @@ describe('a mistake', () => {
       'a candidate for a rule that does not exist',
       withRule({ candidateFor: 'b' }),
       [
-        "rules[0].candidateFor: 'b' names no other rule of rules that is on and not a candidate. Name the rule to replace.",
+        "rules[0].candidateFor: 'b' is not a rule that can be replaced: it must be another rule in rules, not off, and not a candidate itself. Name the rule to replace.",
       ],
     ],
     [

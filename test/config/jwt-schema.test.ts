@@ -249,7 +249,7 @@ describe('a mistake', () => {
       'the Authorization header',
       { ...JWKS, header: 'Authorization' },
       [
-        "auth0.header: 'Authorization' is searched for tokens by default, after Authorization: Bearer. Leave it out.",
+        "auth0.header: 'Authorization' is the header of Authorization: Bearer <token>, and this setting names a header that has the token alone. Leave it out, or name another header.",
       ],
     ],
     [

@@ -472,7 +472,7 @@ describe('all mistakes are reported at once', () => {
     expect(mistakesIn(config)).toEqual([
       expect.stringMatching(/^origin: /),
       "rules[1].name: 'a' is already the name of rules[0]. Give each rule its own name.",
-      "rules[2].candidateFor: 'minute' names no other rule of rules that is on and not a candidate. Did you mean 'minutes'?",
+      "rules[2].candidateFor: 'minute' is not a rule that can be replaced: it must be another rule in rules, not off, and not a candidate itself. Did you mean 'minutes'?",
       "rules[1].match.routes: 'report' is not in routes (reports). Did you mean 'reports'?",
       "rules[1].match.plans: 'prp' is not in plans (free, pro). Did you mean 'pro'?",
       'rules[2].plans.gold: is not in plans (free, pro). Add it there.',

@@ -34,7 +34,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
   const get = (name: string, path: string, init: RequestInit = {}) =>
     fetch(gateway.url + path, { ...init, headers: { 'x-case': name, ...init.headers } })
 
-  /** Waits for the first ending, lets another request run to its end, and expects no second one. */
+  /** Waits for the ending of a request, lets another request run to its end, and expects no second ending of the first one. */
   async function expectEnding(name: string, ending: Ending): Promise<void> {
     await untilEnded(name)
     const other = newCase()
@@ -121,7 +121,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
 
     it.each([
       ['', '/silent'],
-      [' in the middle of a known length', '/silent-fixed'],
+      [' in the middle of a body of known length', '/silent-fixed'],
     ])(
       'is cancelled when its client leaves while the origin is silent%s, and the connection to the origin is closed',
       async (_, path) => {
@@ -135,7 +135,7 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
 
     it.each([
       ['', '/reset'],
-      [' in the middle of a known length', '/reset-fixed'],
+      [' in the middle of a body of known length', '/reset-fixed'],
     ])('has failed if the origin resets it%s, and is cut off for the client', async (_, path) => {
       const name = newCase()
       await expect(get(name, path).then(response => response.arrayBuffer())).rejects.toThrow()

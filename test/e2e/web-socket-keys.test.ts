@@ -120,7 +120,7 @@ describe.each(CLIENTS)('%s', (_, open) => {
   )
 
   it.each(['/', '/held'])(
-    'without its own protocol offers sluice, which the gateway selects (%s)',
+    'that has no other protocol to offer also offers sluice, and the gateway selects it (%s)',
     async path => {
       expect(await open(path, ['sluice', `sluice-key.${key}`])).toEqual({
         protocol: 'sluice',
@@ -183,7 +183,7 @@ describe('a handshake', () => {
   })
 })
 
-it('a request that is not a handshake is not authenticated by such a header', async () => {
+it('a key in Sec-WebSocket-Protocol does not authenticate a request that is not a handshake', async () => {
   const response = await fetch(stack.url, {
     headers: { 'sec-websocket-protocol': `sluice-key.${key}, chat` },
   })

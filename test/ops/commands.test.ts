@@ -81,10 +81,10 @@ it('a reset lists the rules that it has reset, and those that it has not', async
     "Reset minute, queue and steady of consumer 'acme'. Not reset, because they count by more than the consumer: second.",
   )
   expect(await run('limits', 'reset', '--address', '192.0.2.7', '--yes')).toBe(
-    "Reset wrong and at-once of address '192.0.2.7'. 'at-once' counts requests in flight again within 30 s.",
+    "Reset wrong and at-once of address '192.0.2.7'. Requests that are still in flight are counted by 'at-once' again, within 30 s at the latest.",
   )
   expect(await run('limits', 'reset', 'exports', '--yes')).toBe(
-    "Reset limit 'exports'. 'tasks' counts requests in flight again within 15 s.",
+    "Reset limit 'exports'. Requests that are still in flight are counted by 'tasks' again, within 15 s at the latest.",
   )
 })
 

@@ -242,7 +242,9 @@ describe('a request with a credential', () => {
       const explanation = await explain(taking, { method: 'GET', path: '/', ...asked })
       expect(explanation.caller).toMatchObject({ method: 'auth0', consumer: 'auth0~user%7C1', plan: 'pro' })
       expect(explanation.rules[0]).toMatchObject({ key: 'sluice:{c:auth0~user%7C1}:state' })
-      expect(reasons(explanation).guesses).toBe('only for keys: a token is verified by its signature')
+      expect(reasons(explanation).guesses).toBe(
+        'counts only requests with a key: a token is verified without the store',
+      )
     }
     for (const more of [{ exp: 1 }, { exp: undefined }, { aud: 'other' }, { nbf: 4e9 }, { sub: '' }]) {
       const bad = await explain(taking, { method: 'GET', path: '/', token: tokenOf(more) })

@@ -1,4 +1,4 @@
-/** The model predicts the replies of the script about subjects, while their records change. */
+/** The model predicts what the script replies for each kind of subject (evaluation.ts), while the records of the subject change. */
 import * as fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { Subject, Verdict } from '../../src/script/evaluation.ts'
@@ -34,7 +34,7 @@ type Caller = ReturnType<typeof callerOf>
 
 const ALL_RULES = [...RULES, MINUTE, GUESSES]
 const plan = fc.constantFrom(undefined, 'free', 'pro', 'max', 'gone')
-/** When something ends, in µs from now. -1: it has ended. */
+/** When something ends, in µs from now. Negative: it has ended. Undefined: it has no end. */
 const end = fc.option(fc.integer({ min: -1e5, max: 1e6 }), { nil: undefined })
 
 const askStep = fc.record({
@@ -108,7 +108,7 @@ describeOnRedisEngine('a decision about a subject', fresh => {
       const caller = callerOf(newCaller())
       let now = NOON
       let verdicts: readonly Verdict[] = []
-      // In most runs the credential is valid from the start.
+      // The credential is valid until a step changes its records.
       const records: [string, string][] = [
         [caller.credentialKey, credentialOf()],
         [caller.pointerKey, caller.consumer],

@@ -1,4 +1,4 @@
-/** The rules of the tests about subjects, and one request under them. */
+/** The rules of the tests about subjects (credentials that the store checks, evaluation.ts), and one request under these rules. */
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import type { Subject } from '../../src/script/evaluation.ts'
 import { addressStateKey, consumerStateKey, UNKNOWN_CONSUMER } from '../../src/store/keys.ts'
@@ -26,7 +26,7 @@ export const GUESSES: RuleInput = {
 
 export const config = (...rules: RuleInput[]) => configOf({ plans: PLANS, rules })
 
-/** One request under these rules. Each rule counts acme or the address. */
+/** One request under these rules. Each rule counts the consumer `caller`, or its address. Without a subject, rules by consumer are left out. */
 export function asked(
   rules: RuleInput[],
   subject: Subject | undefined,

@@ -1,4 +1,4 @@
-/** The form of keys in the store, for all inputs of callers (src/store/keys.ts). */
+/** The form that keys in the store have, whatever callers send (src/store/keys.ts). */
 
 /** The characters of an escaped text (escape.ts). None of them has a meaning for Redis, for a cluster or for Sluice. */
 const TEXT = "[\\w.%#!'()-]*"

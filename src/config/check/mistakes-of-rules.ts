@@ -77,7 +77,7 @@ export function mistakesOfSet(
       if (!replaced || replaced === rule || !isReplaceable(replaced)) {
         report(
           'candidateFor',
-          `'${candidateFor}' names no other rule of ${path} that is on and not a candidate.${didYouMean(candidateFor, candidates) || ' Name the rule to replace.'}`,
+          `'${candidateFor}' is not a rule that can be replaced: it must be another rule in ${path}, not off, and not a candidate itself.${didYouMean(candidateFor, candidates) || ' Name the rule to replace.'}`,
         )
       }
     }

@@ -87,7 +87,7 @@ export function mistakesOfAdaptive({ rules = [], shedding }: ConfigInput): Mista
   })
 }
 
-/** @param compiled the variants of each rule of the config */
+/** @param compiled for each rule: a variant for each plan with numbers of its own, and one for all other plans */
 export function mistakesOfShedding(
   config: ConfigInput,
   compiled: readonly (readonly GatewayRule[])[],
@@ -169,7 +169,10 @@ export function mistakesOfShedding(
     const { after = DEFAULT_SHEDDING.after, within = DEFAULT_SHEDDING.within } = workerUtilization
     if (low >= high) report('workerUtilization.low', `${low} is not below high (${high}). Lower it.`)
     if (milliseconds(after) >= milliseconds(within)) {
-      report('workerUtilization.after', `'${after}' is not below within ('${within}'). Shorten it.`)
+      report(
+        'workerUtilization.after',
+        `'${after}' is not shorter than the setting within ('${within}'). Shorten it.`,
+      )
     }
     if (signals.includes('in-flight') && !fleetUsage) {
       report('workerUtilization.signals', "'in-flight' needs fleetUsage.capacity. Add it.")
@@ -202,6 +205,9 @@ export function mistakesOfShedding(
   return mistakes
 }
 
-/** Standard response headers. Clients need them, and the header with the utilization is removed from replies. */
+/**
+ * Standard response headers. Clients need them, so none of them can carry the utilization: its header is removed
+ * from replies.
+ */
 const STANDARD =
   /^(?:content-.*|set-cookie|location|cache-control|etag|vary|date|age|expires|last-modified|retry-after|ratelimit.*|access-control-.*|www-authenticate|strict-transport-security)$/i

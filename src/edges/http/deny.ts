@@ -81,7 +81,7 @@ export function retryAfterSeconds(retryAfter: number): number | undefined {
 const NOT_VALID = 'The credential is not valid. Check that it was copied whole, or ask for a new one.'
 
 const NOTHING_ACCEPTED =
-  'This request matches several routes, because servers read these differently: X-HTTP-Method-Override, and in a path %2F, //, "..", ";" or a final slash. No credential is accepted by all of these routes. Send the plain path, such as /reports/7.'
+  'Servers can read this request in different ways, so it matches several routes, and no credential is accepted by all of them. The cause is the header X-HTTP-Method-Override, or one of these in the path: %2F, //, "..", ";" or a final slash. Send the plain path, such as /reports/7.'
 
 /**
  * Creates a 401 with a challenge (RFC 9110, section 15.5.2), and with an error code unless there was no credential

@@ -71,6 +71,6 @@ function askForAnotherProtocol(): Response {
   return problem({
     status: 400,
     title: 'Bad Request',
-    detail: `The handshake offers no subprotocol but the key, which cannot be selected. Also offer one of the service, or '${NO_PROTOCOL}'.`,
+    detail: `The handshake offers only the subprotocol with the key, and the gateway never selects that one. Also offer a subprotocol of the service, or '${NO_PROTOCOL}'.`,
   })
 }

@@ -14,7 +14,7 @@ export interface LimiterParts {
   evaluateOnCluster: EvaluateOnCluster
   /** Unless all rules are `closed` while the store fails. */
   createLocalLimiter: typeof createLocalLimiter
-  /** Unless refusals are not remembered (`refusals: { rememberFor: 0 }`). */
+  /** If refusals are remembered, as by default (not with `refusals: { rememberFor: 0 }`). */
   createRefusalMemory: typeof createRefusalMemory
   /** With `lease`. */
   createLeases: typeof createLeases

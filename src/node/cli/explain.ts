@@ -189,7 +189,7 @@ function costOf({ httpRequests, calls, admitted, refused, ended }: DecisionCost,
     `  refused   ${countsOf(refused)}${isCluster && calls > 1 ? '; one more HTTP request if units must be refunded in another slot' : ''}`,
     ...(ended
       ? [
-          `  ended     at most ${countsOf(ended)}; none if the next admitted request of these callers carries the report`,
+          `  ended     at most ${countsOf(ended)}; none if the end is reported in the same call as the next admitted request of these callers`,
         ]
       : []),
   ].join('\n')

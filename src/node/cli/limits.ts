@@ -233,7 +233,12 @@ function noteOfHeld(standings: readonly Standing[]): string[] {
 /** A reset ends no request. */
 function stillInFlight(rules: readonly Rule[]): string {
   const held = new Map(rules.filter(isHeld).map(({ name, period }) => [name, formatWait(period)]))
-  return [...held].map(([name, ttl]) => ` '${name}' counts requests in flight again within ${ttl}.`).join('')
+  return [...held]
+    .map(
+      ([name, ttl]) =>
+        ` Requests that are still in flight are counted by '${name}' again, within ${ttl} at the latest.`,
+    )
+    .join('')
 }
 
 function standingTable(standings: readonly Standing[]): string {

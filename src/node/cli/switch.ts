@@ -51,8 +51,8 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
       .summary('change limits live, without a deployment')
       .description(
         'Change limits live, without a deployment: the kill switch, modes and shares of rules, blocks and overrides. ' +
-          'Isolates read a change within a second, along with a store decision. If the change loosens limits, it applies ' +
-          'to that decision; if it tightens them, it applies from the next request on. ' +
+          'Each isolate reads the changes about once a second, in the same trip to the store as a decision. A change that ' +
+          'loosens limits applies to that same decision, and one that tightens them from the next request on. ' +
           'Without a command, all switches are shown.',
       )
       .addCommand(

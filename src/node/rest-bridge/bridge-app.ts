@@ -112,7 +112,7 @@ async function respond(
 ): Promise<Response> {
   const { incoming, outgoing } = c.env
   const text = JSON.stringify(body)
-  // Node announces a request before it has parsed its end; `complete` is right only after the event.
+  // Node emits its `request` event before it has parsed the end of the request. `complete` is right only after that event.
   await undefined
   outgoing.writeHead(status, {
     'content-type': 'application/json',

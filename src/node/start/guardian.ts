@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url'
 type Charge = { group: number } | { directory: string }
 
 export interface Guardian {
-  /** A process group: spawn the child with `detached: true` and give its pid. */
+  /** Adds a directory or a process group. For a group, spawn the child with `detached: true` and give its pid. */
   guard(charge: Charge): void
   /** Ends all guarded groups and removes all guarded directories. Resolves when that is done. */
   dismiss(): Promise<void>

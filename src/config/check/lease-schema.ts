@@ -5,7 +5,10 @@ import { duration, settings } from './values.ts'
 const LEASE = "is not a lease. Write it like { for: '250ms' }"
 
 const entries = {
-  /** How long after a decision of the store an isolate may admit requests without asking again. Then it gives the remaining units back. */
+  /**
+   * For how long an isolate may admit requests without asking the store again. It begins when the isolate asks. At the end, the isolate
+   * gives the remaining units back.
+   */
   for: duration(50e3, 10e6, "from '50ms' to '10s'"),
 }
 

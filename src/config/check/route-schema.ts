@@ -35,7 +35,7 @@ export const route = settings(
     cost: v.optional(units(1, 1e6)),
     /**
      * `false`: requests on this route are not counted (default `true`). Callers still need a credential, unless `accept` has
-     * `'anonymous'`, and failed credentials are counted (`on: 'auth-failure'`).
+     * `'anonymous'`, and keys that the store does not know are counted (`on: 'auth-failure'`).
      */
     limits: v.optional(flag),
   },

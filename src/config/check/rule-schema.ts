@@ -73,8 +73,8 @@ export const modes = {
 const leasing = {
   /**
    * An isolate takes units for several requests in one decision, at most one sixteenth of the remaining units, and then serves requests
-   * without a trip to the store. Nothing is spent above the limit, but the origin can get a request in a later window than the one
-   * that has counted it (docs/hot-callers.md). A request that is also counted by a rule without a lease always goes to the store. Not for
+   * without a trip to the store. Never more than the limit is spent, but a request can be counted in one window and reach the
+   * origin in the next (docs/hot-callers.md). A request that is also counted by a rule without a lease always goes to the store. Not for
    * `sliding-log`, `concurrency` and `on: 'auth-failure'`. `false`: no lease, even if the config has one. Default: that of the config.
    */
   lease: v.optional(ruleLease),

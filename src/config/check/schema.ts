@@ -151,8 +151,9 @@ const CLIENT_GONE = ['wait', 'abort'] as const
 export const configSchema = settings(
   {
     /**
-     * Where admitted requests go: a URL (its path precedes the request's own), or `'route'` on a Workers
-     * route, where the zone's DNS names the origin. The variable ORIGIN_URL overrides it. Only the gateway needs
+     * Where admitted requests go: a URL (its path precedes the request's own), or `'route'` if the Worker
+     * runs on a route of a Cloudflare zone: then requests go to the origin in the zone's DNS.
+     * The variable ORIGIN_URL overrides it. Only the gateway needs
      * it: a guard, a middleware and limits by name forward nothing. Default: none.
      */
     origin: v.optional(origin),
@@ -229,7 +230,7 @@ export const configSchema = settings(
       settings(
         {
           /**
-           * As in `['192.0.2.7', '10.0.0.0/8', '2001:db8::/32']` (default `[]`). Failed credentials of these addresses are not
+           * As in `['192.0.2.7', '10.0.0.0/8', '2001:db8::/32']` (default `[]`). Unknown keys from these addresses are not
            * counted either.
            */
           addresses: v.optional(addressRanges),

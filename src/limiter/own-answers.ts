@@ -18,7 +18,10 @@ export interface OwnDecision {
 export interface OwnAnswer {
   /** The decision, if no trip is needed. */
   decideBeforeTrip(): OwnDecision | undefined
-  /** Whether `decideAfterFailure` would decide now. */
+  /**
+   * Whether `decideAfterFailure` would decide now. After `beginTrip` it is called only while the request waits for its turn at the
+   * store, so the trip is counted from the last call.
+   */
   canDecide(): boolean
   /**
    * How long the request should wait before `decideAfterWait`, because an answer for it is on its way (ms). 0: it has to make a
@@ -76,7 +79,8 @@ export function createOwnAnswers(
   return {
     forRequest(demand, switches, current, recall) {
       const lease = leases?.forRequest(demand, switches, recall)
-      let tripStartedAt = 0
+      /** The request to the store has not been sent before (ms). */
+      let sentAfter = 0
 
       const repeatRefusal = (when: LookupPhase): OwnDecision | undefined => {
         const refusal = refusals?.find(demand, current(), recall, when)
@@ -100,15 +104,19 @@ export function createOwnAnswers(
         },
         pauseBeforeTrip: () => lease?.pauseBeforeTrip() ?? 0,
         decideAfterWait: () => serveFromLease(true) ?? repeatRefusal('waiting'),
-        canDecide: () =>
-          (lease?.canServe() && !refusals?.hasTooManyGuesses(demand, current())) ||
-          repeatRefusal('waiting') !== undefined,
+        canDecide() {
+          sentAfter = refusals?.now() ?? 0
+          return (
+            (lease?.canServe() && !refusals?.hasTooManyGuesses(demand, current())) ||
+            repeatRefusal('waiting') !== undefined
+          )
+        },
         beginTrip() {
-          tripStartedAt = refusals?.now() ?? 0
+          sentAfter = refusals?.now() ?? 0
           return lease?.beginTrip() ?? 1
         },
         endTrip(outcome, isCurrent = true) {
-          if (outcome && isCurrent) refusals?.remember(demand, outcome, switches, tripStartedAt)
+          if (outcome && isCurrent) refusals?.remember(demand, outcome, switches, sentAfter)
           return lease ? lease.endTrip(outcome) : outcome
         },
         decideAfterFailure,

@@ -64,9 +64,9 @@ export interface RefusalMemory {
   /**
    * Remembers an outcome if it is a refusal. After an admission, discards the refusals that it contradicts.
    * @param switches under which the request was bound
-   * @param tripStartedAt ms, by `now`
+   * @param sentAfter the request to the store was not sent before (ms, by `now`)
    */
-  remember(evaluation: Evaluation, outcome: Outcome, switches: Switches, tripStartedAt: number): void
+  remember(evaluation: Evaluation, outcome: Outcome, switches: Switches, sentAfter: number): void
   /** Invalidates the refusals under these keys: their state was changed, or a request in flight under them has ended. */
   forget(keys: readonly string[], what: 'changed' | 'ended'): void
 }
@@ -78,8 +78,9 @@ interface Refusal {
   /** The state keys of the rules that have refused. */
   keys: readonly string[]
   switches: Switches
+  /** The request to the store was not sent before (ms). */
+  sentAfter: number
   /** ms */
-  tripStartedAt: number
   answeredAt: number
   rememberedUntil: number
   /** Until when the store would refuse. */
@@ -140,14 +141,14 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
   ): Refusal | undefined {
     const refusal = refusals.get(answerKey)
     if (!refusal) return undefined
-    const { outcome, costs, keys, tripStartedAt, answeredAt } = refusal
+    const { outcome, costs, keys, sentAfter, answeredAt } = refusal
     const time = now()
     const isInvalid =
       time >= refusal.validUntil ||
       // The clock was set back.
       time < answeredAt ||
       refusal.switches !== switches ||
-      keys.some(key => (forgotten.peek(key) ?? -1) >= tripStartedAt) ||
+      keys.some(key => (forgotten.peek(key) ?? -1) >= sentAfter) ||
       (recall && !isConsistent(outcome, recall()))
     if (isInvalid) {
       refusals.delete(answerKey)
@@ -206,7 +207,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
       return findValid(answerKeyOf(guesses), guesses, switches) !== undefined
     },
 
-    remember(evaluation, outcome, switches, tripStartedAt) {
+    remember(evaluation, outcome, switches, sentAfter) {
       const { rules } = evaluation
       const { status, verdicts } = outcome
       const refusing = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
@@ -225,22 +226,20 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
       const isInFlight = refusing.some(({ rule }) => rule.counting.state === 'held')
       const maxMs = isInFlight ? Math.min(IN_FLIGHT_REFUSAL_MS, rememberForMs) : rememberForMs
       const wait = waitOf(refusing)
-      const rememberedUntil = tripStartedAt + Math.min(maxMs, wait)
+      const rememberedUntil = sentAfter + Math.min(maxMs, wait)
       // A refusal without a refusing rule (a block, a bad credential) has no retry time.
       const retryAt =
-        refusing.length > 0
-          ? tripStartedAt + Math.min(wait, MAX_OUTAGE_MS)
-          : rememberedUntil + RECHECK_TIMEOUT_MS
+        refusing.length > 0 ? sentAfter + Math.min(wait, MAX_OUTAGE_MS) : rememberedUntil + RECHECK_TIMEOUT_MS
       const validUntil = isInFlight ? rememberedUntil : retryAt
       const answeredAt = now()
-      if (rememberedUntil <= answeredAt || tripStartedAt <= trustedAfter || tripStartedAt > answeredAt) return
+      if (rememberedUntil <= answeredAt || sentAfter <= trustedAfter || sentAfter > answeredAt) return
       const names = new Set(refusing.map(({ rule }) => rule.name))
       refusals.set(answerKeyOf(remembered, isGuessRefusal ? undefined : evaluation), {
         outcome,
         costs: remembered.map(({ cost }) => cost),
         keys: remembered.filter(({ rule }) => names.has(rule.name)).map(({ key }) => key),
         switches,
-        ...{ tripStartedAt, answeredAt, rememberedUntil, validUntil, recheckUntil: 0 },
+        ...{ sentAfter, answeredAt, rememberedUntil, validUntil, recheckUntil: 0 },
       })
       emptyFrom = Math.max(emptyFrom, validUntil)
     },

@@ -1,6 +1,7 @@
 /** The memory of refusals: it is bounded, and agrees with the store. test/gateway/refusals.test.ts tests it with the gateway. */
 import { describe, expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
+import { createOwnAnswers } from '../../src/limiter/own-answers.ts'
 import { createRefusalMemory, type LookupPhase } from '../../src/limiter/refusals.ts'
 import type { Evaluation, Outcome } from '../../src/script/evaluation.ts'
 import { ScriptModel } from '../../src/script/model.ts'
@@ -56,6 +57,21 @@ describe('the memory of refusals', () => {
     // From now on the store may admit the request, because it may have decided right after the start of the trip.
     world.time = askedAt + 500
     expect(find(demandOf('10.0.0.1'))).toBeUndefined()
+  })
+
+  it('measures the end of a refusal from the end of the wait for a turn at the store', () => {
+    const { world, refusals, find } = memory()
+    const demand = demandOf('10.0.0.1')
+    const answer = createOwnAnswers(refusals, undefined)!.forRequest(demand, NO_SWITCHES, () => NO_SWITCHES)
+    answer.beginTrip()
+    world.time += 1500
+    expect(answer.canDecide()).toBe(false)
+    world.time += 40
+    answer.endTrip(refusal(5e6))
+    world.time += 959
+    expect(Boolean(find(demand))).toBe(true)
+    world.time += 1
+    expect(find(demand)).toBeUndefined()
   })
 
   it('does not remember a refusal whose retry time is over when the answer arrives', () => {

@@ -9,7 +9,8 @@ export const adaptive = settings(
   {
     /**
      * How the limit follows the origin (default `'gradient'`): with `'gradient'`, by the ratio of the usual latency to
-     * the current one; with `'aimd'`, in small steps up, and by a fraction down when responses are slow or fail.
+     * the current one; with `'aimd'`, in small steps up (by half in a second far below the tolerated latency), and by a
+     * fraction down when responses are slow or fail.
      */
     method: v.optional(v.picklist(METHODS, "is not a method. Use 'gradient' or 'aimd'.")),
     /** The lowest value of the limit (default `4`). The highest is the configured limit. */

@@ -225,7 +225,7 @@ export const configSchema = settings(
      * /64.
      */
     address: v.optional(address),
-    /** Callers that are never limited. They still need a credential. Default: none. */
+    /** Callers that no rule limits, except `auth-failure` rules for listed consumers. They still need a credential. Default: none. */
     allow: v.optional(
       settings(
         {
@@ -295,8 +295,8 @@ export const configSchema = settings(
           /** Keep the counters in the store (default `true`). */
           keep: v.optional(flag),
           /**
-           * How often an isolate that has requests sends its counters to the store (default `'10s'`): one HTTP request, a command
-           * for each counter.
+           * How often an isolate that has requests sends its counters to the store (default `'10s'`): one HTTP request, with
+           * a command for each changed counter and one for the expiry.
            */
           every: v.optional(duration(1e6, 20e6, "from '1s' to '20s'")),
         },

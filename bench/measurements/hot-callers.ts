@@ -149,7 +149,7 @@ const NOTES = [
     'CPU is that of the client, including the loop that starts the requests, which takes more CPU per request if requests are rare. When 1,000 requests a second ' +
     'all go to the store, client and bridge use two cores fully. Decisions then wait for their turn, and several share a trip. The client @upstash/redis, as ' +
     '@upstash/ratelimit uses it, sends simultaneous calls in one HTTP request (auto-pipelining), but each call is billed. Requests that come at ' +
-    'once all go to the store, even with leases, because the lease begins with the first answer. $: $0.20 per 100,000 commands (Upstash, pay as you go).',
+    'once all go to the store, even with leases, because the isolate has no units before the first answer. $: $0.20 per 100,000 commands (Upstash, pay as you go).',
   'Hot callers: the isolates are limiters of their own in one process, each with its own client and its own memory.',
   'Hot callers: "above the limit" are admitted requests that no window had room for. Traffic above the limit starts when a window begins. At the end of each ' +
     'window, the requests that were admitted until then are compared with the limit times the number of windows. A dash: the traffic stays below the limit.',

@@ -8,9 +8,9 @@ export type AdaptiveMethodName = (typeof METHODS)[number]
 export const adaptive = settings(
   {
     /**
-     * How the limit follows the origin (default `'gradient'`): with `'gradient'`, by the ratio of the usual latency to
-     * the current one; with `'aimd'`, in small steps up (by half in a second far below the tolerated latency), and by a
-     * fraction down when responses are slow or fail.
+     * How the limit follows the origin (default `'gradient'`). `'gradient'`: by the ratio of the usual latency to the
+     * current one. `'aimd'`: in small steps up, or by half each second while latency is far below the tolerated one, and by
+     * a fraction down when responses are slow or fail.
      */
     method: v.optional(v.picklist(METHODS, "is not a method. Use 'gradient' or 'aimd'.")),
     /** The lowest value of the limit (default `4`). The highest is the configured limit. */

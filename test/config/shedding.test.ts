@@ -70,7 +70,7 @@ describe('shedding', () => {
       { classes: CLASSES, workerUtilization: { signals: ['header'], low: 0.9 } },
     ],
     [
-      "shedding.workerUtilization.after '2m' is not shorter than the setting within ('2m'). Shorten it.",
+      "shedding.workerUtilization.after '2m' is not shorter than workerUtilization.within ('2m'). Shorten it.",
       { classes: CLASSES, workerUtilization: { signals: ['header'], after: '2m' } },
     ],
     [

@@ -8,7 +8,7 @@ const BINDING = 'Service binding for four limits alone'
 const BESIDE = `${SHIPPED} and a service binding for four limits`
 const WHOLE_BINDING = 'Service binding without a build'
 
-/** The sizes in a line of a page, in their order, and what they are the sizes of. */
+/** Lines of pages that contain sizes: the page, the line, and the Workers that have these sizes, in the order of the line. */
 const LINES: readonly [page: string, line: RegExp, ...bundles: string[]][] = [
   ['edges', /^\| what `npx sluicegate build` generates \|/, SHIPPED],
   ['edges', /^\| `sluicegate\/guard` \|/, 'Guard'],

@@ -52,7 +52,7 @@ describe('the running gateway', () => {
       'cache-control',
       'pragma',
     ]
-    // The first three come from workerd.
+    // The first three come from workerd, or from the simulated edge in front of the Worker (src/node/start/edge.ts).
     expect(Object.keys(headers).sort()).toEqual(['accept-encoding', 'cf-worker', 'host', ...added].sort())
   })
 
@@ -78,7 +78,7 @@ describe('the running gateway', () => {
     expect(running.origin.received.map(({ headers }) => headers['x-request-id'])).toEqual(
       admitted.map(({ id }) => id),
     )
-    // Each one arrives at least a tenth of a second after the one before, because timers do not fire early.
+    // Request i arrives at least i tenths of a second after the start, because timers do not fire early.
     for (const [i, { at }] of running.origin.received.entries())
       expect(at - startedAt).toBeGreaterThan(i * 100 - 2)
   })

@@ -47,7 +47,7 @@ describe('the memory of refusals', () => {
     expect(known.slice(-4000).every(Boolean)).toBe(true)
   })
 
-  it('measures the end of a refusal from the start of the trip, and its times from the end of the trip', () => {
+  it('ends a refusal its retry time after the start of the trip, and counts down its retry and reset times from the end of the trip', () => {
     const { world, keep, find } = memory(60_000)
     const askedAt = world.time
     world.time += 40
@@ -130,7 +130,7 @@ describe('the memory of refusals', () => {
       expect(Boolean(find(demand))).toBe(true)
       world.time -= fall
       expect(find(demand)).toBeUndefined()
-      // A refusal whose trip may have started before would end too late.
+      // If the trip of a refusal may have started before the clock was set back, the refusal would end too late.
       keep(demand, refusal(waitMs * 1e3), world.time + 1)
       expect(find(demand)).toBeUndefined()
       keep(demand, refusal(waitMs * 1e3), world.time - 50)
@@ -141,7 +141,7 @@ describe('the memory of refusals', () => {
     },
   )
 
-  it('does not take the clock of a request that waits, or of a busy isolate, for one that was set back', () => {
+  it('does not conclude that the clock was set back if a waiting request reads an older time, or any request in a busy isolate', () => {
     const { world, keep, find } = memory()
     const demand = demandOf('10.0.0.1')
     keep(demand, refusal(-1))

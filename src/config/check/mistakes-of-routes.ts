@@ -72,7 +72,7 @@ export function mistakesOfAccept(
   })
 }
 
-/** A text that is equal for two routes that match the same requests. */
+/** A text that is equal for two routes with the same host, path and methods, in any case and order. */
 function placeOf({ host = '', path = '', methods = [] }: RouteMatchInput): string {
   return [host, path, ...[...methods].sort()].join(' ').toLowerCase()
 }

@@ -171,7 +171,7 @@ export function mistakesOfShedding(
     if (milliseconds(after) >= milliseconds(within)) {
       report(
         'workerUtilization.after',
-        `'${after}' is not shorter than the setting within ('${within}'). Shorten it.`,
+        `'${after}' is not shorter than workerUtilization.within ('${within}'). Shorten it.`,
       )
     }
     if (signals.includes('in-flight') && !fleetUsage) {

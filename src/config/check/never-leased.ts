@@ -48,7 +48,7 @@ interface WithoutLease {
   leased: readonly RuleInput[]
 }
 
-/** One warning for all rules that make the same leases useless. */
+/** One warning for all rules that make the same leases useless and need the same fix: a lease, or another algorithm. */
 function withoutLeases(all: readonly WithoutLease[]): Mistake[] {
   const groups = Map.groupBy(all, ({ rule, leased }) => `${canLease(rule)} ${namesOf(leased)}`)
   return [...groups.values()].map(group => {

@@ -92,7 +92,10 @@ function claimOf({ method, claims = {} }: Credential, name: string): PartValue {
   return [`claim.${method}.${encodeURIComponent(name)}`, value]
 }
 
-/** Lists, objects, and numbers that parsing has rounded have no text, so they cannot be counted. */
+/**
+ * Lists, objects, null, and numbers beyond ±(2^53 - 1), which parsing may have rounded, have no text, so they cannot be
+ * counted.
+ */
 function textOf(value: unknown): string | undefined {
   if (typeof value === 'number') return Math.abs(value) <= Number.MAX_SAFE_INTEGER ? String(value) : undefined
   return typeof value === 'string' || typeof value === 'boolean' ? String(value) : undefined

@@ -85,7 +85,8 @@ interface Refusal {
   rememberedUntil: number
   /** Until when the store would refuse. */
   validUntil: number
-  /** After `rememberedUntil`: until when a request that asks the store again may take. */
+  /** After `rememberedUntil`: the evaluation of the request that asks the store again, and until when it may take. */
+  recheckBy: Evaluation | undefined
   recheckUntil: number
 }
 
@@ -159,6 +160,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
 
   function findUnder(
     answerKey: string,
+    evaluation: Evaluation,
     rules: readonly BoundRule[],
     switches: Switches,
     recall: (() => RememberedCaller | undefined) | undefined,
@@ -170,8 +172,9 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
     const time = now()
     if (time >= refusal.rememberedUntil && phase !== 'after-failure') {
       // One request asks the store again. The others are still refused, or all of them would make a trip.
-      if (phase === 'waiting') return undefined
+      if (refusal.recheckBy === evaluation) return undefined
       if (time >= refusal.recheckUntil) {
+        refusal.recheckBy = evaluation
         refusal.recheckUntil = time + RECHECK_TIMEOUT_MS
         return undefined
       }
@@ -195,8 +198,9 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
       const guesses = subject && rules.filter(isGuess)
       return (
         (guesses?.length
-          ? findUnder(answerKeyOf(guesses), guesses, switches, undefined, phase)
-          : undefined) ?? findUnder(answerKeyOf(rules, evaluation), rules, switches, recall, phase)
+          ? findUnder(answerKeyOf(guesses), evaluation, guesses, switches, undefined, phase)
+          : undefined) ??
+        findUnder(answerKeyOf(rules, evaluation), evaluation, rules, switches, recall, phase)
       )
     },
 
@@ -239,7 +243,8 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
         costs: remembered.map(({ cost }) => cost),
         keys: remembered.filter(({ rule }) => names.has(rule.name)).map(({ key }) => key),
         switches,
-        ...{ sentAfter, answeredAt, rememberedUntil, validUntil, recheckUntil: 0 },
+        ...{ sentAfter, answeredAt, rememberedUntil, validUntil },
+        ...{ recheckBy: undefined, recheckUntil: 0 },
       })
       emptyFrom = Math.max(emptyFrom, validUntil)
     },

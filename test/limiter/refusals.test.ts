@@ -101,17 +101,27 @@ describe('the memory of refusals', () => {
 
   it('sends one request to the store when a refusal ends, and refuses the others until the answer arrives or is lost', () => {
     const { world, keep, find } = memory()
-    const demand = demandOf('10.0.0.1')
-    keep(demand, refusal(-1))
+    const [asking, ...others] = Array.from({ length: 4 }, () => demandOf('10.0.0.1'))
+    keep(asking!, refusal(-1))
     world.time += 1000
-    expect(find(demand)).toBeUndefined()
-    for (let i = 0; i < 3; i++) expect(Boolean(find(demand))).toBe(true)
+    expect(find(asking!)).toBeUndefined()
+    for (const when of ['before-trip', 'waiting'] as const)
+      for (const other of others) expect(Boolean(find(other, when))).toBe(true)
     // The request for the store is not refused while it waits for its turn.
-    expect(find(demand, 'waiting')).toBeUndefined()
+    expect(find(asking!, 'waiting')).toBeUndefined()
     world.time += 1000
-    expect(find(demand)).toBeUndefined()
-    keep(demand, refusal(-1))
-    expect([Boolean(find(demand)), Boolean(find(demand, 'waiting'))]).toEqual([true, true])
+    expect(find(others[0]!)).toBeUndefined()
+    keep(others[0]!, refusal(-1))
+    expect([Boolean(find(asking!)), Boolean(find(others[0]!, 'waiting'))]).toEqual([true, true])
+  })
+
+  it('sends one of the requests that wait for their turn to the store when a refusal ends', () => {
+    const { world, keep, find } = memory()
+    const waiting = Array.from({ length: 50 }, () => demandOf('10.0.0.1'))
+    keep(waiting[0]!, refusal(-1))
+    world.time += 1000
+    expect(waiting.filter(demand => !find(demand, 'waiting'))).toEqual([waiting[0]])
+    expect(waiting.filter(demand => !find(demand, 'waiting'))).toEqual([waiting[0]])
   })
 
   it.each([

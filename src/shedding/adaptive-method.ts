@@ -5,18 +5,12 @@ export interface Measured {
   readonly limit: number
   /** The latency as a multiple of the baseline. */
   readonly slowness: number
-  /** The multiple of the baseline at which the limit stays as it is. */
+  /** The multiple of the baseline above which the limit shrinks. */
   readonly tolerated: number
   /** Whether the share of failures is clearly higher than usual while the limit is used. */
   readonly isFailing: boolean
-  /**
-   * Whether at least half of the limit is in flight. Fast responses confirm only a limit that is used; otherwise it
-   * would grow to its maximum every quiet night. Half, because requests come in bursts: a limit of twice the mean
-   * leaves room for them.
-   */
-  readonly isUsed: boolean
-  /** Whether more requests would be in flight without the limit. */
-  readonly isUsedUp: boolean
+  /** Whether the limit may grow: it is used, and responses are fast or callers want more. */
+  readonly mayGrow: boolean
   /** Whether the limit may grow by more than a small step. */
   readonly mayMultiply: boolean
   /**

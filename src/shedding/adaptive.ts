@@ -49,6 +49,12 @@ const FAILURE_MARGIN = 0.1
 const FAILURES_DRIFT = 0.05
 
 /**
+ * From this share of the limit in flight on, fast responses confirm the limit. Otherwise it would grow to its maximum
+ * every quiet night. Half, because requests come in bursts: a limit of twice the mean leaves room for them.
+ */
+const USED_SHARE = 0.5
+
+/**
  * The tolerated latency while the limit is not used up: a multiple of `tolerance`, and at least this multiple of the
  * baseline. Then the limit refuses nothing, and need not shrink for a short peak of latency.
  */
@@ -94,15 +100,16 @@ export function adaptiveController(
       const inFlight = sumAt(window, 3) / ended
       const { limit } = state
       const sample = { latencyMs: sumAt(window, 2), samples: ended - failures, inFlight, limit }
-      const isUsed = inFlight >= limit / 2
+      const isUsed = inFlight >= USED_SHARE * limit
       const isFull = isUsedUp(inFlight, limit)
       const isFailing = isUsed && failures / ended > state.usualFailures + FAILURE_MARGIN
       const measured = nextBaseline(state, sample)
       const baseline = isFailing && isFull ? lowerWhileFailing(measured) : measured
       const slowness = baseline.baselineMs > 0 ? baseline.latencyMs / baseline.baselineMs : 1
       const next = method({
-        ...{ limit, slowness, isFailing, isUsed, isUsedUp: isFull },
+        ...{ limit, slowness, isFailing },
         tolerated: isFull ? tolerance : Math.max(MIN_UNUSED_TOLERANCE, UNUSED_SHARE * tolerance),
+        mayGrow: isUsed && !isFailing && (isFull || slowness < tolerance),
         mayMultiply: isFull && slowness > STALE_SLOWNESS,
         pace: Math.min(1, 1000 / Math.max(1, baseline.latencyMs)),
         certainty: Math.min(1, (1.5 * ended) / (ended + CERTAIN_SAMPLES / 2)),

@@ -18,7 +18,7 @@ export const aimd: AdaptiveMethod = ({
   slowness,
   tolerated,
   isFailing,
-  isUsed,
+  mayGrow,
   mayMultiply,
   pace,
   certainty,
@@ -26,5 +26,5 @@ export const aimd: AdaptiveMethod = ({
   if (slowness > tolerated || isFailing) return limit * (1 - DECREASE * pace * certainty)
   if (mayMultiply && slowness < SLOW_START_SHARE * tolerated) return limit * (1 + SLOW_START_GROWTH * pace)
   // In proportion to the square root, so that a limit of 1,000 doubles in a minute and not in a quarter of an hour.
-  return isUsed ? limit + Math.max(1, Math.sqrt(limit) / 2) * pace : limit
+  return mayGrow ? limit + Math.max(1, Math.sqrt(limit) / 2) * pace : limit
 }

@@ -33,15 +33,13 @@ export const gradient: AdaptiveMethod = ({
   slowness,
   tolerated,
   isFailing,
-  isUsed,
-  isUsedUp,
+  mayGrow,
   mayMultiply,
   pace,
   certainty,
 }) => {
   const byLatency = Math.min(mayMultiply ? MAX_GRADIENT : 1, Math.max(MIN_GRADIENT, tolerated / slowness))
   const ratio = isFailing ? Math.min(byLatency, FAILING_GRADIENT) : byLatency
-  const mayGrow = isUsed && !isFailing && (isUsedUp || slowness < tolerated)
   const change = ratio * limit + (mayGrow ? Math.sqrt(limit) : 0) - limit
   return limit + SMOOTHING * pace * (change < 0 ? certainty : 1) * change
 }

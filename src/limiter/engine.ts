@@ -36,7 +36,7 @@ import { type PreparedCall, runCall } from './prepared-call.ts'
 
 /** How the admitted work has ended. */
 export type Ending =
-  /** The work is complete, or the request was refused. */
+  /** The work is complete, or the request was refused, and the caller has not disconnected. */
   | 'complete'
   /** The caller disconnected, or stopped reading. */
   | 'cancelled'
@@ -242,7 +242,7 @@ export function createEngine(
             verb,
             onCluster,
             undoStore: guarded,
-            ...(ownAnswer && { isMoot: ownAnswer.canDecide }),
+            ...(ownAnswer && { turn: ownAnswer.turn }),
           })
       endTrip?.()
       if (answer.status === 'degraded') {

@@ -2,11 +2,11 @@
 import type { Background } from '../background.ts'
 import type { RememberedCaller } from '../credentials/caller-memory.ts'
 import type { Evaluation, Outcome } from '../script/evaluation.ts'
-import type { Store } from '../store/store.ts'
+import type { Store, Turn } from '../store/store.ts'
 import type { Switches } from '../switches/switches.ts'
 import { type Decision, toDecision } from './decision.ts'
 import type { Leases } from './leases.ts'
-import type { LookupPhase, RefusalMemory } from './refusals.ts'
+import type { LookupPhase, RefusalMemory, TripTimes } from './refusals.ts'
 
 export interface OwnDecision {
   decision: Decision
@@ -19,10 +19,10 @@ export interface OwnAnswer {
   /** The decision, if no trip is needed. */
   decideBeforeTrip(): OwnDecision | undefined
   /**
-   * Whether `decideAfterFailure` would decide now. After `beginTrip` it is called only while the request waits for its turn at the
-   * store, so the trip is counted from the last call.
+   * For the calls of the trip. Their result is no longer needed as soon as `decideAfterFailure` would decide. The trip is counted from
+   * the last time when they were found waiting for their turn.
    */
-  canDecide(): boolean
+  readonly turn: Turn
   /**
    * How long the request should wait before `decideAfterWait`, because an answer for it is on its way (ms). 0: it has to make a
    * trip.
@@ -79,8 +79,7 @@ export function createOwnAnswers(
   return {
     forRequest(demand, switches, current, recall) {
       const lease = leases?.forRequest(demand, switches, recall)
-      /** The request to the store has not been sent before (ms). */
-      let sentAfter = 0
+      const trip: TripTimes = { begunAt: 0, sentAfter: 0 }
 
       const repeatRefusal = (when: LookupPhase): OwnDecision | undefined => {
         const refusal = refusals?.find(demand, current(), recall, when)
@@ -104,19 +103,25 @@ export function createOwnAnswers(
         },
         pauseBeforeTrip: () => lease?.pauseBeforeTrip() ?? 0,
         decideAfterWait: () => serveFromLease(true) ?? repeatRefusal('waiting'),
-        canDecide() {
-          sentAfter = refusals?.now() ?? 0
-          return (
-            (lease?.canServe() && !refusals?.hasTooManyGuesses(demand, current())) ||
-            repeatRefusal('waiting') !== undefined
-          )
+        turn: {
+          isMoot() {
+            trip.sentAfter = refusals?.now() ?? 0
+            return (
+              (lease?.canServe() && !refusals?.hasTooManyGuesses(demand, current())) ||
+              repeatRefusal('waiting') !== undefined
+            )
+          },
+          noteArrival() {
+            trip.answeredAt = refusals?.now() ?? 0
+          },
         },
         beginTrip() {
-          sentAfter = refusals?.now() ?? 0
+          trip.begunAt = refusals?.now() ?? 0
+          trip.sentAfter = trip.begunAt
           return lease?.beginTrip() ?? 1
         },
         endTrip(outcome, isCurrent = true) {
-          if (outcome && isCurrent) refusals?.remember(demand, outcome, switches, sentAfter)
+          if (outcome && isCurrent) refusals?.remember(demand, outcome, switches, trip)
           return lease ? lease.endTrip(outcome) : outcome
         },
         decideAfterFailure,
@@ -128,7 +133,7 @@ export function createOwnAnswers(
     maintain: (store, background) => leases?.giveBackSoon(store, background),
     giveBack: async store => await leases?.giveBack(store),
     forget(keys, what) {
-      refusals?.forget(keys, what === 'ended' ? 'ended' : 'changed')
+      refusals?.forget(keys)
       if (what === 'reset') leases?.discard(keys)
     },
   }

@@ -64,11 +64,24 @@ export interface RefusalMemory {
   /**
    * Remembers an outcome if it is a refusal. After an admission, discards the refusals that it contradicts.
    * @param switches under which the request was bound
-   * @param sentAfter the request to the store was not sent before (ms, by `now`)
+   * @param trip in which the store has decided
    */
-  remember(evaluation: Evaluation, outcome: Outcome, switches: Switches, sentAfter: number): void
-  /** Invalidates the refusals under these keys: their state was changed, or a request in flight under them has ended. */
-  forget(keys: readonly string[], what: 'changed' | 'ended'): void
+  remember(evaluation: Evaluation, outcome: Outcome, switches: Switches, trip: TripTimes): void
+  /**
+   * Invalidates the refusals under these keys, also those of trips that have begun and not ended: their state was changed, or a request
+   * in flight under them has ended.
+   */
+  forget(keys: readonly string[]): void
+}
+
+/** Times of a trip to the store (ms, by `RefusalMemory.now`). */
+export interface TripTimes {
+  /** When the request to the store was made. It may have waited for its turn afterwards. */
+  begunAt: number
+  /** It was not sent before. */
+  sentAfter: number
+  /** When the reply arrived; absent if the request has noticed it at once. */
+  answeredAt?: number
 }
 
 interface Refusal {
@@ -78,10 +91,8 @@ interface Refusal {
   /** The state keys of the rules that have refused. */
   keys: readonly string[]
   switches: Switches
-  /** The request to the store was not sent before (ms). */
-  sentAfter: number
+  trip: Readonly<Required<TripTimes>>
   /** ms */
-  answeredAt: number
   rememberedUntil: number
   /** Until when the store would refuse. */
   validUntil: number
@@ -142,14 +153,14 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
   ): Refusal | undefined {
     const refusal = refusals.get(answerKey)
     if (!refusal) return undefined
-    const { outcome, costs, keys, sentAfter, answeredAt } = refusal
+    const { outcome, costs, keys, trip } = refusal
     const time = now()
     const isInvalid =
       time >= refusal.validUntil ||
       // The clock was set back.
-      time < answeredAt ||
+      time < trip.answeredAt ||
       refusal.switches !== switches ||
-      keys.some(key => (forgotten.peek(key) ?? -1) >= sentAfter) ||
+      keys.some(key => (forgotten.peek(key) ?? -1) >= trip.begunAt) ||
       (recall && !isConsistent(outcome, recall()))
     if (isInvalid) {
       refusals.delete(answerKey)
@@ -168,7 +179,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
   ): Outcome | undefined {
     const refusal = findValid(answerKey, rules, switches, recall)
     if (!refusal) return undefined
-    const { outcome, costs, answeredAt } = refusal
+    const { outcome, costs, trip } = refusal
     const time = now()
     if (time >= refusal.rememberedUntil && phase !== 'after-failure') {
       // One request asks the store again. The others are still refused, or all of them would make a trip.
@@ -179,7 +190,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
         return undefined
       }
     }
-    return repeatRefusal(outcome, Math.floor((time - answeredAt) * 1e3), rules, costs)
+    return repeatRefusal(outcome, Math.floor((time - trip.answeredAt) * 1e3), rules, costs)
   }
 
   /** Discards a refusal, because the store has admitted such a request. A refusal of a higher cost may still be valid. */
@@ -211,7 +222,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
       return findValid(answerKeyOf(guesses), guesses, switches) !== undefined
     },
 
-    remember(evaluation, outcome, switches, sentAfter) {
+    remember(evaluation, outcome, switches, trip) {
       const { rules } = evaluation
       const { status, verdicts } = outcome
       const refusing = onlyEnforced(verdicts).filter(({ allowed }) => !allowed)
@@ -225,6 +236,7 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
       }
       // The fleet can have free capacity again at any moment.
       if (refusing.some(({ rule }) => rule.isSystemLimit)) return
+      const { begunAt, sentAfter, answeredAt = now() } = trip
       const isGuessRefusal = refusing.some(isGuess)
       const remembered = isGuessRefusal ? rules.filter(isGuess) : rules
       const isInFlight = refusing.some(({ rule }) => rule.counting.state === 'held')
@@ -235,24 +247,22 @@ export function createRefusalMemory(rememberForMs: number, clock: () => number):
       const retryAt =
         refusing.length > 0 ? sentAfter + Math.min(wait, MAX_OUTAGE_MS) : rememberedUntil + RECHECK_TIMEOUT_MS
       const validUntil = isInFlight ? rememberedUntil : retryAt
-      const answeredAt = now()
-      if (rememberedUntil <= answeredAt || sentAfter <= trustedAfter || sentAfter > answeredAt) return
+      if (rememberedUntil <= now() || begunAt <= trustedAfter || begunAt > answeredAt) return
       const names = new Set(refusing.map(({ rule }) => rule.name))
       refusals.set(answerKeyOf(remembered, isGuessRefusal ? undefined : evaluation), {
         outcome,
         costs: remembered.map(({ cost }) => cost),
         keys: remembered.filter(({ rule }) => names.has(rule.name)).map(({ key }) => key),
         switches,
-        ...{ sentAfter, answeredAt, rememberedUntil, validUntil },
+        ...{ trip: { begunAt, sentAfter, answeredAt }, rememberedUntil, validUntil },
         ...{ recheckBy: undefined, recheckUntil: 0 },
       })
       emptyFrom = Math.max(emptyFrom, validUntil)
     },
 
-    forget(keys, what) {
+    forget(keys) {
       const time = now()
-      // A change also invalidates refusals whose trip has started before it and has not ended yet.
-      if (time < emptyFrom || what === 'changed') for (const key of keys) forgotten.set(key, time)
+      for (const key of keys) forgotten.set(key, time)
     },
   }
 }

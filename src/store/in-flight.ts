@@ -14,7 +14,7 @@ import { GatewayError } from '../errors.ts'
 import type { GuardedStore } from './breaker.ts'
 import { timeoutError } from './deadline.ts'
 import { isolateLag, isolateSleep } from './lag.ts'
-import type { StoreCall } from './store.ts'
+import type { StoreCall, Turn } from './store.ts'
 
 export interface InFlightSettings {
   /** The most HTTP requests in flight. */
@@ -57,7 +57,7 @@ const MIN_CHECKS = 4
 
 interface WaitingCalls {
   readonly calls: readonly StoreCall[]
-  readonly isMoot: (() => boolean) | undefined
+  readonly turn: Turn | undefined
   /** Until when its request waits for it (ms). */
   readonly until: number
   /** Reads the time since another request has sent the calls, without lateness of the isolate (ms). Absent while the calls wait. */
@@ -109,7 +109,7 @@ export function withInFlightLimit(
     for (const entry of waiting) {
       if (time > entry.until) waiting.delete(entry)
       // Moot calls stay, because their requests find out at the next check.
-      else if (!entry.isMoot?.()) {
+      else if (!entry.turn?.isMoot()) {
         waiting.delete(entry)
         entry.msSinceSent = startStopwatch()
         batch.push(entry)
@@ -120,15 +120,17 @@ export function withInFlightLimit(
   }
 
   /** Sends the calls, together with a batch of waiting ones. */
-  async function send(calls: readonly StoreCall[]): Promise<unknown[]> {
+  async function send(calls: readonly StoreCall[], turn?: Turn): Promise<unknown[]> {
     const others = takeBatch()
     const call = { startedAt: now(), isBatch: others.length > 0 }
     inFlight.add(call)
     try {
       const replies = await store.run([...calls, ...others.flatMap(other => other.calls)])
+      turn?.noteArrival()
       let at = calls.length
       for (const other of others) {
         other.replies = replies.slice(at, at + other.calls.length)
+        other.turn?.noteArrival()
         at += other.calls.length
       }
       return replies.slice(0, calls.length)
@@ -145,10 +147,10 @@ export function withInFlightLimit(
     return Math.max(pause, Math.ceil(waiting.size / MAX_CHECKS_PER_MS))
   }
 
-  async function waitForTurn(calls: readonly StoreCall[], isMoot?: () => boolean): Promise<unknown[]> {
+  async function waitForTurn(calls: readonly StoreCall[], turn?: Turn): Promise<unknown[]> {
     if (waiting.size >= MAX_WAITING)
       throw overloadError(`${MAX_WAITING} decisions are already waiting for the store.`)
-    const own: WaitingCalls = { calls, isMoot, until: now() + longestMs }
+    const own: WaitingCalls = { calls, turn, until: now() + longestMs }
     waiting.add(own)
     const waitedMs = startStopwatch()
     for (let check = 1; ; check++) {
@@ -161,17 +163,17 @@ export function withInFlightLimit(
         continue
       }
       const isLate = (check >= MIN_CHECKS && waitedMs() >= patienceMs) || now() > own.until
-      const isOver = isLate || isMoot?.()
+      const isOver = isLate || turn?.isMoot()
       if (!isOver && !(hasRoom() && maySendBatch())) continue
       waiting.delete(own)
       if (isOver) throw overloadError(`This isolate has ${most} calls to the store in flight.`)
-      return await send(calls)
+      return await send(calls, turn)
     }
   }
 
   return {
     ...store,
-    run: async (calls, isMoot) => (hasRoom() ? await send(calls) : await waitForTurn(calls, isMoot)),
+    run: async (calls, turn) => (hasRoom() ? await send(calls, turn) : await waitForTurn(calls, turn)),
   }
 }
 

@@ -33,7 +33,7 @@ function memory(rememberForMs = 1000) {
     world,
     refusals,
     keep: (demand: Evaluation, outcome: Outcome, askedAt = world.time) =>
-      refusals.remember(demand, outcome, NO_SWITCHES, askedAt),
+      refusals.remember(demand, outcome, NO_SWITCHES, { begunAt: askedAt, sentAfter: askedAt }),
     find: (demand: Evaluation, when?: LookupPhase) => refusals.find(demand, NO_SWITCHES, undefined, when),
   }
 }
@@ -65,12 +65,38 @@ describe('the memory of refusals', () => {
     const answer = createOwnAnswers(refusals, undefined)!.forRequest(demand, NO_SWITCHES, () => NO_SWITCHES)
     answer.beginTrip()
     world.time += 1500
-    expect(answer.canDecide()).toBe(false)
+    expect(answer.turn.isMoot()).toBe(false)
     world.time += 40
     answer.endTrip(refusal(5e6))
     world.time += 959
     expect(Boolean(find(demand))).toBe(true)
     world.time += 1
+    expect(find(demand)).toBeUndefined()
+  })
+
+  it('counts the times down from the arrival of the reply, even if its request notices the reply later', () => {
+    const { world, refusals, find } = memory()
+    const demand = demandOf('10.0.0.1')
+    const answer = createOwnAnswers(refusals, undefined)!.forRequest(demand, NO_SWITCHES, () => NO_SWITCHES)
+    answer.beginTrip()
+    answer.turn.isMoot()
+    world.time += 40
+    answer.turn.noteArrival()
+    world.time += 700
+    answer.endTrip(refusal(5e6))
+    expect(find(demand)!.verdicts[0]).toMatchObject({ retryAfter: 4.3e6 })
+  })
+
+  it('discards a refusal if a change was made while its request waited for its turn', () => {
+    const { world, refusals, find } = memory()
+    const demand = demandOf('10.0.0.1')
+    const answer = createOwnAnswers(refusals, undefined)!.forRequest(demand, NO_SWITCHES, () => NO_SWITCHES)
+    answer.beginTrip()
+    world.time += 10
+    refusals.forget([addressStateKey('10.0.0.1')])
+    world.time += 10
+    answer.turn.isMoot()
+    answer.endTrip(refusal(5e6))
     expect(find(demand)).toBeUndefined()
   })
 
@@ -165,7 +191,7 @@ describe('the memory of refusals', () => {
     const { world, refusals, keep, find } = memory()
     const askedAt = world.time
     world.time += 5
-    refusals.forget([addressStateKey('10.0.0.1')], 'changed')
+    refusals.forget([addressStateKey('10.0.0.1')])
     world.time += 5
     keep(demandOf('10.0.0.1'), refusal(-1), askedAt)
     expect(find(demandOf('10.0.0.1'))).toBeUndefined()

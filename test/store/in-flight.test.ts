@@ -43,8 +43,8 @@ function isolate({ most = 2, expiresAfterMs = 500, patienceMs = 500 } = {}) {
     },
   )
   let sent = 0
-  const run = (isMoot?: () => boolean) =>
-    store.run([{ script: RESET, keys: ['k'], args: [`${++sent}`] }], isMoot).then(
+  const run = (isMoot = () => false, noteArrival = () => {}) =>
+    store.run([{ script: RESET, keys: ['k'], args: [`${++sent}`] }], { isMoot, noteArrival }).then(
       ([reply]) => reply,
       error => error.code,
     )
@@ -72,6 +72,34 @@ describe('the limit on calls in flight', () => {
     await look()
     await answerAll()
     expect(await Promise.all(all)).toEqual(['1', '2', '3'])
+  })
+
+  it('informs a call that another one has sent when its reply arrives, and asks no more whether it is moot', async () => {
+    const { answerAll, run, look } = isolate()
+    const events: string[] = []
+    const all = [run(), run()]
+    const last = ['a', 'b'].map(name =>
+      run(
+        () => {
+          events.push(`${name} waits`)
+          return false
+        },
+        () => events.push(`${name} has its reply`),
+      ),
+    )
+    await answerAll()
+    await look()
+    // One of them has sent both.
+    const before = events.splice(0)
+    expect(before.at(-1)).toBe('b waits')
+    await look()
+    await look()
+    expect(events).toEqual([])
+    await answerAll()
+    expect(events.toSorted()).toEqual(['a has its reply', 'b has its reply'])
+    await look()
+    await Promise.all([...all, ...last])
+    expect(events).toHaveLength(2)
   })
 
   it('sends waiting calls together, 50 at most, and returns to each its own reply', async () => {

@@ -47,8 +47,8 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
     vi.waitUntil(async () => (await gateway.endingsOf(name)).length > 0, { timeout: 10_000, interval: 10 })
 
   /** Sends a request on a new socket, and waits until the reply has begun. */
-  async function begin(name: string, path: string): Promise<Socket> {
-    const socket = open(name, path)
+  async function begin(name: string, path: string, headers?: string): Promise<Socket> {
+    const socket = open(name, path, headers)
     await new Promise((resolve, reject) => socket.once('data', resolve).once('error', reject))
     // Bytes that are not read here stay in the gateway.
     socket.pause()
@@ -120,13 +120,14 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
     })
 
     it.each([
-      ['', '/silent'],
-      [' in the middle of a body of known length', '/silent-fixed'],
+      ['', '/silent', ''],
+      [' in the middle of a body of known length', '/silent-fixed', ''],
+      [", with onClientGone: 'abort'", '/silent', 'X-Abort: yes\r\n'],
     ])(
       'is cancelled when its client leaves while the origin is silent%s, and the connection to the origin is closed',
-      async (_, path) => {
+      async (_, path, headers) => {
         const name = newCase()
-        const socket = await begin(name, path)
+        const socket = await begin(name, path, headers)
         socket.resetAndDestroy()
         await expectEnding(name, 'cancelled')
         await vi.waitUntil(() => origin.cut.has(name), { timeout: 5000 })
@@ -229,9 +230,12 @@ export function describeEndings(title: string, start: (originUrl: string) => Pro
       ])
     })
 
-    it('whose client vanishes is cancelled, and closed at the origin', async () => {
+    it.each<[string, Record<string, string>]>([
+      ['', {}],
+      [", with onClientGone: 'abort'", { 'x-abort': 'yes' }],
+    ])('whose client vanishes is cancelled, and closed at the origin%s', async (_, headers) => {
       const name = newCase()
-      const client = await openWebSocket(name)
+      const client = await openWebSocket(name, headers)
       const atOrigin = closed(origin.sockets.get(name)!)
       client.terminate()
       expect(await atOrigin).toEqual([1001, ''])

@@ -162,9 +162,11 @@ export const configSchema = settings(
     /**
      * What the gateway does if the client leaves before the origin has sent its response headers (default `'wait'`):
      * - `'wait'`: waits for the origin, which continues to work. The request holds its `concurrency` units until then.
+     *   If no rule counts requests in flight, the platform may close the connection to the origin.
      * - `'abort'`: closes the connection to the origin, and frees the units at once. Only for an origin that stops its
      *   work when the connection closes. With any other, a client that cancels and repeats its request can make the
-     *   origin work on more requests than `limit`.
+     *   origin work on more requests than `limit`. Needs the compatibility flag `enable_request_signal` in
+     *   wrangler.toml, which projects made by `init` have.
      */
     onClientGone: v.optional(
       v.picklist(

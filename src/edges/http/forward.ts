@@ -26,7 +26,7 @@ export interface Forwarded {
   isDecoded?: boolean
 }
 
-/** The reply to a client that has left. Only logs and metrics show its status, which is that of nginx. */
+/** The reply to a client that has left. Only logs of the platform show its status, which is that of nginx. */
 export function clientGone(): Forwarded {
   return { response: new Response(null, { status: 499 }), isOwnReply: true }
 }

@@ -189,10 +189,10 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
   ): Promise<Forwarded> {
     if (ruling.kind === 'denied') safely(() => originLoad?.observeRefusal(ruling))
     if (ruling.kind !== 'allowed') return { response: deny(ruling), isOwnReply: true }
-    await delay(ruling.delay, sleep)
-    // The client may have left during the delay. If nothing awaits the end of requests, the platform has already
-    // ended this code.
-    if (engine.awaitsEndings && request.signal.aborted) return clientGone()
+    const isDelayed = ruling.delay > 0
+    if (isDelayed) await delay(ruling.delay, request, sleep)
+    // Reading the signal takes time on Workers. If nothing awaits the end of requests, they end this code themselves.
+    if ((isDelayed || engine.awaitsEndings) && request.signal.aborted) return clientGone()
     const startedAt = clock.now()
     const context = {
       requestId,

@@ -26,7 +26,7 @@ export interface Turn {
    * while the calls wait for their turn, the last time right before they are sent.
    */
   isMoot(): boolean
-  /** Called when the replies arrive. If another request has sent the calls, the own request notices the replies later. */
+  /** Called when the replies arrive. If another request has sent the calls, the request that waits for them notices them later. */
   noteArrival(): void
 }
 

@@ -82,14 +82,18 @@ describe('a request whose client leaves during its delay', () => {
       sleeps()
       return new Promise<void>(() => {})
     }
-    const app = gateway.app({ rules: [RULE, queue] }, { sleep })
+    const rule = { ...RULE, limit: 1 }
+    const app = gateway.app({ rules: [rule, queue] }, { sleep })
+    const other = gateway.app({ rules: [rule] })
     const key = await gateway.key('acme')
     await (await app('/', { key })).text()
     const client = new AbortController()
     const left = app('/left', { key, signal: client.signal })
     await isAsleep
+    expect((await other('/', { key })).status).toBe(429)
     client.abort()
     expect((await left).status).toBe(499)
+    await vi.waitFor(async () => expect((await other('/', { key })).status).toBe(200), PATIENT_MS)
     expect(gateway.origin.received.filter(({ url }) => url === '/left')).toEqual([])
   })
 })

@@ -180,6 +180,21 @@ describeOnRedisEngine('a decision over two slots', fresh => {
     })
   })
 
+  it('informs the request about the turn of the calls that decide', async () => {
+    const { store } = await prepared()
+    const turn = { isMoot: () => false, noteArrival: () => {} }
+    const turns: unknown[] = []
+    const observed: Store = {
+      ...store,
+      run(calls, turn) {
+        turns.push(turn)
+        return store.run(calls, turn)
+      },
+    }
+    expect(await decideOn(observed, asked(NOON), { turn })).toMatchObject({ status: 'admitted' })
+    expect(turns).toEqual([turn])
+  })
+
   it('gives units back for a caller with an unknown credential', async () => {
     const { redis, store } = await prepared()
     await redis.send(['DEL', CREDENTIAL])

@@ -61,6 +61,14 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
     expect(limit).toBeLessThan(100)
   })
 
+  it('does not grow while responses are slower than the tolerance, even if it is not used up', () => {
+    const controller = adaptiveController({ ...ADAPTIVE_DEFAULTS, tolerance: 1.1 }, method)
+    const settled = run(60, { wanted: 60 }, { ...controller.initial, limit: 100 }, controller)
+    expect(run(1, { wanted: 60, serviceMs: 140 }, settled, controller).limit).toBeLessThanOrEqual(
+      settled.limit,
+    )
+  })
+
   it('shrinks when the origin loses half of its capacity, and recovers with it', () => {
     const full = run(60, {})
     const half = run(60, { workers: 50 }, full)

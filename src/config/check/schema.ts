@@ -146,15 +146,12 @@ const refusals = settings(
   "is not an object. Write it like { rememberFor: '1s' }.",
 )
 
-const CLIENT_GONE = ['wait', 'abort'] as const
-
 export const configSchema = settings(
   {
     /**
-     * Where admitted requests go: a URL (its path precedes the request's own), or `'route'` if the Worker
-     * runs on a route of a Cloudflare zone: then requests go to the origin in the zone's DNS.
-     * The variable ORIGIN_URL overrides it. Only the gateway needs
-     * it: a guard, a middleware and limits by name forward nothing. Default: none.
+     * Where admitted requests go: a URL (its path precedes the request's own), or `'route'` if the Worker runs on a route
+     * of a Cloudflare zone: then requests go to the origin in the zone's DNS. The variable ORIGIN_URL overrides it. Only the
+     * gateway needs it: a guard, a middleware and limits by name forward nothing. Default: none.
      */
     origin: v.optional(origin),
     /** How long the origin may take to send its response headers (default `'30s'`). Then the caller gets a 504. */
@@ -170,7 +167,7 @@ export const configSchema = settings(
      */
     onClientGone: v.optional(
       v.picklist(
-        CLIENT_GONE,
+        ['wait', 'abort'],
         "is not a way to treat a request whose client has left. Use 'wait' or 'abort'.",
       ),
     ),

@@ -63,10 +63,9 @@ describe.each(Object.entries(METHODS))('%s', (name, method) => {
 
   it('does not grow while responses are slower than the tolerance, even if it is not used up', () => {
     const controller = adaptiveController({ ...ADAPTIVE_DEFAULTS, tolerance: 1.1 }, method)
-    const settled = run(60, { wanted: 60 }, { ...controller.initial, limit: 100 }, controller)
-    expect(run(1, { wanted: 60, serviceMs: 140 }, settled, controller).limit).toBeLessThanOrEqual(
-      settled.limit,
-    )
+    const half = { ...run(60, { wanted: 60 }, controller.initial, controller), limit: 100 }
+    expect(run(1, { wanted: 60 }, half, controller).limit).toBeGreaterThan(100)
+    expect(run(1, { wanted: 60, serviceMs: 140 }, half, controller).limit).toBeLessThanOrEqual(100)
   })
 
   it('shrinks when the origin loses half of its capacity, and recovers with it', () => {

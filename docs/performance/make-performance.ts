@@ -156,7 +156,7 @@ function latencyIn(hops: readonly string[][]): string {
   return [
     `If the store is 20 ms away, a decision adds about **${Math.round(decision + trip + cpu)} ms** (median):`,
     `${decision.toFixed(1)} ms to decide six limits, ${Math.round(trip)} ms for the round trip over HTTP, and ${cpu.toFixed(1)} ms of CPU in the Worker.`,
-    `A whole request took ${median} ms (p99: ${p99} ms), without the way from the caller to the Worker, and from there to your origin ([performance](docs/performance.md)).`,
+    `A whole request took ${median} ms (p99: ${p99} ms), without the way from the caller to the Worker, and from there to your origin (one machine; [performance](docs/performance.md)).`,
   ].join(' ')
 }
 

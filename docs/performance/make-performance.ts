@@ -154,9 +154,9 @@ function latencyIn(hops: readonly string[][]): string {
   const [decision, trip, cpu] = hops.map(([, adds]) => Number.parseFloat(adds!)) as [number, number, number]
   const [median, p99] = hops[1]![2]!.match(/[\d.]+/g)!.map(text => Math.round(Number(text)))
   return [
-    `If the store is 20 ms away, a decision adds about **${Math.round(decision + trip + cpu)} ms** (median):`,
-    `${decision.toFixed(1)} ms to decide six limits, ${Math.round(trip)} ms for the round trip over HTTP, and ${cpu.toFixed(1)} ms of CPU in the Worker.`,
-    `A whole request took ${median} ms (p99: ${p99} ms), without the way from the caller to the Worker, and from there to your origin (one machine; [performance](docs/performance.md)).`,
+    `With a round trip of 20 ms to Redis, a decision adds about **${Math.round(decision + trip + cpu)} ms** (median):`,
+    `${decision.toFixed(1)} ms to decide six limits, ${Math.round(trip)} ms for the HTTP request, and ${cpu.toFixed(1)} ms of CPU in the Worker.`,
+    `On one machine, with no network to the caller or the origin, a whole request took ${median} ms (p99: ${p99} ms). Upstash's servers and Cloudflare's edge are not measured ([performance](docs/performance.md)).`,
   ].join(' ')
 }
 

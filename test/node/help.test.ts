@@ -18,7 +18,14 @@ describe('help', () => {
 
   it("lists a command's own options before those of the store", async () => {
     expect(headingsOf(await helpOf('consumers', 'block'))).toEqual([
-      ...['Arguments:', 'Options:', 'Change Options:', 'Store Options:', 'Global Options:', 'Examples:'],
+      ...[
+        'Arguments:',
+        'Options:',
+        'Options of a change:',
+        'Options for the store:',
+        'Options of every command:',
+      ],
+      'Examples:',
     ])
   })
 
@@ -64,21 +71,36 @@ describe('a usage error', () => {
     [['keis'], "Unknown command 'keis'. Did you mean 'keys'?"],
     [['keys', 'lits'], "Unknown command 'lits'. Did you mean 'list'?"],
     [['keys', 'list', '--jsn'], "Unknown option '--jsn'. Did you mean '--json'?"],
-    [['keys', 'expire', 'acme/0f3a'], "Missing required argument 'when'."],
+    [['keys', 'list', '--slk_live_acme_0123456789'], 'Unknown option.'],
+    [['keys', 'create', '--consmer', 'acme'], "Unknown option '--consmer'. Did you mean '--consumer'?"],
+    [['keys', 'create'], '--consumer <name> is missing.'],
+    [['keys', 'create', '--consumer'], '--consumer needs <name>.'],
+    [['keys', 'expire', 'acme/0f3a'], '<when> is missing.'],
+    [['check', 'a.ts', 'b.ts'], 'check takes one argument, not 2.'],
+    [['keys', 'revoke', 'acme/0f3a', 'slk_live_acme_0123456789'], 'revoke takes one argument, not 2.'],
+    [['switch', 'kil', 'on'], "Unknown command 'kil'. Did you mean 'kill'?"],
+    [['switch', 'xyz', 'on'], "Unknown command 'xyz'. Commands: show, kill, rule, block, unblock, override."],
+    [['switch', 'show', 'all'], 'show takes no arguments, not 1.'],
+    [['help', 'chekc'], "Unknown command 'chekc'. Did you mean 'check'?"],
+    [['keys', 'help', 'creat'], "Unknown command 'creat'. Did you mean 'create'?"],
     [
       ['start', '--port', 'http'],
-      "Option '--port <port>' argument 'http' is invalid. Use a number from 0 to 65535; 0 takes any free port.",
+      "--port: 'http' is not valid. Use a number from 0 to 65535; 0 takes any free port.",
     ],
+    [['switch', 'kill', 'maybe'], "<state>: 'maybe' is not valid. Use on or off."],
+    [['stats', '--by', 'rout'], "--by: 'rout' is not valid. Did you mean 'route'? Use route or plan."],
     [
-      ['switch', 'kill', 'maybe'],
-      /^Command-argument value 'maybe' is invalid .* Allowed choices are on, off\.$/,
+      ['consumers', 'override', 'acme', 'minute', '--limit', '9', '--for', '1h', '--until', '2030-01-01'],
+      '--for cannot be combined with --until. Use one of them.',
     ],
   ])('for %j is a sentence, followed by a hint at --help', async (args, message) => {
     const { code, stderr } = await runInProcess(args)
-    const [first, second] = stderr.split('\n')
-    expect([code, second]).toEqual([2, 'Add --help to see the usage.'])
-    if (typeof message === 'string') expect(first).toBe(message)
-    else expect(first).toMatch(message)
+    expect([code, stderr.trimEnd().split('\n')]).toEqual([2, [message, 'Add --help to see the usage.']])
+  })
+
+  it('is not made of a topic of help that exists', async () => {
+    for (const args of [['help', 'check'], ['keys', 'help', 'create'], ['help']])
+      expect([args, (await runInProcess(args)).code]).toEqual([args, 0])
   })
 })
 

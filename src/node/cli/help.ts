@@ -3,8 +3,8 @@ import { styleText } from 'node:util'
 import { type Command, Help, type HelpConfiguration, Option } from 'commander'
 
 /** Groups of options beside those of the command itself, in the order in which help shows them. */
-export const CHANGE_OPTIONS = 'Change Options:'
-export const STORE_OPTIONS = 'Store Options:'
+export const CHANGE_OPTIONS = 'Options of a change:'
+export const STORE_OPTIONS = 'Options for the store:'
 const LAST_GROUPS: readonly string[] = [CHANGE_OPTIONS, STORE_OPTIONS]
 
 /** Adds an option to a group. */
@@ -29,8 +29,18 @@ export const HELP: HelpConfiguration = {
     const place = ({ long }: Option) => ['--json', '--yes', '--help'].indexOf(long ?? '')
     return Help.prototype.visibleOptions.call(this, command).sort((a, b) => place(a) - place(b))
   },
+  // commander quotes choices and defaults with double quotes; all other texts have single ones.
+  optionDescription(option) {
+    return Help.prototype.optionDescription.call(this, option).replaceAll('"', "'")
+  },
+  argumentDescription(argument) {
+    return Help.prototype.argumentDescription.call(this, argument).replaceAll('"', "'")
+  },
   // commander removes color again if the stream cannot show it.
-  styleTitle: title => styleText('bold', title, { validateStream: false }),
+  styleTitle(title) {
+    const shown = title === 'Global Options:' ? 'Options of every command:' : title
+    return styleText('bold', shown, { validateStream: false })
+  },
   // By default groups come in the order in which their first options were added.
   groupItems(_, visible, groupOf) {
     const groups = [...Map.groupBy(visible, groupOf)]

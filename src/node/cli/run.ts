@@ -4,6 +4,7 @@ import { Command, CommanderError } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import { HELP } from './help.ts'
 import { type FileLoader, loadConfig } from './load-config.ts'
+import { checkHelpTopic, describeUsageError } from './usage-errors.ts'
 
 const FAILED = 1
 const WRONG_USAGE = 2
@@ -35,6 +36,7 @@ const COMMANDS: Record<string, [group: string, make: (load: FileLoader) => Promi
 export async function run(args: readonly string[]): Promise<number> {
   try {
     const program = await programFor(args)
+    checkHelpTopic(program, args)
     await program.parseAsync(args, { from: 'user' })
     return 0
   } catch (error) {
@@ -43,7 +45,8 @@ export async function run(args: readonly string[]): Promise<number> {
 }
 
 /** With the command that is named, alone: loading all others took longer than most commands do. Else with all of them. */
-export async function programFor([name = '']: readonly string[]): Promise<Command> {
+export async function programFor(args: readonly string[]): Promise<Command> {
+  const [name = ''] = args
   const named = Object.hasOwn(COMMANDS, name) ? [COMMANDS[name]!] : Object.values(COMMANDS)
   const program = new Command('sluicegate')
     .description('A rate-limiting gateway for the edge.')
@@ -57,7 +60,7 @@ export async function programFor([name = '']: readonly string[]): Promise<Comman
       .exitOverride()
       .configureHelp(HELP)
       .showHelpAfterError('Add --help to see the usage.')
-      .configureOutput({ outputError: (text, write) => write(sentenceOf(withoutValues(text))) })
+      .configureOutput({ outputError: (text, write) => write(describeUsageError(text, { command, args })) })
       .addHelpText('after', EXIT_CODES)
   })
   return program
@@ -79,20 +82,6 @@ function exitCodeOf(error: unknown): number {
   console.error(error instanceof Error ? error.message : String(error))
   if (error instanceof AdminError && error.nextStep) console.error(error.nextStep)
   return error instanceof AdminError && error.kind === 'usage' ? WRONG_USAGE : FAILED
-}
-
-/** What was given by mistake, or in the wrong place, may be a key. */
-function withoutValues(text: string): string {
-  return text
-    .replace(/( but got \d+): .*/s, '$1.\n')
-    .replace(/(unknown (?:option|command)) '[^']{17,}'.*/s, '$1.\n')
-}
-
-/** An error of commander in the style of all others: a sentence, and a hint where there is one. */
-function sentenceOf(text: string): string {
-  const [, message = text, hint] = /^error: (.*?)\n*(?:\(Did you mean (.*)\?\))?\n*$/s.exec(text) ?? []
-  const sentence = message[0]!.toUpperCase() + message.slice(1).replace(/\.?$/, '.')
-  return `${sentence}${hint ? ` Did you mean '${hint}'?` : ''}\n`
 }
 
 function onEach(command: Command, change: (command: Command) => void): void {

@@ -88,7 +88,7 @@ describe('the setting `address`', () => {
       'proxies without a header that uses them',
       { trustedProxies: ['10.0.0.0/8'] },
       [
-        `trustedProxies: ["10.0.0.0/8"] has no effect with from: 'cloudflare'. Leave it out, or use 'x-forwarded-for' or 'forwarded'.`,
+        `trustedProxies: ['10.0.0.0/8'] has no effect with from: 'cloudflare'. Leave it out, or use 'x-forwarded-for' or 'forwarded'.`,
       ],
     ],
     [

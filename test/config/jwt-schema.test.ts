@@ -200,7 +200,7 @@ describe('a mistake', () => {
       'an unknown algorithm',
       { ...JWKS, algorithms: ['rs256', 1] },
       [
-        `auth0.algorithms[0]: 'rs256' is not an algorithm. ${PUBLIC}`,
+        `auth0.algorithms[0]: 'rs256' is not an algorithm. Did you mean 'RS256'? ${PUBLIC}`,
         `auth0.algorithms[1]: 1 is not an algorithm. ${PUBLIC}`,
       ],
     ],
@@ -225,7 +225,7 @@ describe('a mistake', () => {
     [
       'an audience that is not text',
       { ...JWKS, audience: ['api', 1] },
-      [`auth0.audience: ["api",1] is not an audience. ${AUD}`],
+      [`auth0.audience: ['api', 1] is not an audience. ${AUD}`],
     ],
 
     [

@@ -44,12 +44,12 @@ describe('a mistake', () => {
     [
       'a list for a rule',
       { ...CONFIG, rules: [['10/s']] },
-      ['rules[0]: ["10/s"] is a list. Write an object, { … }.'],
+      ["rules[0]: ['10/s'] is a list. Write an object, { … }."],
     ],
     [
       'a list for addresses',
       { ...CONFIG, allow: ['10.0.0.0/8'] },
-      ['allow: ["10.0.0.0/8"] is a list. Write an object, { … }.'],
+      ["allow: ['10.0.0.0/8'] is a list. Write an object, { … }."],
     ],
     [
       'a hook that is not a function',
@@ -66,7 +66,7 @@ describe('a mistake', () => {
     [
       'hooks in a list',
       { ...CONFIG, hooks: [() => 1] },
-      ['hooks: [null] is a list. Write an object, { … }.'],
+      ['hooks: [a function] is a list. Write an object, { … }.'],
     ],
     [
       'a deadline of hooks that is too long',
@@ -105,7 +105,7 @@ describe('a mistake', () => {
     [
       'trusted Workers outside of Cloudflare',
       { ...CONFIG, address: { from: 'peer', trustedWorkers: ['web'] } },
-      ['address.trustedWorkers: ["web"] has no effect with from: \'peer\'. Leave it out.'],
+      ["address.trustedWorkers: ['web'] has no effect with from: 'peer'. Leave it out."],
     ],
     [
       'an empty list of trusted Workers',
@@ -160,12 +160,12 @@ describe('a mistake', () => {
     [
       'an identity part twice',
       withRule({ by: ['consumer', 'consumer'] }),
-      ['rules[0].by: ["consumer","consumer"] names a part twice. Leave one out.'],
+      ["rules[0].by: ['consumer', 'consumer'] names a part twice. Leave one out."],
     ],
     [
       'an identity part of a limit by name twice',
       { ...CONFIG, limits: { zendesk: [{ ...RULE, by: ['account', 'account'] }] } },
-      ['limits.zendesk[0].by: ["account","account"] names a part twice. Leave one out.'],
+      ["limits.zendesk[0].by: ['account', 'account'] names a part twice. Leave one out."],
     ],
     [
       'a claim without tokens',
@@ -259,12 +259,71 @@ describe('a mistake in leases', () => {
   })
 })
 
+describe('a misspelled word gets a suggestion', () => {
+  it.each([
+    [
+      'a mode',
+      withRule({ mode: 'shaddow' }),
+      "rules[0].mode: 'shaddow' is not a mode. Did you mean 'shadow'?",
+    ],
+    [
+      'a failure policy',
+      withRule({ onStoreFailure: 'locl' }),
+      "rules[0].onStoreFailure: 'locl' is not a failure policy. Did you mean 'local'?",
+    ],
+    [
+      'an event',
+      withRule({ on: 'auth-fail' }),
+      "rules[0].on: 'auth-fail' is not an event to count. Did you mean 'auth-failure'?",
+    ],
+    [
+      'a period',
+      withRule({ algorithm: 'fixed-window', period: 'dayy' }),
+      "rules[0].period: 'dayy' is not a period. Did you mean 'day'?",
+    ],
+    [
+      'a source of addresses',
+      { ...CONFIG, address: { from: 'x-forwarded-fr' } },
+      "address.from: 'x-forwarded-fr' is not a source of addresses. Did you mean 'x-forwarded-for'?",
+    ],
+    [
+      'a signal',
+      {
+        ...CONFIG,
+        shedding: { classes: [SHED_CLASS, { name: 'rest' }], workerUtilization: { signals: ['headr'] } },
+      },
+      "shedding.workerUtilization.signals[0]: 'headr' is not a signal. Did you mean 'header'?",
+    ],
+    [
+      'a failure policy for keys',
+      { ...CONFIG, credentials: { onStoreFailure: 'recnt' } },
+      "credentials.onStoreFailure: 'recnt' is not a failure policy for keys. Did you mean 'recent'?",
+    ],
+    [
+      'a plan of a rule that is for some plans',
+      {
+        ...CONFIG,
+        plans: ['free', 'pro'],
+        rules: [{ ...RULE, match: { plans: ['free'] }, plans: { prro: { limit: 5 } } }],
+      },
+      "rules[0].plans.prro: is not in plans (free, pro). Did you mean 'pro'?",
+    ],
+  ])('%s', (_, config, message) => {
+    expect(mistakesIn(config)).toEqual([expect.stringContaining(message)])
+  })
+})
+
 describe('a mistake in plans', () => {
   it.each([
     [
+      'a plan twice',
+      { ...CONFIG, plans: ['free', 'free'] },
+      ["plans[1]: 'free' is listed twice. Leave one out."],
+    ],
+    [
       'a list',
       withRule({ plans: ['free'] }),
-      ['rules[0].plans: ["free"] is not an object. Write it like { pro: { limit: 1200 } }.'],
+      ["rules[0].plans: ['free'] is not an object. Write it like { pro: { limit: 1200 } }."],
     ],
     [
       'a number',
@@ -274,7 +333,7 @@ describe('a mistake in plans', () => {
     [
       'a period',
       withRule({ plans: { free: { period: '1m' } } }),
-      [`rules[0].plans.free: {"period":"1m"} cannot have period: ${NUMBERS}`],
+      [`rules[0].plans.free: { period: '1m' } cannot have period: ${NUMBERS}`],
     ],
     [
       'a limit below the cost',
@@ -325,7 +384,7 @@ describe('a mistake in patterns', () => {
       'path',
       ['/reports', '/exports'],
       [
-        '["/reports","/exports"] is a list. Write one pattern, as in \'/(reports|exports)/*\', or one rule or route for each.',
+        "['/reports', '/exports'] is a list. Write one pattern, as in '/(reports|exports)/*', or one rule or route for each.",
       ],
     ],
     ['path', '/(reports|exports)/*', []],
@@ -449,9 +508,11 @@ it('a mistake is reported for any value, even one that JSON cannot represent', (
   const cyclic: Record<string, unknown> = {}
   cyclic.self = cyclic
   expect(mistakesIn({ ...CONFIG, origin: 10n, log: [5n], cors: { origins: cyclic } })).toEqual([
-    expect.stringMatching(/^origin: "10n" is not an origin/),
-    'log: ["5n"] is a list. Write an object, { … }.',
-    expect.stringMatching(/^cors.origins: an object is not a list of origins/),
+    expect.stringMatching(/^origin: 10n is not an origin/),
+    'log: [5n] is a list. Write an object, { … }.',
+    expect.stringMatching(
+      /^cors.origins: \{ self: \{ self: \{ self: \{ self: … \} \} \} \} is not a list of origins/,
+    ),
   ])
 })
 
@@ -529,6 +590,12 @@ describe('all mistakes are reported at once', () => {
       { credentials: { jwt: 5, accept: ['auth0'] } },
       {},
       ['credentials.jwt'],
+    ],
+    [
+      'a candidate for a rule of a set that is missing',
+      { limits: { x: 5, y: [{ name: 'a', algorithm: 'gcra', limit: 1, period: '1s', candidateFor: 'b' }] } },
+      {},
+      ['limits.x', 'limits.y[0].candidateFor'],
     ],
     ['an invalid list entry', { allow: { addresses: ['x', '10.0.0.0/8'] } }, {}, ['allow.addresses[0]']],
   ])('except those that follow from another mistake: %s', (_, settings, changes, paths) => {

@@ -30,7 +30,7 @@ function mistakesOf(shedding: unknown, others: Partial<ConfigInput> = {}): strin
 describe('shedding', () => {
   it.each<[string, unknown, Partial<ConfigInput>?]>([
     [
-      'shedding.classes [{"name":"all"}] has fewer than two classes: there is nothing to choose from. Add one.',
+      "shedding.classes [{ name: 'all' }] has fewer than two classes: there is nothing to choose from. Add one.",
       { classes: [{ name: 'all' }], fleetUsage: { capacity: 10 } },
     ],
     [

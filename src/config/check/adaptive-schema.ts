@@ -1,6 +1,6 @@
 /** The schema of `adaptive`: a limit that follows the origin, for a rule `concurrency` or for the fleet. */
 import * as v from 'valibot'
-import { multiple, settings, units } from './values.ts'
+import { multiple, oneOf, settings, units } from './values.ts'
 
 const METHODS = ['gradient', 'aimd'] as const
 export type AdaptiveMethodName = (typeof METHODS)[number]
@@ -12,7 +12,7 @@ export const adaptive = settings(
      * current one. `'aimd'`: in small steps up, or by half each second while latency is far below the tolerated one, and by
      * a fraction down when responses are slow or fail.
      */
-    method: v.optional(v.picklist(METHODS, "is not a method. Use 'gradient' or 'aimd'.")),
+    method: v.optional(oneOf(METHODS, 'is not a method')),
     /** The lowest value of the limit (default `4`). The highest is the configured limit. */
     min: v.optional(units(1, 1e6)),
     /** The value at the start, before anything is measured (default `20`). Write how many requests the origin can certainly handle at once. */

@@ -3,7 +3,7 @@ import * as v from 'valibot'
 import { compileRanges } from '../address-ranges.ts'
 import { show } from './mistake.ts'
 import { addressRanges } from './range-schema.ts'
-import { name, settings } from './values.ts'
+import { name, oneOf, settings } from './values.ts'
 
 export interface AddressInput extends v.InferInput<typeof address> {}
 
@@ -24,12 +24,7 @@ export const address = settings(
      *   connection comes from a trusted proxy. Where the platform does not report the other end of the connection, a
      *   trusted proxy is assumed: the gateway must then be reachable through that proxy only, or clients choose their address.
      */
-    from: v.optional(
-      v.picklist(
-        SOURCES,
-        "is not a source of addresses. Use 'cloudflare', 'peer', 'x-forwarded-for' or 'forwarded'.",
-      ),
-    ),
+    from: v.optional(oneOf(SOURCES, 'is not a source of addresses')),
     /**
      * The proxies in front of the gateway, as in `['10.0.0.0/8', '192.0.2.7', '2001:db8::/32']`. Needed for
      * `x-forwarded-for` and `forwarded`. List nothing else: a caller in this list can claim any address. Default: none.

@@ -2,7 +2,7 @@
 import * as v from 'valibot'
 import type { JwtMethod } from '../jwt-method.ts'
 import { acceptList } from './route-schema.ts'
-import { duration, flag, headerName, name, record, settings, text } from './values.ts'
+import { duration, flag, headerName, name, oneOf, record, settings, text } from './values.ts'
 
 export interface CredentialsInput extends v.InferInput<typeof credentials> {}
 
@@ -94,12 +94,7 @@ export const credentials = settings(
      * (`'recent'`), none (`'refuse'`), or all that look like a key (`'unchecked'`: use it only if the origin checks them too).
      * Other callers get a 503. Tokens do not need the store: their signature verifies them. Default: `'recent'`.
      */
-    onStoreFailure: v.optional(
-      v.picklist(
-        ['recent', 'refuse', 'unchecked'],
-        "is not a failure policy for keys. Use 'recent', 'refuse' or 'unchecked'.",
-      ),
-    ),
+    onStoreFailure: v.optional(oneOf(['recent', 'refuse', 'unchecked'], 'is not a failure policy for keys')),
     /** How long a verified key stays trusted during an outage (default `'10m'`), even if it has been revoked since. */
     seenFor: v.optional(duration(1e6, 86400e6, "from '1s' to '1d'")),
   },

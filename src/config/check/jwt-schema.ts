@@ -72,7 +72,9 @@ function algorithms<const Names extends readonly string[]>(
         if (String(input).toLowerCase() === 'none') {
           return `is not allowed: a token without a signature proves nothing. ${list}`
         }
-        return foreign.includes(String(input)) ? `${whyNot} ${list}` : `is not an algorithm. ${list}`
+        return foreign.includes(String(input))
+          ? `${whyNot} ${list}`
+          : `is not an algorithm.${didYouMean(String(input), own)} ${list}`
       }),
       `is not a list of algorithms. Write what the issuer signs with, as in ['${own[0]}'].`,
     ),

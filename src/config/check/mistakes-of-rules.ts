@@ -125,10 +125,10 @@ export function mistakesOfGatewayRule(
   const named = new Set(rule.match?.plans ?? plans)
   for (const [plan, numbers] of Object.entries(rule.plans ?? {})) {
     if (!named.has(plan)) {
-      const list = rule.match?.plans ? 'match.plans' : 'plans'
+      const [list, known] = plans.includes(plan) ? ['match.plans', [...named]] : ['plans', plans]
       report(
         `plans.${plan}`,
-        `is not in ${list} (${[...named].join(', ')}).${didYouMean(plan, [...named]) || ' Add it there.'}`,
+        `is not in ${list} (${known.join(', ')}).${didYouMean(plan, known) || ' Add it there.'}`,
       )
     }
     if (!numbers) continue

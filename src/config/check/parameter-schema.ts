@@ -4,6 +4,7 @@ import { CALENDAR_PERIODS } from '../../algorithms/calendar-period.ts'
 import { MAX_TTL } from '../../algorithms/concurrency.ts'
 import type { Parameter, Parameters } from '../../algorithms/descriptor.ts'
 import { type AlgorithmName, descriptions } from '../../algorithms/index.ts'
+import { didYouMean } from './did-you-mean.ts'
 import { duration, text, units } from './values.ts'
 
 const MAX_PERIOD = 366 * 86400e6
@@ -17,7 +18,7 @@ const calendarPeriod = v.union([v.picklist(CALENDAR_PERIODS), period], ({ input 
   const message = v.safeParse(period, input).issues?.[0].message
   return message?.startsWith('is out of range')
     ? message
-    : "is not a period. Write a duration in quotes, as in '1s' or '1h', or 'day', 'week' or 'month' of the calendar."
+    : `is not a period.${didYouMean(String(input), CALENDAR_PERIODS)} Write a duration in quotes, as in '1s' or '1h', or 'day', 'week' or 'month' of the calendar.`
 })
 
 const TIME_ZONE = "is not a time zone. Write an IANA name, as in 'Europe/Berlin'."

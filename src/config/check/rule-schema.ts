@@ -12,7 +12,7 @@ import { didYouMean } from './did-you-mean.ts'
 import { ruleLease } from './lease-schema.ts'
 import { type MatchInput, match } from './match-schema.ts'
 import { type AlgorithmEntries, algorithmEntries } from './parameter-schema.ts'
-import { listed, name, record, settings, share, units } from './values.ts'
+import { listed, name, oneOf, record, settings, share, units } from './values.ts'
 
 export type { By, MatchInput }
 
@@ -36,7 +36,7 @@ export interface PlanNumbersInput extends v.InferInput<typeof numbersOfPlan> {}
 export type OnStoreFailure = v.InferInput<ReturnType<typeof onStoreFailure>>
 
 export function onStoreFailure() {
-  return v.picklist(['open', 'closed', 'local'], "is not a failure policy. Use 'open', 'closed' or 'local'.")
+  return oneOf(['open', 'closed', 'local'], 'is not a failure policy')
 }
 
 const named = {
@@ -49,9 +49,7 @@ export const modes = {
    * `enforce` (default), `shadow` (evaluated and counted, but refuses nothing; its verdict shows what it would have done), or
    * `off` (not evaluated). A rule with `candidateFor` is a shadow.
    */
-  mode: v.optional(
-    v.picklist(['enforce', 'shadow', 'off'], "is not a mode. Use 'enforce', 'shadow' or 'off'."),
-  ),
+  mode: v.optional(oneOf(['enforce', 'shadow', 'off'], 'is not a mode')),
   /**
    * The share of callers for which the rule is enforced, 0 to 1 (default `1`). For the others it is a shadow. A hash of the identity
    * and the rule's name selects the callers, so they stay selected when the share grows.
@@ -114,9 +112,7 @@ const gatewayOnly = {
    * What is counted: each `request` (default), or each `auth-failure` (a key that the store does not know). When the limit of an
    * `auth-failure` rule is reached, all keys from the same identity are refused, even valid ones, so that guessing cannot succeed.
    */
-  on: v.optional(
-    v.picklist(['request', 'auth-failure'], "is not an event to count. Use 'request' or 'auth-failure'."),
-  ),
+  on: v.optional(oneOf(['request', 'auth-failure'], 'is not an event to count')),
   /** Units that one request spends (default `1`). 0 reports what is left and spends nothing. */
   cost: v.optional(units(0)),
   /** Which requests the rule is for. A request must meet all conditions. Default: every request. */

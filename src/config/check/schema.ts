@@ -21,7 +21,7 @@ import {
 } from './rule-schema.ts'
 import { type SheddingInput, shedding } from './shedding-schema.ts'
 import { type BreakerInput, store } from './store-schema.ts'
-import { duration, flag, headerName, name, record, settings, text, units } from './values.ts'
+import { duration, flag, headerName, name, oneOf, record, settings, text, units } from './values.ts'
 
 export type {
   AddressInput,
@@ -123,9 +123,10 @@ const headers = settings(
      * Default: not sent.
      */
     xRateLimit: v.optional(
-      v.picklist(
+      oneOf(
         ['delta-seconds', 'unix-seconds'],
-        "is not a unit of X-RateLimit-Reset. Use 'delta-seconds' (from now) or 'unix-seconds' (a time).",
+        'is not a unit of X-RateLimit-Reset',
+        "Use 'delta-seconds' (from now) or 'unix-seconds' (a time).",
       ),
     ),
   },
@@ -166,10 +167,7 @@ export const configSchema = settings(
      *   wrangler.toml, which projects made by `init` have.
      */
     onClientGone: v.optional(
-      v.picklist(
-        ['wait', 'abort'],
-        "is not a way to treat a request whose client has left. Use 'wait' or 'abort'.",
-      ),
+      oneOf(['wait', 'abort'], 'is not a way to treat a request whose client has left'),
     ),
     /**
      * The name of this deployment, if there are several, as in `'live'` and `'test'`. API keys (`slk_test_…`) and all
@@ -182,6 +180,7 @@ export const configSchema = settings(
       v.pipe(
         v.array(name('plan name'), "is not a list. Write it like ['free', 'pro']."),
         v.minLength(1, 'is empty. Name at least one plan, or leave it out.'),
+        v.checkItems((plan, i, all) => all.indexOf(plan) === i, 'is listed twice. Leave one out.'),
       ),
     ),
     /** Parts of the API with other credentials or costs. A request has the most specific route that matches. Default: none. */

@@ -3,7 +3,7 @@ import * as v from 'valibot'
 import { adaptive } from './adaptive-schema.ts'
 import { match } from './match-schema.ts'
 import { modes } from './rule-schema.ts'
-import { duration, headerName, name, record, settings, share, units } from './values.ts'
+import { duration, headerName, name, oneOf, record, settings, share, units } from './values.ts'
 
 const CLASS = "is not a class. Write { name: 'critical', match: { methods: ['POST'] } }."
 
@@ -57,10 +57,7 @@ const workerUtilization = settings(
      * machines send to `POST /_sluice/utilization`; `in-flight`, requests in flight ÷ `fleetUsage.capacity`. The highest value counts.
      */
     signals: v.pipe(
-      v.array(
-        v.picklist(SIGNAL_SOURCES, "is not a signal. Use 'header', 'push' or 'in-flight'."),
-        "is not a list. Write it like ['header'].",
-      ),
+      v.array(oneOf(SIGNAL_SOURCES, 'is not a signal'), "is not a list. Write it like ['header']."),
       v.minLength(1, "is empty. Name a signal, as in ['header']."),
     ),
     /** The response header of the origin, as in `x-utilization: 0.83` (default `'x-utilization'`). Callers do not get it. */

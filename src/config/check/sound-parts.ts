@@ -132,7 +132,6 @@ function replaced(whole: unknown, [key, ...rest]: readonly Key[], value: unknown
 const DEPENDS_ON: readonly [mistake: RegExp, on: RegExp][] = [
   [/\bplans\b/, /^plans/],
   [/\.match\.routes/, /^routes(\[\d+\](\.name)?)?$/],
-  [/\.candidateFor$/, /^(rules|limits\.[^.[]+)(\[\d+\](\.name|\.mode|\.candidateFor)?)?$/],
   [/\baccept\b|\.by$/, /^credentials(\.(jwt|opaqueKeys)\b|$)/],
   [/^routes\[\d+\]\.cost$|^plans$|^shedding/, /^(rules|routes|plans|shedding)/],
 ]
@@ -153,10 +152,17 @@ const OF_NAMES = /\.(candidateFor|match\.(routes|plans)|plans\.[\w-]+|accept\[\d
 /** The part of a config that a mistake belongs to: an entry of a list, an issuer, a list of addresses, or a section. */
 const PART = /^(\w+(\.[\w-]+)?\[\d+\]|credentials\.jwt\.[\w-]+|(allow|block)\.\w+|\w+)/
 
+/** A value of a set of rules on which the mistakes of `candidateFor` in this set depend: the set, a rule, or what makes it replaceable. */
+const REPLACEABLE = /^(rules|limits\.[^.[]+)(\[\d+\](\.name|\.mode|\.candidateFor)?)?$/
+
+const isOfSameSet = (path: string, wrong: string) =>
+  path.endsWith('.candidateFor') && path.startsWith(`${REPLACEABLE.exec(wrong)?.[1]}[`)
+
 function holds({ path }: Mistake, { paths }: Changed): boolean {
   const part = PART.exec(path)![0]
   return ![...paths].some(wrong => {
     if (DEPENDS_ON.some(([mistake, on]) => mistake.test(path) && on.test(wrong))) return true
+    if (isOfSameSet(path, wrong)) return true
     if (isWithin(path, wrong)) return true
     if (!isWithin(wrong, part) || OF_NAMES.test(path)) return false
     if (!part.endsWith(']')) return true

@@ -30,6 +30,20 @@ export function record<
   return v.pipe(v.custom<Record<string, v.InferInput<V>>>(isRecord, fix), v.record(key, value, fix))
 }
 
+/**
+ * One of a few words.
+ *
+ * @param flaw of any other value, as in `is not a mode`
+ * @param use which words to use, if more must be said than their list
+ */
+export function oneOf<const T extends readonly string[]>(words: T, flaw: string, use?: string) {
+  const quoted = words.map(word => `'${word}'`)
+  return v.picklist(words, ({ input }) => {
+    const meant = typeof input === 'string' ? didYouMean(input, words) : ''
+    return `${flaw}.${meant} ${use ?? `Use ${listed(quoted, 'or')}.`}`
+  })
+}
+
 export const text = (fix: string) => v.pipe(v.string(fix), v.minLength(1, fix))
 
 export const name = (what: string) =>

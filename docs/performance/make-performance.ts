@@ -1,21 +1,17 @@
 /**
- * Makes the tables of README.md, and the tables and the picture of docs/performance.md, from bench/results.md:
+ * Makes the tables of README.md, and the tables and the pictures of docs/performance.md, from bench/results.md:
  * `npm run performance`, after `npm run bench`. test/docs/performance.test.ts fails when one of them is stale.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { markdownTable } from 'markdown-table'
-import { heading, INK, render } from '../plots/draw.ts'
+import { makePictures } from './pictures.ts'
+import { firstNumber, mainRowsIn, mixturesIn, priceOf, readResults, rowOf, rowsOf } from './read-results.ts'
 
 export const PAGES = [
   new URL('../performance.md', import.meta.url),
   new URL('../../README.md', import.meta.url),
 ]
-export const PICTURE = new URL('by-rules.svg', import.meta.url)
-const RESULTS = new URL('../../bench/results.md', import.meta.url)
-
-/** USD for a million commands (Upstash, pay as you go: $0.20 per 100,000). */
-const DOLLARS_PER_MILLION = 2
 
 /** Rows of the first table whose name begins with one of these, under the heading of the page's table. */
 const COSTS: Record<string, readonly string[]> = {
@@ -29,20 +25,9 @@ const COSTS: Record<string, readonly string[]> = {
   worker: ['CPU of workerd', 'request p50', 'Worker bundle'],
 }
 
-interface Mixture {
-  rules: number
-  allowed: readonly [own: number, theirs: number]
-  refused: readonly [own: number, theirs: number]
-  commands: number
-}
-
-export function readResults(): string {
-  return readFileSync(RESULTS, 'utf8')
-}
-
-/** The page with its tables as they should be. */
-export function withTables(page: string, results: string): string {
-  const first = rowsOf(results, /^# Benchmark$/m)
+/** The page with its tables, and with the alt texts of its pictures, as they should be. */
+export function withFigures(page: string, results: string): string {
+  const first = mainRowsIn(results)
   const tables = new Map<string, string>()
   for (const [name, starts] of Object.entries(COSTS)) {
     const rows = first.filter(([what]) => starts.some(start => what!.startsWith(start)))
@@ -75,9 +60,10 @@ export function withTables(page: string, results: string): string {
         'commands, admitted',
         '$ per million, admitted',
       ],
-      mixtures.map(({ rules, allowed, refused, commands }) => [
-        ...[String(rules), String(allowed[0]), String(allowed[1]), String(refused[0]), String(refused[1])],
-        ...[String(commands), (commands * DOLLARS_PER_MILLION).toFixed(2)],
+      mixtures.map(({ rules, admitted, refused }) => [
+        ...[rules, admitted.own.microseconds, admitted.calls.microseconds].map(String),
+        ...[refused.own.microseconds, refused.calls.microseconds, admitted.own.commands].map(String),
+        priceOf(admitted.own.commands).toFixed(2),
       ]),
     ),
   )
@@ -85,41 +71,17 @@ export function withTables(page: string, results: string): string {
   tables.set('hops', table(['part', 'adds (median)', 'p50 / p99'], hops))
   tables.set('latency', latencyIn(hops))
   tables.set('peers', table(['measured', 'Sluice', '`@upstash/ratelimit`', 'ratio'], peersIn(first, results)))
-  return page.replace(/(<!-- table: (.+?) -->\n).*?(<!-- end -->)/gs, (_, start, name, end) => {
-    const text = tables.get(name)
-    if (text === undefined) throw new Error(`There is no table ${name}.`)
-    return `${start}${text}\n${end}`
-  })
-}
-
-/** µs in Redis by the number of rules: one decision, and as many slidingWindow calls. */
-export function drawByRules(results: string): string {
-  const mixtures = mixturesIn(results)
-  const axis = (name: string) => ({
-    ...{ type: 'value', name, nameLocation: 'middle', nameGap: 32, min: 0 },
-    ...{ axisLabel: { color: INK }, nameTextStyle: { color: INK } },
-    splitLine: { lineStyle: { color: '#d0d7de' } },
-  })
-  const line = (name: string, color: string, type: string, of: (mixture: Mixture) => number) => ({
-    ...{ type: 'line', data: mixtures.map(mixture => [mixture.rules, of(mixture)]), symbolSize: 6 },
-    ...{ lineStyle: { color, type, width: 2 }, itemStyle: { color } },
-    endLabel: { show: true, formatter: name, color: INK },
-  })
-  return render('One decision in Redis, by number of rules', 360, {
-    title: heading(
-      'One decision in Redis, by number of rules',
-      'µs while Redis is busy; grey: as many slidingWindow calls',
-    ),
-    grid: { left: 64, right: 190, top: 66, bottom: 52 },
-    xAxis: axis('rules'),
-    yAxis: axis('µs'),
-    series: [
-      line('as many calls: admitted', '#8c959f', 'solid', ({ allowed }) => allowed[1]),
-      line('as many calls: refused', '#8c959f', 'dashed', ({ refused }) => refused[1]),
-      line('Sluice: admitted', '#0969da', 'solid', ({ allowed }) => allowed[0]),
-      line('Sluice: refused', '#bc4c00', 'dashed', ({ refused }) => refused[0]),
-    ],
-  })
+  const pictures = makePictures(results)
+  return page.replace(
+    /(<!-- (table|picture): (.+?) -->\n).*?(<!-- end -->)/gs,
+    (_, start, kind, name, end) => {
+      const picture = pictures.get(name)
+      const text =
+        kind === 'table' ? tables.get(name) : picture && `![${picture.finding}](performance/${name})`
+      if (text === undefined) throw new Error(`There is no ${kind} ${name}.`)
+      return `${start}${text}\n${end}`
+    },
+  )
 }
 
 /** What a request takes longer, in milliseconds: differences of medians. */
@@ -179,45 +141,6 @@ function peersIn(first: readonly string[][], results: string): string[][] {
   return [...rows, ['one fixed window: time in Redis', `${own} µs`, `one call: ${other} µs`, ratio]]
 }
 
-/** @param comparison how the text about the comparison begins, before its colon */
-function rowOf(rows: readonly string[][], what: string, comparison: string) {
-  const row = rows.find(([name, , text]) => name === what && text!.startsWith(`${comparison}: `))
-  if (!row) throw new Error(`There is no row '${what}' against ${comparison}.`)
-  return { own: row[1]!, other: row[2]!.slice(comparison.length + 2), ratio: row[3]! }
-}
-
-/** `2.47 / 8.48 ms` → 2.47 */
-const firstNumber = (text: string) => Number.parseFloat(text)
-
-function mixturesIn(results: string): Mixture[] {
-  return rowsOf(results, /^## Mixtures/m).flatMap(([what, allowed, , commands, refused]) => {
-    const [, rules] = /^(\d+) rules?, one identity$/.exec(what!) ?? []
-    if (rules === undefined) return []
-    const own = Number(/^(\d+)/.exec(commands!)![1])
-    return [{ rules: Number(rules), allowed: pairOf(allowed!), refused: pairOf(refused!), commands: own }]
-  })
-}
-
-/** `5.4 : 3.8 = 1.42×` */
-function pairOf(text: string): readonly [number, number] {
-  const [, own, theirs] = /^([\d.]+) : ([\d.]+)/.exec(text) ?? []
-  if (own === undefined || theirs === undefined) throw new Error(`'${text}' is not a pair of times.`)
-  return [Number(own), Number(theirs)]
-}
-
-/** The rows of the first table under a heading. */
-function rowsOf(results: string, heading: RegExp): string[][] {
-  const after = results.slice(results.search(heading)).split('\n')
-  const from = after.findIndex(line => line.startsWith('|'))
-  const to = after.findIndex((line, i) => i > from && !line.startsWith('|'))
-  return after.slice(from + 2, to).map(line =>
-    line
-      .split('|')
-      .slice(1, -1)
-      .map(cell => cell.trim()),
-  )
-}
-
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   return markdownTable(
     [head, ...rows].map(row => [...row]),
@@ -227,7 +150,7 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const results = readResults()
-  for (const page of PAGES) writeFileSync(page, withTables(readFileSync(page, 'utf8'), results))
-  writeFileSync(PICTURE, drawByRules(results))
-  console.log('Made the tables of README.md and docs/performance.md from bench/results.md.')
+  for (const page of PAGES) writeFileSync(page, withFigures(readFileSync(page, 'utf8'), results))
+  for (const [file, { svg }] of makePictures(results)) writeFileSync(new URL(file, import.meta.url), svg)
+  console.log('Made the tables and pictures of README.md and docs/performance.md from bench/results.md.')
 }

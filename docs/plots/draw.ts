@@ -12,12 +12,12 @@ use([BarChart, LineChart, ScatterChart, GridComponent, MarkLineComponent, TitleC
 
 const WIDTH = 840
 const [LEFT, RIGHT] = [64, 84]
-const GROUND = '#ffffff'
+export const GROUND = '#ffffff'
 export const INK = '#24292f'
 const FAINT = '#8c959f'
 const ADMITTED = '#0969da'
 const REFUSED = '#bc4c00'
-const FONT = 'system-ui, sans-serif'
+export const FONT = 'system-ui, sans-serif'
 
 export interface Picture {
   title: string

@@ -1,24 +1,84 @@
-/** README.md and docs/performance.md have the figures of bench/results.md. */
-import { readFileSync } from 'node:fs'
+/** README.md and docs/performance.md have the figures of bench/results.md, in their tables, pictures and alt texts. */
+import { readdirSync, readFileSync } from 'node:fs'
 import { basename } from 'node:path'
-import { expect, it } from 'vitest'
-import {
-  drawByRules,
-  PAGES,
-  PICTURE,
-  readResults,
-  withTables,
-} from '../../docs/performance/make-performance.ts'
+import { describe, expect, it } from 'vitest'
+import { PAGES, withFigures } from '../../docs/performance/make-performance.ts'
+import { makePictures } from '../../docs/performance/pictures.ts'
+import { readResults } from '../../docs/performance/read-results.ts'
+
+const FOLDER = new URL('../../docs/performance/', import.meta.url)
+const PAGE = readFileSync(new URL('../../docs/performance.md', import.meta.url), 'utf8')
+const RESULTS = readResults()
+const PICTURES = makePictures(RESULTS)
+
+/** The texts that a picture shows. */
+const textsOf = (file: string) =>
+  [...PICTURES.get(file)!.svg.matchAll(/<text[^>]*>([^<]*)<\/text>/g)].map(([, text]) => text!)
 
 it.each(PAGES.map(url => [basename(url.pathname), url] as const))(
   '%s has the figures of the last benchmark (npm run performance)',
   (_, url) => {
     const page = readFileSync(url, 'utf8')
     expect(page).toContain('<!-- table: ')
-    expect(page === withTables(page, readResults())).toBe(true)
+    expect(page === withFigures(page, RESULTS)).toBe(true)
   },
 )
 
-it('the picture has the figures of the last benchmark (npm run performance)', () => {
-  expect(readFileSync(PICTURE, 'utf8') === drawByRules(readResults())).toBe(true)
+it('a page cannot name a table or a picture that is not made', () => {
+  const page = (what: string) => `<!-- ${what} -->\n<!-- end -->\n`
+  expect(() => withFigures(page('table: other'), RESULTS)).toThrow('There is no table other.')
+  expect(() => withFigures(page('picture: other.svg'), RESULTS)).toThrow('There is no picture other.svg.')
+})
+
+it('the pictures are those that the script draws', () => {
+  const files = readdirSync(FOLDER).filter(file => file.endsWith('.svg'))
+  expect(files.sort()).toEqual([...PICTURES.keys()].sort())
+})
+
+describe.each([...PICTURES])('%s', (file, { svg, finding }) => {
+  it('has the figures of the last benchmark (npm run performance)', () => {
+    expect(readFileSync(new URL(file, FOLDER), 'utf8') === svg).toBe(true)
+  })
+
+  it('is in the page, and its alt text has figures', () => {
+    expect(PAGE).toContain(`![${finding}](performance/${file})`)
+    expect(finding).toMatch(/\d/)
+    expect(finding).not.toMatch(/[[\]`]|NaN|undefined/)
+  })
+
+  it('has a title and an opaque ground, is small, and loads no other file', () => {
+    expect(svg).toMatch(
+      /^<svg [^>]+>\n<title>[^<]+<\/title>\n<rect [^>]*x="0" y="0" fill="#ffffff"><\/rect>\n/,
+    )
+    expect(svg.length).toBeLessThan(30_000)
+    expect(svg).not.toMatch(/<script|<style|https?:(?!\/\/www\.w3\.org\/)/)
+  })
+})
+
+it('latency.svg shows p50 and p99 of each contender at both distances', () => {
+  const rows = [...RESULTS.matchAll(/^\| decision p50 \/ p99, .*$/gm)]
+  expect(rows).toHaveLength(6)
+  const figures = rows.flatMap(([row]) => row.match(/\d+\.\d\d(?= \/| ms)/g)!)
+  const shown = textsOf('latency.svg').filter(text => /^\d+\.\d\d$/.test(text))
+  expect(shown).toHaveLength(16)
+  expect(new Set(shown)).toEqual(new Set(figures))
+})
+
+it('cost.svg shows the price of the commands with the most rules', () => {
+  const row = /^\| 16 rules, one identity .*$/m.exec(RESULTS)![0].split('|')
+  const commands = [row[4]!, row[7]!].flatMap(cell => cell.match(/\d+(?= :| =)/g)!.map(Number))
+  const labels = textsOf('cost.svg').filter(text => text.includes(': $'))
+  const shown = labels.map(text => Number(text.split('$')[1]))
+  expect(shown.sort()).toEqual(commands.map(count => 2 * count).sort())
+})
+
+it.each([
+  ['latency.svg', /^\| decision p50 .*$/gm, /\d+\.\d\d(?= \/)/g],
+  ['by-rules.svg', /^\| 16 rules, one identity .*$/m, /\d+\.\d(?= :)/g],
+  ['cost.svg', /^\| 16 rules, one identity .*$/m, /\b\d+(?= : \d+ = )/g],
+])('%s and its alt text change with the results', (file, rows, figures) => {
+  const others = RESULTS.replace(rows, row => row.replace(figures, figure => `1${figure}`))
+  const other = makePictures(others).get(file)!
+  expect(other.svg).not.toBe(PICTURES.get(file)!.svg)
+  expect(other.finding).not.toBe(PICTURES.get(file)!.finding)
 })

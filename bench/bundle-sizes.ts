@@ -64,7 +64,7 @@ const EDGES = [
     from: 'hono/middleware',
     code: "import { Hono } from 'hono'; export default new Hono().use(sluice(config))",
     name: 'sluice',
-    most: 120,
+    most: 120.5,
   },
   {
     what: 'Service binding without a build',

@@ -24,36 +24,29 @@ export function pathOf(keys: readonly (string | number)[]): string {
   return keys.map((key, i) => (typeof key === 'number' ? `[${key}]` : i === 0 ? key : `.${key}`)).join('')
 }
 
-const MAX_LENGTH = 60
-
 /** Formats a value as in the config file: at most 60 characters, URLs without credentials. */
 export function show(value: unknown): string {
-  const text = literal(value).replace(/:\/\/[^/?#\s'"]*@/g, '://…@')
-  return text.length > MAX_LENGTH ? `${text.slice(0, MAX_LENGTH - 3)}…` : text
+  const written =
+    typeof value === 'string'
+      ? `'${value}'`
+      : typeof value === 'function'
+        ? 'a function'
+        : typeof value === 'object'
+          ? literal(value)
+          : String(value)
+  const text = written.replace(/:\/\/[^/?#\s'"]*@/g, '://…@')
+  return text.length > 60 ? `${text.slice(0, 57)}…` : text
 }
 
-/** Writes a value as a literal of TypeScript. Never throws: a config can contain anything, such as a cycle or a getter that throws. */
-function literal(value: unknown, depth = 0): string {
-  if (typeof value === 'string') return `'${value}'`
-  if (typeof value === 'bigint') return `${value}n`
-  if (typeof value === 'function') return 'a function'
-  if (typeof value !== 'object' || value === null) return String(value)
-  // Deeper values do not fit into the message.
-  if (depth > 3) return '…'
+/** A literal of TypeScript, also for values that JSON cannot represent, such as bigints and cycles: a config can contain anything. */
+function literal(value: object | null): string {
   try {
-    if (Array.isArray(value))
-      return `[${first(value)
-        .map(each => literal(each, depth + 1))
-        .join(', ')}]`
-    const entries = first(Object.keys(value)).map(key => {
-      const written = /^[A-Za-z_$][\w$]*$/.test(key) ? key : `'${key}'`
-      return `${written}: ${literal((value as Record<string, unknown>)[key], depth + 1)}`
-    })
-    return entries.length > 0 ? `{ ${entries.join(', ')} }` : '{}'
+    const json = JSON.stringify(value, (_, each) => (typeof each === 'bigint' ? `${each}n` : each))
+    return json
+      .replaceAll(/"(\w+)":/g, '$1: ')
+      .replaceAll('"', "'")
+      .replaceAll(/(?<=[{,])(?!})|(?<!{)(?=})/g, ' ')
   } catch {
     return 'an object'
   }
 }
-
-/** As many as can be visible in the message: each takes at least two characters. */
-const first = <T>(items: readonly T[]): readonly T[] => items.slice(0, MAX_LENGTH / 2)

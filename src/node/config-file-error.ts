@@ -1,7 +1,8 @@
 /** The error for a config file that cannot be loaded: the file, the line if it is known, and what is wrong there. */
-import { existsSync } from 'node:fs'
-import { basename } from 'node:path'
+import { existsSync, readdirSync, statSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { didYouMean } from '../config/check/did-you-mean.ts'
 
 export class ConfigFileError extends Error {
   /** The file, and the line if it is known. */
@@ -25,10 +26,22 @@ export function configFileError(error: unknown, file: string): ConfigFileError {
   if (hasCode(error, 'ERR_UNKNOWN_FILE_EXTENSION')) return new ConfigFileError(file, NEEDS_NEWER_NODE)
   // The same code is for an import in the file that leads nowhere.
   if (hasCode(error, 'ERR_MODULE_NOT_FOUND') && !existsSync(file))
-    return new ConfigFileError(file, 'There is no such file.')
+    return new ConfigFileError(file, `There is no such file.${similarTo(file) || ' Check the path.'}`)
+  if (hasCode(error, 'ERR_UNSUPPORTED_DIR_IMPORT') && isFolder(file))
+    return new ConfigFileError(
+      file,
+      `This is a folder. Name the config file, such as ${join(file, 'sluice.config.ts')}.`,
+    )
   const place = placeOf(error, file)
-  const message = error instanceof Error ? error.message : String(error)
-  return new ConfigFileError(place.text, isReadAsCommonJs(error) ? waysOut(message, place.file) : message)
+  return new ConfigFileError(place.text, describe(error, place.file))
+}
+
+const isFolder = (path: string) => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
+
+/** ` Did you mean 'sluice.config.ts'?`, from the other files of the folder. */
+function similarTo(file: string): string {
+  const folder = dirname(file)
+  return isFolder(folder) ? didYouMean(basename(file), readdirSync(folder)) : ''
 }
 
 const hasCode = (error: unknown, code: string) => (error as { code?: unknown } | undefined)?.code === code
@@ -39,6 +52,17 @@ function isReadAsCommonJs(error: unknown): boolean {
     error instanceof SyntaxError &&
     /^(Cannot use import statement outside a module|Unexpected token 'export')$/.test(error.message)
   )
+}
+
+function describe(error: unknown, file: string): string {
+  const message = error instanceof Error ? error.message : String(error)
+  if (isReadAsCommonJs(error)) return waysOut(message, file)
+  const [, what] = /^Cannot find (package '[^']+') imported from /.exec(message) ?? []
+  if (what !== undefined) return `There is no ${what}. Install it, or correct the import.`
+  const [, module] = /^Cannot find module '([^']+)' imported from /.exec(message) ?? []
+  if (module !== undefined) return `There is no file ${module}. Correct the import.`
+  if (error instanceof SyntaxError) return `The file cannot be parsed: ${message}`
+  return `The file throws an error: ${message}`
 }
 
 function waysOut(message: string, file: string): string {

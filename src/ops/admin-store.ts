@@ -162,7 +162,10 @@ function describeFailure(error: unknown, test: string): [what: string, nextStep?
   if (!(error instanceof Error)) return [LOST, test]
   if (/^(Timeout|Abort)Error$/.test(error.name)) {
     const limit = `${DEADLINE_MS / 1000} s`
-    return [`did not answer within ${limit}. A change may have been made: check before you repeat it.`, test]
+    return [
+      `did not answer within ${limit}. If this was a change, it may have been made: check before you repeat it.`,
+      test,
+    ]
   }
   // A failed connection is a TypeError too, and has a cause on Node only.
   if (error instanceof TypeError && FOREIGN_REPLY.test(error.message)) return [isOther, test]
@@ -195,7 +198,7 @@ const FOREIGN_REPLY =
   /^Request did not return a result|^Cannot (read|destructure)|is not (a function|iterable)/
 
 const LOST =
-  'broke the connection before it answered. A change may have been made: check before you repeat it.'
+  'broke the connection before it answered. If this was a change, it may have been made: check before you repeat it.'
 
 /** Whether no connection was made, so that nothing was sent. Only Node reports it; on other platforms the connection counts as lost. */
 function isUnreachable(cause: unknown): boolean {

@@ -1,5 +1,6 @@
 /** Builds the request and the caller for `explain` from the arguments of the command. Does not use the store. */
 import { decodeJwt, type JWTPayload } from 'jose'
+import { parseAddress } from '../config/address-ranges.ts'
 import type { Config } from '../config/compile.ts'
 import { IDENTIFY } from '../config/compile-route.ts'
 import { isConsumerName } from '../config/forms.ts'
@@ -36,6 +37,16 @@ export const ANY_KEY = '<sha256 of the key>'
 /** @throws AdminError `usage` if the input is not a valid request */
 export function requestOf(config: Config, input: RequestInput): { request: Request; peer?: string } {
   const { method, path, host = 'gateway.example', address, key } = input
+  if (address !== undefined && !parseAddress(address))
+    throw new AdminError(
+      'usage',
+      `--address: '${address.slice(0, 60)}' is not an address. Use an address such as 192.0.2.7 or 2001:db8::1.`,
+    )
+  if (input.country !== undefined && !/^[A-Z][A-Z0-9]$/.test(input.country))
+    throw new AdminError(
+      'usage',
+      `--country: '${input.country.slice(0, 60)}' is not a country. Use its two capital letters (ISO 3166-1), such as AQ.`,
+    )
   const headers = new Headers()
   const url = `https://${host}${path.startsWith('/') ? path : `/${path}`}`
   if (!URL.canParse(url))

@@ -11,7 +11,7 @@ import {
 import type { AdminStore } from './admin-store.ts'
 import type { StoreRefusal } from './decision-cost.ts'
 import { ANY_KEY } from './explain-caller.ts'
-import { listKeys, planOfAll } from './keys.ts'
+import { listConsumerNames, listKeys, planOfAll } from './keys.ts'
 import { planName } from './names.ts'
 
 export interface Stored extends ConsumerRecord {
@@ -23,6 +23,8 @@ export interface Stored extends ConsumerRecord {
   planOfKeys?: string
   /** The given key has no record. */
   isUnknownKey: boolean
+  /** If no key is given, and the store has neither a key nor a setting of the consumer: the consumers that it knows. */
+  isUnknown?: { others: readonly string[] }
 }
 
 /** Reads the records of a caller. @throws AdminError `store` */
@@ -41,12 +43,16 @@ export function createLookUp(store: AdminStore): LookUp {
     const record = parseCredential(key ?? '')
     const keys = digest === ANY_KEY ? await listKeys(store, name) : []
     const planOfKeys = planOfAll(keys)
+    // Consumers of tokens need no record.
+    const isUnknown = digest === ANY_KEY && consumer === null && keys.length === 0
+    const others = isUnknown ? await listConsumerNames(store) : []
     return {
       ...parseConsumer(consumer ?? ''),
       ...(record?.plan && { planOfKey: record.plan }),
       ...(planOfKeys && { planOfKeys }),
       plansOfKeys: [...new Set(keys.flatMap(({ plan }) => plan ?? []))],
       isUnknownKey: ofKey !== undefined && record === undefined,
+      ...(isUnknown && !others.includes(name) && { isUnknown: { others } }),
     }
   }
 }

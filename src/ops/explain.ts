@@ -4,6 +4,7 @@
  */
 
 import { formatFullAllowance } from '../config/allowance.ts'
+import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { Config, GatewayRule, Route } from '../config/compile.ts'
 import { ANONYMOUS, type RouteSettings } from '../config/compile-route.ts'
 import { switchNameOf } from '../config/compile-rule.ts'
@@ -33,6 +34,7 @@ import {
   resolvePlan,
   type Stored,
 } from './explain-stored.ts'
+import { planName } from './names.ts'
 import { type Situation, whyNot } from './why-not.ts'
 
 export interface Explanation {
@@ -112,6 +114,7 @@ export interface ExplainInput extends RequestInput {
  * @throws AdminError `usage` if the input is not a valid request; `store`
  */
 export async function explain(config: Config, input: ExplainInput, lookUp?: LookUp): Promise<Explanation> {
+  if (input.plan !== undefined) planName(input.plan, config.plans)
   const requestAndPeer = requestOf(config, input)
   const { request } = requestAndPeer
   const { pathname } = new URL(request.url)
@@ -163,7 +166,9 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
         accept,
         planFrom,
         stored?.plansOfKeys.filter(other => other !== plan),
+        lookUp !== undefined,
       ),
+      ...(stored?.isUnknown ? [hintForUnknown(input.consumer!, stored.isUnknown.others)] : []),
       ...(caller.address === undefined ? hintsForAddress(input, config) : []),
     ],
     ...(config.hooks && { hooks: hooksOf(config.hooks) }),
@@ -254,6 +259,7 @@ function hintsForCredential(
   accept: readonly string[],
   planFrom: PlanSource | undefined,
   ofKeys: readonly string[] = [],
+  hasStore: boolean,
 ): string[] {
   const isAnonymous = consumer === undefined && key === undefined && token === undefined
   if (isAnonymous && accept.some(method => method !== ANONYMOUS)) {
@@ -262,6 +268,8 @@ function hintsForCredential(
     ]
   }
   if (planFrom === 'assumed') {
+    // The store is set, and its error has been shown.
+    if (hasStore) return []
     return [
       'The plan is assumed, and overrides are not shown. Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN to use what is stored for the consumer, or name the plan with --plan.',
     ]
@@ -272,13 +280,18 @@ function hintsForCredential(
   ]
 }
 
+const hintForUnknown = (consumer: string, others: readonly string[]) =>
+  `The store has no key and no setting of consumer '${consumer}'.${didYouMean(consumer, others)}`
+
 /** Hints for a request from an unknown address. Empty if the config does not use addresses. */
 function hintsForAddress({ address }: ExplainInput, { rules, allow, block }: Config): string[] {
   const isUsed =
     rules.some(({ by }) => by.includes('address')) || allow.addresses.length > 0 || block.addresses.length > 0
   if (!isUsed) return []
   const what =
-    address === undefined ? 'No address was given' : `'${address.slice(0, 60)}' is not a valid address`
+    address === undefined
+      ? 'No address was given'
+      : `With the setting address, ${address} is not the address of a client`
   return [
     `${what}, so the request counts as one from an unknown address. To explain a request from a client's address, add it, as in --address 192.0.2.7.`,
   ]

@@ -1,4 +1,6 @@
 /** Finds a key by its id, as `keys list` shows it, or by the key itself. */
+
+import { didYouMean } from '../config/check/did-you-mean.ts'
 import { consumerOfApiKey } from '../credentials/api-key.ts'
 import { isOpaqueKey } from '../credentials/opaque-key.ts'
 import { sha256 } from '../sha256.ts'
@@ -6,7 +8,7 @@ import { credentialIndexKey, credentialKey, pointerKey } from '../store/keys.ts'
 import { type CredentialRecord, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
-import { digitsOf, keyId } from './keys.ts'
+import { digitsOf, keyId, listConsumerNames } from './keys.ts'
 import { consumerName } from './names.ts'
 
 export interface FoundKey {
@@ -59,7 +61,11 @@ async function byId(store: AdminStore, text: string): Promise<Found | undefined>
     throw new AdminError('not-found', `Consumer '${consumer}' has no such key. Its keys: ${all}.`)
   }
   if (isOpaqueKey(text)) return undefined
-  throw new AdminError('not-found', 'This consumer has no keys. To list all keys: npx sluicegate keys list')
+  const meant = didYouMean(consumer, await listConsumerNames(store))
+  throw new AdminError(
+    'not-found',
+    `Consumer '${consumer}' has no keys.${meant} To list all keys: npx sluicegate keys list`,
+  )
 }
 
 async function byKey(store: AdminStore, text: string): Promise<Found> {
@@ -81,9 +87,12 @@ async function byKey(store: AdminStore, text: string): Promise<Found> {
   const digest = sha256(text)
   const consumer = await store.ask(redis => redis.get<string>(store.at(pointerKey(digest))))
   if (consumer !== null) return foundKey(consumer, digest)
+  // Names a consumer of the store only, because the text may be a key.
+  const owner = ID.exec(text)?.[1]
+  const meant = owner === undefined ? '' : didYouMean(owner, await listConsumerNames(store))
   throw new AdminError(
     'not-found',
-    'There is no key with this ID, and no such key was imported. To list all keys: npx sluicegate keys list',
+    `There is no key with this ID, and no such key was imported.${meant} To list all keys: npx sluicegate keys list`,
   )
 }
 

@@ -65,7 +65,7 @@ export function parseTime(text: string, now = new Date()): Date | undefined {
   throw new AdminError(
     'usage',
     `'${shown(text)}' is neither a duration nor a time. Use a duration such as '24h' or '90d', or a time such as ` +
-      `'2030-12-31' (UTC) or '2030-12-31T18:00:00Z'.`,
+      `'2030-12-31' (UTC) or '2030-12-31T18:00:00Z', or 'never'.`,
   )
 }
 

@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
 import { expect, it, vi } from 'vitest'
 import { programFor } from '../../src/node/cli/run.ts'
+import { runInProcess } from '../support/command-line.ts'
 import { messagesIn } from '../support/messages.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
@@ -30,6 +31,31 @@ function helpOf(command: Command): string {
 
 function commandsOf(command: Command): Command[] {
   return [command, ...command.commands.flatMap(commandsOf)]
+}
+
+/** Wrong calls, one for each form of a usage error. The parser of the command line, which is a library, finds these mistakes. */
+const WRONG_CALLS = [
+  'keis',
+  'keys lits',
+  'switch kil on',
+  'help chekc',
+  'keys list --jsn',
+  'keys create',
+  'keys create --consmer acme',
+  'keys create --consumer',
+  'keys expire acme/0f3a',
+  'check a.ts b.ts',
+  'start --port http',
+  'switch kill maybe',
+  'stats --by rout',
+  'consumers override acme minute --limit 9 --for 1h --until 2030-01-01',
+]
+
+async function usageErrors(): Promise<string> {
+  const shown: string[] = []
+  for (const call of WRONG_CALLS)
+    shown.push(`$ npx sluicegate ${call}\n${(await runInProcess(call.split(' '))).stderr}`)
+  return shown.join('')
 }
 
 const fenced = (text: string) => `\`\`\`text\n${text}\n\`\`\``
@@ -63,6 +89,8 @@ async function page(): Promise<string> {
     LEGEND,
     '## Command line: help',
     ...helps.map(fenced),
+    '## Command line: usage errors',
+    fenced((await usageErrors()).trimEnd()),
     ...[...sections].flatMap(([title, files]) => [`## ${title}`, ...files]),
   ].join('\n\n')
 }

@@ -1,7 +1,7 @@
 /** `sluice check`, and features that it shares with other commands: warnings, `--json`, `--config`, `--version`. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { invalidDocument } from '../../src/node/cli/check-document.ts'
 import { NoProjectError } from '../../src/node/project.ts'
@@ -191,21 +191,43 @@ describe('sluice check --json', () => {
     const file = configFile('\nexport default { origin: nowhere }\n')
     const { code, stdout } = await runProcess(['check', file, '--json'])
     const [mistake] = JSON.parse(stdout).mistakes
-    expect([code, mistake]).toEqual([1, { path: `${file}:2`, message: 'nowhere is not defined' }])
+    expect([code, mistake]).toEqual([
+      1,
+      { path: `${file}:2`, message: 'The file throws an error: nowhere is not defined' },
+    ])
   })
 
-  it('reports a file that does not exist, but leaves it to Node to report an import that leads nowhere', async () => {
-    const missing = join(directory, 'no-such.config.ts')
-    const [none, wrong] = await Promise.all([
-      runProcess(['check', missing, '--json']),
-      runProcess(['check', configFile("import './nowhere.ts'\nexport default {}\n")]),
-    ])
-    const message = 'There is no such file.'
+  it('reports a file that does not exist, and imports that lead nowhere', async () => {
+    const missing = join(directory, 'missing', 'sluice.config.ts')
+    const none = await runProcess(['check', missing, '--json'])
+    const wrong = await runProcess(['check', configFile("import './nowhere.ts'\nexport default {}\n")])
+    const noPackage = await runProcess(['check', configFile("import 'sluicegat'\nexport default {}\n")])
+    const message = 'There is no such file. Check the path.'
     expect([none.code, JSON.parse(none.stdout).mistakes]).toEqual([1, [{ path: missing, message }]])
     expect(none.stderr).toBe(`${missing}: ${message}\n`)
     expect([wrong.code, wrong.stderr]).toEqual([
       1,
-      expect.stringMatching(/Cannot find module '.*nowhere\.ts'/),
+      expect.stringMatching(/\.config\.ts: There is no file \/.*\/nowhere\.ts\. Correct the import\.\n$/),
+    ])
+    expect(noPackage.stderr).toMatch(
+      /\.config\.ts: There is no package 'sluicegat'\. Install it, or correct the import\.\n$/,
+    )
+  })
+
+  it('reports a folder, and suggests the name of a file that is similar', async () => {
+    const file = configFile('export default {}\n')
+    const misspelled = file.replace(/\.ts$/, '.js')
+    const [folder, other] = await Promise.all([
+      runProcess(['check', directory]),
+      runProcess(['check', misspelled]),
+    ])
+    expect([folder.code, folder.stderr]).toEqual([
+      1,
+      `${directory}: This is a folder. Name the config file, such as ${join(directory, 'sluice.config.ts')}.\n`,
+    ])
+    expect([other.code, other.stderr]).toEqual([
+      1,
+      `${misspelled}: There is no such file. Did you mean '${basename(file)}'?\n`,
     ])
   })
 

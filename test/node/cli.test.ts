@@ -255,7 +255,7 @@ describe('sluice keys create', () => {
     [
       2,
       ['--consumer', 'a', '--plan', 'gold', '--url', 'http://127.0.0.1:1', '--token', 't'],
-      /^--plan: The config has no plan 'gold'\. Plans: free, pro/,
+      /^The config has no plan 'gold'\. Plans: free, pro/,
     ],
     [
       1,
@@ -265,13 +265,24 @@ describe('sluice keys create', () => {
     [
       2,
       ['--consumer', 'a', '--url', 'nowhere', '--token', 't'],
-      /The URL of the store is not valid\. Use the http or https URL/,
+      /^--url is not valid\. Use the http or https URL/,
     ],
     [
       2,
       ['--consumer', 'a', '--url', 'https://$u:very-secret@host.example', '--token', 't'],
-      /The URL of the store is not valid\. .* without credentials\./,
+      /^--url is not valid\. .* without credentials\./,
     ],
+    [
+      2,
+      ['--consumer', 'a', '--url', 'redis://:very-secret@127.0.0.1:6379', '--token', 't'],
+      /^--url is the URL of a Redis server, not of a REST API\. To serve .* npx sluicegate bridge --redis <its URL>$/m,
+    ],
+    [
+      2,
+      ['--consumer', 'a', '--url', 'http://127.0.0.1:1'],
+      /^UPSTASH_REDIS_REST_TOKEN is not set\. Set it, or/,
+    ],
+    [2, ['--consumer', 'a', '--token', 't'], /^UPSTASH_REDIS_REST_URL is not set\. Set it, or use --url\./],
     [2, [], /^--consumer <name> is missing\.\nAdd --help to see the usage\.$/m],
   ])('exits with %i for %j, and prints a helpful message', async (status, args, message) => {
     const { code, stdout, stderr } = await sluice(['keys', 'create', ...args])
@@ -424,10 +435,21 @@ describe('an administration command', () => {
     ])
     const elsewhere = await asked(['keys', 'list', '--consumer', 'acme', '--env', 'other'])
     expect(elsewhere.stdout).toContain("There are no keys of consumer 'acme' in environment 'other'.")
+    const misspelled = await asked(['keys', 'list', '--consumer', 'acmx', '--env', 'test'])
+    expect(misspelled.stdout).toContain(
+      "There are no keys of consumer 'acmx' in environment 'test'. Did you mean 'acme'?",
+    )
+    const unknown = await asked(['keys', 'revoke', 'acmx/0f3a9c1d2b4e', '--env', 'test'])
+    expect([unknown.code, unknown.stderr]).toEqual([
+      1,
+      expect.stringContaining(
+        "There is no key with this ID, and no such key was imported. Did you mean 'acme'?",
+      ),
+    ])
     const wrong = await asked(['keys', 'list', '--env', 'Live!'])
     expect([wrong.code, wrong.stderr]).toEqual([
       2,
-      expect.stringContaining('--env is not a valid environment name'),
+      expect.stringContaining("--env: 'Live!' is not an environment name. Use 1 to 16"),
     ])
   })
 
@@ -736,7 +758,7 @@ describe('sluice start', () => {
     const good = readFileSync(config, 'utf8')
     const line = good.split('\n').findIndex(text => text.includes('rules: [')) + 1
     writeFileSync(config, good.replace('rules: [', 'rules ['))
-    const rejected = `sluice.config.ts:${line}: Unexpected token`
+    const rejected = `sluice.config.ts:${line}: The file cannot be parsed: Unexpected token`
     await expect.poll(output, { timeout: 30_000 }).toContain(rejected)
     writeFileSync(config, good)
     await expect.poll(() => output().match(/^Reloaded\.$/gm), { timeout: 30_000 }).toHaveLength(2)

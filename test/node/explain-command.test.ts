@@ -25,8 +25,18 @@ describe('sluice explain', () => {
     const { stdout } = await explained(['--consumer', 'acme'])
     expect(stdout).toContain('; address unknown\n')
     expect(stdout).toMatch(/^No address was given, so .* add it, as in --address 192\.0\.2\.7\.$/m)
-    const { hints } = await documentOf(['--consumer', 'acme', '--plan', 'pro', '--address', 'localhost'])
-    expect(hints).toEqual([expect.stringMatching(/^'localhost' is not a valid address, so .* --address /)])
+  })
+
+  it.each([
+    [
+      ['--address', 'localhost'],
+      "--address: 'localhost' is not an address. Use an address such as 192.0.2.7",
+    ],
+    [['--country', 'Germany'], "--country: 'Germany' is not a country. Use its two capital letters"],
+    [['--plan', 'fre'], "The config has no plan 'fre'. Did you mean 'free'?"],
+  ])('rejects %j', async (args, message) => {
+    const { code, stdout, stderr } = await explained(args)
+    expect([code, stdout, stderr]).toEqual([2, '', expect.stringContaining(message)])
   })
 
   it('says that the plan is assumed if no store is configured', async () => {
@@ -55,8 +65,10 @@ describe('sluice explain', () => {
   it('continues if the store does not answer, and reports this', async () => {
     const env = { UPSTASH_REDIS_REST_URL: 'http://127.0.0.1:1', UPSTASH_REDIS_REST_TOKEN: 't' }
     const { code, stdout, stderr } = await explained(['--consumer', 'acme'], env)
-    expect([code, stderr]).toEqual([0, expect.stringMatching(/cannot be reached.* So the plan is assumed/)])
+    expect([code, stderr]).toEqual([0, expect.stringMatching(/cannot be reached\. The plan is assumed/)])
     expect(stdout).toContain('plan free (assumed')
+    // They are set, so this is not the advice.
+    expect(stdout).not.toContain('Set UPSTASH_REDIS_REST_URL')
   })
 })
 
@@ -77,6 +89,17 @@ describe('sluice explain, with a store', () => {
     expect([args, code, stderr]).toEqual([args, 0, expect.anything()])
     return stdout.trim()
   }
+  it('suggests another consumer if the store knows nothing of this one', async () => {
+    await done('keys', 'create', '--consumer', 'globex')
+    const { stdout } = await explained(['--consumer', 'globx', ...ADDRESS], env())
+    expect(stdout).toContain(
+      "The store has no key and no setting of consumer 'globx'. Did you mean 'globex'?",
+    )
+    expect((await explained(['--consumer', 'globex', ...ADDRESS], env())).stdout).not.toContain(
+      'The store has no',
+    )
+  })
+
   const callerIn = async (...args: string[]) => (await documentOf(args, env())).caller
 
   it('uses the plan of the key, else that of the consumer, else the first plan of the config', async () => {

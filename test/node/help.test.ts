@@ -13,7 +13,7 @@ const headingsOf = (help: string) => help.split('\n').filter(line => /^\S.*:$/.t
 describe('help', () => {
   it('groups commands by purpose', async () => {
     const headings = ['Develop and deploy:', 'Operate a running gateway:', 'Host your own Redis:', 'Help:']
-    expect(headingsOf(await helpOf())).toEqual(['Options:', ...headings])
+    expect(headingsOf(await helpOf())).toEqual(['Options:', ...headings, 'Examples:'])
   })
 
   it("lists a command's own options before those of the store", async () => {
@@ -41,9 +41,9 @@ describe('help', () => {
   it('shows examples that each command accepts', async () => {
     const program = await programFor([])
     for (const command of leavesOf(program)) command.action(() => {})
-    const all = leavesOf(program).map(command => examplesIn(fullHelpOf(command)))
+    const all = commandsOf(program).map(command => examplesIn(fullHelpOf(command)))
     expect(all.every(examples => examples.length > 0)).toBe(true)
-    for (const example of all.flat()) {
+    for (const example of new Set(all.flat())) {
       // A program keeps the options that it has parsed, so each example needs a new one.
       const fresh = await programFor([])
       for (const command of leavesOf(fresh)) command.action(() => {})
@@ -55,6 +55,10 @@ describe('help', () => {
 
 function leavesOf(command: Command): Command[] {
   return command.commands.length === 0 ? [command] : command.commands.flatMap(leavesOf)
+}
+
+function commandsOf(command: Command): Command[] {
+  return [command, ...command.commands.flatMap(commandsOf)]
 }
 
 function fullHelpOf(command: Command): string {

@@ -323,7 +323,7 @@ describeOnRedis('keys', start => {
       [noJson, other],
       [
         gone,
-        'broke the connection before it answered\\. A change may have been made: check before you repeat it\\.',
+        'broke the connection before it answered\\. If this was a change, it may have been made: check before you repeat it\\.',
       ],
       [refused, 'answered with an error: WRONGPASS'],
       [otherApi, other],
@@ -359,6 +359,6 @@ it('if the store does not answer, the message says that a change may have been m
   server.close()
   expect(error).toMatchObject({
     kind: 'store',
-    message: `The store at 127.0.0.1:${port} did not answer within 5 s. A change may have been made: check before you repeat it.`,
+    message: `The store at 127.0.0.1:${port} did not answer within 5 s. If this was a change, it may have been made: check before you repeat it.`,
   })
 }, 15e3)

@@ -107,7 +107,7 @@ function isMessage(text: string): boolean {
 const PLACEHOLDER = /\$\{.*?\}/g
 
 const CODE =
-  /redis\.call|^#!|=>|[({]\s*$|^\s*(?:\/[/*]|--@|(?:local|import|export|end|do)\b[^.]*(?:\n|=|\{|default))|^[A-Z]+(?:[ -][A-Z]+)+$|^(?:[A-Z][a-z]+|, X)-[\w-]+, |^(?:RateLimit|Origin|:authority)(?:,|$)|^# (?:HELP|TYPE)|^Bearer (?:realm|\$)|^,? (?:and|or) $|^(?:rule|candidate) \w+$/
+  /redis\.call|^#!|^(?!.*Write it like).*=>|[({]\s*$|^\s*(?:\/[/*]|--@|(?:local|import|export|end|do)\b[^.]*(?:\n|=|\{|default))|^(?:[A-Z][a-z]+|, X)-[\w-]+, |^(?:RateLimit|Origin|:authority)(?:,|$)|^# (?:HELP|TYPE)|^Bearer (?:realm|\$)|^,? (?:and|or) $|^(?:rule|candidate) \w+$/
 
 /** @returns the text with placeholders, or undefined if the node is not a text */
 function render(node: Node): string | undefined {

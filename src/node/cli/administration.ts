@@ -94,7 +94,7 @@ export async function configOf<C extends LoadedConfig>(
   const where = env === undefined ? 'SLUICE_ENVIRONMENT' : '--env'
   throw new AdminError(
     'usage',
-    `${where} is not a valid environment name. Use 1 to 16 lowercase letters and digits.`,
+    `${where}: '${environment.slice(0, 60)}' is not an environment name. Use 1 to 16 lowercase letters and digits.`,
   )
 }
 

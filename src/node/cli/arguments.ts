@@ -84,18 +84,25 @@ export function restStore(flags: { url?: string; token?: string }): { url: strin
   const { UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN } = process.env
   const url = flags.url ?? UPSTASH_REDIS_REST_URL
   const token = flags.token ?? UPSTASH_REDIS_REST_TOKEN
-  if (!url || !token) {
-    throw new AdminError(
-      'usage',
-      'No store is set. Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN, or use --url and --token. ' +
-        '`npm start` prints the values of the local store.',
-    )
-  }
-  if (!isStoreUrl(url))
+  if (!url || !token) throw new AdminError('usage', describeMissing(url, token))
+  if (!isStoreUrl(url)) {
+    const name = flags.url === undefined ? 'UPSTASH_REDIS_REST_URL' : '--url'
     // Never the value: users paste a redis:// URL here by mistake, and it has a password.
     throw new AdminError(
       'usage',
-      'The URL of the store is not valid. Use the http or https URL of its REST API, without credentials.',
+      /^rediss?:/i.test(url)
+        ? `${name} is the URL of a Redis server, not of a REST API. To serve the REST API for this Redis: npx sluicegate bridge --redis <its URL>`
+        : `${name} is not valid. Use the http or https URL of the store's REST API, without credentials.`,
     )
+  }
   return { url, token }
+}
+
+function describeMissing(url: string | undefined, token: string | undefined): string {
+  if (url) return 'UPSTASH_REDIS_REST_TOKEN is not set. Set it, or use --token.'
+  if (token) return 'UPSTASH_REDIS_REST_URL is not set. Set it, or use --url.'
+  return (
+    'No store is set. Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN, or use --url and --token. ' +
+    '`npm start` prints the values of the local store.'
+  )
 }

@@ -100,7 +100,7 @@ function lookUpFor({ environment, keyLocking, cluster, credentials }: Config): L
       return await lookUp(credential)
     } catch (error) {
       if (!(error instanceof AdminError && error.kind === 'store')) throw error
-      console.error(`${error.message} So the plan is assumed, and overrides are not shown.`)
+      console.error(`${error.message} The plan is assumed, and overrides are not shown.`)
       if (error.nextStep) console.error(error.nextStep)
       return undefined
     }

@@ -12,10 +12,20 @@ export function optionIn(group: string, command: Command, flags: string, descrip
   return command.addOption(new Option(flags, description).helpGroup(group))
 }
 
+const EXAMPLES = new WeakMap<Command, readonly string[]>()
+
 /** Adds examples behind the options: command lines as they are typed, without `npx sluicegate`. */
 export function withExamples(command: Command, ...examples: readonly string[]): Command {
+  EXAMPLES.set(command, examples)
   const lines = examples.map(example => `  npx sluicegate ${example}`)
   return command.addHelpText('after', ['', 'Examples:', ...lines].join('\n'))
+}
+
+/** Adds the first example of each subcommand, if a command has subcommands and no examples of its own. */
+export function withExamplesOfSubcommands(command: Command): Command {
+  if (command.commands.length === 0 || EXAMPLES.has(command)) return command
+  const examples = command.commands.flatMap(each => (EXAMPLES.get(each) ?? []).slice(0, 1))
+  return withExamples(command, ...examples)
 }
 
 export const HELP: HelpConfiguration = {

@@ -134,7 +134,10 @@ async function rotate(
 ): Promise<void> {
   const overlap = flags.overlap === '0' ? 0 : parseDuration(flags.overlap)
   if (overlap === undefined)
-    throw new AdminError('usage', "--overlap is not a duration. Use a duration such as '24h', or 0.")
+    throw new AdminError(
+      'usage',
+      `--overlap: '${flags.overlap.slice(0, 60)}' is not a duration. Use a duration such as '24h', or 0.`,
+    )
   const { store, config } = await openStore(flags, load)
   const found = await findKey(store, await secretOf(key))
   if (overlap === 0 && !found.record.replacedBy) await mustConfirm(`Revoke key '${found.id}' now?`, flags)

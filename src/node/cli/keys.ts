@@ -1,8 +1,9 @@
 /** `npx sluicegate keys …`: API keys, and opaque keys that were made elsewhere. */
 import { Command } from 'commander'
+import { didYouMean } from '../../config/check/did-you-mean.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
-import { createKey, importKey, listKeys, type NewKey } from '../../ops/keys.ts'
+import { createKey, importKey, listConsumerNames, listKeys, type NewKey } from '../../ops/keys.ts'
 import { consumerName, parseFutureTime, planName, shortText } from '../../ops/names.ts'
 import { onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { withExamples } from './help.ts'
@@ -101,7 +102,7 @@ async function newKeyOf(flags: NewKeyFlags, plans: readonly string[]): Promise<N
   const expiresAt = expires === undefined ? undefined : parseFutureTime(expires)
   return {
     consumer: await named('--consumer', () => consumerName(flags.consumer)),
-    ...(plan !== undefined && { plan: await named('--plan', () => planName(plan, plans)) }),
+    ...(plan !== undefined && { plan: planName(plan, plans) }),
     ...(label !== undefined && { label: shortText(label, 'label') }),
     ...(expiresAt && { expiresAt }),
   }
@@ -111,14 +112,20 @@ async function list(load: ConfigLoader, flags: StoreFlags & { consumer?: string 
   const { store } = await openStore(flags, load)
   const consumer = flags.consumer === undefined ? undefined : await consumerName(flags.consumer)
   const keys = await listKeys(store, consumer)
-  print(flags, keys, () => (keys.length > 0 ? keyTable(keys) : noKeysText(store, consumer)))
+  const others = keys.length === 0 && consumer !== undefined ? await listConsumerNames(store) : []
+  print(flags, keys, () => (keys.length > 0 ? keyTable(keys) : noKeysText(store, consumer, others)))
 }
 
 /** Keys of another environment are not seen, and look as if they were not there. */
-function noKeysText({ environment }: Pick<AdminStore, 'environment'>, consumer: string | undefined): string {
+function noKeysText(
+  { environment }: Pick<AdminStore, 'environment'>,
+  consumer: string | undefined,
+  others: readonly string[],
+): string {
   const where = environment === undefined ? 'in the unnamed environment' : `in environment '${environment}'`
   const whose = consumer === undefined ? '' : ` of consumer '${consumer}'`
-  return `There are no keys${whose} ${where}. To list the keys of another environment, use --env <name>.`
+  const meant = consumer === undefined || others.includes(consumer) ? '' : didYouMean(consumer, others)
+  return `There are no keys${whose} ${where}.${meant} To list the keys of another environment, use --env <name>.`
 }
 
 /** Says which option an error is about. */

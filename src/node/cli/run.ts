@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
-import { HELP } from './help.ts'
+import { HELP, withExamplesOfSubcommands } from './help.ts'
 import { type FileLoader, loadConfig } from './load-config.ts'
 import { checkHelpTopic, describeUsageError } from './usage-errors.ts'
 
@@ -56,6 +56,7 @@ export async function programFor(args: readonly string[]): Promise<Command> {
   for (const [group, make] of named) program.addCommand((await make(load)).helpGroup(group))
   program.commandsGroup('Help:').helpCommand(true)
   onEach(program, command => {
+    withExamplesOfSubcommands(command)
     command
       .exitOverride()
       .configureHelp(HELP)
@@ -85,6 +86,6 @@ function exitCodeOf(error: unknown): number {
 }
 
 function onEach(command: Command, change: (command: Command) => void): void {
-  change(command)
   for (const each of command.commands) onEach(each, change)
+  change(command)
 }

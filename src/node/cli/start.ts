@@ -58,6 +58,12 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
   const { REDIS_URL } = process.env
   // A Redis that is named on the command line is meant, whatever the environment says.
   const rest = url && token && !flags.redis ? restStore({ url, token }) : undefined
+  if (!flags.redis && Boolean(url) !== Boolean(token)) {
+    const [set, missing] = url
+      ? ['UPSTASH_REDIS_REST_URL', 'UPSTASH_REDIS_REST_TOKEN']
+      : ['UPSTASH_REDIS_REST_TOKEN', 'UPSTASH_REDIS_REST_URL']
+    console.error(`${set} is ignored, because ${missing} is not set.`)
+  }
 
   const stop = new AbortController()
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => stop.abort())

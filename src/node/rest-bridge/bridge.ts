@@ -61,7 +61,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
     if (!(error instanceof RedisUnavailable)) throw error
     const { host, pathname } = new URL(redisUrl)
     throw new Error(
-      `Redis did not answer at ${host || pathname}. Check that it is running and that its URL is right.`,
+      `Redis did not answer at ${host || pathname}. Check that it is running, and check the URL in --redis or REDIS_URL.`,
     )
   })
   const commands = new RedisCommands(redis)

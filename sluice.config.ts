@@ -15,7 +15,7 @@ export default defineConfig({
   onStoreFailure: 'local',
 
   rules: [
-    // The consumer, whoever holds the API key …
+    // Per consumer, for all of its API keys together …
     { name: 'consumer-second', by: 'consumer', algorithm: 'gcra', limit: 10, period: '1s' },
     { name: 'consumer-minute', by: 'consumer', algorithm: 'fixed-window', limit: 120, period: '1m' },
     { name: 'consumer-hour', by: 'consumer', algorithm: 'fixed-window', limit: 240, period: '1h' },

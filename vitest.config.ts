@@ -31,7 +31,7 @@ export default defineConfig({
           isolate: false,
           include: ['test/**/*.test.ts'],
           exclude: ['test/worker/**', 'test/package/**'],
-          // Commands are started a hundred times: half of what each took went into stripping the types anew.
+          // Commands are started a hundred times: half of the time of each was spent on stripping the types again.
           env: { NODE_COMPILE_CACHE: join(tmpdir(), 'sluice-compile-cache') },
           testTimeout: 120_000,
           hookTimeout: 120_000,

@@ -160,7 +160,7 @@ export function machine(): string[] {
 const PACKAGES = ['@upstash/ratelimit', '@upstash/redis', 'redis', 'hono', 'wrangler', 'workerd']
 
 export function versions(redisVersion: string, packages = PACKAGES): string {
-  const named = packages.map(name => `${name} ${versionOf(name)}`)
+  const named = packages.map(name => `\`${name}\` ${versionOf(name)}`)
   return `Node ${process.versions.node}, redis-server ${redisVersion}, ${named.join(', ')}`
 }
 

@@ -101,7 +101,7 @@ function linesOf(runs: readonly Run[], of: (point: Point) => number): Line[] {
   }))
 }
 
-/** Told apart by dashes and width too. */
+/** The lines also differ in dashes and width. */
 const STROKES: Record<string, { color: string; width: number; type: 'solid' | number[] }> = {
   none: { color: INK, width: 1.5, type: 'solid' },
   '100ms': { color: '#8250df', width: 2, type: [9, 4] },

@@ -215,7 +215,7 @@ interface Stroke {
   type: 'solid' | number[]
 }
 
-/** From the least important class to the critical one; told apart by dashes and width too. */
+/** From the least important class to the critical one. The lines also differ in dashes and width. */
 const STROKES: readonly Stroke[] = [
   { color: '#bc4c00', width: 2, type: [3, 3] },
   { color: '#8250df', width: 2, type: [9, 4] },

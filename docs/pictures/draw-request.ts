@@ -2,7 +2,7 @@
  * Draws the way of a request for README.md and docs/architecture.md: `npm run plots`. It has no input, so it makes the same bytes
  * every time; test/docs/pictures.test.ts holds the file to it.
  *
- * The ground is opaque: the theme of GitHub can differ from the colour scheme of the browser, and the picture stays readable then.
+ * The ground is opaque: the theme of GitHub can differ from the color scheme of the browser, and the picture stays readable then.
  * Boxes leave room for fonts that are wider than those of the usual systems.
  */
 import { writeFileSync } from 'node:fs'
@@ -116,7 +116,7 @@ function text(x: number, y: number, content: string, classes = ''): string {
   return `<text${classes && ` class="${classes}"`} x="${x}" y="${y}">${escapeXml(content)}</text>`
 }
 
-/** The colours of GitHub's themes; text has a contrast of at least 4.5 on its ground in both. */
+/** The colors of GitHub's themes; text has a contrast of at least 4.5 on its ground in both. */
 const LIGHT = {
   ground: '#ffffff',
   box: '#f6f8fa',

@@ -1,6 +1,6 @@
 /**
- * From answers to SVG, by ECharts without a browser. The same answers make the same bytes. Ink on an opaque light
- * ground, so that a picture reads alike on a light and on a dark page; nothing is told by colour alone.
+ * Draws decisions as SVG, with ECharts and without a browser. The same decisions make the same bytes. The ground is light and opaque, so
+ * that a picture looks the same on a light and on a dark page. No line is identified by its color alone.
  */
 import { BarChart, LineChart, ScatterChart } from 'echarts/charts'
 import { GridComponent, MarkLineComponent, TitleComponent } from 'echarts/components'
@@ -101,7 +101,7 @@ export interface Line {
   answers: readonly Answer[]
 }
 
-/** Of the lines in one picture, told apart by dashes and width too. */
+/** Of the lines in one picture, which also differ in dashes and width. */
 const STROKES = [
   { color: '#bc4c00', width: 3, type: 'solid' },
   { color: '#8250df', width: 2, type: 'solid' },

@@ -95,7 +95,7 @@ function innerOf({ settings, variants }: Setting): readonly Setting[] {
   return [...settings, ...[...variants.values()].flat()]
 }
 
-/** Objects without a table of their own are told by what is in them. */
+/** Objects without a table of their own are described by their settings. */
 function rowsOf(settings: readonly Setting[], place = '', prefix = ''): Row[] {
   return settings.flatMap(setting => {
     const path = `${prefix}${setting.name}`
@@ -111,7 +111,7 @@ function linked(value: string, link: string): string {
   return value.includes('object') ? value.replace('object', link) : link
 }
 
-/** What is the same in several variants is told once. */
+/** A setting that several variants have gets one row. */
 function rowsOfVariants(variants: ReadonlyMap<string, readonly Setting[]>, place: string): Row[] {
   const rows = new Map<string, Row & { of: string[] }>()
   for (const [variant, settings] of variants) {

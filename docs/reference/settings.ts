@@ -79,7 +79,7 @@ function missing(): readonly Mistake[] {
   }
 }
 
-/** Those of the other variants come last: what is the same in all of them is said once. */
+/** Those of the other variants come last. Settings that all variants have are listed once. */
 function shapesWith(key: string, shapes: readonly Shape[]): readonly Shape[] {
   return [...shapes].sort((a, b) => Number(b.has(key)) - Number(a.has(key)))
 }

@@ -1,5 +1,5 @@
 /**
- * Checks the pages, and the comments of src, against the style of the project: `npm run check:prose`, or with paths only these files.
+ * Checks the pages, and the comments of all TypeScript files, against the style of the project: `npm run check:prose`, or with paths only these files.
  * Prints each finding as `file:line:column`; the exit code is 1 if there is one.
  */
 import { globSync, readFileSync } from 'node:fs'
@@ -12,9 +12,11 @@ import { RULES } from './rules.ts'
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
-const PAGES = ['*.md', '{docs,examples,template,create-sluicegate,test}/**/*.md']
-const SOURCES = ['src/**/*.ts']
-const isOurs = (path: string) => !path.includes('node_modules') && !path.endsWith('.generated.ts')
+const FOLDERS = '{bench,docs,examples,package,src,template,create-sluicegate,test}'
+const PAGES = ['*.md', `${FOLDERS}/**/*.md`]
+const SOURCES = ['*.ts', `${FOLDERS}/**/*.ts`]
+/** The style itself quotes what must not be written. */
+const isOurs = (path: string) => !/node_modules|\.generated\.ts$|docs\/style\/style\.ts$/.test(path)
 
 export interface Finding {
   rule: string

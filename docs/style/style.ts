@@ -38,6 +38,13 @@ export const PHRASES: readonly Wording[] = [
     notInHeadings: true,
   },
   {
+    // "What is asked with one bypasses the cache": the same with any other verb. Not "What is stored", "What is new in version 2".
+    pattern:
+      /^what (?:is|are|was|were) \w+ (?!it\b|in\b)(?:\w+ ){1,2}(?!always\b|this\b|its\b)[a-z]+(?:sses|xes|shes|ches|[^s\W]s) (?:the|a|an|all|every|no|its)\b/i,
+    instead: 'begin with the thing itself, as in "Requests with a credential bypass the cache"',
+    notInHeadings: true,
+  },
+  {
     pattern: /^what [^,;:?]+, (?:it|they)\b/i,
     instead: 'put the subject first, then the verb, then the object',
     notInHeadings: true,
@@ -52,7 +59,8 @@ export const PHRASES: readonly Wording[] = [
     instead: 'write "without one", "without it", or "if it does not exist"',
   },
   {
-    pattern: /\b(?:(?:that|which|this|it) (?:is|are) none\b|(?:is|are) none of (?:ours|its|theirs))/i,
+    pattern:
+      /\b(?:(?:that|which|this|it) (?:is|are) none\b|(?:is|are) none of (?:ours|its|theirs)|^none of (?:ours|its|theirs))/i,
     instead: 'write "is not a …", as in "is not a valid duration"',
   },
   {

@@ -211,7 +211,7 @@ const CASES = Object.values(NUMBERS)
   .flat()
   .map(numbers => ({ title: titleOf(numbers), numbers, rule: ruleOf(numbers) }))
 
-/** The most units that can be admitted in an interval just shorter than one period. */
+/** The most units that can be admitted in an interval slightly shorter than one period. */
 function mostPossible(rule: Rule): number {
   const windowEnd = nextWindow(rule, NOON)
   const unit = unitOf(rule)

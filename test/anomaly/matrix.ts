@@ -113,7 +113,7 @@ async function inAllPlaces(lane: Lane, anomaly: Anomaly, mode: Mode): Promise<Fi
 }
 
 function placesOf({ isQuotaFault }: Anomaly): readonly Which[] {
-  // Only one place: the first failure stops all calls, and it takes half a minute until the store is asked again.
+  // Only one place: the first failure stops all calls, and the isolate sends the next request to the store half a minute later.
   if (isQuotaFault) return ['every']
   return IS_WHOLE ? [...Array.from({ length: MOST_CALLS }, (_, i) => i + 1), 'every'] : FEW
 }

@@ -11,6 +11,12 @@ describe('a rule finds the bad sentence and passes the good one', () => {
     ['phrase', 'Who can write to the store can switch.', 'Anyone with write access can change switches.'],
     ['phrase', 'It is off; who wants it sets `on`.', 'It is off; to use it, set `on`.'],
     ['phrase', 'What is left out is as in the rule.', 'Absent numbers are those of the rule.'],
+    [
+      'phrase',
+      "What is asked with one bypasses the zone's cache.",
+      'Requests with a credential bypass it. What is stored?',
+    ],
+    ['phrase', 'None of ours switches nothing.', 'Unrecognized content is ignored.'],
     ['phrase', 'What Redis says, it says in its turn.', 'Redis replies in order.'],
     ['phrase', 'Whoever has it can read all data.', 'Anyone who has it can read all data.'],
     ['phrase', 'Nobody comes in: 503.', 'No caller is admitted: 503.'],

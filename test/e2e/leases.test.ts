@@ -72,7 +72,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
     for (const part of parts.reverse()) await part.close()
   })
 
-  /** Sends this many requests, some at once on kept connections. @returns their number by status, where 0 is no reply */
+  /** Sends this many requests, some at once on kept connections. @returns their number by status, where 0 means that no reply came */
   async function load(worker: RunningWorker, path: Path, requests: number): Promise<Record<number, number>> {
     const agent = new Agent({ keepAlive: true, maxSockets: AT_ONCE })
     const statuses: Record<number, number> = {}

@@ -104,7 +104,7 @@ describe('outages, one after the other,', () => {
   })
 })
 
-/** A store that executes its requests in the order of sending, when it is told to. Some get no answer. */
+/** A store that executes its requests in the order of sending, when the test releases them. Some get no answer. */
 function steppedStore(working: Store, random: ReturnType<typeof randomFrom>) {
   const sent: { isExecuted: boolean; execute(): Promise<void>; reply(): void }[] = []
   let unanswered = 0

@@ -1,5 +1,5 @@
 /**
- * The config for tests of requests in flight. The first part of the path chooses a rule, the last part the behaviour of the
+ * The config for tests of requests in flight. The first part of the path chooses a rule, the last part the behavior of the
  * origin. With a ttl of an hour, no unit becomes free by expiry.
  */
 import { defineConfig } from '../../src/config/define.ts'

@@ -1,4 +1,4 @@
-/** An origin with a path for each behaviour. */
+/** An origin with a path for each behavior. */
 import { createHash } from 'node:crypto'
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'

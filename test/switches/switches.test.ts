@@ -1,4 +1,4 @@
-/** The stored text of all switches: what is written can be read, and other content is ignored. */
+/** The stored text of all switches: the parser reads what the formatter writes, and ignores other content. */
 import { describe, expect, it } from 'vitest'
 import { dropExpired, formatSwitches, parseSwitches, type Switches } from '../../src/switches/switches.ts'
 

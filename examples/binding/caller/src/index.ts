@@ -5,7 +5,7 @@ import type { Limits } from '../../limits/src/index.ts'
 interface Env {
   /** Every limit, by name. */
   LIMITS: Service<typeof Limits>
-  /** One limit, in the place of Cloudflare's rate limiting binding: a `RateLimit` for the types, too. */
+  /** One limit, instead of Cloudflare's rate limiting binding: a `RateLimit` for the types, too. */
   SIGNUPS: Service<typeof Limits>
 }
 

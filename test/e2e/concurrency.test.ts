@@ -277,7 +277,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       ['whose origin is silent', '/single/silent', socket => socket.resetAndDestroy()],
       ['of a known length', '/single/silent-fixed', socket => socket.resetAndDestroy()],
       ['with a large body', '/single/huge', socket => socket.destroy()],
-    ])('litellm#27955: a cancelled stream frees its slot: one %s', async (_, path, leave) => {
+    ])('litellm#27955: a cancelled stream frees its unit: one %s', async (_, path, leave) => {
       const address = newAddress()
       const stream = await openStream(one, path, address)
       stream.pause()
@@ -286,7 +286,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       await expectStatus(204, other, '/single/204', address)
     })
 
-    it('litellm#27955: a request that is cancelled before its head holds its slot exactly as long as the origin works on it', async () => {
+    it('litellm#27955: a request that is cancelled before its head holds its unit exactly as long as the origin works on it', async () => {
       const address = newAddress()
       const asked = request(`${one.url}/single/no-head`, {
         agent: false,
@@ -305,7 +305,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
       await expectStatus(204, other, '/single/204', address)
     })
 
-    it('bottleneck#194: a dead client does not hold slots', async () => {
+    it('bottleneck#194: a dead client does not hold units', async () => {
       const address = newAddress()
       const { limit } = LIMITS.address
       const client = spawn(process.execPath, ['-e', STREAMING_CLIENT], {
@@ -405,8 +405,10 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
           // On a machine under load, an ending may be sent separately. Then the measurement is repeated.
           return counts.evalsha === requests ? counts : undefined
         }, 100_000)
-      const [slots, without] = [await commandsOf('/with/204'), await commandsOf('/without/204')]
-      expect((sum(Object.values(slots)) - sum(Object.values(without))) / requests).toBeLessThanOrEqual(1)
+      const [withRule, withoutRule] = [await commandsOf('/with/204'), await commandsOf('/without/204')]
+      expect((sum(Object.values(withRule)) - sum(Object.values(withoutRule))) / requests).toBeLessThanOrEqual(
+        1,
+      )
     })
 
     it('report an ending without another request', async () => {
@@ -438,7 +440,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
   })
 
   // Runs last, because its Worker is not restarted.
-  it('a killed Worker holds its slots for at most the ttl', async () => {
+  it('a killed Worker holds its units for at most the ttl', async () => {
     const address = newAddress()
     const { limit } = LIMITS.address
     const streams = Array.from({ length: limit }, () => openStream(one, '/short/address/silent', address))

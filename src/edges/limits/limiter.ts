@@ -156,7 +156,7 @@ export interface LimiterSettings {
   board?: SwitchBoard
   clock?: LimiterClock
   /**
-   * Keeps work alive after a call was answered, such as the report of a free slot. Default: the process runs on. On
+   * Keeps work alive after a call was answered, such as the report of free units. Default: the process runs on. On
    * Workers pass `waitUntil` of `cloudflare:workers`; otherwise such work ends with the request.
    */
   waitUntil?: (task: Promise<unknown>) => void

@@ -146,7 +146,7 @@ export function workerModule(
     ...used(hasProxies, 'addressBehindProxies'),
     ...used(hasCors, 'answerPreflight'),
     ...used(hasCors, 'setAllowedOrigin'),
-    ...used(config.hooks !== undefined, 'createHooks'),
+    ...used(config.hooks !== undefined, 'createHookRunner'),
     ...used(config.xRateLimit !== undefined, 'createXRateLimit'),
     ...used(config.credentials.webSocketKeys, 'withWebSocketKeys'),
     ...used(config.address.trustedWorkers !== undefined, 'clientOfWorker'),

@@ -73,7 +73,7 @@ function unknownConsumerError(consumer: string, all: readonly string[]): AdminEr
   return new AdminError('not-found', `The store has no consumer '${consumer}'.${meant}${list}`)
 }
 
-export interface ChangeResult {
+export interface ConsumerChange {
   /** The record before the change. */
   before: ConsumerRecord
   record: ConsumerRecord
@@ -94,7 +94,7 @@ export async function changeConsumer(
   store: AdminStore,
   consumer: string,
   change: (record: ConsumerRecord) => ConsumerRecord,
-): Promise<ChangeResult> {
+): Promise<ConsumerChange> {
   const key = consumerKey(consumer)
   const stored = (await store.ask(redis => redis.get<string>(store.at(key)))) ?? undefined
   let before = parseConsumer(stored ?? '')
@@ -123,7 +123,7 @@ export function setPlan(
   store: AdminStore,
   consumer: string,
   plan: string | undefined,
-): Promise<ChangeResult> {
+): Promise<ConsumerChange> {
   return changeConsumer(store, consumer, ({ plan: _, ...rest }) => ({ ...rest, ...(plan && { plan }) }))
 }
 
@@ -139,7 +139,7 @@ export function blockConsumer(
   store: AdminStore,
   consumer: string,
   { by, until, reason }: Block = {},
-): Promise<ChangeResult> {
+): Promise<ConsumerChange> {
   return changeConsumer(store, consumer, record => {
     const now = new Date()
     const isBlockedNow = isBlocked(record, now.getTime() * 1000)
@@ -165,7 +165,7 @@ function withoutBlock(record: ConsumerRecord): ConsumerRecord {
 }
 
 /** @throws AdminError `not-found` for an unknown consumer: the name is misspelled, and the intended consumer is still blocked */
-export async function unblockConsumer(store: AdminStore, consumer: string): Promise<ChangeResult> {
+export async function unblockConsumer(store: AdminStore, consumer: string): Promise<ConsumerChange> {
   const result = await changeConsumer(store, consumer, withoutBlock)
   if (!result.isChanged) await showConsumer(store, consumer)
   return result

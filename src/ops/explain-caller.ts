@@ -112,7 +112,7 @@ function addAddress(headers: Headers, { address: { from } }: Config, address: st
 }
 
 /** The caller as the gateway identifies it, except that signatures of tokens are not verified. */
-export async function callerOf(
+export async function identifyCaller(
   config: Config,
   input: RequestInput,
   matched: Matched,

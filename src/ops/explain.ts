@@ -24,7 +24,7 @@ import type { Evaluation } from '../script/evaluation.ts'
 import { inEnvironment } from '../store/keys.ts'
 import { NO_SWITCHES } from '../switches/switches.ts'
 import { type DecisionCost, decisionCost } from './decision-cost.ts'
-import { ANY_KEY, callerOf, type RequestInput, requestOf } from './explain-caller.ts'
+import { ANY_KEY, identifyCaller, type RequestInput, requestOf } from './explain-caller.ts'
 import {
   findOverride,
   type LookUp,
@@ -118,7 +118,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
   const matched = match(config, request, matchEach)
   const { route } = matched
   const { accept } = matched.settings
-  const caller = await callerOf(config, input, matched, requestAndPeer)
+  const caller = await identifyCaller(config, input, matched, requestAndPeer)
   const { credential } = caller
   const { subject } = credential ?? {}
   const stored = credential && (await lookUp?.(credential))

@@ -23,7 +23,7 @@ import type { AdminStore } from './admin-store.ts'
 import { type KeyInfo, listConsumerNames, listKeys, planOfAll } from './keys.ts'
 
 /** What a rule has left for an identity, and its verdict about a request with the rule's cost. */
-export type Standing = Pick<Verdict, 'mode' | 'allowed' | 'remaining' | 'resetAfter' | 'retryAfter'> & {
+export type RuleStanding = Pick<Verdict, 'mode' | 'allowed' | 'remaining' | 'resetAfter' | 'retryAfter'> & {
   /** With the numbers of the consumer's plan and overrides. */
   rule: Rule
   cost: number
@@ -34,7 +34,7 @@ export async function peekLimit(
   config: Pick<Config, 'limits'>,
   name: string,
   identity: LimitIdentity,
-): Promise<Standing[]> {
+): Promise<RuleStanding[]> {
   const rules = limitOf(config, name)
   withUsageErrors(() => checkIdentity(name, identity, rules))
   const bound = rules.filter(isOn).map(rule => {
@@ -74,7 +74,7 @@ export interface CallerStandings {
   plan?: string
   blockedAt?: Date
   /** One for each rule that applies. */
-  standings: Standing[]
+  standings: RuleStanding[]
   /** Rules that an override turns off. */
   off: Rule[]
   /** Other plans of the consumer's keys, which have other numbers. Empty if a plan was given. */
@@ -193,7 +193,7 @@ async function readRecord(store: AdminStore, consumer: string): Promise<Consumer
 
 const boundTo = (rule: Rule, key: string) => bindRule(rule, key, rule.cost, Date.now())
 
-async function peek(store: AdminStore, evaluation: Evaluation): Promise<Standing[]> {
+async function peek(store: AdminStore, evaluation: Evaluation): Promise<RuleStanding[]> {
   if (evaluation.rules.length === 0) return []
   const { verdicts } = await answerOf(store, prepareDecide(evaluation, 'peek'))
   return verdicts.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter }) => ({

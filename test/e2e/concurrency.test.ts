@@ -21,7 +21,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import WebSocket from 'ws'
 import { writeTable } from '../../docs/reliability/tables.ts'
 import { createKey, importKey } from '../../src/ops/keys.ts'
-import { peekCaller, type Standing } from '../../src/ops/limits.ts'
+import { peekCaller, type RuleStanding } from '../../src/ops/limits.ts'
 import { type BedWorker, type ConcurrencyBed, startConcurrencyBed } from '../support/concurrency-bed.ts'
 import { LIMITS, SHORT_TTL_MS } from '../support/concurrency-limits.ts'
 import { type Mixed, type MixedCaller, type MixtureOrder, mix } from '../support/mixture.ts'
@@ -77,7 +77,7 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
     expect.poll(() => statusOf(...asked), PATIENTLY).toBe(status)
 
   /** The standing of a rule for a caller, read from the store without a Worker. */
-  async function standing(rule: string, who: Parameters<typeof peekCaller>[2]): Promise<Standing> {
+  async function standing(rule: string, who: Parameters<typeof peekCaller>[2]): Promise<RuleStanding> {
     const { standings } = await peekCaller(bed.admin, bed.config, who)
     return standings.find(standing => standing.rule.name === rule)!
   }

@@ -183,7 +183,7 @@ describe('the module of a Worker', () => {
         'matchEach',
         'createOriginLoad',
       ],
-      ...['clientOfWorker', 'createHooks', 'createXRateLimit', 'withWebSocketKeys', 'createOpaqueKeys'],
+      ...['clientOfWorker', 'createHookRunner', 'createXRateLimit', 'withWebSocketKeys', 'createOpaqueKeys'],
       'createTokens',
       ...['createWorkerUtilization', 'createAdaptiveLimit', 'receivePushes'],
       ...['compileFleetRules', 'compileShedding', 'compileAdaptive'],

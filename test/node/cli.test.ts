@@ -328,7 +328,7 @@ describe('an administration command', () => {
       '--json',
     ]
     expect(JSON.parse((await asked(changed)).stdout)).toMatchObject({
-      ...{ consumer: 'acme', rule: 'consumer-minute', limit: 7, standing: 'applies' },
+      ...{ consumer: 'acme', rule: 'consumer-minute', limit: 7, status: 'applies' },
     })
     const shown = await asked(['consumers', 'show', 'acme', '--json'])
     expect(JSON.parse(shown.stdout)).toMatchObject({ keys: [{ id, label: 'ci' }], overrides: [{ limit: 7 }] })
@@ -439,7 +439,7 @@ describe('an administration command', () => {
     ])
     expect((await asked(['switch'])).stdout).toMatch(/^The kill switch is off/)
     expect(JSON.parse((await asked(['switch', '--env', 'staging', '--json'])).stdout)).toMatchObject({
-      kill: { standing: 'applies' },
+      kill: { status: 'applies' },
     })
     const taken = await asked(['switch', 'kill', 'off', '--env', 'staging', '--json'])
     expect([taken.code, JSON.parse(taken.stdout)]).toMatchObject([0, { kill: null }])

@@ -128,12 +128,12 @@ it('all commands show overrides in the same form, with a burst only if the rule 
   )
   const removal = ['override', 'acme', 'minute', '--remove', '--yes', '--json']
   const shown = async () => JSON.parse(await run('consumers', 'show', 'acme', '--json')).overrides
-  const standing = { until: null, at: expect.any(String), by: 'ops, night', standing: 'applies' }
+  const shared = { until: null, at: expect.any(String), by: 'ops, night', status: 'applies' }
   const left = [
-    { rule: 'steady', limit: 8, burst: 20, ...standing },
-    { rule: 'queue', limit: 8, queue: 5, ...standing },
+    { rule: 'steady', limit: 8, burst: 20, ...shared },
+    { rule: 'queue', limit: 8, queue: 5, ...shared },
   ]
-  expect(await shown()).toEqual([{ rule: 'minute', limit: 8, ...standing }, ...left])
+  expect(await shown()).toEqual([{ rule: 'minute', limit: 8, ...shared }, ...left])
   expect(JSON.parse(await run('consumers', ...removal))).toEqual({
     ...{ consumer: 'acme', plan: null, blockedAt: null },
     overrides: left,
@@ -281,7 +281,7 @@ describe('sluice switch', () => {
           mode: 'shadow',
           by: 'ops',
           config: { mode: 'enforce', share: 1 },
-          standing: 'applies',
+          status: 'applies',
         },
         { rule: 'slow', share: 0.25, config: { mode: 'enforce', share: 0.1 } },
         { rule: 'none', mode: 'enforce', config: { mode: 'off' } },
@@ -313,7 +313,7 @@ describe('sluice switch', () => {
     expect(shown).toMatch(/^minute +off .* 1970-01-01 00:00 \(ended\) +ended$/m)
     expect(shown).toMatch(/^gone +off .* no end +no effect: the config has no such rule$/m)
     const { kill: told, rules: all } = JSON.parse((await run('--json'))[0])
-    expect([told.standing, ...all.map(({ standing }: { standing: string }) => standing)]).toEqual([
+    expect([told.status, ...all.map(({ status }: { status: string }) => status)]).toEqual([
       'over',
       'over',
       'rule-gone',

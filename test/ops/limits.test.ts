@@ -9,11 +9,11 @@ import { createKey } from '../../src/ops/keys.ts'
 import {
   peekCaller,
   peekLimit,
+  type RuleStanding,
   resetCaller,
   resetLimit,
   rulesNotShown,
   rulesOfOthers,
-  type Standing,
 } from '../../src/ops/limits.ts'
 import { compileOverride, setOverride } from '../../src/ops/overrides.ts'
 import { configOf } from '../support/engines.ts'
@@ -58,7 +58,7 @@ describe.each(REDIS_KINDS.filter(kind => kind !== 'valkey-server'))('limits, on 
   })
 
   const address = '192.0.2.7'
-  const short = ({ rule, mode, allowed, remaining, retryAfter }: Standing) => [
+  const short = ({ rule, mode, allowed, remaining, retryAfter }: RuleStanding) => [
     rule.name,
     mode,
     allowed,

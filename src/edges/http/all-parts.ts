@@ -17,7 +17,7 @@ import { createWorkerUtilization } from '../../shedding/worker-utilization.ts'
 import { addressBehindProxies } from './behind-proxies.ts'
 import { answerPreflight, setAllowedOrigin } from './cors.ts'
 import { whenOver } from './ending.ts'
-import { createHooks } from './hooks.ts'
+import { createHookRunner } from './hooks.ts'
 import { matchEach } from './match-each.ts'
 import { createOriginLoad } from './origin-load.ts'
 import type { Parts } from './parts.ts'
@@ -37,7 +37,7 @@ export const ALL_PARTS: Parts = {
   createStats,
   syncScript,
   whenOver,
-  createHooks,
+  createHookRunner,
   createXRateLimit,
   withWebSocketKeys,
   classFor,

@@ -11,7 +11,7 @@ import type { Policy } from '../../script/policy-shape.ts'
 import type { ShedVerdict } from '../../shedding/worker-utilization.ts'
 import { bindRules } from './bind-rules.ts'
 import type { Caller } from './caller.ts'
-import type { AppliedHooks, Hooks, Identify } from './hooks.ts'
+import type { AppliedHooks, HookRunner, Identify } from './hooks.ts'
 import type { Identifier } from './identify.ts'
 import { type Matched, match } from './match.ts'
 import type { Parts } from './parts.ts'
@@ -66,7 +66,7 @@ export interface DecideRequestParts {
   /** The worker utilization shedder; absent if the config has none. */
   shedder?: Shedder | undefined
   /** The hooks of the config; absent if it has none. */
-  hooks?: Hooks | undefined
+  hooks?: HookRunner | undefined
 }
 
 export function createDecideRequest(

@@ -107,7 +107,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
   const originLoad = followsOrigin(config)
     ? parts.createOriginLoad(config, parts, { clock, board, reportAt: platform.reportAt })
     : undefined
-  const hooks = config.hooks && parts.createHooks(config.hooks, config.plans, variables)
+  const hooks = config.hooks && parts.createHookRunner(config.hooks, config.plans, variables)
   const xRateLimit = config.xRateLimit && parts.createXRateLimit(config.xRateLimit, clock)
   const { trustedWorkers } = config.address
   const engine = createEngine(config, store, {

@@ -13,7 +13,7 @@ import type { Script } from '../../store/store.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
 import type { whenOver } from './ending.ts'
-import type { createHooks } from './hooks.ts'
+import type { createHookRunner } from './hooks.ts'
 import type { matchEach } from './match-each.ts'
 import type { createOriginLoad, OriginLoadParts } from './origin-load.ts'
 import type { classFor } from './traffic-class.ts'
@@ -42,7 +42,7 @@ export interface Parts extends OriginLoadParts {
   syncScript: () => Script
   whenOver: typeof whenOver
   /** With `hooks`. */
-  createHooks: typeof createHooks
+  createHookRunner: typeof createHookRunner
   /** With `headers: { xRateLimit }`. */
   createXRateLimit: typeof createXRateLimit
   /** With `credentials: { webSocketKeys: true }`. */

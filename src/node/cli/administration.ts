@@ -6,7 +6,7 @@ import { didYouMean } from '../../config/check/did-you-mean.ts'
 import { ENVIRONMENT } from '../../config/forms.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { type AdminStore, adminStore } from '../../ops/admin-store.ts'
-import type { ChangeResult } from '../../ops/consumers.ts'
+import type { ConsumerChange } from '../../ops/consumers.ts'
 import { parseFutureTime, shortText } from '../../ops/names.ts'
 import { restStore } from './arguments.ts'
 import { blockDocument } from './blocks.ts'
@@ -123,14 +123,14 @@ export async function mustConfirm(question: string, { yes }: { yes?: boolean }):
 }
 
 /** A consumer need not exist before something is set for it, so a misspelled name is not an error. */
-export function noteIfNew(consumer: string, { isNew, others = [] }: ChangeResult): void {
+export function noteIfNew(consumer: string, { isNew, others = [] }: ConsumerChange): void {
   if (!isNew) return
   const hint = didYouMean(consumer, others) || ' Check the spelling if you expected it to exist.'
   console.error(`Consumer '${consumer}' is new in this store.${hint}`)
 }
 
 /** What a consumer has been set to, and a hint where its name may be misspelled. */
-export function tell(flags: StoreFlags, consumer: string, result: ChangeResult, human: string): void {
+export function tell(flags: StoreFlags, consumer: string, result: ConsumerChange, human: string): void {
   noteIfNew(consumer, result)
   const { record } = result
   const { plan, overrides } = record

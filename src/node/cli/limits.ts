@@ -11,12 +11,12 @@ import {
   type CounterOwner,
   peekCaller,
   peekLimit,
+  type RuleStanding,
   resetCaller,
   resetLimit,
   rulesNotShown,
   rulesOfOthers,
   rulesShown,
-  type Standing,
 } from '../../ops/limits.ts'
 import { consumerName, planName } from '../../ops/names.ts'
 import { destructive, mustConfirm, onStore, openStore, type StoreFlags } from './administration.ts'
@@ -222,7 +222,7 @@ function noteOfOthers(rules: ReadonlyMap<string, readonly string[]>): string[] {
 const isHeld = ({ counting }: Rule) => counting.state === 'held'
 
 /** Nothing says how long a response still takes, so no time is shown for these rules. */
-function noteOfHeld(standings: readonly Standing[]): string[] {
+function noteOfHeld(standings: readonly RuleStanding[]): string[] {
   const held = standings.filter(({ rule, resetAfter }) => isHeld(rule) && resetAfter > 0)
   return held.map(
     ({ rule, resetAfter }) =>
@@ -241,7 +241,7 @@ function stillInFlight(rules: readonly Rule[]): string {
     .join('')
 }
 
-function standingTable(standings: readonly Standing[]): string {
+function standingTable(standings: readonly RuleStanding[]): string {
   const rows = standings.map(({ rule, mode, allowed, remaining, resetAfter, retryAfter, cost }) => [
     rule.name,
     mode + (rule.on === 'auth-failure' ? ', on auth-failure' : ''),
@@ -266,12 +266,12 @@ function allowedCell(allowed: boolean, cost: number): Cell {
 }
 
 /** Under the name that the algorithm has for it. */
-function atOnceOf(rule: Standing['rule']): Record<string, number> {
+function atOnceOf(rule: RuleStanding['rule']): Record<string, number> {
   const atOnce = unitsAtOnce(descriptionOf(rule), rule.quota.burst)
   return atOnce ? { [atOnce.parameter]: atOnce.units } : {}
 }
 
-function documentOf({ rule, cost, mode, allowed, remaining, resetAfter, retryAfter }: Standing) {
+function documentOf({ rule, cost, mode, allowed, remaining, resetAfter, retryAfter }: RuleStanding) {
   return {
     rule: rule.name,
     on: rule.on,

@@ -9,7 +9,7 @@ import {
   findOverridable,
   removeOverride,
   setOverride,
-  standingOf,
+  statusOf,
 } from '../../ops/overrides.ts'
 import type { ConsumerRecord, Override } from '../../store/records.ts'
 import {
@@ -91,7 +91,7 @@ async function override(load: ConfigLoader, argument: string, rule: string, flag
   const compiled = { ...numbers, at: new Date(), by: signatureOf(flags).by }
   noteIfNew(consumer, await setOverride(store, consumer, compiled))
   const view = viewOf(compiled, config)
-  if (view.standing === 'rule-off')
+  if (view.status === 'rule-off')
     console.error(`Rule '${rule}' is off in the config: the override has no effect until the rule is on.`)
   print(
     flags,
@@ -149,11 +149,11 @@ export function viewOf(override: Override, config: LoadedConfig) {
     ...(mode && { mode }),
     until: untilOf(override) ?? null,
     ...(override.at && { at: override.at, by: override.by }),
-    standing: standingOf(override, config.input),
+    status: statusOf(override, config.input),
   }
 }
 
-const STANDINGS = {
+const STATUSES = {
   applies: 'applies',
   over: 'ended',
   'rule-changed': 'no effect: the rule has another algorithm or period now',
@@ -164,11 +164,11 @@ const STANDINGS = {
 export function overrideTable(overrides: readonly Override[], config: LoadedConfig): string {
   const rows = overrides.map(override => {
     const until = untilOf(override)
-    const standing = STANDINGS[standingOf(override, config.input)]
+    const status = STATUSES[statusOf(override, config.input)]
     const end = until ? timeAhead(until) : 'no end'
-    return [override.rule, numbersOf(override, config), sinceText(override), end, standing]
+    return [override.rule, numbersOf(override, config), sinceText(override), end, status]
   })
-  return table(['OVERRIDE OF', 'NUMBERS', 'SINCE (UTC), BY', 'UNTIL (UTC)', 'STANDING'], rows)
+  return table(['OVERRIDE OF', 'NUMBERS', 'SINCE (UTC), BY', 'UNTIL (UTC)', 'STATUS'], rows)
 }
 
 /** Those of all consumers. */

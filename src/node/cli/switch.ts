@@ -213,24 +213,24 @@ function mustStandAlone({ for: duration, until, by, reason }: SignedFlags, state
 function documentOf(switches: Switches, config: LoadedConfig) {
   const known = listSwitchable(config)
   return {
-    kill: switches.kill ? { ...switches.kill, standing: standingOf(switches.kill) } : null,
+    kill: switches.kill ? { ...switches.kill, status: statusOf(switches.kill) } : null,
     rules: [...switches.rules].map(([name, each]) => ({
       rule: name,
       ...each,
       config: known.get(name) ?? null,
-      standing: standingOf(each, known.get(name), true),
+      status: statusOf(each, known.get(name), true),
     })),
   }
 }
 
-type Standing = 'applies' | 'over' | 'rule-gone'
+type SwitchStatus = 'applies' | 'over' | 'rule-gone'
 
-function standingOf(each: Switch, written?: Switchable, isRule = false): Standing {
+function statusOf(each: Switch, written?: Switchable, isRule = false): SwitchStatus {
   if (hasExpired(each, Date.now())) return 'over'
   return isRule && !written ? 'rule-gone' : 'applies'
 }
 
-const STANDINGS: Record<Standing, string> = {
+const STATUSES: Record<SwitchStatus, string> = {
   applies: 'applies',
   over: 'ended',
   'rule-gone': 'no effect: the config has no such rule',
@@ -253,12 +253,12 @@ function ruleTable({ rules }: Switches, config: LoadedConfig): string {
       written ? effectOf(written) : '',
       `${time(each.at)}, ${each.by}`,
       each.until ? timeAhead(each.until) : 'no end',
-      STANDINGS[standingOf(each, written, true)],
+      STATUSES[statusOf(each, written, true)],
       each.reason ?? '',
     ]
   })
   return table(
-    ['RULE', 'SWITCHED TO', 'IN THE CONFIG', 'SINCE (UTC), BY', 'UNTIL (UTC)', 'STANDING', 'REASON'],
+    ['RULE', 'SWITCHED TO', 'IN THE CONFIG', 'SINCE (UTC), BY', 'UNTIL (UTC)', 'STATUS', 'REASON'],
     rows,
   )
 }

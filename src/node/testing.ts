@@ -64,7 +64,7 @@ export async function startTestStore({ config: own }: TestStoreOptions = {}): Pr
       return (await createKey(store, { consumer, plan })).key
     },
     async clear() {
-      await adminStore(rest).ask(connection => connection.flushall())
+      await adminStore(rest).run(connection => connection.flushall())
     },
     async close() {
       await bridge.close()

@@ -34,7 +34,7 @@ export function createLookUp(store: AdminStore): LookUp {
     if (subject.kind === 'pointer' || subject.kind === 'failed') return undefined
     const { consumerKey } = subject
     const ofKey = subject.kind === 'key' && digest !== ANY_KEY ? subject.credentialKey : undefined
-    const [consumer, key] = await store.askEach<string, string | null>(
+    const [consumer, key] = await store.runEach<string, string | null>(
       [consumerKey, ...(ofKey ? [ofKey] : [])],
       (pipeline, name) => pipeline.get(store.at(name)),
     )

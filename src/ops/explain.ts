@@ -33,7 +33,7 @@ import {
   resolvePlan,
   type Stored,
 } from './explain-stored.ts'
-import { type Situation, whyNot } from './why-not.ts'
+import { type RequestUnderRules, whyNot } from './why-not.ts'
 
 export interface Explanation {
   method: string
@@ -134,16 +134,16 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
   const refusedByStore =
     refusal || !credential || !stored ? undefined : refusalByStore(credential.consumer, stored)
   const outcome = refusal ?? refusedByStore
-  const isAsked = !refusal && !preflight
+  const reachesStore = !refusal && !preflight
   const trafficClass =
     matched.classes.length > 0
       ? leastImportantOf(matched.classes.map(classes => classOf(classes, caller, plan)))
       : undefined
-  const rules = isAsked ? bindRules(request, caller, matched, config.allow, trafficClass) : []
+  const rules = reachesStore ? bindRules(request, caller, matched, config.allow, trafficClass) : []
   const evaluation: Evaluation = {
     rules: bind(rules, NO_SWITCHES, switchNameOf, Date.now()),
     policy: gatewayPolicy(config),
-    ...(isAsked && subject && { subject }),
+    ...(reachesStore && subject && { subject }),
   }
   return {
     method: request.method,
@@ -169,12 +169,16 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
     ...(config.hooks && { hooks: hooksOf(config.hooks) }),
     isPreflight: preflight,
     ...(trafficClass && {
-      trafficClass: explainClass(trafficClass, config, isAsked && !isExempt(config.allow, caller, matched)),
+      trafficClass: explainClass(
+        trafficClass,
+        config,
+        reachesStore && !isExempt(config.allow, caller, matched),
+      ),
     }),
     rules: uniqueByName(config.rules).map(rule =>
       explainRule(
         rule,
-        { config, request, caller, matched, plan, evaluation, isAsked, trafficClass },
+        { config, request, caller, matched, plan, evaluation, reachesStore, trafficClass },
         stored,
       ),
     ),
@@ -202,17 +206,17 @@ function explainClass(
 
 function explainRule(
   { name, by }: GatewayRule,
-  situation: Situation,
+  context: RequestUnderRules,
   stored: Stored | undefined,
 ): RuleExplanation {
-  const { config, plan, evaluation } = situation
+  const { config, plan, evaluation } = context
   const variants = config.rules.filter(rule => rule.name === name)
   const variant = variants.find(({ match, isForOthers }) =>
     plan === undefined ? !match.plans || isForOthers : (match.plans?.includes(plan) ?? true),
   )
   const bound =
     variant && evaluation.rules.find(({ rule }) => isBoundFrom(rule as GatewayRule, variant, plan))
-  if (!bound) return { name, by, applies: false, because: whyNot(variants, variant, situation) }
+  if (!bound) return { name, by, applies: false, because: whyNot(variants, variant, context) }
   const { rule, cost, ownKey } = bound
   const override = findOverride(variant, stored)
   const mode = override?.mode ?? bound.mode

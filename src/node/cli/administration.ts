@@ -130,7 +130,12 @@ export function noteIfNew(consumer: string, { isNew, others = [] }: ConsumerChan
 }
 
 /** What a consumer has been set to, and a hint where its name may be misspelled. */
-export function tell(flags: StoreFlags, consumer: string, result: ConsumerChange, human: string): void {
+export function printChange(
+  flags: StoreFlags,
+  consumer: string,
+  result: ConsumerChange,
+  human: string,
+): void {
   noteIfNew(consumer, result)
   const { record } = result
   const { plan, overrides } = record

@@ -18,11 +18,11 @@ import {
   mustConfirm,
   onStore,
   openStore,
+  printChange,
   type SignedFlags,
   type StoreFlags,
   signatureOf,
   signed,
-  tell,
 } from './administration.ts'
 import { blockText, endedBlock, isBlockedNow } from './blocks.ts'
 import { withExamples } from './help.ts'
@@ -178,7 +178,7 @@ async function set(
   const what = plan
     ? `is${already} on plan '${plan}'`
     : `${already ? 'already has' : 'has'} no plan of its own`
-  tell(flags, consumer, result, `Consumer '${consumer}' ${what}.`)
+  printChange(flags, consumer, result, `Consumer '${consumer}' ${what}.`)
 }
 
 async function block(load: ConfigLoader, argument: string, flags: Flags & SignedFlags): Promise<void> {
@@ -188,7 +188,7 @@ async function block(load: ConfigLoader, argument: string, flags: Flags & Signed
   await mustConfirm(`Block consumer '${consumer}'?`, flags)
   const result = await blockConsumer(store, consumer, signature)
   const already = result.isChanged ? '' : ' already'
-  tell(
+  printChange(
     flags,
     consumer,
     result,
@@ -203,7 +203,7 @@ async function unblock(load: ConfigLoader, argument: string, flags: Flags): Prom
   const text = result.isChanged
     ? `Consumer '${consumer}' is no longer blocked.`
     : `Consumer '${consumer}' was not blocked: nothing was changed.`
-  tell(flags, consumer, result, text)
+  printChange(flags, consumer, result, text)
 }
 
 async function remove(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {

@@ -77,7 +77,7 @@ const CF_NAMES: Record<CfPart, string> = { country: 'country', asn: 'AS number' 
 async function run(load: ConfigLoader, method: string, path: string, flags: Flags): Promise<void> {
   const { json, env, header: headers, key, token, ...rest } = flags
   const config = await configOf(flags, load)
-  const asked = {
+  const input = {
     method: method.toUpperCase(),
     path,
     ...rest,
@@ -85,7 +85,7 @@ async function run(load: ConfigLoader, method: string, path: string, flags: Flag
     ...(key !== undefined && { key: await secretOf(key) }),
     ...(token !== undefined && { token: await secretOf(token) }),
   }
-  const explanation = await explain(config, asked, lookUpFor(config))
+  const explanation = await explain(config, input, lookUpFor(config))
   print({ ...(json && { json }) }, explainDocument(explanation), () => described(explanation, config))
 }
 

@@ -7,7 +7,7 @@ import { findKey } from '../../ops/key-reference.ts'
 import { parseTime, planName, shortText } from '../../ops/names.ts'
 import { destructive, mustConfirm, onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { withExamples } from './help.ts'
-import { tellOfKey } from './key-output.ts'
+import { printCreatedKey } from './key-output.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { print, timeAhead } from './output.ts'
 
@@ -141,7 +141,7 @@ async function rotate(
   const { created, oldEndsAt, failure } = await rotateKey(store, found, overlap / 1000)
   const { id } = found
   if (flags.json) print(flags, { ...created, replaces: { id, expiresAt: oldEndsAt ?? null } }, String)
-  else tellOfKey(created, config.plans)
+  else printCreatedKey(created, config.plans)
   if (failure) throw new AdminError('store', `The old key '${id}' is still valid: ${failure.message}`)
   if (flags.json) return
   console.error(`The old key '${id}' ${overlap === 0 ? 'is revoked' : expiryText(oldEndsAt!)}.`)

@@ -7,7 +7,7 @@ import { consumerName, parseFutureTime, planName, shortText } from '../../ops/na
 import { onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { withExamples } from './help.ts'
 import { keyChangeCommands } from './key-changes.ts'
-import { keyTable, tellOfKey } from './key-output.ts'
+import { keyTable, printCreatedKey } from './key-output.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { print } from './output.ts'
 
@@ -71,7 +71,7 @@ async function create(load: ConfigLoader, flags: NewKeyFlags): Promise<void> {
   const { store, config } = await openStore(flags, load)
   const created = await createKey(store, await newKeyOf(flags, config.plans))
   if (flags.json) print(flags, created, String)
-  else tellOfKey(created, config.plans)
+  else printCreatedKey(created, config.plans)
 }
 
 async function bringIn(

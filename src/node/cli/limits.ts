@@ -89,11 +89,11 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
 }
 
 async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags): Promise<void> {
-  const asked = askedOf(limit, flags)
+  const target = parseTarget(limit, flags)
   const { store, config } = await openStore(flags, load)
-  if (asked.kind === 'limit') {
-    const standings = await peekLimit(store, config, asked.name, flags.by ?? {})
-    return print(flags, { limit: asked.name, by: flags.by ?? {}, rules: standings.map(documentOf) }, () =>
+  if (target.kind === 'limit') {
+    const standings = await peekLimit(store, config, target.name, flags.by ?? {})
+    return print(flags, { limit: target.name, by: flags.by ?? {}, rules: standings.map(documentOf) }, () =>
       [standingTable(standings), ...noteOfHeld(standings)].join('\n'),
     )
   }
@@ -134,21 +134,21 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
 }
 
 async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags): Promise<void> {
-  const asked = askedOf(limit, flags)
+  const target = parseTarget(limit, flags)
   const { store, config } = await openStore(flags, load)
-  if (asked.kind === 'limit') {
+  if (target.kind === 'limit') {
     const { by = {}, rule } = flags
     const whose = Object.entries(by)
       .map(([name, value]) => `${name}=${value}`)
       .join(' ')
     const of = whose ? ` of ${whose}` : ''
-    const what = rule ? `rule '${rule}' of limit '${asked.name}'${of}` : `limit '${asked.name}'${of}`
+    const what = rule ? `rule '${rule}' of limit '${target.name}'${of}` : `limit '${target.name}'${of}`
     await mustConfirm(`Reset ${what}?`, flags)
-    await resetLimit(store, config, asked.name, by, rule)
-    const affected = config.limits.get(asked.name)!.filter(({ name }) => rule === undefined || name === rule)
+    await resetLimit(store, config, target.name, by, rule)
+    const affected = config.limits.get(target.name)!.filter(({ name }) => rule === undefined || name === rule)
     return print(
       flags,
-      { limit: asked.name, by, ...(rule && { rule }), reset: true },
+      { limit: target.name, by, ...(rule && { rule }), reset: true },
       () => `Reset ${what}.${stillInFlight(affected)}`,
     )
   }
@@ -175,9 +175,9 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
   )
 }
 
-type Asked = { kind: 'limit'; name: string } | { kind: 'caller' }
+type Target = { kind: 'limit'; name: string } | { kind: 'caller' }
 
-function askedOf(limit: string | undefined, { consumer, address, plan }: Flags): Asked {
+function parseTarget(limit: string | undefined, { consumer, address, plan }: Flags): Target {
   const given = [limit, consumer, address].filter(value => value !== undefined)
   if (given.length !== 1)
     throw new AdminError('usage', 'Use one of these: the name of a limit, --consumer or --address.')

@@ -2,7 +2,7 @@
 import { Command } from 'commander'
 import { adminStore, loadScripts } from '../../ops/admin-store.ts'
 import { warningLine } from '../config-warnings.ts'
-import { variablesHere } from '../dev-vars.ts'
+import { readLocalVariables } from '../dev-vars.ts'
 import { projectWith } from '../project.ts'
 import type { RedisEnd } from '../start/redis.ts'
 import type { Stack } from '../start/stack.ts'
@@ -51,7 +51,7 @@ export function startCommand(load: FileLoader): Command {
 async function start(load: FileLoader, flags: Flags): Promise<void> {
   const loaded = await load()
   // The demo key is one of this environment.
-  const { SLUICE_ENVIRONMENT } = variablesHere(projectWith(loaded.file))
+  const { SLUICE_ENVIRONMENT } = readLocalVariables(projectWith(loaded.file))
   if (SLUICE_ENVIRONMENT) process.env.SLUICE_ENVIRONMENT = SLUICE_ENVIRONMENT
   const config = await configOf({}, async () => loaded)
   const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token } = process.env

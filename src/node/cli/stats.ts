@@ -8,9 +8,9 @@ import { onStore, openStore, type StoreFlags } from './administration.ts'
 import { withExamples } from './help.ts'
 import type { ConfigLoader } from './load-config.ts'
 import { print } from './output.ts'
-import { type Shown, statsText } from './stats-output.ts'
+import { type StatsFilter, statsText } from './stats-output.ts'
 
-interface Flags extends StoreFlags, Shown {
+interface Flags extends StoreFlags, StatsFilter {
   since: number
   prometheus?: boolean
 }

@@ -16,7 +16,7 @@ import { UTILIZATION_SECRET } from '../../shedding/signal-name.ts'
 import { configFileError } from '../config-file-error.ts'
 import { withLines } from '../config-lines.ts'
 import { locatedWarnings, warningLine } from '../config-warnings.ts'
-import { variablesHere, variablesOfWorker } from '../dev-vars.ts'
+import { readLocalVariables, variablesOfWorker } from '../dev-vars.ts'
 import { projectWith } from '../project.ts'
 import { bundleOptions } from '../worker-bundle.ts'
 import { behindEdge } from './edge.ts'
@@ -72,7 +72,7 @@ const messageOf = (error: unknown) => (error instanceof Error ? error.message : 
 async function checkConfig(): Promise<Config> {
   const config = await readConfig()
   // Checks the secrets too.
-  createIdentifier(config, ALL_PARTS, variablesHere(project))
+  createIdentifier(config, ALL_PARTS, readLocalVariables(project))
   return config
 }
 

@@ -470,7 +470,7 @@ describeOnCluster('the bridge', start => {
     // A bridge that starts now finds the other nodes.
     const redisUrl = (await nodesOf(C))[0].url
     const lines: string[] = []
-    const late = await startBridge({ redisUrl, token: TOKEN, port: 0, say: line => lines.push(line) })
+    const late = await startBridge({ redisUrl, token: TOKEN, port: 0, log: line => lines.push(line) })
     const { host } = new URL(gone.url)
     const lost = new RegExp(
       `^Redis at ${host} does not answer: .*\\. Until it is back, the bridge answers commands on its keys with 503\\.$`,

@@ -96,7 +96,7 @@ describe.skipIf(!hasRedisServer)(title, () => {
       token: TOKEN,
       port: 0,
       deadlineMs: DEADLINE_MS,
-      say: line => lines.push(line),
+      log: line => lines.push(line),
     })
     const says = (...expected: RegExp[]) =>
       expect.poll(() => lines, PATIENT).toEqual(expected.map(line => expect.stringMatching(line)))

@@ -47,8 +47,8 @@ async function bridge(flags: Flags): Promise<void> {
   const npmIsGone = new Promise<void>(resolve => void whenNpmIsGone(resolve))
   const options: BridgeOptions = { redisUrl: redis, token, port: flags.port, host: flags.host }
   const { startBridge } = await import('../rest-bridge/bridge.ts')
-  const say = (line: string) => console.error(line)
-  const running = await startBridge({ ...options, deadlineMs: flags.deadline * 1000, say }).catch(error => {
+  const log = (line: string) => console.error(line)
+  const running = await startBridge({ ...options, deadlineMs: flags.deadline * 1000, log }).catch(error => {
     if (error.code === 'EADDRINUSE') {
       throw new Error(`Port ${flags.port} is in use. Free it, or choose another one with --port.`)
     }

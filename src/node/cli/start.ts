@@ -118,7 +118,7 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
     },
     onRedisEnd,
     onRedisBack,
-    say: line => console.error(line),
+    log: line => console.error(line),
     ...(SLUICE_ENVIRONMENT && { environment: SLUICE_ENVIRONMENT }),
     ...(rest && { rest }),
     ...(flags.origin && { origin: flags.origin }),

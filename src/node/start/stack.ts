@@ -31,7 +31,7 @@ export interface StackOptions {
   /** Called when a Redis that the stack started exits unexpectedly. */
   onRedisEnd?: (end: RedisEnd) => void
   /** Called with a message when Redis stops answering the bridge, and again when it answers. */
-  say?: (line: string) => void
+  log?: (line: string) => void
   /** Called when Redis answers the bridge again. */
   onRedisBack?: () => void
 }
@@ -100,7 +100,7 @@ async function startParts(
             redisUrl: local.url,
             token,
             port: ports.bridge,
-            ...(options.say && { say: options.say }),
+            ...(options.log && { log: options.log }),
             ...(options.onRedisBack && { onRedisBack: options.onRedisBack }),
           }),
         ports.bridge,

@@ -62,7 +62,7 @@ async function run(result: BuildResult): Promise<void> {
     await load(result.outputFiles![0]!.text, config)
   } catch (error) {
     const message = messageOf(error)
-    say(hasServed ? { type: 'stopped', message } : { type: 'failed', message })
+    sendToParent(hasServed ? { type: 'stopped', message } : { type: 'failed', message })
   }
 }
 
@@ -114,12 +114,12 @@ async function load(script: string, config: Config): Promise<void> {
     // Request.cf would be fetched from the network.
     cf: false,
     log: new Log(LogLevel.NONE),
-    handleStructuredLogs: ({ level, message }) => say({ type: 'log', level, message }),
+    handleStructuredLogs: ({ level, message }) => sendToParent({ type: 'log', level, message }),
   })
   if (miniflare) {
     await miniflare.setOptions(options)
     const { environment, credentials, plans } = config
-    say({
+    sendToParent({
       type: 'reloaded',
       keys: { environment, keyPrefix: credentials.keyPrefix, plan: plans[0]! },
       warnings: locatedWarnings(input, configFile).map(warning => warningLine(warning, configFile)),
@@ -130,7 +130,7 @@ async function load(script: string, config: Config): Promise<void> {
   const url = await miniflare.ready
   hasServed = true
   const inspector = settings.inspect ? { inspectorUrl: (await miniflare.getInspectorURL()).href } : {}
-  say({ type: 'ready', url: url.origin, ...inspector })
+  sendToParent({ type: 'ready', url: url.origin, ...inspector })
 }
 
 /** Read from wrangler.toml, so that what runs here is what is deployed. */
@@ -149,10 +149,10 @@ function compatibility(): { compatibilityDate: string; compatibilityFlags: strin
 }
 
 function reject(message: string): void {
-  say(hasServed ? { type: 'rejected', message } : { type: 'failed', message })
+  sendToParent(hasServed ? { type: 'rejected', message } : { type: 'failed', message })
 }
 
-function say(message: WorkerMessage): void {
+function sendToParent(message: WorkerMessage): void {
   // The parent may exit between the check and the call. The empty callback ignores the error.
   if (process.connected) process.send!(message, undefined, undefined, () => {})
 }

@@ -173,12 +173,12 @@ interface Figures {
 async function measured(bed: Bed, lease: Lease, shape: Shape): Promise<Figures> {
   const callers = await newCallers(bed.admin, shape.callers)
   if (shape.path === 'second') await roomInSecond()
-  const seen = () => bed.origin.ask<Record<string, Seen>>({})
+  const seen = () => bed.origin.send<Record<string, Seen>>({})
   await seen()
-  const before = await bed.storeSide.ask<number>({})
+  const before = await bed.storeSide.send<number>({})
   const sent = await send(bed.workers[lease], shape, callers)
   await pause(GIVEN_BACK_MS)
-  const trips = (await bed.storeSide.ask<number>({})) - before
+  const trips = (await bed.storeSide.send<number>({})) - before
   const atOrigin = Object.values(await seen())
   const statuses: Record<string, number> = {}
   for (const { reply } of sent) statuses[reply] = (statuses[reply] ?? 0) + 1

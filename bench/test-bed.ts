@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { connectRedis, type RedisConnection } from '../src/node/rest-bridge/redis-connection.ts'
 import { type Guardian, startGuardian } from '../src/node/start/guardian.ts'
 import { findServer, privateServer } from '../src/node/start/redis.ts'
-import { adminStore } from '../src/ops/admin-store.ts'
+import { createAdminStore } from '../src/ops/admin-store.ts'
 import { createKey } from '../src/ops/keys.ts'
 import { startChild } from './child.ts'
 import type { FarSide, FarSideSettings } from './far-side.ts'
@@ -97,7 +97,7 @@ export function newIdentities(count: number): Identity[] {
 export async function newCallers(count: number, { near }: TestBed): Promise<Caller[]> {
   return await Promise.all(
     newIdentities(count).map(async ({ consumer, address }) => {
-      const { key: apiKey } = await createKey(adminStore(near), { consumer, plan: 'free' })
+      const { key: apiKey } = await createKey(createAdminStore(near), { consumer, plan: 'free' })
       const headers = { 'x-api-key': apiKey, 'cf-connecting-ip': address }
       return { consumer, address, request: new Request('https://api.example.com/hello', { headers }) }
     }),

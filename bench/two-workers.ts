@@ -13,7 +13,7 @@ import { checkedConfig } from '../src/config/check/check.ts'
 import { connectRedis, type RedisConnection } from '../src/node/rest-bridge/redis-connection.ts'
 import { startGuardian } from '../src/node/start/guardian.ts'
 import { findServer, privateServer } from '../src/node/start/redis.ts'
-import { type AdminStore, adminStore } from '../src/ops/admin-store.ts'
+import { type AdminStore, createAdminStore } from '../src/ops/admin-store.ts'
 import { blockConsumer } from '../src/ops/consumers.ts'
 import { revokeKey } from '../src/ops/key-changes.ts'
 import { findKey } from '../src/ops/key-reference.ts'
@@ -117,7 +117,7 @@ async function startBed(): Promise<Bed> {
     }
     return {
       redisVersion: program.version,
-      admin: adminStore({ url: storeSide.ready.url, token }),
+      admin: createAdminStore({ url: storeSide.ready.url, token }),
       workers: { none: await pair('none'), '250ms': await pair('250ms') },
       ...{ redis, storeSide, origin, close },
     }

@@ -1,5 +1,5 @@
 /** Runs one flood. An innocent caller sends requests before, during and after it. */
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { cpuSeconds } from '../cpu-time.ts'
 import { runConcurrently } from '../measure.ts'
@@ -213,7 +213,7 @@ const strangers = (count: number): Caller[] =>
   newIdentities(count).map(({ address, consumer }) => ({ name: consumer, address }))
 
 async function newCallers({ rest }: FloodBed, count: number): Promise<Caller[]> {
-  const store = adminStore(rest)
+  const store = createAdminStore(rest)
   const callers: Caller[] = newIdentities(count).map(({ consumer, address }) => ({ name: consumer, address }))
   await runConcurrently(16, count, async i => {
     callers[i]!.apiKey = (await createKey(store, { consumer: callers[i]!.name! })).key

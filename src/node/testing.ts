@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { didYouMean } from '../config/check/did-you-mean.ts'
 import type { ConfigInput } from '../config/check/schema.ts'
 import type { Environment } from '../config/environment.ts'
-import { adminStore } from '../ops/admin-store.ts'
+import { createAdminStore } from '../ops/admin-store.ts'
 import { createKey } from '../ops/keys.ts'
 import { startBridge } from './rest-bridge/bridge.ts'
 import { startGuardian } from './start/guardian.ts'
@@ -56,7 +56,7 @@ export async function startTestStore({ config: own }: TestStoreOptions = {}): Pr
     async createKey(consumer, plan = plans?.[0] ?? DEFAULT_PLAN, config = own ?? {}) {
       mustBePlan(plan, plans)
       const keyPrefix = config.credentials?.apiKeys?.prefix
-      const store = adminStore({
+      const store = createAdminStore({
         ...rest,
         environment: config.environment,
         ...(keyPrefix !== undefined && { keyPrefix }),
@@ -64,7 +64,7 @@ export async function startTestStore({ config: own }: TestStoreOptions = {}): Pr
       return (await createKey(store, { consumer, plan })).key
     },
     async clear() {
-      await adminStore(rest).run(connection => connection.flushall())
+      await createAdminStore(rest).run(connection => connection.flushall())
     },
     async close() {
       await bridge.close()

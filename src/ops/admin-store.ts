@@ -68,7 +68,7 @@ return 1`
 
 const ATTEMPTS = 10
 
-export function adminStore(options: AdminStoreOptions): AdminStore {
+export function createAdminStore(options: AdminStoreOptions): AdminStore {
   const { url, token, environment, keyPrefix = 'slk', keyLocking = true, cluster = false } = options
   const redis = new Redis({
     url,

@@ -10,7 +10,7 @@ import { isOfConsumer } from '../config/identity-parts.ts'
 import { addressIdentity } from '../edges/http/address.ts'
 import { checkIdentity } from '../edges/limits/arguments.ts'
 import type { LimitIdentity } from '../edges/limits/limiter.ts'
-import { limiterOnStore } from '../edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../edges/limits/limiter-on-store.ts'
 import { GatewayError } from '../errors.ts'
 import { bindRule } from '../limiter/bind-rule.ts'
 import { type PreparedCall, prepareDecide, prepareReset, runCall } from '../limiter/prepared-call.ts'
@@ -60,7 +60,7 @@ export async function resetLimit(
       `The limit '${name}' has no rule '${rule}'.${didYouMean(rule, names)} Rules: ${names.join(', ')}.`,
     )
   }
-  const limiter = limiterOnStore(config, store.decisions)
+  const limiter = createLimiterOnStore(config, store.decisions)
   const { degraded } = await limiter.reset(name, identity, rule === undefined ? {} : { rule })
   if (degraded)
     throw new AdminError('store', `The store did not reset the limit (${degraded}).`, store.nextStep)

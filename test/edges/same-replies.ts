@@ -1,7 +1,7 @@
 /** One list of requests for all edges: each edge replies with the same status, headers and bodies of refusals as the gateway. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { blockConsumer } from '../../src/ops/consumers.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { ADDRESS_HEADER } from '../support/counted-guard.ts'
@@ -107,7 +107,7 @@ async function repliesOf(
     UPSTASH_REDIS_REST_TOKEN: TOKEN,
     SLUICE_ENVIRONMENT: environment,
   }
-  const admin = adminStore({ url: bridge.url, token: TOKEN, environment })
+  const admin = createAdminStore({ url: bridge.url, token: TOKEN, environment })
   const keys: Record<string, string> = {
     acme: (await createKey(admin, { consumer: 'acme', plan: 'free' })).key,
     pro: (await createKey(admin, { consumer: 'gold', plan: 'pro' })).key,
@@ -117,7 +117,7 @@ async function repliesOf(
   await blockConsumer(admin, 'bad', { by: 'test' })
   // A key that is not in the store.
   keys.unknown = (
-    await createKey(adminStore({ url: bridge.url, token: TOKEN, environment: `${environment}x` }), {
+    await createKey(createAdminStore({ url: bridge.url, token: TOKEN, environment: `${environment}x` }), {
       consumer: 'x',
       plan: 'free',
     })

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import type { RuleInput } from '../../src/config/check/schema.ts'
 import { mintApiKey } from '../../src/credentials/api-key.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { runCall as askStore, prepareDecide } from '../../src/limiter/prepared-call.ts'
 import { slotOf } from '../../src/node/rest-bridge/key-slot.ts'
 import { sha256 } from '../../src/sha256.ts'
@@ -190,7 +190,7 @@ describeOnCluster('the gateway', start => {
         ],
       },
     })
-    const limiter = limiterOnStore({ limits }, storeAt(true))
+    const limiter = createLimiterOnStore({ limits }, storeAt(true))
     await limiter.peek('zendesk', { account: 'x' })
     gateway.store.count()
     const decisions = await Promise.all(

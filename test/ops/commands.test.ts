@@ -3,12 +3,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { checkedConfig } from '../../src/config/check/check.ts'
 import type { ConfigInput } from '../../src/config/check/schema.ts'
-import { limiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
+import { createLimiterOnStore } from '../../src/edges/limits/limiter-on-store.ts'
 import { consumersCommand } from '../../src/node/cli/consumers.ts'
 import { limitsCommand } from '../../src/node/cli/limits.ts'
 import { switchCommand } from '../../src/node/cli/switch.ts'
 import { type Bridge, startBridge } from '../../src/node/rest-bridge/bridge.ts'
-import { adminStore } from '../../src/ops/admin-store.ts'
+import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { upstashStore } from '../../src/store/upstash.ts'
 import { PATIENT_MS } from '../support/patience.ts'
@@ -90,7 +90,7 @@ it('a reset lists the rules that it has reset, and those that it has not', async
 
 it('peek shows no reset time for requests in flight', async () => {
   const store = upstashStore({ url: bridge.url, token: 't', deadlineMs: PATIENT_MS, keyLocking: false })
-  const limiter = limiterOnStore(checkedConfig(INPUT), store)
+  const limiter = createLimiterOnStore(checkedConfig(INPUT), store)
   await using _slot = await limiter.limit('exports')
   const [, row, note] = (await run('limits', 'peek', 'exports')).split('\n')
   expect(row).toMatch(/^tasks +enforce +1 at once +no +0 +when they end +when one ends$/)
@@ -111,7 +111,7 @@ it('peek shows when a rule counts, and shows a burst only if the rule has one', 
 })
 
 it('peek at a consumer names the other plans of its keys', async () => {
-  const store = adminStore({ url: bridge.url, token: 't' })
+  const store = createAdminStore({ url: bridge.url, token: 't' })
   await createKey(store, { consumer: 'acme', plan: 'pro' })
   await createKey(store, { consumer: 'acme', plan: 'free' })
   const note =

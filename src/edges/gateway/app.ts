@@ -11,7 +11,7 @@ import { problem } from '../http/problem.ts'
 import { replyToException, safely } from '../http/unexpected.ts'
 import { isPreflight } from '../http/web-page.ts'
 import { backgroundOf } from './background.ts'
-import { healthCheck } from './health.ts'
+import { createHealthCheck } from './health.ts'
 import { proxy } from './proxy.ts'
 
 export type { Platform }
@@ -26,11 +26,11 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
   const app = new Hono()
   const handler = createHandler(config, store, parts, platform)
 
-  app.get('/_sluice/health', healthCheck(store, handler.clock))
+  app.get('/_sluice/health', createHealthCheck(store, handler.clock))
 
   const { pushes } = config.shedding?.workerUtilization ?? {}
   if (pushes) {
-    const receive = parts.receivePushes(store, pushes, variables, parts.signalScript)
+    const receive = parts.createPushReceiver(store, pushes, variables, parts.signalScript)
     app.all('/_sluice/utilization', c => receive(c.req.raw))
   }
 

@@ -22,8 +22,8 @@ import { matchEach } from './match-each.ts'
 import { createOriginLoad } from './origin-load.ts'
 import type { Parts } from './parts.ts'
 import { classFor } from './traffic-class.ts'
-import { clientOfWorker } from './trusted-worker.ts'
-import { receivePushes } from './utilization.ts'
+import { createClientAddressReader } from './trusted-worker.ts'
+import { createPushReceiver } from './utilization.ts'
 import { withWebSocketKeys } from './web-socket-key.ts'
 import { createXRateLimit } from './x-rate-limit.ts'
 
@@ -50,9 +50,9 @@ export const ALL_PARTS: Parts = {
   withSignals,
   refreshOverdue,
   signalScript,
-  receivePushes,
+  createPushReceiver,
   addressBehindProxies,
-  clientOfWorker,
+  createClientAddressReader,
   answerPreflight,
   setAllowedOrigin,
 }

@@ -141,7 +141,7 @@ export function createHandler(config: Config, store: Store, parts: Parts, platfo
 
   return {
     handle: config.credentials.webSocketKeys ? parts.withWebSocketKeys(handle) : handle,
-    peerOf: trustedWorkers ? parts.clientOfWorker(trustedWorkers) : platform.peerOf,
+    peerOf: trustedWorkers ? parts.createClientAddressReader(trustedWorkers) : platform.peerOf,
     identifier,
     clock,
     awaitsEndings: engine.awaitsEndings,

@@ -17,8 +17,8 @@ import type { createHookRunner } from './hooks.ts'
 import type { matchEach } from './match-each.ts'
 import type { createOriginLoad, OriginLoadParts } from './origin-load.ts'
 import type { classFor } from './traffic-class.ts'
-import type { clientOfWorker } from './trusted-worker.ts'
-import type { receivePushes } from './utilization.ts'
+import type { createClientAddressReader } from './trusted-worker.ts'
+import type { createPushReceiver } from './utilization.ts'
 import type { withWebSocketKeys } from './web-socket-key.ts'
 import type { createXRateLimit } from './x-rate-limit.ts'
 
@@ -58,11 +58,11 @@ export interface Parts extends OriginLoadParts {
   /** With `shedding.workerUtilization` or `adaptive`. */
   createOriginLoad: typeof createOriginLoad
   /** With `shedding: { workerUtilization: { signals: ['push'] } }`. */
-  receivePushes: typeof receivePushes
+  createPushReceiver: typeof createPushReceiver
   /** With `address: { from: … }` and a header that proxies append to. */
   addressBehindProxies: typeof addressBehindProxies
   /** With `address: { trustedWorkers }`. */
-  clientOfWorker: typeof clientOfWorker
+  createClientAddressReader: typeof createClientAddressReader
   /** With `cors`. */
   answerPreflight: typeof answerPreflight
   setAllowedOrigin: typeof setAllowedOrigin

@@ -151,7 +151,7 @@ const UNAVAILABLE_RETRY = 1e6
 export interface LimiterSettings {
   /**
    * The live switches that the limits follow, under `<limit>/<rule>`. One board lives as long as the process. Default
-   * of `limiterOnStore`: none.
+   * of `createLimiterOnStore`: none.
    */
   board?: SwitchBoard
   clock?: LimiterClock
@@ -172,7 +172,7 @@ export type LimiterConfig = Pick<Config, 'limits'> &
  * @param parts at least those that the limits use
  * @throws Error if its scripts were built for other limits than those of the config
  */
-export function limiterWithParts(
+export function createLimiterWithParts(
   config: LimiterConfig,
   store: Store,
   parts: LimiterParts,

@@ -10,7 +10,7 @@ import { compileConfig } from '../../config/compile.ts'
 import { only } from '../../not-built.ts'
 import { createSwitchBoard } from '../../switches/live.ts'
 import { deployConfig } from '../deploy-config.ts'
-import { limiterWithParts } from '../limits/limiter.ts'
+import { createLimiterWithParts } from '../limits/limiter.ts'
 import type { LimiterParts } from '../limits/parts.ts'
 import { createEntrypoint, type EntrypointClass } from './service.ts'
 
@@ -35,7 +35,7 @@ export function builtEntrypoint(config: ConfigInput, { algorithms, parts }: Buil
     const { config: deployed, store } = deployConfig({ ...compiled, origin: 'route' }, env)
     const board = createSwitchBoard(SYSTEM_CLOCK)
     return {
-      limiter: limiterWithParts(deployed, store, parts, { board, waitUntil }),
+      limiter: createLimiterWithParts(deployed, store, parts, { board, waitUntil }),
       limits: deployed.limits,
     }
   })

@@ -5,7 +5,7 @@ import { type Command, Option } from 'commander'
 import { didYouMean } from '../../config/check/did-you-mean.ts'
 import { ENVIRONMENT } from '../../config/forms.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { type AdminStore, adminStore } from '../../ops/admin-store.ts'
+import { type AdminStore, createAdminStore } from '../../ops/admin-store.ts'
 import type { ConsumerChange } from '../../ops/consumers.ts'
 import { parseFutureTime, shortText } from '../../ops/names.ts'
 import { restStore } from './arguments.ts'
@@ -78,7 +78,13 @@ export async function openStore(
   const rest = restStore(flags)
   const config = await configOf(flags, load)
   const { environment, keyLocking, cluster, credentials } = config
-  const store = adminStore({ ...rest, environment, keyLocking, cluster, keyPrefix: credentials.keyPrefix })
+  const store = createAdminStore({
+    ...rest,
+    environment,
+    keyLocking,
+    cluster,
+    keyPrefix: credentials.keyPrefix,
+  })
   return { store, config }
 }
 

@@ -3,7 +3,7 @@ import { Command, Option } from 'commander'
 import type { Config } from '../../config/compile.ts'
 import { CF_PARTS, type CfPart } from '../../config/identity-parts.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { adminStore } from '../../ops/admin-store.ts'
+import { createAdminStore } from '../../ops/admin-store.ts'
 import type { CommandCounts, DecisionCost } from '../../ops/decision-cost.ts'
 import { type Explanation, explain, type RuleExplanation } from '../../ops/explain.ts'
 import { createLookUp, type LookUp, type PlanSource } from '../../ops/explain-stored.ts'
@@ -94,7 +94,7 @@ function lookUpFor({ environment, keyLocking, cluster, credentials }: Config): L
   const { UPSTASH_REDIS_REST_URL, UPSTASH_REDIS_REST_TOKEN } = process.env
   if (!UPSTASH_REDIS_REST_URL || !UPSTASH_REDIS_REST_TOKEN) return undefined
   const options = { environment, keyLocking, cluster, keyPrefix: credentials.keyPrefix }
-  const lookUp = createLookUp(adminStore({ ...restStore({}), ...options }))
+  const lookUp = createLookUp(createAdminStore({ ...restStore({}), ...options }))
   return async credential => {
     try {
       return await lookUp(credential)

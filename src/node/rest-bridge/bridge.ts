@@ -15,7 +15,7 @@ import { timingSafeEqual } from 'node:crypto'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { getRequestListener, RequestError } from '@hono/node-server'
-import { bridgeApp } from './bridge-app.ts'
+import { createBridgeApp } from './bridge-app.ts'
 import { RedisCommands } from './redis-commands.ts'
 import { connectRedis, RedisUnavailable } from './redis-connection.ts'
 import { watchRedis } from './watch-redis.ts'
@@ -67,7 +67,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const commands = new RedisCommands(redis)
   // A cluster that lacks a node serves the keys of the others.
   const isHealthy = onceInAWhile(async () => (await redis.outages()).some(outage => !outage))
-  const app = bridgeApp({ commands, isHealthy, token, isEqualDigest, maxRequestBytes })
+  const app = createBridgeApp({ commands, isHealthy, token, isEqualDigest, maxRequestBytes })
   const server = createServer(
     getRequestListener((request, env) => app.fetch(request, env), {
       // For requests without a Host header, which HTTP/1.0 allows.

@@ -3,7 +3,7 @@
  * answering. Deadlines and redirections are handled by its callers (redis-connection.ts, cluster-connection.ts).
  */
 import { ErrorReply, MultiErrorReply, RESP_TYPES } from 'redis'
-import { redisClient } from './redis-client.ts'
+import { createRedisClient } from './redis-client.ts'
 
 export type Command = readonly (string | Buffer)[]
 /** RESP2 as node-redis gives it here: a status is a string, a bulk string a Buffer. */
@@ -183,7 +183,7 @@ const STALL_DEADLINES = 1.2
 type RawClient = ReturnType<typeof createRawClient>
 
 function createRawClient(url: string, connectTimeout: number) {
-  return redisClient({
+  return createRedisClient({
     ...(url.startsWith('unix:') ? {} : { url }),
     socket: {
       ...(url.startsWith('unix:') && { path: new URL(url).pathname, tls: false }),

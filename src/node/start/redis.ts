@@ -5,7 +5,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { createRedisCommandExecutor, RedisServerState, Resp2Server } from 'js-redis-server/core'
-import { redisClient } from '../rest-bridge/redis-client.ts'
+import { createRedisClient } from '../rest-bridge/redis-client.ts'
 import type { Guardian } from './guardian.ts'
 
 export interface LocalRedis {
@@ -176,9 +176,9 @@ async function answers(socket: string): Promise<void> {
 
 async function withClient(
   socket: string,
-  work: (client: ReturnType<typeof redisClient>) => Promise<void>,
+  work: (client: ReturnType<typeof createRedisClient>) => Promise<void>,
 ): Promise<void> {
-  const client = redisClient({ socket: { path: socket, tls: false, reconnectStrategy: false } })
+  const client = createRedisClient({ socket: { path: socket, tls: false, reconnectStrategy: false } })
   client.on('error', () => {})
   try {
     await client.connect()

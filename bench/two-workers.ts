@@ -12,7 +12,7 @@ import { markdownOf } from '../docs/markdown-tables.ts'
 import { checkedConfig } from '../src/config/check/check.ts'
 import { connectRedis, type RedisConnection } from '../src/node/rest-bridge/redis-connection.ts'
 import { startGuardian } from '../src/node/start/guardian.ts'
-import { findServer, privateServer } from '../src/node/start/redis.ts'
+import { findServer, startPrivateServer } from '../src/node/start/redis.ts'
 import { type AdminStore, createAdminStore } from '../src/ops/admin-store.ts'
 import { blockConsumer } from '../src/ops/consumers.ts'
 import { revokeKey } from '../src/ops/key-changes.ts'
@@ -91,7 +91,7 @@ async function startBed(): Promise<Bed> {
     for (const part of parts.splice(0).reverse()) await part.close()
   }
   try {
-    const server = started(await privateServer(program, { guardian, directory: join(directory, 'r') }))
+    const server = started(await startPrivateServer(program, { guardian, directory: join(directory, 'r') }))
     const redis = await connectRedis(server.url, 5000)
     started({ close: async () => redis.close() })
     const token = 'token-of-the-benchmark'

@@ -10,7 +10,7 @@ import { createAdminStore } from '../ops/admin-store.ts'
 import { createKey } from '../ops/keys.ts'
 import { startBridge } from './rest-bridge/bridge.ts'
 import { startGuardian } from './start/guardian.ts'
-import { embeddedRedis } from './start/redis.ts'
+import { startEmbeddedRedis } from './start/redis.ts'
 
 /** The settings of a config that determine the form of its API keys. */
 type KeySettings = Pick<ConfigInput, 'environment' | 'credentials'>
@@ -47,7 +47,7 @@ export async function startTestStore({ config: own }: TestStoreOptions = {}): Pr
   const plans = own && (own.plans ?? [DEFAULT_PLAN])
   const guardian = startGuardian()
   const directory = mkdtempSync(join(tmpdir(), 'sluice-test-'))
-  const redis = await embeddedRedis('for tests', { guardian, directory })
+  const redis = await startEmbeddedRedis('for tests', { guardian, directory })
   const token = randomBytes(24).toString('base64url')
   const bridge = await startBridge({ redisUrl: redis.url, token, port: 0 })
   const rest = { url: bridge.url, token }

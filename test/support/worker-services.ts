@@ -10,13 +10,13 @@ import type { ProvidedContext } from 'vitest'
 import { startBridge } from '../../src/node/rest-bridge/bridge.ts'
 import { startDemoOrigin } from '../../src/node/start/demo-origin.ts'
 import { startGuardian } from '../../src/node/start/guardian.ts'
-import { embeddedRedis } from '../../src/node/start/redis.ts'
+import { startEmbeddedRedis } from '../../src/node/start/redis.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { PATIENT_MS } from './patience.ts'
 
 const guardian = startGuardian()
-const redis = await embeddedRedis('for tests', {
+const redis = await startEmbeddedRedis('for tests', {
   guardian,
   directory: mkdtempSync(join(tmpdir(), 'sluice-')),
 })

@@ -158,8 +158,8 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
 async function servesUntil({ url, origin }: Stack, signal: AbortSignal): Promise<boolean> {
   let shown = ''
   while (!signal.aborted) {
-    const missing = (await answers(`${url}/_sluice/health`, ok => ok)) ? '' : 'the store'
-    const waitingFor = missing || ((await answers(origin, () => true)) ? '' : `the origin at ${origin}`)
+    const missing = (await isUp(`${url}/_sluice/health`, ok => ok)) ? '' : 'the store'
+    const waitingFor = missing || ((await isUp(origin, () => true)) ? '' : `the origin at ${origin}`)
     if (!waitingFor) return true
     if (waitingFor !== shown) console.log(`Waiting for ${waitingFor} …`)
     shown = waitingFor
@@ -180,7 +180,7 @@ async function patiently<T>(act: () => Promise<T>, signal: AbortSignal): Promise
   }
 }
 
-async function answers(url: string, isGood: (ok: boolean) => boolean): Promise<boolean> {
+async function isUp(url: string, isGood: (ok: boolean) => boolean): Promise<boolean> {
   try {
     const response = await fetch(url, { redirect: 'manual', signal: AbortSignal.timeout(5000) })
     await response.body?.cancel()

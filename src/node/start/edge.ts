@@ -34,7 +34,7 @@ export default typeof worker === 'function'
 `
 
 /** The modules of the Worker behind the edge, for Miniflare; the first one is the entry. */
-export function behindEdge(script: string) {
+export function wrapInEdge(script: string) {
   return [
     { type: 'ESModule' as const, path: 'edge.mjs', contents: EDGE },
     { type: 'ESModule' as const, path: 'worker.mjs', contents: script },

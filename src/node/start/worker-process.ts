@@ -19,7 +19,7 @@ import { locatedWarnings, warningLine } from '../config-warnings.ts'
 import { readLocalVariables, variablesOfWorker } from '../dev-vars.ts'
 import { projectWith } from '../project.ts'
 import { bundleOptions } from '../worker-bundle.ts'
-import { behindEdge } from './edge.ts'
+import { wrapInEdge } from './edge.ts'
 import type { WorkerMessage, WorkerSettings } from './worker-messages.ts'
 
 const settings: WorkerSettings = JSON.parse(process.env.SLUICE_WORKER_SETTINGS ?? '{}')
@@ -105,7 +105,7 @@ async function load(script: string, config: Config): Promise<void> {
     name: 'sluice',
     modules: settings.isBare
       ? [{ type: 'ESModule', path: 'worker.mjs', contents: script }]
-      : behindEdge(script),
+      : wrapInEdge(script),
     ...compatibility(),
     bindings: { ...variablesOfWorker(project, variablesNamedBy(config)), ...settings.bindings },
     host: settings.host,

@@ -16,7 +16,7 @@ import { matchEach } from '../edges/http/match-each.ts'
 import { isReserved } from '../edges/http/path.ts'
 import type { Unauthenticated } from '../edges/http/ruling.ts'
 import { isExempt } from '../edges/http/shed.ts'
-import { classOf, leastImportantOf } from '../edges/http/traffic-class.ts'
+import { classOfReading, leastImportantOf } from '../edges/http/traffic-class.ts'
 import { isPreflight } from '../edges/http/web-page.ts'
 import { bind } from '../limiter/bind.ts'
 import { gatewayPolicy } from '../script/compiled.ts'
@@ -137,7 +137,7 @@ export async function explain(config: Config, input: ExplainInput, lookUp?: Look
   const reachesStore = !refusal && !preflight
   const trafficClass =
     matched.classes.length > 0
-      ? leastImportantOf(matched.classes.map(classes => classOf(classes, caller, plan)))
+      ? leastImportantOf(matched.classes.map(classes => classOfReading(classes, caller, plan)))
       : undefined
   const rules = reachesStore ? bindRules(request, caller, matched, config.allow, trafficClass) : []
   const evaluation: Evaluation = {

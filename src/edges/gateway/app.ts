@@ -8,7 +8,7 @@ import { createHandler, type Platform, refuseLongPath } from '../http/handle.ts'
 import type { Parts } from '../http/parts.ts'
 import { isReserved } from '../http/path.ts'
 import { problem } from '../http/problem.ts'
-import { replyToException, safely } from '../http/unexpected.ts'
+import { replyToException, runOrLog } from '../http/unexpected.ts'
 import { isPreflight } from '../http/web-page.ts'
 import { backgroundOf } from './background.ts'
 import { createHealthCheck } from './health.ts'
@@ -69,7 +69,7 @@ export function createApp(config: Config, store: Store, parts: Parts, platform: 
       requestId: crypto.randomUUID(),
       ...(address !== undefined && { address }),
     })
-    safely(() => handler.originLoad?.hideSignal(response.headers))
+    runOrLog(() => handler.originLoad?.hideSignal(response.headers))
     return response
   }
 }

@@ -9,7 +9,7 @@ import { ALL_PARTS } from '../http/all-parts.ts'
 import { deny } from '../http/deny.ts'
 import type { ForwardContext } from '../http/forward.ts'
 import { createHandler, type Handler, type Platform } from '../http/handle.ts'
-import { misconfigured, safely } from '../http/unexpected.ts'
+import { replyToMisconfiguration, runOrLog } from '../http/unexpected.ts'
 import { isPreflight } from '../http/web-page.ts'
 import { addressFrom, backgroundFrom, environmentOf, type PlatformArguments } from '../platform.ts'
 import { type CallerInfo, callerInfo } from './caller-info.ts'
@@ -113,7 +113,7 @@ export function createGuard(
     try {
       handler ??= build(args)
     } catch (error) {
-      return misconfigured(error)
+      return replyToMisconfiguration(error)
     }
     const { peerOf } = handler
     // `peerOf` is set only for trusted Workers, and Workers pass their bindings first and their context second.
@@ -147,7 +147,7 @@ export function createGuard(
     run: () => Response | Promise<Response>,
   ): Promise<Response> {
     let address: string | undefined
-    safely(() => {
+    runOrLog(() => {
       address = identifier.addressOf(request, peer())
     })
     const refusal = identifier.refuse(request, address)

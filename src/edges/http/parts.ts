@@ -12,11 +12,11 @@ import type { ScriptsOf } from '../../script/policy-shape.ts'
 import type { Script } from '../../store/store.ts'
 import type { addressBehindProxies } from './behind-proxies.ts'
 import type { answerPreflight, setAllowedOrigin } from './cors.ts'
-import type { whenOver } from './ending.ts'
+import type { observeEnd } from './ending.ts'
 import type { createHookRunner } from './hooks.ts'
 import type { matchEach } from './match-each.ts'
 import type { createOriginLoad, OriginLoadParts } from './origin-load.ts'
-import type { classFor } from './traffic-class.ts'
+import type { classOfRequest } from './traffic-class.ts'
 import type { createClientAddressReader } from './trusted-worker.ts'
 import type { createPushReceiver } from './utilization.ts'
 import type { withWebSocketKeys } from './web-socket-key.ts'
@@ -40,7 +40,7 @@ export interface Parts extends OriginLoadParts {
    */
   createHoldings: typeof createHoldings
   syncScript: () => Script
-  whenOver: typeof whenOver
+  observeEnd: typeof observeEnd
   /** With `hooks`. */
   createHookRunner: typeof createHookRunner
   /** With `headers: { xRateLimit }`. */
@@ -48,7 +48,7 @@ export interface Parts extends OriginLoadParts {
   /** With `credentials: { webSocketKeys: true }`. */
   withWebSocketKeys: typeof withWebSocketKeys
   /** With `shedding`. */
-  classFor: typeof classFor
+  classOfRequest: typeof classOfRequest
   /** With `credentials.opaqueKeys`. */
   createOpaqueKeys: typeof createOpaqueKeys
   /** With `credentials.jwt`. */

@@ -7,7 +7,7 @@ import { type CredentialRecord, parseCredential } from '../store/records.ts'
 import { AdminError } from './admin-error.ts'
 import type { AdminStore } from './admin-store.ts'
 import { digitsOf, keyId } from './keys.ts'
-import { consumerName } from './names.ts'
+import { parseConsumerName } from './names.ts'
 
 export interface FoundKey {
   id: string
@@ -41,7 +41,7 @@ function whereOf({ environment }: AdminStore): string {
 /** @returns undefined if the text is not an id. An opaque key can look like the id of a consumer that does not exist. */
 async function byId(store: AdminStore, text: string): Promise<Found | undefined> {
   const [, owner, prefix] = ID.exec(text) ?? []
-  const consumer = owner && (await consumerName(owner).catch(() => undefined))
+  const consumer = owner && (await parseConsumerName(owner).catch(() => undefined))
   if (!consumer || !prefix) return undefined
   const digests = await store.run(redis => redis.smembers(store.at(credentialIndexKey(consumer))))
   const matching = digests.filter(digest => digest.startsWith(prefix))

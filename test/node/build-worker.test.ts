@@ -26,7 +26,7 @@ import { buildWorker, builtFiles, workerModule } from '../../src/node/build-work
 import { loadConfig } from '../../src/node/cli/load-config.ts'
 import { findProject } from '../../src/node/project.ts'
 import { bundleOptions } from '../../src/node/worker-bundle.ts'
-import { only } from '../../src/not-built.ts'
+import { withMissingParts } from '../../src/not-built.ts'
 import { createAdminStore } from '../../src/ops/admin-store.ts'
 import { createKey } from '../../src/ops/keys.ts'
 import { finderOf, fingerprintOf } from '../../src/script/built-scripts.ts'
@@ -207,7 +207,7 @@ describe('the module of a Worker', () => {
     expect(workerModule(fixed)).toContain('createStock')
     expect(all).toContain('"refund"')
     for (const part of ['createOpaqueKeys', 'createTokens']) expect(all).toContain(`    ${part},`)
-    expect(() => only<{ cors(): void }>({}).cors()).toThrow(
+    expect(() => withMissingParts<{ cors(): void }>({}).cors()).toThrow(
       "src/built/ was built for another config: it lacks the part 'cors'. Run npx sluicegate build.",
     )
   })

@@ -2,7 +2,7 @@
 import { Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { BridgeOptions } from '../rest-bridge/bridge.ts'
-import { fromVariable, port, redisUrl, seconds } from './arguments.ts'
+import { fromVariable, parsePort, parseRedisUrl, parseSeconds } from './arguments.ts'
 import { withExamples } from './help.ts'
 import { whenNpmIsGone } from './npm-parent.ts'
 
@@ -21,19 +21,19 @@ export function bridgeCommand(): Command {
     .option(
       '--redis <url>',
       'server: redis://…, rediss://… or unix://…; for a cluster, any of its nodes (default: $REDIS_URL)',
-      redisUrl,
+      parseRedisUrl,
     )
     .option('--token <token>', 'token that clients must send (default: $SLUICE_BRIDGE_TOKEN)')
-    .option('--port <port>', 'port to listen on', port, 8079)
+    .option('--port <port>', 'port to listen on', parsePort, 8079)
     .option('--host <address>', 'address to listen on; 0.0.0.0 for all interfaces', '127.0.0.1')
-    .option('--deadline <seconds>', 'time limit for one command', seconds, 2)
+    .option('--deadline <seconds>', 'time limit for one command', parseSeconds, 2)
     .action(bridge)
   return withExamples(command, 'bridge --redis redis://127.0.0.1:6379 --token "$TOKEN"')
 }
 
 async function bridge(flags: Flags): Promise<void> {
   const { REDIS_URL } = process.env
-  const redis = flags.redis ?? (REDIS_URL && fromVariable('REDIS_URL', REDIS_URL, redisUrl))
+  const redis = flags.redis ?? (REDIS_URL && fromVariable('REDIS_URL', REDIS_URL, parseRedisUrl))
   const token = flags.token ?? process.env.SLUICE_BRIDGE_TOKEN
   if (!redis)
     throw new AdminError('usage', 'No Redis is set. Use --redis redis://host:port, or set REDIS_URL.')

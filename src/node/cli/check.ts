@@ -50,14 +50,14 @@ async function check(load: FileLoader, file: string | undefined, flags: { json?:
   const warnings = warningsAbout(loaded)
   const environment = process.env.SLUICE_ENVIRONMENT || loaded.environment
   const config = { ...loaded, ...(environment && { environment }) }
-  print(flags, checkDocument(config, warnings), () => described(config, warnings, loaded.file))
+  print(flags, checkDocument(config, warnings), () => describe(config, warnings, loaded.file))
 }
 
 /** All warnings about a config file, in the order of its lines. */
 export const warningsAbout = ({ input, file, environmentReads }: LoadedFile) =>
   locatedWarnings(input, file, environmentReads.map(environmentWarning))
 
-function described(loaded: LoadedConfig, warnings: readonly Warning[], file: string): string {
+function describe(loaded: LoadedConfig, warnings: readonly Warning[], file: string): string {
   const rules = loaded.rules.filter(({ mode }) => mode !== 'off')
   const config = { ...loaded, rules }
   const { limits, origin } = config

@@ -11,7 +11,7 @@ import {
   unblockConsumer,
 } from '../../ops/consumers.ts'
 import { rulesNotShown } from '../../ops/limits.ts'
-import { consumerName, planName } from '../../ops/names.ts'
+import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
 import {
   CONSUMER_HELP,
   destructive,
@@ -138,8 +138,8 @@ function consumerTable(consumers: readonly ConsumerInfo[]): string {
 
 async function show(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {
   const { store, config } = await openStore(flags, load)
-  const info = await showConsumer(store, await consumerName(argument))
-  print(flags, documentOf(info, config), () => described(info, config))
+  const info = await showConsumer(store, await parseConsumerName(argument))
+  print(flags, documentOf(info, config), () => describe(info, config))
 }
 
 function documentOf({ consumer, keys, ...record }: ConsumerInfo, config: LoadedConfig) {
@@ -147,7 +147,7 @@ function documentOf({ consumer, keys, ...record }: ConsumerInfo, config: LoadedC
   return { ...settings, keys, overrides }
 }
 
-function described(info: ConsumerInfo, config: LoadedConfig): string {
+function describe(info: ConsumerInfo, config: LoadedConfig): string {
   const { consumer, plan, keys, overrides } = info
   const first = config.plans[0]
   const isUnknown = plan !== undefined && !config.plans.includes(plan)
@@ -171,8 +171,8 @@ async function set(
   if (flags.plan === undefined)
     throw new AdminError('usage', 'No plan is given. Use --plan <name> or --no-plan.')
   const { store, config } = await openStore(flags, load)
-  const plan = flags.plan === false ? undefined : planName(flags.plan, config.plans)
-  const consumer = await consumerName(argument)
+  const plan = flags.plan === false ? undefined : parsePlanName(flags.plan, config.plans)
+  const consumer = await parseConsumerName(argument)
   const result = await setPlan(store, consumer, plan)
   const already = result.isChanged ? '' : ' already'
   const what = plan
@@ -184,7 +184,7 @@ async function set(
 async function block(load: ConfigLoader, argument: string, flags: Flags & SignedFlags): Promise<void> {
   const signature = signatureOf(flags)
   const { store } = await openStore(flags, load)
-  const consumer = await consumerName(argument)
+  const consumer = await parseConsumerName(argument)
   await mustConfirm(`Block consumer '${consumer}'?`, flags)
   const result = await blockConsumer(store, consumer, signature)
   const already = result.isChanged ? '' : ' already'
@@ -198,7 +198,7 @@ async function block(load: ConfigLoader, argument: string, flags: Flags & Signed
 
 async function unblock(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {
   const { store } = await openStore(flags, load)
-  const consumer = await consumerName(argument)
+  const consumer = await parseConsumerName(argument)
   const result = await unblockConsumer(store, consumer)
   const text = result.isChanged
     ? `Consumer '${consumer}' is no longer blocked.`
@@ -208,7 +208,7 @@ async function unblock(load: ConfigLoader, argument: string, flags: Flags): Prom
 
 async function remove(load: ConfigLoader, argument: string, flags: Flags): Promise<void> {
   const { store, config } = await openStore(flags, load)
-  const consumer = await consumerName(argument)
+  const consumer = await parseConsumerName(argument)
   const { keys: owned } = await showConsumer(store, consumer)
   await mustConfirm(`Remove consumer '${consumer}', with ${count(owned.length)}?`, flags)
   const { keys } = await removeConsumer(store, consumer, config.rules)

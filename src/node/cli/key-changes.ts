@@ -4,7 +4,7 @@ import { parseDuration } from '../../config/duration.ts'
 import { AdminError } from '../../ops/admin-error.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../ops/key-changes.ts'
 import { findKey } from '../../ops/key-reference.ts'
-import { parseTime, planName, shortText } from '../../ops/names.ts'
+import { parsePlanName, parseTime, shortText } from '../../ops/names.ts'
 import { destructive, mustConfirm, onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { withExamples } from './help.ts'
 import { printCreatedKey } from './key-output.ts'
@@ -89,7 +89,7 @@ async function plan(
 ): Promise<void> {
   const given = oneOf(text, flags, 'a plan')
   const { store, config } = await openStore(flags, load)
-  const chosen = given === undefined ? undefined : planName(given, config.plans)
+  const chosen = given === undefined ? undefined : parsePlanName(given, config.plans)
   const found = await findKey(store, await secretOf(key))
   await setKeyPlan(store, found, chosen)
   const { id } = found

@@ -3,7 +3,7 @@ import { Command } from 'commander'
 import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { createKey, importKey, listKeys, type NewKey } from '../../ops/keys.ts'
-import { consumerName, parseFutureTime, planName, shortText } from '../../ops/names.ts'
+import { parseConsumerName, parseFutureTime, parsePlanName, shortText } from '../../ops/names.ts'
 import { onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { withExamples } from './help.ts'
 import { keyChangeCommands } from './key-changes.ts'
@@ -100,8 +100,8 @@ async function newKeyOf(flags: NewKeyFlags, plans: readonly string[]): Promise<N
   const { plan, label, expires } = flags
   const expiresAt = expires === undefined ? undefined : parseFutureTime(expires)
   return {
-    consumer: await named('--consumer', () => consumerName(flags.consumer)),
-    ...(plan !== undefined && { plan: await named('--plan', () => planName(plan, plans)) }),
+    consumer: await named('--consumer', () => parseConsumerName(flags.consumer)),
+    ...(plan !== undefined && { plan: await named('--plan', () => parsePlanName(plan, plans)) }),
     ...(label !== undefined && { label: shortText(label, 'label') }),
     ...(expiresAt && { expiresAt }),
   }
@@ -109,7 +109,7 @@ async function newKeyOf(flags: NewKeyFlags, plans: readonly string[]): Promise<N
 
 async function list(load: ConfigLoader, flags: StoreFlags & { consumer?: string }): Promise<void> {
   const { store } = await openStore(flags, load)
-  const consumer = flags.consumer === undefined ? undefined : await consumerName(flags.consumer)
+  const consumer = flags.consumer === undefined ? undefined : await parseConsumerName(flags.consumer)
   const keys = await listKeys(store, consumer)
   print(flags, keys, () => (keys.length > 0 ? keyTable(keys) : noKeysText(store, consumer)))
 }

@@ -18,9 +18,9 @@ import {
   rulesOfOthers,
   rulesShown,
 } from '../../ops/limits.ts'
-import { consumerName, planName } from '../../ops/names.ts'
+import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
 import { destructive, mustConfirm, onStore, openStore, type StoreFlags } from './administration.ts'
-import { part } from './arguments.ts'
+import { parsePart } from './arguments.ts'
 import { withExamples } from './help.ts'
 import { type ConfigLoader, loadConfig } from './load-config.ts'
 import { alert, alertCell, type Cell, print, table, time } from './output.ts'
@@ -41,7 +41,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
       .option(
         '--by <part=value>',
         'identity, such as account=42; once for each part that the limit counts by',
-        part,
+        parsePart,
       )
       .addOption(
         new Option('--consumer <name>', 'consumer, for the gateway rules that count by consumer').conflicts([
@@ -97,8 +97,8 @@ async function peek(load: ConfigLoader, limit: string | undefined, flags: Flags)
       [standingTable(standings), ...noteOfHeld(standings)].join('\n'),
     )
   }
-  const plan = flags.plan === undefined ? undefined : planName(flags.plan, config.plans)
-  const { by, counted } = await callerOf(flags)
+  const plan = flags.plan === undefined ? undefined : parsePlanName(flags.plan, config.plans)
+  const { by, counted } = await parseCaller(flags)
   const {
     standings,
     off,
@@ -157,7 +157,7 @@ async function reset(load: ConfigLoader, limit: string | undefined, flags: Flags
       'usage',
       '--rule needs the name of a limit. Leave --rule out to reset all rules of the caller.',
     )
-  const { by, counted } = await callerOf(flags)
+  const { by, counted } = await parseCaller(flags)
   const whose = Object.values(counted)[0]
   const rules = rulesShown(config, by)
   const affected = config.rules.filter(({ name }) => rules.includes(name))
@@ -187,13 +187,13 @@ function parseTarget(limit: string | undefined, { consumer, address, plan }: Fla
   return { kind: 'limit', name: limit }
 }
 
-async function callerOf({
+async function parseCaller({
   consumer,
   address,
 }: Flags): Promise<{ by: 'consumer' | 'address'; counted: CounterOwner }> {
   return consumer === undefined
     ? { by: 'address', counted: { address: address! } }
-    : { by: 'consumer', counted: { consumer: await consumerName(consumer) } }
+    : { by: 'consumer', counted: { consumer: await parseConsumerName(consumer) } }
 }
 
 /** `a`, `a and b`, `a, b and c` */

@@ -3,7 +3,7 @@ import { Command, Option } from 'commander'
 import { ALGORITHM_NAMES, descriptionOf } from '../../algorithms/index.ts'
 import { type PlanUnits, planUnits, unitsAtOnce } from '../../algorithms/plan-units.ts'
 import { AdminError } from '../../ops/admin-error.ts'
-import { consumerName, parseFutureTime } from '../../ops/names.ts'
+import { parseConsumerName, parseFutureTime } from '../../ops/names.ts'
 import {
   compileOverride,
   findOverridable,
@@ -23,7 +23,7 @@ import {
   signatureOf,
   UNTIL_HELP,
 } from './administration.ts'
-import { units } from './arguments.ts'
+import { parseUnits } from './arguments.ts'
 import { blockDocument } from './blocks.ts'
 import { CHANGE_OPTIONS, optionIn, withExamples } from './help.ts'
 import type { ConfigLoader, LoadedConfig } from './load-config.ts'
@@ -52,7 +52,7 @@ export function overrideCommand(load: ConfigLoader, group: string): Command {
     const meaning = isForAll
       ? "limit of the consumer (default: the rule's)"
       : `${words}, with ${algorithms.join(' and ')}`
-    command.option(`--${name} <units>`, meaning, units)
+    command.option(`--${name} <units>`, meaning, parseUnits)
   }
   const duration = new Option(
     '--for <duration>',
@@ -81,7 +81,7 @@ async function override(load: ConfigLoader, argument: string, rule: string, flag
   if (flags.remove) return await remove(load, argument, rule, flags)
   const until = end === undefined ? undefined : parseFutureTime(end)
   const { store, config } = await openStore(flags, load)
-  const consumer = await consumerName(argument)
+  const consumer = await parseConsumerName(argument)
   const numbers = compileOverride(config.input, {
     rule,
     ...unitsIn(flags),
@@ -111,7 +111,7 @@ async function remove(load: ConfigLoader, argument: string, rule: string, flags:
   if (others.some(value => value !== undefined))
     throw new AdminError('usage', '--remove cannot be combined with other changes. Use it alone.')
   const { store, config } = await openStore(flags, load)
-  const consumer = await consumerName(argument)
+  const consumer = await parseConsumerName(argument)
   await mustConfirm(`Remove the override of rule '${rule}' for consumer '${consumer}'?`, flags)
   const { record, isChanged } = await removeOverride(store, consumer, rule)
   // Without an override, the name of the rule may be misspelled.

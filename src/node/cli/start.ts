@@ -8,7 +8,7 @@ import type { RedisEnd } from '../start/redis.ts'
 import type { Stack } from '../start/stack.ts'
 import type { KeySettings, WorkerMessage } from '../start/worker-messages.ts'
 import { configOf } from './administration.ts'
-import { fromVariable, originUrl, port, redisChoice, restStore } from './arguments.ts'
+import { fromVariable, parseOriginUrl, parsePort, parseRedisChoice, restStore } from './arguments.ts'
 import { warningsAbout } from './check.ts'
 import { demoKey } from './demo-key.ts'
 import { withExamples } from './help.ts'
@@ -30,16 +30,16 @@ export function startCommand(load: FileLoader): Command {
     .option(
       '--redis <which>',
       'auto, embedded, redis://…, rediss://… or unix://… (default: $REDIS_URL, else auto)',
-      redisChoice,
+      parseRedisChoice,
     )
     .option(
       '--origin <url>',
       'URL that admitted requests go to (default: a demo origin that echoes them)',
-      originUrl,
+      parseOriginUrl,
     )
-    .option('--port <port>', 'port of the gateway', port, 8787)
-    .option('--bridge-port <port>', 'port of the REST bridge', port, 8079)
-    .option('--origin-port <port>', 'port of the demo origin', port, 8788)
+    .option('--port <port>', 'port of the gateway', parsePort, 8787)
+    .option('--bridge-port <port>', 'port of the REST bridge', parsePort, 8079)
+    .option('--origin-port <port>', 'port of the demo origin', parsePort, 8788)
     .addHelpText(
       'after',
       '\nIf UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN are set, and --redis is not, that store is used\nand no bridge is started.',
@@ -106,7 +106,7 @@ async function start(load: FileLoader, flags: Flags): Promise<void> {
   // What it takes is loaded by this command alone: half of the time that any other one has.
   const { startStack } = await import('../start/stack.ts')
   const stack = await startStack({
-    redis: flags.redis ?? fromVariable('REDIS_URL', REDIS_URL || 'auto', redisChoice),
+    redis: flags.redis ?? fromVariable('REDIS_URL', REDIS_URL || 'auto', parseRedisChoice),
     ports: { gateway: flags.port, bridge: flags.bridgePort, origin: flags.originPort },
     watch: true,
     configFile: config.file,

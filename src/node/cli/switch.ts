@@ -30,7 +30,7 @@ import {
   signatureOf,
   signed,
 } from './administration.ts'
-import { share } from './arguments.ts'
+import { parseShare } from './arguments.ts'
 import { blockDocument, blockText, isBlockedNow } from './blocks.ts'
 import { blockCommand, unblockCommand } from './consumers.ts'
 import { withExamples } from './help.ts'
@@ -88,7 +88,7 @@ export function switchCommand(load: ConfigLoader = loadConfig): Command {
             .option(
               '--share <fraction>',
               'share of callers for whom the rule is enforced, from 0 to 1',
-              share,
+              parseShare,
             )
             .option('--yes', 'accepted for scripts; this command never asks for confirmation')
             .action(rule.bind(null, load)),
@@ -117,7 +117,7 @@ async function show(load: ConfigLoader, flags: StoreFlags): Promise<void> {
   print(flags, document, () => {
     const rows = blocked.map(({ consumer, ...record }) => [consumer, alertCell(blockText(record))])
     return [
-      `${describedKill(switches)}${inEnvironmentOf(store)}`,
+      `${describeKillSwitch(switches)}${inEnvironmentOf(store)}`,
       '',
       switches.rules.size > 0 ? ruleTable(switches, config) : 'No rule is switched.',
       '',
@@ -136,7 +136,9 @@ async function kill(load: ConfigLoader, state: 'on' | 'off', flags: Flags): Prom
   const { switches, isChanged } = set
     ? { switches: await killLimits(store, set), isChanged: true }
     : await restoreLimits(store)
-  const said = isChanged ? describedKill(switches) : 'The kill switch was already off: nothing was changed.'
+  const said = isChanged
+    ? describeKillSwitch(switches)
+    : 'The kill switch was already off: nothing was changed.'
   print(flags, documentOf(switches, config), () => `${said}${inEnvironmentOf(store)}`)
 }
 
@@ -236,7 +238,7 @@ const STATUSES: Record<SwitchStatus, string> = {
   'rule-gone': 'no effect: the config has no such rule',
 }
 
-function describedKill({ kill }: Switches): string {
+function describeKillSwitch({ kill }: Switches): string {
   if (!kill) return 'The kill switch is off: limits apply.'
   if (hasExpired(kill, Date.now()))
     return `The kill switch is off: limits apply. It was on ${signatureText(kill)}.`

@@ -15,11 +15,13 @@ import { startEmbeddedRedis } from './start/redis.ts'
 /** The settings of a config that determine the form of its API keys. */
 type KeySettings = Pick<ConfigInput, 'environment' | 'credentials'>
 
+/** Options of `startTestStore`. */
 export interface TestStoreOptions {
   /** The config under test: keys have its environment and prefix, and a plan that it does not have is refused. */
   config?: KeySettings & Pick<ConfigInput, 'plans'>
 }
 
+/** A running store for tests. Its data is lost when it is closed. */
 export interface TestStore {
   /** For `guard(config, { env })`, `sluice(config, { env })`, `createLimiter(config, { env })`, or the bindings of a Worker. */
   env: Environment & { UPSTASH_REDIS_REST_URL: string; UPSTASH_REDIS_REST_TOKEN: string }
@@ -30,8 +32,9 @@ export interface TestStore {
    * @throws TypeError for a plan that the config of the store does not have
    */
   createKey(consumer: string, plan?: string, config?: KeySettings): Promise<string>
-  /** Forgets everything: counters, keys, switches. */
+  /** Deletes all data of the store: counters, keys, switches. */
   clear(): Promise<void>
+  /** Stops the store and frees its port. */
   close(): Promise<void>
 }
 
@@ -42,6 +45,8 @@ export interface TestStore {
  *     const store = await startTestStore({ config })
  *     const handler = guard(config, { env: store.env })(request => new Response('Hello'))
  *     const key = await store.createKey('acme')
+ *
+ * @throws Error if the embedded Redis or its bridge cannot be started
  */
 export async function startTestStore({ config: own }: TestStoreOptions = {}): Promise<TestStore> {
   const plans = own && (own.plans ?? [DEFAULT_PLAN])

@@ -17,6 +17,7 @@ import { type CallerInfo, callerInfo } from './caller-info.ts'
 // biome-ignore lint/suspicious/noExplicitAny: what a platform passes beside the request is typed by the handler itself.
 export type FetchHandler = (request: Request, ...platform: any[]) => Response | Promise<Response>
 
+/** Options of `guard`. All are optional. */
 export interface GuardOptions {
   /** The variables, if they are neither those of the process nor passed beside the request as on Workers. */
   env?: Environment

@@ -10,6 +10,7 @@ import { environmentOf } from '../platform.ts'
 import type { Limiter } from './limiter.ts'
 import { createLimiterOnStore, type StoreLimiterSettings } from './limiter-on-store.ts'
 
+/** Options of `createLimiter`. All are optional. */
 export interface CreateLimiterOptions extends StoreLimiterSettings {
   /** The variables, if they are not those of the process: `env` of a Worker. */
   env?: Environment

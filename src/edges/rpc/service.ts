@@ -23,7 +23,9 @@ export interface LimitsProps {
 export interface RpcDecision {
   /** The same as `allowed`, for compatibility with Cloudflare's rate limiting binding. */
   success: boolean
+  /** Name of the limit in the config. */
   limit: string
+  /** If false, nothing was spent. */
   allowed: boolean
   /** How long to wait before the work starts (`leaky-bucket`; else 0). In whole ms. */
   delayMs: number
@@ -37,12 +39,18 @@ export interface RpcDecision {
   receipt: Receipt
 }
 
+/** The verdict of one rule. Times are whole ms, rounded up. */
 export interface RpcVerdict {
+  /** Name of the rule. */
   name: string
+  /** A rule in mode `shadow` never refuses; its verdict shows what it would have done. */
   mode: 'enforce' | 'shadow'
   allowed: boolean
+  /** Units. */
   remaining: number
+  /** Until the whole budget is back, if nothing else is spent. */
   resetAfterMs: number
+  /** Until the rule would allow the same cost; 0 if it is allowed now, -1 if never. */
   retryAfterMs: number
 }
 

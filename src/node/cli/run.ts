@@ -29,8 +29,9 @@ const COMMANDS: Record<string, [group: string, make: (load: FileLoader) => Promi
 }
 
 /**
- * Runs a command, in this process: it prints, and says with what code to exit.
- * @param args without the node and the file, as in `['keys', 'list']`
+ * Runs a command of `npx sluicegate` in this process. It prints results and errors, and never rejects.
+ * @param args the arguments after `sluicegate`, as in `['keys', 'list']`
+ * @returns the exit code: 0 success, or nothing to change; 1 failure; 2 wrong usage
  */
 export async function run(args: readonly string[]): Promise<number> {
   try {

@@ -152,12 +152,14 @@ function describeFailure(error: unknown, test: string): [what: string, nextStep?
   const isOther = 'does not answer as an Upstash REST API does.'
   if (error instanceof errors.UpstashJSONParseError) return [isOther, test]
   if (error instanceof errors.UpstashError) {
-    const said = error.message.split(', command was:')[0]!.slice(0, 200)
+    const errorText = error.message.split(', command was:')[0]!.slice(0, 200)
     // What the client makes of an error reply without an error in it.
-    if (/^(undefined|null|\[object Object\])$/.test(said)) return [isOther, test]
-    if (OF_BRIDGE.test(said)) return ['is the bridge, and its Redis does not answer.', TEST_OF_REDIS]
-    const isToken = /^(WRONGPASS|NOAUTH)/.test(said)
-    return isToken ? [`answered with an error: ${said}`, TEST_OF_TOKEN] : [`answered with an error: ${said}`]
+    if (/^(undefined|null|\[object Object\])$/.test(errorText)) return [isOther, test]
+    if (OF_BRIDGE.test(errorText)) return ['is the bridge, and its Redis does not answer.', TEST_OF_REDIS]
+    const isToken = /^(WRONGPASS|NOAUTH)/.test(errorText)
+    return isToken
+      ? [`answered with an error: ${errorText}`, TEST_OF_TOKEN]
+      : [`answered with an error: ${errorText}`]
   }
   if (!(error instanceof Error)) return [LOST, test]
   if (/^(Timeout|Abort)Error$/.test(error.name)) {

@@ -43,7 +43,7 @@ async function bridge(flags: Flags): Promise<void> {
       'No token is set. Use --token, or set SLUICE_BRIDGE_TOKEN. Anyone with the token can read and write all data.',
     )
 
-  // At once: who the parent of npm's shell was is no longer known when npm is gone.
+  // Called at once, because the process id of npm can no longer be found after npm has exited.
   const npmIsGone = new Promise<void>(resolve => void whenNpmIsGone(resolve))
   const options: BridgeOptions = { redisUrl: redis, token, port: flags.port, host: flags.host }
   const { startBridge } = await import('../rest-bridge/bridge.ts')

@@ -13,16 +13,16 @@ import {
 import { rulesNotShown } from '../../ops/limits.ts'
 import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
 import {
+  addChangeOptions,
+  addStoreAndConfirmOptions,
+  addStoreOptions,
   CONSUMER_HELP,
-  destructive,
   mustConfirm,
-  onStore,
   openStore,
   printChange,
   type SignedFlags,
   type StoreFlags,
   signatureOf,
-  signed,
 } from './administration.ts'
 import { blockText, endedBlock, isBlockedNow } from './blocks.ts'
 import { withExamples } from './help.ts'
@@ -34,8 +34,11 @@ import { overrideCommand, overrideTable, settingsOf } from './overrides.ts'
 type Flags = StoreFlags & { yes?: boolean }
 
 export function consumersCommand(load: ConfigLoader = loadConfig): Command {
-  const of = (name: string, summary: string, description: string, make = onStore) =>
-    make(new Command(name)).summary(summary).description(description).argument('<consumer>', CONSUMER_HELP)
+  const of = (name: string, summary: string, description: string, addOptions = addStoreOptions) =>
+    addOptions(new Command(name))
+      .summary(summary)
+      .description(description)
+      .argument('<consumer>', CONSUMER_HELP)
   return new Command('consumers')
     .summary('manage consumers: plans, blocks and overrides')
     .description(
@@ -43,7 +46,7 @@ export function consumersCommand(load: ConfigLoader = loadConfig): Command {
     )
     .addCommand(
       withExamples(
-        onStore(new Command('list'))
+        addStoreOptions(new Command('list'))
           .summary('list all consumers')
           .description('List the consumers that have keys or settings.')
           .action(list.bind(null, load)),
@@ -83,7 +86,7 @@ export function consumersCommand(load: ConfigLoader = loadConfig): Command {
           'remove',
           'remove a consumer',
           'Remove a consumer with its keys, its settings and its counters.',
-          destructive,
+          addStoreAndConfirmOptions,
         ).action(remove.bind(null, load)),
         'consumers remove acme',
       ),
@@ -93,7 +96,7 @@ export function consumersCommand(load: ConfigLoader = loadConfig): Command {
 /** @param group that it stands in: `consumers` or `switch` */
 export function blockCommand(load: ConfigLoader, group: string): Command {
   return withExamples(
-    signed(destructive(new Command('block')))
+    addChangeOptions(addStoreAndConfirmOptions(new Command('block')))
       .summary('block a consumer')
       .description(
         'Refuse all requests of a consumer with a 403, from the next request that reaches the store.',
@@ -106,7 +109,7 @@ export function blockCommand(load: ConfigLoader, group: string): Command {
 
 export function unblockCommand(load: ConfigLoader, group: string): Command {
   return withExamples(
-    onStore(new Command('unblock'))
+    addStoreOptions(new Command('unblock'))
       .summary('unblock a consumer')
       .description('Admit a blocked consumer again.')
       .argument('<consumer>', CONSUMER_HELP)

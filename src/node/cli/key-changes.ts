@@ -5,7 +5,14 @@ import { AdminError } from '../../ops/admin-error.ts'
 import { expireKey, revokeKey, rotateKey, setKeyLabel, setKeyPlan } from '../../ops/key-changes.ts'
 import { findKey } from '../../ops/key-reference.ts'
 import { parsePlanName, parseTime, shortText } from '../../ops/names.ts'
-import { destructive, mustConfirm, onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
+import {
+  addStoreAndConfirmOptions,
+  addStoreOptions,
+  mustConfirm,
+  openStore,
+  type StoreFlags,
+  secretOf,
+} from './administration.ts'
 import { withExamples } from './help.ts'
 import { printCreatedKey } from './key-output.ts'
 import type { ConfigLoader } from './load-config.ts'
@@ -14,8 +21,8 @@ import { print, timeAhead } from './output.ts'
 const KEY = "ID of the key, such as 'acme/0f3a9c1d2b4e', or the key itself; - reads it from standard input"
 
 export function keyChangeCommands(load: ConfigLoader): Command[] {
-  const of = (name: string, summary: string, description: string, make = onStore) =>
-    make(new Command(name)).summary(summary).description(description).argument('<key>', KEY)
+  const of = (name: string, summary: string, description: string, addOptions = addStoreOptions) =>
+    addOptions(new Command(name)).summary(summary).description(description).argument('<key>', KEY)
   return [
     withExamples(
       of('label', 'change the label of a key', 'Change or remove the label of a key.')
@@ -46,7 +53,7 @@ export function keyChangeCommands(load: ConfigLoader): Command[] {
         'revoke',
         'revoke a key',
         'Revoke a key for good, from the next request that reaches the store.',
-        destructive,
+        addStoreAndConfirmOptions,
       ).action(revoke.bind(null, load)),
       'keys revoke acme/0f3a9c1d2b4e',
     ),

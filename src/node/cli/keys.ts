@@ -4,7 +4,7 @@ import { AdminError } from '../../ops/admin-error.ts'
 import type { AdminStore } from '../../ops/admin-store.ts'
 import { createKey, importKey, listKeys, type NewKey } from '../../ops/keys.ts'
 import { parseConsumerName, parseFutureTime, parsePlanName, shortText } from '../../ops/names.ts'
-import { onStore, openStore, type StoreFlags, secretOf } from './administration.ts'
+import { addStoreOptions, openStore, type StoreFlags, secretOf } from './administration.ts'
 import { withExamples } from './help.ts'
 import { keyChangeCommands } from './key-changes.ts'
 import { keyTable, printCreatedKey } from './key-output.ts'
@@ -20,7 +20,7 @@ interface NewKeyFlags extends StoreFlags {
 
 export function keysCommand(load: ConfigLoader): Command {
   const newKey = (command: Command) =>
-    onStore(command)
+    addStoreOptions(command)
       .requiredOption('--consumer <name>', 'consumer that the key belongs to: letters, digits, . _ -')
       .option('--plan <name>', "one of the plans in the config (default: the consumer's plan)")
       .option('--label <text>', 'label to recognize the key by')
@@ -55,7 +55,7 @@ export function keysCommand(load: ConfigLoader): Command {
     )
     .addCommand(
       withExamples(
-        onStore(new Command('list'))
+        addStoreOptions(new Command('list'))
           .summary('list keys')
           .description('List the keys of all consumers, or of one. The keys themselves are not shown.')
           .option('--consumer <name>', 'list only the keys of this consumer')
@@ -114,14 +114,14 @@ async function list(load: ConfigLoader, flags: StoreFlags & { consumer?: string 
   print(flags, keys, () => (keys.length > 0 ? keyTable(keys) : noKeysText(store, consumer)))
 }
 
-/** Keys of another environment are not seen, and look as if they were not there. */
+/** Keys of other environments are not listed, so a wrong environment looks like missing keys. */
 function noKeysText({ environment }: Pick<AdminStore, 'environment'>, consumer: string | undefined): string {
   const where = environment === undefined ? 'in the unnamed environment' : `in environment '${environment}'`
   const whose = consumer === undefined ? '' : ` of consumer '${consumer}'`
   return `There are no keys${whose} ${where}. To list the keys of another environment, use --env <name>.`
 }
 
-/** Says which option an error is about. */
+/** Names the option in an error about its value. */
 async function named(option: string, value: () => string | Promise<string>): Promise<string> {
   try {
     return await value()

@@ -1,4 +1,4 @@
-/** `npx sluicegate limits …`: what is left, and making it whole again. */
+/** `npx sluicegate limits …`: shows what is left of limits, and resets them. */
 import { Command, Option } from 'commander'
 import { descriptionOf } from '../../algorithms/index.ts'
 import { unitsAtOnce } from '../../algorithms/plan-units.ts'
@@ -19,7 +19,13 @@ import {
   rulesShown,
 } from '../../ops/limits.ts'
 import { parseConsumerName, parsePlanName } from '../../ops/names.ts'
-import { destructive, mustConfirm, onStore, openStore, type StoreFlags } from './administration.ts'
+import {
+  addStoreAndConfirmOptions,
+  addStoreOptions,
+  mustConfirm,
+  openStore,
+  type StoreFlags,
+} from './administration.ts'
 import { parsePart } from './arguments.ts'
 import { withExamples } from './help.ts'
 import { type ConfigLoader, loadConfig } from './load-config.ts'
@@ -59,7 +65,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
     .description('Show what is left of the limits by name and of the gateway rules, and reset them.')
     .addCommand(
       withExamples(
-        of(onStore(new Command('peek')))
+        of(addStoreOptions(new Command('peek')))
           .summary('show what is left')
           .description(
             'Show what is left of a limit by name, or of the rules for a consumer or an address. Spends nothing.',
@@ -75,7 +81,7 @@ export function limitsCommand(load: ConfigLoader = loadConfig): Command {
     )
     .addCommand(
       withExamples(
-        of(destructive(new Command('reset')))
+        of(addStoreAndConfirmOptions(new Command('reset')))
           .summary('reset what was spent')
           .description(
             'Reset a limit by name, or the rules for a consumer or an address: everything is available again.',
@@ -221,7 +227,7 @@ function noteOfOthers(rules: ReadonlyMap<string, readonly string[]>): string[] {
 
 const isHeld = ({ counting }: Rule) => counting.state === 'held'
 
-/** Nothing says how long a response still takes, so no time is shown for these rules. */
+/** It is unknown how long a response will still take, so no time is shown for these rules. */
 function noteOfHeld(standings: readonly RuleStanding[]): string[] {
   const held = standings.filter(({ rule, resetAfter }) => isHeld(rule) && resetAfter > 0)
   return held.map(

@@ -13,11 +13,11 @@ import {
 } from '../../ops/overrides.ts'
 import type { ConsumerRecord, Override } from '../../store/records.ts'
 import {
+  addStoreOptions,
   BY_HELP,
   CONSUMER_HELP,
   mustConfirm,
   noteIfNew,
-  onStore,
   openStore,
   type StoreFlags,
   signatureOf,
@@ -40,7 +40,7 @@ interface Flags extends StoreFlags, Partial<Record<PlanUnits, number>> {
 
 /** @param group that it stands in: `consumers` or `switch` */
 export function overrideCommand(load: ConfigLoader, group: string): Command {
-  const command = onStore(new Command('override'))
+  const command = addStoreOptions(new Command('override'))
     .summary('override a rule for a consumer')
     .description(
       'Give a consumer other numbers, or another mode, for one rule. This replaces an earlier override of the rule.',
@@ -123,7 +123,7 @@ async function remove(load: ConfigLoader, argument: string, rule: string, flags:
   )
 }
 
-/** What is set for a consumer, as JSON has it. */
+/** The settings of a consumer, for JSON output. */
 export function settingsOf(
   consumer: string,
   { plan, overrides, ...record }: ConsumerRecord,
@@ -137,7 +137,7 @@ export function settingsOf(
   }
 }
 
-/** As JSON has it. */
+/** An override for JSON output. */
 export function viewOf(override: Override, config: LoadedConfig) {
   const { rule, mode, numbers } = override
   return {
@@ -171,7 +171,7 @@ export function overrideTable(overrides: readonly Override[], config: LoadedConf
   return table(['OVERRIDE OF', 'NUMBERS', 'SINCE (UTC), BY', 'UNTIL (UTC)', 'STATUS'], rows)
 }
 
-/** Those of all consumers. */
+/** A table of the overrides of all given consumers. */
 export function allOverrides(
   consumers: readonly { consumer: string; overrides: readonly Override[] }[],
   config: LoadedConfig,

@@ -75,14 +75,14 @@ function fileFrom(argument: string | undefined, option: string | undefined): str
 }
 
 function exitCodeOf(error: unknown): number {
-  // It has said so already, and help was perhaps asked for.
+  // Commander has already printed the error or the help. Its exit code is 0 for --help and --version.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USAGE
   console.error(error instanceof Error ? error.message : String(error))
   if (error instanceof AdminError && error.nextStep) console.error(error.nextStep)
   return error instanceof AdminError && error.kind === 'usage' ? WRONG_USAGE : FAILED
 }
 
-/** What was given by mistake, or in the wrong place, may be a key. */
+/** Removes values of arguments from an error of commander: an argument in the wrong place may be a key. */
 function withoutValues(text: string): string {
   return text
     .replace(/( but got \d+): .*/s, '$1.\n')

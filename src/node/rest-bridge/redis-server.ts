@@ -94,7 +94,7 @@ export class RedisServer {
     }
   }
 
-  /** @throws ErrorReply what Redis said; else the connection is gone, or breaks */
+  /** @throws ErrorReply with the error of Redis; another error if there is no connection, or it breaks */
   async send(command: Command): Promise<Reply> {
     return await this.#recordAnswer(this.#client.sendCommand([...command]) as Promise<Reply>)
   }

@@ -73,8 +73,8 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
   }
 
   /** On a machine under load, the store may seem slow, and requests get a 503 for a moment. */
-  const expectStatus = (status: number, ...asked: Parameters<typeof statusOf>) =>
-    expect.poll(() => statusOf(...asked), PATIENTLY).toBe(status)
+  const expectStatus = (status: number, ...args: Parameters<typeof statusOf>) =>
+    expect.poll(() => statusOf(...args), PATIENTLY).toBe(status)
 
   /** The standing of a rule for a caller, read from the store without a Worker. */
   async function standing(rule: string, who: Parameters<typeof peekCaller>[2]): Promise<RuleStanding> {
@@ -288,14 +288,14 @@ describe.skipIf(!hasRedisServer)(title, { timeout: process.env.SOAK ? 3_600_000 
 
     it('litellm#27955: a request that is cancelled before its head holds its unit exactly as long as the origin works on it', async () => {
       const address = newAddress()
-      const asked = request(`${one.url}/single/no-head`, {
+      const sent = request(`${one.url}/single/no-head`, {
         agent: false,
         headers: { 'cf-connecting-ip': address, 'x-case': newCase(), 'x-caller': address },
       })
-      asked.on('error', () => {})
-      asked.end()
+      sent.on('error', () => {})
+      sent.end()
       await expect.poll(() => bed.tally.running(address), { ...PATIENTLY, interval: 1 }).toBe(1)
-      asked.destroy()
+      sent.destroy()
       for (;;) {
         const status = await statusOf(other, '/single/204', address)
         // Repeats until the deadline of the origin has passed.

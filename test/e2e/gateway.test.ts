@@ -286,8 +286,8 @@ describe('bytes that no good client sends', () => {
     for (const host of ['a.test', 'u:p@a.test', 'a.test/x?', 'a.test#']) {
       await rawBytes(get('/', keyed()).with(1, `Host: ${host}`))
     }
-    const told = new Set(running.origin.received.map(({ headers }) => headers['x-forwarded-host']))
-    expect([...told]).toEqual(['a.test'])
+    const forwardedHosts = new Set(running.origin.received.map(({ headers }) => headers['x-forwarded-host']))
+    expect([...forwardedHosts]).toEqual(['a.test'])
   })
 })
 

@@ -178,7 +178,7 @@ describe('a wrong receipt', () => {
     )
   })
 
-  it.each([undefined, null, UUID, 7])('is no object: %j', receipt => {
+  it.each([undefined, null, UUID, 7])('that is not an object is rejected: %j', receipt => {
     const shown = typeof receipt === 'string' ? `'${receipt}'` : String(receipt)
     expect(() => receipts.decisionOf(receipt)).toThrow(
       new TypeError(`receipt is ${shown}. It must be an object. ${UNCHANGED}`),

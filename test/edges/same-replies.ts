@@ -12,7 +12,7 @@ import { startRedis, type TestRedis } from '../support/redis.ts'
 
 const TOKEN = 'a token for tests'
 
-interface Asked {
+interface TestRequest {
   name: string
   path: string
   method?: string
@@ -21,7 +21,7 @@ interface Asked {
   headers?: Record<string, string>
 }
 
-const REQUESTS: readonly Asked[] = [
+const REQUESTS: readonly TestRequest[] = [
   { name: 'without a credential', path: '/' },
   { name: 'with a malformed key', path: '/', key: 'malformed' },
   { name: 'with a key that is not there', path: '/', key: 'unknown' },
@@ -100,7 +100,7 @@ async function repliesOf(
   start: StartEdge,
   environment: string,
   config: EdgeConfigName,
-  requests: readonly Asked[],
+  requests: readonly TestRequest[],
 ): Promise<[string, Reply][]> {
   const env = {
     UPSTASH_REDIS_REST_URL: bridge.url,
@@ -148,7 +148,7 @@ async function repliesOf(
 
 const SESSION = { headers: { 'x-session': 'user 7' } }
 
-const REQUESTS_WITH_HOOKS: Asked[] = [
+const REQUESTS_WITH_HOOKS: TestRequest[] = [
   { name: 'of a session', path: '/', ...SESSION },
   { name: 'that costs 3', path: '/?all', ...SESSION },
   { name: 'that costs too much', path: '/?all', ...SESSION },

@@ -67,9 +67,9 @@ describeOnCluster('the gateway', start => {
       // All rules count one caller. The cluster would refuse a key in another slot, and a key that is not declared.
       const asking = async ({ rules, ...others }: TimedEvaluation) => {
         const ofCaller = rules.map(({ rule, cost }) => bound(rule, caller, cost, others.now / 1e3))
-        const asked = { ...others, rules: ofCaller }
-        const expected = await model.evaluate(asked)
-        expect(await askStore(store, prepareDecide(compiled(asked)))).toEqual(expected)
+        const evaluation = { ...others, rules: ofCaller }
+        const expected = await model.evaluate(evaluation)
+        expect(await askStore(store, prepareDecide(compiled(evaluation)))).toEqual(expected)
         return expected
       }
       for await (const _ of played(scenario, 'caller', asking));

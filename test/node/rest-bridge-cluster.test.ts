@@ -55,9 +55,9 @@ describeOnCluster('the bridge', start => {
     expect(bridge.isCluster).toBe(true)
     const args = ['bridge', '--redis', cluster.url, '--token', TOKEN, '--port', '0']
     const child = spawn(process.execPath, [SLUICE, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
-    const [said] = await once(child.stdout, 'data')
+    const [output] = await once(child.stdout, 'data')
     child.kill()
-    expect(String(said)).toMatch(
+    expect(String(output)).toMatch(
       /^The bridge is ready on http:\/\/127\.0\.0\.1:\d+, in front of a cluster\n$/,
     )
   })

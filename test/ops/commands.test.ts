@@ -182,11 +182,11 @@ it.each([
     "Consumer 'acme' has no override of rule 'steady': nothing was changed.",
   ],
   [['consumers', 'set', 'acme', '--plan', 'pro'], "Consumer 'acme' is already on plan 'pro'."],
-] as const)('%j succeeds if there is nothing to change, and says so', async ([group, ...args], said) => {
+] as const)('%j succeeds if there is nothing to change, and says so', async ([group, ...args], message) => {
   await redis.connection.send(['FLUSHALL'])
   await runWithErrors('consumers', 'set', 'acme', '--plan', 'pro')
   const before = await redis.connection.send(['KEYS', '*'])
-  expect(await runWithErrors(group, ...args)).toEqual([said, ''])
+  expect(await runWithErrors(group, ...args)).toEqual([message, ''])
   expect(await redis.connection.send(['KEYS', '*'])).toEqual(before)
 })
 
@@ -222,7 +222,7 @@ it('limits peek names the other rules that can refuse a consumer, grouped by wha
 const KEY = 'sluice:{switches}'
 const OPS = { at: new Date('2026-11-21T06:00:00.000Z'), by: 'ops' }
 
-describe('sluice switch', () => {
+describe('npx sluicegate switch', () => {
   beforeEach(async () => void (await redis.connection.send(['FLUSHALL'])))
 
   const run = (...args: string[]) => runWithErrors('switch', ...args)
@@ -297,8 +297,8 @@ describe('sluice switch', () => {
   })
 
   it('accepts --yes for a rule, although it asks for no confirmation', async () => {
-    const [said] = await run('rule', 'minute', 'off', '--yes', ...ops)
-    expect(said).toMatch(/^Rule 'minute' is switched to off/)
+    const [output] = await run('rule', 'minute', 'off', '--yes', ...ops)
+    expect(output).toMatch(/^Rule 'minute' is switched to off/)
     expect((await run('rule', 'minute', 'reset', '--yes'))[0]).toBe("Rule 'minute' follows the config again.")
   })
 
@@ -312,8 +312,8 @@ describe('sluice switch', () => {
     )
     expect(shown).toMatch(/^minute +off .* 1970-01-01 00:00 \(ended\) +ended$/m)
     expect(shown).toMatch(/^gone +off .* no end +no effect: the config has no such rule$/m)
-    const { kill: told, rules: all } = JSON.parse((await run('--json'))[0])
-    expect([told.status, ...all.map(({ status }: { status: string }) => status)]).toEqual([
+    const { kill: killSwitch, rules: all } = JSON.parse((await run('--json'))[0])
+    expect([killSwitch.status, ...all.map(({ status }: { status: string }) => status)]).toEqual([
       'over',
       'over',
       'rule-gone',

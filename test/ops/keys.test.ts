@@ -318,7 +318,7 @@ describeOnRedis('keys', start => {
     const fine = await findKey(admin.store, id).catch(error => error)
     admin.proxy.fault = undefined
     const other = 'does not answer as an Upstash REST API does\\.'
-    for (const [error, said] of [
+    for (const [error, message] of [
       [wrongType, 'answered with an error: WRONGTYPE .*'],
       [noJson, other],
       [
@@ -332,7 +332,7 @@ describeOnRedis('keys', start => {
       [unreached, 'cannot be reached\\.'],
     ]) {
       expect(error).toMatchObject({ kind: 'store' })
-      expect(error.message).toMatch(new RegExp(`^The store at 127\\.0\\.0\\.1:\\d+ ${said}$`))
+      expect(error.message).toMatch(new RegExp(`^The store at 127\\.0\\.0\\.1:\\d+ ${message}$`))
       expect(error.message).not.toMatch(/slk_|sluice:|token|command|SADD|GET/i)
     }
     expect(wrongType.nextStep).toBeUndefined()

@@ -101,7 +101,7 @@ describe('the counters', () => {
   })
 })
 
-describe('sluice stats', () => {
+describe('npx sluicegate stats', () => {
   it('shows the decisions of each rule, and those that a shadow would have made', async () => {
     await count({ ...COUNTS, lost: 5 })
     const lines = (await show()).split('\n')
@@ -164,7 +164,7 @@ describe('sluice stats', () => {
   })
 })
 
-describe('sluice stats --prometheus', () => {
+describe('npx sluicegate stats --prometheus', () => {
   it('prints counters with labels', async () => {
     await count({ ...COUNTS, lost: 5 })
     expect(prometheusText(await readStats(admin.store, lately())).split('\n')).toEqual([

@@ -116,7 +116,7 @@ describe('two Workers', () => {
     const passed = { status: 200, degraded: 'kill-switch', policy: null }
     for (let i = 0; i < 3; i++) expect(await ask()).toEqual([passed, passed])
     expect((await ask(mintApiKey('nobody'))).map(({ status }) => status)).toEqual([401, 401])
-    expect(JSON.parse(await sluice(['--json']))).toMatchObject({ kill: { by: 'ops', standing: 'applies' } })
+    expect(JSON.parse(await sluice(['--json']))).toMatchObject({ kill: { by: 'ops', status: 'applies' } })
     expect(await sluice(['kill', 'off'])).toBe('The kill switch is off: limits apply.\n')
     await untilBoth(({ degraded }) => degraded === null)
     expect(await statuses()).toEqual([429, 429])
